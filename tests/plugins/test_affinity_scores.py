@@ -1,4 +1,4 @@
-"""Preferences between pods: what pulls and pushes, both ways, and how it is stretched to 0-100."""
+"""Preferences between pods: what weights and pushes, both ways, and how it is stretched to 0-100."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from moorage.api.core import Namespace
 from moorage.api.meta import ObjectMeta
-from moorage.plugins.affinity_scores import normalize_pulls
+from moorage.plugins.affinity_scores import normalize_weights
 from moorage.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_queries import final_scores
@@ -120,7 +120,7 @@ STRETCHED = {
 
 @pytest.mark.parametrize(("raw", "stretched"), STRETCHED.values(), ids=STRETCHED)
 def test_stretching(raw, stretched):
-    assert normalize_pulls(np.array(raw, dtype=np.int64)).tolist() == stretched
+    assert normalize_weights(np.array(raw, dtype=np.int64)).tolist() == stretched
 
 
 # -- the plain rule -------------------------------------------------------------------------------------------------------
@@ -136,10 +136,10 @@ def plain_scores(pod, nodes, placed, hard_weight):
     raw, met = dict.fromkeys((n.name for n in nodes), 0), False
     for m in nodes:
         for other in placed.get(m.name, []):
-            pulls = [(w, one) for sign in (0, 1) for w, one in signed(pod, sign) if selected(one, pod, other)]
-            pulls += [(w, one) for sign in (0, 1) for w, one in signed(other, sign) if selected(one, other, pod)]
-            pulls += [(hard_weight, one) for one in WRITTEN[other.uid][2] if hard_weight and selected(one, other, pod)]
-            for weight, one in pulls:
+            weights = [(w, one) for sign in (0, 1) for w, one in signed(pod, sign) if selected(one, pod, other)]
+            weights += [(w, one) for sign in (0, 1) for w, one in signed(other, sign) if selected(one, other, pod)]
+            weights += [(hard_weight, one) for one in WRITTEN[other.uid][2] if hard_weight and selected(one, other, pod)]
+            for weight, one in weights:
                 key = one["topologyKey"]
                 met |= key in m.labels
                 for n in nodes:

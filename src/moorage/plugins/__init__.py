@@ -1,4 +1,4 @@
-"""The built-in plugins: one rule a file. To add one, write its file and list its class in ``BUILTIN``."""
+"""The built-in plugins, one module each. To add a plugin, write its module and list its class in ``BUILTIN``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from moorage.plugins.volume_zone import VolumeZone
 
 __all__ = ["BUILTIN", "builtin_registry"]
 
-#: Every plugin class that ships, in alphabetical order of its name. The order here decides nothing.
+#: Every built-in plugin class, sorted by name. The order has no effect on scheduling.
 BUILTIN: tuple[Any, ...] = (
     DefaultBinder,
     DefaultPreemption,
@@ -62,7 +62,7 @@ BUILTIN: tuple[Any, ...] = (
 
 
 def builtin_registry(release: str = TODAY) -> Registry:
-    """Return a registry of all that ships for a release. Rules that were removed since can be named in any."""
+    """Return the registry of a release's built-in plugins. The current one also holds plugins that Kubernetes has removed."""
     if release != TODAY:
         return Registry(RULES_1_21.values())
     return Registry((*BUILTIN, *(RULES_1_21[name] for name in REMOVED)))

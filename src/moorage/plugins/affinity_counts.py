@@ -1,10 +1,11 @@
-"""Which domains a pod must be in, and which it must not: pods near those it wants, far from those it or they cannot bear.
+"""Counts of pods per topology domain for the Filter of InterPodAffinity.
 
-What Filter needs is one small array of counts for each topology key and each of three questions: how many pods that the pod
-wants to be near, how many that it must be apart from, how many that must be apart from it. The arrays are copies, so that
-what-ifs can move pods without touching them.
+``AffinityCounts`` holds three arrays of counts for each topology key: pods that match the incoming pod's affinity terms, pods
+that match its anti-affinity terms, and placed pods whose anti-affinity terms match the incoming pod. The arrays are copies, so
+a what-if can add and remove pods without changing the cache.
 
-A term of the incoming pod that names namespaces by their labels is resolved once, against the namespaces there are; a term
+The namespace selector of an incoming pod's term is resolved once, against the namespaces of the snapshot. The namespace
+selector of a placed pod's term is matched against the labels of the incoming pod's namespace.
 of a placed pod is held against the labels of the incoming pod's namespace.
 
 Source  kube-scheduler 1.36, plugins/interpodaffinity/filtering.go
@@ -25,24 +26,24 @@ from moorage.state.domains import domain_ids, rows_with_labels
 from moorage.state.pod_info import AffinityTerm, PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["Neighbours", "ResolvedTerm", "count_neighbours", "matches_all", "resolved"]
+__all__ = ["AffinityCounts", "ResolvedTerm", "count_affinity", "matches_all", "resolved"]
 
-#: Topology key → pods in each domain, shape (values,); keys whose domains are all empty may be absent.
+#: Topology key → number of pods in each domain, shape (values,). A key whose domains are all empty may be absent.
 DomainCounts = Mapping[str, IntArray]
 
 
 class ResolvedTerm(NamedTuple):
-    """A term of the incoming pod, its namespaces found."""
+    """A term of the incoming pod with its namespace selector resolved to namespaces."""
 
     match: MatchTerm
     topology_key: str
 
 
 def resolved(term: AffinityTerm, snapshot: Snapshot) -> ResolvedTerm:
-    """Find the namespaces that a term of the incoming pod means.
+    """Resolve the namespace selector of an incoming pod's term.
 
-    kube-scheduler 1.36 goes on to hold the namespace selector against no labels at all, so a selector that an unlabelled
-    namespace would satisfy takes in every namespace, labelled or not, known or not.
+    kube-scheduler 1.36 also matches the namespace selector against an empty set of labels. A selector that matches no labels
+    therefore selects every namespace, with or without labels, and even a namespace that does not exist.
     """
     over = term.namespace_selector
     if over is None:
@@ -52,32 +53,32 @@ def resolved(term: AffinityTerm, snapshot: Snapshot) -> ResolvedTerm:
 
 
 def matches_all(terms: Iterable[ResolvedTerm], pod: PodInfo) -> bool:
-    """Say whether every term takes the pod; False if there are no terms."""
+    """Return True if every term matches the pod; False if there are no terms."""
     held = tuple(terms)
     return bool(held) and all(term.match.matches(pod.namespace, pod.labels) for term in held)
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
-    """Filter's state: the pod's own required terms, and pods by domain.
+class AffinityCounts:
+    """The PreFilter state of InterPodAffinity: the pod's required terms, and counts of pods by domain.
 
-    ``wanted`` counts pods that all affinity terms take; ``refused`` those that an anti-affinity term of the pod takes;
-    ``refusing`` terms of placed pods that take the pod. ``first_of_its_kind``: the pod matches its own affinity terms, so it
-    may go anywhere while no other pod does.
+    ``wanted`` counts pods that match all affinity terms of the pod; ``refused`` counts pods that match an anti-affinity term
+    of the pod; ``refusing`` counts anti-affinity terms of placed pods that match the pod. ``matches_itself`` says that the pod
+    matches its own affinity terms: while no other pod matches them, every node with the topology labels is feasible.
     """
 
     snapshot: Snapshot
     affinity: tuple[ResolvedTerm, ...]
     anti_affinity: tuple[ResolvedTerm, ...]
-    first_of_its_kind: bool
+    matches_itself: bool
     wanted: DomainCounts
     refused: DomainCounts
     refusing: DomainCounts
 
     def near_wanted(self, nodes: NodeView) -> BoolArray:
-        """Say for each row whether its domains hold the pods that the pod wants to be near."""
+        """Return, for each row, whether each of its domains holds a pod that matches the affinity terms."""
         near = np.ones(len(nodes), dtype=bool)
-        if self.first_of_its_kind and not any(counts.any() for counts in self.wanted.values()):
+        if self.matches_itself and not any(counts.any() for counts in self.wanted.values()):
             labelled = rows_with_labels(nodes, self.wanted)
             return near if labelled is None else labelled
         for key, counts in self.wanted.items():
@@ -85,8 +86,8 @@ class Neighbours:
         return near
 
     def closed(self) -> Iterator[tuple[str, BoolArray]]:
-        """Yield topology keys with which of their domains are closed, shape (values,); id 0 stands for nodes without."""
-        none_yet = self.first_of_its_kind and not any(counts.any() for counts in self.wanted.values())
+        """Yield each topology key and which of its domains Filter rejects, shape (values,); id 0: nodes without the label."""
+        none_yet = self.matches_itself and not any(counts.any() for counts in self.wanted.values())
         for key, counts in self.wanted.items():
             closed = np.zeros(len(counts), dtype=bool) if none_yet else counts == 0
             closed[0] = True
@@ -95,8 +96,8 @@ class Neighbours:
             for key, counts in counts_by_key.items():
                 yield key, counts > 0
 
-    def shifted(self, other: PodInfo, pod: PodInfo, node: NodeInfo, by: int) -> Neighbours:
-        """Return the state with ``other`` come to (+1) or gone from (-1) a node."""
+    def shifted(self, other: PodInfo, pod: PodInfo, node: NodeInfo, by: int) -> AffinityCounts:
+        """Return the state after ``other`` is added to (``by`` = 1) or removed from (``by`` = -1) a node."""
         namespace_labels = self.snapshot.namespace_labels(pod.namespace)
         wanted = [term.topology_key for term in self.affinity] if matches_all(self.affinity, other) else []
         refused = [t.topology_key for t in self.anti_affinity if t.match.matches(other.namespace, other.labels)]
@@ -123,8 +124,8 @@ def _moved(counts: DomainCounts, keys: Iterable[str], node: NodeInfo, nodes: Nod
     return changed
 
 
-def count_neighbours(pod: PodInfo, snapshot: Snapshot) -> Neighbours | None:
-    """Count over all nodes; None if no term, of the pod or of others, has anything to say."""
+def count_affinity(pod: PodInfo, snapshot: Snapshot) -> AffinityCounts | None:
+    """Count pods over all nodes; return None if neither the pod nor a placed pod has a term that matters."""
     if not pod.has_affinity and not len(snapshot.table.required_anti_affinity):
         return None
     nodes = snapshot.nodes
@@ -138,7 +139,7 @@ def count_neighbours(pod: PodInfo, snapshot: Snapshot) -> Neighbours | None:
         matcher = PodMatcher(tuple(term.match for term in affinity))
         keys = dict.fromkeys(term.topology_key for term in affinity)
         wanted = {key: nodes.table.pod_counts.by_domain(matcher, key) for key in keys}
-    return Neighbours(
+    return AffinityCounts(
         snapshot, affinity, anti_affinity, matches_all(affinity, pod), wanted, _refused(anti_affinity, nodes), refusing
     )
 
@@ -152,7 +153,7 @@ def _refused(terms: Iterable[ResolvedTerm], nodes: NodeView) -> DomainCounts:
 
 
 def _refusing(pod: PodInfo, snapshot: Snapshot) -> DomainCounts:
-    """Count the anti-affinity terms of placed pods that take the pod; keys only where some domain has any."""
+    """Count the anti-affinity terms of placed pods that match the pod; only keys with a count above zero."""
     found: dict[str, IntArray] = {}
     labels = snapshot.namespace_labels(pod.namespace)
     for held, holders in snapshot.table.required_anti_affinity.selecting(pod, labels):

@@ -1,7 +1,7 @@
-"""Scoring by neighbours: every preference that a pod has for others, or others have for it, pulls or pushes by its weight.
+"""Scores of InterPodAffinity: each term that matches adds its weight to the topology domain of the pod that it matches.
 
-Weights are added up per topology domain; a node's raw score is the sum over its domains and may be negative. The nodes are then
-stretched between the worst, 0, and the best, 100.
+Preferred affinity adds weight, preferred anti-affinity subtracts it, for terms of the incoming pod and of placed pods. A node's
+raw score is the sum over its domains and may be negative. Normalizing maps the lowest raw score to 0 and the highest to 100.
 
 Source  kube-scheduler 1.36, plugins/interpodaffinity/scoring.go
 """
@@ -21,62 +21,62 @@ from moorage.state.domains import domain_ids
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["Pulls", "normalize_pulls", "score_pulls", "weigh_neighbours"]
+__all__ = ["AffinityWeights", "normalize_weights", "sum_weights", "weigh_affinity"]
 
 _MAX_SCORE = 100
 
-#: Topology key → what being in each domain is worth, shape (values,).
-Pulls = Mapping[str, IntArray]
+#: Topology key → summed weight of each domain, shape (values,).
+AffinityWeights = Mapping[str, IntArray]
 
 
-class _Pull(NamedTuple):
-    """So many pods in each domain of a topology pull, each by ``weight``, towards it."""
+class _WeightedTerm(NamedTuple):
+    """The pods that a term matches in each domain, and the weight of each; a negative weight repels."""
 
     topology_key: str
     weight: int
     pods: IntArray
 
 
-def weigh_neighbours(pod: PodInfo, snapshot: Snapshot, hard_weight: int) -> Pulls | None:
-    """Add up what draws the pod to each domain; None if nothing does, though opposites may cancel out.
+def weigh_affinity(pod: PodInfo, snapshot: Snapshot, hard_weight: int) -> AffinityWeights | None:
+    """Sum the weights of each domain; None if no term matches a pod. Sums may be zero where weights cancel out.
 
-    ``hard_weight`` is what a placed pod's required affinity to the incoming one counts for.
+    ``hard_weight`` is the weight of a placed pod's required affinity term that matches the incoming pod.
     """
     table = snapshot.table
     held = (table.required_affinity, table.preferred_affinity, table.preferred_anti_affinity)
     if not pod.has_affinity and not any(map(len, held)):
         return None
-    pulls: dict[str, IntArray] = {}
-    for key, weight, pods in (*_own_pulls(pod, snapshot), *_pulls_of_others(pod, snapshot, hard_weight)):
+    weights: dict[str, IntArray] = {}
+    for key, weight, pods in (*_own_terms(pod, snapshot), *_terms_of_placed_pods(pod, snapshot, hard_weight)):
         if pods.any():
-            pulls[key] = weight * pods + pulls.get(key, 0)
-    return pulls or None
+            weights[key] = weight * pods + weights.get(key, 0)
+    return weights or None
 
 
-def _own_pulls(pod: PodInfo, snapshot: Snapshot) -> Iterator[_Pull]:
+def _own_terms(pod: PodInfo, snapshot: Snapshot) -> Iterator[_WeightedTerm]:
     counts = snapshot.table.pod_counts
     for sign, terms in ((1, pod.preferred_affinity), (-1, pod.preferred_anti_affinity)):
         for weight, term in terms:
             match, key = resolved(term, snapshot)
-            yield _Pull(key, sign * weight, counts.by_domain(PodMatcher((match,)), key))
+            yield _WeightedTerm(key, sign * weight, counts.by_domain(PodMatcher((match,)), key))
 
 
-def _pulls_of_others(pod: PodInfo, snapshot: Snapshot, hard_weight: int) -> Iterator[_Pull]:
+def _terms_of_placed_pods(pod: PodInfo, snapshot: Snapshot, hard_weight: int) -> Iterator[_WeightedTerm]:
     labels = snapshot.namespace_labels(pod.namespace)
     table = snapshot.table
     if hard_weight > 0:
         for held, holders in table.required_affinity.selecting(pod, labels):
-            yield _Pull(held.term.topology_key, hard_weight, holders)
+            yield _WeightedTerm(held.term.topology_key, hard_weight, holders)
     for held, holders in table.preferred_affinity.selecting(pod, labels):
-        yield _Pull(held.term.topology_key, held.weight, holders)
+        yield _WeightedTerm(held.term.topology_key, held.weight, holders)
     for held, holders in table.preferred_anti_affinity.selecting(pod, labels):
-        yield _Pull(held.term.topology_key, -held.weight, holders)
-    if not pod.preferred_affinity and not pod.preferred_anti_affinity:  # who prefers anything itself hears of everybody
-        yield from _unheard_pulls(pod, snapshot, hard_weight)
+        yield _WeightedTerm(held.term.topology_key, -held.weight, holders)
+    if not pod.preferred_affinity and not pod.preferred_anti_affinity:  # otherwise kube-scheduler counts every placed pod
+        yield from _unlisted_terms(pod, snapshot, hard_weight)
 
 
-def _unheard_pulls(pod: PodInfo, snapshot: Snapshot, hard_weight: int) -> Iterator[_Pull]:
-    """Take back what pods pull by whose demands do not count yet."""
+def _unlisted_terms(pod: PodInfo, snapshot: Snapshot, hard_weight: int) -> Iterator[_WeightedTerm]:
+    """Subtract the weights of placed pods that kube-scheduler's snapshot does not yet list among pods with affinity."""
     labels = snapshot.namespace_labels(pod.namespace)
     for weight, term, name in snapshot.unheard.pulls(hard_weight):
         node = snapshot.node(name)
@@ -84,23 +84,23 @@ def _unheard_pulls(pod: PodInfo, snapshot: Snapshot, hard_weight: int) -> Iterat
         if domain and term.matches(pod, labels):
             pods = np.zeros(len(snapshot.table.labels.column(term.topology_key).values), dtype=np.int64)
             pods[domain] = 1
-            yield _Pull(term.topology_key, -weight, pods)
+            yield _WeightedTerm(term.topology_key, -weight, pods)
 
 
-def score_pulls(pulls: Pulls, nodes: NodeView) -> IntArray:
+def sum_weights(weights: AffinityWeights, nodes: NodeView) -> IntArray:
     """Return the raw score of each row, shape (rows,)."""
     scores = nodes.zeros()
-    for key, worth in pulls.items():
-        scores += worth.take(domain_ids(nodes, key))
+    for key, weight_by_domain in weights.items():
+        scores += weight_by_domain.take(domain_ids(nodes, key))
     return scores
 
 
-def normalize_pulls(scores: IntArray) -> IntArray:
-    """Stretch raw scores to 0-100, rounding down; all alike become 0."""
+def normalize_weights(scores: IntArray) -> IntArray:
+    """Map raw scores to 0-100, rounding down; if all are equal, they become 0."""
     least = scores.min(initial=np.iinfo(np.int64).max)
     span = int(scores.max(initial=least)) - int(least)
     if span <= 0:
         return np.zeros_like(scores)
-    # In this order of operations, so that rounding errors are upstream's.
+    # The same order of operations as upstream, for the same floating-point rounding.
     shares: IntArray = (float(_MAX_SCORE) * ((scores - least).astype(np.float64) / float(span))).astype(np.int64)
     return shares

@@ -12,7 +12,7 @@ __all__ = ["DefaultBinder"]
 
 
 class DefaultBinder:
-    """The plugin. It only says what is to be done; whoever drives the engine writes the Binding."""
+    """The plugin. It returns the effect; the driver of the engine writes the Binding."""
 
     name = "DefaultBinder"
 

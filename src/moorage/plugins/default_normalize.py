@@ -1,4 +1,4 @@
-"""The usual way from raw scores to 0-100: the highest becomes 100, the rest keep their proportion.
+"""The usual normalization of raw scores to 0-100: the highest becomes 100, the others keep their proportion to it.
 
 Source  kube-scheduler, framework/plugins/helper/normalize_score.go
 """
@@ -13,11 +13,11 @@ __all__ = ["default_normalize"]
 
 
 def default_normalize(scores: IntArray, reverse: bool = False, highest: int = 100) -> IntArray:
-    """Scale scores so that the greatest becomes ``highest``; with ``reverse``, so that the greatest becomes 0.
+    """Scale scores so that the highest becomes ``highest``; with ``reverse``, so that the highest becomes 0.
 
-    Shapes  scores (n,), returns (n,), both int64; may be the very array given, when nothing changes
+    Shapes  scores (n,), returns (n,), both int64; returns ``scores`` itself if nothing changes
     Rounds  towards zero, before the reversal, as Go divides
-    Where no score is above zero they stay as they are; with ``reverse`` all become ``highest``.
+    If no score is above zero, scores stay as they are; with ``reverse`` all become ``highest``.
     """
     greatest = int(scores.max(initial=0))
     if greatest <= 0:
@@ -27,6 +27,6 @@ def default_normalize(scores: IntArray, reverse: bool = False, highest: int = 10
 
 
 def _divided(scores: IntArray, by: int) -> IntArray:
-    """Divide towards zero: NumPy rounds down, which differs below zero."""
+    """Divide and round towards zero; NumPy rounds down, which differs below zero."""
     quotient: IntArray = np.sign(scores) * (np.abs(scores) // by)
     return quotient

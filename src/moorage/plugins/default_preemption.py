@@ -1,13 +1,13 @@
-"""DefaultPreemption: where a pod fits nowhere, evict pods of lower priority from the node where that does the least harm.
+"""DefaultPreemption: evict pods of lower priority from the node where this does the least harm.
 
 Reads     priority and preemptionPolicy of the pod; priority, start time and labels of placed pods; disruption budgets
-Finds     a node to nominate the pod to, and the victims there; or says why preemption does not help
-Gates     a pod whose evictions are under way, until they are done
+Finds     a node to nominate the pod to, and the victims there; or the reason why preemption does not help
+Gates     a pod whose victims are being evicted, until the evictions are done
 Source    kube-scheduler 1.36, plugins/defaultpreemption/default_preemption.go; framework/preemption/*.go
 
-Everything that is judged is judged by the profile's Filter plugins in what-ifs; see ``moorage.cycle.preemption``. Evictions
-themselves belong to whoever drives the engine. Where they are done before the next attempt, as in a simulation, no pod is
-ever gated.
+What-ifs with the profile's Filter plugins decide whether the pod fits without the victims; see ``moorage.cycle.preemption``.
+The driver of the engine carries out the evictions. If it does so before the next attempt, as in a simulation, the plugin never
+gates a pod.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ POD_GONE = ClusterEvent(Resource.POD, Action.DELETE)
 
 
 class DefaultPreemptionArgs(PluginArgs, frozen=True):
-    """How many candidates are enough: a share of the nodes that might help, and at least this many."""
+    """How many candidates to look for: a percentage of the nodes that may help, and a minimum number."""
 
     min_candidate_nodes_percentage: Int32 = 10
     min_candidate_nodes_absolute: Int32 = 100
@@ -74,7 +74,7 @@ class DefaultPreemptionArgs(PluginArgs, frozen=True):
 
 
 class DefaultPreemption:
-    """The plugin; see the module's description."""
+    """The plugin; see the module docstring."""
 
     name = "DefaultPreemption"
     Args = DefaultPreemptionArgs
@@ -109,7 +109,7 @@ class DefaultPreemption:
         return Hold.because(UNDER_WAY, unresolvable=True) if self._handle.evicting_for(pod.uid) else None
 
     def wakes_on(self) -> Iterator[Wake]:
-        # The plugin turns down none but gated pods, and leaves it to the rules that the victims stood against to wake them.
+        # PreEnqueue is all that this plugin rejects pods with. The plugins whose rejection the evictions cure wake the pod.
         if self._gates["SchedulerAsyncPreemption"]:
             yield Wake(POD_GONE, when=lambda pod, old, new: False)
 
@@ -123,15 +123,15 @@ class DefaultPreemption:
     def pod_group_post_filter(
         self, group: PodGroup, pods: Sequence[PodInfo], snapshot: Snapshot, fits: Fits
     ) -> Asking[tuple[PodInfo, ...] | Status]:
-        """Return whom to evict for a group that fits nowhere, or why that does not help (gate WorkloadAwarePreemption).
+        """Return the victims for a group that does not fit, or why preemption does not help (gate WorkloadAwarePreemption).
 
-        ``fits`` says whether the group fits as the table stands, which this moves pods on and leaves as it was.
+        ``fits`` returns whether the group fits on the table as it stands. This method moves pods on the table and restores it.
         """
         budgets = Budgets(snapshot.objects(PodDisruptionBudget).values())
         return group_victims(group, pods, snapshot, budgets, fits)
 
     def search(self, attempt: Attempt) -> PreemptionSearch:
-        """Look for nodes on which evicting would help."""
+        """Find the nodes on which evicting pods would help."""
         budgets = Budgets(attempt.snapshot.objects(PodDisruptionBudget).values())
         args = self._args
         return find_candidates(
@@ -139,9 +139,9 @@ class DefaultPreemption:
         )
 
     def _ineligible(self, pod: PodInfo, attempt: Attempt) -> str:
-        """Say why the pod may not preempt; empty if it may.
+        """Return why the pod may not preempt; empty if it may.
 
-        One that has preempted already waits for its victims to leave, unless the node has become hopeless meanwhile.
+        A pod that has already preempted waits for its victims to terminate, unless its nominated node is now unresolvable.
         Source  default_preemption.go, PostFilter and PodEligibleToPreemptOthers
         """
         if pod.spec.scheduling_group is not None and (why_not := self._ineligible_in_group(pod, attempt)):
@@ -159,7 +159,7 @@ class DefaultPreemption:
         return VICTIMS_LEAVING if leaving else ""
 
     def _ineligible_in_group(self, pod: PodInfo, attempt: Attempt) -> str:
-        """Say why a pod of a group may not preempt by itself; empty if it may."""
+        """Return why a pod of a group may not preempt by itself; empty if it may."""
         if self._gates["TopologyAwareWorkloadScheduling"]:
             group = attempt.snapshot.objects(PodGroup).get(group_key(pod) or "")
             if group is None:
@@ -170,7 +170,7 @@ class DefaultPreemption:
 
 
 def chosen(pod: PodInfo, attempt: Attempt, candidates: Sequence[Candidate]) -> PostFilterResult | Consult:
-    """Answer that the pod is to have the node where preempting does the least harm, once extenders have had their say."""
+    """Nominate the pod to the candidate where preemption does the least harm, after the extenders have filtered them."""
 
     def choice(left: Sequence[Candidate]) -> PostFilterResult:
         if not left:
@@ -181,7 +181,7 @@ def chosen(pod: PodInfo, attempt: Attempt, candidates: Sequence[Candidate]) -> P
 
 
 def taken(pod: PodInfo, attempt: Attempt, best: Candidate) -> PostFilterResult:
-    """Answer that the pod is to have the candidate's node."""
+    """Nominate the pod to the candidate's node and list the victims to evict there."""
     return PostFilterResult(
         Code.SUCCESS,
         nominated=attempt.snapshot.table.nodes[best.row].name,
@@ -191,7 +191,7 @@ def taken(pod: PodInfo, attempt: Attempt, best: Candidate) -> PostFilterResult:
 
 
 def _was_preempted(pod: PodInfo) -> bool:
-    """Return True for a pod that is being deleted because a scheduler preempted it."""
+    """Return True for a terminating pod that a scheduler has preempted."""
     if not pod.terminating:
         return False
     disrupted = next((condition for condition in pod.status.conditions if condition.type == "DisruptionTarget"), None)
@@ -199,7 +199,7 @@ def _was_preempted(pod: PodInfo) -> bool:
 
 
 def _nothing_helps(search: PreemptionSearch) -> PostFilterResult:
-    """Answer for a search that found no candidate: an earlier nomination is void."""
+    """Report that no candidate was found, and clear an earlier nomination."""
     if search.errors:
         text = aggregate(search.errors)
         return PostFilterResult(Code.ERROR, (f"preemption: {text}",))

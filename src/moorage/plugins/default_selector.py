@@ -1,6 +1,6 @@
-"""The selector of a pod's siblings: what the services and the controller that own the pod select by.
+"""The default selector of a pod: what its services and its owning controller select by.
 
-Default spread constraints use it, because they apply to pods that name no selector themselves.
+Default topology spread constraints use it, because they have no selector of their own.
 
 Source  kube-scheduler 1.36, plugins/helper/spread.go
 """
@@ -20,12 +20,12 @@ __all__ = ["OWNING_KINDS", "controller_of", "default_selector"]
 
 
 _EMPTY: Final = Selector()
-#: The kinds of objects that a pod's default selector may come from.
+#: The kinds of objects that contribute to a pod's default selector.
 OWNING_KINDS: Final = (Service, ReplicationController, ReplicaSet, StatefulSet)
 
 
 def default_selector(pod: PodInfo, snapshot: Snapshot) -> Selector:
-    """Return everything that the pod's services and its controller ask for, together; empty if nothing owns the pod."""
+    """Return the combined selectors of the pod's services and its controller; empty if there are none."""
     if not pod.metadata.owner_references and not snapshot.objects(Service):
         return _EMPTY
     labels: dict[str, str] = {}
@@ -51,12 +51,12 @@ def default_selector(pod: PodInfo, snapshot: Snapshot) -> Selector:
 
 
 def controller_of(pod: PodInfo) -> OwnerReference | None:
-    """Return the owner that controls the pod, if any."""
+    """Return the owner reference of the pod's controller, if any."""
     return next((owner for owner in pod.metadata.owner_references if owner.controller), None)
 
 
 def _requirements(selector: LabelSelector | None) -> tuple[Requirement, ...]:
-    """Return what a selector asks for; one that is absent or malformed adds nothing."""
+    """Return the requirements of a selector; none if it is absent or malformed."""
     try:
         return compile_label_selector(selector).requirements
     except SelectorError:

@@ -1,4 +1,4 @@
-"""Scores of pods that ask for devices under an extended resource's name: nodes offer what the devices behind the name come to.
+"""Scoring of pods that request devices through an extended resource: a node's allocatable is the number of its devices.
 
 Source  kube-scheduler 1.36: noderesources/resource_allocation.go, calculateResourceAllocatableRequest
 """
@@ -20,12 +20,12 @@ from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["NATIVE", "Backed", "Counted", "backed", "classes_behind"]
 
-#: Resources that no device stands behind.
+#: Resources that devices never back.
 NATIVE: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
 class Backed(NamedTuple):
-    """Resources that count, some of which devices stand behind: resource → class."""
+    """The resources to score, and the device classes that back some of them (resource → class)."""
 
     demands: tuple[Demand, ...]
     classes: Mapping[str, DeviceClass]
@@ -33,26 +33,26 @@ class Backed(NamedTuple):
     snapshot: Snapshot
 
     def among(self, nodes: NodeView) -> StockedView:
-        """Return the nodes as they are to be scored."""
+        """Return the view to score: its counts include the devices of the nodes."""
         return StockedView(nodes, self.classes, lists=self.lists)
 
     def on(self, node: NodeInfo) -> StockedView:
-        """Return a single node as it is to be scored."""
+        """Return the view of a single node to score."""
         return self.among(NodeView(self.snapshot, np.array([node.row], dtype=np.intp)))
 
 
-#: What PreScore leaves for Score.
+#: The PreScore state: plain demands, or demands that devices back.
 Counted = tuple[Demand, ...] | Backed
 
 
 def backed(demands: tuple[Demand, ...], snapshot: Snapshot, gates: FeatureGates) -> Counted:
-    """Add the device classes that stand behind what a pod asks for, if there are any."""
+    """Add the device classes that back the requested resources, if there are any."""
     classes = classes_behind([demand.resource for demand in demands], snapshot, gates)
     return Backed(demands, classes, gates["DRAListTypeAttributes"], snapshot) if classes else demands
 
 
 def classes_behind(resources: Iterable[str], snapshot: Snapshot, gates: FeatureGates) -> Mapping[str, DeviceClass]:
-    """Return the device classes that answer to the names of resources."""
+    """Return the device class that backs each resource, for those resources that one backs."""
     if not gates["DRAExtendedResource"] or not snapshot.objects(DeviceClass):
         return {}
     found = {name: device_class_for(name, snapshot) for name in resources if name not in NATIVE}

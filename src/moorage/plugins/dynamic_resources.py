@@ -1,16 +1,15 @@
-"""DynamicResources: keep a pod off nodes where the devices it claims cannot be had, and allocate them where it goes.
+"""DynamicResources: reject nodes that cannot provide the devices a pod claims, and allocate the devices on the chosen node.
 
-Reads     spec.resourceClaims and the names in the pod's status; requests of extended resources; claims, device classes and
-          resource slices; which devices are held already
-Rejects   the pod, while a claim or a class is missing; nodes without the devices, and nodes that an allocated claim is not for.
-          Evicting pods never helps
-Scores    nodes higher where requests with alternatives get an earlier one
-Wakes on  nodes, claims, classes and slices that come or change; claims that go with their devices; the pod's own claims being
-          generated
+Reads     spec.resourceClaims and the claim names in the pod's status; requests of extended resources; claims, device classes
+          and resource slices; the devices already allocated
+Rejects   the pod, while a claim or a class is missing; nodes without the devices; nodes that an allocated claim does not
+          select. Preemption never helps
+Scores    nodes higher where a request with alternatives gets an earlier one
+Wakes on  nodes, claims, classes and slices added or changed; allocated claims deleted; claims generated for the pod
 Source    kube-scheduler 1.36, plugins/dynamicresources
 
-kube-scheduler stops looking for devices on a node after some time; here it is after so many devices looked at, so that
-the answer is the same on every machine.
+kube-scheduler stops searching for devices on a node after a time limit. Moorage stops after a number of devices instead, so
+that the result is the same on every machine.
 """
 
 from __future__ import annotations
@@ -58,18 +57,18 @@ DELETED: Final = "deletion of ResourceClaim completed"
 STILL_NOT: Final = "still not schedulable"
 NO_STATE: Final = "not found"
 
-#: How many devices may be looked at in a second of ``filterTimeout``; kube-scheduler's machines manage about this in Go.
+#: Devices examined in one second of ``filterTimeout``; about what kube-scheduler's Go code manages.
 DEVICES_PER_SECOND: Final = 100_000
-#: … if there is no timeout, on one node.
+#: Devices examined on one node if there is no timeout.
 MAX_DEVICES: Final = 20_000_000
-#: … on all nodes together, as many times as on one.
+#: The limit for all nodes of an attempt together, as a multiple of the limit for one node.
 NODES_WORTH: Final = 4
 
 _FIT = RequestOptions(use_status=False)
 
 
 class DynamicResources:
-    """See the module's description."""
+    """The plugin; see the module's docstring."""
 
     name = "DynamicResources"
     Args = DynamicResourcesArgs
@@ -113,7 +112,7 @@ class DynamicResources:
     # -- before the queue and the cycle -----------------------------------------------------------------------------------
 
     def sign(self, pod: PodInfo) -> Signature | None:
-        """Pods that ask for devices are judged each for itself."""
+        """Pods that request devices have no signature: each is decided by itself."""
         if pod.spec.resource_claims or (self._handle is not None and self._by_device(pod, self._handle.snapshot)):
             return None
         return {}
@@ -125,7 +124,7 @@ class DynamicResources:
         return Hold.because(found, unresolvable=True) if isinstance(found, str) else None
 
     def _by_device(self, pod: PodInfo, snapshot: Snapshot) -> bool:
-        """Say whether devices stand behind any extended resource that the pod requests."""
+        """Return whether a device class backs an extended resource that the pod requests."""
         if not self._gates["DRAExtendedResource"] or not snapshot.objects(DeviceClass):
             return False
         requests = pod.needs_under(_FIT).requests
@@ -156,7 +155,7 @@ class DynamicResources:
         return PodDevices(pod, snapshot, book, self._options, everything, has_special, reach, useless, scalars, meter=meter)
 
     def _unusable(self, claims: list[ResourceClaim], book: Book, snapshot: Snapshot) -> Hold | None:
-        """Return why the pod has to wait for one of its claims."""
+        """Return why the pod has to wait for one of its claims; None if it need not."""
         for claim in claims:
             if claim.status.allocation is not None:
                 continue
@@ -180,7 +179,7 @@ class DynamicResources:
             yield index, matcher
 
     def _is_useless(self, claim: ResourceClaim) -> bool:
-        """Say whether the devices of an allocated claim failed to get ready, or took too long."""
+        """Return whether the devices of an allocated claim failed to become ready, or took too long."""
         if claim.status.allocation is None or not self._options.binding_conditions:
             return False
         try:
@@ -221,7 +220,7 @@ class DynamicResources:
     def _judged(
         self, wanted: PodDevices, kind: ExtendedResourceNodes, nodes: NodeView, open_rows: BoolArray, budget: int
     ) -> Iterator[tuple[BoolArray, str, bool]]:
-        """Ask each row of a kind. Yields rows that have nothing to give, why, and whether that is an error."""
+        """Try to allocate on each row of a kind. Yield the rows where that fails, the reason, and whether it is an error."""
         if kind.shape is None:
             return
         refused: dict[tuple[str, bool], list[int]] = {}
@@ -272,7 +271,7 @@ class DynamicResources:
         return PostFilterResult(Code.UNSCHEDULABLE, (STILL_NOT,))
 
     def _kept_away(self, wanted: PodDevices, attempt: Attempt) -> list[int]:
-        """Return the allocated claims that kept the pod from a node, by index. kube-scheduler tries them in any order."""
+        """Return the indexes of the allocated claims that made Filter reject a node. kube-scheduler tries them in any order."""
         verdicts = attempt.verdicts
         rows = [row for row, status in verdicts.refused() if status.plugin == self.name and status.reasons == (NOT_AVAILABLE,)]
         if not rows:
@@ -322,7 +321,7 @@ class DynamicResources:
         yield Wake(ClusterEvent(Resource.RESOURCE_SLICE, either))
 
     def _claim_changed(self, pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim) -> bool:
-        """A claim came or changed: is it one the pod waits for, or did it give devices back?"""
+        """Return whether a claim added or changed is the pod's own, or has released its devices."""
         if self._handle is None:
             return True
         claims = claims_of(pod, self._handle.snapshot)
@@ -335,15 +334,16 @@ class DynamicResources:
         return old is None or old.status != new.status
 
     def _claim_gone(self, pod: PodInfo, old: ResourceClaim, new: None) -> bool:
-        """A claim is gone: did it have devices until then, as far as was seen?
+        """Return whether a deleted claim still held devices when last seen.
 
-        It gives them back before it goes, but a list after a gap shows only that it is gone. kube-scheduler does not look.
+        A claim is deallocated before it is deleted, but a relist after a gap shows only the deletion. kube-scheduler does not
+        check this.
         """
         del pod, new
         return old.status.allocation is not None
 
     def _pod_changed(self, pod: PodInfo, old: PodInfo | None, new: PodInfo) -> bool:
-        """Claims were generated for a pod: is it this one, and has it all of them now?"""
+        """Return whether claims were generated for this pod and all its claims exist now."""
         del old
         if pod.uid != new.uid:
             return False

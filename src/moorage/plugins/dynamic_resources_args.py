@@ -1,4 +1,4 @@
-"""Arguments of DynamicResources: how long looking for devices and waiting for them may take.
+"""Arguments of DynamicResources: how long it may search for devices and wait for them to be ready.
 
 Source  kube-scheduler 1.36.2, apis/config/v1/defaults.go and apis/config/validation/validation_pluginargs.go
 """
@@ -18,7 +18,7 @@ __all__ = ["DynamicResourcesArgs"]
 
 
 class DynamicResourcesArgs(PluginArgs, frozen=True):
-    """Seconds. ``filter_timeout`` is per node, 0 lifts it; each may only be given where its gates are open."""
+    """Timeouts in seconds. ``filter_timeout`` is per node, 0 disables it. Setting either requires its feature gates."""
 
     filter_timeout: Duration | None = None
     binding_timeout: Duration | None = None

@@ -1,7 +1,7 @@
-"""Extended resources that devices stand behind: which device class answers to a resource name.
+"""Extended resources backed by devices: which device class backs a resource name.
 
-A container may ask for devices as it asks for an extended resource. Where a node does not offer that resource itself, a device
-class of that name can: then the device plugins judge the request, and NodeResourcesFit leaves it to them.
+A container may request devices as an extended resource. If a node does not have that resource itself, a device class of that
+name can back it: DynamicResources then decides the request, and NodeResourcesFit leaves it out.
 
 Source  kube-scheduler 1.36: dynamic-resource-allocation/deviceclass/extendedresourcecache
 """
@@ -13,17 +13,17 @@ from moorage.state.cluster import Snapshot
 
 __all__ = ["DEVICE_CLASS_PREFIX", "answers_to", "device_class_for"]
 
-#: Every device class answers to this prefix and its name.
+#: A device class backs the resource of this prefix and the class's name.
 DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 
 
 def answers_to(device_class: DeviceClass, resource: str) -> bool:
-    """Say whether a class names ``resource`` as its own, or ``resource`` names the class."""
+    """Return whether a device class backs ``resource``, by ``extendedResourceName`` or by the class's own name."""
     return resource in {device_class.spec.extended_resource_name, DEVICE_CLASS_PREFIX + device_class.metadata.name}
 
 
 def device_class_for(resource: str, snapshot: Snapshot) -> DeviceClass | None:
-    """Return the class that answers to a resource name; of several the newest, then the one whose name sorts first."""
+    """Return the class that backs a resource: the newest, and among equally old ones the first by name."""
     classes = snapshot.objects(DeviceClass)
     found = [c for c in classes.values() if answers_to(c, resource)] if classes else []
     if not found:

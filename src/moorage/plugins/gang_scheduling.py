@@ -1,12 +1,12 @@
-"""GangScheduling: let the pods of a gang go to their nodes together, at least ``minCount`` of them or none.
+"""GangScheduling: schedule the pods of a gang together, at least ``minCount`` of them or none.
 
-Reads     spec.schedulingGroup; the PodGroup's schedulingPolicy.gang; how many pods of the group there are, and have a node
-Rejects   a pod before it is queued, until its PodGroup exists and minCount pods are there
-Waits     at Permit, up to five minutes, until minCount pods of the group are assumed or bound; then lets all of them go
+Reads     spec.schedulingGroup; the PodGroup's schedulingPolicy.gang; the numbers of pods in the group and of scheduled ones
+Rejects   a pod at PreEnqueue until its PodGroup and minCount pods of the group exist
+Waits     at Permit, up to five minutes, until minCount pods of the group are assumed or bound; then allows all of them
 Wakes on  a pod of the same group added; the PodGroup added
 Source    kube-scheduler 1.36, plugins/gangscheduling/gangscheduling.go
 
-On by the feature gate GangScheduling. Pods of groups whose policy is ``basic`` pass.
+The feature gate GangScheduling enables the plugin. It ignores groups whose policy is ``basic``.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ class GangScheduling:
         yield Wake(GROUP_ADDED, when=_is_its_group)
 
     def _completes_a_group(self, old: object, new: object) -> bool:
-        """Say whether a pod that was added belongs to a group whose pods are not held back any more.
+        """Return whether an added pod belongs to a group whose pods pass PreEnqueue now.
 
-        To wake the others before would be right and of no use: they would be held back again, each of them each time.
+        Waking the group's pods earlier would be correct but useless: PreEnqueue would reject each of them again.
         """
         del old
         return isinstance(new, PodInfo) and new.spec.scheduling_group is not None and self.pre_enqueue(new) is None

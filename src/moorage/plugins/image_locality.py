@@ -1,8 +1,7 @@
-"""ImageLocality: prefer nodes that have the pod's images already, the more so the larger the images are.
+"""ImageLocality: prefer nodes that already have the pod's images, more so for larger images.
 
-An image counts by its size times the share of nodes that have it: what is everywhere says little about where to go, and
-what is on one node alone should not draw every pod there. The sum is mapped to 0-100 between 23 MiB and 1000 MiB for each
-container.
+An image adds its size times the share of nodes that have it, so an image on a single node does not draw every pod there. The
+sum is mapped to 0-100 between 23 MiB and 1000 MiB for each container.
 
 Reads     images of containers, init containers and image volumes; images that nodes report, and how many nodes there are
 Scores    0-100, as above
@@ -26,14 +25,14 @@ from moorage.state.view import NodeView
 __all__ = ["ImageLocality", "ImagesAsked", "image_scores", "images_asked", "mapped_sums", "normalized_image_name"]
 
 MIB = 1024 * 1024
-#: Bytes: sums up to here score 0.
+#: Bytes: a sum up to this scores 0.
 LEAST = 23 * MIB
-#: Bytes for each container: sums from here on score 100.
+#: Bytes for each container: a sum from this on scores 100.
 MOST_PER_CONTAINER = 1000 * MIB
 
 
 class ImagesAsked(NamedTuple):
-    """The images a pod uses, sorted and with repeats, and how many containers it has."""
+    """The images of a pod, sorted, with repeats, and the number of its containers."""
 
     names: tuple[str, ...]
     containers: int
@@ -41,19 +40,19 @@ class ImagesAsked(NamedTuple):
 
 @dataclass(slots=True)
 class _Kept:
-    """Scores of all rows by images asked, good for as long as ``version`` is the table's."""
+    """Scores of all rows by the pod's images, valid while the table's version is ``version``."""
 
     version: tuple[int, int]
     scores: dict[ImagesAsked, IntArray] = field(default_factory=dict)
 
 
 class ImageLocality:
-    """The plugin. A row's score hangs on all nodes, but not on pods, so it is kept until images or nodes change."""
+    """The plugin. A row's score depends on all nodes but not on pods, so it is cached until images or nodes change."""
 
     name = "ImageLocality"
     depends = Depends.NODES
     signs_by = ()
-    #: Sets of images whose scores are kept.
+    #: How many sets of images have cached scores at a time.
     capacity = 1024
 
     def __init__(self) -> None:
@@ -84,7 +83,7 @@ class ImageLocality:
 
 
 def images_asked(pod: PodInfo) -> ImagesAsked:
-    """Return what the pod asks for: an image that two containers use counts twice."""
+    """Return the images of a pod; an image that two containers use counts twice."""
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     names = [container.image for container in containers]
     names += [volume.image.reference for volume in pod.spec.volumes if volume.image is not None]
@@ -109,12 +108,12 @@ def image_scores(table: NodeTable, asked: ImagesAsked) -> IntArray:
 def mapped_sums(sums: IntArray, asked: ImagesAsked) -> IntArray:
     """Map sums of sizes, in bytes, to 0-100."""
     most = MOST_PER_CONTAINER * asked.containers
-    # Not np.clip: for a pod without containers the upper bound is below the lower one, and upstream asks in this order.
+    # Not np.clip: for a pod without containers the upper bound is below the lower one, and upstream tests the lower one first.
     bounded = np.where(sums < LEAST, LEAST, np.where(sums > most, most, sums))
     scores: IntArray = 100 * (bounded - LEAST) // (most - LEAST)
     return scores
 
 
 def normalized_image_name(name: str) -> str:
-    """Return the name as container runtimes report it: with a tag, ``latest`` if it has neither tag nor digest."""
+    """Return the name as container runtimes report it: with tag ``latest`` if it has neither tag nor digest."""
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"

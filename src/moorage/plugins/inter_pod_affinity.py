@@ -1,16 +1,16 @@
-"""InterPodAffinity: keep a pod with the pods it wants to be near, and apart from those that it, or they, cannot bear.
+"""InterPodAffinity: place a pod in the topology domains of pods it has affinity to, and away from anti-affinity.
 
-Near and apart are meant per topology: a term speaks of all nodes that share a label's value. All required affinity terms must
-be met by pods that every one of them takes; any anti-affinity term, the pod's own or a placed pod's, keeps a domain closed. A
-pod that matches its own affinity terms may be the first of its kind, wherever the labels are.
+A term applies to a whole topology domain: all nodes that share the value of a label. All required affinity terms must hold,
+each in its domain, with pods that match every term. An anti-affinity term, the pod's own or a placed pod's, makes the whole
+domain infeasible. If the pod matches its own affinity terms and no placed pod does, every node with the labels is feasible.
 
-Reads     podAffinity, podAntiAffinity, labels, namespace; labels of namespaces; counts of placed pods and of terms they hold
-Rejects   nodes without the wanted pods in their domains: evicting pods would not help; nodes whose domains hold pods that the
-          pod must be apart from, or that must be apart from it: it might
-Scores    weights of preferred terms, the pod's own and those of placed pods that take it, and ``hardPodAffinityWeight`` for
-          required affinity of placed pods; stretched so that the worst node gets 0, the best 100
-Wakes on  a pod that is wanted coming, one that is not wanted going, labels changing either way; the pod's own labels;
-          a node coming or changing the labels by which terms draw domains
+Reads     podAffinity, podAntiAffinity, labels, namespace; labels of namespaces; counts of placed pods and of their terms
+Rejects   nodes whose domains lack the pods that the affinity terms match: preemption does not help; nodes whose domains hold
+          pods that violate anti-affinity, either way: preemption may help
+Scores    weights of preferred terms, the pod's own and those of placed pods that match it, and ``hardPodAffinityWeight`` for
+          required affinity of placed pods; normalized so that the lowest sum gets 0, the highest 100
+Wakes on  a matching pod added or relabelled, a conflicting one deleted or relabelled; the pod's own labels; a node added, or
+          its topology labels changed
 Source    kube-scheduler 1.36, plugins/interpodaffinity/*.go
 """
 
@@ -26,8 +26,8 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature, Versioned
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
-from moorage.plugins.affinity_counts import Neighbours, ResolvedTerm, count_neighbours, matches_all, resolved
-from moorage.plugins.affinity_scores import Pulls, normalize_pulls, score_pulls, weigh_neighbours
+from moorage.plugins.affinity_counts import AffinityCounts, ResolvedTerm, count_affinity, matches_all, resolved
+from moorage.plugins.affinity_scores import AffinityWeights, normalize_weights, sum_weights, weigh_affinity
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import MatchTerm
@@ -49,9 +49,9 @@ NODE_CAME_OR_CHANGED = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NO
 
 
 class InterPodAffinityArgs(PluginArgs, frozen=True):
-    """``hardPodAffinityWeight`` is what a placed pod's required affinity to the incoming pod adds to a domain's score.
+    """``hardPodAffinityWeight`` is the weight of a placed pod's required affinity to the incoming pod.
 
-    ``ignorePreferredTermsOfExistingPods`` leaves pods without preferences of their own unscored.
+    ``ignorePreferredTermsOfExistingPods`` skips scoring for a pod that has no preferred terms itself.
     """
 
     hard_pod_affinity_weight: Int32 = 1
@@ -66,7 +66,7 @@ class InterPodAffinityArgs(PluginArgs, frozen=True):
 
 
 class InterPodAffinity:
-    """The plugin. Filter's state counts pods by domain, Score's adds up weights by domain."""
+    """The plugin. Its Filter state counts pods by domain; its Score state sums weights by domain."""
 
     name = "InterPodAffinity"
     depends = Depends.CLUSTER
@@ -82,41 +82,41 @@ class InterPodAffinity:
 
     # -- filter -------------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> Neighbours | Skip | Hold:
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> AffinityCounts | Skip | Hold:
         if pod.affinity_fault:
             return Hold.because(f"parsing pod: {pod.affinity_fault}", unresolvable=True)
-        return count_neighbours(pod, snapshot) or SKIP
+        return count_affinity(pod, snapshot) or SKIP
 
-    def add_pod(self, state: Neighbours, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Neighbours:
+    def add_pod(self, state: AffinityCounts, pod: PodInfo, other: PodInfo, node: NodeInfo) -> AffinityCounts:
         return state.shifted(other, pod, node, 1)
 
-    def remove_pod(self, state: Neighbours, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Neighbours:
+    def remove_pod(self, state: AffinityCounts, pod: PodInfo, other: PodInfo, node: NodeInfo) -> AffinityCounts:
         return state.shifted(other, pod, node, -1)
 
-    def filter(self, state: Neighbours, nodes: NodeView) -> Iterator[Reject]:
+    def filter(self, state: AffinityCounts, nodes: NodeView) -> Iterator[Reject]:
         return refusals(state, nodes)
 
-    def closed_domains(self, state: Neighbours, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
+    def closed_domains(self, state: AffinityCounts, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
         return state.closed()
 
     # -- score --------------------------------------------------------------------------------------------------------
 
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> Pulls | Skip:
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> AffinityWeights | Skip:
         prefers = bool(pod.preferred_affinity or pod.preferred_anti_affinity)
         if self._args.ignore_preferred_terms_of_existing_pods and not prefers:
             return SKIP
-        return weigh_neighbours(pod, snapshot, self._args.hard_pod_affinity_weight) or SKIP
+        return weigh_affinity(pod, snapshot, self._args.hard_pod_affinity_weight) or SKIP
 
-    def score(self, pulls: Pulls, nodes: NodeView) -> IntArray:
-        return score_pulls(pulls, nodes)
+    def score(self, weights: AffinityWeights, nodes: NodeView) -> IntArray:
+        return sum_weights(weights, nodes)
 
-    def domain_scores(self, pulls: Pulls, nodes: NodeView) -> tuple[str, IntArray] | None:
-        return next(iter(pulls.items())) if len(pulls) == 1 else None
+    def domain_scores(self, weights: AffinityWeights, nodes: NodeView) -> tuple[str, IntArray] | None:
+        return next(iter(weights.items())) if len(weights) == 1 else None
 
-    def normalize(self, pulls: Pulls, scores: IntArray) -> IntArray:
-        return normalize_pulls(scores)
+    def normalize(self, weights: AffinityWeights, scores: IntArray) -> IntArray:
+        return normalize_weights(scores)
 
-    # -- what it reads, and when to ask again -------------------------------------------------------------------------
+    # -- signature and events -----------------------------------------------------------------------------------------
 
     def sign(self, pod: PodInfo) -> Signature:
         return {
@@ -127,7 +127,7 @@ class InterPodAffinity:
         }
 
     def idle(self, pod: PodInfo, snapshot: Snapshot) -> bool:
-        """True for a pod without terms that no placed pod's term selects."""
+        """Return True for a pod that has no terms and that no placed pod's term matches."""
         if pod.has_affinity:
             return False
         labels = snapshot.namespace_labels(pod.namespace)
@@ -141,7 +141,7 @@ class InterPodAffinity:
         yield Wake(NODE_CAME_OR_CHANGED, when=self._node_matters)
 
     def _resolved(self, terms: Iterable[AffinityTerm]) -> tuple[ResolvedTerm, ...]:
-        """Resolve terms for a hint; without a scheduler to ask, a namespace selector may take any namespace."""
+        """Resolve terms for a queueing hint; without a handle, a namespace selector selects every namespace."""
         if self._handle is not None:
             snapshot = self._handle.snapshot
             return tuple(resolved(term, snapshot) for term in terms)
@@ -149,14 +149,14 @@ class InterPodAffinity:
         return tuple(ResolvedTerm(MatchTerm(names, term.selector), term.topology_key) for names, term in named)
 
     def _pod_matters(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
-        """Say whether another pod's coming, going or relabelling can help.
+        """Return whether adding, deleting or relabelling another pod can help.
 
-        Wider than upstream's hint, which overlooks namespace selectors, that one of several anti-affinity terms is enough to
-        keep a pod away, and that a pod may become the first of its kind when those it wanted to be near are gone.
+        Wider than upstream's hint, which overlooks three cases: namespace selectors; that one of several anti-affinity terms
+        is enough to reject a node; and that a pod which matches its own affinity terms may fit once the last match is deleted.
         """
         if old is not None and new is not None and pod.uid == new.uid:
             return True
-        if any(changed is not None and not _has_a_place(changed) for changed in (old, new)):
+        if any(changed is not None and not _is_placed_or_nominated(changed) for changed in (old, new)):
             return False
         affinity = self._resolved(pod.required_affinity)
         was, is_now = (matches_all(affinity, other) if other is not None else False for other in (old, new))
@@ -167,7 +167,7 @@ class InterPodAffinity:
         if old is None:
             return False
         anti_affinity = self._resolved(pod.required_anti_affinity)
-        if any(_takes(term, old) and not (new is not None and _takes(term, new)) for term in anti_affinity):
+        if any(_matches(term, old) and not (new is not None and _matches(term, new)) for term in anti_affinity):
             return True
         return new is None and self._is_taken_by(old.required_anti_affinity, pod)
 
@@ -180,10 +180,10 @@ class InterPodAffinity:
         )
 
     def _node_matters(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
-        """Say whether a node that came or was relabelled can help.
+        """Return whether adding or relabelling a node can help.
 
-        Wider than upstream's hint, which overlooks the topology of placed pods' anti-affinity, and that a relabelled node may
-        take the last wanted pod out of all domains.
+        Wider than upstream's hint, which overlooks the topology keys of placed pods' anti-affinity, and that relabelling a node
+        may remove the last matching pod from all domains.
         """
         wanted = [term.topology_key for term in pod.required_affinity]
         refused = [term.topology_key for term in pod.required_anti_affinity]
@@ -196,7 +196,7 @@ class InterPodAffinity:
         return any(key in changed and key in old.labels for key in (*refused, *self._keys_of_others(pod, changed)))
 
     def _keys_of_others(self, pod: PodInfo, changed: Iterable[str]) -> Iterable[str]:
-        """Return the topology keys of placed pods' anti-affinity to the pod; any that changed, if they cannot be told."""
+        """Return the topology keys of placed pods' anti-affinity to the pod; every changed key if there is no handle."""
         if self._handle is None:
             return changed
         snapshot = self._handle.snapshot
@@ -204,8 +204,8 @@ class InterPodAffinity:
         return {term.topology_key for (term, _), _ in held}
 
 
-def refusals(state: Neighbours, nodes: NodeView) -> Iterator[Reject]:
-    """Judge affinity, own anti-affinity, others' anti-affinity: the first that a node fails is its reason."""
+def refusals(state: AffinityCounts, nodes: NodeView) -> Iterator[Reject]:
+    """Check affinity, then the pod's anti-affinity, then placed pods' anti-affinity; the first that fails is the reason."""
     open_rows = state.near_wanted(nodes)
     if not open_rows.all():
         yield Reject(~open_rows, REASON_AFFINITY, unresolvable=True)
@@ -220,9 +220,9 @@ def refusals(state: Neighbours, nodes: NodeView) -> Iterator[Reject]:
             open_rows &= ~closed
 
 
-def _has_a_place(pod: PodInfo) -> bool:
+def _is_placed_or_nominated(pod: PodInfo) -> bool:
     return bool(pod.spec.node_name or pod.status.nominated_node_name)
 
 
-def _takes(term: ResolvedTerm, pod: PodInfo) -> bool:
+def _matches(term: ResolvedTerm, pod: PodInfo) -> bool:
     return term.match.matches(pod.namespace, pod.labels)

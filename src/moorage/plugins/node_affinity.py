@@ -1,12 +1,12 @@
-"""NodeAffinity: keep a pod to the nodes its nodeSelector and node affinity name, and nearer to those it would rather have.
+"""NodeAffinity: reject nodes that the pod's nodeSelector or required node affinity excludes; prefer its preferred nodes.
 
-``addedAffinity`` in the plugin's arguments is asked of every pod of the profile besides what the pod asks itself. A pod whose
-every required term names nodes (``matchFields`` on ``metadata.name``) is looked for on those nodes only.
+``addedAffinity`` in the plugin's arguments applies to every pod of the profile, in addition to the pod's own affinity. If every
+required term names nodes (``matchFields`` on ``metadata.name``), PreFilter narrows the search to those nodes.
 
 Reads     nodeSelector, nodeAffinity; labels and names of nodes
-Rejects   nodes that do not match; evicting pods would not help
-Scores    the weights of the preferred terms that match, summed, then scaled so that the best node gets 100
-Wakes on  a matching node added; a node's labels coming to match
+Rejects   nodes that do not match; preemption does not help
+Scores    the summed weights of the preferred terms that match, scaled so that the best node gets 100
+Wakes on  a matching node added; a node whose new labels match
 Source    kube-scheduler 1.36, plugins/nodeaffinity/node_affinity.go
 """
 
@@ -49,14 +49,14 @@ _NO_AFFINITY = core.NodeAffinity()
 
 
 class PreferredTerm(NamedTuple):
-    """A term and what a node gains by matching it."""
+    """A compiled preferred term and the weight that a matching node gets."""
 
     weight: int
     term: NodeTerm
 
 
 class NodeAffinityArgs(PluginArgs, frozen=True):
-    """``addedAffinity`` applies to every pod of the profile, on top of its own affinity."""
+    """``addedAffinity`` applies to every pod of the profile, in addition to the pod's own affinity."""
 
     added_affinity: core.NodeAffinity | None = None
 
@@ -75,7 +75,7 @@ class NodeAffinityArgs(PluginArgs, frozen=True):
 
 
 class NodeAffinity:
-    """The plugin. Filter's state is the pod itself: its affinity is compiled once for all its copies."""
+    """The plugin. Its Filter state is the pod itself: the pod's affinity is compiled once for all equal pods."""
 
     name = "NodeAffinity"
     depends = Depends.NODES
@@ -92,7 +92,7 @@ class NodeAffinity:
         self._added = None if required is None else compile_node_selector(required)
         preferred = added.preferred_during_scheduling_ignored_during_execution
         self._added_preferred = _sound(preferred)
-        # Terms without weight score nothing, but that there are any keeps the plugin from being skipped.
+        # Terms of weight zero score nothing, but their presence keeps the plugin from being skipped.
         self._prefers = bool(preferred)
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodInfo | Skip | Hold | Narrow[PodInfo]:
@@ -106,7 +106,7 @@ class NodeAffinity:
         return Narrow(names, pod) if names else Hold.because(REASON_CONFLICT, unresolvable=True)
 
     def narrows_to(self, pod: PodInfo) -> frozenset[str] | None:
-        """Return the names of the only nodes that ``pre_filter`` leaves, if it will."""
+        """Return the names of the only nodes that ``pre_filter`` would let the search look at, or None for all nodes."""
         required = _affinity(pod).required_during_scheduling_ignored_during_execution
         return None if required is None else nodes_named(required)
 
@@ -151,7 +151,7 @@ class NodeAffinity:
         yield Wake(NODE_CAME_OR_CHANGED, when=self._came_to_match)
 
     def _came_to_match(self, pod: PodInfo, old: core.Node | None, new: core.Node) -> bool:
-        """Unlike upstream's hint, this one sees a node that the pod always matched and ``addedAffinity`` comes to."""
+        """Wider than upstream's hint, which misses a node that always matched the pod and now matches ``addedAffinity``."""
         if self._added is not None and not self._added.matches(new.labels, new.name):
             return False
         required = required_node_affinity(pod)
@@ -169,7 +169,7 @@ def _affinity(pod: PodInfo) -> core.NodeAffinity:
 
 
 def _asks_for_one_name(pod: PodInfo, name: str) -> bool:
-    """True if all that the pod requires is to be on the node of that name, as pods of a DaemonSet do; no need to compile it."""
+    """Return whether the pod's only requirement is one node name, as for pods of a DaemonSet; spares compiling the affinity."""
     required = _affinity(pod).required_during_scheduling_ignored_during_execution
     if required is None or pod.spec.node_selector or len(required.node_selector_terms) != 1:
         return False
@@ -181,17 +181,17 @@ def _asks_for_one_name(pod: PodInfo, name: str) -> bool:
 
 
 def preferred_terms(pod: PodInfo) -> tuple[PreferredTerm, ...]:
-    """Return the pod's own preferences, compiled.
+    """Return the pod's own preferred terms, compiled.
 
-    Raises  SelectorError, in upstream's words, if any is malformed
+    Raises  SelectorError, in upstream's words, if a term is malformed
     """
     return _sound(_affinity(pod).preferred_during_scheduling_ignored_during_execution)
 
 
 def nodes_named(selector: core.NodeSelector) -> frozenset[str] | None:
-    """Return the names of nodes that a selector comes down to, or None if some term does not go by name.
+    """Return the node names that a selector restricts the pod to, or None if some term does not select by name.
 
-    No names at all means that every term contradicts itself.
+    An empty set means that every term contradicts itself.
     """
     if not selector.node_selector_terms:
         return None
@@ -205,16 +205,16 @@ def nodes_named(selector: core.NodeSelector) -> frozenset[str] | None:
 
 
 def _weighted(terms: Iterable[core.PreferredSchedulingTerm], path: str = "") -> tuple[PreferredTerm, ...]:
-    """Compile preferred terms. Those without a weight, or that ask for nothing, are not even parsed."""
+    """Compile preferred terms. Terms of weight zero and empty terms are skipped without being parsed."""
     compiled = ((one.weight, compile_node_term(one.preference, f"{path}[{i}]")) for i, one in enumerate(terms) if one.weight)
     return tuple(PreferredTerm(weight, term) for weight, term in compiled if term is not None)
 
 
 @lru_cache(maxsize=4096)
 def _sound(terms: tuple[core.PreferredSchedulingTerm, ...]) -> tuple[PreferredTerm, ...]:
-    """Compile preferred terms that must all be well-formed: unlike required ones, these are not read leniently.
+    """Compile preferred terms, which must all be valid; required terms are read more leniently.
 
-    Raises  SelectorError, in upstream's words, if any is not
+    Raises  SelectorError, in upstream's words, if a term is malformed
     """
     weighted = _weighted(terms)
     faults = [fault for one in weighted for fault in one.term.faults]

@@ -1,10 +1,10 @@
-"""NodeDeclaredFeatures: keep a pod off nodes whose kubelet does not have the features it needs.
+"""NodeDeclaredFeatures: reject nodes whose kubelet lacks a feature that the pod needs.
 
-A pod does not name features; what it needs follows from its spec. Nodes say what they have in ``status.declaredFeatures``.
+A pod does not list features: its spec implies them. Nodes list theirs in ``status.declaredFeatures``.
 
 Reads     restartPolicyRules of containers, hostNetwork, hostUsers; features that nodes declare
-Rejects   nodes that lack a needed feature; evicting pods would not help
-Wakes on  a node added; a node declaring other features; the pod needing other features
+Rejects   nodes that lack a needed feature; preemption does not help
+Wakes on  a node added; a node's declared features changed; the pod's needed features changed
 Gate      NodeDeclaredFeatures (on by default)
 Source    kube-scheduler 1.36, plugins/nodedeclaredfeatures/nodedeclaredfeatures.go;
           component-helpers, nodedeclaredfeatures/features
@@ -64,7 +64,7 @@ class NodeDeclaredFeatures:
 
 
 def needed_features(spec: PodSpec) -> Features:
-    """Return the features a node must declare to run such a pod. Features that only matter to updates are not among them."""
+    """Return the features that a node must declare to run the pod. Features that matter only to updates are left out."""
     needed = set()
     rules = (rule for container in (*spec.containers, *spec.init_containers) for rule in container.restart_policy_rules)
     if any(rule.action == "RestartAllContainers" for rule in rules):
@@ -75,10 +75,10 @@ def needed_features(spec: PodSpec) -> Features:
 
 
 def declares_otherwise(pod: PodInfo, old: Node | None, new: Node) -> bool:
-    """Return True for a node that is new, or declares other features than it did."""
+    """Return True for a new node and for a node whose declared features changed."""
     return old is None or old.status.declared_features != new.status.declared_features
 
 
 def needs_otherwise(pod: PodInfo, old: PodInfo, new: PodInfo) -> bool:
-    """Return True when the update is of this very pod and changes what it needs."""
+    """Return True if the updated pod is this pod and its needed features changed."""
     return pod.uid == new.uid and needed_features(old.spec) != needed_features(new.spec)

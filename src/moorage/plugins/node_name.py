@@ -1,7 +1,7 @@
-"""NodeName: a pod that names its node goes there or nowhere.
+"""NodeName: reject every node but the one the pod names.
 
 Reads     spec.nodeName; the node's name
-Rejects   every other node; evicting pods would not help
+Rejects   every other node; preemption does not help
 Wakes on  a node added
 Source    kube-scheduler 1.36, plugins/nodename/node_name.go
 """

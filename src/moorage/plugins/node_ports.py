@@ -1,8 +1,8 @@
-"""NodePorts: keep a pod off nodes where a host port it asks for is taken.
+"""NodePorts: reject nodes where a host port that the pod requests is in use.
 
-Reads     hostPort of containers and sidecars; who holds which host port on which node
-Rejects   nodes holding a clashing port; evicting the holder would help
-Wakes on  a node added; a placed or nominated pod gone that held a wanted port
+Reads     hostPort of containers and sidecars; the host ports in use on each node
+Rejects   nodes with a conflicting port; preempting the pod that uses it helps
+Wakes on  a node added; a placed or nominated pod deleted that used a requested port
 Source    kube-scheduler 1.36, plugins/nodeports/node_ports.go
 """
 
@@ -53,10 +53,10 @@ class NodePorts:
 
 
 def clash(wanted: Ports, held: Ports) -> bool:
-    """Return True when a wanted port cannot live beside a held one."""
+    """Return True if a requested port conflicts with one in use."""
     return any(port.clashes(other) for port in wanted for other in held)
 
 
 def has_place(pod: PodInfo) -> bool:
-    """Return True when the pod is on a node, or nominated to one: only then does it keep others out."""
+    """Return True if the pod is on a node or nominated to one; only then do its ports count."""
     return bool(pod.spec.node_name or pod.status.nominated_node_name)

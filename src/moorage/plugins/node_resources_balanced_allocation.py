@@ -1,9 +1,9 @@
-"""NodeResourcesBalancedAllocation: prefer nodes on which the pod evens out how much of each resource is requested.
+"""NodeResourcesBalancedAllocation: prefer nodes where the pod evens out the requested shares of the resources.
 
-Reads     requests of containers, init containers, sidecars, the pod as a whole, and overhead; what nodes offer, and what the
-          pods on them request
-Scores    50 to 100: 75 where the pod changes nothing, more where it evens out, less where it tips; nothing for pods that
-          request none of the resources
+Reads     requests of containers, init containers, sidecars, the pod as a whole, and overhead; the nodes' allocatable and
+          requested resources
+Scores    50 to 100: 75 if the balance stays the same, more if it improves, less if it worsens; skipped for a pod that
+          requests none of the resources
 Source    kube-scheduler 1.36, plugins/noderesources/balanced_allocation.go
 """
 
@@ -37,18 +37,18 @@ from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["NodeResourcesBalancedAllocation", "balance"]
 
-#: The score of a node that is as even with the pod as without.
+#: The score of a node whose balance the pod does not change.
 UNCHANGED = 75
 
 Floats = npt.NDArray[np.float64]
-#: Sets of resources whose balance is kept.
+#: How many sets of resources have their balance cached at a time.
 _KEPT = 16
-#: Says for all rows at once that a resource counts.
+#: Marks a resource as present on all rows, by broadcasting.
 _EVERYWHERE: BoolArray = np.ones(1, dtype=bool)
 
 
 class NodeResourcesBalancedAllocationArgs(PluginArgs, frozen=True):
-    """The resources to even out. Their weights are 1: the field is only there because it always was."""
+    """The resources to balance. Their weights must be 1; the field exists for compatibility."""
 
     resources: tuple[ResourceSpec, ...] = CPU_AND_MEMORY
 
@@ -71,7 +71,7 @@ class NodeResourcesBalancedAllocationArgs(PluginArgs, frozen=True):
 
 
 class NodeResourcesBalancedAllocation:
-    """See the module's description."""
+    """The plugin; see the module docstring."""
 
     name = "NodeResourcesBalancedAllocation"
     Args = NodeResourcesBalancedAllocationArgs
@@ -124,11 +124,11 @@ class NodeResourcesBalancedAllocation:
         scores = _balance_with(counted, nodes)
         scores -= self._balance_now(counted, nodes.table).of(nodes)
         scores += 150
-        scores >>= 1  # which is 50, and half of 50 and the difference
+        scores >>= 1  # 50, plus half of (50 + the difference)
         return scores
 
     def _balance_now(self, counted: tuple[Demand, ...], table: NodeTable) -> KeptColumn:
-        """Return how balanced nodes are without the pod: that hangs on which resources count, not on how much it asks for."""
+        """Return the nodes' balance without the pod, cached: it depends on which resources count, not on the pod's amounts."""
         kept = self._kept.setdefault(table, {})
         resources = tuple(demand.resource for demand in counted)
         found = kept.get(resources)
@@ -158,7 +158,7 @@ class NodeResourcesBalancedAllocation:
 
 
 def _balance_with(counted: tuple[Demand, ...], nodes: NodeView) -> IntArray:
-    """Return how balanced each node is with a pod that asks for so much; an array of the caller's own."""
+    """Return the balance of each node with the pod's requests added, in a new array."""
     shares: list[Floats] = []
     counts: list[BoolArray] = []
     for resource, amount, _ in counted:
@@ -170,18 +170,18 @@ def _balance_with(counted: tuple[Demand, ...], nodes: NodeView) -> IntArray:
 
 
 def _balance_of_node(resources: tuple[str, ...], node: NodeInfo) -> int:
-    """Return how balanced one node is now."""
+    """Return the current balance of one node."""
     both = [(node.requested(resource), node.allocatable(resource)) for resource in resources]
     return balance_of([min(requested / float(max(capacity, 1)), 1.0) for requested, capacity in both if capacity])
 
 
 def balance(shares: Sequence[Floats], counts: Sequence[BoolArray]) -> IntArray:
-    """Score nodes higher the closer their resources' requested shares are to each other.
+    """Score nodes higher the closer the requested shares of their resources are to each other.
 
-    Shapes  for each of two or more resources, (..., n) of shares, at most 1, and (n,) or (1,) of whether the resource counts
-            there; returns (..., n) int64, 50-100
-    Rounds  down, after (1 - standard deviation) x 100 in float64, in kube-scheduler's order of operations. Go may fuse a
-            multiplication and an addition on machines other than amd64, where there are more than two resources; this does not
+    Shapes  for each of two or more resources: shares (..., n), at most 1, and whether the node has the resource, (n,) or (1,);
+            returns (..., n) int64, 50-100
+    Rounds  down, after (1 - standard deviation) x 100 in float64, in kube-scheduler's order of operations. With more than two
+            resources, Go may fuse a multiplication and an addition on machines other than amd64; Moorage does not
     """
     deviation = _of_two(shares, counts) if len(shares) == 2 else _of_many(shares, counts)
     np.subtract(1.0, deviation, out=deviation)
@@ -190,7 +190,7 @@ def balance(shares: Sequence[Floats], counts: Sequence[BoolArray]) -> IntArray:
 
 
 def _of_two(shares: Sequence[Floats], counts: Sequence[BoolArray]) -> Floats:
-    """Half the distance where both resources count; a single one deviates from nothing."""
+    """Return half the distance of two shares where both resources count, else 0."""
     deviation: Floats = np.subtract(shares[0], shares[1])
     deviation *= 0.5
     np.abs(deviation, out=deviation)
@@ -199,7 +199,7 @@ def _of_two(shares: Sequence[Floats], counts: Sequence[BoolArray]) -> Floats:
 
 
 def _of_many(shares: Sequence[Floats], counts: Sequence[BoolArray]) -> Floats:
-    """The standard deviation of the resources that count, or half the distance where that are two."""
+    """Return the standard deviation over the resources that count; half the distance where only two count."""
     number: IntArray = np.sum(np.broadcast_arrays(*counts), axis=0)
     shares = [share * there for share, there in zip(shares, counts, strict=True)]
     mean = reduce(np.add, shares) / np.maximum(number, 1)

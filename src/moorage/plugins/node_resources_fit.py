@@ -1,17 +1,17 @@
-"""NodeResourcesFit: keep a pod off nodes that have too little left of what it requests; prefer nodes by how full they are.
+"""NodeResourcesFit: reject nodes with too few free resources for the pod; score nodes by how full they are.
 
-Reads     requests of containers, init containers, sidecars, the pod as a whole, and overhead; what nodes offer, what the pods
-          on them request, how many they are
-Rejects   nodes with too little left of a resource, or as many pods as they allow; evicting pods would help, unless the node
-          could not hold the pod were it empty
-Scores    by the configured strategy: LeastAllocated, MostAllocated or RequestedToCapacityRatio; a placement by MostAllocated
-Wakes on  a node added or offering more; a placed pod gone or requesting less; the pod itself requesting less; a device class
-          that answers to a resource the pod requests
+Reads     requests of containers, init containers, sidecars, the pod as a whole, and overhead; the nodes' allocatable and
+          requested resources and their numbers of pods
+Rejects   nodes with too little left of a resource, or with the maximum number of pods; preemption may help, unless the pod
+          would not fit on the empty node
+Scores    by the configured strategy: LeastAllocated, MostAllocated or RequestedToCapacityRatio; placements by MostAllocated
+Wakes on  a node added or with more allocatable; a placed pod deleted or requesting less; the pod itself requesting less; a
+          device class that backs a resource the pod requests
 Source    kube-scheduler 1.36, plugins/noderesources/fit.go
 
-Two things are as kube-scheduler has them, and easily taken for mistakes: scoring looks at the pod's containers alone, whatever
-the pod requests as a whole; and a resource that is listed twice in the strategy counts twice. One thing is not: kube-scheduler
-does not wake a pod for a changed node that lacks a resource on the ignore list; here ignored resources are ignored then, too.
+Two details look like mistakes but match kube-scheduler: scoring counts only the requests of the containers, not pod-level
+requests; and a resource listed twice in the strategy counts twice. One detail differs: kube-scheduler does not wake a pod for a
+changed node that lacks an ignored resource; Moorage ignores the resource there, too.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ __all__ = ["NodeResourcesFit", "Want", "ignored_faults"]
 TOO_MANY_PODS = "Too many pods"
 INSUFFICIENT = "Insufficient {}"
 
-#: A pending pod runs nowhere yet, so what a kubelet might report of it does not count.
+#: A pending pod runs nowhere, so resources in its status do not count.
 _FIT = RequestOptions(use_status=False)
 _FIT_WITHOUT_POD_LEVEL = RequestOptions(use_status=False, pod_level=False)
 _SCORED = _FIT_WITHOUT_POD_LEVEL
-#: For hints, both pods count as they would on a node.
+#: For queueing hints, both pods count as they would on a node.
 _WOKEN = RequestOptions()
 _WOKEN_WITHOUT_POD_LEVEL_STATUS = RequestOptions(pod_level_status=False)
 
@@ -68,7 +68,7 @@ _FIRST: Final = ("cpu", "memory", "ephemeral-storage")
 
 
 class Want(NamedTuple):
-    """A resource the pod needs. ``by_device``: where a node does not offer it, the device plugins judge the request."""
+    """A resource the pod requests. ``by_device``: on a node without it, DynamicResources decides the request."""
 
     resource: str
     amount: int
@@ -76,7 +76,7 @@ class Want(NamedTuple):
 
 
 class NodeResourcesFitArgs(PluginArgs, frozen=True):
-    """Which resources not to check, by name or by what stands before the slash; and how to score."""
+    """Which resources to ignore, by name or by group (the part before the slash); and how to score."""
 
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class NodeResourcesFitArgs(PluginArgs, frozen=True):
 
 
 def ignored_faults(names: Sequence[str], groups: Sequence[str], path: str) -> list[Fault]:
-    """Return what is wrong with resources to ignore; ``path`` leads to the arguments."""
+    """Return the validation errors of the resources to ignore; ``path`` is the path of the arguments."""
     faults: list[Fault] = []
     for i, name in enumerate(names):
         where = sub_path(path, f"ignoredResources[{i}]")
@@ -103,7 +103,7 @@ def ignored_faults(names: Sequence[str], groups: Sequence[str], path: str) -> li
 
 
 class NodeResourcesFit:
-    """See the module's description."""
+    """The plugin; see the module docstring."""
 
     name = "NodeResourcesFit"
     Args = NodeResourcesFitArgs
@@ -129,7 +129,7 @@ class NodeResourcesFit:
     def _snapshot(self) -> Snapshot | None:
         return None if self._handle is None else self._handle.snapshot
 
-    # -- what the pod wants -----------------------------------------------------------------------------------------------
+    # -- the pod's requests -----------------------------------------------------------------------------------------------
 
     def _needs(self, pod: PodInfo) -> PodRequests:
         return pod.needs_under(_FIT if self._gates["PodLevelResources"] else _FIT_WITHOUT_POD_LEVEL)
@@ -207,7 +207,7 @@ class NodeResourcesFit:
         return self._score_one(counted, node)
 
     def score_placement(self, group: GroupInfo, proposal: Proposal, snapshot: Snapshot) -> int:
-        """Score a placement by how full its nodes would be together, whatever the strategy for single nodes is."""
+        """Score a placement by how full its nodes would be together, whatever the strategy for single nodes."""
         del group, snapshot
         amounts: dict[str, int] = {}
         for pod, _ in proposal.assigned:
@@ -229,7 +229,7 @@ class NodeResourcesFit:
             yield Wake(ClusterEvent(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE), answers_now)
 
     def _frees(self, pod: PodInfo, old: PodInfo, new: PodInfo | None) -> bool:
-        """A pod is gone, or requests less: is that less of something that ``pod`` requests?"""
+        """Return whether a pod was deleted, or requests less of a resource that ``pod`` requests."""
         if new is None:
             return bool(old.spec.node_name or old.status.nominated_node_name)
         if not self._gates["InPlacePodVerticalScaling"]:
@@ -245,7 +245,7 @@ class NodeResourcesFit:
         return any(before.get(name, 0) > after.get(name, 0) for name, count in wanted.items() if count)
 
     def _offers_more(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
-        """A node came or changed: could it hold ``pod`` if it were empty, and does it offer more of what counts?"""
+        """Return whether the node could hold ``pod`` if empty, and is new or has more of a resource that ``pod`` requests."""
         wants = self._wants(pod, self._snapshot)
         if not _holds(new, wants):
             return False
@@ -264,12 +264,12 @@ def _holds(node: Node, wants: tuple[Want, ...]) -> bool:
 
 
 def offered(node: Node, resource: str) -> int:
-    """What a node offers of a resource, in the units that scheduling counts it in."""
+    """Return a node's allocatable amount of a resource, in the scheduler's units."""
     return amount(resource, node.status.allocatable.get(resource, 0))
 
 
 def answers_now(pod: PodInfo, old: DeviceClass | None, new: DeviceClass) -> bool:
-    """A device class came or changed: does it answer to a resource that ``pod`` requests, and did it not before?"""
+    """Return whether a device class now backs a resource that ``pod`` requests, and did not before."""
     if old is not None and (old.spec.extended_resource_name or "") == (new.spec.extended_resource_name or ""):
         return False
     names = pod.needs_under(_FIT).requests

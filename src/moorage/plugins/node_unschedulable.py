@@ -1,8 +1,8 @@
-"""NodeUnschedulable: keep a pod off cordoned nodes, unless it tolerates the taint that cordoning brings.
+"""NodeUnschedulable: reject cordoned nodes, unless the pod tolerates the unschedulable taint.
 
 Reads     spec.unschedulable of nodes; the pod's tolerations
-Rejects   cordoned nodes; evicting pods would not help
-Wakes on  a schedulable node added; a node uncordoned; the pod's tolerations coming to cover the taint
+Rejects   cordoned nodes; preemption does not help
+Wakes on  a schedulable node added; a node uncordoned; a toleration of the taint added to the pod
 Source    kube-scheduler 1.36, plugins/nodeunschedulable/node_unschedulable.go
 """
 

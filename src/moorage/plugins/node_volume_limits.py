@@ -1,9 +1,9 @@
-"""NodeVolumeLimits: keep a pod off nodes that cannot take as many volumes of a CSI driver as it would need there.
+"""NodeVolumeLimits: reject nodes where the pod's volumes would exceed the attach limit of a CSI driver.
 
-Reads     the pod's claims and disks of its own, and what volumes those are; the limits of CSINodes; volumes of the pods on
-          each node, and attachments that outlive their pods. A volume that several pods share counts once
-Rejects   nodes at their limit (evicting pods might help); every node, while a claim is missing
-Wakes on  a CSINode added, or one that raised a limit; a pod with volumes gone; the pod's claim added; a volume detached
+Reads     the pod's claims and inline volumes, and the volumes behind them; the limits of CSINodes; volumes of the pods on each
+          node, and attachments that outlive their pods. A volume that several pods share counts once
+Rejects   nodes at their limit (preemption may help); every node, while a claim is missing
+Wakes on  a CSINode added or its limit raised; a pod with volumes deleted; the pod's claim added; a volume detached
 Source    kube-scheduler 1.36, plugins/nodevolumelimits/csi.go
 """
 
@@ -39,14 +39,14 @@ NOT_INSTALLED: Final = "{} CSI driver is not installed on the node"
 
 
 class NeededVolumes(NamedTuple):
-    """The volumes one pod needs, on nodes that run CSI drivers and on those that do not."""
+    """The volumes a pod needs: on nodes with a CSINode, where migration applies, and on nodes without one."""
 
     with_csi: Needed
     without: Needed
 
 
 class NodeVolumeLimits:
-    """See the module's description."""
+    """The plugin; see the module docstring."""
 
     name = "NodeVolumeLimits"
     depends = Depends.NODES
@@ -59,7 +59,7 @@ class NodeVolumeLimits:
         self._gates = handle.gates
 
     def sign(self, pod: PodInfo) -> Signature | None:
-        """Pods with volumes that matter are judged each for itself."""
+        """Pods with volumes have no signature: each is decided by itself."""
         return {} if pod.volumes is None else None
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> NeededVolumes | Skip:
@@ -106,7 +106,7 @@ def _has_driver(driver: str) -> Callable[[CsiFacts | None], bool]:
 def _not_installed(
     volumes: tuple[CsiVolume, ...], column: InternedColumn[CsiFacts | None], rows: BoolArray, nodes: NodeView
 ) -> Iterator[Reject]:
-    """Yield the rows, of those given, that lack a driver which its CSIDriver insists on."""
+    """Yield the given rows that lack a driver whose CSIDriver sets ``preventPodSchedulingIfMissing``."""
     ids = nodes.ids(column)
     for driver in dict.fromkeys(volume.driver for volume in volumes):
         about = nodes.snapshot.objects(CSIDriver).get(driver)
@@ -119,7 +119,7 @@ def _not_installed(
 def _over_limit(
     volumes: tuple[CsiVolume, ...], column: InternedColumn[CsiFacts | None], open_rows: BoolArray, nodes: NodeView
 ) -> Iterator[Reject]:
-    """Yield those of the open rows that would hold too many, and those whose volumes make no sense."""
+    """Yield the open rows whose volumes would exceed a limit, and rows where a volume of a placed pod is invalid."""
     csi_nodes, attached = nodes.snapshot.index(CsiNodes), nodes.snapshot.index(AttachedVolumes)
     attached.follow()
     if attached.faults:
@@ -139,7 +139,7 @@ def _over_limit(
 
 
 def _added(volumes: list[CsiVolume], attached: AttachedVolumes, nodes: NodeView) -> IntArray:
-    """Count for each row the volumes that no pod there holds yet."""
+    """Count for each row the volumes that no pod on the node uses yet."""
     added = nodes.zeros() + len(volumes)
     for volume in volumes:
         rows = attached.rows_holding(volume)
@@ -152,7 +152,7 @@ def _added(volumes: list[CsiVolume], attached: AttachedVolumes, nodes: NodeView)
 
 
 def raises_a_limit(pod: PodInfo, old: CSINode, new: CSINode) -> bool:
-    """Say whether a node takes more volumes of some driver than before. As in kube-scheduler, no limit counts as 0 here."""
+    """Return whether the limit of some driver rose. As in kube-scheduler, no limit counts as 0 here."""
     del pod
     before = _limits(old)
     return any(limit > before.get(driver, 0) for driver, limit in _limits(new).items())
@@ -163,13 +163,13 @@ def _limits(node: CSINode) -> dict[str, int]:
 
 
 def held_volumes(pod: PodInfo, gone: PodInfo, new: object = None) -> bool:
-    """Say whether a pod that is gone was on its way to a node, or there, with volumes that count."""
+    """Return whether a deleted pod was placed or nominated and had volumes that count."""
     del pod, new
     return _counts(gone) and bool(gone.spec.node_name or gone.status.nominated_node_name)
 
 
 def may_use_the_room(pod: PodInfo, gone: VolumeAttachment, new: object = None) -> bool:
-    """Say whether a volume that was detached makes room for one of the pod's: any claim's, or a disk of the same driver."""
+    """Return whether a detached volume frees room for a volume of the pod: any claim, or an inline volume of the driver."""
     del new
     if pod.volumes is None:
         return False

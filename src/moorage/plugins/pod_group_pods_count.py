@@ -1,10 +1,10 @@
-"""PodGroupPodsCount: prefer the placement that takes the most pods of a group.
+"""PodGroupPodsCount: prefer the placement that schedules the most pods of a group.
 
-Reads     how many pods of the group have a node already, and how many found one on each placement
-Scores    their sum, the most of all placements being 100
+Reads     the number of the group's pods that already have a node, and of those assigned in each placement
+Scores    the sum of both, scaled so that the best placement gets 100
 Source    kube-scheduler 1.36, plugins/podgrouppodscount/podgroup_pods_count.go
 
-On by the feature gate TopologyAwareWorkloadScheduling.
+The feature gate TopologyAwareWorkloadScheduling enables the plugin.
 """
 
 from __future__ import annotations

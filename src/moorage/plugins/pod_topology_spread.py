@@ -1,16 +1,16 @@
-"""PodTopologySpread: keep a pod's copies even over zones, hosts or any other topology.
+"""PodTopologySpread: spread a pod's replicas evenly over zones, hosts or any other topology.
 
 A constraint counts, in each domain of its ``topologyKey``, the pods of the pod's namespace that its selector matches and that
-are not being deleted. ``DoNotSchedule`` refuses a node where the count, with the pod, would exceed that of the least
-domain by more than ``maxSkew``; ``ScheduleAnyway`` prefers domains with fewer. Pods without constraints get the plugin's
-default ones, with the selector of the services and the controller that own them.
+are not terminating. ``DoNotSchedule`` rejects a node where the count, with the pod, would exceed the lowest count of any domain
+by more than ``maxSkew``; ``ScheduleAnyway`` prefers domains with lower counts. A pod without constraints gets the plugin's
+default constraints, with the selector of the services and the controller that own it.
 
 Reads     topologySpreadConstraints, labels, namespace, owner; node selector, node affinity and tolerations (which nodes count);
           services, replication controllers, replica sets and stateful sets, for default constraints; counts of placed pods
-Rejects   nodes where the pod would exceed maxSkew: evicting pods might help; nodes without a topology label: it would not
-Scores    nodes whose domains hold fewer matching pods higher; nodes without all the pod's own topology labels get 0
-Wakes on  a pod that a constraint selects coming, going or changing its labels; the pod's own tolerations or labels;
-          a node coming, going, or changing its topology labels, its taints, or whether the pod's node affinity takes it
+Rejects   nodes where the pod would exceed maxSkew: preemption may help; nodes without a topology label: it does not
+Scores    nodes whose domains hold fewer matching pods higher; nodes that lack a topology label of the pod's constraints get 0
+Wakes on  a matching pod added, deleted or relabelled; the pod's own tolerations or labels changed; a node added, deleted, or
+          with changed topology labels or taints, or that the pod's node affinity now judges differently
 Source    kube-scheduler 1.36, plugins/podtopologyspread/*.go
 """
 
@@ -63,13 +63,13 @@ NODE_CHANGED = ClusterEvent(Resource.NODE, Action.ADD | Action.DELETE | Action.U
 
 
 class PodTopologySpreadArgs(PluginArgs, frozen=True):
-    """``defaultingType`` System spreads over hosts and zones, List as ``defaultConstraints`` say."""
+    """``defaultingType`` System spreads over hosts and zones; List uses ``defaultConstraints``."""
 
     default_constraints: tuple[TopologySpreadConstraint, ...] = ()
     defaulting_type: str = "System"
 
     def completed(self, gates: FeatureGates) -> Self:
-        """An empty ``defaultingType`` is one left out."""
+        """Replace an empty ``defaultingType`` by the default."""
         del gates
         return self if self.defaulting_type else structs.replace(self, defaulting_type="System")
 
@@ -118,7 +118,7 @@ def _constraint_faults(one: TopologySpreadConstraint, earlier: set[tuple[str, st
 
 
 class PodTopologySpread:
-    """The plugin. Filter's state is one ``Spread`` for each DoNotSchedule constraint."""
+    """The plugin. Its Filter state is one ``Spread`` for each DoNotSchedule constraint."""
 
     name = "PodTopologySpread"
     depends = Depends.CLUSTER
@@ -150,7 +150,7 @@ class PodTopologySpread:
             raise PluginError(self.name, f"cannot read the topology spread constraints of {pod.key}: {error}") from error
 
     def _constraints(self, pod: PodInfo, snapshot: Snapshot, required: bool) -> list[SpreadConstraint]:
-        """Return the pod's own constraints of one kind, or if it has none of any kind, the default ones."""
+        """Return the pod's own constraints of one kind; the default ones if the pod has no constraints of any kind."""
         if pod.spec.topology_spread_constraints:
             return [constraint for constraint in self._own(pod) if constraint.required is required]
         wanted = [constraint for constraint in self._defaults if constraint.required is required]
@@ -164,7 +164,7 @@ class PodTopologySpread:
         return pod.keep((self, "default", required), _owners(snapshot), look)
 
     def idle(self, pod: PodInfo, snapshot: Snapshot) -> bool:
-        """True for a pod that nothing spreads: no constraints of its own, nor default ones by its services and owners."""
+        """Return True for a pod with neither its own constraints nor default ones."""
         if pod.spec.topology_spread_constraints:
             return False
         return not self._defaults or default_selector(pod, snapshot).is_empty
@@ -175,7 +175,7 @@ class PodTopologySpread:
     def _counted(
         self, pod: PodInfo, snapshot: Snapshot, constraints: Sequence[SpreadConstraint], *, all_labels: bool = True
     ) -> tuple[Counted, ...]:
-        """Look at what constraints of one kind count on, which is kept for pods of this shape."""
+        """Return what constraints of one kind count, cached for equal pods."""
 
         def look() -> tuple[Counted, ...]:
             return counted_by(pod, snapshot.nodes, constraints, self._numeric, all_labels=all_labels)
@@ -191,7 +191,7 @@ class PodTopologySpread:
         if not constraints:
             return SKIP
         hopeless = _without_domains(constraints, snapshot)
-        if hopeless is not None:  # no node gets past it, so what comes after it is not even looked at
+        if hopeless is not None:  # this constraint rejects every node, so later constraints do not matter
             constraints = constraints[: hopeless + 1]
         return count_spreads(snapshot.nodes, self._counted(pod, snapshot, constraints))
 
@@ -202,7 +202,7 @@ class PodTopologySpread:
         return _shifted(spreads, pod, other, node, -1)
 
     def filter(self, spreads: tuple[Spread, ...], nodes: NodeView) -> Iterator[Reject]:
-        """Judge constraint by constraint: the first that a node fails is its reason."""
+        """Check constraint by constraint; the first that a node fails is its reason."""
         unlabelled, skewed = nodes.false(), nodes.false()
         for spread in spreads:
             column = nodes.label(spread.constraint.topology_key)
@@ -230,10 +230,10 @@ class PodTopologySpread:
         constraints = self._constraints(pod, snapshot, required=False)
         if not constraints:
             return SKIP
-        # A node without a zone can still be spread over by host name, but only where the constraints are the system's.
+        # Under the system defaults, a node without a zone label is still spread over by host name.
         all_labels = bool(pod.spec.topology_spread_constraints) or not self._system
         hopeless = _without_domains(constraints, snapshot) if all_labels else None
-        if hopeless is not None:  # it sets all nodes aside, whatever the others prefer
+        if hopeless is not None:  # every node lacks this label and scores 0, whatever the other constraints prefer
             constraints = constraints[hopeless : hopeless + 1]
         return prefer_spread(feasible, self._counted(pod, snapshot, constraints, all_labels=all_labels), all_labels)
 
@@ -246,7 +246,7 @@ class PodTopologySpread:
     def normalize(self, preference: SpreadPreference, scores: IntArray) -> IntArray:
         return normalize_spread(scores)
 
-    # -- what it reads, and when to ask again -------------------------------------------------------------------------
+    # -- signature and events -----------------------------------------------------------------------------------------
 
     def sign(self, pod: PodInfo) -> Signature:
         if not pod.spec.topology_spread_constraints and not self._defaults:
@@ -258,7 +258,7 @@ class PodTopologySpread:
         yield Wake(NODE_CHANGED, when=self._node_matters)
 
     def _required(self, pod: PodInfo) -> list[SpreadConstraint] | None:
-        """The constraints that may have refused the pod; None if they cannot be told because there is no scheduler."""
+        """Return the constraints that may have rejected the pod; None if they are unknown because there is no handle."""
         if pod.spec.topology_spread_constraints or not self._defaults:
             return [constraint for constraint in self._own(pod) if constraint.required]
         return None if self._handle is None else self._constraints(pod, self._handle.snapshot, required=True)
@@ -277,7 +277,7 @@ class PodTopologySpread:
         return any(one.selector.matches(old.labels) != one.selector.matches(new.labels) for one in constraints)
 
     def _changed_itself(self, old: PodInfo, new: PodInfo, constraints: Sequence[SpreadConstraint]) -> bool:
-        """Say whether the waiting pod's own change can help it. Upstream overlooks that labels may be part of its selectors."""
+        """Return whether the waiting pod's own update can help it. Upstream misses labels that are part of its selectors."""
         if old.spec.tolerations != new.spec.tolerations and any(one.honors_taints for one in constraints):
             return True
         return self._own(old) != self._own(new)
@@ -293,7 +293,7 @@ class PodTopologySpread:
 
 
 def signature(pod: PodInfo, constraints: tuple[SpreadConstraint, ...]) -> Signature:
-    """Return what is read of a pod with these constraints of its own, or with default ones."""
+    """Return the fields that the plugin reads of a pod, given its own constraints or the default ones."""
     affinity = pod.spec.affinity
     return {
         "metadata.namespace": pod.namespace,
@@ -307,16 +307,16 @@ def signature(pod: PodInfo, constraints: tuple[SpreadConstraint, ...]) -> Signat
 
 
 def _without_domains(constraints: Sequence[SpreadConstraint], snapshot: Snapshot) -> int | None:
-    """Return which constraint is the first whose topology no node is in.
+    """Return the index of the first constraint whose topology key no node has, or None.
 
-    Nodes have few labels, so however many constraints a pod has, few come before that one.
+    Nodes have few labels, so few constraints precede it, however many a pod has.
     """
     labels = snapshot.table.labels
     return next((i for i, one in enumerate(constraints) if not labels.is_anywhere(one.topology_key)), None)
 
 
 def _owners(snapshot: Snapshot) -> tuple[tuple[Versioned, int], ...]:
-    """Return the version of all objects that a default selector may come from."""
+    """Return the versions of the kinds that a default selector depends on."""
     logs = [snapshot.changes_of(kind) for kind in OWNING_KINDS]
     return tuple([(log, log.position) for log in logs])
 
@@ -328,7 +328,7 @@ def _shifted(spreads: tuple[Spread, ...], pod: PodInfo, other: PodInfo, node: No
 
 
 def _is_counted_with(changed: PodInfo, pod: PodInfo) -> bool:
-    """Say whether a pod is the waiting one itself, or one of its namespace that has a place or a nomination."""
+    """Return whether a pod is the waiting pod itself, or a placed or nominated pod of its namespace."""
     if changed.uid == pod.uid:
         return True
     placed = bool(changed.spec.node_name or changed.status.nominated_node_name)
@@ -340,7 +340,7 @@ def _has_labels(node: Node | None, constraints: Sequence[SpreadConstraint]) -> b
 
 
 def _counts_otherwise(pod: PodInfo, old: Node, new: Node, constraints: Sequence[SpreadConstraint]) -> bool:
-    """Say whether a node that has all the labels changed domains, taints, or (which upstream overlooks) its fit for the pod."""
+    """Return whether a node with all the labels changed domain, taints, or (which upstream misses) its match with the pod."""
     if any(old.labels[one.topology_key] != new.labels[one.topology_key] for one in constraints):
         return True
     if old.spec.taints != new.spec.taints:

@@ -1,6 +1,6 @@
-"""PrioritySort: pods of higher priority first, and among equals the one that has waited longest.
+"""PrioritySort: order the active queue by priority, highest first, then by time in the queue, longest first.
 
-Reads     spec.priority (0 where there is none); the time the pod was queued
+Reads     spec.priority (0 if absent); the time the pod was queued
 Source    kube-scheduler 1.36, plugins/queuesort/priority_sort.go
 """
 

@@ -1,7 +1,7 @@
-"""Which rules a release of Kubernetes has, and in which form.
+"""The plugins of each Kubernetes release, and the class that implements each in that release.
 
-One line a rule: what it was in 1.21 (which stands for 1.19 to 1.21), and what became of it. Rules that no longer exist can
-still be named by a profile of today; they are then what they were.
+``PLUGINS_1_21`` lists the plugins of 1.21, which stands for 1.19 to 1.21. A profile of the current release may still name a
+plugin that Kubernetes has removed; the plugin then behaves as in 1.21.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from moorage.plugins.v1_21 import (
 
 __all__ = ["REMOVED", "RULES_1_21"]
 
-#: Plugin → its class in 1.21. A class from ``v1_21`` is that release's own form; the five others have not changed since.
+#: Plugin → its class in 1.21. Classes from ``v1_21`` hold that release's behaviour; the five others have not changed since.
 RULES_1_21: Final[Mapping[str, Any]] = {
     "AzureDiskLimits": in_tree_limits.AzureDiskLimits,
     "CinderLimits": in_tree_limits.CinderLimits,
@@ -68,7 +68,7 @@ RULES_1_21: Final[Mapping[str, Any]] = {
     "VolumeZone": volume_zone.VolumeZoneV121,
 }
 
-#: Rules of 1.21 that later releases do not have. Any profile may name them, but for disk limits under v1, which refuses those.
+#: Plugins removed since 1.21. Any profile may name them, except the disk limits under v1, which rejects those.
 REMOVED: Final = (
     "AzureDiskLimits",
     "CinderLimits",

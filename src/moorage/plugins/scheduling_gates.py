@@ -1,8 +1,8 @@
-"""SchedulingGates: keep a pod out of the active queue while it carries scheduling gates.
+"""SchedulingGates: keep a pod out of the active queue while it has scheduling gates.
 
 Reads     spec.schedulingGates
-Rejects   the pod before it is queued, while any gate is left
-Wakes on  the pod's own last gate being removed
+Rejects   the pod at PreEnqueue while it has a gate
+Wakes on  the removal of the pod's last gate
 Source    kube-scheduler 1.36, plugins/schedulinggates/scheduling_gates.go
 """
 
@@ -20,7 +20,7 @@ GATES_GONE = ClusterEvent(Resource.POD, Action.UPDATE_POD_GATES_ELIMINATED)
 
 
 class SchedulingGates:
-    """The plugin. It sees a pod before the queue does, so it has no part in a scheduling cycle."""
+    """The plugin. It runs only at PreEnqueue, so it takes no part in a scheduling cycle."""
 
     name = "SchedulingGates"
 

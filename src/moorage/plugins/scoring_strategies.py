@@ -1,11 +1,11 @@
-"""Scoring strategies: how full a node may be, as a score.
+"""Scoring strategies: map how full a node would be to a score.
 
-A strategy scores each resource of a node by how much of it would be requested once the pod is there, and takes the weighted
-mean over the resources that count. The resources that count are those the configuration lists, without devices and other
-extended resources that the pod does not ask for, and, node by node, without those the node does not offer.
+A strategy scores each resource of a node by the share that would be requested with the pod, and takes the weighted mean over
+the resources that count. These are the configured resources, except extended resources that the pod does not request, and, for
+each node, except those the node does not have.
 
-All arithmetic is in int64, as kube-scheduler's: an amount is multiplied by 100 before it is divided, so scores are right for
-nodes of up to 2^56 units of a resource (64 PiB of memory), and wrap around beyond.
+All arithmetic is in int64, as in kube-scheduler: an amount is multiplied by 100 before the division, so scores are right for
+nodes of up to 2^56 units of a resource (64 PiB of memory) and wrap around beyond.
 
 Source  kube-scheduler 1.36: noderesources/{resource_allocation,least_allocated,most_allocated,requested_to_capacity_ratio}.go
 """
@@ -38,18 +38,18 @@ __all__ = [
 LEAST_ALLOCATED: Final = "LeastAllocated"
 MOST_ALLOCATED: Final = "MostAllocated"
 REQUESTED_TO_CAPACITY_RATIO: Final = "RequestedToCapacityRatio"
-#: Points of a shape are written with scores of 0-10.
+#: The points of a shape have scores of 0-10.
 _SHAPE_SCALE: Final = 10
 
 # -- arguments ----------------------------------------------------------------------------------------------------------
 
 
 class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Base of what plugin arguments are made of."""
+    """Base of the structs inside plugin arguments."""
 
 
 class ResourceSpec(_Spec, frozen=True):
-    """A resource that counts, and how much. A weight of 0 is read as 1."""
+    """A resource to score and its weight. A weight of 0 means 1."""
 
     name: str = ""
     weight: int = 1
@@ -63,7 +63,7 @@ CPU_AND_MEMORY: Final = (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))
 
 
 class UtilizationPoint(_Spec, frozen=True):
-    """At this utilization (percent) a resource scores this much (0-10)."""
+    """A point of a shape: the score (0-10) at a utilization (percent)."""
 
     utilization: Int32 = 0
     score: Int32 = 0
@@ -74,7 +74,7 @@ class RatioShape(_Spec, frozen=True):
 
 
 class ScoringStrategy(_Spec, frozen=True):
-    """Without resources, CPU and memory count alike. A strategy that is written down has to name its type."""
+    """How to score nodes. No resources means CPU and memory with equal weight. A strategy that is given needs a type."""
 
     type: str = ""
     resources: tuple[ResourceSpec, ...] = ()
@@ -85,7 +85,7 @@ class ScoringStrategy(_Spec, frozen=True):
             force_setattr(self, "resources", CPU_AND_MEMORY)
 
     def faults(self, path: str) -> list[Fault]:
-        """Return what is wrong, as kube-scheduler words it."""
+        """Return the validation errors, in kube-scheduler's words."""
         faults: list[Fault] = []
         if self.type not in _SCORERS:
             supported = ", ".join(f'"{name}"' for name in _SCORERS)
@@ -107,7 +107,7 @@ class ScoringStrategy(_Spec, frozen=True):
 
 
 def shape_faults(shape: Sequence[UtilizationPoint], path: str) -> list[Fault]:
-    """Return what keeps points from being a function of utilization.
+    """Return the errors that keep the points from being a function of utilization.
 
     Source  apis/config/validation/validation_pluginargs.go, validateFunctionShape
     """
@@ -127,15 +127,15 @@ def shape_faults(shape: Sequence[UtilizationPoint], path: str) -> list[Fault]:
 
 
 def sub_path(path: str, field: str) -> str:
-    """Return the path to a field of what ``path`` leads to."""
+    """Return the path of a field below ``path``."""
     return f"{path}.{field}" if path else field
 
 
-# -- what counts --------------------------------------------------------------------------------------------------------
+# -- resources to score -------------------------------------------------------------------------------------------------
 
 
 class Demand(NamedTuple):
-    """A resource that counts for one pod: how much the pod adds to what is requested of a node, and its weight."""
+    """A resource to score for one pod: the amount the pod adds to the requested amount, and the weight."""
 
     resource: str
     amount: int
@@ -143,7 +143,7 @@ class Demand(NamedTuple):
 
 
 def demands(resources: Iterable[ResourceSpec], amounts: Mapping[str, int]) -> tuple[Demand, ...]:
-    """Return the resources that count for a pod that asks for ``amounts``, in the order they are listed."""
+    """Return the resources to score for a pod that requests ``amounts``, in the configured order."""
     return tuple(_demands(resources, amounts))
 
 
@@ -157,27 +157,27 @@ def _demands(resources: Iterable[ResourceSpec], amounts: Mapping[str, int]) -> I
 # -- scores -------------------------------------------------------------------------------------------------------------
 
 Floats = npt.NDArray[np.float64]
-#: ``score(requested, capacity, exact)``: one resource of each node. Shapes (n,), returns (n,), int64; scores 0-100. Capacity is
-#: above zero; ``exact`` is the same as float64, or None where it is so large that floats would be inexact.
+#: ``score(requested, capacity, exact)``: scores one resource of each node. Shapes (n,), returns (n,), int64; scores 0-100.
+#: Capacity is above zero; ``exact`` is the capacity as float64, or None where it is too large for floats to be exact.
 Scores = Callable[[IntArray, IntArray, Floats | None], IntArray]
-#: ``scorer(demands, nodes)``: the score of each node of the view.
+#: ``scorer(demands, nodes)``: returns the score of each node of the view.
 Scorer = Callable[[Sequence[Demand], NodeView], IntArray]
-#: The same for one node.
+#: ``scorer(demands, node)``: returns the score of one node.
 OneRowScorer = Callable[[Sequence[Demand], NodeInfo], int]
 
 
 def least_allocated(requested: IntArray, capacity: IntArray, exact: Floats | None) -> IntArray:
-    """Score a resource by the share that stays free, rounded down; 0 where more is requested than there is."""
+    """Score a resource by the share that stays free, rounded down; 0 if requests exceed the capacity."""
     return _percent(np.maximum(capacity - requested, 0), capacity, exact)
 
 
 def most_allocated(requested: IntArray, capacity: IntArray, exact: Floats | None) -> IntArray:
-    """Score a resource by the share that is requested, rounded down; 100 where more is requested than there is."""
+    """Score a resource by the requested share, rounded down; 100 if requests exceed the capacity."""
     return _percent(np.minimum(requested, capacity), capacity, exact)
 
 
 def _percent(part: IntArray, capacity: IntArray, exact: Floats | None) -> IntArray:
-    """Return what percentage of the capacity a part of it is, rounded down. Dividing floats is several times faster."""
+    """Return ``part`` as a percentage of the capacity, rounded down. Float division is several times faster than integer."""
     if exact is None:
         scores: IntArray = part * 100 // capacity
         return scores
@@ -187,7 +187,7 @@ def _percent(part: IntArray, capacity: IntArray, exact: Floats | None) -> IntArr
 
 
 def requested_to_capacity_ratio(table: IntArray) -> Scores:
-    """Return the scorer that looks the utilization (percent, rounded down) up in ``table``, shape (101,)."""
+    """Return the scorer that looks up the utilization (percent, rounded down) in ``table``, shape (101,)."""
 
     def score(requested: IntArray, capacity: IntArray, exact: Floats | None) -> IntArray:
         scores: IntArray = table[np.clip(most_allocated(requested, capacity, exact), 0, 100)]
@@ -199,7 +199,7 @@ def requested_to_capacity_ratio(table: IntArray) -> Scores:
 def utilization_table(shape: Sequence[UtilizationPoint]) -> IntArray:
     """Return the score, 0-100, of each utilization from 0 to 100 percent: linear between the points, flat outside them.
 
-    Rounds  towards zero from the point on the left, as Go divides: a falling line is rounded up
+    Rounds  towards zero from the point on the left, as Go divides: a falling line rounds up
     Source  framework/plugins/helper/shape_score.go
     """
     return np.array([_on_the_line(shape, p) for p in range(101)], dtype=np.int64)
@@ -220,11 +220,11 @@ def _on_the_line(shape: Sequence[UtilizationPoint], p: int) -> int:
 def weighted_mean(
     score: Scores, demands: Iterable[Demand], nodes: NodeView, *, used_only: bool = False, half_up: bool = False
 ) -> IntArray:
-    """Return the weighted mean of the resources' scores; 0 for nodes that offer none of them.
+    """Return the weighted mean of the resources' scores; 0 for nodes that have none of the resources.
 
-    What is requested of CPU and memory includes the defaults of containers that name none.
+    Requested CPU and memory include the defaults of containers without requests.
     Rounds  down, or to the nearest with ``half_up``
-    ``used_only``  leaves out resources that score 0
+    ``used_only``  leave out resources that score 0
     """
     total: IntArray | None = None
     weights: IntArray | int = 0
@@ -249,7 +249,7 @@ def weighted_mean(
 
 
 def fullness(demands: Iterable[Demand], nodes: NodeView) -> int:
-    """Return how full all nodes of the view would be together, 0-100: the weighted mean of the shares of their resources.
+    """Return how full all nodes of the view would be together, 0-100: the weighted mean of the requested shares.
 
     Rounds  down per resource, then the mean
     Source  resource_allocation.go, scorePlacement; most_allocated.go
@@ -298,10 +298,10 @@ _ONE_ROW_SCORERS: Final[Mapping[str, Callable[[ScoringStrategy], OneRowScorer]]]
 
 
 def scorer_of(strategy: ScoringStrategy) -> Scorer:
-    """Return the scorer of a strategy that has no faults."""
+    """Return the scorer of a valid strategy, for views."""
     return _SCORERS[strategy.type](strategy)
 
 
 def one_row_scorer_of(strategy: ScoringStrategy) -> OneRowScorer:
-    """Return what gives single nodes the scores that ``scorer_of`` gives columns."""
+    """Return the scorer of a valid strategy, for single nodes; it gives the same scores as ``scorer_of``."""
     return _ONE_ROW_SCORERS[strategy.type](strategy)

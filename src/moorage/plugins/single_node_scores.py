@@ -1,7 +1,7 @@
-"""Scores of one node in plain numbers, equal to those that columns give.
+"""Scores of a single node in plain integers, equal to those that the array functions return.
 
-When a pod lands, one row changes. For a single row Python's own integers are many times faster than arrays of length one;
-so the rules that every such row is asked about have this second form, and a property test holds it to the first.
+Binding a pod changes one row. For one row, Python's integers are many times faster than arrays of length one, so the plugins
+that run on every changed row have this second form. A property test compares it with the first.
 
 Source  as ``scoring_strategies`` and ``node_resources_balanced_allocation``
 """
@@ -20,29 +20,29 @@ __all__ = ["OneRowScore", "balance_of", "least_of", "mean_of", "most_of", "ratio
 
 #: ``score(requested, capacity)`` of one resource of one node.
 OneRowScore = Callable[[int, int], int]
-#: A resource, how much the pod adds to it, its weight.
+#: A resource, the amount the pod adds to it, and its weight.
 _Demand = tuple[str, int, int]
 
 _SIGN: Final = 1 << 63
 
 
 def _times_100(amount: int) -> int:
-    """Multiply as int64 does, which wraps around beyond 2^63."""
+    """Multiply by 100 in int64, which wraps around beyond 2^63."""
     return (amount * 100 + _SIGN) % (2 * _SIGN) - _SIGN
 
 
 def least_of(requested: int, capacity: int) -> int:
-    """Score as ``least_allocated`` does."""
+    """Return the score that ``least_allocated`` returns."""
     return _times_100(capacity - requested) // capacity if requested < capacity else 0
 
 
 def most_of(requested: int, capacity: int) -> int:
-    """Score as ``most_allocated`` does."""
+    """Return the score that ``most_allocated`` returns."""
     return _times_100(min(requested, capacity)) // capacity
 
 
 def ratio_of(table: Sequence[int]) -> OneRowScore:
-    """Return what scores as ``requested_to_capacity_ratio`` of the same table does."""
+    """Return a scorer equal to ``requested_to_capacity_ratio`` of the same table."""
 
     def score(requested: int, capacity: int) -> int:
         return table[min(max(most_of(requested, capacity), 0), 100)]
@@ -53,7 +53,7 @@ def ratio_of(table: Sequence[int]) -> OneRowScore:
 def mean_of(
     score: OneRowScore, demands: Iterable[_Demand], node: NodeInfo, *, used_only: bool = False, half_up: bool = False
 ) -> int:
-    """Return what ``weighted_mean`` gives the node."""
+    """Return the score that ``weighted_mean`` gives the node."""
     total = weights = 0
     for resource, amount, weight in demands:
         capacity = node.allocatable(resource)
@@ -74,7 +74,7 @@ def _requested(node: NodeInfo, resource: str) -> int:
 
 
 def balance_of(shares: Sequence[float]) -> int:
-    """Return what ``balance`` gives a node with these requested shares, one for each resource that it offers."""
+    """Return the score that ``balance`` gives a node with these requested shares, one for each resource it has."""
     return int((1.0 - _deviation(shares)) * 100.0)
 
 

@@ -1,7 +1,7 @@
-"""Counting pods over topology domains: which nodes count for a spread constraint, how many pods each domain holds.
+"""Pod counts per topology domain: which nodes count for a spread constraint, and how many matching pods each domain holds.
 
-What Filter needs is one small array of counts a constraint, one entry for each domain. It is a copy, so that what-ifs can move
-pods without touching it, and a what-if is another copy that differs in one entry.
+Filter needs one small array of counts for each constraint, with one entry per domain. The array is a copy, so a what-if can
+change it without changing the cache; a what-if is another copy that differs in one entry.
 
 Source  kube-scheduler 1.36, plugins/podtopologyspread/filtering.go and common.go
 """
@@ -26,15 +26,15 @@ from moorage.state.view import NodeView
 
 __all__ = ["Counted", "Spread", "count_spreads", "counted_by", "pods_by_domain"]
 
-#: What upstream starts its search for the least count from.
+#: The value from which upstream starts its search for the lowest count.
 _NO_LEAST = 2**31 - 1
 
 
 class Spread(Struct, frozen=True):
-    """One constraint, and the pods it counts.
+    """One constraint and the pods it counts.
 
-    ``rows`` (rows,) are the nodes that count, None if all do; ``domains`` (values,) the domains that have such a node;
-    ``counts`` (values,) the matching pods in each. ``own`` is 1 if the constraint matches the pod to be placed.
+    ``rows`` (rows,) marks the nodes that count, None if all do; ``domains`` (values,) the domains that have such a node;
+    ``counts`` (values,) the matching pods in each. ``own`` is 1 if the constraint matches the incoming pod.
     """
 
     constraint: SpreadConstraint
@@ -44,7 +44,7 @@ class Spread(Struct, frozen=True):
     own: int
 
     def crowded(self) -> BoolArray:
-        """Say for each domain whether one more pod there would exceed ``maxSkew``; shape (values,), False for id 0."""
+        """Return for each domain whether one more pod would exceed ``maxSkew``; shape (values,), False for id 0."""
         held = self.counts[self.domains]
         least = int(held.min(initial=_NO_LEAST)) if len(held) >= self.constraint.min_domains else 0
         crowded: BoolArray = self.counts > self.constraint.max_skew + least - self.own
@@ -52,10 +52,10 @@ class Spread(Struct, frozen=True):
         return crowded
 
     def shifted(self, other: PodInfo, row: int, domain: int, by: int) -> Spread:
-        """Return the counts with ``other`` come to (+1) or gone from (-1) a row.
+        """Return the counts after ``other`` is added to (``by`` = 1) or removed from (``by`` = -1) a row.
 
-        As upstream does, this asks the selector alone: a pod that was not counted because it is being deleted, or because
-        the selector is empty, is taken off all the same.
+        Like upstream, this consults only the selector: removing a pod that was not counted, because it is terminating or
+        because the selector is empty, still lowers the count.
         """
         if (self.rows is not None and not self.rows[row]) or not self.constraint.selector.matches(other.labels):
             return self
@@ -65,9 +65,9 @@ class Spread(Struct, frozen=True):
 
 
 class Counted(NamedTuple):
-    """What follows from one constraint, the pod's shape and the nodes; ``rows``, ``domains`` and ``own`` as in ``Spread``.
+    """What one constraint counts, given the pod's shape and the nodes; ``rows``, ``domains`` and ``own`` as in ``Spread``.
 
-    ``matcher`` finds the pods that the constraint counts, live ones of the pod's namespace; None if that is nobody.
+    ``matcher`` matches the pods that count: those of the pod's namespace that are not terminating; None if no pod counts.
     """
 
     constraint: SpreadConstraint
@@ -80,7 +80,7 @@ class Counted(NamedTuple):
 def counted_by(
     pod: PodInfo, nodes: NodeView, constraints: Sequence[SpreadConstraint], numeric: bool, *, all_labels: bool = True
 ) -> tuple[Counted, ...]:
-    """Look at what each constraint counts on, over a view of all nodes. With ``all_labels`` only nodes that have them count."""
+    """Return what each constraint counts, over a view of all nodes. ``all_labels``: only nodes with every label count."""
     keys = [constraint.topology_key for constraint in constraints]
     labelled = rows_with_labels(nodes, keys) if all_labels else None
     return tuple(
@@ -96,14 +96,14 @@ def counted_by(
 
 
 def count_spreads(nodes: NodeView, counted: Iterable[Counted]) -> tuple[Spread, ...]:
-    """Count the pods that each constraint matches, over a view of all nodes."""
+    """Count the pods that match each constraint, over a view of all nodes."""
     return tuple([Spread(one.constraint, one.rows, one.domains, pods_by_domain(nodes, one), one.own) for one in counted])
 
 
 def _counted_rows(
     pod: PodInfo, nodes: NodeView, constraints: Sequence[SpreadConstraint], among: BoolArray | None, numeric: bool
 ) -> Iterator[tuple[SpreadConstraint, BoolArray | None]]:
-    """Yield each constraint with the rows, ``among`` those given, that its inclusion policies let count; None means all."""
+    """Yield each constraint and the rows of ``among`` that its inclusion policies admit; None means all rows."""
     taken = bearable = None
     affinity = required_node_affinity(pod)
     if (affinity.labels or affinity.matcher) and any(constraint.honors_affinity for constraint in constraints):
@@ -126,7 +126,7 @@ def _both(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
 
 
 def pods_by_domain(nodes: NodeView, counted: Counted) -> IntArray:
-    """Count the pods that a constraint matches in each domain, on all rows or those that count; shape (values,)."""
+    """Count the pods that match a constraint in each domain, on the rows that count; shape (values,)."""
     key = counted.constraint.topology_key
     if counted.matcher is None or not nodes.table.labels.is_anywhere(key):
         return np.zeros(len(nodes.label(key).values), dtype=np.int64)

@@ -1,8 +1,8 @@
-"""Scoring by spread: nodes whose domains hold fewer matching pods are better.
+"""Scores of PodTopologySpread: nodes whose domains hold fewer matching pods are better.
 
-A domain's count is weighed by the logarithm of how many domains there are, so that many small domains are not drowned out by
-few large ones, and ``maxSkew - 1`` is added, so that a difference matters less where more skew is tolerated. Host names are
-counted node by node. Nodes that lack a label of the pod's own constraints are set aside and end with 0.
+A domain's count is multiplied by the logarithm of the number of domains, so that a topology with many small domains weighs
+enough beside one with few large domains. ``maxSkew - 1`` is added, so that differences matter less where more skew is allowed.
+Host names are counted node by node. Nodes that lack a label of the pod's own constraints are ignored and end with 0.
 
 Source  kube-scheduler 1.36, plugins/podtopologyspread/scoring.go
 """
@@ -34,10 +34,10 @@ __all__ = [
 ]
 
 HOSTNAME = "kubernetes.io/hostname"
-#: The raw score of a node that is set aside; all others are 0 or more.
+#: The raw score of an ignored node; all others are 0 or more.
 SET_ASIDE = -1
 _MAX_SCORE = 100
-#: Up to so many domains are gone through one by one: each call into NumPy has a price, whatever the size.
+#: Up to this many domains are rounded in a Python loop: a NumPy call has a fixed cost, whatever the size.
 _FEW = 32
 
 
@@ -45,9 +45,9 @@ _Floats = npt.NDArray[np.floating[Any]]
 
 
 class WeightedConstraint(NamedTuple):
-    """One constraint: what each domain costs, shape (values,), 0 for id 0.
+    """One constraint and the cost of each domain, shape (values,), 0 for id 0.
 
-    Host names have no ``costs``: there a node costs ``weight`` for each pod that ``matcher`` finds on it, and ``more``.
+    For host names ``costs`` is None: a node costs ``weight`` for each pod on it that ``matcher`` matches, plus ``more``.
     """
 
     topology_key: str
@@ -58,16 +58,16 @@ class WeightedConstraint(NamedTuple):
 
 
 class SpreadPreference(NamedTuple):
-    """What Score needs. ``all_labels``: nodes without all the labels are set aside."""
+    """The PreScore state. ``all_labels``: nodes that lack one of the labels are ignored."""
 
     weighed: tuple[WeightedConstraint, ...]
     all_labels: bool
 
 
 def prefer_spread(feasible: NodeView, counted: Sequence[Counted], all_labels: bool) -> SpreadPreference:
-    """Count what the constraints match, over all nodes, and weigh it by the domains among the feasible ones.
+    """Count the pods that match the constraints, over all nodes, and weigh the counts by the domains of the feasible nodes.
 
-    Without ``all_labels`` nodes that lack a label are taken to have an empty one, as far as counting goes.
+    Without ``all_labels``, a node that lacks a label counts as having an empty value.
     """
     nodes = feasible.snapshot.nodes
     keys = [one.constraint.topology_key for one in counted]
@@ -94,7 +94,7 @@ def _weight(domains: int) -> float:
 
 
 def _domains(feasible: NodeView, key: str, scored: BoolArray | None) -> int:
-    """Return how many domains the scored nodes have; where they may lack the label, that and an empty value are one."""
+    """Return the number of domains of the scored nodes; a missing label and an empty value are one domain."""
     column = feasible.label(key)
     if scored is None and column.is_everywhere and feasible.is_whole:
         return column.domain_count
@@ -106,7 +106,7 @@ def _domains(feasible: NodeView, key: str, scored: BoolArray | None) -> int:
 
 
 def _add_unlabelled(counts: IntArray, nodes: NodeView, key: str, pods: Counts, rows: BoolArray | None) -> None:
-    """Count pods on nodes without the label where the label is empty, if any node has it so."""
+    """Add pods on nodes without the label to the domain of the empty value, if any node has that value."""
     column = nodes.label(key)
     empty = column.find("")
     if empty >= 0 and not column.is_everywhere:
@@ -115,7 +115,7 @@ def _add_unlabelled(counts: IntArray, nodes: NodeView, key: str, pods: Counts, r
 
 
 def score_spread(preference: SpreadPreference, nodes: NodeView) -> IntArray:
-    """Return the raw score of each row: the less, the better; ``SET_ASIDE`` for nodes that are not to be scored."""
+    """Return the raw score of each row, lower is better; ``SET_ASIDE`` for ignored nodes."""
     costs = (_costs(one, nodes) for one in preference.weighed)
     scores = _rounded(next(costs) if len(preference.weighed) == 1 else sum(costs, start=np.zeros(len(nodes))))
     labelled = rows_with_labels(nodes, [one.topology_key for one in preference.weighed]) if preference.all_labels else None
@@ -123,7 +123,7 @@ def score_spread(preference: SpreadPreference, nodes: NodeView) -> IntArray:
 
 
 def score_domains(preference: SpreadPreference) -> tuple[str, IntArray] | None:
-    """Return the topology key and the raw score of each of its domains; None if rows of one domain differ."""
+    """Return the topology key and the raw score of each domain; None if rows of one domain may differ."""
     if len(preference.weighed) != 1 or preference.weighed[0].costs is None:
         return None
     costs = preference.weighed[0].costs
@@ -143,19 +143,19 @@ def _costs(one: WeightedConstraint, nodes: NodeView) -> _Floats:
 
 
 def _rounded(scores: _Floats) -> IntArray:
-    """Round to the nearest integer, halves up; scores are not negative."""
+    """Round non-negative scores to the nearest integer, halves up."""
     down = np.floor(scores)
     down += scores - down >= 0.5
     return down.astype(np.int64)
 
 
 def _few_rounded(scores: _Floats) -> IntArray:
-    """Do the same one by one, which is faster for few."""
+    """Round like ``_rounded``, one by one, which is faster for few scores."""
     return np.array([(down := floor(score)) + (score - down >= 0.5) for score in scores.tolist()], dtype=np.int64)
 
 
 def normalize_spread(scores: IntArray) -> IntArray:
-    """Turn raw scores, where less is better, into 0-100: the worst node keeps ``100 * least / most``, the best gets 100."""
+    """Map raw scores, where lower is better, to 0-100: the worst node gets ``100 * least / most``, the best gets 100."""
     most = int(scores.max()) if len(scores) else SET_ASIDE
     if most == SET_ASIDE:
         return np.zeros_like(scores)

@@ -1,9 +1,9 @@
-"""TaintToleration: keep a pod off nodes whose taints it does not tolerate, and away from those that would rather not have it.
+"""TaintToleration: reject nodes with taints the pod does not tolerate; prefer nodes with fewer PreferNoSchedule taints.
 
 Reads     the pod's tolerations; nodes' taints
-Rejects   nodes with a NoSchedule or NoExecute taint that no toleration covers; evicting pods would not help
-Scores    fewer untolerated PreferNoSchedule taints higher: the node with the most gets 0, one with none 100
-Wakes on  a node added without such taints; such taints gone from a node; any change of the pod's own tolerations
+Rejects   nodes with a NoSchedule or NoExecute taint that no toleration matches; preemption does not help
+Scores    nodes higher the fewer untolerated PreferNoSchedule taints they have: the most gives 0, none gives 100
+Wakes on  a node added without such taints; such taints removed from a node; a change of the pod's own tolerations
 Source    kube-scheduler 1.36, plugins/tainttoleration/taint_toleration.go
 """
 
@@ -34,7 +34,7 @@ TOLERATIONS_CHANGED = ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION)
 
 
 class TaintToleration:
-    """The plugin. It always scores, so that a cluster without taints gives every node its 100."""
+    """The plugin. It is never skipped at scoring, so in a cluster without taints every node gets 100."""
 
     name = "TaintToleration"
     depends = Depends.NODES
@@ -67,7 +67,7 @@ class TaintToleration:
 
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(NODE_CAME_OR_CHANGED, when=self._became_tolerable)
-        # A pod's tolerations only ever grow, so whatever was added may be what it lacked.
+        # Tolerations can only be added to a pod, so any change may be the one it lacked.
         yield Wake(TOLERATIONS_CHANGED, when=lambda pod, old, new: pod.uid == new.uid)
 
     def _became_tolerable(self, pod: PodInfo, old: Node | None, new: Node) -> bool:

@@ -1,12 +1,12 @@
-"""TopologyPlacementGenerator: confine a pod group to nodes that share the value of a label.
+"""TopologyPlacementGenerator: restrict a pod group to nodes that share the value of a label.
 
-Reads     the PodGroup's schedulingConstraints.topology; labels of nodes; where pods of the group are already
-Proposes  one placement for each value of the label; only that of the pods that have a node, once there are any; all nodes if
-          the group asks for nothing
+Reads     the PodGroup's schedulingConstraints.topology; labels of nodes; the nodes of the group's scheduled pods
+Proposes  one placement for each value of the label; if pods of the group have nodes, only their value; all nodes if the group
+          has no constraint
 Source    kube-scheduler 1.36, plugins/topologyaware/topology_placement.go
 
-On by the feature gate TopologyAwareWorkloadScheduling. Nodes without the label are in no placement. Placements are proposed in
-the order of their values; kube-scheduler has no order.
+The feature gate TopologyAwareWorkloadScheduling enables the plugin. Nodes without the label are in no placement. Placements are
+sorted by value; kube-scheduler's have no order.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TopologyPlacementGenerator:
             raise AttemptError(self.name, f'podgroup.scheduling.k8s.io "{group.name}" not found')
         if not known.topology_keys:
             return [everywhere]
-        key = known.topology_keys[0]  # the API takes no more than one
+        key = known.topology_keys[0]  # the API allows one key
         required = self._domain_in_use(group, key, snapshot)
         column, nodes = snapshot.table.labels.column(key), everywhere.nodes
         ids = nodes.take(column.ids)
@@ -48,9 +48,9 @@ class TopologyPlacementGenerator:
         return placements
 
     def _domain_in_use(self, group: GroupInfo, key: str, snapshot: Snapshot) -> str | None:
-        """Return the domain that pods of the group are in; None if none has a node.
+        """Return the domain of the group's scheduled pods; None if none has a node.
 
-        Raises  AttemptError if that cannot be told
+        Raises  AttemptError if the domain is unknown or not unique
         """
         pods = snapshot.group(group.key)
         domain: str | None = None

@@ -1,11 +1,11 @@
-"""VolumeBinding: keep a pod to nodes that reach its volumes, or where volumes can be found or made, and have them bound there.
+"""VolumeBinding: reject nodes from which the pod's volumes are out of reach or cannot be bound; bind them on the chosen node.
 
-Reads     the pod's claims, their volumes and classes; node affinity of volumes; CSIStorageCapacity of drivers that keep count
-Rejects   nodes that do not reach a bound volume, or where a claim that waits for its node finds none and none can be made; the
-          pod, while a claim is missing, lost, going or should have been bound. Eviction never helps
+Reads     the pod's claims, their volumes and classes; node affinity of volumes; CSIStorageCapacity of drivers that publish it
+Rejects   nodes that cannot access a bound volume, and nodes where an unbound delayed claim matches no volume and none can be
+          provisioned; the pod, while a claim is missing, lost, terminating or unbound but immediate. Preemption never helps
 Scores    with gate StorageCapacityScoring: nodes by how full the storage would be, along the argument ``shape``
-Reserves  the volumes and claims, so that no other pod is promised them; PreBind writes both down and waits for the controller
-Wakes on  nodes and their labels; claims, volumes, classes, CSINodes, drivers and capacities that come or change
+Reserves  volumes and claims, so that no other pod gets them; PreBind writes them and waits for the volume controller to bind
+Wakes on  nodes added or relabelled; claims, volumes, classes, CSINodes, drivers and capacities added or changed
 Source    kube-scheduler 1.36, plugins/volumebinding
 """
 
@@ -61,7 +61,7 @@ LOST: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existe
 
 @dataclass(frozen=True, slots=True)
 class VolumeBindingState:
-    """What Filter and Reserve go by: the claims, and the snapshot they were found in."""
+    """The PreFilter state: the claims, and the snapshot they were read from."""
 
     snapshot: Snapshot
     wanted: ClaimsToFind
@@ -69,16 +69,16 @@ class VolumeBindingState:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """What was promised to one pod on its node."""
+    """The volumes to bind and the claims to provision for one pod on its node."""
 
     found: tuple[Promise[PersistentVolume], ...]
     made: tuple[Promise[PersistentVolumeClaim], ...]
 
 
 class BoundVolumes:
-    """All of the rule but its score. What another release words or knows otherwise, its form says.
+    """VolumeBinding without its score. Subclasses for other releases override its texts and options.
 
-    ``reasons``  for a bound volume out of reach, for none to be found or made, for no room, and for a volume that is gone
+    ``reasons``  unreachable bound volume, no matching volume, not enough storage, missing bound volume
     """
 
     name = "VolumeBinding"
@@ -98,11 +98,11 @@ class BoundVolumes:
         self._gates = handle.gates
 
     def sign(self, pod: PodInfo) -> Signature | None:
-        """Pods with volumes that matter are judged each for itself."""
+        """Pods with volumes have no signature: each is decided by itself."""
         return {} if pod.volumes is None else None
 
     def why_unusable(self, pod: PodInfo, snapshot: Snapshot) -> str | None:
-        """Return why one of the pod's claims keeps it everywhere; None if none does."""
+        """Return why a claim of the pod rejects it on every node; None if none does."""
         return unusable(pod, snapshot)
 
     # -- Filter -----------------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ class BoundVolumes:
             except BrokenPromiseError as broken:
                 raise AttemptError(self.name, f"binding volumes: {broken}") from broken
             if kept:
-                # From now on the objects themselves tell; should they come to be as before, nobody is promised anything.
+                # From now on the watched objects decide. If they revert, the reservation must not still hold.
                 snapshot.index(Assumptions).release(pod.uid)
             return kept
 
@@ -189,7 +189,7 @@ class BoundVolumes:
 
 
 class VolumeBinding(BoundVolumes):
-    """See the module's description."""
+    """The plugin; see the module docstring."""
 
     Args = VolumeBindingArgs
 
@@ -224,25 +224,25 @@ def _wanted(claims: PodClaims, snapshot: Snapshot) -> ClaimsToFind:
 
 
 def allows_other_places(pod: PodInfo, old: StorageClass | None, new: StorageClass) -> bool:
-    """Say whether a class is new, or makes volumes in other places than before."""
+    """Return whether a class is new, or provisions volumes in other topologies than before."""
     del pod
     return old is None or old.allowed_topologies != new.allowed_topologies
 
 
 def hands_over_other_plugins(pod: PodInfo, old: CSINode | None, new: CSINode) -> bool:
-    """Say whether CSI drivers are new on a node, or serve the volumes of other in-tree plugins than before."""
+    """Return whether a CSINode is new, or its drivers now serve the volumes of other in-tree plugins."""
     del pod
     return old is None or migrated_plugins(old) != migrated_plugins(new)
 
 
 def stops_counting(pod: PodInfo, old: CSIDriver, new: CSIDriver) -> bool:
-    """Say whether a driver of one of the pod's own volumes no longer keeps count of its room."""
+    """Return whether a driver of one of the pod's inline volumes no longer publishes its storage capacity."""
     drivers = {str(volume.csi.get("driver")) for volume in pod.spec.volumes if volume.csi is not None}
     return new.name in drivers and bool(old.spec.storage_capacity) and not new.spec.storage_capacity
 
 
 def has_more_room(pod: PodInfo, old: CSIStorageCapacity | None, new: CSIStorageCapacity) -> bool:
-    """Say whether larger volumes can be made than before."""
+    """Return whether larger volumes can be provisioned than before."""
     del pod
     if old is None:
         return True

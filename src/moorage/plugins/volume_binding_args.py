@@ -1,4 +1,4 @@
-"""Arguments of VolumeBinding: how long binding may take, and how nodes are scored by the volumes they would use.
+"""Arguments of VolumeBinding: the bind timeout, and how to score nodes by the use of their storage.
 
 Source  kube-scheduler 1.36.2, apis/config/v1/defaults.go and apis/config/validation/validation_pluginargs.go
 """
@@ -16,12 +16,12 @@ from moorage.plugins.scoring_strategies import UtilizationPoint, shape_faults
 
 __all__ = ["VolumeBindingArgs"]
 
-#: Static volumes that would be emptier score higher.
+#: Static volumes with more free space score higher.
 _DEFAULT_SHAPE = (UtilizationPoint(utilization=0, score=10), UtilizationPoint(utilization=100, score=0))
 
 
 class VolumeBindingArgs(PluginArgs, frozen=True):
-    """``shape`` may only be given where the gate StorageCapacityScoring is open."""
+    """``shape`` requires the feature gate StorageCapacityScoring."""
 
     bind_timeout_seconds: int = 600
     shape: tuple[UtilizationPoint, ...] | None = None

@@ -1,8 +1,8 @@
-"""VolumeRestrictions: keep a pod off nodes where a disk it needs is held, and away while a claim for one pod is in use.
+"""VolumeRestrictions: reject nodes where a disk the pod needs is in use, and the pod while its ReadWriteOncePod claim is.
 
-Reads     disks that pods name themselves (GCE, AWS EBS, iSCSI, Ceph RBD); claims with access mode ReadWriteOncePod
-Rejects   nodes that hold a clashing disk; every node while another pod uses the claim. Evicting the holder would help
-Wakes on  a node added; a pod of the namespace gone that held the disk or the claim; a claim added that the pod names
+Reads     disks that pods mount directly (GCE, AWS EBS, iSCSI, Ceph RBD); claims with access mode ReadWriteOncePod
+Rejects   nodes with a conflicting disk; every node while another pod uses the claim. Preemption may help
+Wakes on  a node added; a pod of the namespace deleted that used the disk or the claim; a claim of the pod added
 Source    kube-scheduler 1.36, plugins/volumerestrictions/volume_restrictions.go
 """
 
@@ -34,7 +34,7 @@ _FOR_ONE_POD: Final = "ReadWriteOncePod"
 
 
 class RestrictedVolumes(NamedTuple):
-    """What one pod must not share: its disks, and the names of its claims for one pod; ``uses`` counts who uses those."""
+    """The volumes of a pod that no other pod may use: disks, and ReadWriteOncePod claims; ``uses``: their number of users."""
 
     disks: tuple[Disk, ...]
     claims: frozenset[str]
@@ -42,14 +42,14 @@ class RestrictedVolumes(NamedTuple):
 
 
 class VolumeRestrictions:
-    """See the module's description."""
+    """The plugin; see the module docstring."""
 
     name = "VolumeRestrictions"
     depends = Depends.NODES
     signs_by = ()
 
     def sign(self, pod: PodInfo) -> Signature | None:
-        """Pods with volumes that matter are judged each for itself."""
+        """Pods with volumes have no signature: each is decided by itself."""
         return {} if pod.volumes is None else None
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> RestrictedVolumes | Skip | Hold:
@@ -90,7 +90,7 @@ class VolumeRestrictions:
 
 
 def rows_taken(disks: Iterable[Disk], nodes: NodeView) -> BoolArray:
-    """Say for each row whether a pod there holds one of the disks, so that it cannot be mounted beside."""
+    """Return for each row whether a pod on it uses one of the disks in a way that conflicts."""
     taken = nodes.false()
     for disk in disks:
         rows = nodes.table.volume_use.rows_clashing(disk)
@@ -100,16 +100,16 @@ def rows_taken(disks: Iterable[Disk], nodes: NodeView) -> BoolArray:
 
 
 def _uses(wanted: RestrictedVolumes, other: PodInfo) -> int:
-    """Count the volumes of another pod that stand on a wanted claim. As in kube-scheduler, its namespace is not looked at."""
+    """Count the other pod's volumes that use a listed claim. Like kube-scheduler, this ignores the pod's namespace."""
     if other.volumes is None:
         return 0
     return sum(not use.ephemeral and use.name in wanted.claims for use in other.volumes.claims)
 
 
 def frees(pod: PodInfo, gone: PodInfo, new: object = None) -> bool:
-    """Say whether a pod that is gone held a disk or a claim that ``pod`` wants.
+    """Return whether a deleted pod used a disk or a claim that ``pod`` needs.
 
-    As in kube-scheduler, a holder in another namespace is passed over, although disks know no namespaces.
+    Like kube-scheduler, this ignores users in other namespaces, although disks have no namespace.
     """
     del new
     if gone.namespace != pod.namespace or pod.volumes is None or gone.volumes is None:
@@ -121,5 +121,5 @@ def frees(pod: PodInfo, gone: PodInfo, new: object = None) -> bool:
 
 
 def clash(wanted: Disk, held: Disk) -> bool:
-    """Say whether a disk cannot be mounted beside one that is held."""
+    """Return whether a disk cannot be mounted while ``held`` is mounted."""
     return wanted.key == held.key and not (wanted.read_only and held.read_only)

@@ -1,9 +1,9 @@
-"""VolumeZone: keep a pod in the zones and regions that its volumes' labels name.
+"""VolumeZone: reject nodes outside the zones and regions that the labels of the pod's volumes name.
 
-Reads     the pod's claims (ephemeral volumes' not), their volumes' zone and region labels; the nodes' labels of the same
-Rejects   nodes with zone or region labels that a volume's labels do not take; the pod, while a claim, its volume or its
-          class is missing, or the claim should be bound and is not. Eviction never helps
-Wakes on  nodes and their labels; the pod's claims; volumes that come or change their zones; classes that wait for a consumer
+Reads     the pod's claims (except of ephemeral volumes), the zone and region labels of their volumes and of nodes
+Rejects   nodes with zone or region labels that a volume's labels exclude; the pod, while a claim, its volume or its class is
+          missing, or an immediate claim is unbound. Preemption never helps
+Wakes on  nodes added or relabelled; the pod's claims; volumes added or with changed zones; WaitForFirstConsumer classes added
 Source    kube-scheduler 1.36, plugins/volumezone/volume_zone.go; cloud-provider, volume/helpers/zones.go
 """
 
@@ -37,26 +37,26 @@ _BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
 _BETA_REGION: Final = "failure-domain.beta.kubernetes.io/region"
 _ZONE: Final = "topology.kubernetes.io/zone"
 _REGION: Final = "topology.kubernetes.io/region"
-#: Labels that say where a volume is, in the order they are looked at → the label that may stand in for it on a node.
+#: Topology labels of a volume, in the order they are checked → the label that replaces it on nodes without it.
 LABELS: Final = {_BETA_ZONE: _ZONE, _BETA_REGION: _REGION, _ZONE: _ZONE, _REGION: _REGION}
 
 
 class ZoneRequirement(NamedTuple):
-    """A label of a volume: nodes must have one of these values."""
+    """A label of a volume; a node must have one of the values."""
 
     key: str
     values: frozenset[str]
 
 
 class VolumeZone:
-    """See the module's description."""
+    """The plugin; see the module docstring."""
 
     name = "VolumeZone"
     depends = Depends.NODES
     signs_by = ()
 
     def sign(self, pod: PodInfo) -> Signature | None:
-        """Pods with volumes that matter are judged each for itself."""
+        """Pods with volumes have no signature: each is decided by itself."""
         return {} if pod.volumes is None else None
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[ZoneRequirement, ...] | Skip | Hold:
@@ -88,7 +88,7 @@ class VolumeZone:
 
 
 def volume_of(name: str, key: str, snapshot: Snapshot) -> PersistentVolume | str | None:
-    """Return a claim's volume; None if it is still to be found or made; or why the pod cannot go anywhere."""
+    """Return a claim's volume; None if the claim waits for its first consumer; or the text why the pod fits nowhere."""
     if not name:
         return NO_CLAIM_NAME
     claim = snapshot.objects(PersistentVolumeClaim).get(key)
@@ -109,14 +109,14 @@ def volume_of(name: str, key: str, snapshot: Snapshot) -> PersistentVolume | str
 
 
 def places(volume: PersistentVolume) -> tuple[ZoneRequirement, ...]:
-    """Return where a volume's labels say it is; a label with an empty zone in it is passed over."""
+    """Return the requirements of a volume's topology labels; a label with an empty zone in it is ignored."""
     labels = volume.metadata.labels
     zones = [(key, [zone.strip() for zone in labels[key].split("__")]) for key in LABELS if key in labels]
     return tuple(ZoneRequirement(key, frozenset(values)) for key, values in zones if all(values))
 
 
 def _rows_at(place: ZoneRequirement, nodes: NodeView) -> BoolArray:
-    """Say for each row whether its label, or where it has none the newer label of the same meaning, is among the values."""
+    """Return for each row whether its label, or if absent the newer label of the same meaning, has one of the values."""
     column = nodes.label(place.key)
     ids = nodes.ids(column)
     at = column.spread(ids, lambda label: label in place.values)
@@ -131,12 +131,12 @@ def _rows_at(place: ZoneRequirement, nodes: NodeView) -> BoolArray:
 
 
 def waits_for_consumer(pod: PodInfo, old: StorageClass | None, new: StorageClass) -> bool:
-    """Say whether a class that came leaves its volumes unbound until a pod needs them."""
+    """Return whether an added class binds its volumes only when a pod needs them."""
     del pod, old
     return new.volume_binding_mode == "WaitForFirstConsumer"
 
 
 def is_elsewhere(pod: PodInfo, old: PersistentVolume | None, new: PersistentVolume) -> bool:
-    """Say whether a volume is new, or is now said to be in other places than before."""
+    """Return whether a volume is new, or its topology labels changed."""
     del pod
     return old is None or places(old) != places(new)

@@ -1,1 +1,1 @@
-"""Devices: finding the claims of a pod, what slices offer, who holds what, and a way to satisfy the claims on one node."""
+"""Devices: the claims of a pod, the devices in resource slices, who holds them, and the allocator for one node."""

@@ -1,8 +1,8 @@
-"""The ledger: which devices are held, by claims that are written down and by those that are about to be.
+"""The ledger of allocated devices: those of allocated claims, and those of allocations still to be written.
 
-It is kept current claim by claim, so that asking costs the same however many claims there are. A claim that a pod was given
-devices for is *pending* until the outcome of the write is known, or the pod gives up; its devices are held from the first
-moment. After that the claim itself, as the snapshot has it, says which devices it holds.
+The ledger follows changes claim by claim, so a lookup costs the same however many claims exist. An allocation is *pending* from
+the time a pod reserves it until its write succeeds or fails; its devices are held at once. After that, the claim in the
+snapshot says which devices it holds.
 
 Source  kube-scheduler 1.36: plugins/dynamicresources/allocateddevices.go, dra_manager.go
 """
@@ -22,20 +22,20 @@ from moorage.state.journal import Journal
 
 __all__ = ["EXTENDED_CLAIM", "InFlightClaim", "Ledger", "special_claim_uid"]
 
-#: Marks the claim that a scheduler made for a pod's extended resources.
+#: Annotation of a claim that a scheduler created for a pod's extended resources.
 EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 
 
 @dataclass(slots=True)
 class InFlightClaim:
-    """An allocation that is going to be written, for the pod that caused it."""
+    """An allocation still to be written, and the pod that caused it."""
 
     allocation: AllocationResult
     pod_uid: str
 
 
 class Ledger:
-    """Counts in nano-units; a device may be held by several claims only if those share it, or if somebody lies."""
+    """Counts claims per device, and consumed capacity in nano-units. Valid claims hold a device together only by shares."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -51,54 +51,54 @@ class Ledger:
 
     @property
     def tick(self) -> int:
-        """Grows with every change."""
+        """The number of changes so far."""
         return self._tick
 
     def last_change(self, pools: list[PoolId]) -> int:
-        """Return the tick at which a device of any of these pools changed hands last."""
+        """Return the tick of the last change to a device of one of these pools."""
         changed_at = self._changed_at
         return max([changed_at.get(pool, 0) for pool in pools], default=0)
 
     def changed_since(self, tick: int) -> Iterator[PoolId]:
-        """Yield the pools of which a device has changed hands since then, the latest first."""
+        """Yield the pools whose devices changed after ``tick``, the latest first."""
         for pool, changed in reversed(self._changed_at.items()):
             if changed <= tick:
                 return
             yield pool
 
-    # -- asking -----------------------------------------------------------------------------------------------------------
+    # -- queries ----------------------------------------------------------------------------------------------------------
 
     def is_held(self, device: DeviceId, shares: bool) -> bool:
-        """Say whether a claim has a device for itself. Without ``shares`` (gate closed) every share is the whole device."""
+        """Return whether a claim holds the whole device. Without ``shares`` (gate off) every share is the whole device."""
         return device in self._held or (not shares and device in self._shares)
 
     def is_used(self, device: DeviceId) -> bool:
-        """Say whether any claim has a device or a share of it."""
+        """Return whether any claim holds the device or a share of it."""
         return device in self._held or device in self._shares or device in self._consumed
 
     def consumed(self, device: DeviceId) -> Mapping[str, int] | None:
-        """Return what the shares of a device take of its capacity; None if there is no share."""
+        """Return the capacity that the shares of a device consume; None if it has no shares."""
         return self._consumed.get(device)
 
     def pending(self, claim_uid: str) -> AllocationResult | None:
-        """Return the allocation that is about to be written for a claim."""
+        """Return the pending allocation of a claim, if any."""
         found = self._pending.get(claim_uid)
         return None if found is None else found.allocation
 
     @property
     def pending_claims(self) -> Collection[str]:
-        """The UIDs of claims whose allocation is about to be written."""
+        """The UIDs of claims with a pending allocation."""
         return self._pending.keys()
 
     @property
     def used(self) -> frozenset[DeviceId]:
-        """All devices of which any claim has something."""
+        """All devices that a claim holds wholly or in part."""
         return frozenset([*self._held, *self._shares, *self._consumed])
 
-    # -- keeping up -------------------------------------------------------------------------------------------------------
+    # -- updates ----------------------------------------------------------------------------------------------------------
 
     def follow(self) -> None:
-        """Take in what has changed since the last time."""
+        """Apply the changes of claims since the last call."""
         changed = self._journal.since(self._position) if self._position >= 0 else None
         claims = self._snapshot.objects(ResourceClaim)
         if changed is None:
@@ -125,18 +125,18 @@ class Ledger:
             self._allocations[key] = allocation
 
     def pend(self, claim_uid: str, allocation: AllocationResult, pod_uid: str) -> None:
-        """Hold the devices of an allocation that is not written yet."""
+        """Hold the devices of an allocation that is still to be written."""
         self.release(claim_uid)
         self._pending[claim_uid] = InFlightClaim(allocation, pod_uid)
         self._count(allocation, 1)
 
     def settle(self, claim_uid: str, pod_uid: str) -> None:
-        """Take note that the outcome of a write is known: the snapshot says what the claim holds."""
+        """Drop a pending allocation whose write has finished: from now on the snapshot says what the claim holds."""
         self.follow()
         self.release(claim_uid, pod_uid)
 
     def release(self, claim_uid: str, pod_uid: str | None = None) -> None:
-        """Give up a pending allocation: it is written, or will not be. With ``pod_uid``, only if it is that pod's."""
+        """Drop a pending allocation, written or abandoned. With ``pod_uid``, only if it is that pod's."""
         pending = self._pending.get(claim_uid)
         if pending is not None and pod_uid in {None, pending.pod_uid}:
             del self._pending[claim_uid]
@@ -148,7 +148,7 @@ class Ledger:
                 continue
             device = (result.driver, result.pool, result.device)
             self._tick += 1
-            self._changed_at.pop(device[:2], None)  # so that the latest stands last
+            self._changed_at.pop(device[:2], None)  # so that the latest comes last
             self._changed_at[device[:2]] = self._tick
             if result.share_id is None:
                 _step(self._held, device, by)
@@ -166,12 +166,12 @@ class Ledger:
 
 
 def special_claim_uid(pod_uid: str) -> str:
-    """Return what the claim for a pod's extended resources goes by until the API server has given it a UID."""
+    """Return the provisional UID of the claim for a pod's extended resources, until the API server assigns one."""
     return f"{pod_uid}/extended-resources"
 
 
 def _amount(quantity: Quantity) -> int:
-    """Return nano-units; none for what no API server would have taken."""
+    """Return nano-units; 0 for an invalid quantity, which no API server accepts."""
     try:
         return parse(quantity)
     except QuantityError:

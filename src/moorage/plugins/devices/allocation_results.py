@@ -1,4 +1,4 @@
-"""Allocations: what was found, as it is written into a claim's status.
+"""Allocation results: the devices found, in the form of a claim's status.
 
 Source  kube-scheduler 1.36: structured/internal/incubating/allocator_incubating.go, Allocate and createNodeSelector
 """
@@ -27,7 +27,7 @@ def allocations(
 ) -> list[AllocationResult]:
     """Return the allocation of each claim on a node.
 
-    Raises  ValueError for a slice whose node selector has several terms, which no API server takes
+    Raises  ValueError for a slice whose node selector has several terms, which no API server accepts
     """
     made = []
     for claim, devices, met in zip(claims, found.devices, found.met, strict=True):
@@ -55,14 +55,14 @@ def _device(claim: ResourceClaim, at: int, choice: Choice, binding_conditions: b
 
 
 def _share_id(claim: ResourceClaim, at: int, choice: Choice) -> str:
-    """Return a name for a share that no other has. kube-scheduler draws one; here the same share gets the same name."""
+    """Return a unique ID for a share. kube-scheduler draws a random one; here equal shares get equal IDs."""
     seed = "/".join([claim.metadata.uid or claim.key, str(at), *choice.offer.id])
     digits = blake2b(seed.encode(), digest_size=16).hexdigest()
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-8{digits[17:20]}-{digits[20:]}"  # formed as a random UUID
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-8{digits[17:20]}-{digits[20:]}"  # the form of a random UUID
 
 
 def _configs(claim: ResourceClaim, met: Sequence[Ask]) -> Iterable[DeviceAllocationConfig]:
-    """Return the configurations that go with the devices: first the classes' own, each once, then the claim's."""
+    """Return the configurations of the devices: first those of the classes, each class once, then those of the claim."""
     requests_of: dict[str, list[str]] = {}
     for ask in met:
         if ask.device_class is not None:
@@ -73,14 +73,14 @@ def _configs(claim: ResourceClaim, met: Sequence[Ask]) -> Iterable[DeviceAllocat
             yield DeviceAllocationConfig(source="FromClass", requests=tuple(requests), opaque=config.opaque)
     for config in claim.spec.devices.config:
         times = 1
-        if config.requests:  # one that names several requests is repeated for each
+        if config.requests:  # repeated for each request that it names
             times = sum((ask.parent or ask.name) in config.requests or ask.full_name in config.requests for ask in met)
         for _ in range(times):
             yield DeviceAllocationConfig(source="FromClaim", requests=config.requests, opaque=config.opaque)
 
 
 def _node_selector(devices: Sequence[Choice], node: str, options: DeviceGates) -> NodeSelector | None:
-    """Return where the devices can be used; None if that is everywhere."""
+    """Return the nodes on which the devices can be used; None for all nodes."""
     fields: list[NodeSelectorRequirement] = []
     labels: list[NodeSelectorRequirement] = []
     for choice in devices:

@@ -1,12 +1,11 @@
-"""The search: devices of one node for all claims of a pod, the first combination that satisfies everything.
+"""The device allocator: search one node for devices that satisfy all claims of a pod; the first combination wins.
 
-Claims, requests and devices are gone through in order; where the search gets stuck it turns back. Steps are generators
-that hand the steps below them to a loop, so that no nesting of claims is too deep for Python's stack. The work is
-bounded: whoever searches brings a budget of devices to look at.
+The search tries claims, requests and devices in order and backtracks when it is stuck. Each step is a generator that hands the
+steps below it to a loop, so deep nesting cannot overflow Python's stack. A budget of devices to examine bounds the work.
 
-A few things are as kube-scheduler has them. What a device takes of shared counters stays taken within this search when
-a taint or a constraint then turns the device down, and for shared devices also when the search turns back. Counters are
-kept by the pool's name alone, so two drivers whose pools have the same name get in each other's way.
+Some details match kube-scheduler. When a taint or a constraint rejects a device, the shared counters that it consumed stay
+consumed for the rest of the search; for shared devices they do so even on backtracking. Counters are keyed by pool name alone,
+so pools of two drivers with the same name affect each other.
 
 Source  kube-scheduler 1.36: structured/internal/incubating/allocator_incubating.go, Allocate, allocateOne, allocateDevice
 """
@@ -30,21 +29,21 @@ from moorage.plugins.devices.slice_devices import DeviceId, SliceDevice
 __all__ = ["INVALID_POOLS", "BudgetError", "Choice", "DeviceSearch", "FlawedPoolsError", "FoundDevices"]
 
 INVALID_POOLS: Final = "invalid resource pools were encountered"
-#: How many devices in use are passed over for the price of one that is looked at.
+#: This many devices in use are skipped at the price of one that is examined.
 PASSED_OVER_PER_LOOK: Final = 64
 _NONE: Final[Mapping[str, int]] = {}
 
 
 class BudgetError(Exception):
-    """The search was given up: it has looked at as many devices as it may."""
+    """The search examined as many devices as its budget allows and stopped."""
 
 
 class FlawedPoolsError(Exception):
-    """Nothing was found, and there are pools on the node that contradict themselves."""
+    """The search found nothing, and some pools of the node are invalid."""
 
 
 class Choice(NamedTuple):
-    """A device for a request. ``consumed``: what a share takes of its capacity, None for a device that is not shared."""
+    """A device chosen for a request. ``consumed``: the capacity that a share consumes, None for a device that is not shared."""
 
     ask: Ask
     offer: SliceDevice
@@ -52,7 +51,7 @@ class Choice(NamedTuple):
 
 
 class FoundDevices(NamedTuple):
-    """For each claim: the devices, and for each of its requests the ask that was met (the request's own or an alternative)."""
+    """For each claim: the devices, and for each of its requests the ask that was satisfied (exact, or an alternative)."""
 
     devices: tuple[tuple[Choice, ...], ...]
     met: tuple[tuple[Ask, ...], ...]
@@ -61,12 +60,12 @@ class FoundDevices(NamedTuple):
 class _Outcome(Enum):
     DONE = "done"
     STUCK = "stuck"
-    #: Stuck because the claim would be given more devices than a claim may have.
+    #: Stuck because the claim would get more devices than a claim may have.
     TOO_MANY = "too many"
 
 
 class _Spot(NamedTuple):
-    """Where the search is: which claim, request, alternative, and which device of those it wants."""
+    """A position in the search: the claim, the request, the alternative, and the index of the device within the request."""
 
     claim: int
     request: int = 0
@@ -75,7 +74,7 @@ class _Spot(NamedTuple):
 
 
 class _Wanted(NamedTuple):
-    """An ask on this node: how many devices, and which if it wants all."""
+    """An ask on this node: the number of devices, and the devices themselves if it wants all."""
 
     ask: Ask
     number: int
@@ -86,7 +85,7 @@ _Step: TypeAlias = "Generator[_Step, _Outcome, _Outcome]"
 
 
 class DeviceSearch:
-    """One search, for one pod on one node. ``budget`` is how many devices may be looked at, ``meter`` pays for selectors."""
+    """One search, for one pod on one node. ``budget`` limits the devices examined, ``meter`` the cost of selectors."""
 
     def __init__(
         self, claims: Sequence[ClaimAsk], pools: NodePools, ledger: Ledger, options: DeviceGates, budget: int, meter: Meter
@@ -108,7 +107,7 @@ class DeviceSearch:
         self._counters = Counters(ledger)
 
     def run(self) -> FoundDevices | None:
-        """Return what was found, None if there is nothing.
+        """Return the devices found, or None.
 
         Raises  AskError, BudgetError, FlawedPoolsError
         """
@@ -128,7 +127,7 @@ class DeviceSearch:
 
     @staticmethod
     def _drive(first: _Step) -> _Outcome:
-        """Run a step and all that it hands down."""
+        """Run a step and all the steps below it."""
         stack = [first]
         outcome: _Outcome | None = None
         while stack:
@@ -146,9 +145,9 @@ class DeviceSearch:
     # -- before the search ------------------------------------------------------------------------------------------------
 
     def _prepare(self, claim: int) -> None:
-        """Work out how many devices each request of a claim wants here.
+        """Compute how many devices each request of a claim wants on this node.
 
-        Raises  AskError if the claim makes no sense, or asks for more than a claim may have
+        Raises  AskError if the claim is invalid or requests more devices than a claim may have
         """
         asked = self._claims[claim]
         least = 0
@@ -194,13 +193,13 @@ class DeviceSearch:
             raise BudgetError
 
     def _pass_over(self) -> None:
-        """Devices in use cost little, but a search that goes over them again and again has to end too."""
+        """Skip a device in use: cheap, but a search that keeps skipping the same devices has to end, too."""
         self._passed_over += 1
         if not self._passed_over % PASSED_OVER_PER_LOOK:
             self._look()
 
     def _has_room(self, ask: Ask, offer: SliceDevice) -> bool:
-        """Say whether the device has the capacity asked for; what is taken of shared devices is not there any more."""
+        """Return whether the device has the requested capacity left; shares of the device reduce it."""
         if not self._options.consumable_capacity:
             return True
         taken = self._ledger.consumed(offer.id) or _NONE
@@ -235,7 +234,7 @@ class DeviceSearch:
         return _Outcome.TOO_MANY if too_many else _Outcome.STUCK
 
     def _next_device(self, spot: _Spot, start: int) -> _Step:
-        """Find the next device of a request, among the candidates from ``start`` on, and all that comes after it."""
+        """Find the next device of a request among the candidates from ``start`` on, then everything after it."""
         wanted = self._wanted[spot[:3]]
         if wanted.ask.takes_all and not wanted.all_of:
             return _Outcome.STUCK
@@ -284,9 +283,9 @@ class DeviceSearch:
         return bool(taking) or self._ledger.is_held(offer.id, self._options.consumable_capacity)
 
     def _take(self, spot: _Spot, ask: Ask, candidate: DeviceCandidate, *, must: bool) -> bool:
-        """Take a device, if nothing is against it.
+        """Take a device if nothing prevents it, and return whether it was taken.
 
-        Raises  AskError if a constraint is, and the request wants just this device
+        Raises  AskError if a constraint prevents it and the request needs this very device
         """
         offer, claim = candidate.offer, spot.claim
         shared = self._options.consumable_capacity and offer.shared

@@ -1,7 +1,7 @@
-"""From a chosen node to claims that are written down: Reserve, Unreserve, PreBind.
+"""Reserve, Unreserve and PreBind of DynamicResources: from the chosen node to written claims.
 
-Reserving holds the devices in the ledger. Before the pod is bound its claims are written: the finalizer that protects
-them, then the allocation and the pod as their user. Where devices have to be made ready first, binding waits for that.
+Reserve holds the devices in the ledger. PreBind writes the claims before the pod is bound: first the finalizer that protects
+them, then the allocation and the pod as consumer. If devices have binding conditions, binding waits until they are ready.
 
 Source  kube-scheduler 1.36: plugins/dynamicresources/dynamicresources.go, Reserve, Unreserve, PreBind, bindClaim
 """
@@ -32,32 +32,32 @@ from moorage.state.view import NodeView
 
 __all__ = ["FINALIZER", "MAX_USERS", "Binder", "dropped", "unprotected", "without_devices"]
 
-#: Keeps the API server from dropping a claim while its devices are in use.
+#: Finalizer that keeps the API server from removing a claim while its devices are in use.
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
-#: How many users a claim may have (ResourceClaimReservedForMaxSize).
+#: The maximum number of consumers of a claim (ResourceClaimReservedForMaxSize).
 MAX_USERS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class _Reserved:
-    """What Reserve settled for a pod: its claims with their new allocations, by UID; who uses which extended request."""
+    """The result of Reserve for a pod: its claims with new allocations, by UID; and which container uses which request."""
 
     claims: dict[str, ResourceClaim]
     mappings: tuple[Mapped, ...]
 
 
 def without_devices(claim: ResourceClaim) -> ResourceClaim:
-    """Return a claim that has given its devices back."""
+    """Return the claim deallocated, with an empty status."""
     return replace(claim, status=ResourceClaimStatus())
 
 
 def dropped(claim: ResourceClaim) -> tuple[Effect, ...]:
-    """Return what deletes a claim that the scheduler made: nothing protects it, so it goes at once."""
+    """Return the effects that delete a claim the scheduler created; removing the finalizer lets it go at once."""
     return Amend(claim, unprotected, or_gone=True), Delete(claim)
 
 
 class Binder:
-    """What is under way for pods between Reserve and the end of binding. Raises ValueError with kube-scheduler's texts."""
+    """The reservations of pods between Reserve and the end of binding. Raises ValueError with kube-scheduler's texts."""
 
     def __init__(self, plugin: str, timeout_s: float, options: DeviceGates) -> None:
         self._plugin = plugin
@@ -68,7 +68,7 @@ class Binder:
     # -- Reserve ----------------------------------------------------------------------------------------------------------
 
     def reserve(self, wanted: PodDevices, pod: PodInfo, node: str, budget: int) -> None:
-        """Hold the devices that the node gives for the pod's claims."""
+        """Hold the devices that the node provides for the pod's claims."""
         row = wanted.snapshot.table.row_of[node]
         kind = next(wanted.kinds(NodeView(wanted.snapshot, np.array([row], dtype=np.intp))))
         if kind.shape is None:
@@ -91,11 +91,11 @@ class Binder:
         self._reserved[pod.uid] = _Reserved(settled, kind.extended.mappings if kind.extended is not None else ())
 
     def unreserve(self, wanted: PodDevices, pod: PodInfo) -> tuple[Effect, ...]:
-        """Give up what was reserved. Does nothing the second time.
+        """Drop the reservation and return the effects that undo its writes. A second call does nothing.
 
-        Returns what takes back that which is, or may be, written: the pod is no user of its claims any more, and the claim for
-        its extended resources goes. A claim that was written keeps its devices, for the next attempt or for others, as it does
-        with kube-scheduler. Which claims were written is known by now: see ``_settled``.
+        The effects remove the pod from the consumers of its claims and delete the claim for its extended resources. As in
+        kube-scheduler, a claim whose allocation was written keeps its devices, for the next attempt or another pod. By now it
+        is known which claims were written: see ``_settled``.
         """
         self._reserved.pop(pod.uid, None)
         written = wanted.written
@@ -116,7 +116,7 @@ class Binder:
     # -- PreBind ----------------------------------------------------------------------------------------------------------
 
     def pre_bind(self, wanted: PodDevices, pod: PodInfo, unix_s: float) -> tuple[Effect, ...]:
-        """Return what is to be written, and what is to be waited for."""
+        """Return the writes, and the wait for binding conditions."""
         reserved = self._reserved.pop(pod.uid, _Reserved({}, ()))
         effects: list[Effect] = []
         keys: list[str] = []
@@ -150,12 +150,12 @@ class Binder:
         return tuple(effects)
 
     def _created(self, settled: ResourceClaim, pod: PodInfo, unix_s: float) -> ResourceClaim:
-        """Return the claim for extended resources under a name of its own."""
+        """Return the claim for extended resources with its own unique name."""
         metadata = replace(settled.metadata, name=named(settled, pod), generate_name="")
         return self._used(replace(settled, metadata=metadata), pod, unix_s)
 
     def _bound(self, settled: ResourceClaim | None, pod: PodInfo, unix_s: float, latest: ResourceClaim) -> ResourceClaim:
-        """Return the newest version of a claim with what was settled for it, and with the pod as its user."""
+        """Return the latest version of a claim with its new allocation, if any, and with the pod as consumer."""
         if latest.metadata.deletion_timestamp is not None:
             raise self._failed(f"claim {latest.key} got deleted in the meantime")
         if settled is not None:
@@ -172,7 +172,7 @@ class Binder:
         return self._used(latest, pod, unix_s)
 
     def _used(self, claim: ResourceClaim, pod: PodInfo, unix_s: float) -> ResourceClaim:
-        """Return the claim with the pod among its users and, where somebody may have to hurry, the time."""
+        """Return the claim with the pod among its consumers and, if its devices have a deadline, the allocation time."""
         user = ClaimConsumer(resource="pods", name=pod.name, uid=pod.uid)
         users = claim.status.reserved_for
         status = replace(claim.status, reserved_for=users if user in users else (*users, user))
@@ -209,7 +209,7 @@ def _protected(claim: ResourceClaim) -> ResourceClaim:
 
 
 def _settled(wanted: PodDevices, claim: ResourceClaim, pod: PodInfo) -> Callable[[], None]:
-    """Return what follows on a write, once its outcome is known: from now on the claim itself says what it holds."""
+    """Return the callback for the outcome of a write: it drops the pending allocation, as the claim now shows its devices."""
     return partial(wanted.book.ledger.settle, claim.metadata.uid, pod.uid)
 
 
@@ -219,12 +219,12 @@ def _without_user(uid: str, claim: ResourceClaim) -> ResourceClaim:
 
 
 def _by_name(claim: ResourceClaim) -> ResourceClaim:
-    """Return a claim that the scheduler has made, but not seen yet: the API server gave it another UID."""
+    """Return the created claim without its provisional UID: the API server has assigned another."""
     return replace(claim, metadata=replace(claim.metadata, uid=""))
 
 
 def unprotected(claim: ResourceClaim) -> ResourceClaim:
-    """Return the claim without the scheduler's protection; the same if it has none."""
+    """Return the claim without the scheduler's finalizer; the same object if it has none."""
     if FINALIZER not in claim.metadata.finalizers:
         return claim
     left = tuple([name for name in claim.metadata.finalizers if name != FINALIZER])

@@ -1,4 +1,4 @@
-"""Binding conditions: devices that have to be made ready on the node before the pod may be bound to it.
+"""Binding conditions: devices that must become ready on the node before the pod is bound to it.
 
 Source  kube-scheduler 1.36: plugins/dynamicresources/dynamicresources.go, isClaimReadyForBinding, isClaimTimeout
 """
@@ -13,19 +13,19 @@ __all__ = ["BindingFailedError", "has_conditions", "is_late", "is_ready"]
 
 
 class BindingFailedError(Exception):
-    """A device says that it cannot be made ready."""
+    """A device reports that it cannot become ready."""
 
 
 def has_conditions(claim: ResourceClaim) -> bool:
-    """Say whether any device of the claim has to be made ready."""
+    """Return whether any device of the claim has binding conditions."""
     allocation = claim.status.allocation
     return allocation is not None and any(result.binding_conditions for result in allocation.devices.results)
 
 
 def is_ready(claim: ResourceClaim) -> bool:
-    """Say whether all devices of a claim are ready.
+    """Return whether all devices of a claim are ready.
 
-    Raises  BindingFailedError if one never will be
+    Raises  BindingFailedError if a device reports a failure
     """
     allocation = claim.status.allocation
     if allocation is None:
@@ -50,7 +50,7 @@ def is_ready(claim: ResourceClaim) -> bool:
 
 
 def is_late(claim: ResourceClaim, now: float, timeout_s: float) -> bool:
-    """Say whether a claim's devices have had their time to get ready. ``now`` in seconds since 1970."""
+    """Return whether a claim's devices have had ``timeout_s`` to become ready. ``now`` is in Unix seconds."""
     allocation = claim.status.allocation
     if allocation is None or allocation.allocation_timestamp is None or not has_conditions(claim):
         return False

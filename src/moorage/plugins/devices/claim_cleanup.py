@@ -1,8 +1,8 @@
-"""What becomes of claims when pods go: the part of the resource claim controller that scheduling depends on.
+"""Clean-up of claims after pods: the part of the resource claim controller that scheduling depends on.
 
-A pod that is gone, was made anew under its name or will never run is no user of a claim. A claim that thereby loses its last
-user gives its devices back; one that had no user before keeps them, for they may have been given to nobody in particular. A
-claim that was made for a pod goes when that pod is not going to need it.
+A pod that is deleted, replaced under its name or finished no longer consumes a claim. When a claim loses its last consumer, it
+is deallocated. A claim that had no consumer before keeps its devices, because they may be allocated without one. A claim
+generated for a pod is deleted once the pod is not going to need it.
 
 Source  kubernetes, pkg/controller/resourceclaim/controller.go, syncClaim, isPodDone
 """
@@ -21,19 +21,19 @@ __all__ = ["is_done", "is_outlived", "owning_pod", "still_uses", "without_users_
 
 
 def is_done(pod: Pod) -> bool:
-    """Say whether none of a pod's containers runs or ever will."""
+    """Return whether none of a pod's containers runs or will run."""
     return pod.status.phase in ENDED_PHASES or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
 
 
 def still_uses(user: ClaimConsumer, pod: Pod | None) -> bool:
-    """Say whether a user may still need its claim; ``pod`` is the one of the user's name. What is no pod may."""
+    """Return whether a consumer may still need its claim; ``pod`` has the consumer's name. Consumers other than pods may."""
     if user.api_group or user.resource != "pods":
         return True
     return pod is not None and pod.uid == user.uid and not is_done(pod)
 
 
 def without_users_gone(claim: ResourceClaim, is_there: Callable[[ClaimConsumer], bool]) -> ResourceClaim:
-    """Return the claim without users that are gone; the same if there are none, and nothing holds up its deletion."""
+    """Return the claim without consumers that no longer exist, deallocated if none is left; the same object if unchanged."""
     users = tuple([user for user in claim.status.reserved_for if is_there(user)])
     if users == claim.status.reserved_for:
         is_held_up = claim.metadata.deletion_timestamp is not None and not users
@@ -43,9 +43,9 @@ def without_users_gone(claim: ResourceClaim, is_there: Callable[[ClaimConsumer],
 
 
 def is_outlived(claim: ResourceClaim, pod: Pod | None) -> bool:
-    """Say whether nobody uses a claim that was made for a pod, and the pod will not. ``pod`` is the one of the owner's name.
+    """Return whether a claim generated for a pod has no consumers and its pod will not use it. ``pod`` has the owner's name.
 
-    A pod that is gone altogether takes what it owns with it, which is the garbage collector's business.
+    If the pod is deleted, the garbage collector deletes its claims.
     """
     owner = owning_pod(claim)
     if owner is None or claim.status.reserved_for:
@@ -54,7 +54,7 @@ def is_outlived(claim: ResourceClaim, pod: Pod | None) -> bool:
 
 
 def owning_pod(claim: ResourceClaim) -> tuple[str, str] | None:
-    """Return name and UID of the pod that a claim was made for."""
+    """Return name and UID of the pod that owns a claim, if any."""
     for owner in claim.metadata.owner_references:
         if owner.controller and owner.api_version == "v1" and owner.kind == "Pod":
             return owner.name, owner.uid
@@ -62,6 +62,6 @@ def owning_pod(claim: ResourceClaim) -> tuple[str, str] | None:
 
 
 def _free(claim: ResourceClaim) -> ResourceClaim:
-    """Return the claim without devices and without what protects it, if a scheduler allocated it."""
+    """Return the claim deallocated and without its finalizer, if a scheduler allocated it."""
     free = unprotected(claim)
     return claim if free is claim else replace(free, status=replace(free.status, allocation=None))

@@ -1,6 +1,6 @@
-"""What claims ask for, read once: requests with their classes, selectors, tolerations; constraints; what makes no sense.
+"""The requests of claims, parsed once: device classes, selectors, tolerations, constraints, and what is invalid.
 
-Most pods' claims are copies made from a template, so a reading is kept for each distinct set of specs.
+Most claims are generated from templates, so the parsed form is cached for each distinct set of specs.
 
 Source  kube-scheduler 1.36: structured/internal/incubating/allocator_incubating.go, Allocate and validateDeviceRequest
 """
@@ -28,13 +28,13 @@ from moorage.plugins.devices.slice_devices import DeviceSelectorError, SliceDevi
 
 __all__ = ["MAX_RESULTS", "Ask", "AskError", "ClaimAsk", "ClaimRequest", "DeviceGates", "OverspentError", "read_claim"]
 
-#: How many devices a claim may be given (AllocationResultsMaxSize).
+#: The maximum number of devices of a claim (AllocationResultsMaxSize).
 MAX_RESULTS = 32
 
 
 class AskError(Exception):
-    """A claim or a class that makes no sense: the attempt cannot go on. ``claim`` is the index of the claim that the text is
-    about, which then begins right after the claim's name; None if it is about none.
+    """A claim or a class is invalid and the attempt ends. ``claim`` is the index of the claim that the text is about; the text
+    then continues the claim's name. None if it is about no claim.
     """
 
     def __init__(self, text: str, claim: int | None = None) -> None:
@@ -43,16 +43,16 @@ class AskError(Exception):
         self.claim = claim
 
     def told(self, keys: Sequence[str]) -> str:
-        """Return the text, given the claims' keys."""
+        """Return the full text, given the keys of the claims."""
         return self.text if self.claim is None else f"claim {keys[self.claim]}{self.text}"
 
 
 class OverspentError(AskError):
-    """The selectors of a claim cost more than an attempt may spend: it ends here, whatever other nodes might give."""
+    """The selectors of a claim cost more than an attempt may spend; the attempt ends without trying other nodes."""
 
 
 class DeviceGates(NamedTuple):
-    """Which gates are open."""
+    """The feature gates that the allocator depends on."""
 
     consumable_capacity: bool = True
     binding_conditions: bool = True
@@ -63,7 +63,7 @@ class DeviceGates(NamedTuple):
 
     @property
     def knows_shares(self) -> bool:
-        """False where kube-scheduler would take its oldest allocator, for which all devices are one pod's.
+        """False where kube-scheduler would use its oldest allocator, which does not share devices.
 
         Source  structured/allocator.go, NewAllocator; structured/internal/stable
         """
@@ -71,9 +71,9 @@ class DeviceGates(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """One request, or one alternative of a request: then ``parent`` is the request's name, and ``place`` counts from 0.
+    """One exact request, or one alternative of a request: ``parent`` is then the request's name and ``place`` its index from 0.
 
-    ``fault``: it makes no sense.
+    ``fault``: why it is invalid.
     """
 
     name: str
@@ -94,9 +94,9 @@ class Ask(NamedTuple):
         return f"{self.parent}/{self.name}" if self.parent else self.name
 
     def takes(self, offer: SliceDevice, claim: int, options: DeviceGates, meter: Meter) -> bool:
-        """Say whether class and request select a device.
+        """Return whether class and request select a device.
 
-        Raises  AskError for a selector that has no answer; OverspentError for one that costs more than the attempt has left
+        Raises  AskError if a selector fails; OverspentError if it costs more than the attempt has left
         """
         if not options.binding_conditions and offer.device.binding_conditions:
             return False
@@ -122,7 +122,7 @@ class Ask(NamedTuple):
         return True
 
     def tolerates(self, offer: SliceDevice) -> bool:
-        """Say whether every taint that keeps devices from being allocated is tolerated."""
+        """Return whether the request tolerates every taint that prevents allocation."""
         return all(
             any(_tolerates(toleration, taint) for toleration in self.tolerations)
             for taint in offer.device.taints
@@ -141,7 +141,7 @@ def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
 
 
 class ClaimRequest(NamedTuple):
-    """``asks`` is the request itself, or its alternatives, best first."""
+    """A request; ``asks`` holds the exact request, or its alternatives in order of preference."""
 
     name: str
     asks: tuple[Ask, ...]
@@ -149,7 +149,7 @@ class ClaimRequest(NamedTuple):
 
 
 class ClaimAsk(NamedTuple):
-    """All that one claim asks for. ``constraint_fault``: a constraint that makes no sense."""
+    """All requests and constraints of one claim. ``constraint_fault``: why a constraint is invalid."""
 
     requests: tuple[ClaimRequest, ...]
     constraints: tuple[DeviceConstraint, ...]
@@ -157,7 +157,7 @@ class ClaimAsk(NamedTuple):
 
 
 def read_claim(spec: ResourceClaimSpec, classes: Mapping[str, DeviceClass], options: DeviceGates) -> ClaimAsk:
-    """Read what a claim asks for. Faults are kept with what they are about: they are told when the search comes to them."""
+    """Parse a claim's requests. Faults stay with the request they concern; the search reports them when it gets there."""
     requests = tuple([_request(request, classes, options) for request in spec.devices.requests])
     fault = next((f for at, c in enumerate(spec.devices.constraints) if (f := _constraint_fault(at, c, options))), "")
     return ClaimAsk(requests, spec.devices.constraints, fault)
@@ -213,7 +213,7 @@ def _fault(
     device_class: DeviceClass | None,
     options: DeviceGates,
 ) -> str:
-    """Return what is wrong with a request, as it stands after the claim's name; empty if nothing is."""
+    """Return why a request is invalid, as text that continues the claim's name; empty if it is valid."""
     if isinstance(asked.capacity, CapacityRequirements) and options.knows_shares and not options.consumable_capacity:
         kind = "subrequest" if parent else "request"
         return f", {kind} {name}: has capacity requests, but the DRAConsumableCapacity feature is disabled"

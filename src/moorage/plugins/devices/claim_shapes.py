@@ -1,8 +1,8 @@
-"""Shapes of claims, and what each node answers to them.
+"""Claim shapes, and each node's answer to them.
 
-The pods of a workload have claims that ask for the same: one *shape*. A node's answer to a shape is found when it is
-asked for, and stays good until a device of its pools changes hands. So a pod costs what has changed since the one
-before it, not what there is.
+Claims of the pods of a workload request the same: they have one *shape*. A node's answer to a shape is computed on demand and
+stays valid until a device of the node's pools is allocated or released. So the cost of a pod depends on what has changed since
+the pod before it, not on the size of the cluster.
 
 Source  kube-scheduler 1.36: plugins/dynamicresources/dynamicresources.go, Filter
 """
@@ -35,9 +35,9 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 @dataclass(frozen=True, slots=True)
 class ShapeAnswer:
-    """What a node gives: devices, or a reason why not, or an error that ends the attempt.
+    """A node's answer: the devices found, the reason why not, or an error that ends the attempt.
 
-    ``overspent``: the error is that selectors cost too much, which ends it at once.
+    ``overspent``: the selectors cost too much, which ends the attempt at once.
     """
 
     found: FoundDevices | None = None
@@ -59,26 +59,26 @@ class _Kept:
     effort: int
 
     def is_enough(self, budget: int) -> bool:
-        """Say whether a search with this budget would find no more."""
+        """Return whether a search with this budget would find no more."""
         return not self.answer.out_of_budget or self.effort >= budget
 
 
 @dataclass(slots=True)
 class Shape:
-    """Claims that ask for the same, and what nodes have answered to that."""
+    """Claims with equal requests, and the nodes' answers to them."""
 
     asks: tuple[ClaimAsk, ...]
     classes: Mapping[str, DeviceClass | None]
     options: DeviceGates
     _kept: dict[str, _Kept] = field(default_factory=dict)
-    #: Nodes whose answers are known to hold, as of these versions of catalog and ledger.
+    #: Nodes whose answers are valid for the versions in ``_as_of``: of the catalog and the ledger.
     _sure: set[str] = field(default_factory=set)
     _as_of: tuple[int, int] = (-1, -1)
-    #: The answer where selectors cost too much, as of this version of the catalog: it is every node's.
+    #: The answer of every node if selectors cost too much, with the version of the catalog it holds for.
     _overspent: tuple[int, ShapeAnswer] | None = None
 
     def answer(self, node: Node, catalog: Catalog, ledger: Ledger, budget: int, meter: Meter) -> tuple[ShapeAnswer, int]:
-        """Return a node's answer, and how many devices were looked at for it now. ``meter`` pays for selectors."""
+        """Return a node's answer, and how many devices were examined for it now. ``meter`` pays for selectors."""
         if self._overspent is not None and self._overspent[0] == catalog.version:
             return self._overspent[1], 0
         if self._as_of != (catalog.version, ledger.tick):
@@ -90,7 +90,7 @@ class Shape:
         return self._look(kept, node, catalog, ledger, budget, meter)
 
     def _doubt(self, catalog: Catalog, ledger: Ledger) -> None:
-        """Forget which answers hold: those of nodes where a device changed hands, or all if there are other slices."""
+        """Invalidate answers: of nodes where a device was allocated or released, or of all if slices changed."""
         version, tick = self._as_of
         if version != catalog.version:
             self._sure.clear()
@@ -117,7 +117,7 @@ class Shape:
         return answer, search.looked_at
 
     def forget_gone(self, snapshot: Snapshot) -> None:
-        """Drop answers of nodes that are no more, once they are many."""
+        """Drop answers of deleted nodes once there are many."""
         known = snapshot.table.row_of
         if len(self._kept) > 64 + 2 * len(known):
             self._kept = {name: kept for name, kept in self._kept.items() if name in known}
@@ -137,14 +137,14 @@ def _outcome(search: DeviceSearch) -> ShapeAnswer:
 
 
 class Shapes:
-    """The shapes in use; the one that was not asked for longest is dropped first."""
+    """The shapes in use; at capacity, the least recently used is dropped."""
 
     def __init__(self, capacity: int = 256) -> None:
         self._capacity = capacity
         self._shapes: dict[tuple[bytes, ...], Shape] = {}
 
     def of(self, specs: Sequence[ResourceClaimSpec], snapshot: Snapshot, options: DeviceGates) -> Shape:
-        """Return the shape of claims with these specs, as things are with their classes."""
+        """Return the shape of claims with these specs and the present versions of their device classes."""
         key = (*map(_encode, specs), _encode(options))
         classes = snapshot.objects(DeviceClass)
         shape = self._shapes.pop(key, None)
@@ -168,7 +168,7 @@ def _class_names(spec: ResourceClaimSpec) -> list[str]:
 
 
 class Book:
-    """All that is kept about the devices of one cluster, for all who ask."""
+    """The device state of one cluster: catalog of slices, ledger of allocations, shapes and compiled selectors."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.catalog = Catalog(snapshot)
@@ -177,6 +177,6 @@ class Book:
         self.selectors = Selectors()
 
     def follow(self) -> None:
-        """Take in what has changed since the last time."""
+        """Apply the changes since the last call."""
         self.catalog.follow()
         self.ledger.follow()

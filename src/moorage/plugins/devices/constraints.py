@@ -1,7 +1,7 @@
-"""Constraints between the devices of one claim: all have the same value of an attribute, or all have different ones.
+"""Constraints between the devices of one claim: equal values of an attribute, or distinct ones.
 
-Two things are as kube-scheduler has them. Values that must differ are remembered by request, one each: of two devices for the
-same request only the later is compared with what comes after. And taking a device back forgets its request's value altogether.
+Two details match kube-scheduler. Distinct values are remembered per request, one each, so of two devices of the same request
+only the later is compared with those that follow. And removing a device forgets the value of its request altogether.
 
 Source  kube-scheduler 1.36: structured/internal/incubating/allocator_incubating.go, constraint.go
 """
@@ -19,24 +19,24 @@ _Value = tuple[str, object]
 
 
 class Constraint(Protocol):
-    """Devices are added one by one and, when a search turns back, removed again."""
+    """The search adds devices one by one and removes them when it backtracks."""
 
     def add(self, request: str, alternative: str, offer: SliceDevice) -> bool:
-        """Take a device in if it fits those there are; False, and nothing changes, if it does not."""
+        """Add a device if the constraint allows it; otherwise return False and change nothing."""
 
     def remove(self, request: str, alternative: str) -> None:
         """Undo the last ``add``."""
 
 
 def make_constraint(constraint: DeviceConstraint) -> Constraint:
-    """Return an empty constraint."""
+    """Return a constraint without devices."""
     if constraint.match_attribute is not None:
         return _Same(constraint.match_attribute, constraint.requests)
     return _Different(constraint.distinct_attribute or "", constraint.requests)
 
 
 class _About:
-    """Which attribute, of the devices for which requests (none: for all)."""
+    """The attribute, and the requests whose devices the constraint applies to (empty: all)."""
 
     def __init__(self, attribute: str, requests: tuple[str, ...]) -> None:
         self._attribute = attribute
@@ -104,7 +104,7 @@ class _Different(_About):
 
 
 def _scalar(attribute: DeviceAttribute) -> _Value | None:
-    """Return the value that counts, with its kind; None if no single value is set."""
+    """Return the value that is set, with its kind; None if none is."""
     for kind in ("string", "int", "bool", "version"):
         found = _of_kind(attribute, kind)
         if found is not None:

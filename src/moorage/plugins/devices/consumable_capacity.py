@@ -1,7 +1,7 @@
-"""Consumable capacity: what a share of a device takes of it, and whether that is left.
+"""Consumable capacity: how much of a device a share consumes, and whether that much is left.
 
-A device may say how much can be asked for: a default, a range with steps, or a list of values. Requests are rounded up to what
-may be had. Amounts are exact, in nano-units.
+A device may restrict request amounts by a policy: a default, a range with steps, or a list of values. Requests are rounded up
+to the next valid amount. Amounts are exact, in nano-units.
 
 Source  kube-scheduler 1.36: structured/internal/incubating/consumable_capacity.go
 """
@@ -21,14 +21,14 @@ _UNIT: Final = 10**9
 
 
 class Amount(NamedTuple):
-    """``nano`` counts; ``text`` is how it is written down."""
+    """An amount: ``nano`` is exact; ``text`` is the quantity as it is written."""
 
     nano: int
     text: Quantity
 
 
 def consumed_by(requested: Mapping[str, Quantity] | None, capacity: Mapping[str, DeviceCapacity]) -> dict[str, Amount]:
-    """Return what a request takes of each capacity of a device."""
+    """Return how much of each capacity of a device a request consumes."""
     asked = requested or {}
     return {name: _consumed(asked.get(name), held) for name, held in capacity.items()}
 
@@ -39,9 +39,9 @@ def fits(
     taken: Mapping[str, int],
     being_taken: Mapping[str, int],
 ) -> bool:
-    """Say whether a request is one the device grants, and whether enough is left beside what is taken already.
+    """Return whether the device's policy allows a request, and whether enough capacity is left.
 
-    Raises  QuantityError for amounts that are none
+    Raises  QuantityError for an invalid quantity
     """
     if requested and not requested.keys() <= capacity.keys():
         return False

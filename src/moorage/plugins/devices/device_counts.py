@@ -1,11 +1,11 @@
-"""Stock: how many devices of a class each node sees, and how many of them are held.
+"""Device counts: how many devices of a class each node has, and how many of them are allocated.
 
-That is how full a node is of an extended resource that devices stand behind, for scoring. It is a count and no more: slices of
-old generations, incomplete pools and tainted devices all count, and a share of a device is as good as the whole. A node counts
-as offering none where some device has no answer to the class's selectors.
+NodeResourcesFit scores extended resources backed by devices with these counts. They are coarse: slices of earlier generations,
+incomplete pools and tainted devices count, and a share counts as a whole device. A node where a selector of the class fails on
+some device counts as having none.
 
-Source  kube-scheduler 1.36: noderesources/resource_allocation.go, calculateDRAResourceTotals. Its balanced allocation ends the
-        process where a class has selectors (it has no CEL cache there); here they are asked as for NodeResourcesFit
+Source  kube-scheduler 1.36: noderesources/resource_allocation.go, calculateDRAResourceTotals. Its balanced allocation crashes
+        if a class has selectors (it has no CEL cache there); Moorage evaluates them as for NodeResourcesFit
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class DeviceCounts(NamedTuple):
-    """Devices of a class; shapes (n,), one entry a row of the view they were counted for."""
+    """Devices of a class, all and allocated; shapes (n,), one entry per row of the view."""
 
     seen: IntArray
     held: IntArray
@@ -71,15 +71,15 @@ def _for_node(held: SliceOffers, node: Node) -> Iterable[SliceDevice]:
 
 
 def _is_of(offer: SliceDevice, device_class: DeviceClass, lists: bool, meter: Meter) -> bool:
-    # kube-scheduler does not tell selectors here which devices may be given several times.
+    # Here kube-scheduler does not pass selectors whether a device allows multiple allocations.
     expressions = (selector.cel.expression for selector in device_class.spec.selectors if selector.cel is not None)
     return all(offer.matches(expression, lists, shares=False, meter=meter) for expression in expressions)
 
 
 class StockedView(NodeView):
-    """Nodes that also offer, where they do not offer it themselves, what devices stand behind.
+    """A view that also counts devices as allocatable, on nodes without the extended resource itself.
 
-    ``classes``: resource → the class that answers to it
+    ``classes``: resource → the device class that backs it
     """
 
     __slots__ = ("_base", "_stocks")

@@ -1,4 +1,4 @@
-"""CEL selectors, asked about one device."""
+"""CEL selectors, evaluated for one device."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from moorage.plugins.devices.meter import CostlyError, Meter
 
 __all__ = ["Variables", "takes", "variables_of"]
 
-#: What an expression can name, or why there is no such thing.
+#: The variables of an expression, or the error in computing them.
 Variables = Mapping[str, Value] | CelError
 
 
 def takes(expression: str, lists: bool, variables: Variables, meter: Meter) -> bool | str:
-    """Say whether a selector takes the device with these variables; a text, kube-scheduler's, where it has no answer.
+    """Return whether a selector selects the device with these variables; kube-scheduler's error text if it fails.
 
-    Raises  CostlyError if finding out costs more than the attempt has left
+    Raises  CostlyError if the evaluation costs more than the attempt has left
     """
     selector = _compiled(expression, lists, meter)
     if isinstance(selector, str):
@@ -35,7 +35,7 @@ def takes(expression: str, lists: bool, variables: Variables, meter: Meter) -> b
 
 
 def _compiled(expression: str, lists: bool, meter: Meter) -> CompiledSelector | str:
-    """Return the compiled selector, or why there is none.
+    """Return the compiled selector, or the error text of the compilation.
 
     Raises  CostlyError
     """
@@ -51,7 +51,7 @@ def _compiled(expression: str, lists: bool, meter: Meter) -> CompiledSelector | 
 
 
 def variables_of(device: Device, driver: str, lists: bool, shares: bool) -> Variables:
-    """Return what selectors see of a device; an error, which is each selector's answer, where that makes no sense."""
+    """Return the variables of a device for selectors; an error, which every selector then returns, if the device is invalid."""
     attributes = {name: _value(attribute, lists) for name, attribute in device.attributes.items()}
     capacity = {name: held.value for name, held in device.capacity.items()}
     facts = DeviceFacts(driver, attributes, capacity, shares and bool(device.allow_multiple_allocations))
@@ -62,7 +62,7 @@ def variables_of(device: Device, driver: str, lists: bool, shares: bool) -> Vari
 
 
 def _value(attribute: DeviceAttribute, lists: bool) -> Value:
-    """Return the one value that is set; None if none is that counts."""
+    """Return the value of the attribute that is set; None if none is."""
     a = attribute
     if lists:
         for values in (a.int_values, a.bool_values, a.string_values):

@@ -1,7 +1,7 @@
-"""Extended resources that devices stand behind: what a pod asks for by resource becomes a claim of its own.
+"""Extended resources backed by devices: the scheduler turns a pod's requests for them into a resource claim.
 
-Which requests go into that claim hangs on the node: what the node offers itself is none of this. A container that runs
-only at the start may use the devices of those that run later; of several such containers the greediest counts.
+Which requests the claim contains depends on the node: resources that the node itself has are left out. An init container may
+use the devices of containers that run later; of several such containers only the largest request counts.
 
 Source  kube-scheduler 1.36: plugins/dynamicresources/extendeddynamicresources.go
 """
@@ -27,7 +27,7 @@ __all__ = [
     "special_claim",
 ]  # fmt: skip
 
-#: What that claim is called as long as it exists in the scheduler alone: no name that an object could have.
+#: The name of the claim while it exists only in the scheduler; no object can have this name.
 SPECIAL_NAME: Final = "<extended-resources>"
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -35,7 +35,7 @@ _MAX_BASE: Final = 63 - 5
 
 
 class Mapped(NamedTuple):
-    """Which container gets a resource from which request of the claim."""
+    """A container, its extended resource, and the request of the claim that provides it."""
 
     container: str
     resource: str
@@ -43,19 +43,19 @@ class Mapped(NamedTuple):
 
 
 class ExtendedRequests(NamedTuple):
-    """The requests of the claim, by name, and who uses them."""
+    """The requests of the claim, sorted by name, and which containers use them."""
 
     requests: tuple[DeviceRequest, ...] = ()
     mappings: tuple[Mapped, ...] = ()
 
 
 def is_backed(resource: str) -> bool:
-    """Say whether devices may stand behind a resource of this name at all."""
+    """Return whether a resource of this name can be backed by devices at all."""
     return is_extended_resource_name(resource) or resource.startswith(DEVICE_CLASS_PREFIX)
 
 
 def claim_from_before(pod: PodInfo, snapshot: Snapshot) -> ResourceClaim | None:
-    """Return the claim that an earlier attempt has left behind for a pod, if there is one."""
+    """Return the claim that an earlier attempt created for a pod's extended resources, if it still exists."""
     for claim in snapshot.objects(ResourceClaim).values():
         if claim.metadata.annotations.get(EXTENDED_CLAIM) == "true" and claim.metadata.namespace == pod.namespace:
             for owner in claim.metadata.owner_references:
@@ -65,7 +65,7 @@ def claim_from_before(pod: PodInfo, snapshot: Snapshot) -> ResourceClaim | None:
 
 
 def special_claim(pod: PodInfo) -> ResourceClaim:
-    """Return the claim as it is before it asks for anything."""
+    """Return the claim for the pod's extended resources before it has requests."""
     owner = OwnerReference(api_version="v1", kind="Pod", name=pod.name, uid=pod.uid, controller=True)
     metadata = ObjectMeta(
         name=SPECIAL_NAME,
@@ -79,7 +79,7 @@ def special_claim(pod: PodInfo) -> ResourceClaim:
 
 
 def named(claim: ResourceClaim, pod: PodInfo) -> str:
-    """Return the name that the claim is created under. The API server draws five letters; here a pod has its own."""
+    """Return the name under which the claim is created. The API server draws five letters; here the pod's UID decides them."""
     digest = int.from_bytes(blake2b(pod.uid.encode(), digest_size=8).digest(), "big")
     letters = ""
     for _ in range(5):
@@ -89,7 +89,7 @@ def named(claim: ResourceClaim, pod: PodInfo) -> str:
 
 
 def requests_for(pod: Pod, classes: Mapping[str, str]) -> ExtendedRequests:
-    """Return what the claim asks for where the node leaves these resources to devices; ``classes``: resource → device class."""
+    """Return the requests of the claim on a node that lacks these resources; ``classes``: resource → device class."""
     spec = pod.spec
     containers = [*spec.init_containers, *spec.containers]
     starts = len(spec.init_containers)
@@ -105,7 +105,7 @@ def requests_for(pod: Pod, classes: Mapping[str, str]) -> ExtendedRequests:
 
 
 class _Resource:
-    """One resource, over all containers of a pod."""
+    """One extended resource over all containers of a pod."""
 
     def __init__(self, name: str, device_class: str, containers: Sequence[Container]) -> None:
         self._name = name
@@ -113,7 +113,7 @@ class _Resource:
         self._containers = containers
 
     def collect(self, stays: Sequence[int], starts: Sequence[int]) -> tuple[list[DeviceRequest], list[Mapped]]:
-        """Return the requests, and the mappings of containers that stay before those of containers that only start."""
+        """Return the requests, and the mappings: first of long-running containers, then of init containers."""
         lasting: dict[int, DeviceRequest] = {}
         mapped: list[Mapped] = []
         for at in stays:
@@ -138,7 +138,7 @@ class _Resource:
         return [greediest, *lasting.values()], mapped + uses_at_start
 
     def _of_container(self, at: int, reusable: Sequence[DeviceRequest]) -> tuple[DeviceRequest | None, list[Mapped]]:
-        """Return what a container asks for beyond what it may use of others, and all that it uses."""
+        """Return what a container requests beyond the devices it may reuse, and the mappings for all it uses."""
         container = self._containers[at]
         asked = container.resources.requests
         wanted = _whole(asked[self._name]) if self._name in asked else 0
@@ -162,6 +162,6 @@ def _count(request: DeviceRequest) -> int:
 
 
 def _whole(quantity: str | int | float) -> int:
-    """Return a quantity that is written as a whole number; 0 for any other."""
+    """Return a quantity written as a whole number; 0 for any other."""
     _, exponent, big = decimal_parts(quantity)
     return 0 if big or exponent < 0 else value(quantity)

@@ -1,10 +1,9 @@
-"""What the selectors of one attempt may cost.
+"""A limit on the CEL cost of device selectors in one attempt.
 
-A selector is evaluated for each device that it has not judged yet, and kube-scheduler allows each evaluation a million units,
-which takes a second here. All other pods wait meanwhile. So an attempt has an account. What a selector of ordinary length costs
-is free, as it is no more than looking at the device costs; what goes beyond is paid for, and where the account is empty the
-attempt ends with an error. It is counted in CEL's units of cost, never in seconds: equal clusters come to equal ends on every
-machine.
+A selector is evaluated for each device whose result is not cached. kube-scheduler allows each evaluation a million cost units,
+which would take a second in Python while all other pods wait. So each attempt has an account. The cost of an ordinary selector
+is free, as it is no more than the cost of examining the device; anything beyond is charged, and the attempt ends with an error
+when the account is empty. The account counts CEL's cost units, not seconds, so the result is the same on every machine.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ATTEMPT_COST", "FREE_CHARACTERS", "FREE_COST", "CostlyError", "Meter", "Selectors"]
 
-#: What all selectors of an attempt may cost together, in CEL's units; at one to three microseconds each.
+#: What all selectors of an attempt may cost together, in CEL's units of one to three microseconds each.
 ATTEMPT_COST: Final = 20_000
-#: What each evaluation may cost for nothing.
+#: The free cost of each evaluation.
 FREE_COST: Final = 100
-#: How long an expression may be that is compiled for nothing; each character beyond costs one unit.
+#: Expressions up to this length compile for free; each further character costs one unit.
 FREE_CHARACTERS: Final = 256
-#: Expressions that are kept.
+#: How many compiled expressions are cached.
 _CAPACITY: Final = 4096
 
 _TOO_COSTLY: Final = (
@@ -32,7 +31,7 @@ _TOO_COSTLY: Final = (
 
 
 class CostlyError(Exception):
-    """A selector that costs more than an attempt has left; ``always``: more than any attempt has."""
+    """A selector costs more than the attempt has left; ``always``: more than any attempt has."""
 
     def __init__(self, *, always: bool) -> None:
         super().__init__(_TOO_COSTLY)
@@ -40,7 +39,7 @@ class CostlyError(Exception):
 
 
 class Selectors:
-    """Compiled selectors by expression, and whether attributes may be lists; a text where one does not compile."""
+    """Compiled selectors by expression and by whether attributes may be lists; an error text if one does not compile."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, bool], CompiledSelector | str] = {}
@@ -55,7 +54,7 @@ class Selectors:
 
 
 class Meter:
-    """The account of one attempt. ``selectors`` are shared by all attempts."""
+    """The account of one attempt. All attempts share ``selectors``."""
 
     def __init__(self, selectors: Selectors | None = None) -> None:
         self.selectors = Selectors() if selectors is None else selectors
@@ -63,20 +62,20 @@ class Meter:
 
     @property
     def limit(self) -> int:
-        """What the next evaluation may cost."""
+        """The highest cost that the next evaluation may have."""
         return FREE_COST + self._left
 
     @property
     def is_full(self) -> bool:
-        """True while nothing has been spent: what is too much now is too much in every attempt."""
+        """True while nothing has been charged: a cost that is too high now is too high in every attempt."""
         return self._left == ATTEMPT_COST
 
     def pay_evaluation(self, cost: int) -> None:
-        """Account for an evaluation that cost no more than ``limit``."""
+        """Charge an evaluation that cost no more than ``limit``."""
         self._left -= max(0, cost - FREE_COST)
 
     def pay_compilation(self, characters: int) -> None:
-        """Account for an expression that is about to be compiled.
+        """Charge an expression before it is compiled.
 
         Raises  CostlyError
         """

@@ -23,8 +23,8 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins import inter_pod_affinity as today
-from moorage.plugins.affinity_counts import Neighbours, count_neighbours
-from moorage.plugins.affinity_scores import Pulls, normalize_pulls, score_pulls, weigh_neighbours
+from moorage.plugins.affinity_counts import AffinityCounts, count_affinity
+from moorage.plugins.affinity_scores import AffinityWeights, normalize_weights, sum_weights, weigh_affinity
 from moorage.state.affinity_terms import AffinityTerms
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
@@ -58,31 +58,31 @@ class InterPodAffinityV121:
     def __init__(self, args: InterPodAffinityArgsV121 | None = None) -> None:
         self._hard_weight = (args or InterPodAffinityArgsV121()).hard_pod_affinity_weight
 
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> Neighbours | Hold:
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> AffinityCounts | Hold:
         if pod.affinity_fault:
             return Hold.because(f"parsing pod: {pod.affinity_fault}", unresolvable=True)
-        found = count_neighbours(_with_namespaces_found(pod, snapshot), snapshot)
-        return Neighbours(snapshot, (), (), False, {}, {}, {}) if found is None else found
+        found = count_affinity(_with_namespaces_found(pod, snapshot), snapshot)
+        return AffinityCounts(snapshot, (), (), False, {}, {}, {}) if found is None else found
 
-    def add_pod(self, state: Neighbours, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Neighbours:
+    def add_pod(self, state: AffinityCounts, pod: PodInfo, other: PodInfo, node: NodeInfo) -> AffinityCounts:
         return state.shifted(other, pod, node, 1)
 
-    def remove_pod(self, state: Neighbours, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Neighbours:
+    def remove_pod(self, state: AffinityCounts, pod: PodInfo, other: PodInfo, node: NodeInfo) -> AffinityCounts:
         return state.shifted(other, pod, node, -1)
 
-    def filter(self, state: Neighbours, nodes: NodeView) -> Iterator[Reject]:
+    def filter(self, state: AffinityCounts, nodes: NodeView) -> Iterator[Reject]:
         for reject in today.refusals(state, nodes):
             yield replace(reject, reason=REASON)
             yield reject
 
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> Pulls:
-        return weigh_neighbours(_with_namespaces_found(pod, snapshot), snapshot, self._hard_weight) or {}
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> AffinityWeights:
+        return weigh_affinity(_with_namespaces_found(pod, snapshot), snapshot, self._hard_weight) or {}
 
-    def score(self, pulls: Pulls, nodes: NodeView) -> IntArray:
-        return score_pulls(pulls, nodes)
+    def score(self, weights: AffinityWeights, nodes: NodeView) -> IntArray:
+        return sum_weights(weights, nodes)
 
-    def normalize(self, pulls: Pulls, scores: IntArray) -> IntArray:
-        return normalize_pulls(scores)
+    def normalize(self, weights: AffinityWeights, scores: IntArray) -> IntArray:
+        return normalize_weights(scores)
 
 
 def _with_namespaces_found(pod: PodInfo, snapshot: Snapshot) -> PodInfo:

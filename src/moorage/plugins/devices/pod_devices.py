@@ -1,4 +1,4 @@
-"""What a pod wants of devices: its claims, which of them have devices already, and what each node would give for the others.
+"""The devices of a pod: its claims, those already allocated, and what each node can provide for the others.
 
 Source  kube-scheduler 1.36: plugins/dynamicresources/dynamicresources.go, Filter; claims.go
 """
@@ -28,14 +28,14 @@ from moorage.state.view import NodeView
 
 __all__ = ["MAX_ALTERNATIVES", "ExtendedResourceNodes", "PodDevices", "WrittenClaims"]
 
-#: How many alternatives a request may have (FirstAvailableDeviceRequestMaxSize); the first scores this much.
+#: The maximum number of alternatives of a request (FirstAvailableDeviceRequestMaxSize); also the score of the first one.
 MAX_ALTERNATIVES: Final = 8
 
 
 class ExtendedResourceNodes(NamedTuple):
-    """Nodes that leave the same extended resources to devices; ``rows`` is a mask over the view.
+    """Nodes where devices back the same extended resources; ``rows`` is a mask over the view.
 
-    ``shape`` is what the pod's claims ask for there; None if they ask for nothing, or have all they need.
+    ``shape`` is the shape of the claims to allocate there; None if there are none.
     """
 
     rows: BoolArray
@@ -45,7 +45,7 @@ class ExtendedResourceNodes(NamedTuple):
 
 @dataclass(slots=True)
 class WrittenClaims:
-    """What PreBind asked to be written: UIDs of claims, and the claim that it made."""
+    """The claims that PreBind writes: UIDs of existing claims, and the claim that it creates."""
 
     claims: set[str] = field(default_factory=set)
     made: ResourceClaim | None = None
@@ -53,10 +53,10 @@ class WrittenClaims:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodDevices:
-    """``claims``: those of the pod's spec, in its order, then the one for extended resources if ``has_special``.
+    """``claims``: the pod's claims in the order of its spec, then the one for extended resources if ``has_special``.
 
-    ``reach``: where the devices of allocated claims can be used, by the claim's index. ``useless``: indices of allocated claims
-    whose devices cannot be made ready. ``scalars``: resource → amount, as far as devices may stand behind it.
+    ``reach``: the nodes where the devices of allocated claims can be used, by the claim's index. ``useless``: indexes of
+    allocated claims whose devices cannot become ready. ``scalars``: resource → amount, for resources that devices may back.
     """
 
     pod: PodInfo
@@ -77,7 +77,7 @@ class PodDevices:
 
     @property
     def to_allocate(self) -> tuple[ResourceClaim, ...]:
-        """The claims without devices, in order."""
+        """The claims that are not allocated yet, in order."""
         return tuple([claim for claim in self.claims if claim.status.allocation is None])
 
     @property
@@ -87,7 +87,7 @@ class PodDevices:
     # -- allocated claims -------------------------------------------------------------------------------------------------
 
     def unavailable(self, nodes: NodeView) -> Iterator[tuple[int, BoolArray]]:
-        """Yield each allocated claim that cannot be used on some rows, by index, with those rows."""
+        """Yield the index of each allocated claim that cannot be used on some rows, with those rows."""
         for index, claim in enumerate(self.claims):
             if claim.status.allocation is None:
                 continue
@@ -101,7 +101,7 @@ class PodDevices:
     # -- claims to be allocated -------------------------------------------------------------------------------------------
 
     def unfit(self, nodes: NodeView) -> BoolArray:
-        """Say which rows know nothing of a resource that devices could stand behind, but none does."""
+        """Return the rows that do not list a resource which devices could back, but no device class does."""
         rows = nodes.false()
         for resource, amount in self.scalars.items():
             if not amount or not is_backed(resource) or device_class_for(resource, self.snapshot) is not None:
@@ -113,7 +113,7 @@ class PodDevices:
         return rows
 
     def kinds(self, nodes: NodeView) -> Iterator[ExtendedResourceNodes]:
-        """Part the rows by what the pod's claims ask for there."""
+        """Group the rows by what the pod's claims request there."""
         everywhere = ~nodes.false()
         claims = self.to_allocate
         if not self.has_special:
@@ -130,7 +130,7 @@ class PodDevices:
             yield ExtendedResourceNodes(rows, extended, self._shape(specs))
 
     def _by_classes(self, nodes: NodeView, everywhere: BoolArray) -> Iterator[tuple[BoolArray, Mapping[str, str]]]:
-        """Yield rows with the resources that they leave to devices, and the device class of each."""
+        """Yield groups of rows with the resources that devices back there, and the device class of each."""
         found: list[tuple[BoolArray, dict[str, str]]] = [(everywhere, {})]
         for resource, amount in sorted(self.scalars.items()):
             known: DeviceClass | None = device_class_for(resource, self.snapshot) if amount and is_backed(resource) else None
@@ -147,7 +147,7 @@ class PodDevices:
         return self.book.shapes.of(specs, self.snapshot, self.options)
 
     def answer(self, kind: ExtendedResourceNodes, node: Node, budget: int) -> tuple[ShapeAnswer, int]:
-        """Return what a node gives for the claims, and how many devices were looked at for that."""
+        """Return what a node provides for the claims, and how many devices were examined for that."""
         if kind.shape is None:
             return ShapeAnswer(FoundDevices((), ())), 0
         return kind.shape.answer(node, self.book.catalog, self.book.ledger, budget, self.meter)
@@ -155,7 +155,7 @@ class PodDevices:
     # -- Score --------------------------------------------------------------------------------------------------------------
 
     def scores(self, nodes: NodeView, budget: int) -> IntArray:
-        """Score rows by how early among their alternatives the requests are met; shape (rows,)."""
+        """Score rows by the preference of the alternatives that satisfy the requests; shape (rows,)."""
         scores = nodes.zeros()
         if not self.to_allocate or not any(request.first_available for c in self.claims for request in c.spec.devices.requests):
             return scores
@@ -169,7 +169,7 @@ class PodDevices:
 
 
 def _rank(found: FoundDevices) -> int:
-    """Return the sum of the ranks of the alternatives that are used; plain requests have none."""
+    """Return the sum of the ranks of the alternatives used; exact requests have rank 0."""
     total = 0
     for devices, met in zip(found.devices, found.met, strict=True):
         used = {choice.ask.full_name for choice in devices}

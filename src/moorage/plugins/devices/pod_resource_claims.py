@@ -1,6 +1,6 @@
-"""Which claims a pod has, and whether they are fit for use.
+"""The resource claims of a pod, and whether they can be used.
 
-A pod names a claim, or a template; then a controller makes a claim of the pod's own and notes its name in the pod's status.
+A pod names a claim or a template. For a template, a controller creates a claim and records its name in the pod's status.
 
 Source  kube-scheduler 1.36: dynamic-resource-allocation/resourceclaim; plugins/dynamicresources, foreachPodResourceClaim
 """
@@ -19,9 +19,9 @@ __all__ = ["ClassFault", "claim_name", "claims_of", "class_faults", "is_reserved
 
 
 def claims_of(pod: PodInfo, snapshot: Snapshot) -> list[ResourceClaim] | str:
-    """Return the claims that the pod's spec asks for, in its order; or, as kube-scheduler words it, why it has to wait for one.
+    """Return the claims of the pod's spec, in its order; or kube-scheduler's text why the pod has to wait for one.
 
-    A template that was meant to yield no claim is passed over.
+    A template for which the controller records that no claim is needed is skipped.
     """
     known = snapshot.objects(ResourceClaim)
     found: list[ResourceClaim] = []
@@ -44,14 +44,14 @@ def claims_of(pod: PodInfo, snapshot: Snapshot) -> list[ResourceClaim] | str:
 
 
 class Missing:
-    """A claim whose name cannot be told (yet)."""
+    """A claim whose name is not known (yet), and why."""
 
     def __init__(self, why: str) -> None:
         self.why = why
 
 
 def claim_name(pod: PodInfo, use: PodResourceClaim) -> str | Missing | None:
-    """Return the name of the claim that an entry of the pod's spec stands for; None if it is meant to have none."""
+    """Return the name of the claim of an entry of the pod's spec; None if it needs no claim."""
     if use.resource_claim_name is not None:
         return use.resource_claim_name
     if use.resource_claim_template_name is None:
@@ -63,25 +63,25 @@ def claim_name(pod: PodInfo, use: PodResourceClaim) -> str | Missing | None:
 
 
 def _is_owned_by(claim: ResourceClaim, pod: PodInfo) -> bool:
-    """Say whether the claim's controlling owner is the pod."""
+    """Return whether the pod is the claim's controller."""
     controller = next((owner for owner in claim.metadata.owner_references if owner.controller), None)
     return controller is not None and controller.uid == pod.uid
 
 
 def is_reserved_for(claim: ResourceClaim, pod: PodInfo) -> bool:
-    """Say whether the pod is among those that the claim is reserved for."""
+    """Return whether the claim is reserved for the pod."""
     return any(consumer.uid == pod.uid for consumer in claim.status.reserved_for)
 
 
 class ClassFault(NamedTuple):
-    """What a claim names that is not there. ``is_error``: it cannot be helped by anything that comes later."""
+    """What is invalid or missing in a claim. ``is_error``: no later event can cure it."""
 
     text: str
     is_error: bool = False
 
 
 def class_faults(claim: ResourceClaim, snapshot: Snapshot, *, prioritized_list: bool) -> ClassFault | None:
-    """Return the first request of a claim that cannot be met because of its form, or because its class is missing."""
+    """Return the fault of a claim's first request that is invalid or whose class is missing; None if there is none."""
     for request in claim.spec.devices.requests:
         where = f"resource claim {claim.key}, request {request.name}"
         if request.exactly is None and not request.first_available:
@@ -97,7 +97,7 @@ def class_faults(claim: ResourceClaim, snapshot: Snapshot, *, prioritized_list: 
 
 
 def _classes_of(request: DeviceRequest) -> Iterator[tuple[str, str]]:
-    """Yield the request, or each of its alternatives, with the class it names."""
+    """Yield the name and the device class of the request, or of each of its alternatives."""
     if request.exactly is not None:
         yield request.name, request.exactly.device_class_name
         return

@@ -1,8 +1,7 @@
-"""Pools as one node sees them: what is there to be allocated, in the order it is tried.
+"""The resource pools of one node: the devices that can be allocated, in the order they are tried.
 
-A pool is what one driver publishes under one name, in one or more slices of one generation. It counts only when all of its
-slices are there, and when they do not contradict each other. Devices are tried by driver, pool and slice name, those of pools
-with binding conditions last.
+A pool is what a driver publishes under one name, in slices of one generation. It is usable only if all its slices exist and are
+consistent. Devices are tried by driver, pool and slice name; pools with binding conditions come last.
 
 Source  kube-scheduler 1.36: structured/internal/incubating/pools_incubating.go, GatherPools
 """
@@ -23,7 +22,7 @@ __all__ = ["DeviceCandidate", "NodePools", "Pool", "gather"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """``offers`` are for the node, ``others`` are not but draw on the same counters. ``flaw``: why the pool does not count."""
+    """``offers``: devices for the node; ``others``: devices elsewhere on the same counters. ``flaw``: why it is invalid."""
 
     id: PoolId
     offers: tuple[SliceDevice, ...] = ()
@@ -46,7 +45,7 @@ class DeviceCandidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodePools:
-    """All pools that matter for a node. ``excluded``: devices that their own node selection keeps from it."""
+    """All pools of a node. ``excluded``: devices whose own node selection excludes the node."""
 
     pools: tuple[Pool, ...]
     candidates: tuple[DeviceCandidate, ...]
@@ -68,9 +67,9 @@ def gather(
     slices_of: Callable[[PoolId], Sequence[SliceOffers]],
     partitions: bool,
 ) -> NodePools:
-    """Put the pools of a node together from the slices that may be for it; ``slices_of`` gives all of a pool, wherever for.
+    """Gather the pools of a node from the slices that may be for it; ``slices_of`` returns all slices of a pool.
 
-    ``partitions`` says whether devices may share counters (gate ``DRAPartitionableDevices``).
+    ``partitions``: devices may share counters (gate ``DRAPartitionableDevices``).
     """
     found: dict[PoolId, list[SliceOffers]] = {}
     try:
@@ -94,7 +93,7 @@ def _in_order(pools: list[Pool | None]) -> tuple[Pool, ...]:
 
 
 def _matters(held: SliceOffers, node: Node, partitions: bool) -> bool:
-    """Say whether a node needs a slice: for its devices, or for the counters that it declares."""
+    """Return whether a node needs a slice, for its devices or for its shared counters."""
     spec = held.source.spec
     if not partitions and (spec.per_device_node_selection is not None or held.has_counters):
         return False
@@ -102,7 +101,7 @@ def _matters(held: SliceOffers, node: Node, partitions: bool) -> bool:
 
 
 def _add(found: dict[PoolId, list[SliceOffers]], held: SliceOffers) -> None:
-    """A newer generation takes the place of all older slices."""
+    """Add a slice; a newer generation replaces all older slices of the pool."""
     known = found.get(held.pool)
     if known is None or held.generation > known[0].generation:
         found[held.pool] = [held]
@@ -111,7 +110,7 @@ def _add(found: dict[PoolId, list[SliceOffers]], held: SliceOffers) -> None:
 
 
 def _pool(pool_id: PoolId, slices: list[SliceOffers], everywhere: Sequence[SliceOffers], partitions: bool) -> Pool | None:
-    """Return the pool; None if a newer generation is on its way, which has nothing for the node."""
+    """Return the pool; None if a newer generation exists elsewhere that has nothing for the node."""
     wanted = slices[0].source.spec.pool.resource_slice_count
     generation = slices[0].generation
     others: list[SliceOffers] = []
@@ -127,7 +126,7 @@ def _pool(pool_id: PoolId, slices: list[SliceOffers], everywhere: Sequence[Slice
 
 
 def _checked(pool_id: PoolId, slices: list[SliceOffers], others: list[SliceOffers], partitions: bool) -> Pool:
-    """Build a pool, or say what is wrong with it."""
+    """Build the pool and check its consistency."""
     with_devices = [held for held in slices if not (partitions and held.has_counters)]
     offers = tuple(chain.from_iterable(held.offers for held in with_devices))
     flaw = _twice("device name", [offer.device.name for offer in offers])
@@ -162,7 +161,7 @@ def _undeclared(counter_sets: Mapping[str, Mapping[str, int]], slices: list[Slic
 
 
 def _excluded(node: Node, slices: Iterable[SliceOffers]) -> frozenset[DeviceId]:
-    """Return the devices of the slices that choose nodes for themselves, and not this one."""
+    """Return the devices with their own node selection that excludes this node."""
     return frozenset(offer.id for held in slices if held.per_device for offer in held.offers if not _reached(node, offer))
 
 

@@ -1,4 +1,4 @@
-"""Shared counters: partitions of one device take from what the whole has.
+"""Shared counters: partitions of one device consume the counters of the whole device.
 
 Source  kube-scheduler 1.36: structured/internal/incubating/allocator_incubating.go, checkAvailableCounters
 """
@@ -14,7 +14,7 @@ _Counts = dict[str, dict[str, int]]
 
 
 class Counters:
-    """What is left of the counters of each pool, and what one search takes. By the pool's name: see ``search``."""
+    """The counters left in each pool, and those consumed in one search. Keyed by the pool's name: see ``allocator``."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -22,7 +22,7 @@ class Counters:
         self._taken: dict[str, _Counts] = {}
 
     def take(self, candidate: DeviceCandidate) -> bool:
-        """Take what a device needs; False, and nothing is taken, if some counter of its pool would not suffice."""
+        """Consume what a device needs; return False, and consume nothing, if a counter of its pool would not suffice."""
         name = candidate.pool.id[1]
         left = self._left.get(name)
         if left is None:
@@ -40,7 +40,7 @@ class Counters:
         return True
 
     def give_back(self, candidate: DeviceCandidate) -> None:
-        """Undo a ``take`` that was granted."""
+        """Undo a successful ``take``."""
         taken = self._taken.get(candidate.pool.id[1], {})
         for set_name, counters in candidate.offer.counters.items():
             in_set = taken.setdefault(set_name, {})
@@ -48,7 +48,7 @@ class Counters:
                 in_set[counter] = in_set.get(counter, 0) - amount
 
     def _left_in(self, pool: Pool) -> _Counts:
-        """Return what devices that are in use leave; below zero where they take more than there is."""
+        """Return what the devices in use leave; below zero if they consume more than there is."""
         left = {set_name: dict(counters) for set_name, counters in pool.counter_sets.items()}
         for offer in (*pool.offers, *pool.others):
             if offer.device.consumes_counters and self._ledger.is_used(offer.id):

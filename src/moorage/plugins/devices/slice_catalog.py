@@ -1,7 +1,7 @@
-"""The catalog: all slices, by pool and by node, and each node's pools as long as nothing about them changes.
+"""The catalog of resource slices, by pool and by node, and each node's pools, cached while nothing about them changes.
 
-Slices come and go by themselves; a node's pools are put together when somebody asks, and kept until one of those slices changes
-or the node does.
+Slices are added and removed as they change. A node's pools are gathered on demand and cached until one of their slices or the
+node changes.
 
 Source  kube-scheduler 1.36: structured/internal/incubating/allocator_incubating.go, NewAllocator
 """
@@ -23,7 +23,7 @@ __all__ = ["Catalog"]
 
 
 class _Stamp(NamedTuple):
-    """What a node's pools were put together from; while it is the same they hold."""
+    """The versions that a node's cached pools depend on; the pools are valid while these are equal."""
 
     shared: int
     local: int
@@ -39,7 +39,7 @@ class _Kept:
 
 
 class Catalog:
-    """Ask with ``pools_of`` after ``follow``."""
+    """The index of slices. Call ``follow`` before ``pools_of``."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -58,15 +58,15 @@ class Catalog:
 
     @property
     def version(self) -> int:
-        """Grows with every slice that comes, goes or changes."""
+        """The number of changes of slices so far."""
         return self._version
 
     def nodes_of(self, pool: PoolId) -> Iterable[str]:
-        """Return the nodes, by name, that see a pool as far as anybody asked. Some may not see it any more."""
+        """Return the names of nodes whose cached pools include a pool; some may no longer include it."""
         return self._seen_by.get(pool, ())
 
     def follow(self) -> None:
-        """Take in what has changed since the last time."""
+        """Apply the changes of slices since the last call."""
         changed = self._journal.since(self._position) if self._position >= 0 else None
         slices = self._snapshot.objects(ResourceSlice)
         if changed is None:
@@ -87,7 +87,7 @@ class Catalog:
         if before is not None and (after is None or _shelf(before) != _shelf(after) or before.pool != after.pool):
             del self._slices[name], self._of_pool[before.pool][name]
             del self._shelf_of(before)[name]
-        if after is not None:  # a slice that stays where it was keeps its place in the order
+        if after is not None:  # a slice that stays in its place keeps its position in the order
             self._slices[name] = after
             self._of_pool.setdefault(after.pool, {})[name] = after
             self._shelf_of(after)[name] = after
@@ -105,7 +105,7 @@ class Catalog:
             self._shared_version = self._version
 
     def pools_of(self, node: Node, partitions: bool) -> NodePools:
-        """Return what a node sees. The same object comes back for as long as that is the same."""
+        """Return the pools of a node: the same object as long as nothing about them changes."""
         kept = self._kept.get((node.name, partitions))
         if kept is not None and kept.node is node:
             if kept.version == self._version:
@@ -121,7 +121,7 @@ class Catalog:
         return pools
 
     def slices_near(self, node: Node) -> list[SliceOffers]:
-        """Return all slices that may be for a node, those of old generations and of broken pools among them."""
+        """Return all slices that may be for a node, including outdated ones and those of invalid pools."""
         return [*self._of_node.get(node.name, {}).values(), *self._shared.values()]
 
     def _stamp(self, node: Node, pools: NodePools) -> _Stamp:
@@ -129,12 +129,12 @@ class Catalog:
         return _Stamp(self._shared_version, self._node_version.get(node.name, 0), versions)
 
     def _drop_gone(self) -> None:
-        """Forget nodes that are no more, once they are many."""
+        """Drop cached pools of deleted nodes once there are many."""
         known = self._snapshot.table.row_of
         if len(self._kept) > 64 + 4 * len(known):
             self._kept = {key: kept for key, kept in self._kept.items() if key[0] in known}
 
 
 def _shelf(held: SliceOffers) -> str:
-    """Return the node a slice is filed under; empty for those that every node has to look at."""
+    """Return the node that a slice is filed under; empty for a slice that every node has to look at."""
     return "" if held.has_counters else held.node

@@ -1,6 +1,6 @@
-"""What slices offer: devices, each with what is worked out of it once.
+"""Slices and their devices, each with the values derived from it once.
 
-A device remembers what selectors answered about it. Where its slice is replaced, the answers stay if the device is as it was.
+A device caches the results of selectors. When its slice is replaced, unchanged devices keep their results.
 
 Source  kube-scheduler 1.36: dynamic-resource-allocation/structured/internal/incubating; cel/compile.go
 """
@@ -29,18 +29,18 @@ PoolId = tuple[str, str]
 
 
 class DeviceSelectorError(Exception):
-    """A selector that has no answer for a device; the text is kube-scheduler's."""
+    """A selector failed on a device; the text is kube-scheduler's."""
 
 
 class SelectionError(Exception):
-    """A slice that does not say which nodes it is for in a way that can be read."""
+    """The node selection of a slice is invalid."""
 
 
 class SliceDevice:
     """One device of a slice."""
 
     def __init__(self, device: Device, source: ResourceSlice, before: SliceDevice | None = None) -> None:
-        """``before``: what was known of the device until now."""
+        """``before``: the previous version of the device, if any."""
         self.device = device
         self.source = source
         self.id: DeviceId = (source.spec.driver, source.spec.pool.name, device.name)
@@ -54,7 +54,7 @@ class SliceDevice:
 
     @cached_property
     def counters(self) -> Mapping[str, Mapping[str, int]]:
-        """Counter set → counter → nano-units that the device takes of it. The same set named twice adds up."""
+        """Counter set → counter → nano-units that the device consumes. Entries for the same set add up."""
         taken: dict[str, dict[str, int]] = {}
         for use in self.device.consumes_counters:
             in_set = taken.setdefault(use.counter_set, {})
@@ -63,11 +63,11 @@ class SliceDevice:
         return taken
 
     def matches(self, expression: str, lists: bool, shares: bool, meter: Meter) -> bool:
-        """Say whether a selector takes the device.
+        """Return whether a selector selects the device.
 
-        ``lists``   attributes may be lists of values; ``shares``: the selector is told if the device may be given several times
+        ``lists``: attributes may be lists of values; ``shares``: the selector sees whether multiple allocations are allowed
 
-        Raises  SelectorError; CostlyError if finding out costs more than the attempt has left
+        Raises  DeviceSelectorError; CostlyError if the evaluation costs more than the attempt has left
         """
         key = expression, lists, shares
         known = self._answers[key] if key in self._answers else self._ask(key, meter)
@@ -78,11 +78,11 @@ class SliceDevice:
         return known
 
     def _ask(self, key: tuple[str, bool, bool], meter: Meter) -> bool | str | None:
-        """Find out and remember what a selector says; a text where it has no answer, None if that is too much for any attempt.
+        """Evaluate a selector and cache the result: an error text if it fails, None if it costs more than any attempt may.
 
-        Raises  CostlyError if it is too much for this one
+        Raises  CostlyError if it costs more than this attempt has left
         """
-        from moorage.plugins.devices import device_selectors  # CEL takes long to import, and most clusters have no devices
+        from moorage.plugins.devices import device_selectors  # importing CEL is slow, and most clusters have no devices
 
         expression, lists, shares = key
         variables = self._variables.get((lists, shares))
@@ -99,7 +99,7 @@ class SliceDevice:
         return answer
 
     def attribute(self, name: str) -> DeviceAttribute | None:
-        """Return the attribute of a fully qualified name; one without a domain of its own belongs to the driver."""
+        """Return the attribute of a fully qualified name; an attribute without a domain belongs to the driver's domain."""
         found = self.device.attributes.get(name)
         domain, slash, bare = name.partition("/")
         if found is None and slash and domain == self.id[0]:
@@ -108,10 +108,10 @@ class SliceDevice:
 
 
 class SliceOffers:
-    """A slice and its devices. ``node`` is the one node it is for, empty if it is for others or several."""
+    """A slice and its devices. ``node`` is the node it names, empty if it selects nodes otherwise."""
 
     def __init__(self, source: ResourceSlice, before: SliceOffers | None = None) -> None:
-        """``before``: the slice that this one replaces."""
+        """``before``: the slice that this one replaces, if any."""
         spec = source.spec
         self.source = source
         self.name = source.metadata.name
@@ -134,7 +134,7 @@ class SliceOffers:
         return {s.name: {name: parse(c.value) for name, c in s.counters.items()} for s in self.source.spec.shared_counters}
 
     def is_for(self, node: Node) -> bool | None:
-        """Say whether any device may be for a node; None if the slice does not say what it is for.
+        """Return whether any device may be for a node; None if the slice selects no nodes.
 
         Raises  SelectionError
         """
@@ -158,7 +158,7 @@ class SliceOffers:
 
 
 def reaches(node: Node, name: str, every: bool | None, selector: NodeSelector | None) -> bool:
-    """Say whether a node is the one named, or any will do, or the selector takes it.
+    """Return whether the node is the named one, or every node is meant, or the selector matches it.
 
     Raises  SelectionError
     """

@@ -1,1 +1,1 @@
-"""Rules as Kubernetes 1.21 had them: those that were removed since, and the old form of those that have changed."""
+"""The plugins of Kubernetes 1.21: those removed since, and the earlier behaviour of those that have changed."""

@@ -1,6 +1,6 @@
-"""What 1.21 let nodes hand over to CSI drivers: four kinds of built-in disks, each behind a gate of its own.
+"""CSI migration in 1.21: nodes may migrate four kinds of in-tree disks, each behind its own feature gate.
 
-Two of today's translations were different then: a disk of Azure was served whatever its kind, and Portworx was not known.
+Two translations differ from the current ones: Azure disks migrate whatever their kind, and Portworx volumes do not migrate.
 
 Source  kube-scheduler 1.21, plugins/nodevolumelimits/utils.go, isCSIMigrationOn; pkg/controller/volume/scheduling,
         scheduler_binder.go, isCSIMigrationOnForPlugin; csi-translation-lib 0.21, plugins/azure_disk.go
@@ -17,7 +17,7 @@ __all__ = ["handed_over"]
 
 
 def handed_over(gates: FeatureGates) -> HandedOver:
-    """Return what nodes may hand over with these gates."""
+    """Return the in-tree plugins that nodes may migrate with these gates."""
     plugins = frozenset(kind.plugin for kind in KINDS if gates["CSIMigration"] and gates[kind.gate])
     return HandedOver(plugins, _translated)
 

@@ -1,12 +1,12 @@
-"""DefaultPreemption, as 1.21 had it: the same search, but other victims weigh most, and it says nothing where it finds nothing.
+"""DefaultPreemption of 1.21: the same search, but another choice of node, and no message where preemption does not help.
 
-Victims stand in the order in which they were tried: those that a disruption budget protects first, then the others, each the
-most important first. Which node does the least harm is asked of the first of them, so that one beyond its budget hides a more
-important one behind it. A node on which the pod turns out to fit with all pods there is as good as any; nobody has to go then.
+Victims are listed in the order in which the search tried them: first those protected by a disruption budget, then the others,
+each sorted by importance. The choice of node compares the first victims, so a victim beyond its budget can hide a more
+important one behind it. A node on which the pod fits with all pods in place is chosen at once, without victims.
 
-Reads     as today's; of pods that are leaving the nominated node, who sends them away does not matter
-Finds     a node to nominate the pod to, and the victims there. Where it finds none an earlier nomination stays, but where no
-          node is worth a try the nomination ends
+Reads     as the current plugin; terminating pods on the nominated node count whoever deletes them
+Finds     a node to nominate the pod to, and the victims there. Otherwise an earlier nomination stays, unless no node was worth
+          a search
 Source    kube-scheduler 1.21, plugins/defaultpreemption/default_preemption.go; scheduler.go, recordSchedulingFailure
 """
 
@@ -24,7 +24,7 @@ __all__ = ["DefaultPreemptionV121"]
 
 
 class DefaultPreemptionV121(today.DefaultPreemption):
-    """See the module's description."""
+    """The plugin; see the module docstring."""
 
     fails_alike = True
 
@@ -42,7 +42,7 @@ class DefaultPreemptionV121(today.DefaultPreemption):
 
 
 def _as_tried(candidate: Candidate) -> Candidate:
-    """Return the candidate with those of its victims first that exceed a budget."""
+    """Return the candidate with the victims that exceed a budget first."""
     exceeding = candidate.victims.exceeding
     uids = {pod.uid for pod in exceeding}
     others = (pod for pod in candidate.victims.pods if pod.uid not in uids)
@@ -50,7 +50,7 @@ def _as_tried(candidate: Candidate) -> Candidate:
 
 
 def _victims_are_leaving(pod: PodInfo, attempt: Attempt) -> bool:
-    """Say whether pods of lower priority are leaving the node that the pod is nominated to, and that may help."""
+    """Return whether pods of lower priority are terminating on the nominated node, and waiting for them may help."""
     row = attempt.snapshot.table.row_of.get(pod.status.nominated_node_name)
     if row is None:
         return False

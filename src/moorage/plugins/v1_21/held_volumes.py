@@ -1,7 +1,7 @@
-"""What the pods on each row hold between them, kept from one pod to the next: each thing once, however many pods hold it.
+"""A cache of what the pods on each row use together, such as volumes; a thing that several pods use counts once.
 
-A row is looked at again when its pods or its node change; rows whose pods have volumes, when objects that decide what those
-are do. Rows of a what-if are never kept.
+A row is recomputed when its pods or its node change, and rows whose pods have volumes when an object changes that decides what
+the volumes are. Rows of a what-if are recomputed every time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ V = TypeVar("V")
 
 
 class Looked(NamedTuple, Generic[V]):
-    """A row that was looked at again: what was held there, and what is."""
+    """A recomputed row: what it held before, and what it holds now."""
 
     row: int
     before: frozenset[V]
@@ -28,7 +28,7 @@ class Looked(NamedTuple, Generic[V]):
 
 
 class HeldVolumes(Generic[V]):
-    """``on_row``: the rows that hold anything, and what."""
+    """``on_row``: the rows that hold anything, and what they hold."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class HeldVolumes(Generic[V]):
         *decisive: type[Value],
         by_node: type[Value] | None = None,
     ) -> None:
-        """Ask ``held_by`` of a pod and its row.
+        """Compute a row from ``held_by``, called with each of its pods and the row.
 
-        Objects of ``decisive`` kinds matter to every row; of kind ``by_node`` only that of the node's name does.
+        A change of a ``decisive`` kind affects every row; of kind ``by_node``, only the row of the node of that name.
         """
         self._held_by = held_by
         self._decisive = decisive
@@ -52,12 +52,12 @@ class HeldVolumes(Generic[V]):
         self.on_row: dict[int, frozenset[V]] = {}
 
     def follow(self, snapshot: Snapshot) -> tuple[list[Looked[V]], bool]:
-        """Return the rows that were looked at again, and whether all were, nothing from before being good any more."""
+        """Return the recomputed rows, and whether all rows were recomputed because the earlier values are useless."""
         table = snapshot.table
         rows = table.changes.since(self._position)
         objects = tuple(snapshot.changes_of(kind).position for kind in self._decisive)
-        anew = rows is None or table is not self._table or table.changes.layout != self._layout
-        if rows is None or anew:
+        is_reset = rows is None or table is not self._table or table.changes.layout != self._layout
+        if rows is None or is_reset:
             self.on_row.clear()
             rows = list(range(len(table)))
         elif objects != self._objects:
@@ -71,7 +71,7 @@ class HeldVolumes(Generic[V]):
         in_what_ifs = tuple(table.rows_in_what_ifs)
         looked = [self._look(snapshot, row) for row in dict.fromkeys((*rows, *self._stale, *in_what_ifs))]
         self._stale = in_what_ifs
-        return looked, anew
+        return looked, is_reset
 
     def _rows_of_changed_nodes(self, snapshot: Snapshot) -> list[int]:
         if self._by_node is None:

@@ -1,10 +1,11 @@
-"""ImageLocality, as 1.21 had it: prefer nodes that have the pod's images already, the more so the larger the images are.
+"""ImageLocality of 1.21: prefer nodes that already have the pod's images, more so for larger images.
 
-Differs from today in two ways. Images of init containers and image volumes do not count. And how many nodes have an image is
-noted for a node when it comes or changes, and not again: of nodes with the same image, those that came last look best.
+Two things differ from the current plugin. Images of init containers and image volumes do not count. And the number of nodes
+that have an image is recorded for a node when the node is added or changed, and not updated afterwards: of nodes with the same
+image, those added last look best.
 
-Reads     images of containers; images that nodes report, how many nodes there are, in which order they came
-Scores    0-100, by size and spread, as today
+Reads     images of containers; images that nodes report, the number of nodes, and the order in which they were added
+Scores    0-100, by size and spread, as the current plugin does
 Source    kube-scheduler 1.21, plugins/imagelocality/image_locality.go; internal/cache/cache.go, addNodeImageStates
 """
 
@@ -23,7 +24,7 @@ __all__ = ["ImageLocalityV121"]
 
 
 class ImageLocalityV121(today.ImageLocality):
-    """See the module's description."""
+    """The plugin; see the module docstring."""
 
     def asked(self, pod: PodInfo) -> ImagesAsked:
         names = sorted(normalized_image_name(container.image) for container in pod.spec.containers)
@@ -43,6 +44,6 @@ class ImageLocalityV121(today.ImageLocality):
 
 
 def _known_to(table: NodeTable, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> IntArray:
-    """Return how many of these rows' nodes had come when each of them was last described."""
+    """Return, for each of the rows, how many of their nodes existed when its node was last added or changed."""
     came = np.sort(table.arrival.view[rows])
     return np.searchsorted(came, table.described.view[rows], side="right").astype(np.int64)

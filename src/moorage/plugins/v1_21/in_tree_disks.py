@@ -1,7 +1,7 @@
-"""Disks of the four built-in kinds whose number is limited on a node: which of them pods have, and what room nodes have left.
+"""In-tree disks whose number per node is limited: the disks of a pod, and how many more each node takes.
 
-A disk counts once on a node, whoever names it: a pod itself, or the volume of a pod's claim. A claim without a volume, or whose
-volume is gone, counts as a disk of its own if its class makes disks of the kind.
+A disk counts once on a node, whether pods mount it directly or through claims. A claim without a volume, or whose volume is
+missing, counts as a separate disk if its class provisions disks of the kind.
 
 Source  kube-scheduler 1.21, plugins/nodevolumelimits/non_csi.go; kubernetes 1.21, pkg/volume/util/attach_limit.go
 """
@@ -29,9 +29,9 @@ _INSTANCE_TYPES: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.i
 
 
 class DiskKind(NamedTuple):
-    """``source`` is the field of a volume that says it is one, ``names`` the key in there by which disks are told apart.
+    """A kind of disk: ``source`` is the field of a volume that holds it, ``names`` the key in there that identifies a disk.
 
-    ``smaller``  pattern of instance types that take fewer, and how many
+    ``smaller``  a pattern of instance types with a lower limit, and that limit
     """
 
     source: str
@@ -56,19 +56,19 @@ AZURE_DISK: Final = DiskKind(
 CINDER: Final = DiskKind(
     "cinder", "volumeID", "kubernetes.io/cinder", "attachable-volumes-cinder", "CSIMigrationOpenStack", 256
 )
-#: In the order in which the default profiles limit them.
+#: In the order in which the default profiles list the plugins that limit them.
 KINDS: Final = (EBS, GCE_PD, AZURE_DISK, CINDER)
 
 
 class DiskId(NamedTuple):
-    """A disk by its name; one that is not known yet by the claim (``namespace/name``) it is for."""
+    """A disk by its name; a disk that does not exist yet by the claim (``namespace/name``) it is for."""
 
     name: str
     claim: str = ""
 
 
 def disks_of(kind: DiskKind, pod: PodInfo, snapshot: Snapshot) -> frozenset[DiskId]:
-    """Return the pod's disks of a kind. Claims that are not there count for nothing."""
+    """Return the pod's disks of a kind. Missing claims do not count."""
     if pod.volumes is None:
         return frozenset()
     found = {_named(kind, volume) for volume in pod.volumes.inline if getattr(volume, kind.source) is not None}
@@ -98,7 +98,7 @@ def _named(kind: DiskKind, source: Volume | PersistentVolumeSpec) -> DiskId:
 def limit_of(kind: DiskKind, node: Node, max_disks: int | None = None) -> int:
     """Return how many disks of a kind a node takes.
 
-    It is what the node says itself, or ``max_disks`` if that is given, or what is usual for its instance type.
+    The node's allocatable counts first, then ``max_disks`` if given, then the default for its instance type.
     """
     said = node.status.allocatable.get(kind.resource)
     if said is not None:
@@ -113,9 +113,9 @@ def limit_of(kind: DiskKind, node: Node, max_disks: int | None = None) -> int:
 
 
 class Room(NamedTuple):
-    """By row, shapes (rows,): disks that are there, those that would come, how many the node takes; and where that counts.
+    """By row, shapes (rows,): disks in use, disks the pod would add, the limit, and whether the limit applies.
 
-    Where a node has handed the kind over to a CSI driver, the driver's limits count instead.
+    Where a node has migrated the kind to a CSI driver, the driver's limit applies instead.
     """
 
     held: IntArray
@@ -125,19 +125,19 @@ class Room(NamedTuple):
 
 
 class DiskRoom:
-    """The disks of one kind on every row, kept from one pod to the next."""
+    """The disks of one kind on every row, cached between pods."""
 
     def __init__(self, kind: DiskKind, gates: FeatureGates, max_disks: int | None = None) -> None:
         self._kind = kind
         self._max_disks = max_disks
-        # Today every node hands its disks over that says so.
+        # In the current release every node that declares a migration has migrated.
         self._migration = gates.release == TODAY or (gates["CSIMigration"] and gates[kind.gate])
         self._on_rows = HeldVolumes(self._disks_of, PersistentVolumeClaim, PersistentVolume, StorageClass)
         self._held: Column
         self._limit: Column
 
     def room(self, disks: frozenset[DiskId], nodes: NodeView) -> Room:
-        """Return what there would be with these disks on each row of the view."""
+        """Return the counts for a pod with these disks on each row of the view."""
         self._follow(nodes.snapshot)
         added = nodes.zeros() + len(disks)
         for disk in disks:
@@ -157,10 +157,10 @@ class DiskRoom:
         return facts is not None and self._kind.plugin in facts.migrated
 
     def _follow(self, snapshot: Snapshot) -> None:
-        """Look again at rows that changed, or at all if a claim, volume or class did."""
+        """Recompute the rows that changed, or all of them if a claim, volume or class changed."""
         table = snapshot.table
-        looked, anew = self._on_rows.follow(snapshot)
-        if anew:
+        looked, is_reset = self._on_rows.follow(snapshot)
+        if is_reset:
             self._held, self._limit = table.space.column(), table.space.column()
         for row, _, disks in looked:
             self._held.data[row] = len(disks)

@@ -1,14 +1,13 @@
-"""EBSLimits, GCEPDLimits, AzureDiskLimits and CinderLimits: keep a pod off nodes that cannot take as many of its disks.
+"""EBSLimits, GCEPDLimits, AzureDiskLimits and CinderLimits: reject nodes where in-tree disks would exceed their limit.
 
-One rule for four kinds of disks: those that a node has already, and those that would come, must not be more than it takes. A
-node may say how many that are (``attachable-volumes-…`` in its allocatable resources). Else it is as many as the scheduler
-was told for all kinds (``max_disks``, kube-scheduler's KUBE_MAX_PD_VOLS), or else 39 for EBS (25 on instances of the families
-c5, m5, r5, t3 and z1d), 16 for GCE and Azure, and 256 for Cinder.
+The disks in use on a node and those the pod adds must not exceed the limit. The node's allocatable ``attachable-volumes-…``
+counts first, then the scheduler's ``max_disks`` for all kinds (kube-scheduler's KUBE_MAX_PD_VOLS), then the default: 39 for EBS
+(25 on instances of the families c5, m5, r5, t3 and z1d), 16 for GCE and Azure, and 256 for Cinder.
 
-Reads     disks that the pod names itself, its claims and what stands behind them; the same of the pods on each node; limits,
-          instance types, and what CSINodes say has been handed over to CSI drivers
-Rejects   nodes at their limit; evicting pods might help
-Wakes on  a node added; a pod gone
+Reads     disks that the pod mounts directly, its claims and their volumes; the same of the pods on each node; limits, instance
+          types, and the migrated plugins of CSINodes
+Rejects   nodes at their limit; preemption may help
+Wakes on  a node added; a pod deleted
 Source    kube-scheduler 1.21, plugins/nodevolumelimits/non_csi.go
 """
 
@@ -34,7 +33,7 @@ NO_NAME: Final = "PersistentVolumeClaim had no name"
 
 
 class _Limits:
-    """The rule, for the kind that a class below names."""
+    """The plugin for the kind of disk that a subclass names."""
 
     kind: ClassVar[DiskKind]
     depends = Depends.NODES
@@ -46,7 +45,7 @@ class _Limits:
         self._room = DiskRoom(self.kind, handle.gates, handle.max_disks)
 
     def sign(self, pod: PodInfo) -> Signature | None:
-        """Pods with volumes that matter are judged each for itself."""
+        """Pods with volumes have no signature: each is decided by itself."""
         return {} if pod.volumes is None else None
 
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:

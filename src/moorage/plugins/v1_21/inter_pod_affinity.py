@@ -1,13 +1,13 @@
-"""InterPodAffinity, as 1.21 had it: as today, but a refusal has two reasons, and every pod is filtered and scored.
+"""InterPodAffinity of 1.21: a rejection has two reasons, and every pod is filtered and scored.
 
-A pod that nothing is said about scores 0 everywhere. Preferences of placed pods always count. A namespace selector of the pod's
-own terms means the namespaces it takes, and no others (today one that an unlabelled namespace would satisfy takes in
-every namespace); it is only there if the gate PodAffinityNamespaceSelector is open.
+A pod that no term concerns scores 0 everywhere. Preferred terms of placed pods always count. A namespace selector of the pod's
+own terms selects the matching namespaces only (in the current plugin, a selector that matches no labels selects every
+namespace); it requires the gate PodAffinityNamespaceSelector.
 
-Reads     podAffinity, podAntiAffinity, labels, namespace; labels of namespaces; counts of placed pods and of terms they hold
-Rejects   nodes without the wanted pods in their domains: evicting pods would not help; nodes whose domains hold pods that the
-          pod must be apart from, or that must be apart from it: it might
-Scores    as today
+Reads     podAffinity, podAntiAffinity, labels, namespace; labels of namespaces; counts of placed pods and of their terms
+Rejects   nodes whose domains lack the pods that the affinity terms match: preemption does not help; nodes whose domains hold
+          pods that violate anti-affinity, either way: preemption may help
+Scores    as the current plugin
 Source    kube-scheduler 1.21, plugins/interpodaffinity/*.go
 """
 
@@ -38,7 +38,7 @@ REASON = "node(s) didn't match pod affinity/anti-affinity rules"
 
 
 class InterPodAffinityArgsV121(PluginArgs, frozen=True):
-    """``hardPodAffinityWeight`` is what a placed pod's required affinity to the incoming pod adds to a domain's score."""
+    """``hardPodAffinityWeight`` is the weight of a placed pod's required affinity to the incoming pod."""
 
     hard_pod_affinity_weight: Int32 = 1
 
@@ -47,7 +47,7 @@ class InterPodAffinityArgsV121(PluginArgs, frozen=True):
 
 
 class InterPodAffinityV121:
-    """See the module's description."""
+    """The plugin; see the module docstring."""
 
     name = "InterPodAffinity"
     depends = Depends.CLUSTER
@@ -86,7 +86,7 @@ class InterPodAffinityV121:
 
 
 def _with_namespaces_found(pod: PodInfo, snapshot: Snapshot) -> PodInfo:
-    """Return the pod with the namespace selectors of its own terms replaced by the namespaces that they take."""
+    """Return the pod with the namespace selectors of its own terms resolved to namespaces."""
     terms = (pod.required_affinity, pod.required_anti_affinity, pod.preferred_affinity, pod.preferred_anti_affinity)
     if all(_plain(term).namespace_selector is None for kind in terms for term in kind):
         return pod

@@ -1,11 +1,11 @@
-"""NodeAffinity, as 1.21 had it: as today, but every node is looked at, and every pod is scored.
+"""NodeAffinity of 1.21: every node is filtered, and every pod is scored.
 
-Today a pod whose affinity names nodes is looked for on those alone, and one whose terms contradict each other is turned down
-as a whole; in 1.21 each node refuses it. A pod without preferences scored 0 everywhere.
+The current plugin narrows the search for a pod whose affinity names nodes, and rejects a pod whose terms contradict each other
+at PreFilter; in 1.21 Filter rejects each node. A pod without preferred terms scores 0 everywhere.
 
 Reads     nodeSelector, nodeAffinity; labels and names of nodes
-Rejects   nodes that do not match; evicting pods would not help
-Scores    the weights of the preferred terms that match, summed, then scaled so that the best node gets 100
+Rejects   nodes that do not match; preemption does not help
+Scores    the summed weights of the preferred terms that match, scaled so that the best node gets 100
 Source    kube-scheduler 1.21, plugins/nodeaffinity/node_affinity.go
 """
 
@@ -21,7 +21,7 @@ __all__ = ["NodeAffinityV121"]
 
 
 class NodeAffinityV121(today.NodeAffinity):
-    """See the module's description."""
+    """The plugin; see the module docstring."""
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodInfo:
         del snapshot

@@ -1,9 +1,9 @@
-"""NodeLabel: keep pods to nodes that have some labels and lack others, whatever their values; prefer nodes by the same.
+"""NodeLabel: reject nodes that lack some labels or have others, whatever their values; prefer nodes likewise.
 
 Reads     labels of nodes
-Rejects   nodes without one of ``presentLabels``, or with one of ``absentLabels``; evicting pods would not help
-Scores    the share of preferences that the node meets, ``presentLabelsPreference`` and ``absentLabelsPreference`` taken
-          together, in percent and rounded down
+Rejects   nodes without one of ``presentLabels``, or with one of ``absentLabels``; preemption does not help
+Scores    the percentage of ``presentLabelsPreference`` and ``absentLabelsPreference`` together that the node satisfies,
+          rounded down
 Source    kube-scheduler 1.21, plugins/nodelabel/node_label.go
 """
 
@@ -29,7 +29,7 @@ REASON = "node(s) didn't have the requested labels"
 
 
 class NodeLabelArgs(PluginArgs, frozen=True):
-    """Keys of labels. Without any, the rule refuses nothing and scores 0."""
+    """Label keys. Without any, the plugin rejects nothing and scores 0."""
 
     present_labels: tuple[str, ...] = ()
     absent_labels: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ def _conflicts(present: Sequence[str], absent: Sequence[str], path: str, field: 
 
 
 class NodeLabel:
-    """See the module's description."""
+    """The plugin; see the module docstring."""
 
     name = "NodeLabel"
     Args = NodeLabelArgs
@@ -81,6 +81,6 @@ class NodeLabel:
 
 
 def _met(nodes: NodeView, present: Sequence[str], absent: Sequence[str]) -> Iterator[BoolArray]:
-    """Yield for each wish which rows meet it."""
+    """Yield for each label whether each row satisfies it."""
     yield from (domain_ids(nodes, key) != 0 for key in present)
     yield from (domain_ids(nodes, key) == 0 for key in absent)

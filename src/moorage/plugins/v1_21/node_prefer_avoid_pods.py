@@ -1,10 +1,10 @@
-"""NodePreferAvoidPods: prefer nodes that do not ask, in an annotation, to be spared the pods of this controller.
+"""NodePreferAvoidPods: prefer nodes whose annotation does not ask to avoid the pods of this pod's controller.
 
-The annotation names controllers by kind and UID; only replication controllers and replica sets can be named. Its fields may
-be written in any case, as Go reads them. An annotation that cannot be read asks for nothing.
+The annotation names controllers by kind and UID; only replication controllers and replica sets count. Like Go, the plugin
+ignores the case of its field names. An invalid annotation avoids nothing.
 
 Reads     the controller among the pod's owners; the annotation scheduler.alpha.kubernetes.io/preferAvoidPods of nodes
-Scores    0 on nodes that would rather not have the pod, 100 on all others
+Scores    0 on nodes that avoid the pod, 100 on all others
 Source    kube-scheduler 1.21, plugins/nodepreferavoidpods/node_prefer_avoid_pods.go; component-helpers 0.21,
           scheduling/corev1/helpers.go, GetAvoidPodsFromNodeAnnotations
 """
@@ -38,7 +38,7 @@ Controller = tuple[str, str]
 
 
 class _Wire(msgspec.Struct, frozen=True):
-    """Base of what the annotation is made of: its fields, in lower case. What is null is left out."""
+    """Base of the structs in the annotation, with field names in lower case. Null means absent."""
 
 
 class _Owner(_Wire, frozen=True):
@@ -66,7 +66,7 @@ class _AvoidPods(_Wire, frozen=True):
 
 
 def avoided(annotations: Mapping[str, str]) -> frozenset[Controller]:
-    """Return the controllers whose pods a node would rather not have."""
+    """Return the controllers whose pods a node's annotation avoids."""
     text = annotations.get(ANNOTATION, "")
     if not text:
         return frozenset()
@@ -81,7 +81,7 @@ def avoided(annotations: Mapping[str, str]) -> frozenset[Controller]:
 
 
 def _in_lower_case(tree: Any) -> Any:
-    """Return decoded JSON with the names of all fields in lower case; of equal ones the last counts."""
+    """Return decoded JSON with all field names in lower case; of equal names the last counts."""
     if isinstance(tree, list):
         return [_in_lower_case(one) for one in tree]
     return {name.lower(): _in_lower_case(one) for name, one in tree.items()} if isinstance(tree, dict) else tree
@@ -89,14 +89,14 @@ def _in_lower_case(tree: Any) -> Any:
 
 @dataclass(slots=True)
 class _Kept:
-    """Controllers → rows that avoid them, good for as long as ``version`` is the table's count of changed nodes."""
+    """Controllers → rows that avoid them, valid while ``version`` is the table's count of node changes."""
 
     version: int
     rows: dict[Controller, list[int]] = field(default_factory=dict)
 
 
 class NodePreferAvoidPods:
-    """See the module's description. Annotations are read again when a node comes, goes or changes."""
+    """The plugin; see the module docstring. It parses the annotations again when a node is added, deleted or changed."""
 
     name = "NodePreferAvoidPods"
     depends = Depends.NODES

@@ -1,13 +1,13 @@
-"""NodeResourcesBalancedAllocation, as 1.21 had it: prefer nodes where CPU and memory would be requested in like shares.
+"""NodeResourcesBalancedAllocation of 1.21: prefer nodes where CPU and memory would be requested in equal shares.
 
-With the gate BalanceAttachedNodeVolumes, the volumes that the pod would newly attach count as a third share, for pods that
-have volumes of a kind whose number is limited on the node. Then the variance of the three takes the place of the difference
-of the two. Of several kinds, the last one counts, in the order of the limits' rules: EBS, GCE PD, Azure disks, Cinder.
-(kube-scheduler leaves out kinds whose rule the profile does not run, and may take what it noted for an earlier pod.)
+With the gate BalanceAttachedNodeVolumes, the volumes that the pod would attach count as a third share, for pods with volumes of
+a kind whose number is limited on the node. The score then uses the variance of the three shares instead of the difference of
+two. Of several kinds the last one counts, in the order EBS, GCE PD, Azure disk, Cinder. (kube-scheduler leaves out kinds whose
+limit plugin the profile does not run, and may use what it noted for an earlier pod.)
 
-Reads     requests of containers and init containers, and overhead; what nodes offer, what the pods on them request; volumes of
-          pods, claims and limits, if the gate is open
-Scores    100 where the shares are the same, 0 where they could not differ more, or one is used up
+Reads     requests of containers and init containers, and overhead; the nodes' allocatable and requested resources; volumes of
+          pods, claims and limits, if the gate is on
+Scores    100 where the shares are equal, 0 where they differ most or one is used up
 Source    kube-scheduler 1.21, plugins/noderesources/balanced_allocation.go
 """
 
@@ -33,7 +33,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class NodeResourcesBalancedAllocationV121:
-    """See the module's description."""
+    """The plugin; see the module docstring."""
 
     name = "NodeResourcesBalancedAllocation"
     depends = Depends.ROW
@@ -55,7 +55,7 @@ class NodeResourcesBalancedAllocationV121:
         return np.where((cpu >= 1.0) | (memory >= 1.0), 0, scores)
 
     def _volumes(self, pod: PodInfo, nodes: NodeView) -> tuple[IntArray, IntArray]:
-        """Return how many disks the pod would bring to each row, and for how many there is room; 0 where none count."""
+        """Return how many disks the pod would add to each row, and how many more the row takes; 0 where no limit applies."""
         added, left = nodes.zeros(), nodes.zeros()
         for kind, room_of in self._rooms.items():
             disks = disks_of(kind, pod, nodes.snapshot)
@@ -72,13 +72,13 @@ class NodeResourcesBalancedAllocationV121:
 
 
 def _evenness(cpu: Floats, memory: Floats, volumes: Floats) -> IntArray:
-    """Score the variance of three shares, in kube-scheduler's order of float64 operations; 0 where volumes are used up."""
+    """Score by the variance of three shares, in kube-scheduler's order of float64 operations; 0 where volumes are used up."""
     mean = (cpu + memory + volumes) / 3.0
     variance = ((cpu - mean) * (cpu - mean) + (memory - mean) * (memory - mean) + (volumes - mean) * (volumes - mean)) / 3.0
     return np.where(volumes >= 1.0, 0, ((1.0 - variance) * 100.0).astype(np.int64))
 
 
 def _fraction(requested: IntArray, capacity: IntArray) -> Floats:
-    """Return the share that is requested; all of it where there is no capacity."""
+    """Return the requested share; 1 where there is no capacity."""
     fraction: Floats = np.where(capacity == 0, 1.0, requested / np.maximum(capacity, 1).astype(np.float64))
     return fraction

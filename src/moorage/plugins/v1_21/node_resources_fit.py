@@ -1,12 +1,12 @@
-"""NodeResourcesFit, as 1.21 had it: keep a pod off nodes that have too little left of what it requests.
+"""NodeResourcesFit of 1.21: reject nodes with too few free resources for the pod.
 
-A pod that requests anything is checked against CPU, memory and local storage alike, and against every other resource it names,
-if only to the amount of zero: a node that has given away more than it has refuses it. Whether the node could ever hold the pod
-is not asked, so preemption is tried on every node. Scoring was left to rules of their own.
+A pod that requests anything is checked against CPU, memory and local storage, and against every other resource it names, even
+in the amount zero: a node that is overcommitted rejects it. The plugin does not check whether the empty node could hold the
+pod, so preemption considers every node. Other plugins do the scoring.
 
-Reads     requests of containers and init containers, and overhead; what nodes offer, what the pods on them request
-Rejects   nodes with too little left of a resource, or as many pods as they allow
-Wakes on  a node added or offering more; a pod gone
+Reads     requests of containers and init containers, and overhead; the nodes' allocatable and requested resources
+Rejects   nodes with too little left of a resource, or with the maximum number of pods
+Wakes on  a node added or with changed allocatable; a pod deleted
 Source    kube-scheduler 1.21, plugins/noderesources/fit.go
 """
 
@@ -33,7 +33,7 @@ _FIRST = ("cpu", "memory", "ephemeral-storage")
 
 
 class NodeResourcesFitArgsV121(PluginArgs, frozen=True):
-    """Which extended resources not to check, by name or by what stands before the slash."""
+    """Which extended resources to ignore, by name or by group (the part before the slash)."""
 
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class NodeResourcesFitArgsV121(PluginArgs, frozen=True):
 
 
 class NodeResourcesFitV121:
-    """See the module's description."""
+    """The plugin; see the module docstring."""
 
     name = "NodeResourcesFit"
     Args = NodeResourcesFitArgsV121

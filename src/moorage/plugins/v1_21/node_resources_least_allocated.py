@@ -1,8 +1,8 @@
-"""NodeResourcesLeastAllocated: prefer nodes that would have more of their resources left.
+"""NodeResourcesLeastAllocated: prefer nodes with more free resources.
 
-Reads     requests of containers and init containers, and overhead; what nodes offer, what the pods on them request
-Scores    the weighted mean, over all listed resources, of the share in percent that stays free; 0 for a resource that would be
-          given away beyond what there is, or that the node does not offer
+Reads     requests of containers and init containers, and overhead; the nodes' allocatable and requested resources
+Scores    the weighted mean, over all configured resources, of the percentage that stays free; 0 for a resource that the node
+          lacks or that would be overcommitted
 Source    kube-scheduler 1.21, plugins/noderesources/least_allocated.go
 """
 
@@ -17,7 +17,7 @@ __all__ = ["NodeResourcesLeastAllocated", "NodeResourcesLeastAllocatedArgs"]
 
 
 class NodeResourcesLeastAllocatedArgs(AllocationArgs, frozen=True):
-    """Which resources count, and how much."""
+    """The resources to score and their weights."""
 
 
 def least_allocated(requested: IntArray, capacity: IntArray) -> IntArray:
@@ -26,7 +26,7 @@ def least_allocated(requested: IntArray, capacity: IntArray) -> IntArray:
 
 
 class NodeResourcesLeastAllocated(AllocationScore):
-    """See the module's description."""
+    """The plugin; see the module docstring."""
 
     name = "NodeResourcesLeastAllocated"
     Args = NodeResourcesLeastAllocatedArgs

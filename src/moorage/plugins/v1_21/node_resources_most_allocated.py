@@ -1,8 +1,8 @@
-"""NodeResourcesMostAllocated: prefer nodes that would have more of their resources in use.
+"""NodeResourcesMostAllocated: prefer nodes with less free resources.
 
-Reads     requests of containers and init containers, and overhead; what nodes offer, what the pods on them request
-Scores    the weighted mean, over all listed resources, of the share in percent that is requested; 0 for a resource of which
-          more would be requested than there is
+Reads     requests of containers and init containers, and overhead; the nodes' allocatable and requested resources
+Scores    the weighted mean, over all configured resources, of the requested percentage; 0 for a resource that would be
+          overcommitted
 Source    kube-scheduler 1.21.2, plugins/noderesources/most_allocated.go
 """
 
@@ -17,16 +17,16 @@ __all__ = ["NodeResourcesMostAllocated", "NodeResourcesMostAllocatedArgs"]
 
 
 class NodeResourcesMostAllocatedArgs(AllocationArgs, frozen=True):
-    """Which resources count, and how much."""
+    """The resources to score and their weights."""
 
 
 def most_allocated(requested: IntArray, capacity: IntArray) -> IntArray:
-    """Score a resource by the share that is requested, rounded down."""
+    """Score a resource by the requested share, rounded down."""
     return share(np.where(requested > capacity, 0, requested), capacity)
 
 
 class NodeResourcesMostAllocated(AllocationScore):
-    """See the module's description."""
+    """The plugin; see the module docstring."""
 
     name = "NodeResourcesMostAllocated"
     Args = NodeResourcesMostAllocatedArgs

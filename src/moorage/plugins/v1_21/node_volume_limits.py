@@ -1,14 +1,14 @@
-"""NodeVolumeLimits, as 1.21 had it: keep a pod off nodes that cannot take as many volumes of a CSI driver as it would need.
+"""NodeVolumeLimits of 1.21: reject nodes where the pod's volumes would exceed the attach limit of a CSI driver.
 
-Only claims that a pod names itself count: not those of ephemeral volumes, nor disks in its own spec, nor what is attached
-without a pod. A claim that is missing counts for nothing. Where a driver states no limit in the CSINode, the node's allocatable
-resource ``attachable-volumes-csi-DRIVER`` is one. Disks of the built-in kinds count with the driver on nodes that have handed
-them over, if the gates allow that.
+Only claims that a pod names directly count: not those of ephemeral volumes, inline volumes, or attachments without a pod. A
+missing claim does not count. If the CSINode states no limit for a driver, the node's allocatable resource
+``attachable-volumes-csi-DRIVER`` limits it. In-tree disks count for the CSI driver on nodes that have migrated them, if the
+gates allow that.
 
-Reads     the pod's claims, what volumes those are and their classes; the same of the pods on each node; limits of CSINodes
-          and nodes. A volume that several pods share counts once
-Rejects   nodes at their limit; evicting pods might help
-Wakes on  a node or CSINode added or changed; a pod gone
+Reads     the pod's claims, their volumes and classes; the same of the pods on each node; limits of CSINodes and nodes. A volume
+          that several pods share counts once
+Rejects   nodes at their limit; preemption may help
+Wakes on  a node or CSINode added or changed; a pod deleted
 Source    kube-scheduler 1.21, plugins/nodevolumelimits/csi.go; kubernetes 1.21, pkg/volume/util/attach_limit.go
 """
 
@@ -49,14 +49,14 @@ _LONGEST_KEY: Final = 63
 
 
 def limit_key(driver: str) -> str:
-    """Return the node resource that limits a driver's volumes; where the name would be too long, it ends in a digest."""
+    """Return the node resource that limits a driver's volumes; a name that would be too long ends in a digest."""
     if len(_PREFIX) + len(driver) < _LONGEST_KEY:
         return _PREFIX + driver
     return _PREFIX + driver[:23] + sha1(driver.encode(), usedforsecurity=False).hexdigest()[:16]
 
 
 class NodeVolumeLimitsV121:
-    """See the module's description."""
+    """The plugin; see the module docstring."""
 
     name = "NodeVolumeLimits"
     depends = Depends.NODES
@@ -73,7 +73,7 @@ class NodeVolumeLimitsV121:
         self._drivers = handed_over(handle.gates)
 
     def sign(self, pod: PodInfo) -> Signature | None:
-        """Pods with volumes that matter are judged each for itself."""
+        """Pods with volumes have no signature: each is decided by itself."""
         return {} if pod.volumes is None else None
 
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
@@ -94,10 +94,10 @@ class NodeVolumeLimitsV121:
         yield Wake(ClusterEvent(Resource.CSI_NODE, Action.ADD | Action.UPDATE))
         yield Wake(ClusterEvent(Resource.POD, Action.DELETE))
 
-    # -- the pod's volumes, and what is there -------------------------------------------------------------------------
+    # -- volumes of the pod and of the nodes --------------------------------------------------------------------------
 
     def _parted(self, nodes: NodeView) -> Iterator[tuple[frozenset[str], BoolArray]]:
-        """Yield each set of in-tree plugins that rows have handed over, and those rows."""
+        """Yield each set of in-tree plugins that some rows have migrated, and those rows."""
         column = nodes.snapshot.index(CsiNodes).follow()
         kinds: dict[frozenset[str], int] = {}
         which = column.spread(nodes.ids(column), lambda facts: kinds.setdefault(self._handed_over(facts), len(kinds)), np.int64)
@@ -112,7 +112,7 @@ class NodeVolumeLimitsV121:
         return volumes_of(pod, plugins, self._drivers, snapshot)
 
     def _over_limit(self, volumes: frozenset[CsiVolume], nodes: NodeView) -> BoolArray:
-        """Say for each row whether it would hold too many volumes of some driver."""
+        """Return for each row whether the pod would exceed the limit of some driver."""
         self._follow(nodes.snapshot)
         over = nodes.false()
         for driver in sorted({volume.driver for volume in volumes}):
@@ -126,17 +126,17 @@ class NodeVolumeLimitsV121:
         return over
 
     def _follow(self, snapshot: Snapshot) -> None:
-        looked, anew = self._held.follow(snapshot)
-        if anew:
+        looked, is_reset = self._held.follow(snapshot)
+        if is_reset:
             self._counts.clear()
         for row, before, now in looked:
-            for gone in before - now:
-                self._counts[gone.driver].data[row] -= 1
-            for come in now - before:
-                self._counts.setdefault(come.driver, snapshot.table.space.column()).data[row] += 1
+            for removed in before - now:
+                self._counts[removed.driver].data[row] -= 1
+            for added in now - before:
+                self._counts.setdefault(added.driver, snapshot.table.space.column()).data[row] += 1
 
     def _limits(self, driver: str, snapshot: Snapshot) -> IntArray:
-        """Return how many volumes of the driver each row of the table takes: as its CSINode says, or else the node."""
+        """Return the limit of the driver on each row of the table, from its CSINode or else from the node."""
         table = snapshot.table
         if self._said_at != table.changes.nodes:
             self._said.clear()
@@ -152,7 +152,7 @@ class NodeVolumeLimitsV121:
 
 
 def volumes_of(pod: PodInfo, plugins: frozenset[str], drivers: HandedOver, snapshot: Snapshot) -> frozenset[CsiVolume]:
-    """Return the CSI volumes of a pod on a node that has handed over these in-tree plugins."""
+    """Return the CSI volumes of a pod on a node that has migrated these in-tree plugins."""
     claims = snapshot.objects(PersistentVolumeClaim)
     named = (claims.get(use.key) for use in pod.volumes.claims if not use.ephemeral) if pod.volumes is not None else ()
     found = (_volume_of(claim, plugins, drivers, snapshot) for claim in named if claim is not None)
@@ -178,7 +178,7 @@ def _volume_of(
 
 
 def _volume_to_be_made(claim: PersistentVolumeClaim, plugins: frozenset[str], snapshot: Snapshot) -> CsiVolume | None:
-    """Return the volume that the claim's class will make; None where that is not known or not counted."""
+    """Return the volume that the claim's class will provision; None if it is unknown or does not count."""
     storage_class = snapshot.objects(StorageClass).get(class_of_claim(claim))
     if storage_class is None:
         return None

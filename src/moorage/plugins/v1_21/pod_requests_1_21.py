@@ -1,7 +1,7 @@
-"""What a pod asks for, as 1.21 added it up: container by container, each rounded up, without sidecars or pod-level requests.
+"""The requests of a pod as 1.21 sums them: container by container, each rounded up, without sidecars or pod-level requests.
 
-Two sums differ from today's beyond that. A request of zero is remembered, because a pod that names a resource is checked
-against it; and scoring takes a pod's CPU overhead for whole cores where it means thousandths, as 1.21 did.
+Two more details differ from the current sums. A request of zero is kept, because a pod that names a resource is checked against
+it. And scoring reads a pod's CPU overhead as whole cores instead of millicores, as 1.21 did.
 
 Source  kube-scheduler 1.21: framework/types.go, Resource.Add and SetMaxResource; plugins/noderesources/fit.go and
         resource_allocation.go; util/non_zero.go
@@ -19,12 +19,12 @@ from moorage.state.pod_requests import DEFAULT_CPU_MILLI, DEFAULT_MEMORY, amount
 
 __all__ = ["asked_of_a_node", "asked_when_scored"]
 
-#: What a container that does not name it is scored as asking for.
+#: The requests that scoring assumes for a container that names none.
 _STAND_INS: Final[Mapping[str, int]] = {"cpu": DEFAULT_CPU_MILLI, "memory": DEFAULT_MEMORY}
 
 
 def asked_of_a_node(pod: PodInfo) -> dict[str, int]:
-    """Return what has to be free on a node. Units as in ``PodRequests``; amounts of 0 are there where the pod names them."""
+    """Return what must be free on a node. Units as in ``PodRequests``; requests of 0 that the pod names are included."""
     total: dict[str, int] = {}
     for container in pod.spec.containers:
         _add(total, container.resources.requests)
@@ -46,7 +46,7 @@ def _counted(requests: ResourceList) -> list[tuple[str, int]]:
 
 
 def asked_when_scored(pod: PodInfo, resource: str) -> int:
-    """Return what one resource of a node is scored as being asked for."""
+    """Return the requested amount of one resource that scoring assumes."""
     if not is_counted(resource):
         asked = 0
     else:

@@ -1,14 +1,14 @@
-"""PodTopologySpread, as 1.21 had it: keep a pod's copies even over zones, hosts or any other topology.
+"""PodTopologySpread of 1.21: spread a pod's replicas evenly over zones, hosts or any other topology.
 
-Differs from today in whom it counts: a domain counts if the pod's node selector and affinity take one of its nodes, and then
-the pods on all of its nodes do; a constraint with an empty selector counts every pod of the namespace. Taints never matter,
-and there is no least number of domains. Every pod is scored: one without constraints gives all nodes 100.
+What counts differs from the current plugin: a domain counts if the pod's node selector and affinity match one of its nodes, and
+then the pods on all its nodes count; a constraint with an empty selector counts every pod of the namespace. Taints never
+matter, and there is no ``minDomains``. Every pod is scored: one without constraints gives all nodes 100.
 
 Reads     topologySpreadConstraints, labels and namespace of the pod; node selector and node affinity; services, replication
           controllers, replica sets and stateful sets, for default constraints; counts of placed pods
-Rejects   nodes where the pod would exceed maxSkew: evicting pods might help; nodes without a topology label: it would not
-Scores    nodes whose domains hold fewer matching pods higher, counts rounded down; nodes without the labels of all
-          constraints, the default ones included, get 0
+Rejects   nodes where the pod would exceed maxSkew: preemption may help; nodes without a topology label: it does not
+Scores    nodes whose domains hold fewer matching pods higher, counts rounded down; nodes without the labels of all constraints,
+          including the default ones, get 0
 Source    kube-scheduler 1.21.2, plugins/podtopologyspread/*.go (later patches spread by default over nodes without a zone, too)
 """
 
@@ -42,12 +42,12 @@ from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["PodTopologySpreadArgsV121", "PodTopologySpreadV121"]
 
-#: What upstream starts its search for the least count from; it stays that where no domain counts.
+#: The value from which upstream starts its search for the lowest count; it remains where no domain counts.
 _NO_LEAST = 2**31 - 1
 
 
 class PodTopologySpreadArgsV121(today.PodTopologySpreadArgs, frozen=True):
-    """As today, but what ``defaultingType`` is when left out hangs on the constraints and on a gate."""
+    """As in the current plugin, but the default of ``defaultingType`` depends on the constraints and on a gate."""
 
     defaulting_type: str = ""
 
@@ -60,9 +60,9 @@ class PodTopologySpreadArgsV121(today.PodTopologySpreadArgs, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _Spread:
-    """One DoNotSchedule constraint. ``domains`` (values,) are those that count, ``counts`` (values,) the pods in each.
+    """One DoNotSchedule constraint. ``domains`` (values,) marks those that count, ``counts`` (values,) their pods.
 
-    ``labelled`` (rows,) are the nodes with the labels of all constraints: what-ifs on others change nothing.
+    ``labelled`` (rows,) marks the nodes with the labels of all constraints; a what-if on another node changes nothing.
     """
 
     constraint: SpreadConstraint
@@ -72,12 +72,12 @@ class _Spread:
     own: int
 
     def crowded(self) -> BoolArray:
-        """Say for each domain whether one more pod there would exceed ``maxSkew``; shape (values,)."""
+        """Return for each domain whether one more pod would exceed ``maxSkew``; shape (values,)."""
         least = int(self.counts[self.domains].min(initial=_NO_LEAST))
         return self.counts + self.own - least > self.constraint.max_skew
 
     def shifted(self, other: PodInfo, node: NodeInfo, by: int) -> _Spread:
-        """Return the counts with ``other`` come to (+1) or gone from (-1) a node."""
+        """Return the counts after ``other`` is added to (``by`` = 1) or removed from (``by`` = -1) a node."""
         domain = node.domain(self.constraint.topology_key)
         counted = self.labelled[node.row] and self.domains[domain] and self.constraint.selector.matches(other.labels)
         if not counted:
@@ -89,7 +89,7 @@ class _Spread:
 
 @dataclass(frozen=True, slots=True)
 class _Weighed:
-    """One ScheduleAnyway constraint: what a pod weighs, and pods by domain, shape (values,). Host names have no counts."""
+    """One ScheduleAnyway constraint: the weight of a pod, and pods by domain, shape (values,), None for host names."""
 
     constraint: SpreadConstraint
     weight: float
@@ -98,14 +98,14 @@ class _Weighed:
 
 @dataclass(frozen=True, slots=True)
 class _Preference:
-    """What Score needs. Nodes without the labels of all constraints are set aside."""
+    """The PreScore state. Nodes without the labels of all constraints are ignored."""
 
     namespace: str
     weighed: tuple[_Weighed, ...]
 
 
 class PodTopologySpreadV121:
-    """See the module's description."""
+    """The plugin; see the module docstring."""
 
     name = "PodTopologySpread"
     depends = Depends.CLUSTER
@@ -124,7 +124,7 @@ class PodTopologySpreadV121:
             raise PluginError(self.name, f"cannot read the topology spread constraints of {pod.key}: {error}") from error
 
     def _constraints(self, pod: PodInfo, snapshot: Snapshot, required: bool) -> list[SpreadConstraint]:
-        """Return the pod's own constraints of one kind, or if it has none of any kind, the default ones."""
+        """Return the pod's own constraints of one kind; the default ones if the pod has no constraints of any kind."""
         if pod.spec.topology_spread_constraints:
             return [constraint for constraint in self._own(pod) if constraint.required is required]
         wanted = [constraint for constraint in self._defaults if constraint.required is required]
@@ -151,7 +151,7 @@ class PodTopologySpreadV121:
         return _shifted(spreads, pod, other, node, -1)
 
     def filter(self, spreads: tuple[_Spread, ...], nodes: NodeView) -> Iterator[Reject]:
-        """Judge constraint by constraint: the first that a node fails is its reason."""
+        """Check constraint by constraint; the first that a node fails is its reason."""
         unlabelled, skewed = nodes.false(), nodes.false()
         for spread in spreads:
             ids = domain_ids(nodes, spread.constraint.topology_key)
@@ -192,7 +192,7 @@ class PodTopologySpreadV121:
 
 
 def _rows_with(nodes: NodeView, keys: Iterable[str]) -> BoolArray:
-    """Say for each row whether its node has every one of these labels."""
+    """Return for each row whether its node has all of these labels."""
     mask = np.ones(len(nodes), dtype=bool)
     for key in keys:
         mask &= domain_ids(nodes, key) != 0
@@ -200,7 +200,7 @@ def _rows_with(nodes: NodeView, keys: Iterable[str]) -> BoolArray:
 
 
 def _folded(nodes: NodeView, key: str) -> Ids:
-    """Return the domain of each row, where having no label and having it with an empty value are one domain."""
+    """Return the domain of each row; a missing label and an empty value are one domain."""
     ids = domain_ids(nodes, key)
     empty = nodes.label(key).find("")
     return ids if empty < 0 else np.where(ids == 0, np.int32(empty), ids)

@@ -1,9 +1,10 @@
-"""How much of its resources a node would have given away once the pod is there: what the resource scores of 1.21 look at.
+"""The requested shares of a node's resources with the pod added, which the resource scores of 1.21 use.
 
-``AllocationScore`` is what NodeResourcesLeastAllocated and NodeResourcesMostAllocated share: all but how one resource is rated.
+``AllocationScore`` is the common part of NodeResourcesLeastAllocated and NodeResourcesMostAllocated: all but the score of one
+resource.
 
-Every resource that is listed counts, whether the pod asks for it or not and whether the node offers it or not. That is where
-1.21 differs most from today's scoring strategies.
+Every configured resource counts, whether or not the pod requests it and the node has it. This is the main difference from the
+current scoring strategies.
 
 Source  kube-scheduler 1.21, plugins/noderesources/resource_allocation.go
 """
@@ -38,7 +39,7 @@ Score = Callable[[IntArray, IntArray], IntArray]
 
 
 class ResourceSpecV121(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A resource that counts, and how much. Unlike today, one without a weight is refused."""
+    """A resource to score and its weight. Unlike in the current release, a missing weight is invalid."""
 
     name: str = ""
     weight: int = 0
@@ -48,7 +49,7 @@ CPU_AND_MEMORY: Final = (ResourceSpecV121(name="cpu", weight=1), ResourceSpecV12
 
 
 class AllocationArgs(PluginArgs, frozen=True):
-    """Which resources count, and how much."""
+    """The resources to score and their weights."""
 
     resources: tuple[ResourceSpecV121, ...] = CPU_AND_MEMORY
 
@@ -62,7 +63,7 @@ class AllocationArgs(PluginArgs, frozen=True):
 
 
 class AllocationScore:
-    """Scores a node by the weighted mean of what its resources rate."""
+    """Scores a node by the weighted mean of its resources' scores."""
 
     Args: type[AllocationArgs]
     rate: Score
@@ -80,7 +81,7 @@ class AllocationScore:
 
 
 def allocation(pod: PodInfo, resource: str, nodes: NodeView) -> tuple[IntArray, IntArray]:
-    """Return what would be requested of a resource with the pod there, and what there is of it; shapes (rows,)."""
+    """Return the requested amount of a resource with the pod added, and the allocatable amount; shapes (rows,)."""
     if not is_counted(resource):
         return nodes.zeros(), nodes.zeros()
     asked = asked_when_scored(pod, resource)
@@ -92,7 +93,7 @@ def allocation(pod: PodInfo, resource: str, nodes: NodeView) -> tuple[IntArray, 
 
 
 def weighted_mean(score: Score, resources: Sequence[ResourceSpecV121], pod: PodInfo, nodes: NodeView) -> IntArray:
-    """Return the mean of the resources' scores, rounded down. Of a resource listed twice the last weight counts, once."""
+    """Return the mean of the resources' scores, rounded down. A resource listed twice counts once, with its last weight."""
     weights = {resource.name: resource.weight for resource in resources}
     total = nodes.zeros()
     for resource, weight in weights.items():
@@ -102,12 +103,12 @@ def weighted_mean(score: Score, resources: Sequence[ResourceSpecV121], pod: PodI
 
 
 def scored_signature(pod: PodInfo, resources: Sequence[str]) -> Signature:
-    """Return what such a score reads of a pod."""
+    """Return the values that such a score reads of a pod."""
     return {f"scored {name}, added up as in 1.21": asked_when_scored(pod, name) for name in dict.fromkeys(resources)}
 
 
 def resource_faults(resources: Sequence[ResourceSpecV121], path: str, most: int | None = 100) -> list[Fault]:
-    """Return a fault for each weight below 1 or above ``most`` (None: there is no most)."""
+    """Return a fault for each weight below 1 or above ``most`` (None: no upper bound)."""
     span = "[1, inf)" if most is None else f"(0, {most}]"
     return [
         Fault(
@@ -122,6 +123,6 @@ def resource_faults(resources: Sequence[ResourceSpecV121], path: str, most: int 
 
 
 def share(part: IntArray, capacity: IntArray) -> IntArray:
-    """Return ``part`` in percent of capacity, rounded down; 0 where there is no capacity."""
+    """Return ``part`` as a percentage of the capacity, rounded down; 0 where there is no capacity."""
     percent: IntArray = np.where(capacity == 0, 0, part * 100 // np.maximum(capacity, 1))
     return percent

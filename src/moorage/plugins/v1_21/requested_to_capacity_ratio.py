@@ -1,10 +1,10 @@
-"""RequestedToCapacityRatio: score nodes by a function of how much of their resources would be in use.
+"""RequestedToCapacityRatio: score nodes by a function of the utilization of their resources.
 
-The function is drawn as points, straight lines between them. What is in use is rounded up to whole percents; a resource that
-the node does not offer counts as in use entirely.
+The function is linear between its points. Utilization is rounded up to whole percents; a resource that the node does not have
+counts as fully used.
 
-Reads     requests of containers and init containers, and overhead; what nodes offer, what the pods on them request
-Scores    the weighted mean over those listed resources whose function is above 0, rounded to the nearest
+Reads     requests of containers and init containers, and overhead; the nodes' allocatable and requested resources
+Scores    the weighted mean over the configured resources with a score above 0, rounded to the nearest
 Source    kube-scheduler 1.21, plugins/noderesources/requested_to_capacity_ratio.go
 """
 
@@ -35,7 +35,7 @@ __all__ = ["RequestedToCapacityRatio", "RequestedToCapacityRatioArgs"]
 
 
 class RequestedToCapacityRatioArgs(PluginArgs, frozen=True):
-    """The points of the function, and which resources count how much. A Policy that lists no resources counts none."""
+    """The points of the function, and the resources with their weights. A Policy without resources scores none."""
 
     shape: tuple[UtilizationPoint, ...] = ()
     resources: tuple[ResourceSpecV121, ...] = CPU_AND_MEMORY
@@ -50,7 +50,7 @@ class RequestedToCapacityRatioArgs(PluginArgs, frozen=True):
 
 
 class RequestedToCapacityRatio:
-    """See the module's description. Its arguments must be given: without points there is no function."""
+    """The plugin; see the module docstring. Its arguments are required: without points there is no function."""
 
     name = "RequestedToCapacityRatio"
     Args = RequestedToCapacityRatioArgs

@@ -1,11 +1,11 @@
 """SelectorSpread: prefer nodes and zones with fewer pods of the same service or controller.
 
-A pod's siblings are the live pods of its namespace that everything which selects the pod selects too: services, replication
-controllers, replica sets, stateful sets. A pod with topology spread constraints of its own is none of this rule's business.
+A pod's siblings are the pods of its namespace, not terminating, that match the selectors of everything that selects the pod:
+services, replication controllers, replica sets, stateful sets. The plugin ignores pods with topology spread constraints.
 
 Reads     labels and namespace of the pod; services, replication controllers, replica sets, stateful sets; counts of placed pods
-Scores    siblings on the node; then the share by which the node has fewer than the fullest one, a third of the score, and
-          by which its zone has fewer than the fullest zone, two thirds; the node alone where it has no zone
+Scores    siblings on the node, normalized: a third of the score is the share by which the node has fewer than the fullest
+          node, two thirds the same share of its zone; for a node without a zone only the node's share counts
 Source    kube-scheduler 1.21, plugins/selectorspread/selector_spread.go
 """
 
@@ -28,19 +28,19 @@ from moorage.state.view import NodeView
 __all__ = ["SelectorSpread", "spread_scores"]
 
 _MAX_SCORE = 100.0
-#: How much of the score the zone decides, where there are zones.
+#: The weight of the zone in the score, where there are zones.
 _ZONE_WEIGHT = 2.0 / 3.0
 
 
 class Siblings(NamedTuple):
-    """Whom to count. ``selector`` is None for a pod that brings its own spread constraints."""
+    """The pods to count. ``selector`` is None for a pod with its own spread constraints."""
 
     namespace: str
     selector: Selector | None
 
 
 class SelectorSpread:
-    """See the module's description."""
+    """The plugin; see the module docstring."""
 
     name = "SelectorSpread"
     depends = Depends.CLUSTER
@@ -63,7 +63,7 @@ class SelectorSpread:
 
 
 def spread_scores(counts: IntArray, zones: Ids) -> IntArray:
-    """Turn siblings on each node into scores: the fewer, here and in the zone, the higher.
+    """Map the number of siblings on each node to scores: the fewer on the node and in its zone, the higher.
 
     Shapes  counts (n,) int64, zones (n,) with 0 for none; returns (n,) int64, 0-100
     Rounds  towards zero, after float64 arithmetic in kube-scheduler's order of operations

@@ -1,13 +1,13 @@
-"""ServiceAffinity: keep the pods of a service on nodes that share the values of some labels; spread them over others.
+"""ServiceAffinity: keep the pods of a service on nodes that share the values of some labels; spread them over other labels.
 
-What a pod's nodeSelector says of the affinity labels goes. For those that it leaves open, a pod that any service selects
-follows the first of the placed pods that carry all of its labels: nodes must have that pod's node's values. Of several services
-that select a pod the one whose name sorts first is scored by (kube-scheduler takes any).
+The pod's nodeSelector decides the affinity labels that it names. For the others, a pod that a service selects follows the first
+placed pod with all of its labels: nodes must have the values of that pod's node. If several services select a pod, the first by
+name decides the score (kube-scheduler takes any).
 
 Reads     labels, namespace and nodeSelector of the pod; services; counts of placed pods; labels of nodes
-Rejects   nodes with other values of the affinity labels; evicting pods might help
-Scores    live pods of the service on the node; then, for each label of ``antiAffinityLabelsPreference``, the share of them that
-          is elsewhere than under the node's value, averaged over the labels
+Rejects   nodes with other values of the affinity labels; preemption may help
+Scores    the service's pods on the node that are not terminating, normalized: for each label of
+          ``antiAffinityLabelsPreference``, the share of them outside the node's domain, averaged over the labels
 Source    kube-scheduler 1.21, plugins/serviceaffinity/service_affinity.go
 """
 
@@ -38,7 +38,7 @@ REASON = "node(s) didn't match service affinity"
 
 
 class ServiceAffinityArgs(PluginArgs, frozen=True):
-    """Keys of node labels: those to share, and those to spread over."""
+    """Node label keys: those to share, and those to spread over."""
 
     affinity_labels: tuple[str, ...] = ()
     anti_affinity_labels_preference: tuple[str, ...] = ()
@@ -46,9 +46,9 @@ class ServiceAffinityArgs(PluginArgs, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Kin:
-    """Placed pods of the namespace with all the pod's labels: the first of them is the one to follow.
+    """Placed pods of the namespace that have all the pod's labels; the pod follows the first of them.
 
-    ``counts`` (rows,) is how many were on each row at first; ``came`` are the rows that such pods came to since, in a what-if.
+    ``counts`` (rows,) is their number on each row at first; ``came`` lists the rows to which a what-if has added such pods.
     """
 
     pod: PodInfo
@@ -58,7 +58,7 @@ class Kin:
     came: tuple[int, ...] = ()
 
     def first_row(self) -> int | None:
-        """Return the row of the first of them, nodes taken in kube-scheduler's order; None if there are none."""
+        """Return the row of the first such pod, nodes in kube-scheduler's order; None if there is none."""
         if self.counts.any():
             order = self.snapshot.table.rows_in_turn()
             return int(order[(self.counts[order] > 0).argmax()])
@@ -66,7 +66,7 @@ class Kin:
 
 
 class ServiceAffinity:
-    """See the module's description."""
+    """The plugin; see the module docstring."""
 
     name = "ServiceAffinity"
     depends = Depends.CLUSTER
@@ -125,7 +125,7 @@ class ServiceAffinity:
         return live_pods(pod.namespace, selector_from_map(service.spec.selector), nodes).astype(np.int64)
 
     def normalize_over(self, kin: Kin | PodInfo, scores: IntArray, nodes: NodeView) -> IntArray:
-        """Score each node by how many of the service's pods are not under its value of each label.
+        """Score each node by how many of the service's pods are outside its domain of each label.
 
         Rounds  towards zero at the end, after float64 arithmetic in kube-scheduler's order of operations
         Source  serviceaffinity/service_affinity.go, updateNodeScoresForLabel

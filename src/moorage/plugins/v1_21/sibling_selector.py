@@ -1,7 +1,7 @@
-"""The selector of a pod's siblings, as 1.21 found it: of everything that would select the pod, owner or not.
+"""The selector of a pod's siblings in 1.21: everything that selects the pod, whether it owns the pod or not.
 
-Services, replication controllers, replica sets and stateful sets of the pod's namespace count if their selectors take the pod.
-(Today it is the controller that the pod names.)
+Services, replication controllers, replica sets and stateful sets of the pod's namespace count if their selectors match the pod.
+(The current plugin uses the controller that the pod names.)
 
 Source  kube-scheduler 1.21, plugins/helper/spread.go; client-go, listers/{core,apps}/v1/*_expansion.go
 """
@@ -25,7 +25,7 @@ __all__ = ["live_pods", "sibling_selector"]
 
 
 def sibling_selector(pod: PodInfo, snapshot: Snapshot) -> Selector:
-    """Return all that whatever selects the pod asks for, together; empty if nothing selects it."""
+    """Return the combined selectors of everything that selects the pod; empty if nothing does."""
     labels: dict[str, str] = {}
     for service in snapshot.services_selecting(pod):
         labels |= service.spec.selector
@@ -46,7 +46,7 @@ def sibling_selector(pod: PodInfo, snapshot: Snapshot) -> Selector:
 
 
 def _asked_by(selectors: Iterable[LabelSelector | None], pod: PodInfo) -> tuple[Requirement, ...]:
-    """Return what those selectors that take the pod ask for; nothing if one is malformed that might have taken it."""
+    """Return the requirements of the selectors that match the pod; none if one that may match is malformed."""
     close = [one for one in selectors if one is not None and one.match_labels.items() <= pod.labels.items()]
     try:
         compiled = [compile_label_selector(selector) for selector in close]
@@ -56,7 +56,7 @@ def _asked_by(selectors: Iterable[LabelSelector | None], pod: PodInfo) -> tuple[
 
 
 def live_pods(namespace: str, selector: Selector, nodes: NodeView) -> Counts:
-    """Return how many pods of a namespace on each row the selector takes, those that are being deleted aside."""
+    """Return the number of pods on each row that a namespace and a selector match, without terminating pods."""
     if selector == NOTHING:
         return np.zeros(len(nodes), dtype=np.int32)
     return nodes.pods_matching(PodMatcher((MatchTerm(frozenset([namespace]), selector),), live_only=True))

@@ -1,8 +1,8 @@
-"""TaintToleration, as 1.21 had it: as today, but a refusal names the taint.
+"""TaintToleration of 1.21: as the current plugin, but a rejection names the taint.
 
 Reads     the pod's tolerations; nodes' taints
-Rejects   nodes with a NoSchedule or NoExecute taint that no toleration covers, naming the first; evicting pods would not help
-Scores    fewer untolerated PreferNoSchedule taints higher: the node with the most gets 0, one with none 100
+Rejects   nodes with a NoSchedule or NoExecute taint that no toleration matches, naming the first; preemption does not help
+Scores    nodes higher the fewer untolerated PreferNoSchedule taints they have: the most gives 0, none gives 100
 Source    kube-scheduler 1.21, plugins/tainttoleration/taint_toleration.go
 """
 
@@ -27,13 +27,13 @@ REASON = "node(s) had taint {{{}: {}}}, that the pod didn't tolerate"
 
 
 class TaintTolerationV121(today.TaintToleration):
-    """See the module's description."""
+    """The plugin; see the module docstring."""
 
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
         reasons: list[str] = []
 
         def refused_for(taints: tuple[Taint, ...]) -> int:
-            """Number the reasons from 1, in the order they are met; 0 is no reason."""
+            """Number the reasons from 1 in the order found; 0 means no reason."""
             taint = find_untolerated(taints, pod.spec.tolerations, DO_NOT_SCHEDULE)
             if taint is None:
                 return 0

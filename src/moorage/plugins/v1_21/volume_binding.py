@@ -1,13 +1,13 @@
-"""VolumeBinding, as 1.21 had it: as today, in other words, and with a score for storage that will be fuller.
+"""VolumeBinding of 1.21: other texts than the current plugin, and a score that prefers fuller storage.
 
-What a claim has lost its volume is not told apart. Drivers' room counts only with the gate CSIStorageCapacity, and volumes are
-taken for a CSI driver's only where the gates say so. With the gate VolumeCapacityPriority nodes score by the volumes that
-would be found there (not by what would be made): the fuller these would be, the higher.
+The text does not name the claim whose volume is missing. The capacity of drivers counts only with the gate CSIStorageCapacity,
+and volumes migrate to CSI drivers only where the gates say so. With the gate VolumeCapacityPriority, nodes score by the
+existing volumes that would be bound there (not those to be provisioned): the fuller these would be, the higher.
 
-Reads     as today
-Rejects   as today: nodes, or the pod; eviction never helps
-Scores    0-100 by how full the volumes that are found would be, the mean over storage classes; 0 for pods without claims, and
-          for all while the gate is closed
+Reads     as the current plugin
+Rejects   as the current plugin: nodes, or the pod; preemption never helps
+Scores    0-100 by how full the matching volumes would be, the mean over storage classes; 0 for pods without claims, and for all
+          pods while the gate is off
 Source    kube-scheduler 1.21, plugins/volumebinding; pkg/controller/volume/scheduling/scheduler_binder.go
 """
 
@@ -41,12 +41,12 @@ __all__ = ["VolumeBindingArgsV121", "VolumeBindingV121"]
 UNREACHABLE: Final = "node(s) had volume node affinity conflict"
 LOST: Final = "pvc(s) bound to non-existent pv(s)"
 
-#: Scores by percent of use: a straight line.
+#: The score by percentage of use: a straight line.
 _FULLER_IS_BETTER: Final = np.arange(101)
 
 
 class VolumeBindingArgsV121(PluginArgs, frozen=True):
-    """How long binding may take."""
+    """The bind timeout."""
 
     bind_timeout_seconds: int = 600
 
@@ -58,7 +58,7 @@ class VolumeBindingArgsV121(PluginArgs, frozen=True):
 
 
 class VolumeBindingV121(BoundVolumes):
-    """See the module's description."""
+    """The plugin; see the module docstring."""
 
     Args = VolumeBindingArgsV121
     reasons = (UNREACHABLE, today.UNMATCHED, today.NO_ROOM, LOST)

@@ -1,10 +1,10 @@
-"""VolumeRestrictions, as 1.21 had it: keep a pod off nodes where a disk that it names itself is held.
+"""VolumeRestrictions of 1.21: reject nodes where a disk that the pod mounts directly is in use.
 
-Claims are not looked at: that one pod alone may use a claim (ReadWriteOncePod) came later.
+Claims do not matter: the access mode ReadWriteOncePod came later.
 
-Reads     disks that pods name themselves (GCE, AWS EBS, iSCSI, Ceph RBD)
-Rejects   nodes that hold a clashing disk; evicting the holder would help
-Wakes on  a node added; a pod of the namespace gone that held the disk
+Reads     disks that pods mount directly (GCE, AWS EBS, iSCSI, Ceph RBD)
+Rejects   nodes with a conflicting disk; preemption may help
+Wakes on  a node added; a pod deleted
 Source    kube-scheduler 1.21, plugins/volumerestrictions/volume_restrictions.go
 """
 
@@ -23,14 +23,14 @@ __all__ = ["VolumeRestrictionsV121"]
 
 
 class VolumeRestrictionsV121:
-    """See the module's description."""
+    """The plugin; see the module docstring."""
 
     name = "VolumeRestrictions"
     depends = Depends.NODES
     signs_by = ()
 
     def sign(self, pod: PodInfo) -> Signature | None:
-        """Pods with volumes that matter are judged each for itself."""
+        """Pods with volumes have no signature: each is decided by itself."""
         return {} if pod.volumes is None else None
 
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:

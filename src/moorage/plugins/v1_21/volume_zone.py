@@ -1,13 +1,13 @@
-"""VolumeZone, as 1.21 had it: keep a pod on nodes that carry the very zone and region labels of its volumes.
+"""VolumeZone of 1.21: reject nodes without the same zone and region labels as the pod's volumes.
 
-Differs from today in two ways. A label of old on a volume is met by the same label on the node alone; today's does not stand
-in for it. And a claim, volume or class that is missing is found out on each node with a label of place: a node without any
-takes the pod all the same.
+Two things differ from the current plugin. A volume's beta label is matched only by the same beta label of the node; the stable
+label does not replace it. And a missing claim, volume or class rejects each node that has a topology label; a node without any
+such label stays feasible.
 
-Reads     the pod's claims (ephemeral volumes' not), their volumes' zone and region labels; the nodes' labels of the same
-Rejects   nodes with any such label: where a volume's label does not take them, or a claim, its volume or its class is missing,
-          or the claim should be bound and is not. Eviction never helps
-Wakes on  nodes and their labels; the pod's claims; volumes that come or change their zones; classes that wait for a consumer
+Reads     the pod's claims (except of ephemeral volumes), the zone and region labels of their volumes and of nodes
+Rejects   nodes with such a label: where a volume's label excludes them, or a claim, its volume or its class is missing, or an
+          immediate claim is unbound. Preemption never helps
+Wakes on  nodes added or relabelled; the pod's claims; volumes added or with changed zones; WaitForFirstConsumer classes added
 Source    kube-scheduler 1.21, plugins/volumezone/volume_zone.go
 """
 
@@ -29,7 +29,7 @@ __all__ = ["VolumeZoneV121"]
 
 
 class VolumeZoneV121:
-    """See the module's description."""
+    """The plugin; see the module docstring."""
 
     name = "VolumeZone"
     depends = Depends.NODES
@@ -37,7 +37,7 @@ class VolumeZoneV121:
     wakes_on = today.VolumeZone.wakes_on
 
     def sign(self, pod: PodInfo) -> Signature | None:
-        """Pods with volumes that matter are judged each for itself."""
+        """Pods with volumes have no signature: each is decided by itself."""
         return {} if pod.volumes is None else None
 
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
@@ -58,7 +58,7 @@ class VolumeZoneV121:
 
 
 def _somewhere(nodes: NodeView) -> BoolArray:
-    """Say for each row whether it has any label of place."""
+    """Return for each row whether it has any zone or region label."""
     somewhere = nodes.false()
     for key in LABELS:
         somewhere |= np.not_equal(nodes.ids(nodes.label(key)), 0)
@@ -66,7 +66,7 @@ def _somewhere(nodes: NodeView) -> BoolArray:
 
 
 def _rows_at(wanted: Iterable[ZoneRequirement], nodes: NodeView) -> BoolArray:
-    """Say for each row whether it carries every label, with one of its values."""
+    """Return for each row whether it has every label with one of its values."""
     at = np.ones(len(nodes), dtype=bool)
     for key, values in wanted:
         column = nodes.label(key)

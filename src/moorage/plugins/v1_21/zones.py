@@ -1,4 +1,4 @@
-"""The zone of each node, as 1.21 told them apart: by region and zone, the labels of old before those of today.
+"""The zone of each node as 1.21 defines it: by region and zone; the beta labels override the stable ones.
 
 Source  component-helpers 0.21, node/topology/helpers.go, GetZoneKey
 """
@@ -20,14 +20,14 @@ __all__ = ["Zones"]
 
 @dataclass(slots=True)
 class _Kept:
-    """Zones of all rows, good for as long as ``version`` is the table's count of changed nodes."""
+    """Zones of all rows, valid while ``version`` is the table's count of node changes."""
 
     version: int
     ids: Ids
 
 
 class Zones:
-    """Zones as small numbers from 1; 0 is no zone. Worked out again when a node comes, goes or changes."""
+    """Zones as small numbers from 1; 0 is no zone. Recomputed when a node is added, deleted or changed."""
 
     def __init__(self) -> None:
         self._kept: WeakKeyDictionary[NodeTable, _Kept] = WeakKeyDictionary()

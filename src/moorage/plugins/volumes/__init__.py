@@ -1,1 +1,1 @@
-"""What the plugins about storage share: claims, migrated drivers, which volumes a node holds, which volume suits a claim."""
+"""What the volume plugins share: claims, CSI migration, the volumes in use on each node, and matching volumes to claims."""

@@ -1,7 +1,7 @@
-"""What was decided about claims and volumes and is not written yet, laid over what the API server says.
+"""Assumed claims and volumes: decisions that are still to be written, on top of the API server's state.
 
-A decision about an object holds as long as the object is the one it was made about: when anything newer is seen of it, that
-counts instead. Until then no other pod may be promised the same volume.
+An assumption about an object holds as long as the object is unchanged: a newer version overrides it. Until then no other pod
+can get the same volume.
 
 Source  kube-scheduler 1.36, plugins/volumebinding/passive_assume_cache.go
 """
@@ -20,7 +20,7 @@ K = TypeVar("K", bound=PersistentVolume | PersistentVolumeClaim)
 
 
 class _Entry(Generic[K]):
-    """An object as it will be, the one that this was made from, and the pods that count on it."""
+    """The assumed object, the stored object it was made from, and the pods that rely on it."""
 
     __slots__ = ("base", "obj", "owners")
 
@@ -41,7 +41,7 @@ class Assumed(Generic[K]):
         return len(self._entries)
 
     def get(self, key: str) -> K | None:
-        """Return an object as it will be, if anything is assumed of it, or else as it is."""
+        """Return the assumed object if there is one, else the stored one."""
         stored = self._objects.get(key)
         entry = self._entries.get(key)
         if entry is None or stored is None or not is_still(stored, entry.base):
@@ -49,14 +49,14 @@ class Assumed(Generic[K]):
         return entry.obj
 
     def all(self) -> Iterator[tuple[str, K]]:
-        """Yield everything that is assumed and still holds, by key."""
+        """Yield all assumed objects that still hold, by key."""
         for key, entry in self._entries.items():
             stored = self._objects.get(key)
             if stored is not None and is_still(stored, entry.base):
                 yield key, entry.obj
 
     def assume(self, key: str, obj: K, owner: str) -> K:
-        """Count on ``obj`` from now on, for the pod with this UID. Returns the object that this replaces, as it is stored."""
+        """Assume ``obj`` for the pod with this UID. Return the stored object that it replaces."""
         self._drop_outdated()
         base = self._objects[key]
         entry = self._entries.get(key)
@@ -69,7 +69,7 @@ class Assumed(Generic[K]):
         return base
 
     def release(self, owner: str) -> None:
-        """Take back what was assumed for a pod, where no other pod counts on it."""
+        """Drop a pod's assumptions, except objects that other pods rely on."""
         for key, entry in list(self._entries.items()):
             if owner in entry.owners:
                 del entry.owners[owner]
@@ -82,18 +82,18 @@ class Assumed(Generic[K]):
 
 
 class Assumptions:
-    """All that is assumed in a cluster, by whatever profile. An index: ask ``Snapshot.index`` for it."""
+    """All assumptions of a cluster, shared by all profiles. An index: get it from ``Snapshot.index``."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.volumes = Assumed(snapshot.objects(PersistentVolume))
         self.claims = Assumed(snapshot.objects(PersistentVolumeClaim))
 
     def release(self, owner: str) -> None:
-        """Take back everything that was assumed for a pod."""
+        """Drop all assumptions of a pod."""
         self.volumes.release(owner)
         self.claims.release(owner)
 
 
 def is_still(stored: PersistentVolume | PersistentVolumeClaim, base: PersistentVolume | PersistentVolumeClaim) -> bool:
-    """Say whether an object is as it was seen before; it may have been told of again."""
+    """Return whether an object is unchanged; the API server may have sent it again."""
     return stored is base or stored == base

@@ -1,7 +1,7 @@
-"""How many volumes of each CSI driver a node holds, kept from one pod to the next.
+"""The number of volumes of each CSI driver attached to a node, cached between pods.
 
-Volumes are those of the node's pods, and those that are attached to it although no pod there needs them (any more). Only rows
-where something changed are counted again, so that the cost of asking does not grow with the pods that are placed.
+It counts the volumes of the node's pods and attachments that no pod of the node needs (any more). Only changed rows are counted
+again, so the cost of a lookup does not grow with the number of placed pods.
 
 Source  kube-scheduler 1.36, plugins/nodevolumelimits/csi.go, Filter and getNodeVolumeAttachmentInfo
 """
@@ -21,10 +21,10 @@ __all__ = ["AttachedVolumes", "OnRow"]
 
 
 class OnRow(NamedTuple):
-    """What one node holds: volumes of its pods, and volumes that are attached besides. ``fault``: it cannot be counted."""
+    """The volumes of one node: those of its pods, and other attachments. ``fault``: why they cannot be counted."""
 
     of_pods: frozenset[CsiVolume] = frozenset()
-    besides: frozenset[CsiVolume] = frozenset()
+    unneeded: frozenset[CsiVolume] = frozenset()
     fault: str = ""
 
 
@@ -33,9 +33,9 @@ _FOLLOWED = (PersistentVolumeClaim, PersistentVolume, StorageClass, VolumeAttach
 
 
 class AttachedVolumes:
-    """Counts by driver and row, and the rows that hold a volume. Call ``follow`` before asking.
+    """Counts by driver and row, and the rows that use a volume. Call ``follow`` before the queries.
 
-    An index: ask ``Snapshot.index`` for it.
+    An index: get it from ``Snapshot.index``.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -51,7 +51,7 @@ class AttachedVolumes:
         self._rows: dict[int, OnRow] = {}
         self._holders: dict[CsiVolume, set[int]] = {}
         self.faults: dict[int, str] = {}
-        #: name of a volume → rows whose count hangs on what that volume is
+        #: name of a volume → rows whose count depends on that volume
         self._looked_up: dict[str, set[int]] = {}
         #: node → its attachments; attachment → its node
         self._attachments: dict[str, dict[str, VolumeAttachment]] = {}
@@ -59,20 +59,20 @@ class AttachedVolumes:
         self._stale: dict[int, None] = {}
         self._counted = 0
 
-    # -- asking -------------------------------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------------------------
 
     def counts(self, driver: str) -> Column | None:
         """Return how many volumes of the driver each row holds; None if no row ever held one."""
         return self._counts.get(driver)
 
     def rows_holding(self, volume: CsiVolume) -> Collection[int]:
-        """Return the rows of pods that hold the volume. Attachments that no pod needs do not count here."""
+        """Return the rows whose pods use the volume. Attachments that no pod needs do not count here."""
         return self._holders.get(volume, ())
 
-    # -- keeping up ---------------------------------------------------------------------------------------------------
+    # -- updates ------------------------------------------------------------------------------------------------------
 
     def follow(self) -> None:
-        """Count again where pods or objects have changed. Rows that a what-if is open on are counted anew every time."""
+        """Recount where pods or objects have changed. Rows of an open what-if are recounted every time."""
         if not self._note_changes():
             self._rebuild()
         self._positions = {kind: self._snapshot.changes_of(kind).position for kind in _FOLLOWED}
@@ -84,7 +84,7 @@ class AttachedVolumes:
         self._stale = in_what_ifs
 
     def _note_changes(self) -> bool:
-        """Gather the rows to be counted again; False if that cannot be told any more."""
+        """Collect the rows to recount; return False if the change logs no longer tell."""
         if self._table.changes.moved != self._moved:
             return False
         rows = self._table.changes.since(self._position)
@@ -111,7 +111,7 @@ class AttachedVolumes:
         self._stale |= dict.fromkeys(self._table.volume_use.rows)
 
     def _file_attachment(self, key: str) -> None:
-        """File an attachment under its node, or drop it, and mark the rows it touches."""
+        """File an attachment under its node, or remove it, and mark the affected rows."""
         row_of = self._table.row_of
         before = self._node_of.pop(key, None)
         if before is not None:
@@ -146,7 +146,7 @@ class AttachedVolumes:
         self._note_lookups(row)
 
     def _look(self, row: int) -> OnRow:
-        """Return what one row holds now."""
+        """Return the volumes of one row now."""
         of_pods: dict[CsiVolume, None] = {}
         for pod in self._table.volume_use.pods_on(row).values():
             needed = needed_volumes(pod, self._snapshot, migrated=True, placed=True)
@@ -164,7 +164,7 @@ class AttachedVolumes:
                 yield CsiVolume(attachment.spec.attacher, volume.spec.csi.volume_handle)
 
     def _tally(self, row: int, held: OnRow, by: int) -> None:
-        for volumes in (held.of_pods, held.besides):
+        for volumes in (held.of_pods, held.unneeded):
             for volume in volumes:
                 column = self._counts.get(volume.driver)
                 if column is None:

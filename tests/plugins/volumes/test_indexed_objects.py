@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from moorage.api.storage import PersistentVolume
 from moorage.plugins.volumes.assume_cache import Assumed
-from moorage.plugins.volumes.indexed_objects import Filed
+from moorage.plugins.volumes.indexed_objects import IndexedObjects
 from moorage.state.journal import Journal
 from moorage.testing.builders import a_cluster
 from moorage.testing.storage import a_volume, with_objects
@@ -19,7 +19,7 @@ changes = st.lists(st.tuples(names, st.sampled_from([None, "x", "y", ""])), max_
 
 
 def filed(cluster):
-    return Filed(
+    return IndexedObjects(
         cluster.snapshot, PersistentVolume, lambda volume: volume.spec.storage_class_name or None,
         lambda volume: volume.metadata.name.upper(),
     )  # fmt: skip
@@ -74,7 +74,7 @@ def test_an_assumption_lasts_until_something_newer_is_seen():
     assert assumed.get("pv") is assumed_as
     assert dict(assumed.all()) == {"pv": assumed_as}
     cluster.set_object(replace(stored))
-    assert assumed.get("pv") is assumed_as, "the same was told again"
+    assert assumed.get("pv") is assumed_as, "the same was on_change again"
     cluster.set_object(newer)
     assert assumed.get("pv") is newer
     assert not dict(assumed.all())

@@ -4,7 +4,7 @@ Victims are listed in the order in which the search tried them: first those prot
 each sorted by importance. The choice of node compares the first victims, so a victim beyond its budget can hide a more
 important one behind it. A node on which the pod fits with all pods in place is chosen at once, without victims.
 
-Reads     as the current plugin; terminating pods on the nominated node count whoever deletes them
+Reads     as the current plugin; terminating pods on the nominated node count, whatever deletes them
 Finds     a node to nominate the pod to, and the victims there. Otherwise an earlier nomination stays, unless no node was worth
           a search
 Source    kube-scheduler 1.21, plugins/defaultpreemption/default_preemption.go; scheduler.go, recordSchedulingFailure

@@ -1,7 +1,7 @@
-"""Volumes that may still be had: free ones by class, promised ones by claim. What others have is never looked at.
+"""Volumes that claims can still get: free ones by class, reserved ones by claim. Bound volumes are never looked at.
 
-Free volumes are numbered as they come, and what comes and goes is noted for each class. A line-up of the volumes that would do
-for some claims catches up with these notes when it is asked for, so that a pod costs what has changed since the last one.
+Each free volume gets a number, and each class logs which of its volumes are added and removed. A list of candidates for similar
+claims replays this log on demand, so the cost of a pod depends on what has changed since the last one.
 
 Source  component-helpers, storage/volume/pv_helpers.go, FindMatchingVolume
 """
@@ -20,25 +20,25 @@ from moorage.api.requirements import SelectorError
 from moorage.api.selectors import Selector, compile_label_selector
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.plugins.volumes.claim_lookup import class_of_claim, class_of_volume, requested_storage
-from moorage.plugins.volumes.indexed_objects import Filed
+from moorage.plugins.volumes.indexed_objects import IndexedObjects
 from moorage.plugins.volumes.volume_candidates import LineUp, Rank
 from moorage.plugins.volumes.volume_reach import Reach
 from moorage.state.cluster import Snapshot
 
 __all__ = ["AvailableVolume", "AvailableVolumes", "CandidateVolumes", "MatchingError", "is_bound_to", "suiting", "suits"]
 
-#: How many line-ups are kept of a class; claims differ in more than their sizes only here and there.
+#: How many candidate lists are cached per class; claims rarely differ in more than their sizes.
 _MAX_LINES: Final = 64
-#: How many dead numbers and notes are put up with.
+#: How many stale numbers and log entries are tolerated before they are compacted.
 _SLACK: Final = 1024
 
 
 class MatchingError(Exception):
-    """A claim that cannot be matched, because its selector makes no sense."""
+    """A claim cannot be matched because its selector is invalid."""
 
 
 class AvailableVolume(NamedTuple):
-    """A volume on the shelf."""
+    """A volume with its sort key and the nodes that can access it."""
 
     volume: PersistentVolume
     rank: Rank
@@ -52,7 +52,7 @@ class AvailableVolume(NamedTuple):
 
 
 class CandidateVolumes(NamedTuple):
-    """A line-up for a claim; ``offers`` are what its numbers stand for."""
+    """The candidates for a claim; their numbers are indexes into ``offers``."""
 
     line_up: LineUp
     offers: list[AvailableVolume]
@@ -60,7 +60,7 @@ class CandidateVolumes(NamedTuple):
 
 @dataclass(slots=True)
 class _Kept:
-    """A line-up, which offers belong to it, and how many notes it has heard."""
+    """A cached candidate list, which volumes belong to it, and how many log entries it has replayed."""
 
     suits: Callable[[AvailableVolume], bool]
     line_up: LineUp = field(default_factory=LineUp)
@@ -69,7 +69,7 @@ class _Kept:
 
 @dataclass(slots=True)
 class _Class:
-    """The free volumes of one class: their sizes in order, and (number, has it come?) for each that came or went."""
+    """The free volumes of one class: their sizes, sorted, and the log of (number, added?)."""
 
     sizes: list[int] = field(default_factory=list)
     notes: list[tuple[int, bool]] = field(default_factory=list)
@@ -77,27 +77,27 @@ class _Class:
 
 
 class AvailableVolumes:
-    """All free and promised volumes of a snapshot. ``hide`` it what is assumed of volumes before asking for lines."""
+    """All free and reserved volumes of a snapshot. Call ``hide`` with the assumed volumes before ``line``."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._offers: list[AvailableVolume] = []
         self._number_of: dict[str, int] = {}
         self._hidden: dict[str, int] = {}
         self._classes: dict[str, _Class] = {}
-        self._filed = Filed(snapshot, PersistentVolume, _place, AvailableVolume.of, self._refiled)
+        self._filed = IndexedObjects(snapshot, PersistentVolume, _place, AvailableVolume.of, self._refiled)
 
     def follow(self) -> None:
-        """Bring the shelf up to date. Call before anything else."""
+        """Apply the changes since the last call. Call this first."""
         if len(self._offers) > 2 * len(self._number_of) + _SLACK:
             self._number_anew()
         self._filed.follow()
 
     def promised(self, claim: PersistentVolumeClaim) -> Mapping[str, AvailableVolume]:
-        """Return the volumes whose claim has this claim's name, by name."""
+        """Return the volumes, by name, whose ``claimRef`` names this claim."""
         return self._filed.at(("for", claim.key))
 
     def hide(self, assumed: Iterable[str]) -> None:
-        """Take these volumes for no longer free, and all others that are stored as free for that."""
+        """Treat exactly these volumes as no longer free, although they are stored as free."""
         names = dict.fromkeys(assumed)
         for name in [name for name in self._hidden if name not in names]:
             self._note(self._hidden.pop(name), True)
@@ -108,7 +108,7 @@ class AvailableVolumes:
                 self._note(number, False)
 
     def line(self, claim: PersistentVolumeClaim) -> CandidateVolumes | None:
-        """Return the line-up of free volumes that would do for the claim; None if there is none.
+        """Return the free volumes that match the claim; None if there is none.
 
         Raises  MatchingError if the claim's selector cannot be parsed
         """
@@ -125,12 +125,12 @@ class AvailableVolumes:
                 del of_class.lines[next(iter(of_class.lines))]
             kept = of_class.lines[shape] = _Kept(_choosing(claim, size, selector))
         else:
-            of_class.lines[shape] = of_class.lines.pop(shape)  # the one that was asked for last stands last
+            of_class.lines[shape] = of_class.lines.pop(shape)  # the most recently used comes last
         self._catch_up(kept, of_class)
         return CandidateVolumes(kept.line_up, self._offers)
 
     def smallest(self, claim: PersistentVolumeClaim) -> AvailableVolume | None:
-        """Return the smallest volume that is stored as free and would do, hidden or not, wherever it is reached from.
+        """Return the smallest volume that is stored as free and matches, hidden or not, whatever nodes can access it.
 
         Raises  MatchingError if the claim's selector cannot be parsed
         """
@@ -142,7 +142,7 @@ class AvailableVolumes:
             found.append(self._offers[line.line_up.first[1]])
         return min(found, key=lambda offer: offer.rank, default=None)
 
-    # -- what comes and goes ----------------------------------------------------------------------------------------------
+    # -- changes ----------------------------------------------------------------------------------------------------------
 
     def _refiled(self, name: str, old: AvailableVolume | None, new: AvailableVolume | None) -> None:
         number = self._number_of.pop(name, None)
@@ -170,7 +170,7 @@ class AvailableVolumes:
         kept.heard = len(of_class.notes)
 
     def _note_anew(self, of_class: _Class) -> None:
-        """Forget what came and went; who asks next is told of what is there."""
+        """Compact the log to the volumes that are free now; candidate lists are rebuilt from it."""
         there: dict[int, None] = {}
         for number, has_come in of_class.notes:
             if has_come:
@@ -181,7 +181,7 @@ class AvailableVolumes:
         of_class.lines.clear()
 
     def _number_anew(self) -> None:
-        """Forget the numbers of what is gone. Lines that somebody still holds keep theirs."""
+        """Renumber the volumes without those removed. Candidate lists already returned keep their numbers."""
         offers, self._offers, self._classes = self._offers, [], {}
         hidden = self._hidden
         self._hidden = {}
@@ -204,13 +204,13 @@ def _place(volume: PersistentVolume) -> Hashable | None:
 
 
 def _least(sizes: list[int], wanted: int) -> int | None:
-    """Return the smallest size that is large enough: claims that need the same one are served by the same line."""
+    """Return the smallest size that is large enough: claims that need the same size share a candidate list."""
     at = bisect_left(sizes, wanted)
     return sizes[at] if at < len(sizes) else None
 
 
 def _shape(claim: PersistentVolumeClaim, size: int) -> Hashable:
-    """Return all of a claim that decides which volumes of its class would do."""
+    """Return everything of a claim that decides which volumes of its class match."""
     spec = claim.spec
     selector = b"" if spec.selector is None else msgspec.json.encode(spec.selector, order="deterministic")
     mode, attributes = spec.volume_mode or "Filesystem", spec.volume_attributes_class_name or ""
@@ -218,7 +218,7 @@ def _shape(claim: PersistentVolumeClaim, size: int) -> Hashable:
 
 
 def _choosing(claim: PersistentVolumeClaim, size: int, selector: Selector | None) -> Callable[[AvailableVolume], bool]:
-    """Return whether a free offer would do for the claim if it asked for this size."""
+    """Return the predicate for free volumes that match the claim if it requested this size."""
     is_like, modes = _like(claim, size), frozenset(claim.spec.access_modes)
 
     def would_do(offer: AvailableVolume) -> bool:
@@ -230,7 +230,7 @@ def _choosing(claim: PersistentVolumeClaim, size: int, selector: Selector | None
 
 
 def suiting(claim: PersistentVolumeClaim) -> Callable[[AvailableVolume], bool]:
-    """Return whether an offer is large enough for the claim, and of its mode and attributes."""
+    """Return the predicate for volumes large enough for the claim, with its mode and attributes."""
     return _like(claim, parse(requested_storage(claim)))
 
 
@@ -247,7 +247,7 @@ def _like(claim: PersistentVolumeClaim, size: int) -> Callable[[AvailableVolume]
 
 
 def suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Say whether the claim may have a volume that it asks for by name; its selector does not count then."""
+    """Return whether the claim can get a volume that it names; its selector does not matter then."""
     modes = set(claim.spec.access_modes)
     same_class = class_of_volume(volume) == class_of_claim(claim)
     return same_class and modes.issubset(volume.spec.access_modes) and suiting(claim)(AvailableVolume.of(volume))
@@ -263,7 +263,7 @@ def _selector(claim: PersistentVolumeClaim) -> Selector | None:
 
 
 def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Say whether the volume is promised to this claim, by name alone or for good."""
+    """Return whether the volume's ``claimRef`` is this claim, by name alone or with its UID."""
     ref = volume.spec.claim_ref
     if ref is None or (ref.name, ref.namespace) != (claim.metadata.name, claim.metadata.namespace):
         return False

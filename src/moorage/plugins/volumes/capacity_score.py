@@ -1,6 +1,6 @@
-"""Scores of nodes by how full the storage would be that a pod's claims get there.
+"""Scores of nodes by how full the storage of a pod's claims would be there.
 
-Each storage class is scored by the share of its capacity that is asked for, along a broken line; a node gets the mean.
+Each storage class scores by the requested share of its capacity, along a piecewise linear function; a node gets the mean.
 
 Source  kube-scheduler 1.36, plugins/volumebinding: scorer.go; volume_binding.go, Score
 """
@@ -25,7 +25,7 @@ __all__ = ["capacity_scores"]
 def capacity_scores(findings: Findings, table: IntArray, rows: int) -> IntArray:
     """Return a score for each of ``rows`` rows. ``table``: score by percent of use, shape (101,).
 
-    Where volumes were found they count; where all are to be made, those of drivers that report what room they have.
+    Rows with matching volumes score by these; rows where all volumes are provisioned by the capacity that drivers publish.
     Rounds  percents down; the mean to the nearest, half up
     """
     total = _Total(table, rows)
@@ -39,7 +39,7 @@ def capacity_scores(findings: Findings, table: IntArray, rows: int) -> IntArray:
 
 
 class _Use(NamedTuple):
-    """What is asked of a storage class on each row, what it offers there, and whether it counts."""
+    """The requested and the available amount of a storage class on each row, and whether the class counts there."""
 
     asked: IntArray
     offered: IntArray
@@ -47,7 +47,7 @@ class _Use(NamedTuple):
 
 
 class _Total:
-    """Storage classes by name, with their use on each row."""
+    """The use of each storage class, by name, on each row."""
 
     def __init__(self, table: IntArray, rows: int) -> None:
         self._table = table
@@ -75,7 +75,7 @@ class _Total:
 
 
 def _add_found(chosen: Chosen, total: _Total) -> None:
-    """Add up what claims ask for and the sizes of the volumes they found, by the volumes' classes."""
+    """Add the requests of claims and the sizes of the volumes they match, by the volumes' classes."""
     for turn, claim in enumerate(chosen.claims):
         volumes, which = chosen.volumes_of(turn)
         names = np.array([*(volume.spec.storage_class_name for volume in volumes), ""], dtype=object)
@@ -89,7 +89,7 @@ def _add_found(chosen: Chosen, total: _Total) -> None:
 
 
 def _add_made(share: Share, provisionings: Mapping[str, Provisioning], rows: BoolArray, total: _Total) -> None:
-    """Add up what claims of a class ask for; they share its room, so what is offered does not add up."""
+    """Add the requests of a class's claims; they share its capacity, which therefore is not summed."""
     at = share.positions[rows]
     for claim in share.to_make:
         capacity = provisionings[claim.key].capacity[at]

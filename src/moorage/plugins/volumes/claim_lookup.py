@@ -1,4 +1,4 @@
-"""Claims and classes: small questions that every rule about storage asks, and the texts of what is missing.
+"""Small queries on claims and storage classes that all volume plugins share, and the texts for missing objects.
 
 Source  component-helpers, storage/volume/helpers.go and storage/ephemeral/ephemeral.go
 """
@@ -19,16 +19,16 @@ __all__ = [
     "volume_not_found",
 ]  # fmt: skip
 
-#: On a claim: binding is complete, on both sides. Its value does not matter.
+#: Annotation of a claim whose binding is complete on both sides. Its value does not matter.
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
-#: On a claim: the node for which its volume is to be made.
+#: Annotation of a claim: the node for which its volume is to be provisioned.
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 
 _CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 
 
 def class_of_claim(claim: PersistentVolumeClaim) -> str:
-    """Return the claim's class; empty if it has none. The annotation of old counts before the field."""
+    """Return the claim's class; empty if it has none. The beta annotation overrides the field."""
     annotated = claim.metadata.annotations.get(_CLASS_ANNOTATION)
     return (claim.spec.storage_class_name or "") if annotated is None else annotated
 
@@ -39,23 +39,23 @@ def class_of_volume(volume: PersistentVolume) -> str:
 
 
 def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
-    """Say whether the claim has its volume for good; a name alone may still be taken back."""
+    """Return whether the claim's binding is complete; a volume name alone can still be reset."""
     return bool(claim.spec.volume_name) and BIND_COMPLETED in claim.metadata.annotations
 
 
 def is_owned_by(claim: PersistentVolumeClaim, pod: PodInfo) -> bool:
-    """Say whether the claim was made for this very pod, as an ephemeral volume's must be."""
+    """Return whether the pod is the claim's controller, as it must be for an ephemeral volume."""
     owner = next((owner for owner in claim.metadata.owner_references if owner.controller), None)
     return claim.metadata.namespace == pod.namespace and owner is not None and owner.uid == pod.uid
 
 
 def requested_storage(claim: PersistentVolumeClaim) -> Quantity:
-    """Return the size the claim asks for; nothing if it names none."""
+    """Return the size the claim requests; 0 if it names none."""
     return claim.spec.resources.requests.get("storage", 0)
 
 
 def requested_bytes(claim: PersistentVolumeClaim) -> int:
-    """Return the size the claim asks for in bytes, rounded up."""
+    """Return the size the claim requests in bytes, rounded up."""
     return value(requested_storage(claim))
 
 
@@ -63,13 +63,13 @@ def requested_bytes(claim: PersistentVolumeClaim) -> int:
 
 
 def names_claim(pod: PodInfo, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
-    """Say whether the pod names this claim as a volume of its own."""
+    """Return whether the pod uses this claim, other than through an ephemeral volume."""
     del old
     return pod.volumes is not None and any(use.key == new.key and not use.ephemeral for use in pod.volumes.claims)
 
 
 def stands_on_claim(pod: PodInfo, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
-    """Say whether the pod names this claim, or one of its ephemeral volumes has it."""
+    """Return whether the pod uses this claim, directly or through an ephemeral volume."""
     del old
     return pod.volumes is not None and any(use.key == new.key for use in pod.volumes.claims)
 
@@ -78,20 +78,20 @@ def stands_on_claim(pod: PodInfo, old: PersistentVolumeClaim | None, new: Persis
 
 
 def not_owned(claim: PersistentVolumeClaim, pod: PodInfo) -> str:
-    """Say that an ephemeral volume's claim is somebody else's."""
+    """Return the text for an ephemeral volume whose claim the pod does not own."""
     return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
 
 
 def claim_not_found(name: str) -> str:
-    """Say that there is no such claim in the pod's namespace."""
+    """Return the text for a claim that does not exist in the pod's namespace."""
     return f"persistentvolumeclaim {quoted(name)} not found"
 
 
 def volume_not_found(name: str) -> str:
-    """Say that there is no such volume."""
+    """Return the text for a volume that does not exist."""
     return f"persistentvolume {quoted(name)} not found"
 
 
 def class_not_found(name: str) -> str:
-    """Say that there is no such storage class."""
+    """Return the text for a storage class that does not exist."""
     return f"storageclass.storage.k8s.io {quoted(name)} not found"

@@ -1,8 +1,8 @@
-"""In-tree volumes, and the CSI drivers that took them over: what a volume is called there, and where it can be reached from.
+"""CSI migration: translate in-tree volumes to their CSI drivers, with the handle and the node affinity that the drivers use.
 
-Volumes of the old built-in kinds are served by CSI drivers today. A driver knows them by another name (the handle) and finds
-them by another node label. Five kinds are translated when nodes are chosen; Azure files and vSphere disks only count as kinds
-that could be.
+CSI drivers serve the volumes of the former in-tree plugins. A driver identifies them by a different name (the handle) and its
+nodes by a different topology label. The scheduler translates five kinds; Azure files and vSphere disks only count as kinds that
+may migrate.
 
 Source  csi-translation-lib: translate.go and plugins/{aws_ebs,azure_disk,gce_pd,openstack_cinder,portworx,in_tree_volume}.go
 """
@@ -31,7 +31,7 @@ class MigrationError(InputError):
 
 
 class MigratedVolume(NamedTuple):
-    """A volume as its CSI driver knows it. ``affinity`` says which nodes reach it; None: all."""
+    """A volume as its CSI driver sees it. ``affinity``: the nodes that can access it; None: all."""
 
     driver: str
     handle: str
@@ -46,7 +46,7 @@ _AZURE_FILE: Final = "kubernetes.io/azure-file"
 _VSPHERE: Final = "kubernetes.io/vsphere-volume"
 _PORTWORX: Final = "kubernetes.io/portworx-volume"
 
-#: Field of a volume's source → the in-tree plugin that served it.
+#: Field of a volume's source → its in-tree plugin.
 _PLUGIN_OF: Final[Mapping[str, str]] = {
     "gce_persistent_disk": _GCE,
     "aws_elastic_block_store": _AWS,
@@ -57,7 +57,7 @@ _PLUGIN_OF: Final[Mapping[str, str]] = {
     "portworx_volume": _PORTWORX,
 }
 _FIELD_OF: Final = {plugin: field for field, plugin in _PLUGIN_OF.items()}
-#: In-tree plugin → the driver that serves its volumes now.
+#: In-tree plugin → the CSI driver that serves its volumes.
 _DRIVER_OF: Final[Mapping[str, str]] = {
     _GCE: "pd.csi.storage.gke.io",
     _AWS: "ebs.csi.aws.com",
@@ -67,9 +67,9 @@ _DRIVER_OF: Final[Mapping[str, str]] = {
     _VSPHERE: "csi.vsphere.vmware.com",
     _PORTWORX: "pxd.portworx.com",
 }
-#: Those of them whose volumes are not translated when nodes are chosen.
+#: The plugins whose volumes the scheduler does not translate.
 _NOT_TRANSLATED: Final = frozenset({_AZURE_FILE, _VSPHERE})
-#: In-tree plugin → the node label that its driver's zones go by.
+#: In-tree plugin → the node label of its driver's zones.
 _ZONE_LABEL_OF: Final[Mapping[str, str]] = {
     _GCE: "topology.gke.io/zone",
     _AWS: "topology.ebs.csi.aws.com/zone",
@@ -84,22 +84,22 @@ _EBS_VOLUME: Final = re.compile(r"vol-[^/]*")
 
 
 def in_tree_plugin(source: PersistentVolumeSpec | Volume) -> str | None:
-    """Return the in-tree plugin of a volume, if it is of a kind that CSI drivers have taken over."""
+    """Return the in-tree plugin of a volume, if it is of a kind that may migrate."""
     return next((plugin for field, plugin in _PLUGIN_OF.items() if getattr(source, field) is not None), None)
 
 
 def is_in_tree_plugin(provisioner: str) -> bool:
-    """Say whether a storage class's provisioner is one of those plugins."""
+    """Return whether a storage class's provisioner is an in-tree plugin."""
     return provisioner in _FIELD_OF
 
 
 def driver_of(plugin: str) -> str | None:
-    """Return the driver that serves an in-tree plugin's volumes; None if they are not translated."""
+    """Return the CSI driver of an in-tree plugin; None if its volumes are not translated."""
     return None if plugin in _NOT_TRANSLATED else _DRIVER_OF.get(plugin)
 
 
 def may_be_of(driver: str, volume: Volume) -> bool:
-    """Say whether a disk that a pod names itself is one of this driver's; where the driver could not serve it, yes."""
+    """Return whether an inline volume may be one of this driver's; True if the volume cannot be translated."""
     plugin = in_tree_plugin(volume)
     try:
         translated_inline(volume)
@@ -109,7 +109,7 @@ def may_be_of(driver: str, volume: Volume) -> bool:
 
 
 def translated(volume: PersistentVolume) -> MigratedVolume | None:
-    """Return an in-tree volume as its driver knows it; None for volumes that are not translated.
+    """Return an in-tree volume as its driver sees it; None for volumes that are not translated.
 
     Raises  MigrationError if the driver cannot serve it
     """
@@ -126,7 +126,7 @@ def translated(volume: PersistentVolume) -> MigratedVolume | None:
 
 
 def translated_inline(volume: Volume) -> MigratedVolume | None:
-    """Return a disk that a pod names itself as its driver knows it; None if it is not translated.
+    """Return an inline volume as its driver sees it; None if it is not translated.
 
     Raises  MigrationError if the driver cannot serve it
     """
@@ -139,13 +139,13 @@ def translated_inline(volume: Volume) -> MigratedVolume | None:
 
 
 class HandedOver(NamedTuple):
-    """What a release lets nodes hand over to CSI drivers: in-tree plugins, and how their volumes are translated."""
+    """The in-tree plugins that nodes of a release may migrate to CSI drivers, and how their volumes are translated."""
 
     plugins: frozenset[str]
     translate: Callable[[PersistentVolume], MigratedVolume | None]
 
 
-#: Every kind, as each node says.
+#: Every kind, as far as each node declares it.
 HANDED_OVER: Final = HandedOver(frozenset(_FIELD_OF), translated)
 
 
@@ -163,7 +163,7 @@ def _handle(plugin: str, source: Mapping[str, Any]) -> str:
 
 
 def _ebs_volume_id(text: str) -> str:
-    """Return ``vol-…`` of ``aws://zone/vol-…``, or what is no such address as it stands."""
+    """Return ``vol-…`` of ``aws://zone/vol-…``; any text without that prefix is returned as it is."""
     if not text.startswith("aws://"):
         return text
     try:
@@ -201,13 +201,13 @@ def _gce_region(zones: Iterable[str]) -> str:
     return next(iter(regions))
 
 
-# -- where from ---------------------------------------------------------------------------------------------------------
+# -- node affinity ------------------------------------------------------------------------------------------------------
 
 
 def _translated_affinity(affinity: NodeSelector | None, labels: Mapping[str, str], zone_key: str) -> NodeSelector | None:
-    """Return a volume's node affinity with zones by the driver's label; zones from labels are added if it has none itself.
+    """Return a volume's node affinity with zones by the driver's label; add the zones of its labels if it names none.
 
-    Regions of the label of old are asked for by the label of today, because newer nodes have no other.
+    Regions of the beta label are translated to the stable label, because newer nodes only have that.
     """
     terms = affinity.node_selector_terms if affinity is not None else ()
     zone, region = _labels_in_use(terms, labels)
@@ -226,7 +226,7 @@ def _translated_affinity(affinity: NodeSelector | None, labels: Mapping[str, str
 
 
 def _labels_in_use(terms: Iterable[NodeSelectorTerm], labels: Mapping[str, str]) -> tuple[str, str]:
-    """Return the labels for zone and region that the volume goes by: its affinity's, else its own, else today's."""
+    """Return the zone and region labels that the volume uses: in its affinity, else on itself, else the stable ones."""
     asked = {one.key for term in terms for one in term.match_expressions}
     for keys in (asked, labels):
         if _ZONE in keys:

@@ -1,6 +1,6 @@
-"""What CSI drivers say about nodes, as a column: limits, and which in-tree plugins a node has handed over.
+"""The facts of CSINodes as a column: volume limits and migrated in-tree plugins.
 
-Nodes of one kind say the same, so each distinct saying is judged once.
+Nodes of one kind have equal facts, so the plugins evaluate each distinct value once.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 
 
 def migrated_plugins(node: CSINode) -> str:
-    """Return the in-tree plugins whose volumes drivers serve on a node, with commas between them."""
+    """Return the in-tree plugins that a node has migrated, separated by commas."""
     return node.metadata.annotations.get(_MIGRATED_PLUGINS, "")
 
 
 class CsiFacts(NamedTuple):
-    """``drivers``: each driver on the node and how many of its volumes the node takes; None for any number."""
+    """``drivers``: each driver on the node and the limit on its volumes; None for no limit."""
 
     drivers: tuple[tuple[str, int | None], ...] = ()
     migrated: frozenset[str] = frozenset()
@@ -52,7 +52,7 @@ class CsiFacts(NamedTuple):
 
 
 class CsiNodes:
-    """The facts of every row; None where no CSINode goes by the node's name. An index: ask ``Snapshot.index`` for it."""
+    """The facts of every row; None for a node without CSINode. An index: get it from ``Snapshot.index``."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._table = snapshot.table
@@ -65,7 +65,7 @@ class CsiNodes:
         self._limits: dict[str, IntArray] = {}
 
     def follow(self) -> InternedColumn[CsiFacts | None]:
-        """Return the column, brought up to date."""
+        """Apply the changes since the last call and return the column."""
         changed = self._journal.since(self._position)
         if changed is None or self._table.changes.moved != self._moved:
             self._moved, self._rows = self._table.changes.moved, 0
@@ -83,7 +83,7 @@ class CsiNodes:
         return self._column
 
     def limits(self, driver: str) -> IntArray:
-        """Return how many volumes of the driver each row of the table takes, as of the last ``follow``; kept until then."""
+        """Return the limit of the driver on each row of the table, as of the last ``follow``; cached until the next."""
         limits = self._limits.get(driver)
         if limits is None:
             limits = self._limits[driver] = self._column.spread(self._column.ids, _limit_of(driver), np.int64)

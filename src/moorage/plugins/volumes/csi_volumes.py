@@ -1,7 +1,7 @@
-"""Which CSI volumes a pod needs, as drivers count them: a shared volume is one, whoever names it.
+"""The CSI volumes that a pod needs, as drivers count them: a volume that several claims or pods share counts once.
 
-A claim that has no volume yet counts as one of its own with the driver that will make it. In-tree volumes count with the driver
-that took them over, on nodes that run CSI drivers at all.
+A claim without a volume counts as a separate volume of the driver that will provision it. In-tree volumes count for the driver
+that they migrate to, on nodes with a CSINode.
 
 Source  kube-scheduler 1.36, plugins/nodevolumelimits/csi.go, filterAttachableVolumes and what it calls
 """
@@ -28,7 +28,7 @@ __all__ = ["CsiVolume", "Needed", "needed_volumes"]
 
 
 class CsiVolume(NamedTuple):
-    """A volume by its driver and handle; one that is still to be made by the claim (``namespace/name``) it is for."""
+    """A volume by its driver and handle; one that is still to be provisioned by its claim (``namespace/name``)."""
 
     driver: str
     handle: str
@@ -36,10 +36,10 @@ class CsiVolume(NamedTuple):
 
 
 class Needed(NamedTuple):
-    """The distinct volumes of a pod, in its order; or why it cannot have them.
+    """The distinct volumes of a pod, in its order; or why it cannot get them.
 
-    ``missing``  a claim that is not there: the pod has to wait for it
-    ``fault``    what makes no sense: an error
+    ``missing``  a claim does not exist: the pod has to wait for it
+    ``fault``    a volume or claim is invalid: an error
     """
 
     volumes: tuple[CsiVolume, ...] = ()
@@ -48,10 +48,10 @@ class Needed(NamedTuple):
 
 
 def needed_volumes(pod: PodInfo, snapshot: Snapshot, *, migrated: bool, placed: bool = False) -> Needed:
-    """Return the volumes that ``pod`` would hold on a node.
+    """Return the volumes that ``pod`` would use on a node.
 
-    ``migrated``  the node runs CSI drivers, which serve in-tree volumes too
-    ``placed``    the pod is on a node already: claims that are gone are passed over
+    ``migrated``  the node has a CSINode, so its drivers serve in-tree volumes too
+    ``placed``    the pod is on a node already: missing claims are skipped
     """
     found: dict[CsiVolume, None] = {}
     if pod.volumes is None:
@@ -104,7 +104,7 @@ def _volume_of(claim: PersistentVolumeClaim, snapshot: Snapshot, *, migrated: bo
 
 
 def _volume_to_be_made(claim: PersistentVolumeClaim, snapshot: Snapshot, *, migrated: bool) -> CsiVolume | None:
-    """Return the volume that the claim's class will make; None where that is not known or not counted."""
+    """Return the volume that the claim's class will provision; None if it is unknown or does not count."""
     storage_class = snapshot.objects(StorageClass).get(class_of_claim(claim))
     if storage_class is None:
         return None

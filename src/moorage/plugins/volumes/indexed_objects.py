@@ -1,4 +1,4 @@
-"""Objects of a kind filed where they are looked for, with what is asked of each worked out once."""
+"""An index of the objects of a kind by a key of the caller's choice, with a value derived once from each object."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any, Generic, TypeVar
 from moorage.api.meta import Value
 from moorage.state.cluster import Snapshot
 
-__all__ = ["Filed"]
+__all__ = ["IndexedObjects"]
 
 K = TypeVar("K", bound=Value)
 V = TypeVar("V")
 _NONE: Mapping[str, Any] = {}
 
 
-class Filed(Generic[K, V]):
-    """Keeps up with a snapshot by its journal: what did not change is not looked at again.
+class IndexedObjects(Generic[K, V]):
+    """Follows the change log of a snapshot; unchanged objects are not looked at again.
 
-    ``place`` says where an object is filed (None: nowhere), ``derive`` what is kept of it there. Under one place things stand
-    in the order they came to it. ``told`` hears of each change: an object's key, what was kept of it and what is kept now.
+    ``place`` returns the key an object is filed under (None: not filed), ``derive`` the value kept for it. Values under one key
+    are in the order they were filed. ``on_change`` is called for each change with the object's name, the old and the new value.
     """
 
     def __init__(
@@ -28,19 +28,19 @@ class Filed(Generic[K, V]):
         kind: type[K],
         place: Callable[[K], Hashable | None],
         derive: Callable[[K], V],
-        told: Callable[[str, V | None, V | None], None] | None = None,
+        on_change: Callable[[str, V | None, V | None], None] | None = None,
     ) -> None:
         self._objects = snapshot.objects(kind)
         self._journal = snapshot.changes_of(kind)
         self._place = place
         self._derive = derive
-        self._told = told
+        self._on_change = on_change
         self._position: int | None = None
         self._at: dict[Hashable, dict[str, V]] = {}
         self._place_of: dict[str, Hashable] = {}
 
     def follow(self) -> None:
-        """Bring the files up to date. Call before ``at``."""
+        """Apply the changes since the last call. Call this before ``at``."""
         changed = None if self._position is None else self._journal.since(self._position)
         if changed is None:
             changed = [*self._place_of, *self._objects]
@@ -49,7 +49,7 @@ class Filed(Generic[K, V]):
             self._refile(key, self._objects.get(key))
 
     def at(self, place: Hashable) -> Mapping[str, V]:
-        """Return what is filed at a place, by the objects' keys."""
+        """Return the values filed under a key, by the objects' names."""
         return self._at.get(place, _NONE)
 
     def _refile(self, key: str, obj: K | None) -> None:
@@ -65,5 +65,5 @@ class Filed(Generic[K, V]):
         if new is not None and after is not None:
             self._place_of[key] = after
             self._at.setdefault(after, {})[key] = new
-        if self._told is not None and not (old is None and new is None):
-            self._told(key, old, new)
+        if self._on_change is not None and not (old is None and new is None):
+            self._on_change(key, old, new)

@@ -1,4 +1,4 @@
-"""What becomes of a pod's claims on each of some nodes: reachable, found, to be made, or not to be had.
+"""What happens to a pod's claims on each of some nodes: accessible, matched, provisioned, or impossible.
 
 Source  kube-scheduler 1.36, plugins/volumebinding/binder.go, FindPodVolumes and checkBoundClaims
 """
@@ -26,14 +26,14 @@ __all__ = ["ClaimsToFind", "Findings", "Share", "find"]
 
 
 class ClaimsToFind(NamedTuple):
-    """The claims of one pod as Filter needs them.
+    """The claims of one pod in the form Filter needs.
 
-    ``bound``     claims with their volumes; None for a volume that is gone
-    ``selected``  claims whose volume is being made, for the node in their annotation
-    ``search``    the search for the other unbound ones; None if there are none
-    ``fault``     why there can be no search
+    ``bound``     claims with their volumes; None for a missing volume
+    ``selected``  claims whose volume is being provisioned for the node in their annotation
+    ``search``    the search for the other unbound claims; None if there are none
+    ``fault``     why no search is possible
     ``drivers``   which in-tree volumes CSI drivers may serve
-    ``counted``   whether drivers are asked how much room they have
+    ``counted``   whether the capacity that drivers publish counts
     """
 
     bound: tuple[tuple[PersistentVolumeClaim, PersistentVolume | None], ...] = ()
@@ -48,12 +48,12 @@ class ClaimsToFind(NamedTuple):
         return not self.selected and self.search is None and not self.fault
 
 
-#: Places in a view, counted from 0.
+#: Positions in a view, from 0.
 Positions = npt.NDArray[np.intp]
 
 
 class Share(NamedTuple):
-    """Rows on which volumes are to be made for the same claims, and those claims in their order."""
+    """Rows on which volumes are provisioned for the same claims, and those claims in their order."""
 
     positions: Positions
     to_make: tuple[PersistentVolumeClaim, ...]
@@ -61,10 +61,10 @@ class Share(NamedTuple):
 
 @dataclass
 class Findings:
-    """Arrays have one entry a row of the view. A row may be refused for several reasons.
+    """The results; arrays have one entry per row of the view. A row may be rejected for several reasons.
 
-    ``unreachable``  a bound volume cannot be reached        ``lost``     a bound volume is gone
-    ``unmatched``    no volume suits, and none can be made   ``no_room``  none can be made for want of room
+    ``unreachable``  a bound volume cannot be accessed            ``lost``     a bound volume is missing
+    ``unmatched``    no volume matches, none can be provisioned   ``no_room``  capacity is missing to provision one
     """
 
     unreachable: BoolArray
@@ -78,7 +78,7 @@ class Findings:
 
 
 def find(wanted: ClaimsToFind, nodes: NodeView) -> Findings:
-    """Look at every row of the view."""
+    """Examine every row of the view."""
     findings = Findings(nodes.false(), nodes.false(), nodes.false(), nodes.false())
     _look_at_bound(wanted, nodes, findings)
     if wanted.is_all_bound:
@@ -98,7 +98,7 @@ def find(wanted: ClaimsToFind, nodes: NodeView) -> Findings:
 
 
 def _look_at_bound(wanted: ClaimsToFind, nodes: NodeView, findings: Findings) -> None:
-    """Judge bound claims in order; a row is refused for the first that fails there."""
+    """Check bound claims in order; the first that fails on a row decides its reason."""
     open_rows = np.ones(len(nodes), dtype=bool)
     for _, volume in wanted.bound:
         if volume is None:
@@ -133,7 +133,7 @@ def _reached(volume: PersistentVolume, nodes: NodeView) -> BoolArray:
 
 
 def _shares(wanted: ClaimsToFind, chosen: Chosen | None, here: BoolArray) -> Iterator[Share]:
-    """Part the rows ``here`` by the claims that found nothing there."""
+    """Group the rows ``here`` by the claims that match no volume there."""
     if chosen is None:
         yield Share(np.flatnonzero(here), wanted.selected)
         return
@@ -145,7 +145,7 @@ def _shares(wanted: ClaimsToFind, chosen: Chosen | None, here: BoolArray) -> Ite
 
 
 def _look_at_making(wanted: ClaimsToFind, share: Share, nodes: NodeView, findings: Findings) -> None:
-    """Judge the claims for which a volume has to be made, in order; a row is refused for the first that fails there."""
+    """Check the claims whose volume must be provisioned, in order; the first that fails on a row decides its reason."""
     left = share.positions
     for made in _provisionings(wanted, share.to_make, nodes, findings):
         findings.unmatched[left[~made.possible[left]]] = True

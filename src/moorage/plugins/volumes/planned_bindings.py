@@ -1,7 +1,7 @@
-"""Promises: what is to be written so that a pod's claims get their volumes, and how to tell that they did.
+"""Planned bindings: what to write so that a pod's claims are bound, and how to see that they are.
 
-A found volume is pointed at its claim, a claim whose volume is to be made is given the name of the node; the rest is the
-volume controller's. Until it is done, whatever undoes a promise sends the pod back.
+A matched volume gets a ``claimRef`` to its claim; a claim whose volume must be provisioned gets the annotation with the node's
+name. The volume controller does the rest. Until it is done, anything that undoes a planned binding fails the pod's attempt.
 
 Source  kube-scheduler 1.36, plugins/volumebinding/binder.go, AssumePodVolumes and checkBindings;
         component-helpers, storage/volume/pv_helpers.go, GetBindVolumeToClaim
@@ -27,19 +27,19 @@ from moorage.state.cluster import Snapshot
 
 __all__ = ["BOUND_BY_CONTROLLER", "BrokenPromiseError", "Promise", "are_kept", "for_node", "pointed_at"]
 
-#: On a volume or a claim: the other was chosen by a scheduler or a controller, not by a user.
+#: Annotation of a volume or a claim that a scheduler or a controller, not a user, has matched with the other.
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 
 K = TypeVar("K", PersistentVolume, PersistentVolumeClaim)
 
 
 class BrokenPromiseError(Exception):
-    """A promise that will not be kept: the pod has to be placed anew. The texts are kube-scheduler's."""
+    """A planned binding failed: the pod needs a new attempt. The texts are kube-scheduler's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Promise(Generic[K]):
-    """An object as it was stored and as it is to be written; ``claim`` is the key of the claim it is for."""
+    """An object as it is stored and as it is to be written; ``claim`` is the key of the claim it is for."""
 
     base: K
     obj: K
@@ -51,7 +51,7 @@ class Promise(Generic[K]):
 
 
 def pointed_at(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
-    """Return the volume, promised to the claim."""
+    """Return the volume with its ``claimRef`` set to the claim."""
     meta, ref = claim.metadata, volume.spec.claim_ref
     metadata = volume.metadata
     if not is_bound_to(volume, claim) and BOUND_BY_CONTROLLER not in metadata.annotations:
@@ -65,7 +65,7 @@ def pointed_at(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Persis
 
 
 def for_node(claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim:
-    """Return the claim, its volume to be made for this node."""
+    """Return the claim with the node selected for its provisioning."""
     return replace(claim, metadata=_annotated(claim.metadata, SELECTED_NODE, node))
 
 
@@ -80,9 +80,9 @@ def are_kept(
     made: tuple[Promise[PersistentVolumeClaim], ...],
     drivers: HandedOver = HANDED_OVER,
 ) -> bool:
-    """Say whether all claims are bound, as far as has been seen. ``drivers``: which in-tree volumes they may serve.
+    """Return whether all claims are bound in the snapshot. ``drivers``: which in-tree volumes CSI drivers may serve.
 
-    Raises  BrokenPromiseError if one will not be
+    Raises  BrokenPromiseError if one will not be bound
     """
     if snapshot.node(node) is None:
         raise BrokenPromiseError(f"failed to get node {quoted(node)}: node {quoted(node)} not found")
@@ -103,7 +103,7 @@ def _is_found_kept(snapshot: Snapshot, node: str, promise: Promise[PersistentVol
     _check_reach(snapshot, node, volume, drivers)
     if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
         raise BrokenPromiseError(f"ClaimRef got reset for pv {quoted(volume.name)}")
-    # kube-scheduler waits in vain for the first of these two, and takes the second for what was promised.
+    # kube-scheduler waits for its timeout in the first of these two cases and accepts the second as bound.
     if volume.spec.claim_ref.uid != claim.metadata.uid:
         raise BrokenPromiseError(f"pv {quoted(volume.name)} was claimed by another than pvc {quoted(claim.metadata.name)}")
     if is_fully_bound(claim) and claim.spec.volume_name != volume.name:
@@ -131,7 +131,7 @@ def _is_made_kept(snapshot: Snapshot, node: str, promise: Promise[PersistentVolu
 
 
 def _check_reach(snapshot: Snapshot, node: str, volume: PersistentVolume, drivers: HandedOver) -> None:
-    """Raise BrokenPromiseError if the volume turns out not to be reached from the node."""
+    """Raise BrokenPromiseError if the volume cannot be accessed from the node after all."""
     info = snapshot.node(node)
     affinity = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
     csi_node = snapshot.objects(CSINode).get(node)

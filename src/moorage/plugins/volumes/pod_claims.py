@@ -1,4 +1,4 @@
-"""The claims of one pod, sorted by where they have got to: bound, waiting for a node, or waiting for somebody else.
+"""The claims of one pod by state: bound, waiting for a node, or to be bound before scheduling.
 
 Source  kube-scheduler 1.36, plugins/volumebinding: volume_binding.go, podHasPVCs; binder.go, GetPodVolumeClaims
 """
@@ -18,11 +18,11 @@ __all__ = ["ClassError", "PodClaims", "claims_of", "unusable"]
 
 
 class ClassError(Exception):
-    """A storage class that makes no sense."""
+    """A storage class is invalid."""
 
 
 class PodClaims(NamedTuple):
-    """``delayed`` claims get their volume where the pod goes; ``immediate`` ones must be bound before it goes anywhere."""
+    """``delayed`` claims are bound on the pod's node; ``immediate`` ones must be bound before the pod is scheduled."""
 
     bound: tuple[PersistentVolumeClaim, ...]
     delayed: tuple[PersistentVolumeClaim, ...]
@@ -30,7 +30,7 @@ class PodClaims(NamedTuple):
 
 
 def unusable(pod: PodInfo, snapshot: Snapshot) -> str | None:
-    """Return why the pod cannot go anywhere for a claim that is missing, lost, going, or not the pod's; None if it can."""
+    """Return why a claim that is missing, lost, terminating or not the pod's rejects the pod; None if none does."""
     claims = snapshot.objects(PersistentVolumeClaim)
     for use in pod.volumes.claims if pod.volumes is not None else ():
         claim, name = claims.get(use.key), quoted(use.name)
@@ -49,9 +49,9 @@ def unusable(pod: PodInfo, snapshot: Snapshot) -> str | None:
 
 
 def claims_of(pod: PodInfo, snapshot: Snapshot) -> PodClaims:
-    """Return the pod's claims as they will be, in its order. All of them have to be there.
+    """Return the pod's claims, with assumed changes, in its order. All of them must exist.
 
-    Raises  ClassError if a class does not say when its volumes are bound
+    Raises  ClassError if a class has no volume binding mode
     """
     assumed = snapshot.index(Assumptions).claims
     bound: list[PersistentVolumeClaim] = []

@@ -1,4 +1,4 @@
-"""From which nodes could a volume be made for a claim: by the class's allowed topologies, and by the room drivers report.
+"""On which nodes a volume can be provisioned for a claim: by the class's allowed topologies and the published capacity.
 
 Source  kube-scheduler 1.36, plugins/volumebinding/binder.go, checkVolumeProvisions and hasEnoughCapacity;
         core/v1/helper/helpers.go, MatchTopologySelectorTerms
@@ -18,7 +18,7 @@ from moorage.api.requirements import Requirement, SelectorError, requirement_fau
 from moorage.api.selectors import NOTHING, Selector, compile_label_selector
 from moorage.api.storage import CSIDriver, CSIStorageCapacity, PersistentVolumeClaim, StorageClass, TopologySelectorTerm
 from moorage.plugins.volumes.claim_lookup import class_of_claim, requested_bytes
-from moorage.plugins.volumes.indexed_objects import Filed
+from moorage.plugins.volumes.indexed_objects import IndexedObjects
 from moorage.plugins.volumes.volume_reach import first_taking
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
@@ -27,16 +27,16 @@ from moorage.state.view import NodeView
 
 __all__ = ["Provisioner", "Provisioning", "volume_limit"]
 
-#: Named by classes whose volumes are made by hand.
+#: The provisioner of classes whose volumes are created by hand.
 NOT_SUPPORTED: Final = "kubernetes.io/no-provisioner"
 
 
 class Provisioning(NamedTuple):
-    """Where a volume could be made for one claim. Arrays have one entry a row of the view.
+    """Where a volume can be provisioned for one claim. Arrays have one entry per row of the view.
 
-    ``possible``  the class makes volumes that this row could reach
-    ``has_room``  and there is room for one of the size
-    ``capacity``  the bytes that are left where it would be made; -1 where nobody keeps count
+    ``possible``  the class's topologies allow the row
+    ``has_room``  and there is capacity for a volume of the size
+    ``capacity``  the free bytes; -1 where the driver publishes no capacity
     """
 
     claim: PersistentVolumeClaim
@@ -46,7 +46,7 @@ class Provisioning(NamedTuple):
 
 
 class _Room(NamedTuple):
-    """What a CSIStorageCapacity says: for which nodes, up to which size of volume (None: unknown), and how much in all."""
+    """A CSIStorageCapacity: the nodes it covers, the largest possible volume (None: unknown), and the free bytes."""
 
     nodes: Selector
     limit: int | None
@@ -62,21 +62,21 @@ class _Room(NamedTuple):
 
 
 def volume_limit(room: CSIStorageCapacity) -> int | None:
-    """Return the largest volume there is room for, in bytes; None if that is not known. The maximum size tells more exactly."""
+    """Return the largest possible volume in bytes; None if unknown. ``maximumVolumeSize`` overrides ``capacity``."""
     limit = room.capacity if room.maximum_volume_size is None else room.maximum_volume_size
     return None if limit is None else value(limit)
 
 
 class Provisioner:
-    """Judges claims for which a volume would have to be made. An index: ask ``Snapshot.index`` for it."""
+    """Checks claims whose volume must be provisioned. An index: get it from ``Snapshot.index``."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._rooms = Filed(snapshot, CSIStorageCapacity, _class_of, _Room.of)
+        self._rooms = IndexedObjects(snapshot, CSIStorageCapacity, _class_of, _Room.of)
 
     def judge(self, claim: PersistentVolumeClaim, nodes: NodeView, *, counted: bool = True) -> Provisioning:
-        """Return where a volume could be made for the claim. Its class has to be there.
+        """Return where a volume can be provisioned for the claim. Its class must exist.
 
-        ``counted``  drivers that keep count of their room are believed; else there is room everywhere
+        ``counted``  consider the capacity that drivers publish; otherwise capacity is unlimited
         """
         storage_class = nodes.snapshot.objects(StorageClass)[class_of_claim(claim)]
         unknown = nodes.zeros() - 1
@@ -104,7 +104,7 @@ def _keeps_count(provisioner: str, snapshot: Snapshot) -> bool:
 
 
 def _rows_allowed(terms: tuple[TopologySelectorTerm, ...], nodes: NodeView) -> BoolArray:
-    """Say for each row whether any of the terms takes it. No terms take all; a term that asks for nothing takes none."""
+    """Return for each row whether one of the terms allows it. No terms allow all rows; an empty term allows none."""
     if not terms:
         return np.ones(len(nodes), dtype=bool)
     allowed = nodes.false()

@@ -1,8 +1,8 @@
-"""Free volumes that would do for a claim, smallest first, lined up by how they are reached.
+"""Free volumes that match a claim, smallest first, grouped by the nodes that can access them.
 
-Claims mostly differ in nothing that decides which volumes would do, so a line-up is made once for all that are alike, and told
-of each volume that comes or goes. The first volumes that each row reaches are then read off: for those that ask one label to
-have one of some values (all local volumes do) from an array by the label's values, kept up to date value by value.
+Most claims differ in nothing that decides which volumes match, so equal claims share one list, which is updated for each volume
+added or removed. From it follow the first volumes that each row can access. For volumes whose affinity requires one label to
+have one of some values, as for all local volumes, an array by the label's values is kept up to date value by value.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from moorage.state.view import NodeView
 
 __all__ = ["LineUp", "Rank", "Ranked"]
 
-#: A volume's size in nano-bytes, so that comparing is exact, and its name.
+#: A volume's size in nano-bytes, for exact comparison, and its name.
 Rank = tuple[int, str]
-#: A volume by its rank, and the number it goes by.
+#: A volume by its rank, and its number.
 Ranked = tuple[Rank, int]
 
 
 class LineUp:
-    """Numbers of volumes, in the order of their ranks."""
+    """Numbers of volumes, sorted by their ranks."""
 
     def __init__(self) -> None:
         self._all: list[Ranked] = []
@@ -41,7 +41,7 @@ class LineUp:
 
     @property
     def first(self) -> Ranked | None:
-        """The smallest of all, wherever it is reached from."""
+        """The smallest of all volumes, whatever nodes can access it."""
         return self._all[0] if self._all else None
 
     def add(self, volume: Ranked, reach: Reach) -> None:
@@ -57,7 +57,7 @@ class LineUp:
             insort(self._otherwise.setdefault(reach.affinity, []), volume)
 
     def remove(self, volume: Ranked, reach: Reach) -> None:
-        """Take out a volume that was added with the same reach."""
+        """Remove a volume that was added with the same reach."""
         _take(self._all, volume)
         del self._rank_of[volume[1]]
         if reach.asked is not None:
@@ -75,7 +75,7 @@ class LineUp:
                 del self._otherwise[reach.affinity]
 
     def nearest(self, nodes: NodeView, depth: int) -> IntArray:
-        """Return the first volumes that each row reaches, in order; shape (depth, rows), -1 where there are no more."""
+        """Return the first volumes that each row can access, in order; shape (depth, rows), -1 where there are no more."""
         sources = []
         if self._everywhere:
             sources.append(np.repeat(_firsts(self._everywhere, depth)[:, None], len(nodes), axis=1))
@@ -89,7 +89,7 @@ class LineUp:
         return sources[0] if len(sources) == 1 else self._merged(sources, depth)
 
     def _merged(self, sources: Sequence[IntArray], depth: int) -> IntArray:
-        """Return the first of several arrays of volumes, row by row."""
+        """Merge several arrays of volumes and return the first ones, row by row."""
         stacked = np.concatenate(sources)
         found, at = np.unique(stacked, return_inverse=True)
         known = [number for number in found.tolist() if number >= 0]
@@ -102,12 +102,12 @@ class LineUp:
 
 
 class _ByValue:
-    """Volumes by the value that a label has to have; and for a column of that label, the first volumes of each value id."""
+    """Volumes by the label value they require; and for a column of that label, the first volumes of each value id."""
 
     def __init__(self) -> None:
         self._at: dict[str, list[Ranked]] = {}
         self._column: LabelColumn | None = None
-        #: How many values of the column are filled in; shape (depth, values or more), -1 where there are no more volumes.
+        #: How many values of the column are filled in. The array has shape (depth, values or more), -1 for no more volumes.
         self._known = 0
         self._firsts = np.full((1, 0), -1, dtype=np.int64)
 
@@ -126,7 +126,7 @@ class _ByValue:
         self._changed(value)
 
     def firsts(self, column: LabelColumn, depth: int) -> IntArray:
-        """Return the first volumes of each of the column's values; shape (depth, values)."""
+        """Return the first volumes for each of the column's values; shape (depth, values)."""
         if column is not self._column or depth > len(self._firsts):
             self._column, self._known = column, 0
             self._firsts = np.full((depth, 0), -1, dtype=np.int64)

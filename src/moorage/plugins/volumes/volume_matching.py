@@ -1,8 +1,8 @@
-"""Which volume would a claim get on which node, of those that are there and free?
+"""Match the unbound claims of a pod with free volumes, node by node.
 
-A volume that is promised to the claim already is the only one it may have; otherwise the smallest that suits: the first that a
-row reaches of those that are lined up for claims like this one (``shelf``, ``line_up``). A pod's claims choose one after the
-other, the smallest first; what one took on a row the next cannot have there.
+A claim that volumes are reserved for can only get one of those. Any other claim gets the smallest matching volume that the node
+can access (see ``available_volumes`` and ``volume_candidates``). The claims of a pod choose in turn, smallest first; what one
+takes on a row, the next cannot have there.
 
 Source  component-helpers, storage/volume/pv_helpers.go, FindMatchingVolume;
         kube-scheduler 1.36, plugins/volumebinding/binder.go, findMatchingVolumes
@@ -35,12 +35,12 @@ from moorage.state.view import NodeView
 
 __all__ = ["Chosen", "MatchingError", "VolumeSearch", "VolumeShelf", "is_bound_to", "suits"]
 
-#: Numbers of volumes that are promised to a claim begin here; those of free ones, which shelves give out, stay below.
+#: Numbers of volumes reserved for a claim start here; numbers of free volumes stay below.
 _PROMISED: Final = 1 << 40
 
 
 class Chosen(NamedTuple):
-    """What claims get. ``which`` has shape (claims, rows): numbers of volumes, or -1 where a claim gets none."""
+    """The volumes that claims get. ``which``, shape (claims, rows): numbers of volumes, -1 where a claim gets none."""
 
     claims: tuple[PersistentVolumeClaim, ...]
     which: IntArray
@@ -48,12 +48,12 @@ class Chosen(NamedTuple):
     free: Sequence[Sequence[AvailableVolume]]
 
     def at(self, position: int) -> list[tuple[PersistentVolumeClaim, PersistentVolume]]:
-        """Return the pairs that were found for one row of the view."""
+        """Return the claims and their volumes on one row of the view."""
         which = enumerate(self.which[:, position].tolist())
         return [(self.claims[turn], self._volume(turn, number)) for turn, number in which if number >= 0]
 
     def volumes_of(self, turn: int) -> tuple[list[PersistentVolume], IntArray]:
-        """Return the volumes that one of the claims gets anywhere, and which of them on each row, or -1."""
+        """Return the volumes that one of the claims gets on any row, and the index into them for each row, or -1."""
         found, at = np.unique(self.which[turn], return_inverse=True)
         volumes = [self._volume(turn, number) for number in found.tolist() if number >= 0]
         return volumes, at.reshape(-1) - (len(found) - len(volumes))
@@ -63,7 +63,7 @@ class Chosen(NamedTuple):
 
 
 class _Choices(NamedTuple):
-    """What a claim could get: offers promised to it, or free ones."""
+    """The volumes a claim can get: those reserved for it, or free ones."""
 
     claim: PersistentVolumeClaim
     promised: Sequence[AvailableVolume]
@@ -84,7 +84,7 @@ class VolumeSearch:
         self._promised = [[number_of[offer.volume.name] for offer in one.promised] for one in choices]
 
     def over(self, nodes: NodeView) -> Chosen:
-        """Return what each claim gets on each row of the view."""
+        """Return the volumes that each claim gets on each row of the view."""
         which = np.full((len(self._choices), len(nodes)), -1, dtype=np.int64)
         for at, (_, promised, free) in enumerate(self._choices):
             open_rows = np.ones(len(nodes), dtype=bool)
@@ -93,7 +93,7 @@ class VolumeSearch:
                 decided = open_rows & ~_among(number, taken)
                 which[at, decided & rows_reaching(offer.reach.affinity, nodes)] = number
                 open_rows &= ~decided
-            # Of so many offers there is one that no claim before it took.
+            # The claims before this one take at most ``at`` of these candidates, so one is left.
             for numbers in free.line_up.nearest(nodes, at + 1) if free is not None else ():
                 got = open_rows & (numbers >= 0) & ~_among(numbers, taken)
                 which[at, got] = numbers[got]
@@ -103,20 +103,20 @@ class VolumeSearch:
 
 
 def _among(numbers: IntArray | int, taken: IntArray) -> BoolArray:
-    """Say for each row whether a number is taken there already."""
+    """Return for each row whether a number is taken there already."""
     found: BoolArray = np.any(taken == numbers, axis=0)
     return found
 
 
 class VolumeShelf:
-    """Volumes that may still be had, with what is assumed of them. An index: ask ``Snapshot.index`` for it."""
+    """The volumes that claims can still get, with assumptions applied. An index: get it from ``Snapshot.index``."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._assumed = snapshot.index(Assumptions).volumes
         self._shelf = AvailableVolumes(snapshot)
 
     def search(self, claims: Iterable[PersistentVolumeClaim]) -> VolumeSearch:
-        """Return the search for these claims; it holds until anything changes.
+        """Return the search for these claims; it is valid until anything changes.
 
         Raises  MatchingError if a claim's selector cannot be parsed
         """
@@ -127,7 +127,7 @@ class VolumeShelf:
         return VolumeSearch([_Choices(claim, self._promised(claim, assumed), self._shelf.line(claim)) for claim in by_size])
 
     def best(self, claim: PersistentVolumeClaim, *, promised_only: bool) -> PersistentVolume | None:
-        """Return the volume that a claim gets if every node will do, by what is stored alone; None if there is none.
+        """Return the volume that a claim gets if every node is feasible, without assumptions; None if there is none.
 
         Raises  MatchingError if the claim's selector cannot be parsed
         """

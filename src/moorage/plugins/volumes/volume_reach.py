@@ -1,7 +1,7 @@
-"""Which nodes a volume can be reached from, over columns.
+"""Which nodes can access a volume, over columns.
 
-A volume's node affinity asks for labels alone: what it asks of node fields counts as met. Thousands of local volumes each name
-one host, so affinities that ask for one label to have one of some values are looked up rather than judged.
+A volume's node affinity considers labels only; requirements on node fields count as met. Thousands of local volumes each name
+one host, so an affinity that requires one label to have one of some values is looked up instead of evaluated.
 
 Source  component-helpers, storage/volume/helpers.go, CheckNodeAffinity
 """
@@ -27,18 +27,18 @@ __all__ = ["Reach", "first_taking", "label_affinity", "rows_reaching"]
 
 @lru_cache(maxsize=16384)
 def label_affinity(affinity: NodeSelector) -> NodeSelectorMatcher:
-    """Return what a volume's node affinity asks of labels."""
+    """Return the label requirements of a volume's node affinity."""
     terms = compile_node_selector(affinity).terms
     return NodeSelectorMatcher(tuple(NodeTerm(term.requirements, (), term.faults) for term in terms))
 
 
 def rows_reaching(affinity: NodeSelector | None, nodes: NodeView) -> BoolArray:
-    """Say for each row whether a volume with this affinity can be reached from it."""
+    """Return for each row whether it can access a volume with this affinity."""
     return np.ones(len(nodes), dtype=bool) if affinity is None else rows_matching(label_affinity(affinity), nodes)
 
 
 class Reach(NamedTuple):
-    """A volume's node affinity (None: it is reached from everywhere), and what it asks of a label, if that is all it asks."""
+    """A volume's node affinity (None: all nodes), and its requirement on a label if it has no other."""
 
     affinity: NodeSelector | None
     asked: Requirement | None
@@ -53,9 +53,9 @@ class Reach(NamedTuple):
 
 
 def first_taking(selectors: Sequence[Selector], nodes: NodeView) -> IntArray:
-    """Return for each row the index of the first selector that takes its labels, or -1."""
-    nobody = len(selectors)
-    first = np.full(len(nodes), nobody, dtype=np.int64)
+    """Return for each row the index of the first selector that matches its labels, or -1."""
+    none = len(selectors)
+    first = np.full(len(nodes), none, dtype=np.int64)
     by_label: dict[str, dict[str, int]] = {}
     for index, selector in enumerate(selectors):
         asked = selector.requirements
@@ -67,11 +67,11 @@ def first_taking(selectors: Sequence[Selector], nodes: NodeView) -> IntArray:
             first[taken] = np.minimum(first[taken], index)
     for key, by_value in by_label.items():
         column = nodes.label(key)
-        table = np.full(len(column.values), nobody, dtype=np.int64)
+        table = np.full(len(column.values), none, dtype=np.int64)
         for value, index in by_value.items():
             value_id = column.find(value)
             if value_id > 0:
                 table[value_id] = index
         first = np.minimum(first, table.take(nodes.ids(column)))
-    first[first == nobody] = -1
+    first[first == none] = -1
     return first

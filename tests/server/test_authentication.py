@@ -11,8 +11,8 @@ from cryptography.x509.oid import NameOID
 from multidict import CIMultiDict
 
 from moorage.errors import ClusterError, InputError
-from moorage.server.authentication import ANONYMOUS, Caller, FrontProxies, Identifier, UnauthorizedError
-from moorage.server.authorization import AccessDecision, Judge, OpenPaths
+from moorage.server.authentication import ANONYMOUS, Caller, FrontProxies, RequestAuthenticator, UnauthorizedError
+from moorage.server.authorization import AccessDecision, OpenPaths, RequestAuthorizer
 from moorage.server.delegated_authentication import Delegate, read_lookup
 from moorage.server.expiring_cache import Expiring
 
@@ -63,13 +63,13 @@ class Reviews:
         return AccessDecision(caller.name == "bob", "because")
 
 
-def identifier(reviewer=None, clock=lambda: 0.0, names=("front",)):
+def authenticator(reviewer=None, clock=lambda: 0.0, names=("front",)):
     proxies = FrontProxies((PROXIES[0],), names, ("x-remote-user",), ("x-remote-group",), (), ("x-remote-extra-",))
-    return Identifier(reviewer, clock, 10.0, (CLIENTS[0],), proxies)
+    return RequestAuthenticator(reviewer, clock, 10.0, (CLIENTS[0],), proxies)
 
 
-def identify(who, headers=(), certificate=None):
-    return asyncio.run(who.identify(CIMultiDict(headers), certificate))
+def authenticate(who, headers=(), certificate=None):
+    return asyncio.run(who.authenticate(CIMultiDict(headers), certificate))
 
 
 BEARER = [("Authorization", "Bearer good")]
@@ -95,11 +95,11 @@ CASES = {  # headers, certificate, who that is
 
 @pytest.mark.parametrize(("headers", "certificate", "caller"), CASES.values(), ids=CASES)
 def test_who_is_asking(headers, certificate, caller):
-    assert identify(identifier(Reviews()), headers, certificate) == caller
+    assert authenticate(authenticator(Reviews()), headers, certificate) == caller
 
 
 def test_any_proxy_of_the_authority_may_speak_if_none_is_named():
-    assert identify(identifier(names=()), SPOKEN, OTHER_PROXY) == ALICE
+    assert authenticate(authenticator(names=()), SPOKEN, OTHER_PROXY) == ALICE
 
 
 CLAIMS = {
@@ -112,33 +112,33 @@ CLAIMS = {
 @pytest.mark.parametrize(("headers", "certificate"), CLAIMS.values(), ids=CLAIMS)
 def test_a_claim_that_does_not_hold_is_refused(headers, certificate):
     with pytest.raises(UnauthorizedError) as refusal:
-        identify(identifier(Reviews()), headers, certificate)
+        authenticate(authenticator(Reviews()), headers, certificate)
     assert "bad" not in str(refusal.value)
 
 
 def test_without_a_cluster_to_ask_tokens_mean_nothing():
-    assert identify(identifier(None), BEARER) == ANONYMOUS
+    assert authenticate(authenticator(None), BEARER) == ANONYMOUS
 
 
 def test_the_clusters_word_on_a_token_holds_for_a_while():
     now, reviews = [0.0], Reviews()
-    who = identifier(reviews, lambda: now[0])
-    identify(who, BEARER)
+    who = authenticator(reviews, lambda: now[0])
+    authenticate(who, BEARER)
     now[0] = 9.9
-    identify(who, BEARER)
+    authenticate(who, BEARER)
     assert reviews.asked == ["good"]
     now[0] = 10.1
-    identify(who, BEARER)
+    authenticate(who, BEARER)
     assert reviews.asked == ["good", "good"]
     for _ in range(2):
         with pytest.raises(UnauthorizedError):
-            identify(who, [("Authorization", "Bearer bad")])
+            authenticate(who, [("Authorization", "Bearer bad")])
     assert reviews.asked.count("bad") == 1
 
 
 def test_no_token_is_kept():
-    who = identifier(Reviews())
-    identify(who, BEARER)
+    who = authenticator(Reviews())
+    authenticate(who, BEARER)
     assert "good" not in repr(who._known._held)
 
 
@@ -146,7 +146,7 @@ def test_a_cluster_that_does_not_answer_is_no_answer_about_a_token():
     reviews = Reviews()
     reviews.down = True
     with pytest.raises(ClusterError):
-        identify(identifier(reviews), BEARER)
+        authenticate(authenticator(reviews), BEARER)
 
 
 # -- may they -----------------------------------------------------------------------------------------------------------
@@ -154,8 +154,8 @@ def test_a_cluster_that_does_not_answer_is_no_answer_about_a_token():
 BOB, EVE = Caller("bob"), Caller("eve")
 
 
-def judge(reviewer, caller, path="/metrics", paths=("/healthz", "/readyz", "/livez"), clock=lambda: 0.0):
-    return asyncio.run(Judge(reviewer, clock, OpenPaths(paths)).judge(caller, "get", path))
+def authorize(reviewer, caller, path="/metrics", paths=("/healthz", "/readyz", "/livez"), clock=lambda: 0.0):
+    return asyncio.run(RequestAuthorizer(reviewer, clock, OpenPaths(paths)).authorize(caller, "get", path))
 
 
 ALLOWED = {  # reviewer?, caller, path, may they
@@ -170,7 +170,7 @@ ALLOWED = {  # reviewer?, caller, path, may they
 
 @pytest.mark.parametrize(("asks", "caller", "path", "allowed"), ALLOWED.values(), ids=ALLOWED)
 def test_who_may(asks, caller, path, allowed):
-    assert judge(Reviews() if asks else None, caller, path).allowed is allowed
+    assert authorize(Reviews() if asks else None, caller, path).allowed is allowed
 
 
 PATHS = {  # open paths, path, is it open
@@ -199,13 +199,13 @@ def test_the_clusters_answers_hold_for_a_while_each_for_its_own():
     now, reviews = [0.0], Reviews()
 
     async def main():
-        rules = Judge(reviews, lambda: now[0], OpenPaths(()), allowed_ttl_s=10, refused_ttl_s=1)
+        rules = RequestAuthorizer(reviews, lambda: now[0], OpenPaths(()), allowed_ttl_s=10, refused_ttl_s=1)
         for moment in (0.0, 0.5, 2.0, 11.0):
             now[0] = moment
-            await rules.judge(BOB, "get", "/metrics")
-            await rules.judge(EVE, "get", "/metrics")
-        await rules.judge(Caller("bob", ("other",)), "get", "/metrics")
-        await rules.judge(BOB, "put", "/metrics")
+            await rules.authorize(BOB, "get", "/metrics")
+            await rules.authorize(EVE, "get", "/metrics")
+        await rules.authorize(Caller("bob", ("other",)), "get", "/metrics")
+        await rules.authorize(BOB, "put", "/metrics")
 
     asyncio.run(main())
     assert [ask for ask in reviews.asked if ask[0] == "eve"] == [("eve", "get", "/metrics")] * 3
@@ -243,7 +243,7 @@ def test_a_token_is_reviewed():
     assert asyncio.run(delegate.review("t")) == Caller("bob", ("dev",), "u1", {"k": ("v",)})
     assert asyncio.run(delegate.review("t")) is None
     assert asyncio.run(delegate.review("t")) is None
-    with pytest.raises(ClusterError, match="no review"):
+    with pytest.raises(ClusterError, match="not a review"):
         asyncio.run(delegate.review("t"))
     assert wire.sent[0][1] == "/apis/authentication.k8s.io/v1/tokenreviews"
 

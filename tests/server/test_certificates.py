@@ -16,8 +16,8 @@ from cryptography.x509.oid import NameOID
 from moorage.apiserver.http import accepting
 from moorage.errors import InputError
 from moorage.runtime.observer import SILENT
-from moorage.server.authentication import Identifier
-from moorage.server.authorization import Judge, OpenPaths
+from moorage.server.authentication import RequestAuthenticator
+from moorage.server.authorization import OpenPaths, RequestAuthorizer
 from moorage.server.certificates import (
     NamedPair,
     Pair,
@@ -134,8 +134,8 @@ def test_a_made_certificate_stays_in_its_folder(tmp_path):
 
 
 MISSING = {
-    "a certificate without a key": ("a", "", "go together"),
-    "a key without a certificate": ("", "a", "go together"),
+    "a certificate without a key": ("a", "", "must be given together"),
+    "a key without a certificate": ("", "a", "must be given together"),
     "a file that is not there": ("/nowhere/a.crt", "/nowhere/a.key", "No such file"),
 }
 
@@ -148,7 +148,7 @@ def test_files_that_cannot_be_used_are_told_of(certificate, key, text):
 
 def test_a_key_of_another_certificate_is_told_of():
     one, other = pair(*issued("one")), pair(*issued("other"))
-    with pytest.raises(InputError, match="the key does not belong to it"):
+    with pytest.raises(InputError, match="the private key does not match it"):
         ServingTls(TlsRules(), Pair(one.certificate, other.key))
 
 
@@ -242,7 +242,7 @@ def test_certificates_for_names(text, found):
 # -- served -------------------------------------------------------------------------------------------------------------
 
 
-def served(tls, identifier=None, **limits):
+def served(tls, authenticator=None, **limits):
     """Return a context of the port where a server with one page, for administrators, listens."""
     registry = MetricRegistry().with_others()
     page = Served(
@@ -250,8 +250,8 @@ def served(tls, identifier=None, **limits):
         counted=MetricRegistry(), slis=registry,
         pod_metrics=lambda: None, configuration=dict, flags={}, program=ProgramInfo("", "", "", NOW, ()), set_verbosity=print,
     )  # fmt: skip
-    judge = Judge(None, lambda: 0.0, OpenPaths(("/healthz",)))
-    app = make_app(page, identifier or Identifier(None, lambda: 0.0), judge, SILENT)
+    authorizer = RequestAuthorizer(None, lambda: 0.0, OpenPaths(("/healthz",)))
+    app = make_app(page, authenticator or RequestAuthenticator(None, lambda: 0.0), authorizer, SILENT)
     return serving(app, listen("127.0.0.1", 0), tls.context, **limits)
 
 
@@ -259,7 +259,7 @@ def test_a_client_certificate_opens_what_needs_permission(tmp_path):
     authority = issued("clients", ca=True)
     tls = ServingTls(TlsRules(), pair(*issued("server")))
     tls.trust(authority[0].public_bytes(PEM).decode())
-    identifier = Identifier(None, lambda: 0.0, authorities=(authority[0],))
+    authenticator = RequestAuthenticator(None, lambda: 0.0, authorities=(authority[0],))
     files = {name: written(tmp_path, name, pair(*issued(name, authority, groups=(group,))))
              for name, group in (("admin", "system:masters"), ("reader", "readers"))}  # fmt: skip
 
@@ -275,7 +275,7 @@ def test_a_client_certificate_opens_what_needs_permission(tmp_path):
             return answer.status, await answer.text()
 
     async def main():
-        async with served(tls, identifier) as port:
+        async with served(tls, authenticator) as port:
             return [await ask(port, who) for who in ("admin", "reader", None)]
 
     admin, reader, nobody = asyncio.run(main())
@@ -358,5 +358,5 @@ def test_a_port_can_be_shared():
 
 
 def test_a_bundle_without_certificates_is_told_of():
-    with pytest.raises(InputError, match="no certificate authorities"):
+    with pytest.raises(InputError, match="cannot read CA certificates"):
         authorities(b"nothing", "ca.pem")

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from moorage.errors import ClusterError, InputError
-from moorage.server.authentication import FrontProxies, Identifier
+from moorage.server.authentication import FrontProxies, RequestAuthenticator
 from moorage.server.certificates import self_signed
-from moorage.server.client_ca import Trust, TrustRules
+from moorage.server.client_ca import ClientCaRules, ClientCas
 
 BUNDLES = {}
 
@@ -59,8 +59,8 @@ class Lines:
 class Trusting:
     def __init__(self, rules, cluster):
         self.tls, self.log = Tls(), Lines()
-        self.identifier = Identifier(None, lambda: 0.0)
-        self.trust = Trust(rules, cluster, self.identifier, self.tls, self.log)
+        self.authenticator = RequestAuthenticator(None, lambda: 0.0)
+        self.trust = ClientCas(rules, cluster, self.authenticator, self.tls, self.log)
 
     def start(self):
         asyncio.run(self.trust.start())
@@ -81,25 +81,25 @@ def published(**more):
 
 
 def test_the_clusters_word_is_taken():
-    found = Trusting(TrustRules(), Cluster(published())).start()
+    found = Trusting(ClientCaRules(), Cluster(published())).start()
     assert BUNDLES["clients"] in found.tls.trusted
     assert BUNDLES["proxies"] in found.tls.trusted
-    assert len(found.identifier.authorities) == 2
-    assert found.identifier.proxies.names == ("front",)
-    assert found.identifier.proxies.user_headers == ("X-Remote-User",)
+    assert len(found.authenticator.authorities) == 2
+    assert found.authenticator.proxies.names == ("front",)
+    assert found.authenticator.proxies.user_headers == ("X-Remote-User",)
     assert found.log.warnings == []
 
 
 def test_files_come_before_the_clusters_word(tmp_path):
     (tmp_path / "ca.pem").write_text(BUNDLES["others"])
-    rules = TrustRules(str(tmp_path / "ca.pem"), str(tmp_path / "ca.pem"), FrontProxies(names=("mine",)))
+    rules = ClientCaRules(str(tmp_path / "ca.pem"), str(tmp_path / "ca.pem"), FrontProxies(names=("mine",)))
     found = Trusting(rules, Cluster(published())).start()
     assert found.tls.trusted == BUNDLES["others"]
-    assert found.identifier.proxies.names == ("mine",)
+    assert found.authenticator.proxies.names == ("mine",)
 
 
 def test_a_cluster_that_says_nothing_is_tolerated_with_a_warning():
-    found = Trusting(TrustRules(), Cluster()).start()
+    found = Trusting(ClientCaRules(), Cluster()).start()
     assert found.tls.trusted == ""
     assert len(found.log.warnings) == 3
     assert "configmaps is forbidden" in found.log.warnings[0]
@@ -107,23 +107,23 @@ def test_a_cluster_that_says_nothing_is_tolerated_with_a_warning():
 
 def test_or_it_is_not():
     with pytest.raises(InputError, match="unable to load configmap based request-header-client-ca-file"):
-        Trusting(TrustRules(tolerant=False), Cluster()).start()
+        Trusting(ClientCaRules(tolerant=False), Cluster()).start()
 
 
 def test_without_a_cluster_to_ask_certificates_do_not_work_and_that_is_said():
-    found = Trusting(TrustRules(), None).start()
+    found = Trusting(ClientCaRules(), None).start()
     assert len(found.log.warnings) == 2
     assert found.tls.trusted == ""
 
 
 def test_the_lookup_can_be_skipped():
-    found = Trusting(TrustRules(skip_lookup=True), Cluster()).start()
+    found = Trusting(ClientCaRules(skip_lookup=True), Cluster()).start()
     assert (found.log.warnings, found.tls.trusted) == ([], "")
 
 
 def test_what_is_rotated_is_followed():
     cluster = Cluster(published())
-    found = Trusting(TrustRules(), cluster).start()
+    found = Trusting(ClientCaRules(), cluster).start()
     cluster.published = published(**{"client-ca-file": BUNDLES["others"]})
     found.tls.changed = True
     found.refresh()
@@ -135,7 +135,7 @@ def test_what_is_broken_later_leaves_things_as_they_were(tmp_path):
     file = tmp_path / "ca.pem"
     file.write_text(BUNDLES["clients"])
     cluster = Cluster(published())
-    found = Trusting(TrustRules(str(file)), cluster).start()
+    found = Trusting(ClientCaRules(str(file)), cluster).start()
     before = found.tls.trusted
     cluster.published = None
     found.refresh()
@@ -150,4 +150,4 @@ def test_what_is_broken_later_leaves_things_as_they_were(tmp_path):
 
 def test_a_file_that_is_no_bundle_stops_the_start(tmp_path):
     with pytest.raises(InputError, match="No such file"):
-        Trusting(TrustRules(str(tmp_path / "none")), None).start()
+        Trusting(ClientCaRules(str(tmp_path / "none")), None).start()

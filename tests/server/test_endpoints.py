@@ -13,8 +13,8 @@ from aiohttp.test_utils import TestServer
 from moorage.errors import ClusterError, InputError
 from moorage.runtime.leader_election import Election, LeaseRecord, Timing
 from moorage.runtime.observer import SILENT
-from moorage.server.authentication import Caller, Identifier
-from moorage.server.authorization import AccessDecision, Judge, OpenPaths
+from moorage.server.authentication import Caller, RequestAuthenticator
+from moorage.server.authorization import AccessDecision, OpenPaths, RequestAuthorizer
 from moorage.server.endpoints import Served, make_app
 from moorage.server.health import Check, Health, watchdog
 from moorage.server.metric_types import CounterVec, MetricRegistry, Spec
@@ -92,8 +92,8 @@ class World:
 
         async def main():
             reviews = Reviews()
-            who = Identifier(reviews, lambda: 0.0)
-            may = Judge(reviews, lambda: 0.0, OpenPaths(("/healthz", "/readyz", "/livez")))
+            who = RequestAuthenticator(reviews, lambda: 0.0)
+            may = RequestAuthorizer(reviews, lambda: 0.0, OpenPaths(("/healthz", "/readyz", "/livez")))
             server = TestServer(make_app(served or self.served, who, may, self.log))
             await server.start_server()
             try:
@@ -132,7 +132,7 @@ PAGES = {  # path, status, what is in the answer
     "profiles": ("/debug/pprof/", 200, "goroutine"),
     "profiles without a slash": ("/debug/pprof", 302, ""),
     "what tasks do": ("/debug/pprof/goroutine", 200, "tasks\n"),
-    "a profile that cannot be had": ("/debug/pprof/heap", 404, "not offered"),
+    "a profile that cannot be had": ("/debug/pprof/heap", 404, "not available"),
     "flags that can be set": ("/debug/flags", 200, "v"),
     "nothing": ("/nope", 404, "404 page not found"),
     "the root": ("/", 404, "404 page not found"),
@@ -159,7 +159,7 @@ ENTRY = {  # path, token, status, message
     "what is not there is not told": ("/nope", "eve", 403, 'forbidden: User "eve" cannot get path "/nope": no rule'),
     "a token that is nobody's": ("/metrics", "zzz", 401, "Unauthorized"),
     "not even at open paths": ("/healthz", "zzz", 401, "Unauthorized"),
-    "a token that nobody can judge": ("/metrics", "broken", 401, "Unauthorized"),
+    "a token that cannot be reviewed": ("/metrics", "broken", 401, "Unauthorized"),
 }  # fmt: skip
 
 
@@ -175,7 +175,7 @@ def test_entry(world, path, token, status, message):
 def test_a_cluster_that_cannot_be_asked_lets_nobody_in(world):
     status, said, _ = world.ask("/broken", "eve")
     assert status == 500
-    assert "could not be asked" in said
+    assert "the access review failed" in said
 
 
 def test_no_token_is_ever_logged(world):

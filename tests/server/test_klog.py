@@ -149,7 +149,7 @@ def test_what_plugins_log_is_heard_in_the_same_form():
         logging.getLogger().setLevel(logging.WARNING)
     first, second, third = map(json.loads, said().splitlines())
     assert (first["msg"], first["logger"]) == ("read 3 zones", "my_plugin")
-    assert "could not be put into words" in second["msg"]
+    assert "could not be formatted" in second["msg"]
     assert "ValueError: broken" in third["err"]
 
 

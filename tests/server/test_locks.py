@@ -75,7 +75,7 @@ def test_an_annotation_that_is_no_record_is_not_taken_for_a_free_one(text):
         metadata = {"name": "kube-scheduler", "annotations": {ANNOTATION: text}}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
         await rest.send("POST", f"{CORE}/configmaps", json.dumps(body).encode())
-        with pytest.raises(ClusterError, match="holds no record of a leader"):
+        with pytest.raises(ClusterError, match="invalid leader election record"):
             await lock(rest, "configmaps").read()
 
     on_server(act)

@@ -34,10 +34,10 @@ from moorage.cycle.extender_wire import shown
 from moorage.engine.scheduler import Scheduler
 from moorage.runtime.leader_election import LeadershipLostError
 from moorage.runtime.wall_clock import Wall
-from moorage.server.authentication import Identifier
-from moorage.server.authorization import Judge
+from moorage.server.authentication import RequestAuthenticator
+from moorage.server.authorization import RequestAuthorizer
 from moorage.server.cache_debugger import compare, dump
-from moorage.server.client_ca import Trust
+from moorage.server.client_ca import ClientCas
 from moorage.server.delegated_authentication import Delegate
 from moorage.server.endpoints import Served, make_app, make_plain_app
 from moorage.server.health import Check, Health, watchdog
@@ -162,17 +162,19 @@ async def _serve_plainly(stack: AsyncExitStack, process: Process, served: Served
 async def _serve_securely(stack: AsyncExitStack, process: Process, rules: ServingRules, served: Served) -> None:
     log, clock = process.log, time.monotonic
     stack.callback(rules.socket.close)
-    identifying = await _delegate(stack, rules.authentication)
-    judging = await _delegate(stack, rules.authorization)
-    if judging is None:
+    token_delegate = await _delegate(stack, rules.authentication)
+    access_delegate = await _delegate(stack, rules.authorization)
+    if access_delegate is None:
         log.warning("No authorization-kubeconfig provided, so SubjectAccessReview of authorization tokens won't work.")
-    identifier = Identifier(identifying, clock, rules.token_ttl_s)
-    judge = Judge(judging, clock, rules.open_paths, rules.allowed_ttl_s, rules.refused_ttl_s)
-    trust = Trust(rules.trust, identifying, identifier, rules.tls, log)
-    await trust.start()
-    port = await stack.enter_async_context(serving(make_app(served, identifier, judge, log), rules.socket, rules.tls.context))
+    authenticator = RequestAuthenticator(token_delegate, clock, rules.token_ttl_s)
+    authorizer = RequestAuthorizer(access_delegate, clock, rules.open_paths, rules.allowed_ttl_s, rules.refused_ttl_s)
+    client_cas = ClientCas(rules.trust, token_delegate, authenticator, rules.tls, log)
+    await client_cas.start()
+    port = await stack.enter_async_context(
+        serving(make_app(served, authenticator, authorizer, log), rules.socket, rules.tls.context)
+    )
     log.line(0, f"Serving securely on {process.given['bind-address']}:{port}")
-    keeping = asyncio.create_task(trust.run(), name="trust")
+    keeping = asyncio.create_task(client_cas.run(), name="client CAs")
     stack.callback(keeping.cancel)
 
 

@@ -25,7 +25,7 @@ from moorage.errors import InputError, MoorageError
 from moorage.server.authentication import FrontProxies
 from moorage.server.authorization import OpenPaths
 from moorage.server.certificates import ServingTls, TlsRules, given_or_made, named_pair
-from moorage.server.client_ca import TrustRules
+from moorage.server.client_ca import ClientCaRules
 from moorage.server.listener import listen
 from moorage.server.metric_types import Filter
 
@@ -40,7 +40,7 @@ class ServingRules:
 
     socket: socket.socket
     tls: ServingTls
-    trust: TrustRules
+    trust: ClientCaRules
     open_paths: OpenPaths
     authentication: Endpoint | None
     authorization: Endpoint | None
@@ -153,7 +153,7 @@ def serving_rules(given: Given, kubeconfig: Callable[[str], Endpoint]) -> Servin
         raise
 
 
-def _trust(given: Given) -> TrustRules:
+def _trust(given: Given) -> ClientCaRules:
     proxies = FrontProxies(
         names=tuple(given["requestheader-allowed-names"]),
         user_headers=tuple(given["requestheader-username-headers"]),
@@ -161,7 +161,7 @@ def _trust(given: Given) -> TrustRules:
         uid_headers=tuple(given["requestheader-uid-headers"]),
         extra_prefixes=tuple(given["requestheader-extra-headers-prefix"]),
     )
-    return TrustRules(
+    return ClientCaRules(
         given["client-ca-file"],
         given["requestheader-client-ca-file"],
         proxies,

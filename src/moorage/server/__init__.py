@@ -1,1 +1,1 @@
-"""A scheduler as a process: the engine's loop, wired to a real API server, and what it answers to probes."""
+"""Run the scheduler as a process: wire the engine's loop to an API server, and serve health, metrics and debug pages."""

@@ -1,7 +1,7 @@
-"""The runtime's cluster, on an API server: each effect becomes the requests that kube-scheduler would send.
+"""Write the scheduler's effects to an API server, with the requests that kube-scheduler sends.
 
-What is written are only the fields that changed. Moorage's objects hold what scheduling reads and no more, so an object is
-never sent whole: it is read, changed, and put back under the version that the decision was made on.
+Requests contain only the changed fields. Moorage's objects hold only what scheduling reads, so an object is never sent
+complete: it is read, changed, and written back with the resource version that the decision was based on.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ __all__ = ["ApiCluster", "change_between", "merged"]
 
 _PODS = resource_of(Pod)
 _GROUPS = resource_of(PodGroup)
-#: What the API server gives to an object that is made.
+#: Metadata that the API server sets on a created object.
 _GIVEN = frozenset({"uid", "resourceVersion", "creationTimestamp"})
-#: How often a change is tried that others keep getting ahead of, and how long after each (client-go's RetryOnConflict).
+#: Attempts at a change that conflicts with concurrent ones, and the pause after each (client-go's RetryOnConflict).
 _CONFLICT_TRIES = 5
 _CONFLICT_PAUSE_S = 0.01
-#: Longest name of a reporting instance that the API takes.
+#: Maximum length of the API's reportingInstance.
 _MOST_INSTANCE = 128
 
 
 class ApiCluster:
-    """Satisfies ``moorage.runtime.ports.ClusterWriter``.
+    """Implements ``moorage.runtime.ports.ClusterWriter``.
 
-    ``reporter`` is the scheduler's name, for notes that carry none; ``instance`` the name of the machine it runs on.
+    ``reporter``: the scheduler's name, for events without a reporter; ``instance``: the name of the machine that it runs on.
     """
 
     def __init__(self, rest: Rest, reporter: str, instance: str) -> None:
@@ -72,13 +72,13 @@ class ApiCluster:
             status["conditions"] = [_condition(change.condition)]
         if change.nominated is not None:
             status["nominatedNodeName"] = change.nominated or None
-        # A UID in a patch is a precondition: a pod made anew under the name is not touched.
+        # A UID in a patch is a precondition: a pod recreated under the same name is not changed.
         body = msgspec.json.encode({"metadata": {"uid": pod.uid}, "status": status})
         path = _PODS.path_of(pod.namespace, pod.name, "status")
         await self._rest.send("PATCH", path, body, content_type=STRATEGIC_MERGE_PATCH)
 
     async def patch_group(self, group: PodGroup, condition: Condition) -> None:
-        """Send what differs, merged by the condition's type, whatever became of the rest meanwhile."""
+        """Patch only the changed fields, merged by the condition's type, so that concurrent changes of others survive."""
         held = find_condition(group, condition.type)
         before = _group_condition(held) if held is not None else {}
         change = {name: value for name, value in _group_condition(condition).items() if before.get(name) != value}
@@ -96,19 +96,19 @@ class ApiCluster:
         resource = resource_of(type(new))
         metadata = _metadata(new)
         if old is None:
-            whole = {"apiVersion": resource.api_version, "kind": resource.kind, **_plain(new)}
-            whole["metadata"] = {key: value for key, value in whole["metadata"].items() if key not in _GIVEN}
-            body = await self._rest.send("POST", resource.path_in(metadata.namespace), msgspec.json.encode(whole))
+            document = {"apiVersion": resource.api_version, "kind": resource.kind, **_plain(new)}
+            document["metadata"] = {key: value for key, value in document["metadata"].items() if key not in _GIVEN}
+            body = await self._rest.send("POST", resource.path_in(metadata.namespace), msgspec.json.encode(document))
             made = json.loads(body)
-            if subresource:  # what is new is stored without its status
+            if subresource:  # the API server drops the status of a created object
                 path = resource.path_of(made["metadata"].get("namespace", ""), made["metadata"]["name"])
-                made = await self._put_parts(path, made, [(subresource, {subresource: whole[subresource]})])
+                made = await self._put_parts(path, made, [(subresource, {subresource: document[subresource]})])
             return _same_kind(new, made)
         parts = _parts(change_between(_plain(old), _plain(new)), subresource)
         return _same_kind(new, await self._put(resource, _metadata(old), parts))
 
     async def _put(self, resource: WatchedResource[Value], old: Any, parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
-        """Send the parts of a change, each on top of what the server made of the one before."""
+        """Send the parts of a change, each based on the server's response to the one before."""
         path = resource.path_of(old.namespace, old.name)
         held = await self._held(path)
         if (held["metadata"].get("uid"), held["metadata"].get("resourceVersion")) != (old.uid, old.resource_version):
@@ -122,7 +122,7 @@ class ApiCluster:
         return held
 
     async def _held(self, path: str) -> dict[str, Any]:
-        """Return what is there before a change is sent."""
+        """Return the current object before a change is sent."""
         try:
             held: dict[str, Any] = json.loads(await self._rest.send("GET", path))
         except ClusterError as error:
@@ -207,13 +207,13 @@ class ApiCluster:
 
 
 def _unsent(error: ClusterError) -> ClusterError:
-    """Return the error, saying that nothing was written."""
+    """Return the error, marked as raised before anything was written."""
     error.sent = False
     return error
 
 
 def _plain(obj: Value) -> dict[str, Any]:
-    """Return an object as it stands on the wire, as far as it is known."""
+    """Return an object as JSON, as far as its fields are known."""
     plain: dict[str, Any] = dict(obj.document) if isinstance(obj, CustomObject) else msgspec.to_builtins(obj)
     return plain
 
@@ -224,7 +224,7 @@ def _same_kind(obj: Value, held: dict[str, Any]) -> Value:
 
 
 def change_between(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON merge patch that turns one object into the other; lists are replaced whole."""
+    """Return the JSON merge patch that turns one object into the other; lists are replaced as a whole."""
     change: dict[str, Any] = dict.fromkeys(key for key in old if key not in new)
     for key, value in new.items():
         before = old.get(key)
@@ -250,7 +250,7 @@ def merged(held: Any, change: Any) -> Any:
 
 
 def _parts(change: dict[str, Any], subresource: str) -> list[tuple[str, dict[str, Any]]]:
-    """What goes to the object itself and what to its subresource, in this order."""
+    """Return the parts of a change for the object itself and for its subresource, in this order."""
     if not subresource:
         return [("", change)] if change else []
     inside = {key: value for key, value in change.items() if key == subresource}
@@ -267,7 +267,7 @@ def _condition(condition: PodCondition) -> dict[str, Any]:
 
 
 def _group_condition(condition: Condition) -> dict[str, Any]:
-    """Return a condition as the API has it: what is empty is written, or was another's text."""
+    """Return a condition as JSON, including empty fields: an omitted field would keep another writer's value."""
     return {
         "lastTransitionTime": condition.last_transition_time, "message": condition.message,
         "observedGeneration": condition.observed_generation or None, "reason": condition.reason, "status": condition.status,
@@ -288,4 +288,4 @@ def _reference(obj: Pod | PodGroup) -> dict[str, str]:
 
 
 def _metadata(obj: Value) -> Any:
-    return getattr(obj, "metadata")  # noqa: B009 (every kind that is written has one; Value does not say so)
+    return getattr(obj, "metadata")  # noqa: B009 (every written kind has metadata, which Value does not declare)

@@ -1,4 +1,4 @@
-"""An object that says which replica leads, on an API server; of those, the Lease."""
+"""The leader election record on an API server: the common base of all lock objects, and the Lease."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ApiLease", "LockObject"]
 
 
 class LockObject(ABC):
-    """Satisfies ``moorage.runtime.leader_election.LeaseLock``. Fields that others wrote on the object stay."""
+    """Implements ``moorage.runtime.leader_election.LeaseLock``. Fields of other writers on the object are preserved."""
 
     def __init__(self, rest: Rest, api_version: str, kind: str, plural: str, namespace: str, name: str) -> None:
         self._rest = rest
@@ -28,11 +28,11 @@ class LockObject(ABC):
 
     @abstractmethod
     def _filled(self, held: dict[str, Any], record: LeaseRecord) -> dict[str, Any]:
-        """Return the object with what a record says in it."""
+        """Return the object with a record written into it."""
 
     @abstractmethod
     def _record(self, held: dict[str, Any]) -> LeaseRecord:
-        """Return what the object says; its version is added. Raises ClusterError where it cannot be known."""
+        """Return the record in the object, without its version. Raises ClusterError where the record is unreadable."""
 
     async def read(self) -> LeaseRecord | None:
         try:
@@ -54,7 +54,7 @@ class LockObject(ABC):
         return self._keep(await self._rest.send("PUT", f"{self._path}/{self.name}", body))
 
     async def tell(self, text: str, wall: str, reporter: str) -> None:
-        """Write an event about the object, for people to read.
+        """Write a Kubernetes event about the object.
 
         Raises  ClusterError
         """
@@ -85,20 +85,20 @@ class LockObject(ABC):
         await self._rest.send("POST", f"/api/v1/namespaces/{self.namespace}/events", json.dumps(event).encode())
 
     def _keep(self, body: bytes) -> LeaseRecord:
-        """Remember the object as the server holds it, and return what it says."""
+        """Remember the object as the server returned it, and return its record."""
         try:
             held = json.loads(body)
             version = str(held["metadata"].get("resourceVersion") or "")
             record = self._record(held)
         except (ValueError, KeyError, AttributeError, TypeError):
-            told = f"{self.plural.removesuffix('s')} {self.namespace}/{self.name}: the answer is no {self.kind}"
-            raise ClusterError(told) from None
+            message = f"{self.plural.removesuffix('s')} {self.namespace}/{self.name}: the response is not a valid {self.kind}"
+            raise ClusterError(message) from None
         self._held = held
         return replace(record, version=version)
 
 
 class ApiLease(LockObject):
-    """The Lease; nonsense in it counts as nothing said."""
+    """The Lease. Invalid fields count as empty."""
 
     def __init__(self, rest: Rest, namespace: str, name: str) -> None:
         super().__init__(rest, "coordination.k8s.io/v1", "Lease", "leases", namespace, name)
@@ -128,7 +128,7 @@ def _spec(record: LeaseRecord) -> dict[str, Any]:
 
 
 def _microsecond(moment: str) -> str | None:
-    """Return a moment as leases hold it, to the microsecond; annotations hold seconds."""
+    """Return a timestamp with microseconds, as leases store it; annotations store seconds."""
     return moment.removesuffix("Z") + ".000000Z" if moment.endswith("Z") and "." not in moment else moment or None
 
 

@@ -1,7 +1,7 @@
-"""What replicas stand for on an API server: a Lease, an annotation of an Endpoints or a ConfigMap, or such a one and a Lease.
+"""The lock objects of leader election: a Lease, an annotation on Endpoints or a ConfigMap, or such an annotation and a Lease.
 
-kube-scheduler up to 1.19 stood for Endpoints, and for the pair while it moved to leases: who holds the pair holds both, so that
-replicas which know one of the two alone see that they must wait.
+kube-scheduler up to 1.19 locked Endpoints, and both objects while it migrated to leases. The holder of a pair holds both, so
+that replicas that know only one of them also see that they must wait.
 
 Source  client-go 1.21, tools/leaderelection/resourcelock: interface.go, endpointslock.go, configmaplock.go, multilock.go
 """
@@ -20,14 +20,14 @@ from moorage.server.api_lease import ApiLease, LockObject
 __all__ = ["ANNOTATION", "UNKNOWN", "AnyLock", "ApiAnnotation", "ApiPair", "lock_on"]
 
 ANNOTATION: Final = "control-plane.alpha.kubernetes.io/leader"
-#: Who holds a pair whose halves say different names.
+#: The holder of a pair whose two records name different holders.
 UNKNOWN: Final = "leaderelection.k8s.io/unknown"
 
 _KINDS: Final = {"endpoints": "Endpoints", "configmaps": "ConfigMap"}
 
 
 class ApiAnnotation(LockObject):
-    """A record in the annotation of an object of the core group; all else that the object holds stays."""
+    """A record in an annotation of a core object; the other fields of the object are preserved."""
 
     def __init__(self, rest: Rest, plural: str, namespace: str, name: str) -> None:
         super().__init__(rest, "v1", _KINDS[plural], plural, namespace, name)
@@ -54,38 +54,38 @@ def _as_text(record: LeaseRecord) -> str:
 
 
 def _second(moment: str) -> str | None:
-    """Return a moment as annotations hold it, to the second."""
+    """Return a timestamp with seconds, as annotations store it."""
     return moment.partition(".")[0].rstrip("Z") + "Z" if moment else None
 
 
 def _as_record(text: str, where: str) -> LeaseRecord:
-    """Return what an annotation says. Where it says nonsense, it is not known who leads.
+    """Return the record in an annotation.
 
-    Raises  ClusterError
+    Raises  ClusterError for an invalid record: the leader is then unknown
     """
     try:
-        said = json.loads(text)
+        fields = json.loads(text)
         return LeaseRecord(
-            str(said.get("holderIdentity", "")),
-            int(said.get("leaseDurationSeconds", 0)),
-            str(said.get("acquireTime") or ""),
-            str(said.get("renewTime") or ""),
-            int(said.get("leaderTransitions", 0)),
+            str(fields.get("holderIdentity", "")),
+            int(fields.get("leaseDurationSeconds", 0)),
+            str(fields.get("acquireTime") or ""),
+            str(fields.get("renewTime") or ""),
+            int(fields.get("leaderTransitions", 0)),
         )
     except (ValueError, TypeError, AttributeError, RecursionError):
-        raise ClusterError(f"{where}: the annotation {ANNOTATION} holds no record of a leader") from None
+        raise ClusterError(f"{where}: invalid leader election record in the annotation {ANNOTATION}") from None
 
 
 class ApiPair:
-    """An annotation and a Lease that are held together. Satisfies ``moorage.runtime.leader_election.LeaseLock``.
+    """An annotation and a Lease that are held together. Implements ``moorage.runtime.leader_election.LeaseLock``.
 
-    A record is the annotation's; ``beside`` is what the Lease says, so that a renewal of either is seen.
+    A record is the annotation's; its ``beside`` holds the Lease's content, so that a renewal of either is noticed.
     """
 
     def __init__(self, first: ApiAnnotation, second: ApiLease, identity: str) -> None:
         self._first, self._second = first, second
         self._identity = identity
-        #: The versions that both were last seen at; "" for a Lease that is not there.
+        #: The last seen resource versions of both; "" for a missing Lease.
         self._versions = ("", "")
 
     async def read(self) -> LeaseRecord | None:
@@ -96,7 +96,7 @@ class ApiPair:
         if second is not None:
             return self._together(first if first.holder == second.holder else replace(first, holder=UNKNOWN), second)
         self._versions = (first.version, "")
-        # A replica that knows annotations alone may hold it; what we hold without its Lease is to be created again.
+        # A replica that knows only annotations may hold it. A pair of ours without its Lease must be created again.
         return None if first.holder == self._identity else first
 
     async def create(self, record: LeaseRecord) -> LeaseRecord:
@@ -104,9 +104,9 @@ class ApiPair:
         return self._together(await self._first_of_two(record), await self._second.create(record))
 
     async def _first_of_two(self, record: LeaseRecord) -> LeaseRecord:
-        """Create the annotation, or return it if it is ours already: only its Lease is missing then.
+        """Create the annotation, or return it if it is ours already and only its Lease is missing.
 
-        client-go takes any that is there for its own, and may lead for a while beside a replica that was quicker.
+        client-go treats any existing annotation as its own, and may lead for a while next to a replica that was faster.
         """
         try:
             return await self._first.create(record)
@@ -119,7 +119,7 @@ class ApiPair:
             return found
 
     async def update(self, record: LeaseRecord) -> LeaseRecord:
-        """Replace both, each if it is as it was seen; client-go replaces a Lease that another has just taken."""
+        """Update both, each at its last seen version; client-go overwrites a Lease that another replica has just acquired."""
         record = replace(record, beside="")
         first = await self._first.update(replace(record, version=self._versions[0]))
         self._versions = (first.version, self._versions[1])
@@ -140,7 +140,7 @@ class ApiPair:
         return replace(first, beside=repr(second.told))
 
     async def tell(self, text: str, wall: str, reporter: str) -> None:
-        """Write an event about each of them.
+        """Write a Kubernetes event about each of them.
 
         Raises  ClusterError
         """
@@ -152,9 +152,9 @@ AnyLock = ApiLease | ApiAnnotation | ApiPair
 
 
 def lock_on(rest: Rest, lock: str, namespace: str, name: str, identity: str) -> AnyLock:
-    """Return what ``resourceLock`` names.
+    """Return the lock that ``resourceLock`` names.
 
-    Raises  InputError for what is none
+    Raises  InputError for an unknown type
     """
     if lock == "leases":
         return ApiLease(rest, namespace, name)

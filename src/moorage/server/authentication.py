@@ -1,4 +1,4 @@
-"""Who is asking: by a proxy's word, by client certificate, or by a token that the cluster vouches for; else nobody.
+"""Authenticate requests: by front-proxy headers, a client certificate or a bearer token; otherwise as anonymous.
 
 Source  apiserver/pkg/authentication (headerrequest, x509, token webhook); server/options/authentication.go
 """
@@ -18,19 +18,19 @@ from cryptography.x509.oid import NameOID
 from moorage.errors import MoorageError
 from moorage.server.expiring_cache import Expiring
 
-__all__ = ["ANONYMOUS", "Caller", "FrontProxies", "Headers", "Identifier", "TokenReviewer", "UnauthorizedError"]
+__all__ = ["ANONYMOUS", "Caller", "FrontProxies", "Headers", "RequestAuthenticator", "TokenReviewer", "UnauthorizedError"]
 
 _AUTHENTICATED: Final = "system:authenticated"
 _MOST_TOKEN: Final = 16 << 10
 
 
 class UnauthorizedError(MoorageError):
-    """Whoever asks claims to be somebody, and that could not be confirmed."""
+    """The credentials of a request are invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A user as the cluster knows it."""
+    """The authenticated user of a request."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class Caller:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """All of it, as one value that can be looked up."""
+        """All fields as one hashable value."""
         return self.name, self.groups, self.uid, tuple(sorted(self.extra.items()))
 
 
@@ -47,17 +47,17 @@ ANONYMOUS: Final = Caller("system:anonymous", ("system:unauthenticated",))
 
 
 class Headers(Protocol):
-    """The headers of a request: names in any case, each maybe several times."""
+    """The headers of a request: names are case-insensitive, each may occur several times."""
 
     def getall(self, key: str, default: Sequence[str]) -> Sequence[str]: ...
     def keys(self) -> object: ...
 
 
 class TokenReviewer(Protocol):
-    """Whoever can say whose a token is."""
+    """Reviews bearer tokens."""
 
     async def review(self, token: str) -> Caller | None:
-        """Return whose token it is; None if nobody's.
+        """Return the user of a token; None for an invalid token.
 
         Raises  ClusterError
         """
@@ -65,7 +65,7 @@ class TokenReviewer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FrontProxies:
-    """Proxies that may speak for others: who vouches for them, their names (all, if empty), and the headers they speak in."""
+    """Front proxies that authenticate users by headers: their CA, their common names (empty allows all), and their headers."""
 
     authorities: tuple[x509.Certificate, ...] = ()
     names: tuple[str, ...] = ()
@@ -76,10 +76,10 @@ class FrontProxies:
 
 
 @dataclass(slots=True)
-class Identifier:
-    """Says who is asking. ``authorities`` vouch for client certificates; ``reviewer`` knows tokens, None takes none.
+class RequestAuthenticator:
+    """Authenticates requests. ``authorities`` sign client certificates; ``reviewer`` reviews tokens, None accepts none.
 
-    Fields may be replaced while it is in use. ``ttl_s``: how long the cluster's word on a token holds.
+    Fields may be replaced while it is in use. ``ttl_s``: how long token reviews are cached.
     """
 
     reviewer: TokenReviewer | None
@@ -89,10 +89,10 @@ class Identifier:
     proxies: FrontProxies = FrontProxies()
     _known: Expiring[Caller | None] = field(default_factory=Expiring)
 
-    async def identify(self, headers: Headers, certificate: bytes | None) -> Caller:
-        """Return who is asking; ``certificate`` is what TLS took, in DER.
+    async def authenticate(self, headers: Headers, certificate: bytes | None) -> Caller:
+        """Return the user of a request; ``certificate`` is the client certificate that TLS verified, in DER.
 
-        Raises  UnauthorizedError if a claim was made that does not hold; ClusterError if it could not be looked into
+        Raises  UnauthorizedError for invalid credentials; ClusterError if they cannot be reviewed
         """
         shown = None if certificate is None else x509.load_der_x509_certificate(certificate)
         if shown is not None:
@@ -159,7 +159,7 @@ def _extra(headers: Headers, prefixes: Sequence[str]) -> dict[str, tuple[str, ..
 
 
 def _vouched_for(certificate: x509.Certificate, authorities: Sequence[x509.Certificate]) -> bool:
-    """Say which bundle a certificate belongs to: TLS took it already, for one of all the authorities there are."""
+    """Return whether a certificate is signed by one of a bundle's CAs: TLS verified it against all bundles together."""
     return any(_signed(certificate, authority) for authority in authorities)
 
 
@@ -176,12 +176,12 @@ def _common_name(certificate: x509.Certificate) -> str:
 
 
 def _user_of(certificate: x509.Certificate) -> Caller:
-    """The common name is the user, the organizations are its groups.
+    """Return the user of a client certificate: its common name, with the organizations as groups.
 
     Raises  UnauthorizedError for a certificate without a name
     """
     name = _common_name(certificate)
     if not name:
-        raise UnauthorizedError("the client certificate names nobody")
+        raise UnauthorizedError("the client certificate has no common name")
     groups = [str(one.value) for one in certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
     return _authenticated(name, groups, "", {})

@@ -1,4 +1,4 @@
-"""Who may look: administrators, anybody at some paths, and whoever the cluster says.
+"""Authorize requests: administrators, always-allowed paths, and SubjectAccessReviews of the cluster.
 
 Source  apiserver/pkg/server/options/authorization.go; authorization/path/path.go
 """
@@ -13,33 +13,33 @@ from moorage.errors import InputError
 from moorage.server.authentication import Caller
 from moorage.server.expiring_cache import Expiring
 
-__all__ = ["AccessDecision", "AccessReviewer", "Judge", "OpenPaths"]
+__all__ = ["AccessDecision", "AccessReviewer", "OpenPaths", "RequestAuthorizer"]
 
 _ADMINS: Final = "system:masters"
 
 
 @dataclass(frozen=True, slots=True)
 class AccessDecision:
-    """Whether somebody may, and why if the cluster gave a reason."""
+    """Whether a request is allowed, and the cluster's reason, if it gave one."""
 
     allowed: bool
     reason: str = ""
 
 
 class AccessReviewer(Protocol):
-    """Whoever can say who may do what."""
+    """Reviews access to paths."""
 
     async def access(self, caller: Caller, verb: str, path: str) -> AccessDecision:
-        """Ask about a path that is no resource's.
+        """Review access to a non-resource path.
 
         Raises  ClusterError
         """
 
 
 class OpenPaths:
-    """Paths that need no permission. One that ends in ``*`` stands for all that begin with what is before it.
+    """Paths that need no authorization. One that ends in ``*`` matches all paths with that prefix.
 
-    Raises  InputError for a ``*`` anywhere else
+    Raises  InputError for a ``*`` in any other position
     """
 
     def __init__(self, paths: Sequence[str]) -> None:
@@ -56,8 +56,8 @@ class OpenPaths:
 
 
 @dataclass(slots=True)
-class Judge:
-    """Says who may. ``reviewer`` None: nobody but administrators, but for the open paths. Times in seconds."""
+class RequestAuthorizer:
+    """Authorizes requests. Without a ``reviewer``, only administrators and the open paths are allowed. Times in seconds."""
 
     reviewer: AccessReviewer | None
     clock: Callable[[], float]
@@ -66,10 +66,10 @@ class Judge:
     refused_ttl_s: float = 10.0
     _known: Expiring[AccessDecision] = field(default_factory=Expiring)
 
-    async def judge(self, caller: Caller, verb: str, path: str) -> AccessDecision:
-        """Say whether somebody may do this.
+    async def authorize(self, caller: Caller, verb: str, path: str) -> AccessDecision:
+        """Return whether a user may access a path.
 
-        Raises  ClusterError if the cluster could not be asked
+        Raises  ClusterError if the cluster cannot be reached
         """
         if _ADMINS in caller.groups or path in self.open_paths:
             return AccessDecision(True)

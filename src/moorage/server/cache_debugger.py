@@ -1,6 +1,6 @@
-"""What the scheduler believes, written to the log, and compared with what the watches hold (SIGUSR2).
+"""Dump the scheduler's cache to the log, and compare it with the objects of the watches (SIGUSR2).
 
-A mismatch that lasts is a bug, ours or the cluster's; one that is gone at the next look was a fact on its way.
+A lasting mismatch is a bug, ours or the cluster's; one that disappears was an event that had not been handled yet.
 
 Source  kube-scheduler, backend/cache/debugger
 """
@@ -20,9 +20,9 @@ __all__ = ["compare", "dump"]
 
 
 def compare(scheduler: Scheduler, nodes: Iterable[Node], pods: Iterable[Pod], log: Log) -> bool:
-    """Tell of nodes and pods that only one side knows. Returns whether all agree.
+    """Log the nodes and pods that are only in the cache or only in the watches. Return whether both agree.
 
-    Pods that ended, and pending ones of other schedulers, are not ours to know.
+    Terminated pods, and pending pods of other schedulers, are ignored.
     """
     log.info(3, "Cache comparer started")
     missed_nodes, redundant_nodes = _differ({node.name for node in nodes}, set(scheduler.cluster.snapshot.table.row_of))
@@ -47,7 +47,7 @@ def _differ(actual: set[str], cached: set[str]) -> tuple[list[str], list[str]]:
 
 
 def dump(scheduler: Scheduler, log: Log) -> None:
-    """Tell of every node with what is on it, and of every pod that waits."""
+    """Log every node with its pods, and every pending pod."""
     table = scheduler.cluster.snapshot.table
     nodes = "\n\n".join(_node(scheduler, NodeInfo(table, row)) for row in range(len(table)))
     log.info(0, "Dump of cached NodeInfo", nodes=nodes)

@@ -1,7 +1,7 @@
-"""What the scheduler serves with: its certificate, given or made here, the TLS it speaks, and who may vouch for callers.
+"""The serving certificate (given or self-signed), the TLS settings, and the CAs of client certificates.
 
-Certificates, keys and authorities are read again every minute. A connection takes what is current when it is made, so nothing
-has to be restarted when they are rotated; what cannot be used is told in the log, and what was there before stays.
+Certificates, keys and CA bundles are read again every minute. A new connection uses the current ones, so rotation needs no
+restart; unusable files are logged, and the previous ones stay in use.
 
 Source  apiserver/pkg/server/options/serving.go, dynamiccertificates; component-base/cli/flag/ciphersuites_flag.go
 """
@@ -38,7 +38,7 @@ _VERSIONS: Final = {
     "VersionTLS12": ssl.TLSVersion.TLSv1_2,
     "VersionTLS13": ssl.TLSVersion.TLSv1_3,
 }
-#: Go's names of cipher suites → OpenSSL's; those of TLS 1.3 cannot be chosen, and are not in Go either.
+#: Go's names of cipher suites → OpenSSL's; suites of TLS 1.3 are not configurable, neither here nor in Go.
 _SUITES: Final = {
     "TLS_AES_128_GCM_SHA256": "",
     "TLS_AES_256_GCM_SHA384": "",
@@ -63,13 +63,13 @@ _SUITES: Final = {
     "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
     "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
 }
-#: Go's numbers of key exchanges → OpenSSL's names of those that can be chosen here.
+#: Go's CurveID numbers → OpenSSL's names of the supported key exchanges.
 _CURVES: Final = {"23": "prime256v1", "24": "secp384r1", "25": "secp521r1", "29": "X25519"}
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate (with what vouches for it) and its key, in PEM; ``where`` it was found, as messages name it."""
+    """A certificate (with its intermediates) and its key, in PEM; ``where`` is their place in messages."""
 
     certificate: bytes
     key: bytes = field(repr=False)
@@ -78,14 +78,14 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class NamedPair:
-    """Files of a certificate and its key for certain server names; none: those that the certificate carries."""
+    """Files of a certificate and its key, with the server names to use them for; empty: the names in the certificate."""
 
     certificate: str
     key: str
     names: tuple[str, ...] = ()
 
     def read(self) -> Pair:
-        """Return what the files hold now.
+        """Return the current content of the files.
 
         Raises  InputError
         """
@@ -93,7 +93,7 @@ class NamedPair:
 
 
 def named_pair(text: str) -> NamedPair:
-    """Read the value of ``--tls-sni-cert-key``: ``CERT,KEY`` or ``CERT,KEY:NAME,NAME``.
+    """Parse a value of ``--tls-sni-cert-key``: ``CERT,KEY`` or ``CERT,KEY:NAME,NAME``.
 
     Raises  InputError
     """
@@ -109,7 +109,7 @@ def named_pair(text: str) -> NamedPair:
 
 @dataclass(frozen=True, slots=True)
 class TlsRules:
-    """Which TLS is spoken, by Go's names. Raises  InputError, when it is used, for names that mean nothing."""
+    """TLS settings by Go's names; ``context`` raises InputError for unknown names."""
 
     min_version: str = ""
     suites: Sequence[str] = ()
@@ -141,49 +141,49 @@ def _choose_curves(context: ssl.SSLContext, curves: Sequence[str]) -> None:
         if number not in _CURVES:
             raise InputError(f"curve preference {number} is not supported; use {', '.join(_CURVES)}")
     if curves:
-        # Python lets one be chosen only; whoever names several gets OpenSSL's own choice among all.
+        # Python can restrict a context to a single curve; for several curves, leave OpenSSL's choice among all.
         context.set_ecdh_curve(_CURVES[curves[0]]) if len(curves) == 1 else None
 
 
 def _load(context: ssl.SSLContext, pair: Pair) -> None:
-    """Load a certificate. OpenSSL only takes it from a file, which is ours alone and gone at once."""
+    """Load a certificate. OpenSSL only loads it from a file, so write a private temporary one and delete it at once."""
     handle, path = tempfile.mkstemp(prefix="moorage-", suffix=".pem")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(pair.certificate + b"\n" + pair.key)
         context.load_cert_chain(path, password=b"")
     except (ssl.SSLError, OSError, ValueError) as error:
-        reason = "the key does not belong to it" if "MISMATCH" in str(error) else str(error)
+        reason = "the private key does not match it" if "MISMATCH" in str(error) else str(error)
         raise InputError(f"{pair.where}the serving certificate cannot be used: {reason}") from None
     finally:
         os.unlink(path)
 
 
 def authorities(pem: bytes, where: str) -> tuple[x509.Certificate, ...]:
-    """Return the certificates of a bundle.
+    """Return the certificates of a CA bundle.
 
-    Raises  InputError if it holds none, or something else
+    Raises  InputError if it contains none or is invalid
     """
     try:
         found = tuple(x509.load_pem_x509_certificates(pem))
     except ValueError as error:
-        raise InputError(f"{where}: no certificate authorities can be read: {error}") from None
+        raise InputError(f"{where}: cannot read CA certificates: {error}") from None
     return found
 
 
-# -- where the certificate comes from -----------------------------------------------------------------------------------
+# -- loading or creating the certificate --------------------------------------------------------------------------------
 
 
 def given_or_made(cert_file: str, key_file: str, cert_dir: str, address: str, now: datetime) -> tuple[Pair, NamedPair | None]:
-    """Return what to serve with, and the files it came from: those named, those in ``cert_dir``, or none for one in memory.
+    """Return the serving certificate and its files: the named ones, those in ``cert_dir``, or None for one in memory.
 
-    A certificate that is made for ``cert_dir`` is put there, for next time.
+    A certificate that is created for ``cert_dir`` is written there, to be reused by the next start.
 
-    Raises  InputError for files that cannot be read or written
+    Raises  InputError for unreadable or unwritable files
     """
     if cert_file or key_file:
         if not (cert_file and key_file):
-            raise InputError("--tls-cert-file and --tls-private-key-file go together")
+            raise InputError("--tls-cert-file and --tls-private-key-file must be given together")
         files = NamedPair(cert_file, key_file)
         return files.read(), files
     if not cert_dir:
@@ -202,7 +202,7 @@ def given_or_made(cert_file: str, key_file: str, cert_dir: str, address: str, no
 
 
 def self_signed(address: str, now: datetime) -> Pair:
-    """Make a certificate for localhost and the address that is served, good for a year, and an authority that signs it."""
+    """Create a certificate for localhost and the serving address, valid for a year, signed by a new CA."""
     authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     stamp = int(now.timestamp())
     root_name = _name(f"localhost-ca@{stamp}")
@@ -248,11 +248,11 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
     )  # fmt: skip
 
 
-# -- TLS that can change ------------------------------------------------------------------------------------------------
+# -- reloading - --------------------------------------------------------------------------------------------------------
 
 
 class ServingTls:
-    """The TLS settings of the server. ``context`` is the one to listen with; it hands each connection what is current."""
+    """The TLS settings of the server. Listen with ``context``; it switches each connection to the current certificate."""
 
     def __init__(self, rules: TlsRules, pair: Pair, files: NamedPair | None = None, named: Sequence[NamedPair] = ()) -> None:
         self._rules, self._files, self._named_files = rules, files, tuple(named)
@@ -264,9 +264,9 @@ class ServingTls:
         self.context.sni_callback = self._choose
 
     def trust(self, bundle: str) -> None:
-        """Ask callers for certificates, and take those that go back to one of these authorities (PEM); "" asks for none.
+        """Request client certificates signed by one of these CAs (PEM); "" requests none.
 
-        Raises  InputError for what is no bundle
+        Raises  InputError for an invalid bundle
         """
         if bundle != self._bundle:
             before, self._bundle = self._bundle, bundle
@@ -275,13 +275,13 @@ class ServingTls:
             except InputError:
                 self._bundle = before
                 raise
-        # How to verify is settled by the context that the connection was accepted with.
+        # The verify mode of a connection is that of the context which accepted it.
         self.context.verify_mode = ssl.CERT_OPTIONAL if bundle else ssl.CERT_NONE
 
     def reload(self) -> bool:
-        """Read the certificates again. Returns whether they changed.
+        """Read the certificates again. Return whether they changed.
 
-        Raises  InputError if they cannot be used; those from before stay
+        Raises  InputError if they are unusable; the previous ones stay in use
         """
         pair = self._pair if self._files is None else self._files.read()
         named = [one.read() for one in self._named_files]
@@ -304,7 +304,7 @@ class ServingTls:
             try:
                 context.load_verify_locations(cadata=self._bundle)
             except ssl.SSLError as error:
-                raise InputError(f"the authorities of client certificates cannot be used: {error}") from None
+                raise InputError(f"the CA certificates for clients cannot be used: {error}") from None
             context.verify_mode = ssl.CERT_OPTIONAL
         return context
 

@@ -1,4 +1,4 @@
-"""Whom the server trusts to vouch for callers: by files, or by what the cluster publishes; read again every minute.
+"""The CAs that sign client certificates: from files or published by the cluster; read again every minute.
 
 Source  apiserver/pkg/server/options/authentication.go, ApplyTo
 """
@@ -14,19 +14,19 @@ from cryptography import x509
 from moorage.errors import ClusterError, InputError
 from moorage.files import read_file
 from moorage.runtime.observer import Log
-from moorage.server.authentication import FrontProxies, Identifier
+from moorage.server.authentication import FrontProxies, RequestAuthenticator
 from moorage.server.certificates import ServingTls, authorities
 from moorage.server.delegated_authentication import Delegate, read_lookup
 
-__all__ = ["Trust", "TrustRules"]
+__all__ = ["ClientCaRules", "ClientCas"]
 
 _EVERY_S: Final = 60.0
 _MAP: Final = "configmap/extension-apiserver-authentication in kube-system"
 
 
 @dataclass(frozen=True, slots=True)
-class TrustRules:
-    """What the command line says of it. ``skip_lookup``: the cluster is not asked; ``tolerant``: it need not answer."""
+class ClientCaRules:
+    """The flags for client CAs. ``skip_lookup``: do not read the cluster's; ``tolerant``: start even if that fails."""
 
     client_ca_file: str = ""
     proxy_ca_file: str = ""
@@ -35,36 +35,38 @@ class TrustRules:
     tolerant: bool = True
 
 
-class Trust:
-    """Keeps ``identifier`` and ``tls`` up to date. ``delegate`` None: there is no cluster to ask."""
+class ClientCas:
+    """Keeps the CAs of ``authenticator`` and ``tls`` up to date. ``delegate`` None: there is no cluster to read them from."""
 
-    def __init__(self, rules: TrustRules, delegate: Delegate | None, identifier: Identifier, tls: ServingTls, log: Log) -> None:
-        self._rules, self._delegate, self._identifier, self._tls, self._log = rules, delegate, identifier, tls, log
+    def __init__(
+        self, rules: ClientCaRules, delegate: Delegate | None, authenticator: RequestAuthenticator, tls: ServingTls, log: Log
+    ) -> None:
+        self._rules, self._delegate, self._authenticator, self._tls, self._log = rules, delegate, authenticator, tls, log
         self._published: dict[str, str] = {}
 
     async def start(self) -> None:
-        """Find out for the first time.
+        """Load the CAs for the first time.
 
-        Raises  InputError for files that cannot be used, or if the cluster does not say and must
+        Raises  InputError for unusable files, or if the cluster's configuration cannot be read and must be
         """
         await self._look_up(starting=True)
         self._apply()
 
     async def run(self) -> None:
-        """Stay up to date until cancelled; what cannot be used now is tried again."""
+        """Refresh the CAs until cancelled; retry after failures."""
         while True:
             await asyncio.sleep(_EVERY_S)
             await self.refresh()
 
     async def refresh(self) -> None:
-        """Read everything again."""
+        """Read everything again, certificates included."""
         await self._look_up(starting=False)
         try:
             if self._tls.reload():
                 self._log.info(0, "Reloaded the serving certificates")
             self._apply()
         except InputError as error:
-            self._log.error(error, "Certificates could not be reloaded; those from before stay in use")
+            self._log.error(error, "Certificates could not be reloaded; the previous ones stay in use")
 
     async def _look_up(self, *, starting: bool) -> None:
         rules = self._rules
@@ -113,8 +115,8 @@ class Trust:
                 extra_prefixes=read_lookup(published, "requestheader-extra-headers-prefix"),
             )
         self._tls.trust("\n".join(filter(None, dict.fromkeys([client_pem, front_pem]))))
-        self._identifier.authorities = clients
-        self._identifier.proxies = FrontProxies(
+        self._authenticator.authorities = clients
+        self._authenticator.proxies = FrontProxies(
             fronts, proxies.names, proxies.user_headers, proxies.group_headers, proxies.uid_headers, proxies.extra_prefixes
         )
 

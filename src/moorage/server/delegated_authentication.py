@@ -1,4 +1,4 @@
-"""The cluster asked about callers: whose a token is, who may do what, and whom it trusts itself.
+"""Reviews by the cluster's API server: of tokens (TokenReview), of access (SubjectAccessReview), and its published client CAs.
 
 Source  apiserver/pkg/server/options/authentication.go and authentication_dynamic_request_header.go
 """
@@ -21,7 +21,7 @@ _LOOKUP: Final = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-
 
 
 class Delegate:
-    """Satisfies ``TokenReviewer`` and ``AccessReviewer`` by asking an API server."""
+    """Implements ``TokenReviewer`` and ``AccessReviewer`` with requests to an API server."""
 
     def __init__(self, rest: Rest) -> None:
         self._rest = rest
@@ -48,7 +48,7 @@ class Delegate:
         return AccessDecision(status.get("allowed") is True, str(status.get("reason") or ""))
 
     async def lookup(self) -> dict[str, str]:
-        """Return what the cluster publishes of whom it trusts.
+        """Return the authentication configuration that the cluster publishes.
 
         Raises  ClusterError
         """
@@ -60,7 +60,7 @@ class Delegate:
         try:
             return _mapping(_mapping(json.loads(answer)).get("status"))
         except ValueError:
-            raise ClusterError(f"POST {path}: the answer is no review") from None
+            raise ClusterError(f"POST {path}: the response is not a review") from None
 
     @staticmethod
     async def _within(asking: Any) -> bytes:
@@ -73,7 +73,7 @@ class Delegate:
 
 
 def read_lookup(found: dict[str, str], field: str) -> tuple[str, ...]:
-    """Return a list that the cluster publishes as JSON; empty if there is none, or it is no list of texts."""
+    """Return a list that the cluster publishes as JSON; empty if it is missing or not a list of strings."""
     try:
         listed = json.loads(found.get(field) or "[]")
     except ValueError:

@@ -1,7 +1,7 @@
-"""A whole cluster in one process: the API server, its controllers and nodes, and a scheduler that talks to it like any other.
+"""An embedded cluster in one process: API server, controllers, nodes, and a scheduler that is an ordinary client.
 
-The controllers work on the store itself, the scheduler goes over the wire: what it is shown, and how it is answered, is what
-any client gets.
+The controllers read and write the store directly; the scheduler uses HTTP and gets the same watches and responses as any
+other client.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from moorage.server.plugin_rights import grant_kinds
 
 __all__ = ["Embedded", "Ready"]
 
-#: Seconds between two looks for events that have had their time.
+#: Seconds between two deletions of expired events.
 _TIDY_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What can be told once the cluster can be used."""
+    """The state of the cluster when it is ready."""
 
     port: int
     kubeconfig: Path
@@ -51,7 +51,7 @@ class Ready:
 
 @dataclass(slots=True)
 class _Start:
-    """How far the scheduler is. ``live`` comes with its connection; ``synced`` is set at once where there is no scheduler."""
+    """Startup of the scheduler. ``live`` is set once it connects; ``synced`` at once if there is no scheduler."""
 
     synced: asyncio.Event = field(default_factory=asyncio.Event)
     live: Live | None = None
@@ -63,9 +63,9 @@ class _Start:
 
 @dataclass(slots=True)
 class Embedded:
-    """What a cluster is made of. ``scheduler`` None leaves scheduling to others; ``extenders`` are those it asks.
+    """The parts of a cluster. ``scheduler`` None: another scheduler connects; ``extenders``: the scheduler's extenders.
 
-    ``report`` is told what is amiss.
+    ``report`` receives warnings.
     """
 
     store: Store
@@ -82,11 +82,11 @@ class Embedded:
     async def run(self) -> None:
         """Serve until cancelled.
 
-        Raises  whatever ended one of the parts, as the cluster is of no use without it
+        Raises  the error that ended a part: the cluster cannot run without it
         """
         guard = make_authenticator(self.store, self.authority, self.address.hosts)
         manager = ControllerManager(self.store, self.controllers, self.report)
-        # Where our own controller for it is switched off, another does it over the API.
+        # If our namespace controller is disabled, another one empties namespaces through the API.
         self.store.empties_namespaces = False
         self._admit_plugins()
         tls = self.authority.tls()
@@ -116,14 +116,14 @@ class Embedded:
             forget_old_events(self.store)
 
     def _admit_plugins(self) -> None:
-        """Give the scheduler a right to the kinds that its plugins name, and report names that are no kinds."""
+        """Grant the scheduler access to the kinds that its plugins name, and report invalid names."""
         named = NamedKinds() if self.scheduler is None else self.scheduler.named_kinds
         grant_kinds(self.store, named.kinds)
         for name in named.unusable:
-            self.report(f"a plugin names {name}, which is no kind; write it as plural.version.group")
+            self.report(f"a plugin names the invalid kind {name}; use the form plural.version.group")
 
     async def _serve(self, manager: ControllerManager, port: int, start: _Start) -> None:
-        """Tell when all nodes that are there at the start and not down have reported, and the scheduler has seen them."""
+        """Announce the cluster when all nodes that are not down have reported and the scheduler has synced."""
         manager.refresh()
         delays = asyncio.create_task(report_delays(lambda: [*_silent(manager), *start.waits_for], self.report))
         try:
@@ -148,11 +148,11 @@ class Embedded:
                 report=lambda line: None, reporter=next(iter(scheduler.profiles)), extenders=extenders,
             )  # fmt: skip
             start.live = live
-            telling = asyncio.create_task(_pass_on(live.loop.synced, start.synced))
+            forwarding = asyncio.create_task(_forward(live.loop.synced, start.synced))
             try:
                 await live.run()
             finally:
-                telling.cancel()
+                forwarding.cancel()
 
 
 async def _first_to_fail(parts: Sequence[asyncio.Task[None]]) -> None:
@@ -161,18 +161,18 @@ async def _first_to_fail(parts: Sequence[asyncio.Task[None]]) -> None:
         await part
 
 
-async def _pass_on(heard: asyncio.Event, told: asyncio.Event) -> None:
-    await heard.wait()
-    told.set()
+async def _forward(source: asyncio.Event, target: asyncio.Event) -> None:
+    await source.wait()
+    target.set()
 
 
 def _silent_nodes(manager: ControllerManager) -> Iterator[str]:
-    """Yield the nodes that have not reported, but for those that are down."""
+    """Yield the nodes that have not reported, except those that are down."""
     return (_name(node) for node in manager.world.all(NODES) if not (_reports(node) or is_down(node)))
 
 
 def _silent(manager: ControllerManager) -> list[str]:
-    """Return how many nodes have not reported, and the first of them."""
+    """Return a line with the number of nodes that have not reported and the first of their names; empty if all have."""
     names = list(_silent_nodes(manager))
     shown = ", ".join([*names[:3], "…"] if len(names) > 3 else names)
     return [f"{len(names)} of {manager.world.count(NODES)} nodes to be ready: {shown}"] if names else []

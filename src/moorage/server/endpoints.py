@@ -1,7 +1,7 @@
-"""What the scheduler serves: probes, metrics, its configuration, and pages for whoever debugs it.
+"""The scheduler's HTTP endpoints: health checks, metrics, configuration and debug pages.
 
-Every request goes the same way: it is written to the log, its sender is identified and must be allowed to read that path, and
-only then is looked whether there is such a path. Nothing here changes anything but how much is logged.
+Every request is logged, authenticated and authorized before its path is looked up. The only change that a request can make is
+to the log verbosity and to the metrics (reset).
 
 Source  cmd/kube-scheduler/app/server.go, newEndpointsHandler and buildHandlerChain
 """
@@ -24,8 +24,8 @@ from prometheus_client.exposition import choose_encoder
 from moorage.apiserver.http.connections import HEADERS, Connection
 from moorage.errors import ClusterError, InputError
 from moorage.runtime.observer import Log
-from moorage.server.authentication import Caller, Identifier, UnauthorizedError
-from moorage.server.authorization import Judge
+from moorage.server.authentication import Caller, RequestAuthenticator, UnauthorizedError
+from moorage.server.authorization import RequestAuthorizer
 from moorage.server.health import Health
 from moorage.server.metric_types import MetricRegistry
 from moorage.server.zpages import (
@@ -41,11 +41,11 @@ from moorage.server.zpages import (
 __all__ = ["Served", "make_app", "make_plain_app"]
 
 _MOST_BODY: Final = 4096
-#: Longer than whoever is asked about callers may take.
+#: Seconds for a request; longer than an access review may take.
 _PATIENCE_S: Final = 30.0
 _PROBES: Final = ("healthz", "livez", "readyz")
 _TEXT: Final = "text/plain"
-#: Pages with others below them.
+#: Paths with subpaths.
 _WITH_MORE: Final = ("/debug/pprof", "/healthz")
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -53,9 +53,9 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What the pages are made of. ``pod_metrics`` is None in answer while this replica does not lead.
+    """The content of the endpoints. ``pod_metrics`` returns None while this replica does not lead.
 
-    ``profiling``: whether the pages below /debug are served; ``hidden``: paths that are not served.
+    ``profiling``: whether /debug is served; ``hidden``: paths that are not served.
     ``set_verbosity`` raises InputError.
     """
 
@@ -72,21 +72,21 @@ class Served:
     hidden: frozenset[str] = frozenset()
 
 
-def make_app(served: Served, identifier: Identifier, judge: Judge, log: Log) -> web.Application:
-    """Return the application; listen with TLS that asks for client certificates where those count."""
+def make_app(served: Served, authenticator: RequestAuthenticator, authorizer: RequestAuthorizer, log: Log) -> web.Application:
+    """Return the HTTPS application; the TLS context must request client certificates where they are to authenticate."""
     pages = _Pages(served)
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        refused = await _admit(request, identifier, judge, log)
+        refused = await _admit(request, authenticator, authorizer, log)
         return refused if refused is not None else await pages.answer(request)
 
     return _app(answer, log)
 
 
 def make_plain_app(served: Served, log: Log, paths: Collection[str]) -> web.Application:
-    """Return an application for a port without TLS, which answers everybody who asks for one of these pages.
+    """Return an application for plain HTTP, which serves ``paths`` without authentication.
 
-    Nothing can be changed there. The pages below /debug/pprof are served as on the other port.
+    It accepts only reads. Subpaths of /debug/pprof and /healthz are included with their parent.
     """
     pages = _Pages(served)
 
@@ -110,7 +110,7 @@ def _app(answer: _Handler, log: Log) -> web.Application:
 def _chain(log: Log) -> Any:
     @web.middleware
     async def chain(request: web.Request, handler: _Handler) -> web.StreamResponse:
-        """Turn what goes wrong into an answer, and write each request to the log."""
+        """Log the request, and turn an exception into a response."""
         connection = request.protocol
         if isinstance(connection, Connection):
             connection.began()
@@ -118,7 +118,7 @@ def _chain(log: Log) -> Any:
             response = await _in_time(request, handler)
         except web.HTTPException as refusal:
             response = _plain(refusal.text or refusal.reason, refusal.status)
-        except Exception as error:  # a page must not take the connection's other requests with it
+        except Exception as error:  # keep serving the other requests of the connection
             log.error(f"{type(error).__name__}: {error}", "Observed a panic", verb=request.method, path=request.path)
             response = _status(500, "InternalError", "This request caused apiserver to panic. Look in the logs for details.")
         finally:
@@ -137,7 +137,7 @@ def _chain(log: Log) -> Any:
 
 
 async def _in_time(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    """Answer a request whose body, if it has one, comes in time."""
+    """Handle a request, including reading its body, within the time limit."""
     try:
         async with asyncio.timeout(_PATIENCE_S):
             return await handler(request)
@@ -145,22 +145,24 @@ async def _in_time(request: web.Request, handler: _Handler) -> web.StreamRespons
         raise web.HTTPRequestTimeout from None
 
 
-async def _admit(request: web.Request, identifier: Identifier, judge: Judge, log: Log) -> web.Response | None:
-    """Return the refusal, None for whoever may read the path."""
+async def _admit(
+    request: web.Request, authenticator: RequestAuthenticator, authorizer: RequestAuthorizer, log: Log
+) -> web.Response | None:
+    """Return the rejection, or None for a request that is allowed."""
     transport = request.transport
     tls = None if transport is None else transport.get_extra_info("ssl_object")
     try:
-        caller = await identifier.identify(request.headers, None if tls is None else tls.getpeercert(binary_form=True))
+        caller = await authenticator.authenticate(request.headers, None if tls is None else tls.getpeercert(binary_form=True))
     except (UnauthorizedError, ClusterError, ValueError) as error:
-        # What was shown may be a secret, so only what became of it is told.
+        # Credentials may be secret, so only the error is logged.
         log.error(error, "Unable to authenticate the request")
         return _status(401, "Unauthorized", "Unauthorized")
     verb = request.method.lower()
     try:
-        answer = await judge.judge(caller, verb, request.path)
+        answer = await authorizer.authorize(caller, verb, request.path)
     except ClusterError as error:
         log.error(error, "Authorization error", user=caller.name, path=request.path)
-        return _plain(f'Internal Server Error: "{request.path}": the cluster could not be asked\n', 500)
+        return _plain(f'Internal Server Error: "{request.path}": the access review failed\n', 500)
     return None if answer.allowed else _forbidden(caller, verb, request.path, answer.reason)
 
 
@@ -171,7 +173,7 @@ def _forbidden(caller: Caller, verb: str, path: str, reason: str) -> web.Respons
 
 def _status(code: int, reason: str, message: str) -> web.Response:
     body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason}
-    # Who may not is told by another part of a kube-apiserver's library than who is not known, and what is not there.
+    # Like apiserver's library, which builds the responses to forbidden and unauthorized requests in different places.
     details: dict[str, Any] = {"details": {}} if code == 403 else {}
     return _json({**body, **details, "code": code}, status=code)
 
@@ -181,7 +183,7 @@ def _json(body: Mapping[str, Any], kind: str = "application/json", status: int =
 
 
 def _document(body: Mapping[str, Any], media: str, version: str, name: str) -> web.Response:
-    """Return an object of ``config.k8s.io`` as it was asked for."""
+    """Return an object of ``config.k8s.io`` in the requested media type."""
     kind = f"{media};g=config.k8s.io;v={version};as={name}"
     if media == "application/yaml":
         return web.Response(body=yaml.safe_dump(dict(body)).encode(), headers={"Content-Type": kind})
@@ -230,7 +232,7 @@ class _Pages:
         if page is not None:
             return page(request)
         if path.startswith("/debug/pprof/") and self._served.profiling:
-            return _plain("this profile is not offered: a Python program has none of that kind\n", 404)
+            return _plain("this profile is not available for a Python program\n", 404)
         return _plain("404 page not found\n", 404)
 
     def _probe(self, request: web.Request, probe: str, check: str) -> web.Response:
@@ -291,9 +293,9 @@ class _Pages:
 
 _PROFILES: Final = (
     "/debug/pprof/\n\n"
-    "cmdline    the command line, its words apart by zero bytes\n"
-    "goroutine  where every task and thread stands\n\n"
-    "Profiles in Go's form cannot be had of a Python program; py-spy gives such of any running one.\n"
+    "cmdline    the command line, separated by zero bytes\n"
+    "goroutine  the stacks of all tasks and threads\n\n"
+    "Profiles in Go's format are not available; py-spy can profile the running process.\n"
 )
 
 

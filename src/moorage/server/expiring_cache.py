@@ -1,4 +1,4 @@
-"""What others said, remembered for a while, and not more of it than fits."""
+"""A bounded cache whose entries expire."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Expiring(Generic[T]):
-    """Values with an end each, in seconds on the caller's clock. When it is full, the one put first is dropped."""
+    """Values that expire at a time in seconds on the caller's clock. When it is full, the oldest entry is dropped."""
 
     def __init__(self, capacity: int = 4096) -> None:
         self._capacity = capacity
@@ -22,12 +22,12 @@ class Expiring(Generic[T]):
         return len(self._held)
 
     def get(self, key: Hashable, now: float) -> tuple[T] | None:
-        """Return the value in a tuple; None if there is none, or its time is over."""
+        """Return the value in a tuple; None if it is missing or has expired."""
         held = self._held.get(key)
         return (held[0],) if held is not None and now < held[1] else None
 
     def put(self, key: Hashable, value: T, until: float, now: float) -> None:
-        """Remember a value; one whose time is over already is not kept."""
+        """Store a value until a time; a value that has already expired is not stored."""
         self._held.pop(key, None)
         if until > now:
             self._held[key] = (value, until)

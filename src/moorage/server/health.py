@@ -1,6 +1,6 @@
-"""Health checks, and what probes are told of them.
+"""Health checks behind /healthz, /livez and /readyz.
 
-Everybody may ask whether all is well; why it is not is told only to those who may read the single checks.
+Every client may read whether a probe passes; the reasons of a failure are shown only to those who may read single checks.
 
 Source  apiserver/pkg/server/healthz/healthz.go; client-go/tools/leaderelection/healthzadaptor.go
 """
@@ -17,12 +17,12 @@ from moorage.server.metric_types import CounterVec, Family, Gauge
 
 __all__ = ["PING", "Check", "Health", "Report", "watchdog"]
 
-#: A leader is given so long after its lease ran out before its silence is taken for death.
+#: Seconds after a leader's lease expired before its health check fails.
 GRACE_S: Final = 20.0
 
 
 class Check(NamedTuple):
-    """A name, and a question: None if all is well, else what is wrong."""
+    """A named check: ``ask`` returns None if it passes, else the reason."""
 
     name: str
     ask: Callable[[], str | None]
@@ -32,7 +32,7 @@ PING: Final = Check("ping", lambda: None)
 
 
 def watchdog(election: Election, lease: str, clock: Callable[[], float]) -> Check:
-    """Return the check of a leader that should have renewed its lease, or stepped down, long ago."""
+    """Return the check that fails when a leader neither renewed its lease nor stepped down in time."""
 
     def ask() -> str | None:
         return f"failed election to renew leadership on lease {lease}" if election.is_overdue(clock(), GRACE_S) else None
@@ -41,14 +41,14 @@ def watchdog(election: Election, lease: str, clock: Callable[[], float]) -> Chec
 
 
 class Report(NamedTuple):
-    """What a probe is answered."""
+    """The response to a probe."""
 
     healthy: bool
     text: str
 
 
 class Health:
-    """The checks behind each path: ``healthz``, ``livez``, ``readyz``. Their outcomes are metrics, too."""
+    """The checks of each path: ``healthz``, ``livez``, ``readyz``. Their results are also metrics."""
 
     def __init__(self, checks: Mapping[str, Sequence[Check]], log: Log) -> None:
         self.checks = {path: tuple(found) or (PING,) for path, found in checks.items()}
@@ -62,7 +62,7 @@ class Health:
         return [Gauge(SPECS["kubernetes_healthcheck"], lambda: list(self._outcomes.items())), self._totals]
 
     def report(self, path: str, *, verbose: bool, exclude: Collection[str]) -> Report:
-        """Ask all checks of a path, but for those excluded."""
+        """Run all checks of a path, except the excluded ones."""
         lines: list[str] = []
         failed: list[str] = []
         details: list[str] = []
@@ -88,7 +88,7 @@ class Health:
         return Report(True, "\n".join([*lines, f"{path} check passed", ""]) if verbose else "ok")
 
     def single(self, path: str, name: str) -> Report | None:
-        """Ask one check; None if there is none of that name."""
+        """Run one check; return None if no check has that name."""
         check = next((one for one in self.checks[path] if one.name == name), None)
         if check is None:
             return None

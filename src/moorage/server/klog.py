@@ -1,11 +1,11 @@
-"""The log as Kubernetes' own programs write it: klog's lines, or one JSON object a line.
+"""The log in the format of Kubernetes' programs: klog's text lines, or one JSON object per line.
 
     I1121 03:04:05.000006    4711 following.py:52] "Attempting to schedule pod" pod="default/web-0"
     {"ts":1763694245000.006,"caller":"runtime/attempt_metrics.py:52","msg":"Attempting to schedule pod","v":3,"pod":{…}}
 
-How much is said is a level (``-v``); ``--vmodule`` sets it for single files. Plugins that use Python's ``logging`` write here
-too, in the same form: ``adopt_other_loggers``. A line steers no terminal and starts no other line, whatever stands in it; an
-error takes at most 1 KiB, but for what is wrong with a configuration, and a warning 2 KiB.
+``-v`` sets the verbosity and ``--vmodule`` that of single files. Plugins that use Python's ``logging`` write to the same log
+(``adopt_other_loggers``). Control characters and line breaks in values are escaped. An error is cut at 1 KiB, except faults in
+a configuration, and a warning at 2 KiB.
 
 Source  klog/v2, internal/buffer/buffer.go and internal/serialize/keyvalues.go; component-base/logs/json/json.go
 """
@@ -32,16 +32,16 @@ __all__ = ["FORMATS", "Klog", "adopt_other_loggers", "read_vmodule"]
 
 FORMATS: Final = ("json", "text")
 _MOST_LEVEL: Final = 2**31 - 1
-#: A sentence of ours, with one text from a server or a plugin in it, in bytes.
+#: Maximum length of a warning, which may quote one text of a server or plugin, in bytes.
 _SENTENCE: Final = 2 * MOST_BYTES
-#: Of a traceback that a plugin logs: frames of each exception, and lines in all.
+#: Limits of a traceback that a plugin logs: frames of each exception, and lines in total.
 _FRAMES: Final = 16
 _LINES: Final = 64
 _names: Final[dict[str, str]] = {}
 
 
 class Klog:
-    """Satisfies ``moorage.runtime.observer.Log``. Written to at once, line by line; what cannot be written is given up."""
+    """Implements ``moorage.runtime.observer.Log``. Writes line by line, unbuffered; lines that cannot be written are lost."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Klog:
         self._patterns = read_vmodule(vmodule)
         self.verbosity = verbosity
         self._pid = f"{os.getpid():>7}"
-        #: The second that was written last, and how: lines come many a second.
+        #: The last written second and its text, as there are many lines per second.
         self._second = (-1, "")
 
     @property
@@ -70,11 +70,11 @@ class Klog:
     @verbosity.setter
     def verbosity(self, level: int) -> None:
         if not 0 <= level <= _MOST_LEVEL:
-            raise InputError(f"-v: {level} is no log level; use 0-{_MOST_LEVEL}")
+            raise InputError(f"-v: {level} is not a log level; use 0-{_MOST_LEVEL}")
         self._verbosity = level
         self._loudest = max([level, *(one for _, one in self._patterns)])
 
-    # -- what callers say -----------------------------------------------------------------------------------------------
+    # -- logging - ------------------------------------------------------------------------------------------------------
 
     def shows(self, level: int) -> bool:
         return level <= self._loudest
@@ -94,11 +94,11 @@ class Klog:
         self._write("E", message, {**said, **facts}, sys._getframe(1), None)
 
     def line(self, level: int, text: str) -> None:
-        """Take a whole sentence without facts, which klog writes without quotes."""
+        """Log a sentence without key-value pairs, which klog writes unquoted."""
         if level <= self._verbosity:
             self._write("I", text, {}, sys._getframe(1), level, plain=True)
 
-    # -- how it is written ----------------------------------------------------------------------------------------------
+    # -- writing - ------------------------------------------------------------------------------------------------------
 
     def _level_for(self, caller: FrameType) -> int:
         name = _name(caller.f_code.co_filename).removesuffix(".py")
@@ -115,7 +115,7 @@ class Klog:
         self, kind: str, message: str, facts: Mapping[str, object], path: str, number: int, level: int | None, *,
         plain: bool = False,
     ) -> None:  # fmt: skip
-        """Write a line of a kind (I, W or E) about a place in the program. ``plain``: without quotes, if it is one line."""
+        """Write a line with a severity (I, W or E) and a source position. ``plain``: unquoted, if it is a single line."""
         now = self._now()
         if self._style == "json":
             text = _as_json(now, message, facts, path, number, level)
@@ -128,7 +128,7 @@ class Klog:
             stream.write(text + "\n")
             stream.flush()
         except (OSError, ValueError):
-            return  # nobody reads the log any more, and there is nowhere to say so
+            return  # the log is closed, and there is no other place to report that
 
     def _moment(self, now: float) -> str:
         second = int(now)
@@ -138,7 +138,7 @@ class Klog:
 
 
 def _name(path: str) -> str:
-    """Return the last part of a path; there are few, and many lines of each."""
+    """Return the last part of a path; cached, because a few files write many lines."""
     found = _names.get(path)
     if found is None:
         found = _names[path] = PurePath(path).name
@@ -146,7 +146,7 @@ def _name(path: str) -> str:
 
 
 def read_vmodule(text: str) -> tuple[tuple[str, int], ...]:
-    """Read ``file=N,other*=M``: patterns of file names without ``.py``, and the level for each.
+    """Parse ``file=N,other*=M``: patterns of file names without ``.py``, with their levels.
 
     Raises  InputError
     """
@@ -179,7 +179,7 @@ def _shown(value: object) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Quote as Go does: printable characters stand for themselves."""
+    """Quote as Go does: printable characters stay as they are."""
     if is_printable(text) and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return '"' + "".join(_ESCAPES.get(c) or (c if is_printable(c) else _escaped(c)) for c in text) + '"'
@@ -211,13 +211,13 @@ def _as_json(now: float, message: str, facts: Mapping[str, object], path: str, n
 
 
 def _bounded(error: object) -> str:
-    """Return an error's text. What a server or a plugin says is cut; a configuration's faults are all shown."""
+    """Return an error's text: cut for errors of a server or a plugin, complete for faults in a configuration."""
     text = str(error)
     return text if isinstance(error, (ConfigError, InputError)) else _cut(text)
 
 
 def _cut(text: str, most: int = MOST_BYTES) -> str:
-    """Return a text that takes at most so many bytes once it is quoted, which makes more of all that cannot be printed."""
+    """Return a text cut so that it takes at most ``most`` bytes when quoted, escapes of unprintable characters included."""
     shown, limit = text, most
     while len(shown) > most or len(_quoted(shown).encode("utf-8", "replace")) > most + len('""'):
         shown, limit = clip(text, limit), limit * 3 // 4
@@ -248,7 +248,7 @@ class _Relay(logging.Handler):
         try:
             message = record.getMessage()
         except Exception as error:  # a plugin's format and arguments may not fit together
-            message = f"{record.msg!r} could not be put into words: {error}"
+            message = f"{record.msg!r} could not be formatted: {error}"
         message = _cut(message)
         facts: dict[str, object] = {"logger": clip(record.name)}
         if record.exc_info and record.exc_info[1] is not None:
@@ -258,13 +258,13 @@ class _Relay(logging.Handler):
 
 
 def _traceback(error: BaseException) -> str:
-    """Return the end of a traceback: enough lines to find the place, each within bounds."""
+    """Return the end of a traceback within the limits: enough lines to find the place."""
     lines = "".join(traceback.format_exception(error, limit=-_FRAMES)).rstrip("\n").split("\n")
     return "\n".join(clip(line) for line in lines[-_LINES:])
 
 
 def adopt_other_loggers(log: Klog) -> logging.Handler:
-    """Send what plugins and libraries log to ``log``: warnings always, information from ``-v=4``, all from ``-v=6``."""
+    """Send the records of Python's ``logging`` to ``log``: warnings always, info from ``-v=4``, debug from ``-v=6``."""
     relay = _Relay(log)
     root = logging.getLogger()
     root.addHandler(relay)

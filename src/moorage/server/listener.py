@@ -1,4 +1,4 @@
-"""The listening end: a socket as the flags ask for it, and an application served on it.
+"""Listening sockets, and serving an application on them with limits on connections.
 
 Source  apiserver/pkg/server/options/serving.go, ApplyTo; secure_serving.go
 """
@@ -19,19 +19,19 @@ from moorage.errors import InputError
 
 __all__ = ["listen", "serving"]
 
-#: Probes, scrapers and people are few; and whoever is slow is cut off.
+#: Health checks, scrapers and people need few connections, and slow ones are closed.
 MOST_CONNECTIONS: Final = 500
 PATIENCE_S: Final = 10.0
-#: How long a client may take to read an answer, in seconds.
+#: Seconds that a client may take to read a response.
 ANSWER_S: Final = 60.0
-#: How long those who are still connected at the end are waited for, in seconds.
+#: Seconds that open connections may take to finish at shutdown.
 _FAREWELL_S: Final = 1.0
 
 
 def listen(address: str, port: int, *, share_port: bool = False) -> socket.socket:
-    """Return a socket that listens; an unspecified address stands for all there are, of both families.
+    """Return a listening socket; an unspecified address stands for all interfaces, IPv4 and IPv6.
 
-    Raises  InputError if that cannot be, as when it is taken
+    Raises  InputError if the address cannot be used, for example because the port is in use
     """
     where = ip_address(address)
     both = where.is_unspecified and socket.has_dualstack_ipv6()
@@ -48,9 +48,11 @@ def listen(address: str, port: int, *, share_port: bool = False) -> socket.socke
         opened.setblocking(False)
     except OSError as error:
         opened.close()
-        told = (error.strerror or str(error)).lower()
+        reason = (error.strerror or str(error)).lower()
         place = f"{where}:{port}"
-        raise InputError(f"failed to create listener: failed to listen on {place}: listen tcp {place}: bind: {told}") from None
+        raise InputError(
+            f"failed to create listener: failed to listen on {place}: listen tcp {place}: bind: {reason}"
+        ) from None
     return opened
 
 
@@ -63,9 +65,9 @@ async def serving(
     most: int = MOST_CONNECTIONS,
     patience_s: float = PATIENCE_S,
 ) -> AsyncIterator[int]:
-    """Serve while the context lasts, without ``tls`` over plain HTTP; yields the port.
+    """Serve until the context exits, over plain HTTP without ``tls``; yields the port.
 
-    Callers have ``patience_s`` for a handshake and for a request's head.
+    A client has ``patience_s`` for a TLS handshake and for the head of a request.
     """
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_FAREWELL_S)
     await runner.setup()

@@ -1,4 +1,4 @@
-"""All parts of a live scheduler, wired: watches fill the inbox, the loop asks the engine, a lease says who may act."""
+"""A live scheduler: reflectors fill the inbox, the loop drives the engine, and leader election decides when it may act."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from moorage.server.api_locks import AnyLock, lock_on
 
 __all__ = ["LeaderSettings", "Live", "PartEndedError"]
 
-#: For how long events are still written once the lease was released.
+#: Seconds for writing the remaining events after the lease is released.
 _FLUSH_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderSettings:
-    """The lease that this scheduler and its other replicas stand for, or what ``lock`` names in its place."""
+    """The lease (or the lock object that ``lock`` names) that the replicas of this scheduler compete for."""
 
     namespace: str = "kube-system"
     name: str = "kube-scheduler"
@@ -40,15 +40,14 @@ class LeaderSettings:
 
 
 class PartEndedError(MoorageError):
-    """A part of the scheduler was cancelled, and not by who runs it: a plugin did, say."""
+    """A task of the scheduler was cancelled from inside the process, for example by a plugin."""
 
 
 class Live:
-    """A scheduler on an API server. ``run`` it; cancelling that drains and releases the lease, and writes events for a moment.
+    """A scheduler on an API server. When ``run`` is cancelled, it finishes its work, releases the lease and flushes its events.
 
-    ``leader`` None means to act at once, without a lease. ``chance`` spreads retries; no decision depends on it. ``report`` is
-    told what went wrong and was survived, ``log`` and ``measures`` what is done. ``delayed``: nothing is watched before it
-    leads.
+    ``leader`` None: act at once, without a lease. ``chance`` randomizes retries and influences no decision. ``report`` receives
+    errors that were survived, ``log`` and ``measures`` receive all activity. ``delayed``: start the watches only once it leads.
     """
 
     def __init__(
@@ -70,9 +69,9 @@ class Live:
     ) -> None:
         self._rest, self._wall, self._chance, self._log = rest, wall, chance, log
         self._leader = leader
-        self._wanted = asyncio.Event()
+        self._may_watch = asyncio.Event()
         if not delayed:
-            self._wanted.set()
+            self._may_watch.set()
         self._identity, self._reporter = identity, reporter
         self.election = None if leader is None else Election(identity, leader.timing)
         self._clock = asyncio.get_running_loop().time
@@ -82,9 +81,9 @@ class Live:
             scheduler, inbox, cluster, clock=self._clock, wall=wall, may_act=self._may_act, report=report, log=log,
             measures=measures, unix=lambda: datetime.fromisoformat(wall()).timestamp(), extenders=extenders, limits=limits,
         )  # fmt: skip
-        whole = WholeObjects() if scheduler.cycle.extenders else None
-        if whole is not None:
-            scheduler.cycle.whole = whole.json_of
+        raw_objects = WholeObjects() if scheduler.cycle.extenders else None
+        if raw_objects is not None:
+            scheduler.cycle.whole = raw_objects.json_of
         named = scheduler.named_kinds
         for name in named.unusable:
             log.error(None, "Incorrect event registration", gvk=name)
@@ -96,7 +95,7 @@ class Live:
                 clock=self._clock,
                 rng=chance,
                 report=report,
-                whole=whole,
+                whole=raw_objects,
                 streams=True,
             )
             for resource in (*watched(scheduler.gates), *map(custom_resource, named.kinds))
@@ -107,12 +106,12 @@ class Live:
 
     @property
     def not_synced(self) -> list[str]:
-        """Kinds of which the engine does not have the first list."""
+        """Kinds whose first list the engine has not processed yet."""
         return [source.name for source in self.loop.inbox.sources if not source.synced]
 
     @property
     def waits_for(self) -> list[str]:
-        """What it waits for before it schedules: lists, each with what was wrong with it last."""
+        """The lists that are missing before scheduling can start, with the last error of each."""
         pairs = zip(self.reflectors, self.loop.inbox.sources, strict=True)
         left = [(source.name, one.trouble) for one, source in pairs if not source.synced]
         failed = [f"the list of {name}, which failed ({trouble})" for name, trouble in left if trouble]
@@ -121,7 +120,7 @@ class Live:
 
     @property
     def unserved(self) -> list[str]:
-        """Kinds that the server does not serve."""
+        """Kinds that the API server does not serve."""
         return [one.resource.kind for one in self.reflectors if one.unserved]
 
     @property
@@ -131,7 +130,7 @@ class Live:
     async def run(self) -> None:
         """Schedule until cancelled.
 
-        Raises  LeadershipLostError; PartEndedError; whatever ended one of the parts, as the scheduler is of no use without it
+        Raises  LeadershipLostError; PartEndedError; the error that ended a part: the scheduler cannot run without it
         """
         watching = [asyncio.create_task(self._follow(one), name=f"watch {one.resource.plural}") for one in self.reflectors]
         looping = asyncio.create_task(self.loop.run(), name="loop")
@@ -144,7 +143,7 @@ class Live:
             await self.loop.flush(_FLUSH_S)
             raise
         finally:
-            # The loop and the watches go on while work under way ends: its outcomes are facts, too.
+            # The loop and the watches keep running while effects finish, because their outcomes are facts for the engine.
             await _ended(acting)
             await _ended(*watching, syncing, looping)
         for task in done:
@@ -153,7 +152,7 @@ class Live:
             await task
 
     async def _follow(self, reflector: Reflector[Any]) -> None:
-        await self._wanted.wait()
+        await self._may_watch.wait()
         await reflector.run()
 
     async def _sync(self) -> None:
@@ -162,10 +161,10 @@ class Live:
 
     async def _act(self) -> None:
         if self._leader is None or self.election is None:
-            self._wanted.set()
+            self._may_watch.set()
             await self.loop.act()
             return
-        if self._wanted.is_set():  # who cannot list the cluster must not keep the lease from those who can
+        if self._may_watch.is_set():  # a replica that cannot list the cluster must not take the lease
             await self.loop.synced.wait()
         lock = lock_on(self._rest, self._leader.lock, self._leader.namespace, self._leader.name, self._identity)
         name = f"{self._leader.namespace}/{self._leader.name}"
@@ -174,19 +173,19 @@ class Live:
         )
 
     def _led(self, lock: AnyLock) -> Callable[[], Awaitable[None]]:
-        """What to do once this replica leads: say so where people look, without waiting for that, and schedule."""
+        """Return what to do while leading: announce it with a Kubernetes event, without waiting for that, and schedule."""
 
         async def act() -> None:
-            self._wanted.set()
-            telling = asyncio.create_task(self._tell_of_leading(lock), name="tell of leading")
+            self._may_watch.set()
+            announcing = asyncio.create_task(self._announce_leading(lock), name="announce leading")
             try:
                 await self.loop.act()
             finally:
-                await _ended(telling)
+                await _ended(announcing)
 
         return act
 
-    async def _tell_of_leading(self, lock: AnyLock) -> None:
+    async def _announce_leading(self, lock: AnyLock) -> None:
         try:
             await lock.tell(f"{self._identity} became leader", self._wall(), self._reporter)
         except ClusterError as error:

@@ -1,6 +1,6 @@
 """The metrics of kube-scheduler 1.36: names, labels, meaning, stability and buckets.
 
-Meaning is told in Kubernetes' own words, as dashboards and the metrics reference show them. Metrics without labels are shown
+Help texts are Kubernetes' own, as dashboards and the metrics reference show them. Metrics without labels are shown
 from the start, those with labels once there is something to show.
 
 Source  kube-scheduler, metrics/metrics.go; plugins/volumebinding/metrics; component-base/metrics; client-go leader election
@@ -205,18 +205,21 @@ _ALL: Final = (
     Spec("disabled_metrics_total", "The count of disabled metrics.", "BETA"),
     Spec(
         "moorage_faults_total",
-        "Facts, attempts and plugin calls that raised and were survived; each is told in the log.", "",
+        "Facts, attempts and plugin calls that raised an exception and were survived; each is logged.", "",
     ),
     Spec(
         "moorage_attempt_errors_total",
-        "Attempts that ended in an error, by the plugin that it came from; none for what the API server refused.",
+        "Attempts that ended in an error, by the plugin that raised it; empty for errors of the API server.",
         "", ("plugin", "profile"),
     ),
-    Spec("moorage_events_dropped_total", "Events for people that were not written, for want of room or of an answer.", ""),
+    Spec(
+        "moorage_events_dropped_total",
+        "Kubernetes events that were dropped because the queue was full or the API server did not respond.", "",
+    ),
 )  # fmt: skip
 SPECS: Final = {spec.name: spec for spec in _ALL}
 
-#: Upstream's metrics of parts that Moorage has in another form, or not yet: they are known here, and never shown.
+#: Upstream's metrics of mechanisms that Moorage does not have: they are accepted by name and never shown.
 NEVER_MOVED: Final = frozenset(
     [
         "scheduler_async_api_call_execution_duration_seconds",

@@ -1,7 +1,7 @@
-"""Counters, gauges and histograms of one thread, and a registry that prints them as Prometheus reads them.
+"""Counters, gauges and histograms for one thread, and a registry that exports them to prometheus-client.
 
-Nothing here takes a lock, for all is counted and printed on the loop's thread; an observation costs a bisection and three
-additions. prometheus-client does the printing, and brings what is known of the process.
+Nothing takes a lock, because the loop's thread both counts and exports. An observation costs a bisection and three additions.
+prometheus-client formats the output and adds the process metrics.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNEXPECTED: Final = "unexpected"
 
 
 def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """Return the upper bounds of buckets as Prometheus' Go client works them out: each is the last one times the factor."""
+    """Return the upper bounds of buckets as Prometheus' Go client computes them: each is the previous one times the factor."""
     bounds = []
     for _ in range(count):
         bounds.append(start)
@@ -32,9 +32,9 @@ def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What a metric is called and means. ``stability``: ``ALPHA``, ``BETA`` or ``STABLE``; "" where Kubernetes gives none.
+    """Name, help, labels and buckets of a metric. ``stability``: ``ALPHA``, ``BETA`` or ``STABLE``; "" for Moorage's own.
 
-    ``hidden`` metrics are counted and not shown: the release that is emulated did not have them.
+    ``hidden`` metrics are counted but not shown: the emulated release does not have them.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Spec:
 
 
 class CounterVec:
-    """A number for each set of label values that only grows."""
+    """A counter for each set of label values."""
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
@@ -76,9 +76,9 @@ class CounterVec:
 
 @dataclass(slots=True)
 class Gauge:
-    """Numbers that are asked for when somebody looks: ``read`` yields label values and the number.
+    """Values that are read at each scrape: ``read`` yields label values and the number.
 
-    ``counts``: it is shown as a counter, as what it reads only grows.
+    ``counts``: export it as a counter, because the value only grows.
     """
 
     spec: Spec
@@ -86,7 +86,7 @@ class Gauge:
     counts: bool = False
 
     def reset(self) -> None:
-        """What is asked for anew each time cannot be reset."""
+        """Do nothing: the value is read again at each scrape."""
 
     def collect(self, expected: Filter) -> Metric:
         kind = CounterMetricFamily if self.counts else GaugeMetricFamily
@@ -109,7 +109,7 @@ class _Buckets:
 
 
 class Histogram:
-    """How often values fell in which bucket, for each set of label values."""
+    """The number of values in each bucket, for each set of label values."""
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
@@ -149,9 +149,9 @@ Family = CounterVec | Gauge | Histogram
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What of the metrics is shown: ``disabled`` names are not, and labels take only the values that ``allowed`` gives them.
+    """Which metrics are shown: all but ``disabled``; labels listed in ``allowed`` are restricted to the given values.
 
-    ``allowed``: (metric, label) → values; any other value is shown as "unexpected".
+    ``allowed``: (metric, label) → values; other values become "unexpected".
     """
 
     disabled: Collection[str] = ()
@@ -167,7 +167,7 @@ class Filter:
 
 
 class MetricRegistry(Collector):
-    """All metrics of one endpoint, in the order of their names."""
+    """All metrics of an endpoint, sorted by name."""
 
     def __init__(self, families: Iterable[Family] = (), shown: Filter | None = None) -> None:
         self._families = sorted(families, key=lambda family: family.spec.name)
@@ -178,16 +178,16 @@ class MetricRegistry(Collector):
             if family.spec.hidden or family.spec.name in self._shown.disabled:
                 continue
             metric = family.collect(self._shown)
-            if metric.samples:  # Go's client prints nothing of a metric that has no series yet
+            if metric.samples:  # like Go's client, omit a metric without series
                 yield metric
 
     def reset(self) -> None:
-        """Forget what was counted."""
+        """Set all metrics back to their initial values."""
         for family in self._families:
             family.reset()
 
     def with_others(self, *others: Collector) -> CollectorRegistry:
-        """Return a registry of prometheus-client with this one and others in it."""
+        """Return a prometheus-client registry with this collector and others."""
         registry = CollectorRegistry(auto_describe=False)
         for one in (self, *others):
             registry.register(one)

@@ -1,6 +1,6 @@
-"""The metrics of kube-scheduler 1.19 to 1.21, for dashboards of that time: today's under the names they had.
+"""The metrics of kube-scheduler 1.19 to 1.21, for dashboards of those releases: current metrics under their earlier names.
 
-What those releases did not count is not shown. Their summaries and histograms that were deprecated then are not kept.
+Metrics that those releases did not have are hidden. Their metrics that were already deprecated are not emulated.
 
 Source  kube-scheduler 1.19, 1.20 and 1.21, pkg/scheduler/metrics/metrics.go
 """
@@ -17,7 +17,7 @@ from moorage.server.metric_types import Spec
 
 __all__ = ["specs_of"]
 
-#: Metric of today → what was different.
+#: Current metric → what was different.
 _RENAMED: Final[Mapping[str, Mapping[str, Any]]] = {
     "scheduler_scheduling_attempt_duration_seconds": {
         "name": "scheduler_e2e_scheduling_duration_seconds",
@@ -35,7 +35,7 @@ _RENAMED: Final[Mapping[str, Mapping[str, Any]]] = {
         "of pods in backoffQ; 'unschedulable' means number of pods in unschedulableQ.",
     },
 }
-#: Metrics that had today's name, or one of these.
+#: Metrics that had the same name.
 _SAME: Final = frozenset(
     f"scheduler_{name}"
     for name in (
@@ -44,12 +44,12 @@ _SAME: Final = frozenset(
         "scheduling_algorithm_duration_seconds",
     )
 )  # fmt: skip
-#: Metrics of later releases that do not begin with ``scheduler_``.
+#: Metrics of later releases that do not start with ``scheduler_``.
 _LATER: Final = frozenset(["disabled_metrics_total", "kubernetes_feature_enabled"])
 
 
 def specs_of(release: str) -> Mapping[str, Spec]:
-    """Return what each metric of today is under a release; those that it did not have are hidden."""
+    """Return the spec of each current metric under a release; metrics that the release did not have are hidden."""
     return SPECS if release == TODAY else {name: _of_before(spec) for name, spec in SPECS.items()}
 
 

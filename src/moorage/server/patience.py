@@ -1,4 +1,4 @@
-"""What takes long, reported while it does."""
+"""Report slow operations while they run."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 __all__ = ["PATIENCE_S", "report_delays"]
 
-#: Seconds before a delay is reported, and between two looks at what is left.
+#: Seconds before a delay is reported, and between two checks.
 PATIENCE_S = 5.0
 
 
 async def report_delays(waits_for: Callable[[], list[str]], report: Callable[[str], None]) -> None:
-    """Report what is waited for when that takes long, and again whenever it is something else. Ends by being cancelled."""
+    """Report what is missing every few seconds, if it changed. Runs until cancelled."""
     reported: list[str] = []
     while True:
         await asyncio.sleep(PATIENCE_S)

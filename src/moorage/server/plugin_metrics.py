@@ -1,10 +1,10 @@
-"""How long plugins take, and how often they are asked: a profile whose every call is watched.
+"""Measure plugins: wrap every call of a profile to count it and to measure its duration.
 
-A watched call costs two looks at the clock. A call from within another (the what-ifs of preemption) belongs to that one. What
-a point took in an attempt is the sum of its plugins' calls; the calls themselves are measured in one attempt out of ten, as
-kube-scheduler does.
+A measured call costs two clock reads. A nested call (a what-if of preemption) counts as part of the outer one. The duration of
+an extension point in an attempt is the sum of its plugins' calls; single calls are recorded in one attempt out of ten, as in
+kube-scheduler.
 
-A profile that is not watched is what it was: simulations and benchmarks pay nothing.
+An unwrapped profile has no overhead: simulations and benchmarks are not measured.
 
 Source  kube-scheduler, framework/runtime/framework.go and instrumented_plugins.go
 """
@@ -22,15 +22,15 @@ from moorage.server.metric_types import CounterVec, Histogram
 
 __all__ = ["SAMPLED", "Probe"]
 
-#: One attempt out of so many has its plugins' calls measured one by one.
+#: The calls of one attempt out of this many are recorded one by one.
 SAMPLED: Final = 10
-#: Points as metrics name them. Work that is carried out later (PreBind, Bind) is measured by whoever does that.
+#: Extension points by the names in metrics. PreBind and Bind run later and are measured by the loop.
 _LABELS: Final = {
     "preEnqueue": "PreEnqueue", "preFilter": "PreFilter", "filter": "Filter", "postFilter": "PostFilter",
     "preScore": "PreScore", "score": "Score", "reserve": "Reserve", "permit": "Permit", "postBind": "PostBind",
 }  # fmt: skip
 _COUNTED: Final = frozenset(["PreFilter", "Filter", "PreScore", "Score"])
-#: Points that belong to no attempt: PostBind is told of call by call, PreEnqueue when a pod has been through.
+#: Points outside of an attempt: PostBind is observed call by call, PreEnqueue once per pod.
 _POST_BIND: Final = "PostBind"
 _PRE_ENQUEUE: Final = "PreEnqueue"
 _POST_FILTER: Final = "PostFilter"
@@ -42,7 +42,7 @@ _NOT_YET: Final = (0.0, _SUCCESS)
 
 
 class Probe:
-    """Watches the calls of all profiles. ``clock`` gives seconds."""
+    """Measures the calls of all profiles. ``clock`` returns seconds."""
 
     def __init__(self, clock: Callable[[], float], points: Histogram, calls: Histogram, evaluations: CounterVec) -> None:
         self._clock, self._points, self._calls = clock, points, calls
@@ -50,14 +50,14 @@ class Probe:
         self._inside = False
         self._sampled = False
         self._attempts = 0
-        #: Point → seconds and status, of the attempt that is being made.
+        #: Extension point → seconds and status in the current attempt.
         self._took: dict[str, tuple[float, str]] = {}
-        #: Profile → how many PreEnqueue plugins it has; and of the pod that they look at: seconds, and how many let it pass.
+        #: Profile → number of its PreEnqueue plugins; and for the pod in PreEnqueue: seconds, and how many plugins admitted it.
         self._gates: dict[str, int] = {}
         self._gating = (0.0, 0)
 
     def watched(self, profile: Profile) -> Profile:
-        """Return a profile that does the same and tells of it."""
+        """Return a profile that behaves the same and measures its plugins."""
         self._gates[profile.scheduler_name] = len(profile.at("preEnqueue"))
         steps = {
             point: tuple(self._watched(step, _LABELS[point], profile.scheduler_name) for step in in_point)
@@ -68,12 +68,12 @@ class Probe:
         return replace(profile, steps=steps)
 
     def began(self) -> None:
-        """An attempt begins: what was measured since the last one belongs to none."""
+        """Start an attempt and discard measurements from outside of attempts."""
         self._took.clear()
         self._sampled = self._attempts % SAMPLED == 0
 
     def ended(self, profile: str) -> None:
-        """The attempt is over: tell how long each point took."""
+        """End an attempt and observe the duration of each extension point."""
         self._attempts += 1
         for point, (seconds, status) in self._took.items():
             self._points.observe(seconds, point, status, profile)
@@ -101,7 +101,7 @@ class Probe:
             try:
                 answer = counting(*args)
                 if drains and not isinstance(answer, list):
-                    answer = list(answer or ())  # a generator works only when it is read
+                    answer = list(answer or ())  # a generator runs only when it is consumed
                 status = _SUCCESS if drains or answer is None else _status(answer)
             finally:
                 seconds = clock() - begun
@@ -120,12 +120,12 @@ class Probe:
             self._gated(profile, seconds, status)
         else:
             so_far, before = self._took.get(point, _NOT_YET)
-            # A plugin that passes says nothing of the point, unless it is one that mends what others could not.
-            said = before if status in _PASSING and point != _POST_FILTER else status
-            self._took[point] = (so_far + seconds, said)
+            # A plugin that passes does not change the point's status, except in PostFilter, where it mends an earlier failure.
+            new = before if status in _PASSING and point != _POST_FILTER else status
+            self._took[point] = (so_far + seconds, new)
 
     def _gated(self, profile: str, seconds: float, status: str) -> None:
-        """Tell of the point once a pod was held up or has passed all; kube-scheduler calls either a success."""
+        """Observe PreEnqueue once a plugin gated the pod or all have admitted it; kube-scheduler records both as a success."""
         so_far, passed = self._gating
         so_far, passed = so_far + seconds, passed + 1
         if status == _SUCCESS and passed < self._gates[profile]:
@@ -136,7 +136,7 @@ class Probe:
 
 
 def _status(answer: Any) -> str:
-    """Return the status that an answer stands for, other than none at all."""
+    """Return the status of an answer other than None."""
     if isinstance(answer, (Hold, PostFilterResult)):
         return answer.code.value
     if isinstance(answer, Skip):
@@ -145,7 +145,7 @@ def _status(answer: Any) -> str:
 
 
 def _verdict(rejects: list[Reject]) -> str:
-    """Return the gravest status that a Filter plugin gave a row."""
+    """Return the most severe status that a Filter plugin returned for any node."""
     hit = [reject for reject in rejects if isinstance(reject, Reject) and reject.rows.any()]
     if not hit:
         return _SUCCESS

@@ -1,6 +1,6 @@
-"""The right of a cluster's own scheduler to the kinds that its plugins name, as an administrator grants it elsewhere.
+"""Grant the embedded cluster's scheduler access to the kinds that its plugins name.
 
-No role of a kube-scheduler covers such kinds, and without the right to list one nothing is scheduled.
+No default role covers custom kinds, and a scheduler that may not list one of them schedules nothing.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["grant_kinds"]
 _GROUP: Final = "rbac.authorization.k8s.io"
 _ROLES, _BINDINGS = served("clusterroles", _GROUP), served("clusterrolebindings", _GROUP)
 _NAME: Final = "moorage:plugin-kinds"
-#: To follow them, and for effects that make, change or delete them.
+#: Watching the kinds, and effects that create, change or delete their objects.
 _VERBS: Final = ("create", "delete", "get", "list", "update", "watch")
 
 
 def grant_kinds(store: Store, kinds: Sequence[CustomKind]) -> None:
-    """Let the scheduler read and write these kinds, and no others that an earlier start named."""
+    """Grant the scheduler access to these kinds, and revoke access that an earlier start granted."""
     for kind in (_BINDINGS, _ROLES):
         if store.find(kind, "", _NAME) is not None:
             store.delete(kind, "", _NAME)

@@ -1,4 +1,4 @@
-"""What pods ask for and are limited to, pod by pod (/metrics/resources), as the scheduler and the kubelet account it.
+"""Resource requests and limits of every pod (/metrics/resources), as the scheduler and the kubelet account for them.
 
 Source  kube-scheduler, metrics/resources/resources.go; component-helpers/resource/helpers.go, PodRequests and PodLimits
 """
@@ -26,12 +26,12 @@ REQUEST: Final = Spec("kube_pod_resource_request", f"Resources requested{_MEANIN
 LIMIT: Final = Spec(
     "kube_pod_resource_limit", f"Resources limit for workloads{_MEANING.removeprefix(' by workloads')}", "STABLE", _LABELS
 )
-#: What the spec says: resizes under way do not count here.
+#: Only the spec counts: the status of a pending resize is ignored.
 _AS_WRITTEN: Final = RequestOptions(use_status=False, pod_level=True, pod_level_status=False)
 
 
 def pod_registry(pods: Iterable[Pod]) -> MetricRegistry:
-    """Return the metrics of these pods; those that have ended ask for nothing."""
+    """Return the metrics of these pods, without those that have ended."""
     alive = [pod for pod in pods if not (pod.spec.node_name and pod.status.phase in ENDED_PHASES)]
     requests = [series for pod in alive for series in _series(pod, _requests(pod))]
     limits = [series for pod in alive for series in _series(pod, _limits(pod))]

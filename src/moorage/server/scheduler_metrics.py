@@ -1,7 +1,7 @@
-"""kube-scheduler's metrics, counted: what the loop tells, and what is looked up when somebody scrapes.
+"""kube-scheduler's metrics: what the loop reports as it happens, and what is read from the engine at each scrape.
 
-What happened is told (``Measures``); what is the case now, such as how many pods wait, is asked of the engine at each scrape,
-so keeping it costs nothing.
+Events are reported through ``Measures``. The current state, such as the number of pending pods, is read at each scrape, so
+maintaining it costs nothing.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _PLACES = {
 
 
 class SchedulerMetrics:
-    """Satisfies ``moorage.runtime.observer.Measures``. ``clock`` gives seconds to measure plugins by.
+    """Implements ``moorage.runtime.observer.Measures``. ``clock`` returns seconds, to measure plugins.
 
-    ``groups`` says whether pod groups are scheduled, and so counted; ``release`` whose metrics these are.
+    ``groups``: whether pod groups are scheduled, and so measured; ``release``: the release whose metrics are shown.
     """
 
     def __init__(self, clock: Callable[[], float], *, groups: bool = False, release: str = TODAY) -> None:
@@ -80,11 +80,11 @@ class SchedulerMetrics:
 
     @property
     def families(self) -> list[Family]:
-        """All that is told, for a registry."""
+        """All counters and histograms, for a registry."""
         counted = [one for one in vars(self).values() if isinstance(one, (CounterVec, Histogram))]
         return [one for one in counted if self._groups or not one.spec.name.startswith("scheduler_podgroup_")]
 
-    # -- told by the loop ----------------------------------------------------------------------------------------------------
+    # -- reported by the loop -------------------------------------------------------------------------------------------
 
     def began(self) -> None:
         self.probe.began()
@@ -110,8 +110,8 @@ class SchedulerMetrics:
     def failed(self, decision: Decision, seconds: float) -> None:
         rejected = decision.code.is_rejection
         if not rejected:
-            told = decision.error or decision.refused_after
-            self._errors.inc("" if told is None else told.plugin, decision.pod.spec.scheduler_name)
+            source = decision.error or decision.refused_after
+            self._errors.inc("" if source is None else source.plugin, decision.pod.spec.scheduler_name)
         self._ended("unschedulable" if rejected else "error", decision, seconds)
 
     def _ended(self, result: str, decision: Decision, seconds: float) -> None:
@@ -139,24 +139,24 @@ class SchedulerMetrics:
     def handled(self, event: str, seconds: float) -> None:
         self._event_s.observe(seconds, event)
 
-    # -- told by others ------------------------------------------------------------------------------------------------------
+    # -- reported by others ---------------------------------------------------------------------------------------------
 
     def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
-        """A queueing hint was asked."""
+        """Record the duration of a queueing hint."""
         self._hint_s.observe(seconds, plugin, event, hint)
 
     def requested(self, method: str, host: str, status: int, seconds: float) -> None:
-        """The API server was asked something; status 0 for no answer."""
+        """Record a request to the API server; status 0 means no response."""
         self._requests.inc(str(status) if status else "<error>", method, host)
         self._request_s.observe(seconds, method, host)
 
     def waited(self, method: str, host: str, seconds: float) -> None:
-        """A request waited for its turn, so that there are no more of them than --kube-api-qps."""
+        """Record how long a request waited for the client-side rate limiter (--kube-api-qps)."""
         self._turn_s.observe(seconds, method, host)
 
 
 def engine_gauges(scheduler: Scheduler, follower: AttemptObserver) -> list[Family]:
-    """Return what can be asked of the engine at any time."""
+    """Return the gauges that read the engine."""
     specs = specs_of(release := scheduler.gates.release)
 
     def pending() -> Iterator[tuple[Labels, float]]:
@@ -196,7 +196,7 @@ def engine_gauges(scheduler: Scheduler, follower: AttemptObserver) -> list[Famil
 
 
 def process_gauges(scheduler: Scheduler, loop: Loop, version: str, lease: str, leads: Callable[[], bool]) -> list[Family]:
-    """Return what is known of this process. ``lease`` is the lease's name, "" where it stands for none."""
+    """Return the gauges about this process. ``lease`` is the lease's name; "" without leader election."""
 
     def master() -> Iterable[tuple[Labels, float]]:
         return [((lease,), float(leads()))] if lease else []
@@ -220,7 +220,7 @@ def process_gauges(scheduler: Scheduler, loop: Loop, version: str, lease: str, l
 
 
 def registry_of(families: Iterable[Family], shown: Filter, release: str = TODAY) -> tuple[MetricRegistry, CollectorRegistry]:
-    """Return the registry of /metrics: these families, and what prometheus-client knows of process and collector."""
+    """Return the registry of /metrics: these families, and prometheus-client's process and garbage collector metrics."""
     disabled, spec = len(shown.disabled), specs_of(release)["disabled_metrics_total"]
     own = MetricRegistry([*families, Gauge(spec, lambda: [((), float(disabled))], counts=True)], shown)
     collectors = own.with_others()

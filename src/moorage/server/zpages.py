@@ -1,7 +1,7 @@
-"""Pages about the program itself: its flags (/flagz), its state (/statusz), and what its tasks are doing.
+"""Pages about the process: its flags (/flagz), its status (/statusz), and the stacks of its tasks.
 
-As text they are for people, and formed like Kubernetes' own; as JSON they are ``config.k8s.io`` objects, for those who ask for
-them by name in ``Accept``.
+The text form follows Kubernetes' own; JSON and YAML are ``config.k8s.io`` objects, for clients that request one by name in
+``Accept``.
 
 Source  apiserver/pkg/server/flagz and statusz
 """
@@ -32,7 +32,7 @@ _VERSIONS: Final = frozenset(["v1beta1", "v1alpha1"])
 
 @dataclass(frozen=True, slots=True)
 class ProgramInfo:
-    """What this process is: its version, the release it stands in for, when it started, and what it serves."""
+    """Facts about this process: its version, the emulated release, its start time, and the paths that it serves."""
 
     version: str
     release: str
@@ -42,7 +42,7 @@ class ProgramInfo:
 
 
 def accepted(accept: str, kind: str) -> tuple[str, str] | None:
-    """Return what to answer with: a media type and an object's version, "" for text; None if nothing asked for can be had."""
+    """Return the media type and object version to respond with, "" for text; None if nothing acceptable is available."""
     if not accept.strip():
         return _TEXT
     for part in accept.split(","):
@@ -60,17 +60,17 @@ def _head(page: str) -> str:
 
 
 def flags_text(flags: Mapping[str, str]) -> str:
-    """Return the page of all flags."""
+    """Return the flags as text."""
     return _head("flagz") + "".join(f"{name}={flags[name]}\n" for name in sorted(flags))
 
 
 def flags_document(flags: Mapping[str, str], version: str) -> dict[str, Any]:
-    """Return all flags as an object."""
+    """Return the flags as an object."""
     return {**_typed("Flagz", version), "flags": dict(sorted(flags.items()))}
 
 
 def status_text(program: ProgramInfo, now: datetime) -> str:
-    """Return the page that says since when the program runs, and what it is."""
+    """Return the status of the program as text."""
     up = _uptime(program, now)
     lines = [
         f"Started:  {program.started.astimezone(UTC):%a %b %e %H:%M:%S UTC %Y}",
@@ -84,7 +84,7 @@ def status_text(program: ProgramInfo, now: datetime) -> str:
 
 
 def status_document(program: ProgramInfo, now: datetime, version: str) -> dict[str, Any]:
-    """Return the state of the program as an object."""
+    """Return the status of the program as an object."""
     return {
         **_typed("Statusz", version),
         "startTime": program.started.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -105,7 +105,7 @@ def _typed(kind: str, version: str) -> dict[str, Any]:
 
 
 def stacks() -> str:
-    """Return where every task of the running loop, and every other thread, stands."""
+    """Return the stacks of every task of the running loop and of every other thread."""
     out = io.StringIO()
     tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
     out.write(f"{len(tasks)} tasks\n")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorage.apiserver.storage.event_apis import forget_old_events, mirror_events
+from moorage.apiserver.storage.event_apis import delete_expired_events, mirror_events
 from moorage.apiserver.vocabulary.served_kinds import find_kind
 
 OLD, NEW = find_kind("events"), find_kind("events", "events.k8s.io")
@@ -65,8 +65,8 @@ def test_both_go_after_an_hour_without_news(mirrored, clock):
     clock.now += 3000
     seen = {"count": 2, "lastObservedTime": "2025-06-15T15:56:40.000000Z"}
     mirrored.change(NEW, "default", "web.2", lambda document: {**document, "series": seen})
-    assert forget_old_events(mirrored) == 0
+    assert delete_expired_events(mirrored) == 0
     clock.now += 700
-    assert forget_old_events(mirrored) == 1
+    assert delete_expired_events(mirrored) == 1
     assert read(mirrored, NEW) is None
     assert read(mirrored, NEW, "web.2") is not None

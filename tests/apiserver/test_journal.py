@@ -123,7 +123,7 @@ def test_changes_that_come_together_go_to_disk_together(tmp_path):
     async def run():
         store = open_store(tmp_path / "data")
         said = []
-        store.keeper._connection.set_trace_callback(said.append)
+        store.log._connection.set_trace_callback(said.append)
 
         async def write(i):
             store.create(CONFIGS, "default", config(f"c{i}"))
@@ -131,7 +131,7 @@ def test_changes_that_come_together_go_to_disk_together(tmp_path):
 
         await asyncio.gather(*(write(i) for i in range(100)))
         assert said.count("COMMIT") <= 3
-        assert store.keeper._connection.execute("SELECT count(*) FROM objects WHERE key LIKE 'default/c%'").fetchone() == (100,)
+        assert store.log._connection.execute("SELECT count(*) FROM objects WHERE key LIKE 'default/c%'").fetchone() == (100,)
         store.close()
 
     asyncio.run(run())
@@ -145,9 +145,9 @@ def test_what_nobody_waits_for_is_kept_soon(tmp_path):
             store.create(CONFIGS, "default", config("quiet"))
             for _ in range(100):
                 await asyncio.sleep(0.02)
-                if not store.keeper._pending and store.keeper._writing is None:
+                if not store.log._pending and store.log._writing is None:
                     break
-        rows = store.keeper._connection.execute("SELECT key FROM objects WHERE resource = 'configmaps'").fetchall()
+        rows = store.log._connection.execute("SELECT key FROM objects WHERE resource = 'configmaps'").fetchall()
         assert ("default/quiet",) in rows
         store.close()
 
@@ -186,9 +186,9 @@ def a_changed_object(path):
 
 UNUSABLE = {
     "no database": (lambda path: path.write_bytes(b"something else\n" * 100), InputError, "is damaged"),
-    "a database of others": (a_foreign_database, InputError, "not one of moorage's"),
+    "a database of others": (a_foreign_database, InputError, "not a file of moorage up"),
     "a later format": (a_later_format, InputError, "its format is 2; this release reads 1"),
-    "a kind that is not served": (a_kind_of_later, InputError, "holds boats.sea, which this release does not serve"),
+    "a kind that is not served": (a_kind_of_later, InputError, "contains boats.sea, which this release does not serve"),
     "an object that was changed": (a_changed_object, InputError, "namespaces /default is damaged"),
     "a directory": (lambda path: path.mkdir(), ConfigError, "expected a file, this is a directory"),
     "a pipe": (os.mkfifo, ConfigError, "expected a file, this is a pipe"),
@@ -348,7 +348,7 @@ class Client:
 def test_a_full_disk_takes_nothing_in_and_loses_nothing(tmp_path):
     async def run():
         store = open_store(tmp_path / "data")
-        execute = store.keeper._connection.execute
+        execute = store.log._connection.execute
         async with (
             serving(store, Authenticator({TOKEN: User("admin", ("system:masters",))})) as port,
             aiohttp.ClientSession() as session,
@@ -380,16 +380,16 @@ def test_a_full_disk_takes_nothing_in_and_loses_nothing(tmp_path):
 def test_whatever_keeps_a_change_from_the_disk_does_not_lose_it(tmp_path, monkeypatch):
     async def run():
         store = open_store(tmp_path / "data")
-        write = store.keeper._write
-        monkeypatch.setattr(store.keeper, "_write", lambda batch: 1 / 0)
+        write = store.log._write
+        monkeypatch.setattr(store.log, "_write", lambda batch: 1 / 0)
         store.create(CONFIGS, "default", config("a"))
-        for asked, retry_s in ((store.settle, 0), (store.keeper.check, 1)):
+        for asked, retry_s in ((store.settle, 0), (store.log.check, 1)):
             with pytest.raises(ApiError, match="could not be stored: data: division by zero") as caught:
                 await asked()
             assert (caught.value.code, caught.value.retry_after_s) == (507, retry_s)
-        monkeypatch.setattr(store.keeper, "_write", write)
-        await store.keeper.check()
-        assert store.keeper.failure == ""
+        monkeypatch.setattr(store.log, "_write", write)
+        await store.log.check()
+        assert store.log.failure == ""
         store.close()
 
     asyncio.run(run())
@@ -401,7 +401,7 @@ def test_whatever_keeps_a_change_from_the_disk_does_not_lose_it(tmp_path, monkey
 def test_watches_are_told_of_nothing_that_is_not_kept_yet(tmp_path, monkeypatch):
     async def run():
         store = open_store(tmp_path / "data")
-        write, open_disk = store.keeper._write, threading.Event()
+        write, open_disk = store.log._write, threading.Event()
         async with (
             serving(store, Authenticator({TOKEN: User("admin", ("system:masters",))})) as port,
             aiohttp.ClientSession() as session,
@@ -409,7 +409,7 @@ def test_watches_are_told_of_nothing_that_is_not_kept_yet(tmp_path, monkeypatch)
             client = Client(session, port)
             asked = {"watch": "1", "resourceVersion": str(store.version)}
             async with session.get(f"http://127.0.0.1:{port}{HOME}", params=asked, headers=client.headers) as stream:
-                monkeypatch.setattr(store.keeper, "_write", lambda batch: open_disk.wait(10) and write(batch))
+                monkeypatch.setattr(store.log, "_write", lambda batch: open_disk.wait(10) and write(batch))
                 posting = asyncio.ensure_future(client.send("POST", HOME, config("a")))
                 reading = asyncio.ensure_future(stream.content.readline())
                 await asyncio.sleep(0.3)

@@ -101,7 +101,7 @@ def test_a_watch_that_is_not_read_keeps_nothing_and_ends_when_history_has_left_i
 
 
 def test_history_keeps_so_many_bytes_of_what_is_no_more(store):
-    history = store._shelves[CONFIG].history
+    history = store._kind_stores[CONFIG].history
     history._most_bytes = 64 << 10
     store.create(CONFIG, "default", config(size=1 << 10))
     begun = str(store.version)

@@ -191,7 +191,7 @@ def test_a_file_that_is_no_cluster_is_told_by_its_flag(moorage, tmp_path):
     ran = moorage("up", "--home", tmp_path, "--data", tmp_path / "pods.yaml")
     assert (ran.status, ran.out) == (1, "")
     assert ran.err == (
-        f"error: --data: {tmp_path}/pods.yaml: it is damaged, or never was a cluster that moorage up kept "
+        f"error: --data: {tmp_path}/pods.yaml: it is damaged, or not a file of moorage up "
         "(file is not a database); start from a copy of it, or with another file\n"
     )
 

@@ -13,7 +13,7 @@ from tests.regressions.churning import churn
 def weigh(stage):
     (member,) = stage.members
     store = stage.api.store  # its shelves are reached from the watches that a scheduler waits for
-    beyond = (stage, stage.api, store, *store._shelves.values(), stage.network, stage.recording, stage.world, stage.mood)
+    beyond = (stage, stage.api, store, *store._kind_stores.values(), stage.network, stage.recording, stage.world, stage.mood)
     counts = {
         "tasks": memory_weights.tasks([*stage.world.tasks, asyncio.current_task()]),
         "objects": memory_weights.reachable(member.live, beyond),

@@ -18,7 +18,7 @@ from moorage.apiserver.access.authentication import make_authenticator
 from moorage.apiserver.access.certificate_authority import SCHEDULER, Authority
 from moorage.apiserver.access.listen_addresses import LOOPBACK, Address
 from moorage.apiserver.http.serve import serving
-from moorage.apiserver.storage.event_apis import forget_old_events
+from moorage.apiserver.storage.event_apis import delete_expired_events
 from moorage.apiserver.storage.store import Store
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
 from moorage.client.extenders import ExtenderClient
@@ -113,7 +113,7 @@ class Embedded:
     async def _forget(self) -> None:
         while True:
             await asyncio.sleep(_TIDY_S)
-            forget_old_events(self.store)
+            delete_expired_events(self.store)
 
     def _admit_plugins(self) -> None:
         """Grant the scheduler access to the kinds that its plugins name, and report invalid names."""

@@ -1,1 +1,1 @@
-"""Changes to parts of objects: patches in every dialect, and who manages which field."""
+"""Patches in every format, and field management with server-side apply."""

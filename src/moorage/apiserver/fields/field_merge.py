@@ -1,6 +1,7 @@
-"""Objects as sets of fields: which ones they have, how two differ, what one laid over another makes, what is left without some.
+"""Operations on objects and their field sets: compute, compare, merge and remove fields by type.
 
-Lists of named things are compared and merged by name, sets by value, maps and structs by key; everything else is one value.
+Lists of structs are compared and merged by their keys, sets by value, maps and structs by field name. Any other value
+is atomic.
 
 Source  structured-merge-diff, typed (merge.go, compare.go, remove.go, tofieldset.go, validate.go, helpers.go)
 """
@@ -20,7 +21,7 @@ __all__ = ["Differences", "compare", "field_set", "merge", "named_members", "rem
 
 
 class Differences(NamedTuple):
-    """Fields that only the second of two objects has, that differ, and that only the first has."""
+    """Fields that only the new object has, that differ, and that only the old object has."""
 
     added: FieldSet
     modified: FieldSet
@@ -31,7 +32,7 @@ class Differences(NamedTuple):
         return not (self.added or self.modified or self.removed)
 
 
-# -- shapes -------------------------------------------------------------------------------------------------------------
+# -- types -------------------------------------------------------------------------------------------------------------
 
 
 def _is_leaf(shape: Type) -> bool:
@@ -46,9 +47,9 @@ def _inner_type(shape: Type, name: str) -> Type | None:
 
 
 def element_of(shape: ListOf, item: Any) -> str:
-    """Return how an item of a list with keys, or of a set, is called. Keys that are absent count by their default.
+    """Return the path element of an item in an associative list or a set. Absent keys count with their default.
 
-    Raises  KeyError with the name of a key that an item lacks
+    Raises  KeyError with the name of a key that the item lacks
     """
     if shape.is_set:
         return f"v:{_compact(item)}"
@@ -81,7 +82,7 @@ def _compact(value: Any) -> str:
 
 
 def _elements(shape: ListOf, items: Any) -> dict[str, Any]:
-    """Return the items of a list by name. The first of two with one name counts, and those without are left out."""
+    """Return the items of a list by path element. The first of duplicates counts; items without a key are left out."""
     found: dict[str, Any] = {}
     for item in items or ():
         try:
@@ -91,11 +92,11 @@ def _elements(shape: ListOf, items: Any) -> dict[str, Any]:
     return found
 
 
-# -- sets of one object -------------------------------------------------------------------------------------------------
+# -- field sets --------------------------------------------------------------------------------------------------------
 
 
 def field_set(shape: Type, value: Any) -> FieldSet:
-    """Return the fields that an object names; those of a struct are named by what is in it."""
+    """Return the fields that an object specifies. A struct is represented by its fields."""
     made: dict[str, Any] = {}
     if value is None or _is_leaf(shape):
         return made
@@ -117,26 +118,26 @@ def field_set(shape: Type, value: Any) -> FieldSet:
     return made
 
 
-def _whole(shape: Type, value: Any) -> FieldSet:
-    """Return everything that came or went with a value, below it: each step of the way is a field of its own."""
+def _all_fields(shape: Type, value: Any) -> FieldSet:
+    """Return all fields below a value that was added or removed, including every intermediate field."""
     made: dict[str, Any] = {}
     if value is None or _is_leaf(shape):
         return made
     if isinstance(shape, ListOf):
         for element, item in _elements(shape, value).items():
-            below = _whole(shape.item, item)
+            below = _all_fields(shape.item, item)
             made[element] = {".": {}, **below} if below else {}
         return made
     for name, inner in value.items():
         inner_type = _inner_type(shape, name)
         if inner_type is not None:
-            below = _whole(inner_type, inner)
+            below = _all_fields(inner_type, inner)
             made[f"f:{name}"] = {".": {}, **below} if below else {}
     return made
 
 
 def named_members(shape: Type, held: FieldSet) -> FieldSet:
-    """Return a set where every field of a struct that has something below it is itself in the set."""
+    """Return a set with every struct field that has members added as a member itself."""
     made: dict[str, Any] = {}
     for element, below in held.items():
         if element == "." or not below:
@@ -156,14 +157,14 @@ def _type_at(shape: Type, element: str) -> Type | None:
     return shape.item if isinstance(shape, ListOf) else None
 
 
-# -- two objects --------------------------------------------------------------------------------------------------------
+# -- comparing and merging ---------------------------------------------------------------------------------------------
 
 
 _Made: TypeAlias = tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
 
 
 def compare(shape: Type, old: Any, new: Any) -> Differences:
-    """Return how two objects of one type differ."""
+    """Return the differences between two objects of one type."""
     made: _Made = ({}, {}, {})
     if isinstance(shape, ListOf):
         before, after = _elements(shape, old), _elements(shape, new)
@@ -184,24 +185,24 @@ def _compare_field(shape: Type, name: str, old: Any, new: Any, made: _Made) -> N
     field_type = _inner_type(shape, name)
     if field_type is None:
         return
-    if (old is None or new is None) and isinstance(shape, Struct) and _is_always_there(shape.fields[name]):
+    if (old is None or new is None) and isinstance(shape, Struct) and _is_always_written(shape.fields[name]):
         zero = _zero(field_type)
         old, new = zero if old is None else old, zero if new is None else new
     _compare_one(field_type, f"f:{name}", old, new, made)
 
 
-def _is_always_there(field: Field) -> bool:
-    """Return True for what Go writes even when it is empty: structs within structs, and fields that are not to be left out."""
+def _is_always_written(field: Field) -> bool:
+    """Return True for fields that Go writes even when empty: nested structs, and fields without omitempty."""
     return not field.is_left_out or (isinstance(field.type, Struct) and not field.is_pointer)
 
 
 def _compare_one(shape: Type, element: str, old: Any, new: Any, made: _Made) -> None:
-    """Compare two values, of which None stands for one that is not there."""
+    """Compare two values; None stands for an absent one."""
     if old == new:
         return
     added, modified, removed = made
     if old is None or new is None:
-        below = _whole(shape, new if old is None else old)
+        below = _all_fields(shape, new if old is None else old)
         (added if old is None else removed)[element] = {".": {}, **below} if below else {}
     elif _is_leaf(shape):
         modified[element] = {}
@@ -212,9 +213,9 @@ def _compare_one(shape: Type, element: str, old: Any, new: Any, made: _Made) -> 
 
 
 def merge(shape: Type, live: Any, config: Any) -> Any:
-    """Return an object with another laid over it; what that one does not name stays."""
+    """Return ``live`` with ``config`` merged over it; fields that ``config`` does not specify stay."""
     if config is None and live is not None and not _is_leaf(shape):
-        return live  # a null lays claim to it, and says nothing about what is in it
+        return live  # a null claims the field without changing its content
     if config is None or live is None or _is_leaf(shape):
         return config
     if isinstance(shape, ListOf):
@@ -228,8 +229,8 @@ def merge(shape: Type, live: Any, config: Any) -> Any:
 
 
 def _merge_lists(shape: ListOf, live: list[Any], config: list[Any]) -> list[Any]:
-    """Merge two lists in the order of both, that of the one laid over deciding where they disagree."""
-    held, given = _named(shape, live), _named(shape, config)
+    """Merge two lists in an order that keeps both where possible; ``config`` decides where they disagree."""
+    held, given = _items_by_element(shape, live), _items_by_element(shape, config)
     mine, theirs = dict(reversed(held)), dict(reversed(given))
     order = [element for element, _ in given if element in mine]
     out: list[Any] = []
@@ -238,9 +239,9 @@ def _merge_lists(shape: ListOf, live: list[Any], config: list[Any]) -> list[Any]
     while left < len(held) or right < len(given):
         if left < len(held):
             element, item = held[left]
-            is_awaited = shared < len(order) and order[shared] != element
-            if right < len(given) and element != given[right][0] and element in theirs and is_awaited:
-                left += 1  # both have it, and the other list has it later
+            waits_for_other = shared < len(order) and order[shared] != element
+            if right < len(given) and element != given[right][0] and element in theirs and waits_for_other:
+                left += 1  # both lists have it, and config has it later
                 continue
             if element not in theirs:
                 out.append(item)
@@ -258,12 +259,14 @@ def _merge_lists(shape: ListOf, live: list[Any], config: list[Any]) -> list[Any]
     return out
 
 
-def _named(shape: ListOf, items: list[Any]) -> list[tuple[str, Any]]:
+def _items_by_element(shape: ListOf, items: list[Any]) -> list[tuple[str, Any]]:
     return [(element_of(shape, item), item) for item in items]
 
 
 def remove(shape: Type, value: Any, held: FieldSet) -> Any:
-    """Return an object without the fields of a set, and without what lies below them. What ends up empty becomes None."""
+    """Return an object without the fields of a set and everything below them. Structs and lists that become empty turn
+    into None.
+    """
     if not held or not value or _is_leaf(shape):
         return value
     if isinstance(shape, ListOf):
@@ -293,7 +296,7 @@ def _remove_items(shape: ListOf, items: list[Any], held: FieldSet) -> list[Any] 
     return kept or None
 
 
-# -- what does not fit --------------------------------------------------------------------------------------------------
+# -- type errors -------------------------------------------------------------------------------------------------------
 
 _EXPECTED: Final = {
     "i": "numeric (int or float)", "f": "numeric (int or float)", "b": "boolean", "s": "string", "T": "string", "U": "string",
@@ -301,60 +304,60 @@ _EXPECTED: Final = {
 }  # fmt: skip
 
 
-#: Where a value stands: the steps that lead there, the last one first, each as elements of field sets are spelled. Paths are
-#: only put together to tell of a fault: one that goes through a long key would take as long again for each value below it.
-_Place: TypeAlias = tuple[Any, str] | None
+#: Position of a value: the path elements that lead to it, the last one first. Paths are built only for error messages,
+# as building one for every value below a long key would take quadratic time.
+_Position: TypeAlias = tuple[Any, str] | None
 
 
-def _path(place: _Place) -> str:
+def _path(position: _Position) -> str:
     steps: list[str] = []
-    while place is not None:
-        place, element = place
+    while position is not None:
+        position, element = position
         steps.append(shown((element,)))
     return "".join(reversed(steps))
 
 
-def type_faults(shape: Type, value: Any, place: _Place = None) -> Iterator[str]:
-    """Find what a configuration to be applied holds that its kind does not, and lists that name a thing twice."""
+def type_faults(shape: Type, value: Any, position: _Position = None) -> Iterator[str]:
+    """Yield the type errors of an apply configuration: unknown fields, wrong types and duplicate list items."""
     if value is None:
         return
     if isinstance(shape, Scalar):
-        yield from _scalar_faults(shape, value, place)
+        yield from _scalar_faults(shape, value, position)
     elif isinstance(shape, ListOf):
         if not isinstance(value, list):
-            yield f"{_path(place)}: expected list, got {_value_shown(value)}"
+            yield f"{_path(position)}: expected list, got {_value_shown(value)}"
         else:
-            yield from _list_faults(shape, value, place)
+            yield from _list_faults(shape, value, position)
     elif not isinstance(value, dict):
-        yield f"{_path(place)}: expected map, got {_value_shown(value)}"
+        yield f"{_path(position)}: expected map, got {_value_shown(value)}"
     else:
         for name, inner in value.items():
             below = _inner_type(shape, name)
             if below is None:
-                yield f"{_path((place, f'f:{name}'))}: field not declared in schema"
+                yield f"{_path((position, f'f:{name}'))}: field not declared in schema"
             else:
-                yield from type_faults(below, inner, (place, f"f:{name}"))
+                yield from type_faults(below, inner, (position, f"f:{name}"))
 
 
-def _scalar_faults(shape: Scalar, value: Any, place: _Place) -> Iterator[str]:
+def _scalar_faults(shape: Scalar, value: Any, position: _Position) -> Iterator[str]:
     expected = _EXPECTED.get(shape.letter)
     if expected is None:
         return
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     fits = {"i": is_number, "f": is_number, "b": isinstance(value, bool)}.get(shape.letter, isinstance(value, str))
     if not fits:
-        yield f"{_path(place)}: expected {expected}, got {_value_shown(value, expected)}"
+        yield f"{_path(position)}: expected {expected}, got {_value_shown(value, expected)}"
 
 
 def _value_shown(value: Any, expected: str = "") -> str:
-    """Return a value as the original shows one of the wrong type, which differs with what it was to be."""
+    """Return a value the way structured-merge-diff shows it in a type error, which depends on the expected type."""
     if expected.startswith("numeric"):
         return {"object": "map[string]interface {}", "array": "[]interface {}"}.get(go_word(value), go_word(value))
     return f"&value.valueUnstructured{{Value:{_go_literal(value)}}}" if expected == "string" else f"&{{{go_value(value)}}}"
 
 
 def _go_literal(value: Any) -> str:
-    """Return a value as Go's ``%#v`` spells it."""
+    """Return a value in the format of Go's ``%#v``."""
     match value:
         case str():
             return go_quoted(value)
@@ -367,10 +370,10 @@ def _go_literal(value: Any) -> str:
             return go_value(value)
 
 
-def _list_faults(shape: ListOf, items: list[Any], place: _Place) -> Iterator[str]:
+def _list_faults(shape: ListOf, items: list[Any], position: _Position) -> Iterator[str]:
     if shape.is_atomic:
         for i, item in enumerate(items):
-            yield from type_faults(shape.item, item, (place, f"i:{i}"))
+            yield from type_faults(shape.item, item, (position, f"i:{i}"))
         return
     seen: set[str] = set()
     for i, item in enumerate(items):
@@ -378,9 +381,9 @@ def _list_faults(shape: ListOf, items: list[Any], place: _Place) -> Iterator[str
             element = element_of(shape, item)
         except KeyError as missing:
             what = "associative list with keys has an element that omits key field"
-            yield f"{_path(place)}: element {i}: {what} {json.dumps(missing.args[0])} (and doesn't have default value)"
+            yield f"{_path(position)}: element {i}: {what} {json.dumps(missing.args[0])} (and doesn't have default value)"
             continue
         if element in seen:
-            yield f"{_path(place)}: duplicate entries for key {shown((element,))}"
+            yield f"{_path(position)}: duplicate entries for key {shown((element,))}"
         seen.add(element)
-        yield from type_faults(shape.item, item, (place, element))
+        yield from type_faults(shape.item, item, (position, element))

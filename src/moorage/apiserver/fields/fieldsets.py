@@ -1,11 +1,12 @@
-"""Sets of fields, in the very form in which ``managedFields`` carries them: a tree of path elements.
+"""Field sets in the format of ``managedFields``: trees of path elements.
 
-An element is spelled with what it is: ``f:spec`` a field, ``k:{"name":"c"}`` an item of a list by its keys, ``v:"x"`` an item
-of a set. An element without anything below it is in the set; one with something below it is so if there is a ``.`` beside that.
+Path elements are ``f:spec`` for a field, ``k:{"name":"c"}`` for a list item by its keys, and ``v:"x"`` for an item of a
+set. An element with nothing below it is a member of the set. An element with other elements below it is a member only if it
+contains ``.``.
 
     {"f:metadata": {"f:labels": {".": {}, "f:app": {}}}}        .metadata.labels and .metadata.labels.app
 
-Nothing here changes its arguments, and parts of them are shared with what is returned.
+The functions do not modify their arguments, and their results share parts with them.
 
 Source  structured-merge-diff, fieldpath (set.go, element.go, serialize.go)
 """
@@ -29,7 +30,7 @@ _KINDS: Final = "fkvi"
 
 
 def is_field_set(found: Any) -> bool:
-    """Return True for what clients may send as a set: a tree of elements that are spelled as they should be."""
+    """Return True if a value from a client is a tree of valid path elements."""
     if not isinstance(found, dict):
         return False
     return all((key == _SELF or _is_element(key)) and is_field_set(below) for key, below in found.items())
@@ -49,7 +50,7 @@ def _is_element(key: str) -> bool:
 
 
 def set_of(all_paths: Iterable[Path]) -> FieldSet:
-    """Return the set of some paths."""
+    """Return the set of the given paths."""
     made: dict[str, Any] = {}
     for path in all_paths:
         one: FieldSet = {}
@@ -64,7 +65,7 @@ def _is_member(node: FieldSet) -> bool:
 
 
 def _node(is_member: bool, below: dict[str, Any]) -> FieldSet | None:
-    """Return a node, or None for one that would say nothing."""
+    """Return a node, or None for an empty node that is not a member."""
     if not below:
         return {} if is_member else None
     return {_SELF: {}, **below} if is_member else below
@@ -75,7 +76,7 @@ def _below(node: FieldSet) -> Iterator[tuple[str, FieldSet]]:
 
 
 def union(left: FieldSet, right: FieldSet) -> FieldSet:
-    """Return the set of all that is in either."""
+    """Return the set of paths in either set."""
     if not left or not right:
         return left or right
     made = {key: inner for key, inner in left.items() if key != _SELF}
@@ -90,15 +91,15 @@ def union(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def union_all(sets: Iterable[FieldSet]) -> FieldSet:
-    """Return the set of all that is in any of the sets."""
+    """Return the set of paths in any of the sets."""
     made: dict[str, Any] = {}
     for one in sets:
-        _lay_into(made, one)
+        _add_all(made, one)
     return made
 
 
-def _lay_into(made: dict[str, Any], more: FieldSet) -> None:
-    """Add a set to one that nothing else shares."""
+def _add_all(made: dict[str, Any], more: FieldSet) -> None:
+    """Add ``more`` to ``made``, which no other set shares."""
     for key, inner in _below(more):
         mine = made.get(key)
         if mine is None:
@@ -107,13 +108,13 @@ def _lay_into(made: dict[str, Any], more: FieldSet) -> None:
         else:
             either = _is_member(mine) or _is_member(inner)
         mine.pop(_SELF, None)
-        _lay_into(mine, inner)
+        _add_all(mine, inner)
         if either and mine:
             mine[_SELF] = {}
 
 
 def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
-    """Return the set of all that is in both."""
+    """Return the set of paths in both sets."""
     made: dict[str, Any] = {}
     for key, inner in _below(left):
         other = right.get(key)
@@ -125,7 +126,7 @@ def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
-    """Return the set of what is in the first and not in the second. What lies below a path is another path."""
+    """Return the paths of ``left`` that are not in ``right``. Paths below a removed path stay."""
     if not right:
         return left
     made: dict[str, Any] = {}
@@ -141,7 +142,7 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def without(left: FieldSet, right: FieldSet) -> FieldSet:
-    """Return the first set without all that is in the second, or below what is in it."""
+    """Return the paths of ``left`` that are neither in ``right`` nor below one of its paths."""
     made: dict[str, Any] = {}
     for key, inner in _below(left):
         other = right.get(key)
@@ -166,7 +167,7 @@ def has(held: FieldSet, path: Path) -> bool:
 
 
 def paths(held: FieldSet) -> Iterator[Path]:
-    """Yield the paths of a set in the original's order: what is at one level, then what is below."""
+    """Yield the paths of a set in structured-merge-diff's order: a level before the levels below it."""
     ordered = sorted(_below(held), key=lambda pair: _rank(pair[0]))
     for key, inner in ordered:
         if _is_member(inner):
@@ -177,7 +178,7 @@ def paths(held: FieldSet) -> Iterator[Path]:
 
 
 def ordered(held: FieldSet) -> FieldSet:
-    """Return the set with its elements in the order in which they are written."""
+    """Return the set with its elements in serialization order."""
     return {key: ordered(inner) if inner else inner for key, inner in sorted(held.items())}
 
 
@@ -186,7 +187,7 @@ def _rank(element: str) -> tuple[int, str]:
 
 
 def shown(path: Path) -> str:
-    """Return a path as people read it: ``.spec.containers[name="c"].image``."""
+    """Return a path in readable form: ``.spec.containers[name="c"].image``."""
     return "".join(_shown_element(element) for element in path)
 
 

@@ -1,9 +1,8 @@
-"""Who manages which field of an object, kept in ``metadata.managedFields``, and server-side apply, which is decided by it.
+"""Field management: which manager owns which field in ``metadata.managedFields``, and server-side apply.
 
-A manager is known by its name, by how it writes (it applies, or it updates), by the subresource it writes to and, for those
-that update, by the version it writes. Who changes a field takes it from all others; who applies one that another manager holds
-with another value gets a conflict instead, unless told to force it. What a manager no longer applies is removed if nobody
-else manages it.
+A manager is identified by its name, its operation (Apply or Update), its subresource and, for Update, its API version. An
+update that changes a field takes it from all other managers. An apply that changes a field which another manager owns is a
+conflict, unless forced. A field that a manager stops applying is removed if no other manager owns it.
 
 Source  apimachinery, pkg/util/managedfields/internal; structured-merge-diff, merge/update.go
 """
@@ -36,16 +35,16 @@ from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError, Cause
 
-__all__ = ["LAST_APPLIED", "FieldManager", "apply", "manager_of", "same_but_times", "track", "unwritten"]
+__all__ = ["LAST_APPLIED", "FieldManager", "apply", "equal_but_times", "fields_not_written", "manager_of", "track"]
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-#: Managers that update and are remembered one by one; older ones are put together.
+#: Number of Update managers that are kept separate; older ones are merged.
 _MAX_UPDATERS: Final = 10
 _ANCIENT: Final = "ancient-changes"
 _BEFORE: Final = "before-first-apply"
 _MAX_NAME: Final = 128
 _NOTHING: Final[FieldSet] = {}
-#: Nobody manages these.
+#: Fields that are never managed.
 _STRIPPED: Final = set_of(
     [
         ("f:apiVersion",),
@@ -63,7 +62,7 @@ _STRIPPED: Final = set_of(
 
 
 class FieldManager(NamedTuple):
-    """``version`` is empty for managers that apply."""
+    """The identity of a field manager. ``version`` is empty for managers that apply."""
 
     name: str
     applies: bool = False
@@ -94,24 +93,24 @@ _Outline = tuple[tuple[str, Any], ...]
 
 
 def manager_of(given: str, user_agent: str) -> str:
-    """Return the name of a manager: as it was given, or how the client calls itself."""
+    """Return the name of a manager: the ``fieldManager`` parameter, or the user agent's first part."""
     if given:
         return given
     name = "".join(letter for letter in user_agent.partition("/")[0] if letter.isprintable())
     return name.encode()[:_MAX_NAME].decode(errors="ignore") or "unknown"
 
 
-# -- in and out of objects ----------------------------------------------------------------------------------------------
+# -- reading and writing managedFields ---------------------------------------------------------------------------------
 
 
 def _read(entries: Any) -> _Managed | None:
-    """Return what an object's ``managedFields`` say, or None for what they cannot say."""
+    """Return an object's managers from its ``managedFields``, or None if they are invalid."""
     managed: _Managed = {}
     for entry in entries if isinstance(entries, list) else ():
         fields = entry.get("fieldsV1") or {}
         version, operation = entry.get("apiVersion", ""), entry.get("operation")
-        is_sound = operation in {"Apply", "Update"} and version and entry.get("fieldsType") == "FieldsV1"
-        if not is_sound or not is_field_set(fields):
+        is_valid = operation in {"Apply", "Update"} and version and entry.get("fieldsType") == "FieldsV1"
+        if not is_valid or not is_field_set(fields):
             return None
         applies = operation == "Apply"
         manager = FieldManager(entry.get("manager", ""), applies, "" if applies else version, entry.get("subresource", ""))
@@ -138,8 +137,8 @@ def _entry(manager: FieldManager, entry: _Entry) -> Document:
     return {name: value for name, value in written.items() if value or name in {"fieldsV1", "manager"}}
 
 
-def _taken_over(live: Document, new: Document, is_sub: bool) -> _Managed:
-    """Return who manages what before a change; a client may send that, too, and with it forget everybody."""
+def _managers_before(live: Document, new: Document, is_sub: bool) -> _Managed:
+    """Return the managers before a change. A client may send its own list, and an empty list resets it."""
     sent = None if is_sub else new["metadata"].get("managedFields")
     if sent in ([], [{}]):
         return {}
@@ -151,8 +150,8 @@ def _bare(document: Document) -> Document:
     return {**document, "metadata": metadata}
 
 
-def same_but_times(old: Document, new: Document) -> bool:
-    """Return True for two versions of an object that differ in nothing but when their managers last wrote."""
+def equal_but_times(old: Document, new: Document) -> bool:
+    """Return True if two versions of an object differ at most in the timestamps of their managers."""
     if _bare(old) != _bare(new):
         return False
     before, after = (
@@ -168,8 +167,8 @@ def same_but_times(old: Document, new: Document) -> bool:
 # -- updates ------------------------------------------------------------------------------------------------------------
 
 
-def unwritten(kind: ServedKind, subresource: str) -> FieldSet:
-    """Return the fields that a path does not write, so that nobody comes to manage them by it."""
+def fields_not_written(kind: ServedKind, subresource: str) -> FieldSet:
+    """Return the fields that a write through this subresource ignores, so that it does not make the writer their manager."""
     if subresource == "status":
         return _SPEC
     return _STATUS if kind.has_status else _NOTHING
@@ -182,11 +181,11 @@ _SPEC: Final[FieldSet] = {"f:spec": {}}
 def track(
     shape: Struct, live: Document | None, new: Document, manager: FieldManager, now: str, *, ignored: FieldSet = _NOTHING
 ) -> None:
-    """Write into a new version of an object that a manager made it of the old one, or of nothing.
+    """Record in a new version of an object which manager changed its fields. ``live`` is None on create.
 
-    An object whose fields nobody manages yet stays so until somebody applies it.
+    An object without managers stays so until the first apply.
     """
-    managed = _taken_over(live or {"metadata": {}}, new, bool(manager.subresource))
+    managed = _managers_before(live or {"metadata": {}}, new, bool(manager.subresource))
     if live is None and not managed:
         fields = _fields_of_new(shape, new, ignored)
         managed = {manager: _Entry(ordered(fields), manager.version, now)} if fields else {}
@@ -194,7 +193,7 @@ def track(
         changed = compare(shape, _bare(live) if live else {"metadata": {}}, _bare(new))
         changed = _not_ignored(changed, ignored)
         _update(managed, changed, manager, now)
-        _cap(managed)
+        _merge_oldest(managed)
     _write(new, managed)
 
 
@@ -202,37 +201,37 @@ def _not_ignored(changed: Differences, ignored: FieldSet) -> Differences:
     return Differences(*(without(one, ignored) for one in changed)) if ignored else changed
 
 
-#: What is managed of new objects that look alike: by schema and outline, with the schema to keep it from going.
-_OF_ALIKE: Final[dict[tuple[int, tuple[str, ...], _Outline], tuple[Struct, FieldSet]]] = {}
-_MOST_OUTLINES: Final = 256
-_MOST_FIELDS: Final = 64
+#: Cached fields of new objects by schema and outline. The value holds the schema, so that its id is not reused.
+_CREATED_FIELDS: Final[dict[tuple[int, tuple[str, ...], _Outline], tuple[Struct, FieldSet]]] = {}
+_MAX_OUTLINES: Final = 256
+_MAX_OUTLINE_FIELDS: Final = 64
 
 
 def _fields_of_new(shape: Struct, new: Document, ignored: FieldSet) -> FieldSet:
-    """Return the fields that whoever makes an object manages. Nobody may change the set: objects that look alike share it."""
+    """Return the fields that the creator of an object manages. The result is cached and shared, so it must not be modified."""
     outline = _outline(new)
     if outline is None:
-        return _worked_out(shape, new, ignored)
+        return _computed_fields(shape, new, ignored)
     key = (id(shape), tuple(ignored), outline)
-    if key not in _OF_ALIKE:
-        if len(_OF_ALIKE) >= _MOST_OUTLINES:
-            _OF_ALIKE.clear()
-        _OF_ALIKE[key] = shape, _worked_out(shape, new, ignored)
-    return _OF_ALIKE[key][1]
+    if key not in _CREATED_FIELDS:
+        if len(_CREATED_FIELDS) >= _MAX_OUTLINES:
+            _CREATED_FIELDS.clear()
+        _CREATED_FIELDS[key] = shape, _computed_fields(shape, new, ignored)
+    return _CREATED_FIELDS[key][1]
 
 
-def _worked_out(shape: Struct, new: Document, ignored: FieldSet) -> FieldSet:
+def _computed_fields(shape: Struct, new: Document, ignored: FieldSet) -> FieldSet:
     changed = _not_ignored(compare(shape, {"metadata": {}}, _bare(new)), ignored)
     return difference(union(changed.added, changed.modified), _STRIPPED)
 
 
 def _outline(document: Mapping[str, Any]) -> _Outline | None:
-    """Return all that says which fields of a new object are managed: names, and which values are empty.
+    """Return what determines the managed fields of a new object: field names, and which values are empty.
 
-    None where it says too little, as lists are managed by what is in them, or is too long to be kept.
+    None if the object contains lists, whose items matter, or is too large to cache.
     """
     made: list[tuple[str, Any]] = []
-    if len(document) > _MOST_FIELDS:
+    if len(document) > _MAX_OUTLINE_FIELDS:
         return None
     for name, value in document.items():
         if isinstance(value, dict):
@@ -251,15 +250,15 @@ def _update(managed: _Managed, changed: Differences, manager: FieldManager, now:
     if changed.is_none:
         return
     version = manager.version
-    _take(managed, changed)
+    _disown(managed, changed)
     mine = difference(union(changed.added, changed.modified), _STRIPPED)
     if mine:
         held = managed.get(manager)
         managed[manager] = _Entry(ordered(union(mine, held.fields) if held else mine), version, now)
 
 
-def _take(managed: _Managed, changed: Differences, but: FieldManager | None = None) -> None:
-    """Take fields that changed from everybody who managed them, and fields that are gone."""
+def _disown(managed: _Managed, changed: Differences, but: FieldManager | None = None) -> None:
+    """Remove changed and deleted fields from all other managers."""
     gone = union(union(changed.added, changed.modified), changed.removed)
     for manager in [*managed]:
         if manager != but:
@@ -270,11 +269,11 @@ def _take(managed: _Managed, changed: Differences, but: FieldManager | None = No
                 del managed[manager]
 
 
-def _cap(managed: _Managed) -> None:
-    """Put the oldest of too many managers together, by version."""
+def _merge_oldest(managed: _Managed) -> None:
+    """Merge the oldest Update managers by version if there are too many."""
     updaters = sorted((one for one in managed if not one.applies), key=lambda one: (managed[one].time, one))
     firsts: dict[str, FieldManager] = {}
-    gathered: dict[FieldManager, list[_Entry]] = {}
+    merged_entries: dict[FieldManager, list[_Entry]] = {}
     over = len(updaters) - _MAX_UPDATERS
     for manager in updaters:
         if over <= 0:
@@ -284,12 +283,12 @@ def _cap(managed: _Managed) -> None:
             firsts[entry.version] = manager
             continue
         bucket = FieldManager(_ANCIENT, version=entry.version)
-        if bucket not in gathered:
-            gathered[bucket] = [managed[bucket] if bucket in managed else managed.pop(firsts[entry.version])]
-        gathered[bucket].append(entry)
+        if bucket not in merged_entries:
+            merged_entries[bucket] = [managed[bucket] if bucket in managed else managed.pop(firsts[entry.version])]
+        merged_entries[bucket].append(entry)
         managed.pop(manager, None)
         over -= 1
-    for bucket, entries in gathered.items():
+    for bucket, entries in merged_entries.items():
         managed[bucket] = _Entry(ordered(union_all(one.fields for one in entries)), bucket.version, entries[-1].time)
 
 
@@ -317,11 +316,11 @@ def apply(
     force: bool = False,
     ignored: FieldSet = _NOTHING,
 ) -> Document:
-    """Return an object with a configuration applied, and its managers with it. ``live`` of None makes a new object.
+    """Return an object with an apply configuration merged in and its managers updated. ``live`` of None creates a new object.
 
-    ``config`` has been checked by ``merging.type_faults``; nobody comes to manage what is ``ignored``.
+    ``config`` has passed ``field_merge.type_faults``. Fields in ``ignored`` do not get a manager.
 
-    Raises  ApiError 409 with a cause for every field that another manager holds with another value
+    Raises  ApiError 409 with a cause for every field that another manager owns with a different value
     """
     held = live or {"metadata": {}}
     managed = _read(held["metadata"].get("managedFields")) or {}
@@ -333,7 +332,7 @@ def apply(
         applied = _apply_kubectl(_Task(shape, bare, config, managed, manager, ignored), force=force)
     except _Conflicts as conflicts:
         raise _refusal(conflicts.found) from None
-    # Where nothing changed, the object stays as it is, the order of its lists included, and so does the time.
+    # An apply without changes keeps the object, including the order of its lists, and the manager's timestamp.
     document = bare if applied.changed.is_none else applied.merged
     if manager in applied.managed and not applied.changed.is_none:
         applied.managed[manager] = replace(applied.managed[manager], time=now)
@@ -354,7 +353,7 @@ class _Task(NamedTuple):
 
 
 def _apply_kubectl(task: _Task, *, force: bool) -> _Applied:
-    """Apply, as kubectl also over what it applied itself on the client's side, and left an account of in an annotation."""
+    """Apply. For kubectl, fields that its last-applied annotation covers do not conflict."""
     try:
         return _apply(task, force=force)
     except _Conflicts as conflicts:
@@ -381,7 +380,7 @@ def _apply(task: _Task, *, force: bool) -> _Applied:
             conflicts[one] = found
     if conflicts and not force:
         raise _Conflicts(conflicts)
-    _take(after, changed, but=manager)
+    _disown(after, changed, but=manager)
     stripped = difference(mine, _STRIPPED)
     if stripped:
         after[manager] = replace(after[manager], fields=stripped)
@@ -395,12 +394,12 @@ def _version(config: Document) -> str:
 
 
 def _prune(shape: Struct, merged: Document, managed: _Managed, last: FieldSet) -> Document:
-    """Remove what a manager applied last and applies no more, unless others manage it or it only holds what others do."""
+    """Remove fields that the manager no longer applies, unless another manager owns them or a field below them."""
     before = named_members(shape, last)
     pruned = remove(shape, merged, before)
     everything = named_members(shape, field_set(shape, merged))
-    everybody = named_members(shape, union_all(entry.fields for entry in managed.values()))
-    kept = union(named_members(shape, field_set(shape, pruned)), everybody)
+    owned = named_members(shape, union_all(entry.fields for entry in managed.values()))
+    kept = union(named_members(shape, field_set(shape, pruned)), owned)
     pruned = remove(shape, merged, difference(everything, kept))
     left = named_members(shape, field_set(shape, pruned))
     found: Document = remove(shape, merged, intersection(difference(everything, left), before)) or {}
@@ -423,7 +422,7 @@ def _refusal(found: Mapping[FieldManager, FieldSet]) -> ApiError:
 
 
 def _sort_key(manager: FieldManager) -> str:
-    """Return what the original orders managers by: the JSON it keeps of them."""
+    """Return the JSON by which kube-apiserver sorts managers."""
     shown_as = {
         "manager": manager.name, "operation": "Apply" if manager.applies else "Update", "apiVersion": manager.version,
         "subresource": manager.subresource,
@@ -440,11 +439,11 @@ def _lines(each: Iterable[tuple[FieldManager, Path]]) -> Iterator[str]:
         yield f"- {shown(path)}"
 
 
-# -- what kubectl applied on its own side -------------------------------------------------------------------------------
+# -- client-side apply -------------------------------------------------------------------------------------------------
 
 
 def _last_applied(task: _Task) -> FieldSet:
-    """Return the fields that kubectl last applied itself, and that still are as it left them."""
+    """Return the fields of kubectl's last client-side apply that have not changed since."""
     shape, live = task.shape, task.live
     try:
         last = json.loads(((live["metadata"].get("annotations")) or {}).get(LAST_APPLIED) or "null")

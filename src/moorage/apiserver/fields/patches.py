@@ -1,9 +1,8 @@
-"""Patches: what a client wants changed about an object, in the three dialects that change it piece by piece.
+"""JSON patch (RFC 6902) and JSON merge patch (RFC 7386).
 
-JSON patch (RFC 6902) is a list of operations, merge patch (RFC 7386) is a tree whose nulls delete, and a strategic merge
-patch is such a tree that knows Kubernetes' lists: see ``strategic``. What they are given stays as it is.
+See ``strategic_merge`` for strategic merge patches. The functions do not modify their arguments.
 
-Source  apiserver, pkg/endpoints/handlers/patch.go, for limits and refusals
+Source  apiserver, pkg/endpoints/handlers/patch.go, for limits and errors
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from moorage.apiserver.vocabulary.statuses import ApiError
 __all__ = ["MAX_COPIED", "MAX_OPERATIONS", "json_patch", "merge_patch"]
 
 MAX_OPERATIONS: Final = 10_000
-#: What the copy operations of one patch may add, in bytes.
+#: Maximum number of bytes that the copy operations of one patch may add.
 MAX_COPIED: Final = 3 << 20
 
 
-class _Failed(Exception):  # noqa: N818 - never leaves this module
-    """An operation that cannot be carried out."""
+class _PatchFailed(Exception):  # noqa: N818 - never leaves this module
+    """An operation that cannot be applied."""
 
 
 def merge_patch(document: Any, patch: Any) -> Any:
-    """Return a document with a merge patch applied. Lists are replaced."""
+    """Return a document with a JSON merge patch applied. Lists are replaced."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(document) if isinstance(document, dict) else {}
@@ -41,9 +40,9 @@ def merge_patch(document: Any, patch: Any) -> Any:
 
 
 def json_patch(document: Any, operations: Any) -> Any:
-    """Return a document with a JSON patch applied: all of it, or none.
+    """Return a document with a JSON patch applied, either completely or not at all.
 
-    Raises  ApiError 413 for too many operations, 422 for one that cannot be carried out
+    Raises  ApiError 413 for too many operations, 422 for one that cannot be applied
     """
     if len(operations) > MAX_OPERATIONS:
         message = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
@@ -56,19 +55,19 @@ def json_patch(document: Any, operations: Any) -> Any:
                 copied += len(_encoded(_value_at(root, _path(operation, "from"))))
                 if copied > MAX_COPIED:
                     grown = f"the accumulated size increase of copy is {copied}"
-                    raise _Failed(f"Unable to copy, {grown}, exceeding the limit {MAX_COPIED}")
+                    raise _PatchFailed(f"Unable to copy, {grown}, exceeding the limit {MAX_COPIED}")
             _OPERATIONS.get(str(operation.get("op")), _no_operation)(root, operation)
-        except _Failed:
+        except _PatchFailed:
             message = "the server rejected our request due to an error in our request"
             raise ApiError(422, "Invalid", message, routed=False) from None
     return root[""]
 
 
-# -- operations: the document hangs under an empty key, so that "" is a path like any other -----------------------------
+# -- operations; the document is wrapped as {"": document}, so that the path "" needs no special case ------------------
 
 
 def _no_operation(_: Any, operation: Mapping[str, Any]) -> None:
-    raise _Failed(f"Unexpected kind: {operation.get('op')}")
+    raise _PatchFailed(f"Unexpected kind: {operation.get('op')}")
 
 
 def _add(root: Any, operation: Mapping[str, Any]) -> None:
@@ -78,12 +77,12 @@ def _add(root: Any, operation: Mapping[str, Any]) -> None:
 def _remove(root: Any, operation: Mapping[str, Any]) -> None:
     parent, key = _parent(root, _path(operation, "path"))
     if parent is root:
-        raise _Failed("the whole cannot be removed")
-    _take(parent, key)
+        raise _PatchFailed("the whole cannot be removed")
+    _remove_at(parent, key)
 
 
 def _replace(root: Any, operation: Mapping[str, Any]) -> None:
-    """Put a value in the place of another. Of an object it need not be there: Kubernetes' patches never asked for that."""
+    """Replace a value. In an object the key need not exist, as in Kubernetes' patch library."""
     parent, key = _parent(root, _path(operation, "path"))
     if not isinstance(parent, dict):
         _step(parent, key)
@@ -93,21 +92,21 @@ def _replace(root: Any, operation: Mapping[str, Any]) -> None:
 def _move(root: Any, operation: Mapping[str, Any]) -> None:
     source, target = _path(operation, "from"), _path(operation, "path")
     if target[: len(source)] == source and len(target) > len(source):
-        raise _Failed("a value cannot be moved into itself")
+        raise _PatchFailed("a value cannot be moved into itself")
     parent, key = _parent(root, source)
-    _insert(root, target, _take(parent, key))
+    _insert(root, target, _remove_at(parent, key))
 
 
 def _copy(root: Any, operation: Mapping[str, Any]) -> None:
-    # Many times as fast as copying item by item; a patch may copy a million of them.
-    twin = msgspec.json.decode(_encoded(_value_at(root, _path(operation, "from"))))
-    _insert(root, _path(operation, "path"), twin)
+    # A JSON round trip is many times faster than deepcopy, and a patch may copy a million items.
+    duplicate = msgspec.json.decode(_encoded(_value_at(root, _path(operation, "from"))))
+    _insert(root, _path(operation, "path"), duplicate)
 
 
 def _test(root: Any, operation: Mapping[str, Any]) -> None:
     held = _value_at(root, _path(operation, "path"))
     if held != operation.get("value") or isinstance(held, bool) is not isinstance(operation.get("value"), bool):
-        raise _Failed(f"testing value {operation['path']} failed")
+        raise _PatchFailed(f"testing value {operation['path']} failed")
 
 
 _OPERATIONS: Final[Mapping[str, Callable[[Any, Mapping[str, Any]], None]]] = {
@@ -119,7 +118,7 @@ def _encoded(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except RecursionError:
-        raise _Failed("what is to be copied is nested too deeply") from None
+        raise _PatchFailed("what is to be copied is nested too deeply") from None
 
 
 # -- paths --------------------------------------------------------------------------------------------------------------
@@ -130,10 +129,10 @@ def _given(operation: Mapping[str, Any]) -> Any:
 
 
 def _path(operation: Mapping[str, Any], name: str) -> list[str]:
-    """Return the steps of a path. What comes before its first slash does not count."""
+    """Return the steps of a JSON pointer. Text before the first slash is ignored."""
     path = operation.get(name)
     if not isinstance(path, str) or (path and "/" not in path):
-        raise _Failed(f"{operation.get('op')} operation with a wrong {name}: {path!r}")
+        raise _PatchFailed(f"{operation.get('op')} operation with a wrong {name}: {path!r}")
     return ["", *(step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:])]
 
 
@@ -142,27 +141,27 @@ def _parent(root: Any, path: list[str]) -> tuple[Any, str]:
 
 
 def _value_at(root: Any, path: list[str]) -> Any:
-    here = root
+    current = root
     for key in path:
-        here = _step(here, key)
-    return here
+        current = _step(current, key)
+    return current
 
 
-def _step(here: Any, key: str) -> Any:
-    if isinstance(here, dict) and key in here:
-        return here[key]
-    if isinstance(here, list):
-        return here[_index(here, key, len(here) - 1)]
-    raise _Failed(f"doc is missing key: {key}")
+def _step(current: Any, key: str) -> Any:
+    if isinstance(current, dict) and key in current:
+        return current[key]
+    if isinstance(current, list):
+        return current[_index(current, key, len(current) - 1)]
+    raise _PatchFailed(f"doc is missing key: {key}")
 
 
-def _index(here: list[Any], key: str, last: int) -> int:
+def _index(current: list[Any], key: str, last: int) -> int:
     if not (key.isascii() and key.isdigit()) or len(key) > 9 or int(key) > last:
-        raise _Failed(f"invalid index: {key}; the list has {len(here)} items")
+        raise _PatchFailed(f"invalid index: {key}; the list has {len(current)} items")
     return int(key)
 
 
-def _take(parent: Any, key: str) -> Any:
+def _remove_at(parent: Any, key: str) -> Any:
     taken = _step(parent, key)
     del parent[int(key) if isinstance(parent, list) else key]
     return taken
@@ -175,4 +174,4 @@ def _insert(root: Any, path: list[str], value: Any) -> None:
     elif isinstance(parent, dict):
         parent[key] = value
     else:
-        raise _Failed(f"doc is missing key: {key}")
+        raise _PatchFailed(f"doc is missing key: {key}")

@@ -193,7 +193,7 @@ def _usual(store: Store, kind: ServedKind, options: DeleteOptions) -> DeleteOpti
     """Have what the oldest kinds own stay where nothing is said, if there is a garbage collector to let go of it."""
     if options.propagation or store.empties_namespaces or kind.kind not in {"Job", "ReplicationController"}:
         return options
-    return options._replace(propagation="Orphan", is_usual=True)
+    return options._replace(propagation="Orphan", is_default=True)
 
 
 def _delete_options(request: HTTPRequest) -> DeleteOptions:

@@ -49,7 +49,7 @@ async def serving(
     manager = web.Server(front.handle, request_factory=front.make_request)
     door = Door(manager, Rules(limits.connections, limits.client_s, limits.answer_s, _FAREWELL_S, tls))
     opened = _listen(host, port)
-    keeping = asyncio.create_task(store.keeper.keep_up()) if store.keeper is not None else None
+    keeping = asyncio.create_task(store.log.keep_up()) if store.log is not None else None
     try:
         door.open([opened])
         yield int(opened.getsockname()[1])

@@ -188,8 +188,8 @@ class Front:
         """Carry out a request that ends; one that may change something is done once the change is kept."""
         if asked.method in _READ_ONLY:
             return serve(self.store, self.guard, self.authorizer, asked, target)
-        if self.store.keeper is not None:
-            await self.store.keeper.check()
+        if self.store.log is not None:
+            await self.store.log.check()
         if isinstance(target, Target):
             self._check_making(asked, target)
         try:

@@ -136,8 +136,8 @@ def health(path: str, store: Store, *, verbose: bool, excluded: Sequence[str] = 
     """
     whole, _, part = path.removeprefix("/").partition("/")
     checks = {"ping": ""}
-    if whole == "readyz" and store.keeper is not None:
-        checks["data"] = store.keeper.failure
+    if whole == "readyz" and store.log is not None:
+        checks["data"] = store.log.failure
     if part:
         if part not in checks:
             raise no_such_page()

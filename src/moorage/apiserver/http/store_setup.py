@@ -49,7 +49,7 @@ def open_store(
         if version:
             store.restore(journal.load(), version + _LEAP)
             journal.start_at(version + _LEAP)
-        store.keep_in(journal)
+        store.attach_log(journal)
         bootstrap_cluster(store)
         mirror_events(store)
         journal.flush()

@@ -377,7 +377,7 @@ def _applied(store: Store, request: HTTPRequest, target: Target, held: Record | 
         applier,
         timestamp(store.clock()),
         force=request.flag("force"),
-        ignored=managed_fields.unwritten(kind, target.subresource),
+        ignored=managed_fields.fields_not_written(kind, target.subresource),
     )
     try:
         document, _ = conform(shape, made)

@@ -1,1 +1,1 @@
-"""The objects: kept, numbered, watched, bound, scaled, and gone in steps."""
+"""The object store: versions, lists, watches, subresources and the log on disk."""

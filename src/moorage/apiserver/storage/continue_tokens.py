@@ -1,6 +1,6 @@
-"""Continue tokens: where the next page of a list starts and which version it shows, signed so that nobody makes their own.
+"""Continue tokens of lists: position and resource version of the next page, signed against forgery.
 
-Source  apiserver, pkg/storage/continue.go, for the texts; the layout of the token is nobody's business but the server's
+Source  apiserver, pkg/storage/continue.go, for the messages; the token format is our own
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_TOKEN: Final = 4096
 
 
 class ListPosition(NamedTuple):
-    """The version a list shows, and the key its next page starts after."""
+    """The resource version that a list shows, and the key after which its next page starts."""
 
     version: int
     after: str
@@ -35,41 +35,41 @@ class _Token(msgspec.Struct, frozen=True, array_like=True):
     namespace: str | None
 
 
-def write_token(key: bytes, kind: ServedKind, namespace: str | None, place: ListPosition) -> str:
-    """Return the token for the next page of a list over one kind, in one namespace or all (None)."""
-    body = msgspec.json.encode(_Token(place.version, place.after, kind.qualified, namespace))
+def write_token(key: bytes, kind: ServedKind, namespace: str | None, position: ListPosition) -> str:
+    """Return the token for the next page of a list of one kind, in one namespace or in all (None)."""
+    body = msgspec.json.encode(_Token(position.version, position.after, kind.qualified, namespace))
     return base64.urlsafe_b64encode(_signature(key, body) + body).decode().rstrip("=")
 
 
 def read_token(key: bytes, kind: ServedKind, namespace: str | None, text: str) -> ListPosition:
-    """Return where a token points.
+    """Return the position in a token.
 
-    Raises  ApiError 400 for a token that this server did not give, or gave for another list
+    Raises  ApiError 400 for a token that this server did not sign or that belongs to another list
     """
-    refusal = bad_request("invalid continue token: continue key is not valid")
+    invalid_token = bad_request("invalid continue token: continue key is not valid")
     if len(text) > _MAX_TOKEN or not text.isascii():
-        raise refusal
+        raise invalid_token
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
-        raise refusal from None
+        raise invalid_token from None
     signature, body = raw[:16], raw[16:]
     if not hmac.compare_digest(signature, _signature(key, body)):
-        raise refusal
+        raise invalid_token
     token: Any = msgspec.json.decode(body, type=_Token)
     if (token.resource, token.namespace) != (kind.qualified, namespace):
-        raise refusal
+        raise invalid_token
     return ListPosition(token.version, token.after)
 
 
 def is_more(keys: list[str], namespace: str | None, after: str) -> bool:
-    """Return True if there are objects after a key where a list looks, whether or not its selectors choose them."""
+    """Return True if the listed range has more objects after a key, whether or not the selectors match them."""
     following = bisect_right(keys, after)
     return following < len(keys) and (namespace is None or keys[following].startswith(f"{namespace}/"))
 
 
 def too_old() -> ApiError:
-    """Return the refusal of a token whose version is forgotten."""
+    """Return the 410 error for a token whose resource version is no longer in the watch cache."""
     return expired(
         "The provided continue parameter is too old to display a consistent list result. You can start a new list "
         "without the continue parameter."

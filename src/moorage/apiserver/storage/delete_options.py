@@ -1,4 +1,4 @@
-"""What a client may ask for when it has something deleted: how long it takes, what becomes of what it owns, and only if.
+"""Decode and validate ``DeleteOptions``.
 
 Source  apimachinery, pkg/apis/meta/v1/validation (ValidateDeleteOptions); apiserver, pkg/endpoints/handlers/delete.go
 """
@@ -21,9 +21,9 @@ _POLICIES: Final = ("Foreground", "Background", "Orphan")
 
 
 def options_of(document: Document | None) -> DeleteOptions:
-    """Return what a ``DeleteOptions`` object asks for; None asks for nothing.
+    """Return the decoded options; None gives the defaults.
 
-    Raises  ApiError 400 for what is no such object, 422 for values that are none
+    Raises  ApiError 400 for an object of another kind or with wrong types, 422 for invalid values
     """
     document = document or {}
     kind, version = document.get("kind") or "DeleteOptions", document.get("apiVersion") or "v1"

@@ -1,4 +1,4 @@
-"""How objects go: if they do at all, how long they may take, and whom they wait for.
+"""Deletion of objects: preconditions, grace periods, finalizers and propagation.
 
 Source  apiserver, pkg/registry/rest/delete.go and pkg/registry/generic/registry/store.go
 """
@@ -14,14 +14,15 @@ from moorage.apiserver.vocabulary.statuses import conflict, invalid
 from moorage.errors import Fault
 
 __all__ = [
-    "NO_OPTIONS", "DeleteOptions", "check_finalizers", "check_preconditions", "grace_of", "is_done", "settle_dependents",
+    "NO_OPTIONS", "DeleteOptions", "check_finalizers", "check_preconditions", "grace_period_of", "is_removable",
+    "set_propagation_finalizers",
 ]  # fmt: skip
 
 
 class DeleteOptions(NamedTuple):
-    """``propagation`` says what becomes of what the object owns: Background, Foreground or Orphan; empty for what is usual.
+    """``propagation`` is Background, Foreground, Orphan, or "" for the default.
 
-    ``is_usual`` says that nobody asked for the propagation, so what the object itself says comes first.
+    ``is_default`` marks a propagation that the client did not request, which the object's own finalizers override.
     """
 
     grace_s: int | None = None
@@ -29,16 +30,16 @@ class DeleteOptions(NamedTuple):
     version: str = ""
     propagation: str = ""
     dry_run: bool = False
-    is_usual: bool = False
+    is_default: bool = False
 
 
 NO_OPTIONS: Final = DeleteOptions()
 
 
 def check_preconditions(kind: ServedKind, metadata: Document, options: DeleteOptions) -> None:
-    """Check what a deletion is conditional on.
+    """Check the preconditions of a deletion.
 
-    Raises  ApiError 409 where it does not hold
+    Raises  ApiError 409 if one does not hold
     """
     if options.uid and options.uid != metadata["uid"]:
         why = (
@@ -54,25 +55,25 @@ def check_preconditions(kind: ServedKind, metadata: Document, options: DeleteOpt
         raise conflict(kind.kind, kind.group, metadata["name"], why)
 
 
-def grace_of(kind: ServedKind, document: Document, options: DeleteOptions) -> int:
-    """Return how long an object may take to end, in seconds: nothing but a pod on a node that has not ended."""
+def grace_period_of(kind: ServedKind, document: Document, options: DeleteOptions) -> int:
+    """Return the grace period of a deletion in seconds: 0 except for a pod on a node that has not ended."""
     spec, status = document.get("spec") or {}, document.get("status") or {}
     if kind.kind != "Pod" or not spec.get("nodeName") or status.get("phase") in {"Failed", "Succeeded"}:
         return 0
-    asked = spec.get("terminationGracePeriodSeconds", 30) if options.grace_s is None else options.grace_s
-    asked = 1 if asked < 0 else int(asked)
+    grace_s = spec.get("terminationGracePeriodSeconds", 30) if options.grace_s is None else options.grace_s
+    grace_s = 1 if grace_s < 0 else int(grace_s)
     metadata = document["metadata"]
     if metadata.get("deletionTimestamp"):
-        # Once it is ending, a pod's time can get shorter, not longer.
+        # The grace period of a terminating pod can only be shortened.
         held = int(metadata.get("deletionGracePeriodSeconds") or 0)
-        return held if options.grace_s is None else min(held, asked)
-    return asked
+        return held if options.grace_s is None else min(held, grace_s)
+    return grace_s
 
 
 def check_finalizers(kind: ServedKind, old: Document, new: Document) -> None:
-    """Check that nobody else is to be waited for.
+    """Check that an update adds no finalizers to a terminating object.
 
-    Raises  ApiError 422 for a finalizer that is new to an object on its way out
+    Raises  ApiError 422
     """
     before, after = (document["metadata"].get("finalizers") or [] for document in (old, new))
     held = frozenset(before)
@@ -83,8 +84,8 @@ def check_finalizers(kind: ServedKind, old: Document, new: Document) -> None:
         raise invalid(kind.kind, kind.group, old["metadata"]["name"], [Fault("Forbidden", "metadata.finalizers", why)])
 
 
-def is_done(document: Document) -> bool:
-    """Return True for an object that waited for its last finalizer only."""
+def is_removable(document: Document) -> bool:
+    """Return True for a deleted object without finalizers or a remaining grace period, which can be removed."""
     metadata = document["metadata"]
     waits = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
     if document["kind"] == "Namespace":
@@ -92,17 +93,17 @@ def is_done(document: Document) -> bool:
     return bool(metadata.get("deletionTimestamp")) and not waits
 
 
-#: How an object waits for the garbage collector, which removes these: for its dependents to be gone, or to be let go.
-_WAITS: Final = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
+#: The finalizers by which an object waits for the garbage collector to delete or orphan its dependents.
+_FINALIZERS: Final = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
 
-def settle_dependents(metadata: Document, propagation: str, *, is_usual: bool = False) -> None:
-    """Have an object that is deleted wait for the garbage collector, or not, where the caller said how it is to go."""
+def set_propagation_finalizers(metadata: Document, propagation: str, *, is_default: bool = False) -> None:
+    """Set the garbage collector's finalizers on an object that is deleted, according to the requested propagation."""
     held = metadata.get("finalizers") or []
-    if not propagation or (is_usual and any(one in held for one in _WAITS.values())):
+    if not propagation or (is_default and any(one in held for one in _FINALIZERS.values())):
         return
-    wait = _WAITS.get(propagation)
-    kept = [one for one in held if one not in _WAITS.values()]
+    wait = _FINALIZERS.get(propagation)
+    kept = [one for one in held if one not in _FINALIZERS.values()]
     metadata["finalizers"] = [*kept, wait] if wait else kept
     if not metadata["finalizers"]:
         del metadata["finalizers"]

@@ -1,8 +1,8 @@
-"""Events under both of their APIs: whatever is written through one can be read through the other, and goes after an hour.
+"""Events in both of their APIs: an event written through one can be read through the other, and expires after an hour.
 
-Kubernetes keeps one object and shows it in two forms. Here each form is kept as an object of its own, under the same name and
-uid, and a change of one is made to the other at once. So kubectl, which reads the old form, shows what a scheduler has
-written in the new one.
+Kubernetes stores one object and converts it. Here each form is stored as its own object with the same name and uid, and
+every change is copied to the other form in the same step. kubectl, which reads the core API, thus shows events that a
+scheduler writes through ``events.k8s.io``.
 
 Source  kubernetes, pkg/apis/events/v1/conversion.go; kube-apiserver, --event-ttl
 """
@@ -21,25 +21,25 @@ from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.apiserver.vocabulary.statuses import ApiError
 
-__all__ = ["forget_old_events", "mirror_events"]
+__all__ = ["delete_expired_events", "mirror_events"]
 
 #: How long events are kept, in seconds.
-LASTS_S: Final = 3600.0
-_OLD: Final = served("events")
-_NEW: Final = served("events", "events.k8s.io")
-#: What a field is called in the old form, by its name in the new.
-_NAMES: Final = {
+EVENT_TTL_S: Final = 3600.0
+_CORE: Final = served("events")
+_EVENTS: Final = served("events", "events.k8s.io")
+#: Names of fields in the core API, by their name in events.k8s.io.
+_TO_CORE_NAMES: Final = {
     "regarding": "involvedObject", "note": "message", "reportingController": "reportingComponent",
     "deprecatedSource": "source", "deprecatedFirstTimestamp": "firstTimestamp", "deprecatedLastTimestamp": "lastTimestamp",
     "deprecatedCount": "count",
 }  # fmt: skip
-_BACK: Final = {old: new for new, old in _NAMES.items()}
+_TO_EVENTS_NAMES: Final = {old: new for new, old in _TO_CORE_NAMES.items()}
 _NOT_SHARED: Final = frozenset(["managedFields", "resourceVersion"])
 
 
 def mirror_events(store: Store) -> None:
-    """Keep the two forms of a store's events the same from now on."""
-    store.follow(_Mirror(store).see)
+    """Copy every later change of an event to its other form."""
+    store.follow(_Mirror(store).on_change)
 
 
 class _Mirror:
@@ -47,17 +47,17 @@ class _Mirror:
         self._store = store
         self._writing = False
 
-    def see(self, kind: ServedKind, change: Change) -> None:
-        if self._writing or kind not in {_OLD, _NEW}:
+    def on_change(self, kind: ServedKind, change: Change) -> None:
+        if self._writing or kind not in {_CORE, _EVENTS}:
             return
         self._writing = True
         try:
             if change.gone:
-                self._remove(_NEW if kind is _OLD else _OLD, change)
+                self._remove(_EVENTS if kind is _CORE else _CORE, change)
             else:
-                self._write(_NEW if kind is _OLD else _OLD, change.after.document())
+                self._write(_EVENTS if kind is _CORE else _CORE, change.after.document())
         except ApiError:
-            pass  # a name or a namespace that cannot be: it stays in the one form
+            pass  # the name or namespace is invalid in the other API: the event exists in one form only
         finally:
             self._writing = False
 
@@ -79,8 +79,8 @@ class _Mirror:
 
 
 def _converted(kind: ServedKind, document: Document) -> Document:
-    """Return an event in the form of another kind, without the fields that this form leaves out while they are empty."""
-    names = _BACK if kind is _NEW else _NAMES
+    """Return an event in the other API's form, without fields that this form omits when empty."""
+    names = _TO_EVENTS_NAMES if kind is _EVENTS else _TO_CORE_NAMES
     made = {names.get(name, name): value for name, value in document.items()}
     metadata = {name: value for name, value in document["metadata"].items() if name not in _NOT_SHARED}
     head = {"kind": kind.kind, "apiVersion": kind.api_version}
@@ -88,16 +88,16 @@ def _converted(kind: ServedKind, document: Document) -> Document:
     return converted
 
 
-def forget_old_events(store: Store) -> int:
-    """Delete the events that nothing was heard of for an hour; return how many."""
-    limit = store.clock() - LASTS_S
-    old = [record for record in store.all(_OLD) if _heard_of(record.document()) < limit]
+def delete_expired_events(store: Store) -> int:
+    """Delete events that were not updated for an hour, and return their number."""
+    limit = store.clock() - EVENT_TTL_S
+    old = [record for record in store.all(_CORE) if _last_updated(record.document()) < limit]
     for record in old:
-        store.delete(_OLD, record.namespace, record.name)
+        store.delete(_CORE, record.namespace, record.name)
     return len(old)
 
 
-def _heard_of(event: Document) -> float:
+def _last_updated(event: Document) -> float:
     series: Any = event.get("series")
     last = series.get("lastObservedTime") if isinstance(series, dict) else None
     times = (event["metadata"].get("creationTimestamp"), event.get("lastTimestamp"), event.get("eventTime"), last)

@@ -1,7 +1,7 @@
-"""What a list or a watch asks for: a namespace, labels and fields.
+"""The selection of a list or watch: namespace, label selector and field selector.
 
-A field selector knows equality and inequality only, over the fields that a kind offers; anything else is refused in the
-API server's words.
+Field selectors support equality and inequality on the fields that a kind offers; others are rejected with
+kube-apiserver's message.
 
 Source  apimachinery, pkg/fields/selector.go; kubernetes, pkg/apis/core/v1/conversion.go
 """
@@ -20,7 +20,7 @@ from moorage.apiserver.vocabulary.statuses import bad_request, quoted
 __all__ = ["ALL", "FieldTerm", "Selection", "parse_fields", "selection"]
 
 _OPERATOR: Final = re.compile(r"!=|==|=")
-#: Of a value: a backslash and what it escapes, or what would have to be escaped.
+#: An escape sequence in a value, or a character that must be escaped.
 _PIECE: Final = re.compile(r"\\(.?)|([,=])", re.DOTALL)
 _BETWEEN: Final = re.compile(r"(?<!\\)(?:\\\\)*,")
 
@@ -31,10 +31,10 @@ class FieldTerm(NamedTuple):
     equal: bool = True
 
     def matches(self, record: Record) -> bool:
-        return (_held(record, self.path) == self.value) is self.equal
+        return (_field_of(record, self.path) == self.value) is self.equal
 
 
-def _held(record: Record, path: str) -> str:
+def _field_of(record: Record, path: str) -> str:
     match path:
         case "metadata.name":
             return record.name
@@ -51,12 +51,12 @@ class _NoneOf(NamedTuple):
     values: frozenset[str]
 
     def matches(self, record: Record) -> bool:
-        return _held(record, self.path) not in self.values
+        return _field_of(record, self.path) not in self.values
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The objects of a kind that are asked for. A namespace of None stands for all of them."""
+    """The selected objects of a kind. A namespace of None selects all namespaces."""
 
     namespace: str | None = None
     labels: Selector = EVERYTHING
@@ -64,13 +64,13 @@ class Selection:
 
     @property
     def is_everything(self) -> bool:
-        """True when nothing but the namespace narrows it."""
+        """True if nothing but the namespace restricts the selection."""
         return not self.fields and self.labels.is_empty
 
     def matches(self, record: Record) -> bool:
         if self.namespace is not None and record.namespace != self.namespace:
             return False
-        for term in self.fields:  # not by all(), which takes twice as long: each change is held against every watch
+        for term in self.fields:  # a loop takes half the time of all(), and each change is matched against every watch
             if not term.matches(record):
                 return False
         return self.labels is EVERYTHING or self.labels.matches(record.labels)
@@ -80,25 +80,25 @@ ALL: Final = Selection()
 
 
 def selection(kind: ServedKind, namespace: str | None, labels: str, fields: str) -> Selection:
-    """Return the selection that a request's texts spell.
+    """Return the selection for the texts of a request.
 
-    Raises  ApiError 400 with the API server's words
+    Raises  ApiError 400 with kube-apiserver's message
     """
     try:
-        chosen = parse_selector(labels) if labels else EVERYTHING
+        label_selector = parse_selector(labels) if labels else EVERYTHING
     except SelectorError as error:
         raise bad_request(str(error)) from None
-    return Selection(namespace, chosen, _condensed(parse_fields(kind, fields)) if fields else ())
+    return Selection(namespace, label_selector, _condensed(parse_fields(kind, fields)) if fields else ())
 
 
 def _condensed(terms: tuple[FieldTerm, ...]) -> tuple[FieldTerm | _NoneOf, ...]:
-    """Return equivalent terms, at most three for each field, because each object is checked against all of them."""
+    """Return equivalent terms, at most three for each field, because every object is matched against all of them."""
     equal: dict[str, dict[str, FieldTerm]] = {}
     unequal: dict[str, set[str]] = {}
     for term in terms:
         if not term.equal:
             unequal.setdefault(term.path, set()).add(term.value)
-        elif len(some := equal.setdefault(term.path, {})) < 2:  # two that differ are never met, nor are more
+        elif len(some := equal.setdefault(term.path, {})) < 2:  # two different values never match, so more are not needed
             some[term.value] = term
     kept = [term for some in equal.values() for term in some.values()]
     return (*kept, *(_NoneOf(path, frozenset(values)) for path, values in unequal.items()))
@@ -124,7 +124,7 @@ def _term(part: str, text: str) -> FieldTerm:
 
 
 def _split(text: str) -> list[str]:
-    """Split at commas that no backslash stands before."""
+    """Split at commas that are not escaped with a backslash."""
     return _BETWEEN.split(text) if "\\" in text else text.split(",")
 
 

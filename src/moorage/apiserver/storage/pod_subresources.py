@@ -1,7 +1,7 @@
-"""What can be done to a pod besides reading and writing it: binding it to a node, and evicting it within budgets.
+"""The ``binding`` and ``eviction`` subresources of pods.
 
-Both are the API server's own transactions, and its answers are what schedulers and drains are written against. Whether the
-node of a binding exists is not looked at, as in the original.
+Schedulers and ``kubectl drain`` depend on the responses, so errors follow kube-apiserver. As in kube-apiserver, a binding's
+node need not exist.
 
 Source  kubernetes, pkg/registry/core/pod/storage/storage.go (BindingREST) and eviction.go
 """
@@ -42,10 +42,10 @@ _BUDGETS: Final = _served("poddisruptionbudgets", "policy")
 
 
 def bind(store: Store, namespace: str, name: str, binding: Document, *, dry_run: bool = False) -> None:
-    """Give a pod its node, as a ``Binding`` asks.
+    """Assign a pod to the node of a ``Binding``.
 
-    Raises  ApiError 404 for no such pod; 409 for one that is ending, placed, gated, or another than was meant; 400 for a
-            binding of another name; 500 for a target that is no node, as the API server has it
+    Raises  ApiError 404 if the pod does not exist; 409 if it is terminating, assigned, gated, or fails a precondition; 400
+            if the names differ; 500 for a target that is not a node, as in kube-apiserver
     """
     metadata = _mapping(binding.get("metadata"))
     if metadata.get("name") != name:
@@ -59,7 +59,7 @@ def bind(store: Store, namespace: str, name: str, binding: Document, *, dry_run:
     _check_same(record, pod, metadata)
     _check_bindable(pod)
     labels = store.topology_of(str(target["name"])) if target.get("kind") == "Node" else {}
-    _place(pod, str(target["name"]), metadata, labels, timestamp(store.clock()))
+    _assign(pod, str(target["name"]), metadata, labels, timestamp(store.clock()))
     store.put(_PODS, record, pod, dry_run=dry_run)
 
 
@@ -100,8 +100,8 @@ def _check_bindable(pod: Document) -> None:
         raise conflict("pods/binding", "", name, why)
 
 
-def _place(pod: Document, node: str, metadata: Document, topology: dict[str, str], now: str) -> None:
-    """Put a pod on its node; labels that it has stay as they are, and those of the node come before the binding's own."""
+def _assign(pod: Document, node: str, metadata: Document, topology: dict[str, str], now: str) -> None:
+    """Set a pod's node. Existing labels of the pod stay, and topology labels take precedence over the binding's labels."""
     pod["spec"]["nodeName"] = node
     if annotations := _mapping(metadata.get("annotations")):
         pod["metadata"]["annotations"] = {**(pod["metadata"].get("annotations") or {}), **annotations}
@@ -113,7 +113,7 @@ def _place(pod: Document, node: str, metadata: Document, topology: dict[str, str
 
 
 def _set_condition(status: Document, condition: Document, now: str, *, probed: bool = True) -> None:
-    """Set a condition; the time of its last change stays where its status does."""
+    """Set a condition. Its transition time changes only if its status does."""
     conditions: list[Document] = status.setdefault("conditions", [])
     condition = {**condition, "lastProbeTime": None} if probed else condition
     for i, held in enumerate(conditions):
@@ -133,10 +133,10 @@ _MAX_DISRUPTED: Final = 2000
 
 
 def evict(store: Store, namespace: str, name: str, eviction: Document, *, dry_run: bool = False) -> Deleted:
-    """Delete a pod if its disruption budget has room, and take the room.
+    """Delete a pod if its disruption budget allows it, and decrement the budget.
 
-    Raises  ApiError 404; 400 for an eviction of another name; 403 for a budget that cannot be right; 429 where the budget has
-            no room or is not up to date; 500 for a pod that several budgets cover
+    Raises  ApiError 404; 400 if the names differ; 403 for an invalid budget status; 429 if the budget allows no disruption
+            or is not up to date; 500 for a pod with several budgets
     """
     if _mapping(eviction.get("metadata")).get("name") != name:
         raise bad_request("name in URL does not match name in Eviction object")
@@ -144,30 +144,30 @@ def evict(store: Store, namespace: str, name: str, eviction: Document, *, dry_ru
     dry_run = dry_run or options.dry_run
     record = store.get(_PODS, namespace, name)
     pod = record.document()
-    budget = None if _needs_no_budget(pod) else _budget_of(store, namespace, record)
+    budget = None if _is_exempt(pod) else _budget_of(store, namespace, record)
     held = budget.document() if budget is not None else None
-    if held is not None and (_is_healthy(pod) or not _spares_unhealthy(held)):
+    if held is not None and (_is_healthy(pod) or not _ignores_unhealthy(held)):
         _check_budget(held)
     else:
         held = None
     check_preconditions(_PODS, pod["metadata"], options)
     if not dry_run:
-        record = store.put(_PODS, record, _told(pod, timestamp(store.clock())))
+        record = store.put(_PODS, record, _with_disruption_target(pod, timestamp(store.clock())))
         options = options._replace(version="")
     deleted = store.delete(_PODS, namespace, name, options, dry_run=dry_run)
     if budget is not None and held is not None and not dry_run:
-        store.put(_BUDGETS, budget, _used(held, name, timestamp(store.clock())))
+        store.put(_BUDGETS, budget, _decremented(held, name, timestamp(store.clock())))
     return deleted
 
 
-def _told(pod: Document, now: str) -> Document:
-    """Return a pod that says why it goes."""
+def _with_disruption_target(pod: Document, now: str) -> Document:
+    """Return the pod with the condition that says it is evicted."""
     condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
     _set_condition(pod.setdefault("status", {}), {**condition, "message": "Eviction API: evicting"}, now)
     return pod
 
 
-def _needs_no_budget(pod: Document) -> bool:
+def _is_exempt(pod: Document) -> bool:
     phase = _mapping(pod.get("status")).get("phase")
     return phase in {"Pending", "Succeeded", "Failed"} or bool(pod["metadata"].get("deletionTimestamp"))
 
@@ -213,8 +213,8 @@ def _no_room(name: str, status: Document) -> str:
     return f"The disruption budget {name} needs {needed} healthy pods and has {healthy} currently"
 
 
-def _spares_unhealthy(budget: Document) -> bool:
-    """Return True where a pod that is not ready may go without asking the budget."""
+def _ignores_unhealthy(budget: Document) -> bool:
+    """Return True if the budget lets pods that are not ready be evicted without counting."""
     status = _mapping(budget.get("status"))
     if _mapping(budget.get("spec")).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
@@ -225,8 +225,8 @@ def _denied(message: str, retry_after_s: int = 0) -> ApiError:
     return too_many(_DENIED, retry_after_s, [Cause("DisruptionBudget", message)])
 
 
-def _used(budget: Document, pod: str, now: str) -> Document:
-    """Return a budget with a disruption less to give."""
+def _decremented(budget: Document, pod: str, now: str) -> Document:
+    """Return the budget with one allowed disruption less."""
     status = budget["status"]
     status["disruptionsAllowed"] = int(status["disruptionsAllowed"]) - 1
     status["disruptedPods"] = {**_mapping(status.get("disruptedPods")), pod: now}

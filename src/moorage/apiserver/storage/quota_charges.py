@@ -1,4 +1,4 @@
-"""Resource quotas and the store: what they are told of a change, and how what it takes is written down."""
+"""Charge resource quotas for the changes of a store."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 if TYPE_CHECKING:
     from moorage.apiserver.storage.store import Store
 
-__all__ = ["charge", "charges"]
+__all__ = ["quotas_to_charge", "store_charged_quotas"]
 
 _QUOTAS: Final = served("resourcequotas")
-#: Who is said to change a quota's status when an object is admitted.
-_CHARGING: Final = FieldManager("kube-apiserver", version="v1", subresource="status")
+#: The field manager of a quota's status when an object is admitted.
+_MANAGER: Final = FieldManager("kube-apiserver", version="v1", subresource="status")
 
 
-def charges(
+def quotas_to_charge(
     store: Store, kind: ServedKind, namespace: str, old: Document | None, new: Document, subresource: str = ""
 ) -> list[Document]:  # fmt: skip
-    """Return the quotas that a change is charge_quotas to, as they are to become.
+    """Return the quotas that a change charges, with their new usage.
 
-    Raises  ApiError 403 where there is not enough left
+    Raises  ApiError 403 if a quota would be exceeded
     """
     if not namespace or not store.count(_QUOTAS) or not store.has_quotas:
         return []
@@ -43,8 +43,8 @@ def charges(
     return charge_quotas(kind, old, new, subresource, quotas, Facts(store.clock(), every, find)) if quotas else []
 
 
-def charge(store: Store, quotas: Iterable[Document]) -> None:
-    """Keep quotas that a change is charge_quotas to. Right after it, the change itself has to be kept."""
+def store_charged_quotas(store: Store, quotas: Iterable[Document]) -> None:
+    """Store charged quotas. The caller stores the object itself directly afterwards."""
     for quota in quotas:
         metadata = quota["metadata"]
-        store.update(_QUOTAS, metadata["namespace"], metadata["name"], quota, subresource="status", manager=_CHARGING)
+        store.update(_QUOTAS, metadata["namespace"], metadata["name"], quota, subresource="status", manager=_MANAGER)

@@ -1,4 +1,4 @@
-"""The ``scale`` of a workload: how many copies there are and should be, in one form for all kinds that have it.
+"""The ``scale`` subresource of workloads.
 
 Source  api, autoscaling/v1; kubernetes, pkg/registry/apps/deployment/storage
 """
@@ -43,14 +43,14 @@ def _selector(selector: Any) -> str:
 
 
 def write_scale(document: Document, wanted: Document) -> None:
-    """Write the number of copies a ``Scale`` asks for into a workload.
+    """Write the replica count of a ``Scale`` into a workload.
 
-    Raises  ApiError 400 for what is no number, 422 for one below zero
+    Raises  ApiError 400 if the count is not an integer, 422 if it is negative
     """
     spec = wanted.get("spec")
     replicas = (spec if isinstance(spec, dict) else {}).get("replicas", 0)
     if isinstance(replicas, bool) or not isinstance(replicas, int):
-        raise bad_request("spec.replicas: expected a whole number")
+        raise bad_request("spec.replicas: expected an integer")
     if replicas < 0:
         fault = Fault("Invalid value", "spec.replicas", "must be greater than or equal to 0", replicas)
         raise invalid("Scale", "autoscaling", document["metadata"]["name"], [fault])

@@ -1,14 +1,14 @@
-"""The objects on disk: an SQLite file that is one step behind memory, and never behind an answer.
+"""The store's log on disk: an SQLite file with the latest version of every object, written behind memory but before any
+response.
 
-Memory is the truth for reading. Every change is handed to the journal as it happens; whoever has to answer for a change waits
-until the file has it (``settle``). Changes that came in while the disk was busy go there together, in one transaction, so many
-clients share the cost of one sync. The file holds the last version of every object, and no history.
+Memory is the source of truth. The store appends every change to the log, and a request that made changes waits until they
+are on disk (``settle``). Changes that arrive while the disk is busy are written together in one transaction, so many
+clients share the cost of one sync. The file holds the latest version of each object, and no history.
 
-A transaction is in the file as a whole or not at all, whatever ends the process; what SQLite's log holds of a transaction that
-did not end is passed over at the next start. When the disk is full the changes stay in memory, nobody is told that they are
-kept, and nothing further is taken in until they are.
+Transactions are atomic, however the process ends; SQLite ignores an incomplete one at the next start. When the disk is
+full, changes stay in memory, their requests fail, and the server refuses new changes until the pending ones are written.
 
-Source  sqlite.org/wal.html and /pragma.html for what is promised
+Source  sqlite.org/wal.html and /pragma.html for the guarantees
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from moorage.private_files import Tell, check_data, close_data
 
 __all__ = ["FORMAT", "SQLiteLog"]
 
-#: What marks the file as ours ("moor"), and the layout of its tables.
+#: Application id of our files ("moor"), and the version of their tables.
 APPLICATION: Final = 0x6D6F6F72
 FORMAT: Final = 1
 
@@ -46,14 +46,14 @@ _TABLES: Final = (
     f"PRAGMA application_id = {APPLICATION}",
     f"PRAGMA user_version = {FORMAT}",
 )
-_KEEP: Final = "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?)"
-_DROP: Final = "DELETE FROM objects WHERE resource = ? AND key = ?"
-#: Largest log that is left lying about, in bytes.
-_LOG: Final = 64 << 20
+_UPSERT: Final = "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?)"
+_DELETE: Final = "DELETE FROM objects WHERE resource = ? AND key = ?"
+#: Size in bytes to which SQLite truncates its write-ahead log.
+_MAX_WAL_BYTES: Final = 64 << 20
 
 
 class LogEntry(NamedTuple):
-    """The last of an object: its record, or None for one that went."""
+    """The latest version of an object; ``record`` is None for a deleted one."""
 
     resource: str
     key: str
@@ -62,11 +62,12 @@ class LogEntry(NamedTuple):
 
 
 class SQLiteLog:
-    """A file that one process at a time has open. Made by one thread; ``append`` and ``settle`` are for one event loop.
+    """A log file that one process at a time has open. ``append`` and ``settle`` must be called from one event loop.
 
-    ``tell`` hears of it where others could read the file, which is then closed to them.
+    ``tell`` receives a warning if others could read the file; its permissions are then restricted.
 
-    Raises  ConfigError where the file cannot be opened or another process has it, InputError where it is damaged or not ours
+    Raises  ConfigError if the file cannot be opened or another process has it open, InputError if it is damaged or of another
+            application
     """
 
     def __init__(self, path: Path, tell: Tell = lambda line: None) -> None:
@@ -79,24 +80,24 @@ class SQLiteLog:
             raise
         self._pending: list[LogEntry] = []
         self._writing: asyncio.Task[None] | None = None
-        self._appended = self._kept = 0
+        self._appended = self._written = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
         self.appended = asyncio.Event()
-        #: Why the last attempt to write failed, where it did.
+        #: Error message of the last failed write; "" after a successful one.
         self.failure = ""
 
     def load(self) -> Iterator[tuple[ServedKind, Record]]:
-        """Yield all objects of the file.
+        """Yield all objects in the file.
 
-        Raises  InputError at the first that is damaged
+        Raises  InputError at the first damaged one
         """
         kinds = {kind.qualified: kind for kind in KINDS}
         try:
             rows = self._connection.execute("SELECT resource, key, version, crc, body FROM objects ORDER BY resource, key")
             for resource, key, version, crc, body in rows:
                 if resource not in kinds:
-                    raise InputError(f"{self._path}: it holds {resource}, which this release does not serve")
-                if not isinstance(body, bytes) or _sum(resource, key, version, body) != crc:
+                    raise InputError(f"{self._path}: it contains {resource}, which this release does not serve")
+                if not isinstance(body, bytes) or _checksum(resource, key, version, body) != crc:
                     raise InputError(f"{self._path}: {resource} {key} is damaged; start from a copy of the file, or without it")
                 yield kinds[resource], Record.read(kinds[resource], body, version)
         except sqlite3.DatabaseError as error:
@@ -104,39 +105,39 @@ class SQLiteLog:
 
     @property
     def version(self) -> int:
-        """The last version that was kept."""
+        """The resource version of the last written change."""
         try:
             return int(self._connection.execute("SELECT version FROM counter").fetchone()[0])
         except (sqlite3.DatabaseError, TypeError) as error:
             raise _damaged(self._path, error) from None
 
     def start_at(self, version: int) -> None:
-        """Keep that versions up to this one count as given out."""
+        """Record that all resource versions up to this one are used."""
         try:
             self._connection.execute("UPDATE counter SET version = ?", (version,))
         except sqlite3.Error as error:
             raise ConfigError(f"{self._path}: cannot be written: {error}") from None
 
     def append(self, kind: ServedKind, change: Change) -> None:
-        """Take a change in; it is on disk when a ``settle`` that began later returns."""
+        """Append a change. It is on disk when a ``settle`` that starts later returns."""
         record = change.after
         self._pending.append(LogEntry(kind.qualified, record.key, change.version, None if change.gone else record))
         self._appended += 1
         self.appended.set()
 
     async def settle(self) -> None:
-        """Wait until everything that was appended so far is on disk.
+        """Wait until all changes appended so far are on disk.
 
-        Raises  ApiError 507 when it cannot be written; it stays pending, and the next call tries again
+        Raises  ApiError 507 if they cannot be written; they stay pending, and the next call retries
         """
         goal = self._appended
-        while self._kept < goal:
+        while self._written < goal:
             if self._writing is None:
                 self._writing = asyncio.ensure_future(self._write_pending())
             await asyncio.shield(self._writing)
 
     async def check(self) -> None:
-        """Make sure that changes can be kept, before one is made.
+        """Check that the log can be written, before a change is made.
 
         Raises  ApiError 507 while earlier changes cannot be written
         """
@@ -144,7 +145,7 @@ class SQLiteLog:
             try:
                 await self.settle()
             except ApiError as error:
-                error.retry_after_s = 1  # it was not even tried, so trying again is safe
+                error.retry_after_s = 1  # the request was not attempted, so retrying it is safe
                 raise
 
     async def _write_pending(self) -> None:
@@ -152,20 +153,20 @@ class SQLiteLog:
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._write, batch)
         except BaseException as error:
-            # Whatever it was: nobody has been told that these are kept, and writing them twice does no harm.
+            # Whatever the error: no client has a response for these changes yet, and writing them twice is harmless.
             self._pending = [*batch, *self._pending]
             self.failure = str(error) or type(error).__name__
             if isinstance(error, Exception):
-                raise _not_kept(self._path, self.failure) from None
+                raise _write_failed(self._path, self.failure) from None
             raise
         else:
-            self._kept += len(batch)
+            self._written += len(batch)
             self.failure = ""
         finally:
             self._writing = None
 
     async def keep_up(self) -> None:
-        """Write changes that nobody waits for, as they come, until cancelled."""
+        """Write changes that no request waits for, until cancelled."""
         while True:
             await self.appended.wait()
             self.appended.clear()
@@ -176,9 +177,9 @@ class SQLiteLog:
                 self.appended.set()
 
     def flush(self) -> None:
-        """Write everything now, without an event loop.
+        """Write all pending changes now, without an event loop.
 
-        Raises  ConfigError when it cannot be written
+        Raises  ConfigError if they cannot be written
         """
         batch, self._pending = self._pending, []
         try:
@@ -186,10 +187,10 @@ class SQLiteLog:
         except sqlite3.Error as error:
             self._pending = batch
             raise ConfigError(f"{self._path}: cannot be written: {error}") from None
-        self._kept += len(batch)
+        self._written += len(batch)
 
     def close(self) -> None:
-        """Write everything and let go of the file. A full disk is not held against those who close."""
+        """Write all pending changes and close the file. A write error is recorded in ``failure`` and not raised."""
         try:
             self.flush()
         except ConfigError as error:
@@ -203,15 +204,15 @@ class SQLiteLog:
             return
         last = {(entry.resource, entry.key): entry for entry in batch}
         kept = [
-            (*entry[:3], _sum(*entry[:3], entry.record.body), entry.record.body)
+            (*entry[:3], _checksum(*entry[:3], entry.record.body), entry.record.body)
             for entry in last.values()
             if entry.record is not None
         ]
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
         try:
-            self._connection.executemany(_KEEP, kept)
-            self._connection.executemany(_DROP, [place for place, one in last.items() if one.record is None])
+            self._connection.executemany(_UPSERT, kept)
+            self._connection.executemany(_DELETE, [place for place, one in last.items() if one.record is None])
             execute("UPDATE counter SET version = ?", (batch[-1].version,))
             execute("COMMIT")
         except sqlite3.Error:
@@ -220,26 +221,25 @@ class SQLiteLog:
             raise
 
 
-def _sum(resource: str, key: str, version: int, body: bytes) -> int:
+def _checksum(resource: str, key: str, version: int, body: bytes) -> int:
     """Return the checksum of a row."""
     return zlib.crc32(body, zlib.crc32(f"{resource} {key} {version}".encode()))
 
 
-def _not_kept(path: Path, why: str) -> ApiError:
+def _write_failed(path: Path, why: str) -> ApiError:
     return ApiError(507, "InsufficientStorage", f"the change could not be stored: {path.name}: {why}")
 
 
 def _damaged(path: Path, error: Exception) -> InputError:
     return InputError(
-        f"--data: {path}: it is damaged, or never was a cluster that moorage up kept ({error}); "
-        "start from a copy of it, or with another file"
+        f"--data: {path}: it is damaged, or not a file of moorage up ({error}); start from a copy of it, or with another file"
     )
 
 
 def _locked(path: Path, tell: Tell) -> int:
-    """Return a descriptor that holds the file's lock, after making the file for its owner only.
+    """Return a descriptor that holds the file's lock; create the file readable by its owner only.
 
-    SQLite's own lock would be lost as soon as anything in this process closes the file; this one is not.
+    SQLite's own POSIX lock would be released when anything in this process closes the file; flock is not.
     """
     try:
         check_data(path, tell)
@@ -263,13 +263,13 @@ def _locked(path: Path, tell: Tell) -> int:
 
 
 def _is_ours(descriptor: int) -> bool:
-    """Return True for a new file, and for one with our mark in SQLite's header; any other is not ours to change."""
+    """Return True for a new file and for one with our application id in SQLite's header; others must not be modified."""
     header = os.pread(descriptor, 100, 0)
     return not header or (header.startswith(b"SQLite format 3\0") and header[68:72] == APPLICATION.to_bytes(4))
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    # Used from the thread that opens it and then from the writing thread, never at once.
+    # Used by the opening thread first and by the writer thread later, never by both at once.
     connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     try:
         _prepare(path, connection)
@@ -286,14 +286,14 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(path: Path, connection: sqlite3.Connection) -> None:
-    """Check that the file is ours, and make its tables where it is new."""
+    """Check that the file is ours, and create the tables of a new one."""
     execute = connection.execute
-    # Nobody else reads the file meanwhile, which keeps the log's index in memory; and a transaction counts as kept when the
-    # disk has it, not the system.
+    # Exclusive mode keeps the log's index in memory, as no other process reads the file. With synchronous FULL a
+    # transaction is committed only when it is on disk, not in the system's cache.
     execute("PRAGMA locking_mode = EXCLUSIVE")
     execute("PRAGMA journal_mode = WAL")
     execute("PRAGMA synchronous = FULL")
-    execute(f"PRAGMA journal_size_limit = {_LOG}")
+    execute(f"PRAGMA journal_size_limit = {_MAX_WAL_BYTES}")
     execute("BEGIN EXCLUSIVE")
     application, layout = (execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
     tables = execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -301,7 +301,7 @@ def _prepare(path: Path, connection: sqlite3.Connection) -> None:
         for statement in _TABLES:
             execute(statement)
     elif application != APPLICATION:
-        raise InputError(f"{path}: it is an SQLite file, but not one of moorage's")
+        raise InputError(f"{path}: it is an SQLite file, but not a file of moorage up")
     elif layout != FORMAT:
         raise InputError(f"{path}: its format is {layout}; this release reads {FORMAT}")
     execute("COMMIT")

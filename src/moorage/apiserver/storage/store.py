@@ -1,10 +1,10 @@
-"""A cluster's objects in memory: one counter of versions, optimistic concurrency, deletion in steps, as in Kubernetes.
+"""The objects of a cluster in memory, with Kubernetes' resource versions, optimistic concurrency and deletion.
 
-The store is a plain object for one thread: every call is carried out at once and as a whole, and does no I/O. Time, chance and
-the key that signs continue tokens are handed in. Documents that are handed in become the store's; what comes out are records,
-whose bytes go to clients as they are.
+The store belongs to one thread; every call is atomic and does no I/O. The caller provides the clock, the random source and
+the key that signs continue tokens. Documents that are passed in belong to the store afterwards. The store returns records,
+whose bytes are sent to clients unchanged.
 
-Nothing is ever half done: a call that raises ``ApiError`` has changed nothing, and neither has a dry run.
+A call that raises ``ApiError`` changes nothing, and neither does a dry run.
 
 Source  apiserver, pkg/registry/generic/registry/store.go, pkg/registry/rest and pkg/storage
 """
@@ -42,7 +42,7 @@ from moorage.apiserver.admission.strategy import (
     set_defaults_and_decode,
 )
 from moorage.apiserver.admission.update_validation import needs_version
-from moorage.apiserver.fields.managed_fields import FieldManager, same_but_times, track, unwritten
+from moorage.apiserver.fields.managed_fields import FieldManager, equal_but_times, fields_not_written, track
 from moorage.apiserver.schema.schemas import kind_schema
 from moorage.apiserver.storage import continue_tokens, quota_charges, watch_cache
 from moorage.apiserver.storage.deletion import (
@@ -50,9 +50,9 @@ from moorage.apiserver.storage.deletion import (
     DeleteOptions,
     check_finalizers,
     check_preconditions,
-    grace_of,
-    is_done,
-    settle_dependents,
+    grace_period_of,
+    is_removable,
+    set_propagation_finalizers,
 )  # fmt: skip
 from moorage.apiserver.storage.kind_stores import KindStore, between, matching
 from moorage.apiserver.storage.list_selection import ALL, Selection
@@ -74,18 +74,18 @@ from moorage.apiserver.vocabulary.statuses import (
 from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
 
-__all__ = ["DeleteOptions", "Deleted", "Keeper", "ListPage", "Store", "timestamp"]
+__all__ = ["DeleteOptions", "Deleted", "ListPage", "PersistentLog", "Store", "timestamp"]
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _MAX_BASE: Final = 58
-#: What of 128 bits is free in a UUID that was drawn, and what says that it is one (RFC 9562: version 4, variant 10).
+#: The version and variant bits of a random UUID (RFC 9562: version 4, variant 10), and the mask of the random bits.
 _UUID_4: Final = 4 << 76 | 2 << 62
 _UUID_KEPT: Final = ~(15 << 76 | 3 << 62)
 _MODIFIED: Final = "the object has been modified; please apply your changes to the latest version and try again"
 
 
 class ListPage(NamedTuple):
-    """Part of a list. ``remaining`` is None where nobody counted what is left."""
+    """One page of a list. ``remaining`` is None if the remaining objects were not counted."""
 
     records: list[Record]
     version: int
@@ -94,16 +94,16 @@ class ListPage(NamedTuple):
 
 
 class Deleted(NamedTuple):
-    """The object as it was last, and whether it is gone or only on its way."""
+    """The last version of a deleted object, and whether it is removed or only marked as deleted."""
 
     record: Record
     gone: bool
 
 
-class Keeper(Protocol):
-    """What keeps changes beyond the process; see ``moorage.apiserver.storage.sqlite_log``."""
+class PersistentLog(Protocol):
+    """Persistent storage of changes; see ``moorage.apiserver.storage.sqlite_log``."""
 
-    #: Why changes cannot be kept at the moment, if so.
+    #: Why changes cannot be written at the moment, or "".
     failure: str
 
     def append(self, kind: ServedKind, change: Change) -> None: ...
@@ -114,7 +114,7 @@ class Keeper(Protocol):
 
 
 def timestamp(epoch_s: float) -> str:
-    """Return a time as objects carry it: whole seconds, UTC."""
+    """Return a time in the format of object metadata: UTC with whole seconds."""
     return _second(int(epoch_s))
 
 
@@ -124,15 +124,14 @@ def _second(epoch: int) -> str:
 
 
 class Store:
-    """A cluster's objects. ``clock`` tells seconds since 1970; ``draw`` makes uids and generated names.
+    """The objects of a cluster. ``clock`` returns seconds since 1970; ``draw`` generates uids and generated names.
 
-    ``empties_namespaces`` says whether the store deletes the content of a namespace that is deleted: at once, pods without any
-    grace. It does unless a controller that looks after namespaces has said that it does so itself. Where it does not, there are
-    controllers, and new objects wait for them: nodes are not ready at first, claims and volumes are kept from being deleted.
-    ``lists_by_watch`` says whether a list may be asked for as the beginning of a watch; a kube-apiserver over etcd before
-    3.5.11 cannot tell one so. ``has_quotas`` says whether resource quotas are heeded; they are not while
-    files are read in, as controllers count afterwards what is there. ``offers`` are those of the open gates that open kinds;
-    what is stored of others stays, and is not served.
+    ``empties_namespaces``: the store itself deletes the content of deleted namespaces, at once and without grace periods.
+    Controllers set it to False when they do that; new objects then also get the not-ready taints and protection finalizers
+    that controllers remove. ``lists_by_watch``: whether watches may start with a list (watch-list); kube-apiserver on etcd
+    before 3.5.11 does not support that. ``has_quotas``: whether resource quotas are enforced; they are not while files are
+    loaded, as controllers recount afterwards. ``offers``: the enabled feature gates that enable kinds; stored objects of
+    disabled kinds stay, but are not served.
     """
 
     def __init__(
@@ -149,63 +148,63 @@ class Store:
         self._draw = draw
         self._signing_key = signing_key
         self._capacity = capacity
-        self._shelves = {kind: KindStore(capacity) for kind in KINDS}
-        self._inhabitants: Counter[str] = Counter()
+        self._kind_stores = {kind: KindStore(capacity) for kind in KINDS}
+        self._object_counts: Counter[str] = Counter()
         self._followers: list[Callable[[ServedKind, Change], None]] = []
-        self.keeper: Keeper | None = None
-        self._found()
+        self.log: PersistentLog | None = None
+        self._create_system_namespaces()
 
-    def _found(self) -> None:
-        """Make the namespaces that every cluster has, where they are not there."""
+    def _create_system_namespaces(self) -> None:
+        """Create the missing system namespaces."""
         for name in SYSTEM_NAMESPACES:
             if self.find(_NAMESPACE, "", name) is None:
                 self.create(_NAMESPACE, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
     def follow(self, follower: Callable[[ServedKind, Change], None]) -> None:
-        """Call this after every change, in order. It may change the store in turn."""
+        """Call ``follower`` after every change, in order. It may change the store itself."""
         self._followers.append(follower)
 
-    # -- keeping ----------------------------------------------------------------------------------------------------
+    # -- persistence ---------------------------------------------------------------------------------------------------
 
     def restore(self, objects: Iterable[tuple[ServedKind, Record]], version: int) -> None:
-        """Replace everything by objects from elsewhere. History begins at ``version``; older watches and lists get 410."""
-        self._shelves = {kind: KindStore(self._capacity, version) for kind in KINDS}
-        self._inhabitants.clear()
+        """Replace all objects by restored ones. The watch cache starts at ``version``; older watches and lists get 410."""
+        self._kind_stores = {kind: KindStore(self._capacity, version) for kind in KINDS}
+        self._object_counts.clear()
         for kind, record in objects:
-            self._shelves[kind].records[record.key] = record
+            self._kind_stores[kind].records[record.key] = record
             if kind.namespaced:
-                self._inhabitants[record.namespace] += 1
-        for shelf in self._shelves.values():
-            shelf.keys = sorted(shelf.records)
+                self._object_counts[record.namespace] += 1
+        for kind_store in self._kind_stores.values():
+            kind_store.keys = sorted(kind_store.records)
         self.version = version
 
-    def keep_in(self, keeper: Keeper) -> None:
-        """Hand every further change to a keeper, and what is there now if this store was not restored from it."""
-        self.keeper = keeper
-        self.follow(keeper.append)
-        for kind, shelf in self._shelves.items():
-            for record in shelf.records.values():
-                if record.version > shelf.history.floor:
-                    keeper.append(kind, Change(record.version, None, record))
-        self._found()
+    def attach_log(self, log: PersistentLog) -> None:
+        """Append every further change to a log, and every object that was not restored from it."""
+        self.log = log
+        self.follow(log.append)
+        for kind, kind_store in self._kind_stores.items():
+            for record in kind_store.records.values():
+                if record.version > kind_store.history.floor:
+                    log.append(kind, Change(record.version, None, record))
+        self._create_system_namespaces()
 
     async def settle(self) -> None:
-        """Wait until all changes so far are kept.
+        """Wait until all changes so far are on disk.
 
-        Raises  ApiError 507 where they cannot be
+        Raises  ApiError 507 if they cannot be written
         """
-        if self.keeper is not None:
-            await self.keeper.settle()
+        if self.log is not None:
+            await self.log.settle()
 
     def close(self) -> None:
-        """Keep what is pending, and let go of the file."""
-        if self.keeper is not None:
-            self.keeper.close()
+        """Write pending changes and close the log."""
+        if self.log is not None:
+            self.log.close()
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
     def find(self, kind: ServedKind, namespace: str, name: str) -> Record | None:
-        return self._shelves[kind].records.get(key_of(namespace, name))
+        return self._kind_stores[kind].records.get(key_of(namespace, name))
 
     def get(self, kind: ServedKind, namespace: str, name: str) -> Record:
         """Return an object.
@@ -217,96 +216,96 @@ class Store:
             raise not_found(kind.resource, kind.group, name)
         return record
 
-    def all(self, kind: ServedKind, chosen: Selection = ALL) -> Iterator[Record]:
-        """Yield the objects of a kind in the order of their keys."""
-        return matching(self._shelves[kind].records, self._shelves[kind].keys, chosen)
+    def all(self, kind: ServedKind, selection: Selection = ALL) -> Iterator[Record]:
+        """Yield the selected objects of a kind in key order."""
+        return matching(self._kind_stores[kind].records, self._kind_stores[kind].keys, selection)
 
     def count(self, kind: ServedKind) -> int:
-        return len(self._shelves[kind].records)
+        return len(self._kind_stores[kind].records)
 
     def page(
-        self, kind: ServedKind, chosen: Selection = ALL, *, limit: int = 0, token: str = "", version: str = "", match: str = ""
-    ) -> ListPage:
-        """Return objects as they are now, or all pages of a list as they were at its first.
+        self, kind: ServedKind, selection: Selection = ALL, *,
+        limit: int = 0, token: str = "", version: str = "", match: str = "",
+    ) -> ListPage:  # fmt: skip
+        """Return a page of the current objects, or of a list as it was at its first page.
 
-        ``version`` with ``match`` "Exact" asks for the state at that version, otherwise for one that is no older.
+        ``version`` with ``match`` "Exact" selects the state at that version, otherwise a state that is at least as new.
 
-        Raises  ApiError 400 for arguments that make no sense, 410 for what is forgotten, 504 for what is yet to come
+        Raises  ApiError 400 for invalid arguments, 410 for a version no longer cached, 504 for a future version
         """
-        shelf = self._shelves[kind]
+        kind_store = self._kind_stores[kind]
         if limit < 0 or (version == "0" and match != "Exact" and not token):
-            limit = 0  # whoever takes any version gets it whole
+            limit = 0  # a list at any version is not paged
         if token:
             if version not in {"", "0"}:
                 raise bad_request("specifying resource version is not allowed when using continue")
-            place = continue_tokens.read_token(self._signing_key, kind, chosen.namespace, token)
+            position = continue_tokens.read_token(self._signing_key, kind, selection.namespace, token)
         else:
-            place = continue_tokens.ListPosition(
-                self._version_wanted(version, match or ("Exact" if limit and version != "0" else "")), ""
+            position = continue_tokens.ListPosition(
+                self._resolve_version(version, match or ("Exact" if limit and version != "0" else "")), ""
             )
-        if place.version == self.version:
-            records, keys = shelf.records, shelf.keys
+        if position.version == self.version:
+            records, keys = kind_store.records, kind_store.keys
         else:
-            state = shelf.history.state_at(place.version, shelf.records)
+            state = kind_store.history.state_at(position.version, kind_store.records)
             if state is None:
                 raise continue_tokens.too_old() if token else expired("The resourceVersion for the provided list is too old.")
             records, keys = state, sorted(state)
-        return self._cut(kind, chosen, limit, place, records, keys)
+        return self._page_from(kind, selection, limit, position, records, keys)
 
-    def _cut(
+    def _page_from(
         self,
         kind: ServedKind,
-        chosen: Selection,
+        selection: Selection,
         limit: int,
-        place: continue_tokens.ListPosition,
+        position: continue_tokens.ListPosition,
         records: Mapping[str, Record],
         keys: list[str],
     ) -> ListPage:
         found: list[Record] = []
-        for record in matching(records, keys, chosen, place.after):
+        for record in matching(records, keys, selection, position.after):
             found.append(record)
             if len(found) == limit:
                 break
         after = found[-1].key if found else ""
-        if not limit or len(found) < limit or not continue_tokens.is_more(keys, chosen.namespace, after):
-            return ListPage(found, place.version)
+        if not limit or len(found) < limit or not continue_tokens.is_more(keys, selection.namespace, after):
+            return ListPage(found, position.version)
         token = continue_tokens.write_token(
-            self._signing_key, kind, chosen.namespace, continue_tokens.ListPosition(place.version, after)
+            self._signing_key, kind, selection.namespace, continue_tokens.ListPosition(position.version, after)
         )
-        remaining = len(between(keys, chosen.namespace, after)) if chosen.is_everything else None
-        return ListPage(found, place.version, token, remaining)
+        remaining = len(between(keys, selection.namespace, after)) if selection.is_everything else None
+        return ListPage(found, position.version, token, remaining)
 
-    def _version_wanted(self, version: str, match: str) -> int:
+    def _resolve_version(self, version: str, match: str) -> int:
         wanted = parse_version(version)
         if wanted > self.version:
             raise timeout(wanted, self.version)
         return wanted if match == "Exact" and wanted else self.version
 
     def watch(
-        self, kind: ServedKind, chosen: Selection, version: str, wake: Callable[[], None], *, initial: bool | None = None
+        self, kind: ServedKind, selection: Selection, version: str, wake: Callable[[], None], *, initial: bool | None = None
     ) -> Watch:
-        """Start a watch after a version, or from now on. ``initial`` has it begin with an ADDED for every object there is; that
-        is what it does anyway with no version, or "0", where it is None.
+        """Start a watch after a version, or from now on.
 
-        A watch after a version that is yet to come waits for it.
+        ``initial`` makes it start with an ADDED event for every existing object. None does so without a version or with "0".
+        A watch after a future version waits for it.
 
-        Raises  ApiError 500 for a version that is none, 410 for one that is forgotten, 504 for one that is yet to come if it is
-                to begin with what there is
+        Raises  ApiError 500 for an invalid version, 410 for one no longer cached, 504 for a future one with ``initial``
         """
         wanted = parse_version_of_one(version)
         if wanted > self.version and initial:
             raise timeout(wanted, self.version)
-        shelf = self._shelves[kind]
+        kind_store = self._kind_stores[kind]
         lists = initial or (initial is None and not wanted)
         if wanted and not lists:
-            shelf.history.check(wanted)
-        watch = Watch(shelf, chosen, wake, wanted if wanted and not lists else self.version, lists=lists)
-        shelf.history.followers.append(watch)
+            kind_store.history.check(wanted)
+        watch = Watch(kind_store, selection, wake, wanted if wanted and not lists else self.version, lists=lists)
+        kind_store.history.followers.append(watch)
         return watch
 
     def unwatch(self, kind: ServedKind, watch: Watch) -> None:
         watch.closed = True
-        followers = self._shelves[kind].history.followers
+        followers = self._kind_stores[kind].history.followers
         if watch in followers:
             followers.remove(watch)
 
@@ -317,10 +316,10 @@ class Store:
         dry_run: bool = False, manager: FieldManager | None = None,
         confirm: Confirm | None = None,
     ) -> Record:  # fmt: skip
-        """Store a new object. Where it is known who makes it, that is who manages its fields.
+        """Store a new object. ``manager`` becomes the manager of its fields.
 
-        Raises  ApiError 409 where the name is taken, 404 without the namespace, 403 in one that is on its way out, 422;
-                and what ``confirm`` raises
+        Raises  ApiError 409 if the name is taken, 404 without the namespace, 403 in a terminating one, 422; and what
+                ``confirm`` raises
         """
         metadata = document.setdefault("metadata", {})
         if metadata.get("resourceVersion"):
@@ -335,39 +334,39 @@ class Store:
         metadata["creationTimestamp"] = timestamp(self.clock())
         found = set_defaults_and_decode(kind, document)
         if manager is not None:
-            track(kind_schema(kind), None, document, manager, timestamp(self.clock()), ignored=unwritten(kind, ""))
-        admit(kind, document, found, self._read_all, self.gates)
+            track(kind_schema(kind), None, document, manager, timestamp(self.clock()), ignored=fields_not_written(kind, ""))
+        admit(kind, document, found, self._decode_all, self.gates)
         if kind.kind == "Pod" and (labels := self.topology_of(document["spec"].get("nodeName") or "")):
             metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
         if not self.empties_namespaces:
             admit_with_controllers(kind, document)
         prepare_create(kind, document, self.gates)
-        admit_new(kind, document, self._read_all)
+        admit_new(kind, document, self._decode_all)
         if kind is _SERVICES:
-            self._settle_service(None, document)
+            self._allocate_service_addresses(None, document)
         if confirm is not None:
             confirm(None, document)
-        charges = quota_charges.charges(self, kind, namespace, None, document)
+        charges = quota_charges.quotas_to_charge(self, kind, namespace, None, document)
         if self.find(kind, namespace, metadata["name"]) is not None:
             raise already_exists(kind.resource, kind.group, metadata["name"])
         if dry_run:
             return Record.of(kind, document, 0)
-        quota_charges.charge(self, charges)
+        quota_charges.store_charged_quotas(self, charges)
         return self._commit(kind, None, Record.of(kind, document, self.version + 1))
 
-    def _settle_service(self, old: Document | None, new: Document) -> None:
+    def _allocate_service_addresses(self, old: Document | None, new: Document) -> None:
         if faults := [*allocate_addresses(old, new, lambda: self.all(_SERVICES))]:
             raise invalid("Service", "", new["metadata"]["name"], faults)
 
     def topology_of(self, node: str) -> dict[str, str]:
-        """Return the labels that pods of a node are given: its zone and its region, as far as it has them."""
+        """Return the zone and region labels of a node, which its pods get."""
         held = self.find(_NODE, "", node) if node else None
         return {} if held is None else {name: held.labels[name] for name in _TOPOLOGY if name in held.labels}
 
     def adopt(self, kind: ServedKind, document: Document) -> Record:
-        """Store an object as another cluster had it: its uid, its times and its status stay, and nothing is admitted.
+        """Store an object from another cluster with its uid, times and status, without admission.
 
-        Raises  ApiError 409 where the name is taken, 404 without the namespace, 422
+        Raises  ApiError 409 if the name is taken, 404 without the namespace, 422
         """
         metadata = document["metadata"]
         namespace = metadata.get("namespace") or ""
@@ -387,7 +386,7 @@ class Store:
         digits = f"{bits:032x}"
         return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
-    def _read_all(self, struct: type[Value], namespace: str) -> Iterator[Value]:
+    def _decode_all(self, struct: type[Value], namespace: str) -> Iterator[Value]:
         kind = _BY_STRUCT[struct]
         return (decode_document(kind, record.document()) for record in self.all(kind, Selection(namespace)))
 
@@ -408,9 +407,9 @@ class Store:
         self, kind: ServedKind, namespace: str, name: str, document: Document, *,
         subresource: str = "", dry_run: bool = False, manager: FieldManager | None = None, confirm: Confirm | None = None,
     ) -> Record:  # fmt: skip
-        """Store the next version of an object. A document without a version, or of version 0, replaces whatever is there.
+        """Store a new version of an object. A document without a resource version, or with "0", replaces any version.
 
-        Raises  ApiError 404, 409 for a version or a uid that is not the stored one, 422; and what ``confirm`` raises
+        Raises  ApiError 404, 409 if the version or uid differs from the stored one, 422; and what ``confirm`` raises
         """
         record = self.get(kind, namespace, name)
         sent = str(document.setdefault("metadata", {}).get("resourceVersion") or "")
@@ -429,28 +428,28 @@ class Store:
                 drop_unused_fields(old, document)
         prepare_update(kind, old, document, subresource, self.gates, timestamp(self.clock()))
         if not subresource:
-            check_change(kind, old, document, self._read_all, self.gates)
+            check_change(kind, old, document, self._decode_all, self.gates)
             if kind is _SERVICES:
-                self._settle_service(old, document)
+                self._allocate_service_addresses(old, document)
         check_finalizers(kind, old, document)
         if manager is not None:
-            # Who changes a scale is noted without a time, as in Kubernetes.
+            # Kubernetes records changes of a scale without a time.
             when = timestamp(self.clock()) if manager.subresource != "scale" else ""
             track(kind_schema(kind), old, document, manager, when)
         document["metadata"]["resourceVersion"] = str(record.version)
         if confirm is not None:
             confirm(old, document)
-        charges = quota_charges.charges(self, kind, namespace, old, document, subresource)
-        if same_but_times(old, document):
+        charges = quota_charges.quotas_to_charge(self, kind, namespace, old, document, subresource)
+        if equal_but_times(old, document):
             return record
-        if is_done(document):
+        if is_removable(document):
             return record if dry_run else self._remove(kind, record, document).record
         if not dry_run:
-            quota_charges.charge(self, charges)
+            quota_charges.store_charged_quotas(self, charges)
         return self.put(kind, record, document, dry_run=dry_run)
 
     def put(self, kind: ServedKind, before: Record, document: Document, *, dry_run: bool = False) -> Record:
-        """Store the next version of an object as it is, by rules of the caller's own."""
+        """Store a new version of an object that the caller has validated."""
         record = Record.of(kind, document, before.version if dry_run else self.version + 1)
         return record if dry_run else self._commit(kind, before, record)
 
@@ -459,9 +458,10 @@ class Store:
     def delete(
         self, kind: ServedKind, namespace: str, name: str, options: DeleteOptions = NO_OPTIONS, *, dry_run: bool = False
     ) -> Deleted:
-        """Remove an object, or mark it for those who have to agree first: finalizers, a pod's node, a namespace's content.
+        """Remove an object, or mark it as deleted if finalizers, a pod's grace period or a namespace's content must be
+        waited for.
 
-        Raises  ApiError 404, 409 where a precondition does not hold, 403 for the namespaces every cluster has
+        Raises  ApiError 404, 409 if a precondition does not hold, 403 for system namespaces
         """
         record = self.get(kind, namespace, name)
         document = record.document()
@@ -469,25 +469,25 @@ class Store:
         dry_run = dry_run or options.dry_run
         check_preconditions(kind, metadata, options)
         check_deletable(kind, name)
-        grace = grace_of(kind, document, options)
-        settle_dependents(metadata, options.propagation, is_usual=options.is_usual)
+        grace = grace_period_of(kind, document, options)
+        set_propagation_finalizers(metadata, options.propagation, is_default=options.is_default)
         pending = bool(grace or metadata.get("finalizers") or (kind is _NAMESPACE and finalizers_of(document)))
         if not pending and kind is not _PODS:
             return Deleted(record, True) if dry_run else self._remove(kind, record, document)
         if dry_run and kind is _NAMESPACE:
             return Deleted(record, False)
-        marked = self._mark(kind, record, document, grace, dry_run=dry_run)
+        marked = self._mark_deleted(kind, record, document, grace, dry_run=dry_run)
         if not pending:
-            # A pod that goes at once is told to go first, too.
+            # Watches of a pod that is removed at once see the mark first.
             return Deleted(marked, True) if dry_run else self._remove(kind, marked, marked.document())
         if kind is _NAMESPACE and self.empties_namespaces:
-            self._empty(name)
-            self._close(name)
+            self._delete_content(name)
+            self._remove_if_empty(name)
             left = self.find(kind, "", name)
             return Deleted(marked, left is None)
         return Deleted(marked, False)
 
-    def _mark(self, kind: ServedKind, record: Record, document: Document, grace: int, *, dry_run: bool) -> Record:
+    def _mark_deleted(self, kind: ServedKind, record: Record, document: Document, grace: int, *, dry_run: bool) -> Record:
         metadata = document["metadata"]
         already = bool(metadata.get("deletionTimestamp"))
         if already and metadata.get("deletionGracePeriodSeconds", 0) == grace:
@@ -504,39 +504,39 @@ class Store:
     def _remove(self, kind: ServedKind, record: Record, document: Document) -> Deleted:
         gone = Record.of(kind, document, self.version + 1)
         self.version += 1
-        change = self._shelves[kind].remove(record, gone)
+        change = self._kind_stores[kind].remove(record, gone)
         if kind.namespaced:
-            self._inhabitants[record.namespace] -= 1
-        self._tell(kind, change)
+            self._object_counts[record.namespace] -= 1
+        self._notify(kind, change)
         if kind.namespaced and self.empties_namespaces:
-            self._close(record.namespace)
+            self._remove_if_empty(record.namespace)
         return Deleted(gone, True)
 
-    def _empty(self, namespace: str) -> None:
-        """Delete what is in a namespace. Pods get no grace: their namespace is going."""
-        chosen = Selection(namespace)
+    def _delete_content(self, namespace: str) -> None:
+        """Delete all objects in a namespace, pods without a grace period."""
+        selection = Selection(namespace)
         for kind in KINDS:
             if kind.namespaced:
-                for record in [*self.all(kind, chosen)]:
+                for record in [*self.all(kind, selection)]:
                     if self.find(kind, record.namespace, record.name) is not None:
                         self.delete(kind, record.namespace, record.name, DeleteOptions(grace_s=0))
 
-    def _close(self, namespace: str) -> None:
-        """Let a namespace go that only waited for its last inhabitant."""
-        home = self.find(_NAMESPACE, "", namespace)
-        if home is not None and not self._inhabitants[namespace] and home.fields["status.phase"] == "Terminating":
-            self.update(_NAMESPACE, "", namespace, finalized(home.document()), subresource="finalize")
+    def _remove_if_empty(self, namespace: str) -> None:
+        """Remove a terminating namespace that is empty."""
+        record = self.find(_NAMESPACE, "", namespace)
+        if record is not None and not self._object_counts[namespace] and record.fields["status.phase"] == "Terminating":
+            self.update(_NAMESPACE, "", namespace, finalized(record.document()), subresource="finalize")
 
     def _commit(self, kind: ServedKind, before: Record | None, after: Record) -> Record:
         self.version = after.version
-        change = self._shelves[kind].put(before, after)
+        change = self._kind_stores[kind].put(before, after)
         if before is None and kind.namespaced:
-            self._inhabitants[after.namespace] += 1
-        self._tell(kind, change)
+            self._object_counts[after.namespace] += 1
+        self._notify(kind, change)
         return after
 
-    def _tell(self, kind: ServedKind, change: Change) -> None:
-        self._shelves[kind].history.add(change)
+    def _notify(self, kind: ServedKind, change: Change) -> None:
+        self._kind_stores[kind].history.add(change)
         for follower in self._followers:
             follower(kind, change)
 
@@ -544,7 +544,7 @@ class Store:
         self, kind: ServedKind, namespace: str, name: str, edit: Callable[[Document], Document | None], *,
         subresource: str = "", dry_run: bool = False, manager: FieldManager | None = None,
     ) -> Record:  # fmt: skip
-        """Store what ``edit`` makes of an object: its argument changed in place, or another document."""
+        """Store what ``edit`` makes of an object: its argument modified in place, or the document that it returns."""
         document = self.get(kind, namespace, name).document()
         edited = edit(document)
         return self.update(
@@ -556,7 +556,7 @@ class Store:
 _BY_STRUCT: Final = {kind.struct: kind for kind in KINDS if kind.struct is not None}
 _NAMESPACE: Final = served("namespaces")
 _NODE: Final = served("nodes")
-#: What pods are told of where they are, as the admission plugin PodTopologyLabels does.
+#: The node labels that pods get, as the admission plugin PodTopologyLabels does.
 _TOPOLOGY: Final = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 _PODS: Final = served("pods")
 _SERVICES: Final = served("services")

@@ -1,9 +1,8 @@
-"""What happened to the objects of one kind, in order, for a while.
+"""The watch cache: recent changes to the objects of one kind, in order.
 
-History keeps the last changes, as many and as large as it may. ``floor`` is the newest version that it no longer holds: a watch
-from there on, or a list as of a version from there on, is exact, since every change carries the object before it; anything
-older is gone (410). Watches read history at their own pace and keep no changes of their own, so a watch that is not read
-costs nothing; when history no longer reaches back to where it stands, it ends, as the API server ends slow watches.
+It keeps a limited number and size of changes. ``floor`` is the newest version that it no longer holds; a watch that starts
+before it gets 410. Watches read the cache at their own pace and buffer nothing, so a watch that is not read costs nothing.
+A watch that falls behind the floor ends, like slow watches of kube-apiserver.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from moorage.apiserver.vocabulary.statuses import expired
 
 __all__ = ["CAPACITY", "MOST_BYTES", "Change", "ChangeFollower", "WatchCache"]
 
-#: Changes kept of each kind.
+#: Maximum number of cached changes per kind.
 CAPACITY: Final = 16_384
-#: How large the objects may be, in bytes, that are kept for nothing but history, of each kind.
+#: Maximum total size in bytes of objects that only the cache holds, per kind.
 MOST_BYTES: Final = 64 << 20
 _VERSION: Final = attrgetter("version")
 
 
 class Change(NamedTuple):
-    """An object before and after. ``after`` of a deletion is the object as it went, with the version it went at."""
+    """An object before and after a change. ``after`` of a deletion is the last version, with the version of the deletion."""
 
     version: int
     before: Record | None
@@ -35,20 +34,20 @@ class Change(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many bytes are kept only because the change is."""
+        """Number of bytes that are only held for this change."""
         return (len(self.before.body) if self.before is not None else 0) + (len(self.after.body) if self.gone else 0)
 
 
 class ChangeFollower(Protocol):
-    """Who is to know of changes, until it is closed."""
+    """Receives changes until it is closed."""
 
     closed: bool
 
-    def offer(self, change: Change) -> None: ...
+    def on_change(self, change: Change) -> None: ...
 
 
 class WatchCache:
-    """The last changes of one kind, and who follows them."""
+    """The recent changes of one kind, and their followers."""
 
     def __init__(self, floor: int, capacity: int = CAPACITY, most_bytes: int = MOST_BYTES) -> None:
         self.floor = floor
@@ -59,12 +58,12 @@ class WatchCache:
         self._bytes = 0
 
     def add(self, change: Change) -> None:
-        """Note a change, and offer it to all followers."""
+        """Add a change, and notify all followers."""
         self._changes.append(change)
         self._bytes += change.size
         self._trim()
         for follower in self.followers:
-            follower.offer(change)
+            follower.on_change(change)
         if any(follower.closed for follower in self.followers):
             self.followers = [follower for follower in self.followers if not follower.closed]
 
@@ -79,7 +78,7 @@ class WatchCache:
             del self._changes[:dropped]
 
     def check(self, version: int) -> None:
-        """Check that history reaches back to a version.
+        """Check that the changes after a version are cached.
 
         Raises  ApiError 410
         """
@@ -87,15 +86,17 @@ class WatchCache:
             raise expired(f"too old resource version: {version} ({self.floor})")
 
     def since(self, version: int) -> Iterator[Change]:
-        """Yield the changes after a version that is not forgotten, oldest first."""
+        """Yield the changes after a cached version, oldest first."""
         for i in range(bisect_right(self._changes, version, key=_VERSION), len(self._changes)):
             yield self._changes[i]
 
-    def state_at(self, version: int, now: Mapping[str, Record]) -> dict[str, Record] | None:
-        """Return all objects as they were at a version, given those of now; None where that is forgotten."""
+    def state_at(self, version: int, current: Mapping[str, Record]) -> dict[str, Record] | None:
+        """Return all objects as they were at a version, computed from the current ones; None if the version is no longer
+        cached.
+        """
         if version < self.floor:
             return None
-        state = dict(now)
+        state = dict(current)
         for i in range(len(self._changes) - 1, bisect_right(self._changes, version, key=_VERSION) - 1, -1):
             change = self._changes[i]
             if change.before is None:

@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from moorage.config.convert import convert
-from moorage.config.release_1_21 import PLUGIN_POINTS, PROVIDERS, RELEASES
+from moorage.config.release_1_21 import PLUGIN_POINTS, PROVIDERS
 from moorage.config.scheduler_document import from_provider, load_any, load_default
 from moorage.config.show import as_document
 from moorage.engine.release_plugins import ReleasePlugins
 from moorage.errors import ConfigError, InputError
 from moorage.framework.points import points_of
 from moorage.plugins import builtin_registry
-from moorage.plugins.releases import REMOVED, RULES_1_21
+from moorage.plugins.releases import PLUGINS_1_21, REMOVED
 
 GROUP = "kubescheduler.config.k8s.io"
 RULES = ReleasePlugins()
@@ -283,9 +283,9 @@ def test_a_profile_of_today_may_name_what_is_gone():
 
 
 def test_the_table_of_the_release_is_what_its_configuration_knows():
-    assert set(RULES_1_21) <= set(PLUGIN_POINTS)
-    assert set(REMOVED) <= set(RULES_1_21)
-    for name, cls in RULES_1_21.items():
+    assert set(PLUGINS_1_21) <= set(PLUGIN_POINTS)
+    assert set(REMOVED) <= set(PLUGINS_1_21)
+    for name, cls in PLUGINS_1_21.items():
         assert cls.name == name
         assert set(PLUGIN_POINTS[name]) <= set(points_of(cls)), name
     assert set(REMOVED) <= set(builtin_registry())
@@ -306,7 +306,7 @@ WRITTEN = {
 def test_what_is_shown_loads_to_the_same(make):
     found = make()
     written = as_document(found.configuration, found.profiles, found.version)
-    emulate = found.release if found.release in RELEASES else None
+    emulate = found.release if found.gates.emulated.legacy_flags else None
     again = load_any(msgspec.json.encode(written), "again", RULES, emulate)
     assert again.profiles == found.profiles
     assert as_document(again.configuration, again.profiles, again.version) == written

@@ -6,7 +6,7 @@ import pytest
 
 from moorage.errors import ConfigError
 from moorage.framework.features import GATES, FeatureGates
-from moorage.framework.inert_gates import OTHER_GATES
+from moorage.releases.inert_gates import OTHER_GATES
 
 
 def faults_of(text):

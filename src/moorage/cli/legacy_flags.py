@@ -16,7 +16,8 @@ from typing import Any, Final
 from moorage.cli.pflag import Flag
 from moorage.cli.run_flags import FLAGS
 from moorage.config.legacy_serving import DEFAULT_HOST, DEFAULT_PORT
-from moorage.config.release_1_21 import LOCKS, PROVIDERS, RELEASES, default_lock
+from moorage.config.release_1_21 import LOCKS, PROVIDERS
+from moorage.releases import RELEASES, Release
 
 __all__ = ["GONE", "IDLE", "NOT_WITH_CONFIG", "flags_of"]
 
@@ -161,23 +162,24 @@ NOT_WITH_CONFIG: Final = frozenset([
 ])  # fmt: skip
 
 
-def flags_of(release: str) -> tuple[Flag, ...]:
-    """Return the flags of one of these releases, in the order of help."""
+def flags_of(name: str) -> tuple[Flag, ...]:
+    """Return the flags of one of the releases in ``LEGACY``, in the order of help."""
+    release = RELEASES[name]
     return tuple(
-        _flag(name, section, release)
+        _flag(flag, section, release)
         for section, names in _SECTIONS.items()
-        for name in names.split()
-        if RELEASES.index(_SINCE.get(name, RELEASES[0])) <= RELEASES.index(release)
+        for flag in names.split()
+        if flag not in _SINCE or RELEASES[_SINCE[flag]].minor <= release.minor
     )
 
 
-def _flag(name: str, section: str, release: str) -> Flag:
+def _flag(name: str, section: str, release: Release) -> Flag:
     flag = replace(_OWN.get(name) or _TODAY[name], section=section)
     changed: dict[str, Any] = {"help": _HELP[name]} if name in _HELP else {}
     if name == "leader-elect-resource-lock":
-        changed["default"] = default_lock(release)
-    elif name == "authorization-always-allow-paths" and release != "1.21":
-        changed["default"] = ("/healthz",)
+        changed["default"] = release.default_lock
+    elif name == "authorization-always-allow-paths":
+        changed["default"] = release.open_paths
     elif section == "Leader election":
         changed["help"] = f"{flag.help} {_ALONE}"
     return replace(flag, **changed)

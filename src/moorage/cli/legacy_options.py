@@ -81,7 +81,7 @@ class OldFlags:
             yield str(Fault("Required value", "policyConfigFile", "required when --use-legacy-policy-config is true"))
         weight = given["hard-pod-affinity-symmetric-weight"]
         if not 0 <= weight <= 100:
-            detail = "not in valid range [0, 100]" if self.era.release == "1.21" else "not in valid range [0-100]"
+            detail = f"not in valid range {self.era.emulated.weight_range}"
             yield str(Fault("Invalid value", "hardPodAffinitySymmetricWeight", detail, weight))
         if self.is_policy and (self.policy_file or self.config_map):
             yield f"{given['config']}: a Policy given with --config excludes another Policy"
@@ -89,7 +89,7 @@ class OldFlags:
         yield from self._log_faults()
 
     def _metric_faults(self) -> Iterator[str]:
-        before = f"1.{int(self.era.release.partition('.')[2]) - 1}"
+        before = self.era.emulated.previous
         if self.given["show-hidden-metrics-for-version"] not in {"", before}:
             yield (
                 f"--show-hidden-metrics-for-version must be omitted or have the value '{before}'. "

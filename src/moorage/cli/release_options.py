@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 import click
 
 from moorage.cli.file_options import TakesFiles
-from moorage.config.release_1_21 import PROVIDERS, RELEASES
+from moorage.config.release_1_21 import PROVIDERS
 from moorage.config.scheduler_document import EMULATED
+from moorage.releases import LEGACY
 
 __all__ = ["OldOption", "TakesFilesAndFlags", "emulate_option", "emulate_options", "max_disks_option", "old_flag_options"]
 
@@ -46,7 +47,7 @@ class TakesFilesAndFlags(TakesFiles):
         for parameter in self.get_params(ctx):
             if (record := parameter.get_help_record(ctx)) is not None:
                 records[isinstance(parameter, OldOption)].append(record)
-        sections = {"Options": records[False], f"Flags of kube-scheduler {RELEASES[0]} to {RELEASES[-1]}": records[True]}
+        sections = {"Options": records[False], f"Flags of kube-scheduler {LEGACY[0]} to {LEGACY[-1]}": records[True]}
         for title, rows in sections.items():
             with formatter.section(title):
                 formatter.write_dl(rows)

@@ -15,12 +15,11 @@ from moorage.cli.pflag import Given
 from moorage.cli.run_flags import LEADER_FIELDS
 from moorage.cli.run_release import Era
 from moorage.config.configuration import Configuration
-from moorage.config.release_1_21 import RELEASES
 from moorage.config.scheduler_document import Loaded
 from moorage.config.validation import leader_election_faults
 from moorage.errors import ConfigError, Fault, InputError
-from moorage.framework.features import TODAY
 from moorage.framework.registry import load
+from moorage.releases import CURRENT, RELEASES
 from moorage.simulator.simulate import Options, load_options
 
 __all__ = ["IGNORED_WITH_CONFIG", "ReadConfigMap", "load_configuration"]
@@ -123,6 +122,6 @@ def _check_emulated(asked: Iterable[str]) -> None:
     """
     for one in asked:
         component, equals, version = one.rpartition("=")
-        if (equals and component != "kube") or version != TODAY:
+        if (equals and component != "kube") or RELEASES.get(version) is not CURRENT:
             hint = f", or --emulate {version}" if version in RELEASES else ""
-            raise InputError(f"--emulated-version: {one} cannot be emulated; use {TODAY}{hint}")
+            raise InputError(f"--emulated-version: {one} cannot be emulated; use {CURRENT}{hint}")

@@ -150,7 +150,11 @@ async def _serve_plainly(stack: AsyncExitStack, process: Process, served: Served
     """Serve over plain HTTP, as 1.19 to 1.21 do, where one of them is emulated."""
     plain, log = process.serving.plain, process.log
     profiles = ("/debug/pprof",) if served.profiling else ()
-    counted = ("/metrics", "/configz", *(("/metrics/resources",) if process.loaded.release != "1.19" else ()))
+    counted = (
+        "/metrics",
+        "/configz",
+        *(("/metrics/resources",) if process.loaded.gates.emulated.serves_resource_metrics else ()),
+    )
     healthz = ("/healthz", *(counted if plain.together else ()), *profiles)
     for opened, paths in ((plain.healthz, healthz), (plain.metrics, (*counted, *profiles))):
         if opened is not None:

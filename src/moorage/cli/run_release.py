@@ -18,10 +18,9 @@ from moorage.cli.pflag import ASKS_HELP, SHOWN, Flag, FlagCommand, FlagError, Gi
 from moorage.cli.run_flags import FLAGS
 from moorage.config.api_versions import V1BETA1
 from moorage.config.document_reader import KIND, read_text
-from moorage.config.release_1_21 import RELEASES
 from moorage.config.scheduler_document import EMULATED, POLICY
 from moorage.errors import MoorageError
-from moorage.framework.features import TODAY
+from moorage.releases import LEGACY, RELEASES, TODAY, Release
 
 __all__ = ["ALGORITHM", "Era", "ReleaseCommand", "era_of"]
 
@@ -45,8 +44,12 @@ class Era:
     config: bytes | None = None
 
     @property
+    def emulated(self) -> Release:
+        return RELEASES[self.release]
+
+    @property
     def is_old(self) -> bool:
-        return self.release in RELEASES
+        return self.emulated.legacy_flags
 
     @property
     def asked(self) -> str | None:
@@ -145,7 +148,7 @@ def _is_old(text: bytes) -> bool:
 
 def _with_release(error: FlagError, era: Era) -> FlagError:
     """Return the error for an unknown flag, completed with the releases that have the flag."""
-    has = [release for release in RELEASES if any(flag.name == error.unknown for flag in flags_of(release))]
+    has = [one.name for one in LEGACY if any(flag.name == error.unknown for flag in flags_of(one.name))]
     if any(flag.name == error.unknown for flag in FLAGS):
         has.append(TODAY)
     if not has:

@@ -22,6 +22,7 @@ from moorage.client.endpoint import Endpoint
 from moorage.client.kubeconfig import Surroundings, in_cluster
 from moorage.config.legacy_serving import Addresses, split_host_port
 from moorage.errors import InputError, MoorageError
+from moorage.releases import CURRENT
 from moorage.server.authentication import FrontProxies
 from moorage.server.authorization import OpenPaths
 from moorage.server.certificates import ServingTls, TlsRules, given_or_made, named_pair
@@ -85,10 +86,10 @@ def check_flags(given: Given) -> None:
         if any(not text.strip() for text in given[f"requestheader-{flag}"]):
             raise InputError(f'empty value in "requestheader-{flag}"')
     release = given["show-hidden-metrics-for-version"]
-    if release and release != "1.35":
+    if release and release != CURRENT.previous:
         raise InputError(
-            f"metrics.showHiddenMetricsForVersion: Invalid value: \"{release}\": must be omitted or have the value '1.35'; "
-            "only the previous minor version is allowed"
+            f'metrics.showHiddenMetricsForVersion: Invalid value: "{release}": must be omitted or '
+            f"have the value '{CURRENT.previous}'; only the previous minor version is allowed"
         )
     metric_filter(given)
 

@@ -24,7 +24,7 @@ from moorage.api.storage import (
     VolumeAttachment,
 )
 from moorage.api.workloads import PodDisruptionBudget, ReplicaSet, StatefulSet
-from moorage.framework.features import TODAY, FeatureGates
+from moorage.framework.features import FeatureGates
 
 __all__ = ["WATCHED", "WatchedResource", "custom_resource", "resource_of", "watched"]
 
@@ -130,15 +130,6 @@ WATCHED: Final[tuple[WatchedResource[Value], ...]] = (
 )
 
 
-#: What rules of 1.19 to 1.21 look up only with this gate open, or not at all: those releases had no right to read it.
-_NOT_IN_OLD: Final = {
-    CSIDriver: "CSIStorageCapacity",
-    CSIStorageCapacity: "CSIStorageCapacity",
-    Namespace: "PodAffinityNamespaceSelector",
-    VolumeAttachment: "",
-}
-
-
 def watched(gates: FeatureGates) -> tuple[WatchedResource[Value], ...]:
     """Return what a scheduler of a release watches with these gates."""
     return tuple(resource for resource in WATCHED if _is_watched(resource, gates))
@@ -147,10 +138,8 @@ def watched(gates: FeatureGates) -> tuple[WatchedResource[Value], ...]:
 def _is_watched(resource: WatchedResource[Value], gates: FeatureGates) -> bool:
     if resource.gate and not gates[resource.gate]:
         return False
-    if gates.release == TODAY or resource.type not in _NOT_IN_OLD:
-        return True
-    gate = _NOT_IN_OLD[resource.type]
-    return bool(gate) and gates[gate]
+    gate = gates.emulated.gated_kinds.get(resource.type.__name__)
+    return gate is None or (bool(gate) and gates[gate])
 
 
 def custom_resource(kind: CustomKind) -> WatchedResource[Value]:

@@ -25,7 +25,8 @@ from moorage.config.configuration import Configuration, KubeSchedulerProfile, Pl
 from moorage.config.legacy_document import V1Beta1Document, V1Beta2Document, V1Beta3Document
 from moorage.config.legacy_sets import appended, overlaid, settled
 from moorage.config.plugin_sets import Expansion, expand
-from moorage.framework.features import TODAY, FeatureGates
+from moorage.framework.features import FeatureGates
+from moorage.releases import LEGACY, RELEASES, TODAY
 
 __all__ = ["API_VERSIONS", "V1", "V1BETA1", "V1BETA2", "V1BETA3", "ApiVersion", "v1beta1_over"]
 
@@ -60,7 +61,7 @@ class ApiVersion:
     @property
     def is_old(self) -> bool:
         """True if the plugins and validation of an earlier release apply."""
-        return self.rules != TODAY
+        return RELEASES[self.rules].legacy_flags
 
     @property
     def short(self) -> str:
@@ -144,7 +145,7 @@ V1BETA1: Final = ApiVersion(
     name=release_1_21.API_VERSION,
     document=V1Beta1Document,
     rules="1.21",
-    emulated=release_1_21.RELEASES,
+    emulated=tuple(one.name for one in LEGACY),
     plugin_points=release_1_21.PLUGIN_POINTS,
     expand=_v1beta1(release_1_21.DEFAULT_PROVIDER),
 )

@@ -23,8 +23,8 @@ from moorage.config.profiles import ResolvedProfile
 from moorage.config.release_1_36 import REMOVED_PLUGINS
 from moorage.config.scheduler_document import Loaded
 from moorage.config.show import as_document
-from moorage.framework.features import TODAY
 from moorage.framework.registry import Registry
+from moorage.releases import CURRENT
 
 __all__ = ["Converted", "convert"]
 
@@ -66,7 +66,7 @@ def convert(loaded: Loaded, today: Registry) -> Converted:
         one = _Profile(profile, today)
         profiles.append(one.converted())
         notes += [f"profiles[{i}]: {note}" for note in one.notes]
-        if loaded.release != TODAY:
+        if loaded.gates.emulated is not CURRENT:
             notes += [f"profiles[{i}]: {note}" for note in _changed(profile)]
     configuration, told = _with_leases(loaded.configuration)
     return Converted(as_document(configuration, profiles, V1), [*told, *notes])

@@ -11,8 +11,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from moorage.config.configuration import ClientConnection, Configuration, KubeSchedulerProfile, LeaderElection
-from moorage.config.release_1_21 import default_lock
-from moorage.framework.features import TODAY
+from moorage.releases import RELEASES, TODAY
 
 __all__ = ["DEFAULT_SCHEDULER_NAME", "with_defaults"]
 
@@ -24,7 +23,7 @@ def with_defaults(configuration: Configuration, release: str = TODAY) -> Configu
     contention = configuration.enable_contention_profiling
     return structs.replace(
         configuration,
-        leader_election=_leader_election(configuration.leader_election, default_lock(release)),
+        leader_election=_leader_election(configuration.leader_election, RELEASES[release].default_lock),
         client_connection=_client_connection(configuration.client_connection),
         enable_contention_profiling=configuration.enable_profiling if contention is None else contention,
         profiles=_profiles(configuration.profiles),

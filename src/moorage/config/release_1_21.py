@@ -15,12 +15,10 @@ from moorage.config.configuration import PluginRef
 from moorage.framework.features import FeatureGates
 
 __all__ = [
-    "API_VERSION", "DEFAULT_PROVIDER", "LOCKS", "PLUGIN_POINTS", "POINTS", "PROVIDERS", "RELEASES", "Sets", "default_lock",
-    "provider",
+    "API_VERSION", "DEFAULT_PROVIDER", "LOCKS", "PLUGIN_POINTS", "POINTS", "PROVIDERS", "Sets", "provider",
 ]  # fmt: skip
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1beta1"
-RELEASES: Final = ("1.19", "1.20", "1.21")
 DEFAULT_PROVIDER: Final = "DefaultProvider"
 PROVIDERS: Final = (DEFAULT_PROVIDER, "ClusterAutoscalerProvider")
 #: The resource locks of these releases: an object's annotation, a Lease, or both at once.
@@ -107,11 +105,6 @@ _SCORES: Final = {
     "PodTopologySpread": 2,
     "TaintToleration": 1,
 }
-
-
-def default_lock(release: str) -> str:
-    """Return the default resource lock of a release."""
-    return "endpointsleases" if release == "1.19" else "leases"
 
 
 def provider(name: str, release: str, gates: FeatureGates) -> Sets:

@@ -24,10 +24,11 @@ from moorage.config.loader import default_configuration, joined, load_version
 from moorage.config.policy import read_policy
 from moorage.config.policy_plugins import in_policy, policy_configs, policy_faults, policy_plugins
 from moorage.config.profiles import ResolvedProfile, add_own_points, catalogue, resolve, resolved
-from moorage.config.release_1_21 import DEFAULT_PROVIDER, POINTS, PROVIDERS, RELEASES, provider
+from moorage.config.release_1_21 import DEFAULT_PROVIDER, POINTS, PROVIDERS, provider
 from moorage.errors import Fault, InputError
-from moorage.framework.features import TODAY, FeatureGates
+from moorage.framework.features import FeatureGates
 from moorage.framework.registry import Registry
+from moorage.releases import RELEASES, TODAY
 
 __all__ = [
     "EMULATED",
@@ -42,7 +43,7 @@ __all__ = [
 ]
 
 #: Releases that can be emulated.
-EMULATED: Final = (*RELEASES, TODAY)
+EMULATED: Final = tuple(RELEASES)
 POLICY: Final = "Policy"
 _ADDRESSES: Final = dict.fromkeys(
     ("healthzBindAddress", "metricsBindAddress"), "the flags --bind-address and --secure-port say where both are served"
@@ -93,10 +94,10 @@ def load_any(text: bytes, where: str, rules: ReleaseRules, emulate: str | None =
     """
     found = read_text(text, where, _hint(emulate))
     version = API_VERSIONS.get(found.version) if found.kind == KIND else None
-    if (found.kind, found.version) == (POLICY, "v1") and emulate != TODAY:
+    if (found.kind, found.version) == (POLICY, "v1") and (emulate is None or _reads_policy(emulate)):
         return from_policy(found, rules, emulate)
     if version is None or (emulate is not None and emulate not in version.emulated):
-        known = {KIND} if emulate == TODAY else {KIND, POLICY}
+        known = {KIND, POLICY} if emulate is None or _reads_policy(emulate) else {KIND}
         refuse(where, [not_registered(found.kind, found.version, known, _hint(emulate))])
         raise AssertionError("a document of no known version is refused")
     return load_as(version, found, rules, emulate)
@@ -123,8 +124,13 @@ def load_as(version: ApiVersion, text: SchedulerText, rules: ReleaseRules, emula
     )
 
 
+def _reads_policy(release: str) -> bool:
+    """Return True for a release that reads Policy documents and has algorithm providers."""
+    return POLICY in RELEASES[release].documents
+
+
 def _hint(emulate: str | None) -> str:
-    version = V1 if emulate in {None, TODAY} else V1BETA1
+    version = V1BETA1 if emulate is not None and _reads_policy(emulate) else V1
     return f"apiVersion: {version.name} and kind: {KIND}"
 
 
@@ -134,7 +140,7 @@ def _with_emulate(source: str, emulate: str | None) -> str:
 
 def load_default(rules: ReleaseRules, emulate: str | None = None) -> Loaded:
     """Return the configuration of a scheduler that gets no document."""
-    if emulate in RELEASES:
+    if emulate is not None and _reads_policy(emulate):
         return from_provider(DEFAULT_PROVIDER, rules, emulate)
     registry, gates = rules.registry(TODAY), rules.gates(TODAY)
     configuration = default_configuration()
@@ -150,8 +156,8 @@ def from_provider(
     Raises  InputError for an unknown provider, or for a release without providers
     """
     release = emulate or V1BETA1.rules
-    if name not in PROVIDERS or release not in RELEASES:
-        known = f"write {' or '.join(PROVIDERS)}" if release in RELEASES else f"{release} has none"
+    if name not in PROVIDERS or not _reads_policy(release):
+        known = f"write {' or '.join(PROVIDERS)}" if _reads_policy(release) else f"{release} has none"
         raise InputError(f'algorithm provider "{name}" is not registered; {known}')
     gates = rules.gates(release)
     sets = provider(name, release, gates)

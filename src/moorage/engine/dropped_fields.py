@@ -14,14 +14,14 @@ from msgspec.structs import replace
 
 from moorage.api.core import Pod
 from moorage.api.pod_fields_1_21 import OldFields, as_kept_by_1_21
-from moorage.framework.features import TODAY, FeatureGates
+from moorage.framework.features import FeatureGates
 
 __all__ = ["pod_reader"]
 
 
 def pod_reader(gates: FeatureGates) -> Callable[[Pod], Pod]:
     """Return what takes a pod as it was written to what the gates' release knows of it."""
-    if gates.release == TODAY:
+    if not gates.emulated.drops_later_pod_fields:
         return _reader_of_today(gates)
     fields = OldFields(
         namespace_selector=gates["PodAffinityNamespaceSelector"],

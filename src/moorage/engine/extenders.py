@@ -7,7 +7,7 @@ from typing import Final
 
 from moorage.config.configuration import Extender as Configured
 from moorage.cycle.extenders import HTTPExtender, in_order
-from moorage.framework.features import TODAY
+from moorage.releases import RELEASES, TODAY
 
 __all__ = ["DEFAULT_TIMEOUT_S", "extenders_of"]
 
@@ -29,7 +29,7 @@ def extenders_of(configured: Iterable[Configured], release: str = TODAY) -> tupl
             one.node_cache_capable,
             one.ignorable,
             frozenset(resource.name for resource in one.managed_resources),
-            release == TODAY,
+            RELEASES[release].extender_nodes_replace,
         )
         for number, one in enumerate(configured)
     )

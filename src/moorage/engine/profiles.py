@@ -10,7 +10,7 @@ from moorage.config.configuration import Configuration
 from moorage.config.profiles import ResolvedProfile, resolve
 from moorage.errors import InputError, MoorageError
 from moorage.framework.events import Wake
-from moorage.framework.features import TODAY, FeatureGates
+from moorage.framework.features import FeatureGates
 from moorage.framework.points import AnyPlugin
 from moorage.framework.profile import Profile, make_profile
 from moorage.framework.registry import Handle, Registry
@@ -56,7 +56,7 @@ def _build(resolved: ResolvedProfile, names: list[str], registry: Registry, hand
         resolved.scheduler_name, plugins, resolved.points, resolved.weights, resolved.percentage_of_nodes_to_score
     )
     gates = handle.gates
-    nominated_first = gates.release == TODAY or gates["PreferNominatedNode"]
+    nominated_first = gates.emulated.tries_nominated_node_first or gates["PreferNominatedNode"]
     return replace(
         made,
         run_all_filters=resolved.run_all_filters,

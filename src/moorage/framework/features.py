@@ -1,7 +1,7 @@
 """Feature gates of kube-scheduler 1.36 that change scheduling decisions.
 
-Earlier releases have their own gates (``old_gates``). Gates that a release lacks are closed for it, except those in
-``_MACHINERY``, which stay open for every release.
+Each release has its own gates (``moorage.releases``). The gates of 1.36 that a release lacks are closed for it, unless its
+``fixed_gates`` say otherwise.
 
 A gate has a stage. ``AllAlpha`` and ``AllBeta`` set every gate of that stage that is not set by name. A locked gate keeps its
 default. A gate that depends on others cannot be open while they are closed.
@@ -13,111 +13,34 @@ Source  kubernetes, pkg/features/kube_features.go and pkg/scheduler/framework/pl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from moorage.errors import ConfigError, Fault
-from moorage.framework.inert_gates import OTHER_GATES
-from moorage.framework.legacy_gates import OLD_RELEASES, OTHER_OLD_GATES, old_gates
+from moorage.releases import ALPHA, BETA, CURRENT, RELEASES, TODAY, Gate, Release
 
 __all__ = ["GATES", "TODAY", "FeatureGates", "Gate"]
 
-#: The release that is emulated by default.
-TODAY: Final = "1.36"
-
-ALPHA, BETA, STABLE = "ALPHA", "BETA", "GA"
 #: A gate that sets all gates of a stage → the stage.
 _STAGES: Final[Mapping[str, str]] = {"AllAlpha": ALPHA, "AllBeta": BETA}
 
-
-class Gate(NamedTuple):
-    """A gate as 1.36 ships it. ``needs`` are the gates that must be open for this one to be open."""
-
-    default: bool
-    stage: str
-    locked: bool = False
-    needs: tuple[str, ...] = ()
-
-
-_DRA = ("DynamicResourceAllocation",)
-
 #: Every gate that kube-scheduler's decisions depend on, and ``WorkloadWithJob``, which the embedded controllers use.
-GATES: Final[Mapping[str, Gate]] = {
-    "DRAAdminAccess": Gate(True, STABLE, locked=True, needs=_DRA),
-    "DRAConsumableCapacity": Gate(True, BETA, needs=_DRA),
-    "DRADeviceBindingConditions": Gate(True, BETA, needs=("DRAResourceClaimDeviceStatus", *_DRA)),
-    "DRADeviceTaintRules": Gate(False, BETA, needs=("DRADeviceTaints",)),
-    "DRADeviceTaints": Gate(True, BETA, needs=_DRA),
-    "DRAExtendedResource": Gate(True, BETA, needs=_DRA),
-    "DRAListTypeAttributes": Gate(False, ALPHA, needs=_DRA),
-    "DRANodeAllocatableResources": Gate(False, ALPHA, needs=_DRA),
-    "DRAPartitionableDevices": Gate(True, BETA, needs=_DRA),
-    "DRAPrioritizedList": Gate(True, STABLE, needs=_DRA),
-    "DRAResourceClaimDeviceStatus": Gate(True, BETA),
-    "DRASchedulerFilterTimeout": Gate(True, BETA, needs=_DRA),
-    "DRAWorkloadResourceClaims": Gate(False, ALPHA, needs=(*_DRA, "GenericWorkload")),
-    "DynamicResourceAllocation": Gate(True, STABLE, locked=True),
-    "GangScheduling": Gate(False, ALPHA, needs=("GenericWorkload",)),
-    "GenericWorkload": Gate(False, ALPHA),
-    "InPlacePodLevelResourcesVerticalScaling": Gate(
-        True, BETA, needs=("InPlacePodVerticalScaling", "NodeDeclaredFeatures", "PodLevelResources")
-    ),
-    "InPlacePodVerticalScaling": Gate(True, STABLE, locked=True),
-    "MatchLabelKeysInPodTopologySpread": Gate(True, BETA),
-    "NodeDeclaredFeatures": Gate(True, BETA),
-    "NodeInclusionPolicyInPodTopologySpread": Gate(True, STABLE, locked=True),
-    "NominatedNodeNameForExpectation": Gate(True, BETA),
-    "OpportunisticBatching": Gate(True, BETA),
-    "PodLevelResources": Gate(True, BETA),
-    "SchedulerAsyncAPICalls": Gate(False, BETA),
-    "SchedulerAsyncPreemption": Gate(True, BETA),
-    "SchedulerPopFromBackoffQ": Gate(True, BETA),
-    "SchedulerQueueingHints": Gate(True, STABLE, locked=True),
-    "SidecarContainers": Gate(True, STABLE),
-    "StorageCapacityScoring": Gate(False, ALPHA),
-    "TaintTolerationComparisonOperators": Gate(False, ALPHA),
-    "TopologyAwareWorkloadScheduling": Gate(False, ALPHA, needs=("GenericWorkload",)),
-    "VolumeAttributesClass": Gate(True, STABLE, locked=True),
-    "VolumeLimitScaling": Gate(False, ALPHA),
-    "WorkloadAwarePreemption": Gate(False, ALPHA, needs=("GangScheduling",)),
-    "WorkloadWithJob": Gate(False, ALPHA, needs=("GenericWorkload",)),
-}
+GATES: Final = CURRENT.gates
 
 _TRUE = frozenset(["1", "t", "T", "TRUE", "true", "True"])
 _FALSE = frozenset(["0", "f", "F", "FALSE", "false", "False"])
 
 
-#: Gates of ``TODAY`` that govern how the scheduler works rather than what it decides; here they are open for every release.
-_MACHINERY: Final = frozenset(["SchedulerQueueingHints"])
-
-
-class _Table(NamedTuple):
-    """The gates of a release.
-
-    ``gates`` may be set and change decisions; ``others`` may be set and change nothing; ``fixed`` cannot be set.
-    """
-
-    gates: Mapping[str, Gate]
-    others: frozenset[str]
-    fixed: Mapping[str, bool]
-
-
-def _table_of(release: str) -> _Table:
-    if release not in OLD_RELEASES:
-        return _Table(GATES, OTHER_GATES, {})
-    gates = {name: Gate(gate.default, gate.stage) for name, gate in old_gates(release).items()}
-    return _Table(gates, OTHER_OLD_GATES, {name: name in _MACHINERY for name in GATES if name not in gates})
-
-
 class FeatureGates:
     """Which gates are open. Read one with ``gates["Name"]``; an unknown name raises KeyError, so that typos are found.
 
-    ``release`` is one of ``OLD_RELEASES`` or ``TODAY``. The gates of ``TODAY`` can be read for any release.
+    ``release`` is the name of one of ``moorage.releases.RELEASES`` and ``emulated`` that release. The gates of ``TODAY`` can be
+    read for any release.
     """
 
     def __init__(self, overrides: Mapping[str, bool] | None = None, release: str = TODAY) -> None:
-        table = _table_of(release)
         self.release = release
-        self._open = {**table.fixed, **_resolve(overrides or {}, table)}
+        self.emulated = RELEASES[release]
+        self._open = {**self.emulated.fixed_gates, **_resolve(overrides or {}, self.emulated)}
 
     def __getitem__(self, gate: str) -> bool:
         return self._open[gate]
@@ -125,9 +48,9 @@ class FeatureGates:
     @staticmethod
     def faults(overrides: Mapping[str, bool], release: str = TODAY) -> list[Fault]:
         """Return a fault for each gate that does not exist, is locked, or is open while a gate it depends on is closed."""
-        table = _table_of(release)
-        faults = [fault for gate, value in overrides.items() if (fault := _setting_fault(gate, value, table))]
-        return faults or _dependency_faults(_resolve(overrides, table), table)
+        emulated = RELEASES[release]
+        faults = [fault for gate, value in overrides.items() if (fault := _setting_fault(gate, value, emulated))]
+        return faults or _dependency_faults(_resolve(overrides, emulated), emulated)
 
     @classmethod
     def parse(cls, text: str, release: str = TODAY) -> FeatureGates:
@@ -153,18 +76,18 @@ class FeatureGates:
         return cls(overrides, release)
 
 
-def _resolve(overrides: Mapping[str, bool], table: _Table) -> dict[str, bool]:
+def _resolve(overrides: Mapping[str, bool], release: Release) -> dict[str, bool]:
     staged = {stage: overrides[name] for name, stage in _STAGES.items() if name in overrides}
     return {
         name: overrides.get(name, gate.default if gate.locked else staged.get(gate.stage, gate.default))
-        for name, gate in table.gates.items()
+        for name, gate in release.gates.items()
     }
 
 
-def _setting_fault(name: str, value: bool, table: _Table) -> Fault | None:
-    if name in _STAGES or name in table.others:
+def _setting_fault(name: str, value: bool, release: Release) -> Fault | None:
+    if name in _STAGES or name in release.inert_gates:
         return None
-    gate = table.gates.get(name)
+    gate = release.gates.get(name)
     if gate is None:
         return Fault("Not found", f"featureGates.{name}", f"unrecognized feature gate: {name}", name)
     if gate.locked and value is not gate.default:
@@ -174,9 +97,9 @@ def _setting_fault(name: str, value: bool, table: _Table) -> Fault | None:
     return None
 
 
-def _dependency_faults(opened: Mapping[str, bool], table: _Table) -> list[Fault]:
+def _dependency_faults(opened: Mapping[str, bool], release: Release) -> list[Fault]:
     faults = []
-    for name, gate in table.gates.items():
+    for name, gate in release.gates.items():
         closed = [need for need in gate.needs if not opened[need]]
         if opened[name] and closed:
             detail = f"{name} is enabled, but depends on features that are disabled: [{' '.join(closed)}]"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from moorage.framework.features import TODAY
 from moorage.framework.registry import Registry
 from moorage.plugins.default_binder import DefaultBinder
 from moorage.plugins.default_preemption import DefaultPreemption
@@ -23,13 +23,14 @@ from moorage.plugins.node_volume_limits import NodeVolumeLimits
 from moorage.plugins.pod_group_pods_count import PodGroupPodsCount
 from moorage.plugins.pod_topology_spread import PodTopologySpread
 from moorage.plugins.priority_sort import PrioritySort
-from moorage.plugins.releases import REMOVED, RULES_1_21
+from moorage.plugins.releases import PLUGINS_1_21, REMOVED
 from moorage.plugins.scheduling_gates import SchedulingGates
 from moorage.plugins.taint_toleration import TaintToleration
 from moorage.plugins.topology_placement_generator import TopologyPlacementGenerator
 from moorage.plugins.volume_binding import VolumeBinding
 from moorage.plugins.volume_restrictions import VolumeRestrictions
 from moorage.plugins.volume_zone import VolumeZone
+from moorage.releases import RELEASES, TODAY
 
 __all__ = ["BUILTIN", "builtin_registry"]
 
@@ -61,8 +62,13 @@ BUILTIN: tuple[Any, ...] = (
 )
 
 
+#: The plugin classes of each set that a release can name.
+_PLUGIN_SETS: Mapping[str, tuple[Any, ...]] = {
+    "1.21": tuple(PLUGINS_1_21.values()),
+    "1.36": (*BUILTIN, *(PLUGINS_1_21[name] for name in REMOVED)),
+}
+
+
 def builtin_registry(release: str = TODAY) -> Registry:
     """Return the registry of a release's built-in plugins. The current one also holds plugins that Kubernetes has removed."""
-    if release != TODAY:
-        return Registry(RULES_1_21.values())
-    return Registry((*BUILTIN, *(RULES_1_21[name] for name in REMOVED)))
+    return Registry(_PLUGIN_SETS[RELEASES[release].plugins])

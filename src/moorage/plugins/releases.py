@@ -34,10 +34,10 @@ from moorage.plugins.v1_21 import (
     volume_zone,
 )
 
-__all__ = ["REMOVED", "RULES_1_21"]
+__all__ = ["PLUGINS_1_21", "REMOVED"]
 
 #: Plugin → its class in 1.21. Classes from ``v1_21`` hold that release's behaviour; the five others have not changed since.
-RULES_1_21: Final[Mapping[str, Any]] = {
+PLUGINS_1_21: Final[Mapping[str, Any]] = {
     "AzureDiskLimits": in_tree_limits.AzureDiskLimits,
     "CinderLimits": in_tree_limits.CinderLimits,
     "DefaultBinder": binder.DefaultBinder,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from moorage.framework.features import TODAY
+from moorage.releases import RELEASES
 from moorage.server.metric_specs import SPECS
 from moorage.server.metric_types import Spec
 
@@ -50,7 +50,7 @@ _LATER: Final = frozenset(["disabled_metrics_total", "kubernetes_feature_enabled
 
 def specs_of(release: str) -> Mapping[str, Spec]:
     """Return the spec of each current metric under a release; metrics that the release did not have are hidden."""
-    return SPECS if release == TODAY else {name: _of_before(spec) for name, spec in SPECS.items()}
+    return {name: _of_before(spec) for name, spec in SPECS.items()} if RELEASES[release].legacy_metrics else SPECS
 
 
 def _of_before(spec: Spec) -> Spec:

@@ -18,9 +18,10 @@ from moorage.cycle.decision import Decision
 from moorage.engine.facts import Phase
 from moorage.engine.group_outcome import GroupReport
 from moorage.engine.scheduler import Scheduler
-from moorage.framework.features import GATES, STABLE, TODAY
+from moorage.framework.features import GATES
 from moorage.framework.verdicts import Code
 from moorage.queue.queued_pod import QueuedPod, QueuePlace
+from moorage.releases import STABLE, TODAY
 from moorage.runtime.attempt_metrics import AttemptObserver
 from moorage.runtime.loop import Loop
 from moorage.server.metric_types import CounterVec, Family, Filter, Gauge, Histogram, Labels, MetricRegistry
@@ -157,11 +158,13 @@ class SchedulerMetrics:
 
 def engine_gauges(scheduler: Scheduler, follower: AttemptObserver) -> list[Family]:
     """Return the gauges that read the engine."""
-    specs = specs_of(release := scheduler.gates.release)
+    release = scheduler.gates.emulated
+    specs = specs_of(release.name)
 
     def pending() -> Iterator[tuple[Labels, float]]:
         counts = scheduler.queue.counts()
-        return (((word,), float(counts[place])) for place, word in _PLACES.items() if release == TODAY or word != "gated")
+        shown = (item for item in _PLACES.items() if item[1] != "gated" or not release.legacy_metrics)
+        return (((word,), float(counts[place])) for place, word in shown)
 
     def cache() -> Iterable[tuple[Labels, float]]:
         cluster = scheduler.cluster

@@ -19,10 +19,11 @@ from moorage.engine.extenders import extenders_of
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.effects import Question
-from moorage.framework.features import TODAY, FeatureGates
+from moorage.framework.features import FeatureGates
 from moorage.framework.profile import Timer
 from moorage.framework.registry import Registry
 from moorage.plugins import builtin_registry
+from moorage.releases import TODAY
 from moorage.report.outcome import InputNote, Run
 from moorage.report.scores import ScoreLog, scoring_of
 from moorage.simulator.group_outcomes import closed_gate_notes
@@ -92,7 +93,7 @@ class _Rules:
 
     def gates(self, release: str) -> FeatureGates:
         given = self.options.feature_gates
-        return self.options.gates if release == TODAY and not given else FeatureGates.parse(given, release)
+        return self.options.gates if release == self.options.gates.release and not given else FeatureGates.parse(given, release)
 
 
 def load_options(options: Options, algorithm: Algorithm | None = None) -> Loaded:

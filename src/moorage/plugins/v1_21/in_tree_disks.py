@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from moorage.api.core import Node, Volume
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec, StorageClass
-from moorage.framework.features import TODAY, FeatureGates
+from moorage.framework.features import FeatureGates
 from moorage.plugins.v1_21.held_volumes import HeldVolumes
 from moorage.plugins.volumes.csi_nodes import CsiFacts, CsiNodes
 from moorage.state.cluster import Snapshot
@@ -131,7 +131,7 @@ class DiskRoom:
         self._kind = kind
         self._max_disks = max_disks
         # In the current release every node that declares a migration has migrated.
-        self._migration = gates.release == TODAY or (gates["CSIMigration"] and gates[kind.gate])
+        self._migration = gates.emulated.migrates_in_tree_disks or (gates["CSIMigration"] and gates[kind.gate])
         self._on_rows = HeldVolumes(self._disks_of, PersistentVolumeClaim, PersistentVolume, StorageClass)
         self._held: Column
         self._limit: Column

@@ -18,7 +18,6 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from moorage.framework.features import TODAY
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
 from moorage.plugins.v1_21.in_tree_disks import KINDS, DiskKind, DiskRoom, disks_of
@@ -43,7 +42,7 @@ class NodeResourcesBalancedAllocationV121:
 
     def attach(self, handle: Handle) -> None:
         gates = handle.gates
-        if gates.release != TODAY and gates["BalanceAttachedNodeVolumes"]:
+        if gates.emulated.balances_attached_volumes and gates["BalanceAttachedNodeVolumes"]:
             self._rooms = {kind: DiskRoom(kind, gates, handle.max_disks) for kind in KINDS}
 
     def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:

@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-__all__ = ["OLD_RELEASES", "OTHER_OLD_GATES", "OldGate", "old_gates"]
-
-OLD_RELEASES: Final = ("1.19", "1.20", "1.21")
+__all__ = ["OTHER_OLD_GATES", "OldGate", "old_gates"]
 
 
 class OldGate(NamedTuple):

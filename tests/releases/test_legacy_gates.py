@@ -6,7 +6,10 @@ import pytest
 
 from moorage.errors import ConfigError
 from moorage.framework.features import GATES, TODAY, FeatureGates
-from moorage.framework.legacy_gates import OLD_RELEASES, OTHER_OLD_GATES, old_gates
+from moorage.releases import LEGACY
+from moorage.releases.legacy_gates import OTHER_OLD_GATES, old_gates
+
+OLD_RELEASES = [one.name for one in LEGACY]
 
 
 @pytest.mark.parametrize("release", OLD_RELEASES)

@@ -1,0 +1,78 @@
+"""What sets a release of Kubernetes apart from the others, as one value.
+
+Code that behaves differently in different releases asks the ``Release`` for the trait; it never compares release names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+__all__ = ["ALPHA", "BETA", "STABLE", "Gate", "Release"]
+
+ALPHA: Final = "ALPHA"
+BETA: Final = "BETA"
+STABLE: Final = "GA"
+
+
+class Gate(NamedTuple):
+    """A feature gate as a release ships it. ``needs`` are the gates that must be open for this one to be open."""
+
+    default: bool
+    stage: str
+    locked: bool = False
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release that can be emulated. The defaults of the traits are those of the newest release.
+
+    ``plugins``       the set of plugin classes, one that ``moorage.plugins`` has
+    ``documents``     the configuration documents it reads: versions of KubeSchedulerConfiguration, and ``Policy``
+    ``gates``         feature gates that change decisions
+    ``inert_gates``   feature gates that are accepted and change nothing
+    ``fixed_gates``   gates of other releases → their value here; they cannot be set
+    ``gated_kinds``   kinds that it lists only if a gate is open ("": never) → the gate
+    """
+
+    name: str
+    plugins: str
+    documents: frozenset[str]
+    gates: Mapping[str, Gate]
+    inert_gates: frozenset[str]
+    fixed_gates: Mapping[str, bool] = field(default_factory=dict)
+    gated_kinds: Mapping[str, str] = field(default_factory=dict)
+    #: It has kube-scheduler's flags of 1.19 to 1.21, plain HTTP ports, algorithm providers and Policy among them.
+    legacy_flags: bool = False
+    default_lock: str = "leases"
+    #: The default of --authorization-always-allow-paths.
+    open_paths: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
+    serves_resource_metrics: bool = True
+    #: How an error writes the range of --hard-pod-affinity-symmetric-weight.
+    weight_range: str = "[0, 100]"
+    #: It ignores the pod fields that later releases added (``moorage.api.pod_fields_1_21``).
+    drops_later_pod_fields: bool = False
+    #: The nodes in an extender's reply replace the scheduler's own for scoring.
+    extender_nodes_replace: bool = True
+    #: The nominated node is tried before all others, without a gate.
+    tries_nominated_node_first: bool = True
+    #: Every in-tree disk of a driver counts as the CSI driver's, without a gate.
+    migrates_in_tree_disks: bool = True
+    #: The gate BalanceAttachedNodeVolumes has an effect.
+    balances_attached_volumes: bool = False
+    #: Metrics have the names, stability levels and queues of 1.21.
+    legacy_metrics: bool = False
+
+    @property
+    def minor(self) -> int:
+        return int(self.name.partition(".")[2])
+
+    @property
+    def previous(self) -> str:
+        """The minor release before this one."""
+        return f"1.{self.minor - 1}"
+
+    def __str__(self) -> str:
+        return self.name

@@ -91,7 +91,7 @@ def run(test):
 @pytest.fixture
 def settled(monkeypatch):
     """Have connections count as silent after a short time."""
-    monkeypatch.setattr(accepting, "SETTLE_S", 0.1)
+    monkeypatch.setattr(accepting, "MIN_UNUSED_S", 0.1)
 
 
 @pytest.mark.slow
@@ -135,7 +135,7 @@ def test_the_oldest_that_never_asked_makes_room_then_the_one_idle_for_longest(se
 
 @pytest.mark.slow
 def test_those_that_never_asked_take_no_room_from_others(settled, monkeypatch):
-    monkeypatch.setattr(accepting, "MAX_STRANGERS", 1)
+    monkeypatch.setattr(accepting, "MAX_WITHOUT_REQUEST", 1)
 
     async def test():
         async with three_at_a_time() as port:

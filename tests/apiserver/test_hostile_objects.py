@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.apiserver.http import write_requests
-from moorage.apiserver.schema.normalization import Misfit, conform
+from moorage.apiserver.schema.normalization import FieldTypeError, conform
 from moorage.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, kind_schema
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.http_messages import HTTPRequest
@@ -191,5 +191,5 @@ def test_what_fits_stays_as_it_is(case):
     once, unknown = conform(shape, document)
     assert unknown == []
     assert conform(shape, once) == (once, [])
-    with pytest.raises(Misfit):
+    with pytest.raises(FieldTypeError):
         conform(shape, {**once, "metadata": "x"})

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from moorage.apiserver.http.lists import Listing, encoded_list, object_list
+from moorage.apiserver.http.lists import ObjectList, encoded_list, object_list
 from moorage.apiserver.http.sending import PIECE, cut
 from moorage.apiserver.schema.protobuf import PROTOBUF
 from moorage.apiserver.schema.representations import JSON, YAML, encoded_as
@@ -118,7 +118,7 @@ def test_a_fault_in_the_middle_of_a_list_breaks_the_connection_off(against_a_ser
 
     async def test(client, _):
         monkeypatch.setattr(
-            "moorage.apiserver.http.requests.object_list", lambda kind, metadata, records: Listing({}, "items", broken)
+            "moorage.apiserver.http.requests.object_list", lambda kind, metadata, records: ObjectList({}, "items", broken)
         )
         with pytest.raises(Exception, match="payload is not completed"):
             await client.ask("GET", "/api/v1/configmaps")

@@ -158,9 +158,7 @@ def test_a_port_that_is_taken_is_told_of(moorage, tmp_path):
         port = taken.getsockname()[1]
         ran = moorage("up", "--home", str(tmp_path), "--port", str(port))
     assert ran.status == 1
-    assert (
-        ran.err == f"error: --port: 127.0.0.1:{port} cannot be listened on: Address already in use; 0 takes any that is free\n"
-    )
+    assert ran.err == f"error: --port: 127.0.0.1:{port} cannot be listened on: Address already in use; 0 selects a free port\n"
 
 
 @pytest.mark.parametrize(("arguments", "said"), REFUSED.values(), ids=REFUSED)

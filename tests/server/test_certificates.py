@@ -318,7 +318,7 @@ def test_who_is_slow_is_cut_off(shakes_hands, send):
 
 
 def test_there_are_only_so_many_connections_and_the_oldest_silent_one_makes_room(monkeypatch):
-    monkeypatch.setattr(accepting, "SETTLE_S", 0.1)
+    monkeypatch.setattr(accepting, "MIN_UNUSED_S", 0.1)
 
     async def main():
         client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

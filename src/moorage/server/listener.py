@@ -14,7 +14,7 @@ from typing import Final
 
 from aiohttp import web
 
-from moorage.apiserver.http.accepting import BACKLOG, Door, Rules
+from moorage.apiserver.http.accepting import BACKLOG, AcceptLimits, ConnectionAcceptor
 from moorage.errors import InputError
 
 __all__ = ["listen", "serving"]
@@ -72,7 +72,7 @@ async def serving(
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_FAREWELL_S)
     await runner.setup()
     assert runner.server is not None, "an application that was set up has a server"
-    door = Door(runner.server, Rules(most, patience_s, ANSWER_S, _FAREWELL_S, tls))
+    door = ConnectionAcceptor(runner.server, AcceptLimits(most, patience_s, ANSWER_S, _FAREWELL_S, tls))
     try:
         port = int(opened.getsockname()[1])
         door.open([opened])

@@ -68,7 +68,7 @@ def element_of(shape: ListOf, item: Any) -> str:
 def _absent_key(field: Field) -> Any:
     if field.default is not None:
         return field.default
-    return None if field.is_left_out or field.is_pointer else _zero(field.type)
+    return None if field.omits_empty or field.is_pointer else _zero(field.type)
 
 
 def _zero(shape: Type) -> Any:
@@ -193,7 +193,7 @@ def _compare_field(shape: Type, name: str, old: Any, new: Any, made: _Made) -> N
 
 def _is_always_written(field: Field) -> bool:
     """Return True for fields that Go writes even when empty: nested structs, and fields without omitempty."""
-    return not field.is_left_out or (isinstance(field.type, Struct) and not field.is_pointer)
+    return not field.omits_empty or (isinstance(field.type, Struct) and not field.is_pointer)
 
 
 def _compare_one(shape: Type, element: str, old: Any, new: Any, made: _Made) -> None:

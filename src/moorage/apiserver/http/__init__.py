@@ -1,1 +1,1 @@
-"""Requests over HTTP, from the socket to the store and back."""
+"""The HTTP server: connections, requests, responses and watch streams."""

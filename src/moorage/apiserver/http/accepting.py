@@ -1,10 +1,10 @@
-"""The door of a server: it accepts connections, so many at a time, and keeps strangers from taking all the room.
+"""Accept connections up to a limit, and keep unused connections from taking all the room.
 
-A connection counts from the moment it is accepted, before any handshake. When there is no room, the connection that has asked
-for nothing for longest is closed, if that is a second or more: first one that never sent a request, then one that is idle
-between two requests. While every connection is younger than that or busy, accepting pauses, and clients wait in the kernel's
-queue. The server never runs out of file descriptors that way: the limit leaves a reserve of them for everything else. Those
-that never sent a request have a limit of their own, as a handshake holds some 80 KiB of memory.
+A connection counts from the moment it is accepted, before the TLS handshake. At the limit, the server closes the connection
+that has been without a request for longest, if that is at least a second: first one that never sent a request, then one
+that is idle between two requests. If no connection qualifies, accepting pauses, and clients wait in the kernel's queue. The
+limit reserves file descriptors for everything else, so the server never runs out of them. Connections that never sent a
+request have their own limit, as a handshake holds about 80 KiB of memory.
 """
 
 from __future__ import annotations
@@ -29,50 +29,52 @@ from moorage.apiserver.http.tally import Tally
 __all__ = [
     "BACKLOG",
     "MAX_RESERVE",
-    "MAX_STRANGERS",
+    "MAX_WITHOUT_REQUEST",
     "MIN_RESERVE",
-    "SETTLE_S",
+    "MIN_UNUSED_S",
     "TLS_BUFFER",
-    "Door",
-    "Rules",
+    "AcceptLimits",
+    "ConnectionAcceptor",
     "connections_for",
 ]
 
-#: How many clients wait in the kernel's queue.
+#: Length of the kernel's queue of pending connections.
 BACKLOG: Final = 1024
-#: Descriptors that are left for files, for connections to others and for everything else: a quarter, within these bounds.
+#: File descriptors reserved for files and outgoing connections: a quarter of the limit, within these bounds.
 MIN_RESERVE: Final = 64
 MAX_RESERVE: Final = 512
-#: Connections that are accepted however few descriptors there are.
-_FEWEST: Final = 8
-#: How many connections may be open that never sent a request.
-MAX_STRANGERS: Final = 1000
-#: How long a connection may ask for nothing, in seconds, before it can be closed to make room for another.
-SETTLE_S: Final = 1.0
-#: How many connections are accepted in one turn of the loop: each may bring a handshake, which costs a millisecond.
-_AT_ONCE: Final = 16
-#: Pauses in accepting, in seconds: until something can be closed, and after an error such as too few descriptors.
+#: Minimum number of connections, however few descriptors there are.
+_MIN_CONNECTIONS: Final = 8
+#: Maximum number of connections that never sent a request.
+MAX_WITHOUT_REQUEST: Final = 1000
+#: Seconds without a request after which a connection may be closed to make room.
+MIN_UNUSED_S: Final = 1.0
+#: Maximum number of connections accepted per turn of the event loop; a handshake takes about a millisecond.
+_MAX_PER_TURN: Final = 16
+#: Pauses in accepting, in seconds: when no connection can be closed, and after an error such as too few descriptors.
 _FULL_S: Final = 0.1
 _ERROR_S: Final = 1.0
 
-#: How much of a TLS connection is decrypted at a time, in bytes.
+#: Size in bytes of a TLS connection's receive buffer.
 TLS_BUFFER: Final = 32 << 10
 
 _LOG: Final = logging.getLogger(__name__)
 
 
 def connections_for(wanted: int, descriptors: int) -> int:
-    """Return how many connections to allow in a process that may have so many descriptors open (RLIMIT_NOFILE)."""
+    """Return the maximum number of connections of a process with ``descriptors`` as its RLIMIT_NOFILE."""
     if descriptors == resource.RLIM_INFINITY:
         return wanted
     reserve = min(max(descriptors // 4, MIN_RESERVE), MAX_RESERVE)
-    return min(wanted, max(descriptors - reserve, _FEWEST))
+    return min(wanted, max(descriptors - reserve, _MIN_CONNECTIONS))
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """``most`` connections at a time. ``patience_s`` is for a handshake, and for a request's head; ``answer_s`` for the client
-    to read an answer; ``farewell_s`` for the end of TLS. ``tls`` None is for plain HTTP.
+class AcceptLimits:
+    """Limits of a listener. ``most`` is the maximum number of connections.
+
+    ``patience_s`` limits a handshake and the arrival of a request's head; ``answer_s`` limits sending a response;
+    ``farewell_s`` limits the TLS shutdown. ``tls`` of None serves plain HTTP.
     """
 
     most: int
@@ -83,48 +85,50 @@ class Rules:
 
 
 class _Tls(SSLProtocol):
-    """TLS of one connection. asyncio holds a buffer of 256 KiB for each, idle or not, which is most of what one costs."""
+    """TLS of one connection with a smaller buffer: asyncio's 256 KiB would be most of what a connection costs."""
 
     max_size = TLS_BUFFER
 
 
-class Door:
-    """Makes connections for a server. Call ``open``, then ``shut`` to accept no more, then ``close`` to cut what is left."""
+class ConnectionAcceptor:
+    """Accepts connections for a server. ``open`` starts, ``shut`` stops accepting, ``close`` aborts the remaining
+    connections.
+    """
 
-    def __init__(self, manager: web.Server, rules: Rules) -> None:
+    def __init__(self, manager: web.Server, limits: AcceptLimits) -> None:
         self._manager = manager
-        self._rules = rules
-        self._most = connections_for(rules.most, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        self._limits = limits
+        self._most = connections_for(limits.most, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self._listening: list[socket.socket] = []
-        self._inside: set[Connection] = set()
-        #: Connections without a request, oldest first, each with when it was accepted or last answered.
-        self._strangers: dict[Connection, float] = {}
+        self._connections: set[Connection] = set()
+        #: Connections without a request, oldest first, with the time when they were accepted or last got a response.
+        self._without_request: dict[Connection, float] = {}
         self._idle: dict[Connection, float] = {}
-        #: What takes connections in, each until its handshake is over.
-        self._greetings: dict[Connection, asyncio.Task[None]] = {}
-        self._left = asyncio.Event()
-        #: Ends a pause in accepting; None while there is no pause.
+        #: The task that performs each connection's handshake.
+        self._handshakes: dict[Connection, asyncio.Task[None]] = {}
+        self._connection_closed = asyncio.Event()
+        #: Timer that ends a pause in accepting; None outside a pause.
         self._pause: asyncio.TimerHandle | None = None
         self._tally = Tally("connections", _LOG.warning)
         self._loop = asyncio.get_running_loop()
 
     @property
     def patience_s(self) -> float:
-        return self._rules.patience_s
+        return self._limits.patience_s
 
     @property
     def answer_s(self) -> float:
-        return self._rules.answer_s
+        return self._limits.answer_s
 
     def open(self, listening: Iterable[socket.socket]) -> None:
-        """Accept connections on sockets that listen. They are closed when the door is shut."""
+        """Accept connections on listening sockets. ``shut`` closes them."""
         self._listening = [*listening]
         for each in self._listening:
             each.setblocking(False)
         self._accept_again()
 
     def shut(self) -> None:
-        """Stop listening, and break off all handshakes."""
+        """Stop listening, and cancel all handshakes."""
         self._stop_accepting()
         if self._pause is not None:
             self._pause.cancel()
@@ -132,53 +136,53 @@ class Door:
         for each in self._listening:
             each.close()
         self._listening = []
-        for greeting in self._greetings.values():
-            greeting.cancel()
+        for handshake in self._handshakes.values():
+            handshake.cancel()
 
     async def close(self, within_s: float) -> None:
-        """Cut all connections that are left, and wait until they are gone, for ``within_s`` seconds at most."""
-        for connection in self._inside:
+        """Abort all remaining connections, and wait up to ``within_s`` seconds until they are closed."""
+        for connection in self._connections:
             connection.cut()
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                while self._inside:
-                    self._left.clear()
-                    await self._left.wait()
+                while self._connections:
+                    self._connection_closed.clear()
+                    await self._connection_closed.wait()
         self._tally.close()
 
-    # -- what connections say -------------------------------------------------------------------------------------------
+    # -- called by connections -----------------------------------------------------------------------------------------
 
-    def asks(self, connection: Connection) -> None:
-        """Note that a connection has a request to be answered."""
+    def on_request(self, connection: Connection) -> None:
+        """Record that a connection has received a request."""
         self._forget(connection)
         if self._pause is not None:
             self._end_pause()
 
-    def rests(self, connection: Connection) -> None:
-        """Note that a connection's request was answered."""
-        if connection in self._inside:
+    def on_idle(self, connection: Connection) -> None:
+        """Record that a connection's request is answered."""
+        if connection in self._connections:
             self._idle[connection] = self._loop.time()
 
-    def leaves(self, connection: Connection) -> None:
-        """Note that a connection is closed."""
+    def on_closed(self, connection: Connection) -> None:
+        """Record that a connection is closed."""
         self._forget(connection)
-        self._inside.discard(connection)
-        self._left.set()
+        self._connections.discard(connection)
+        self._connection_closed.set()
         if self._pause is not None:
             self._end_pause()
 
     def _forget(self, connection: Connection) -> None:
-        self._strangers.pop(connection, None)
+        self._without_request.pop(connection, None)
         self._idle.pop(connection, None)
 
     # -- accepting ------------------------------------------------------------------------------------------------------
 
     def _accept(self, listening: socket.socket) -> None:
-        """Accept the clients that wait. The loop calls this only while there is one."""
-        room = min(self._most - len(self._inside), MAX_STRANGERS - len(self._strangers))
+        """Accept pending connections. The event loop calls this while there are any."""
+        room = min(self._most - len(self._connections), MAX_WITHOUT_REQUEST - len(self._without_request))
         if room <= 0:
             self._make_room()
-        for _ in range(min(_AT_ONCE, room)):
+        for _ in range(min(_MAX_PER_TURN, room)):
             try:
                 accepted, peer = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -187,26 +191,26 @@ class Door:
                 self._tally.add("accepting failed", error.strerror or type(error).__name__)
                 self._pause_for(_ERROR_S)
                 return
-            self._let_in(accepted, str(peer[0]))
+            self._admit(accepted, str(peer[0]))
 
-    def _let_in(self, accepted: socket.socket, peer: str) -> None:
+    def _admit(self, accepted: socket.socket, peer: str) -> None:
         connection = Connection(self, self._manager, self._loop)
-        self._inside.add(connection)
-        self._strangers[connection] = self._loop.time()
-        greeting = self._loop.create_task(self._greet(connection, accepted))
-        self._greetings[connection] = greeting
-        greeting.add_done_callback(partial(self._greeted, connection, accepted, peer))
+        self._connections.add(connection)
+        self._without_request[connection] = self._loop.time()
+        handshake = self._loop.create_task(self._handshake(connection, accepted))
+        self._handshakes[connection] = handshake
+        handshake.add_done_callback(partial(self._handshake_done, connection, accepted, peer))
 
-    async def _greet(self, connection: Connection, accepted: socket.socket) -> None:
+    async def _handshake(self, connection: Connection, accepted: socket.socket) -> None:
         made: Any = connection
-        rules = self._rules
-        if rules.tls is None:
+        limits = self._limits
+        if limits.tls is None:
             await self._loop.connect_accepted_socket(lambda: made, accepted)
             return
         done = self._loop.create_future()
         tls = _Tls(
-            self._loop, made, rules.tls, done, server_side=True,
-            ssl_handshake_timeout=rules.patience_s, ssl_shutdown_timeout=rules.farewell_s,  # type: ignore[arg-type]
+            self._loop, made, limits.tls, done, server_side=True,
+            ssl_handshake_timeout=limits.patience_s, ssl_shutdown_timeout=limits.farewell_s,  # type: ignore[arg-type]
         )  # fmt: skip
         transport, _ = await self._loop.connect_accepted_socket(lambda: tls, accepted)
         try:
@@ -215,34 +219,36 @@ class Door:
             transport.abort()
             raise
 
-    def _greeted(self, connection: Connection, accepted: socket.socket, peer: str, greeting: asyncio.Task[None]) -> None:
-        self._greetings.pop(connection, None)
-        if not greeting.cancelled():
-            error = greeting.exception()
-            if error is None and connection.is_made:
+    def _handshake_done(
+        self, connection: Connection, accepted: socket.socket, peer: str, handshake: asyncio.Task[None]
+    ) -> None:
+        self._handshakes.pop(connection, None)
+        if not handshake.cancelled():
+            error = handshake.exception()
+            if error is None and connection.is_connected:
                 return
             if error is not None:
                 self._tally.add("TLS handshake failed", f"{peer}: {_reason(error)}")
-        accepted.close()  # the transport may never have had it
-        self.leaves(connection)
+        accepted.close()  # the transport may never have owned the socket
+        self.on_closed(connection)
 
     def _make_room(self) -> None:
-        """Pause until a connection is closed. Close the one that has asked for nothing for longest, if that is long enough."""
+        """Pause accepting, and close the connection that has been without a request for longest, if it may be closed."""
         self._pause_for(_FULL_S)
-        ripe = self._loop.time() - SETTLE_S
-        for waiting in (self._strangers, self._idle if len(self._inside) >= self._most else {}):
-            connection, since = next(iter(waiting.items()), (None, ripe))
-            if connection is not None and since <= ripe:
-                self._tally.add("closed for want of room", f"{len(self._inside)} were open")
+        closable_before = self._loop.time() - MIN_UNUSED_S
+        for waiting in (self._without_request, self._idle if len(self._connections) >= self._most else {}):
+            connection, since = next(iter(waiting.items()), (None, closable_before))
+            if connection is not None and since <= closable_before:
+                self._tally.add("closed to make room", f"{len(self._connections)} were open")
                 self._drop(connection)
                 return
-        self._tally.add("accepting paused", f"{len(self._inside)} are open")
+        self._tally.add("accepting paused", f"{len(self._connections)} are open")
 
     def _drop(self, connection: Connection) -> None:
         self._forget(connection)
-        greeting = self._greetings.get(connection)
-        if greeting is not None:
-            greeting.cancel()
+        handshake = self._handshakes.get(connection)
+        if handshake is not None:
+            handshake.cancel()
         else:
             connection.cut()
 
@@ -267,7 +273,7 @@ class Door:
 
 
 def _reason(error: BaseException) -> str:
-    """Say why a handshake failed."""
+    """Return why a handshake failed."""
     if isinstance(error, ssl.SSLError):
         return (error.reason or "a TLS error").lower().replace("_", " ")
     if isinstance(error, ConnectionAbortedError):

@@ -1,4 +1,4 @@
-"""Events of watches as bytes, encoded once for all watches that take the same form."""
+"""Encoded watch events, shared by all watches that use the same representation."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ from moorage.apiserver.storage.watches import WatchedObject
 
 __all__ = ["MOST_BYTES", "Lines", "event_line"]
 
-#: How much is kept of what was encoded last, in bytes.
+#: Maximum total size in bytes of cached events.
 MOST_BYTES: Final = 4 << 20
 
 
 class Lines:
-    """The events that watches showed last. All watches of a server share it."""
+    """A cache of recently encoded events, shared by all watches of a server."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[int, str, str, str], bytes] = OrderedDict()
+        self._cache: OrderedDict[tuple[int, str, str, str], bytes] = OrderedDict()
         self._bytes = 0
 
-    def of(self, seen: WatchedObject, form: str, encoding: str) -> tuple[bytes, ...]:
-        """Return the parts of an event with the object whole, or with its metadata where the form is of that."""
-        if seen.listed and len(seen.held.body) <= PIECE:
-            return (_line(seen, form, encoding),)  # each watch lists at its own time, so none would find it again
-        key = seen.version, seen.type, form, encoding
-        line = self._kept.get(key)
+    def of(self, event: WatchedObject, form: str, encoding: str) -> tuple[bytes, ...]:
+        """Return the parts of an encoded event, with the full object or, in a Partial form, its metadata."""
+        if event.listed and len(event.held.body) <= PIECE:
+            return (_line(event, form, encoding),)  # each watch lists at a different time, so caching these would not help
+        key = event.version, event.type, form, encoding
+        line = self._cache.get(key)
         if line is not None:
             return (line,)
-        body = seen.held.body
-        if len(body) > PIECE and encoding == JSON and not form.startswith("Partial") and seen.held.version == seen.version:
-            return _head(seen.type), body, _TAIL  # nothing is copied
-        return (self._keep(key, _line(seen, form, encoding)),)
+        body = event.held.body
+        if len(body) > PIECE and encoding == JSON and not form.startswith("Partial") and event.held.version == event.version:
+            return _head(event.type), body, _TAIL  # large objects are not copied
+        return (self._keep(key, _line(event, form, encoding)),)
 
     def kept(self, key: tuple[int, str, str, str], make: Callable[[], bytes]) -> bytes:
-        """Return the line of a version, a type, a form and an encoding, made if it is not there."""
-        line = self._kept.get(key)
+        """Return the cached line of a version, event type, form and encoding, or make and cache it."""
+        line = self._cache.get(key)
         return self._keep(key, make()) if line is None else line
 
     def _keep(self, key: tuple[int, str, str, str], line: bytes) -> bytes:
-        self._kept[key] = line
+        self._cache[key] = line
         self._bytes += len(line)
         while self._bytes > MOST_BYTES:
-            self._bytes -= len(self._kept.popitem(last=False)[1])
+            self._bytes -= len(self._cache.popitem(last=False)[1])
         return line
 
 
-def _line(seen: WatchedObject, form: str, encoding: str) -> bytes:
-    record = seen.record
-    return event_line(seen.type, metadata_of(record) if form.startswith("Partial") else record.body, encoding)
+def _line(event: WatchedObject, form: str, encoding: str) -> bytes:
+    record = event.record
+    return event_line(event.type, metadata_of(record) if form.startswith("Partial") else record.body, encoding)
 
 
 def _head(kind: str) -> bytes:
@@ -65,7 +65,7 @@ _TAIL: Final = b"}\n"
 
 
 def event_line(kind: str, body: bytes, encoding: str) -> bytes:
-    """Return one event of a watch: a line of JSON, or a frame of protobuf."""
+    """Return one watch event: a line of JSON, or a protobuf frame."""
     if encoding == JSON:
         return b"".join([_head(kind), body, _TAIL])
     return write_event(kind, msgspec.json.decode(body))

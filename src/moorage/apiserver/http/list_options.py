@@ -1,4 +1,4 @@
-"""The parameters of lists and watches, as far as they must make sense together.
+"""Validation of list and watch parameters.
 
 Source  apimachinery, pkg/apis/meta/internalversion: validation/validation.go, defaults.go
 """
@@ -12,7 +12,7 @@ from moorage.apiserver.vocabulary.http_messages import HTTPRequest
 from moorage.apiserver.vocabulary.statuses import invalid
 from moorage.errors import Fault
 
-__all__ = ["asks_list", "check_list", "sends_initial"]
+__all__ = ["check_list", "requests_initial_list", "starts_with_list"]
 
 _MATCH: Final = "resourceVersionMatch"
 _INITIAL: Final = "sendInitialEvents"
@@ -20,9 +20,9 @@ _FORBIDDEN: Final = "Forbidden"
 
 
 def check_list(request: HTTPRequest, *, is_watch: bool) -> None:
-    """Check the parameters of a list or a watch.
+    """Validate the parameters of a list or a watch.
 
-    Raises  ApiError 400 for numbers that are none, 422 with all that is wrong
+    Raises  ApiError 400 for invalid numbers, 422 with all other faults
     """
     request.number("limit")
     request.number("timeoutSeconds")
@@ -47,7 +47,7 @@ def _list_faults(query: Mapping[str, str]) -> Iterator[Fault]:
 
 def _watch_faults(query: Mapping[str, str]) -> Iterator[Fault]:
     match = query.get(_MATCH, "")
-    if _begins_anew(query) and query.get("continue"):
+    if _has_no_start(query) and query.get("continue"):
         yield Fault(_FORBIDDEN, _MATCH, f"{_MATCH} is forbidden when continue is provided")
     if _INITIAL in query and match != "NotOlderThan":
         yield Fault(_FORBIDDEN, _MATCH, f"{_INITIAL} requires setting {_MATCH} to NotOlderThan")
@@ -60,18 +60,18 @@ def _watch_faults(query: Mapping[str, str]) -> Iterator[Fault]:
             yield Fault(_FORBIDDEN, _MATCH, f"{_MATCH} is forbidden when continue is provided")
 
 
-def asks_list(request: HTTPRequest) -> bool:
-    """Return True for a watch that is asked to be a list first."""
+def requests_initial_list(request: HTTPRequest) -> bool:
+    """Return True for a watch that explicitly requests the initial list."""
     return request.flag(_INITIAL)
 
 
-def _begins_anew(query: Mapping[str, str]) -> bool:
-    """Return True for a watch that says nothing of where it begins: it is taken to ask for what there is."""
+def _has_no_start(query: Mapping[str, str]) -> bool:
+    """Return True for a watch without a start, which defaults to the initial list."""
     return not any(query.get(name) for name in (_MATCH, _INITIAL, "resourceVersion"))
 
 
-def sends_initial(request: HTTPRequest) -> bool:
-    """Return True for a watch that begins with what there is: where that is asked for, or no version is given."""
+def starts_with_list(request: HTTPRequest) -> bool:
+    """Return True for a watch that starts with the existing objects, by request or for lack of a version."""
     if _INITIAL in request.query:
-        return asks_list(request)
+        return requests_initial_list(request)
     return request.query.get("resourceVersion", "") in {"", "0"}

@@ -1,7 +1,7 @@
-"""Lists as they are sent: part by part, each made of one object when its turn comes, in every encoding.
+"""Lists as sequences of parts, one object at a time, in every encoding.
 
-A list of all pods of a large cluster takes hundreds of megabytes. It is never put together: what is kept are the objects'
-own bytes, which the store keeps anyway, and what the client is about to read.
+A list of all pods of a large cluster can take hundreds of megabytes, so it is never assembled. The server holds the
+objects' own bytes, which the store holds anyway, and the parts that the client reads next.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from moorage.apiserver.tables.tables import rows, table
 from moorage.apiserver.vocabulary.records import Document, Record
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 
-__all__ = ["Listing", "encoded_list", "metadata_list", "object_list", "table_list"]
+__all__ = ["ObjectList", "encoded_list", "metadata_list", "object_list", "table_list"]
 
-#: From how many bytes on an object is cut without a copy.
+#: Objects of at least this size in bytes are sliced without copying.
 _LARGE: Final = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """A list: its ``head`` without the items, what the field of the items is called, and what makes them.
+class ObjectList:
+    """A list: its ``head`` without items, the name of the items field, and a function that yields the items.
 
-    Iterated over, it is JSON, part by part. It can be gone through again.
+    Iteration yields the JSON in parts, and can be repeated.
     """
 
     head: Document
@@ -49,11 +49,11 @@ class Listing:
         return (b"".join(item) for item in self.items())
 
 
-def object_list(kind: ServedKind, metadata: Document, records: Iterable[Record]) -> Listing:
-    """Return a list of objects as they are kept."""
+def object_list(kind: ServedKind, metadata: Document, records: Iterable[Record]) -> ObjectList:
+    """Return a list of stored objects."""
     head = f'"kind":"{kind.kind}"'.encode(), f'"apiVersion":"{kind.api_version}"'.encode()
     starts = tuple(b"{" + b",".join(order) + b"," for order in (head, head[::-1]))
-    return Listing(
+    return ObjectList(
         {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": metadata},
         "items",
         lambda: (_headless(record.body, starts) for record in records),
@@ -61,20 +61,20 @@ def object_list(kind: ServedKind, metadata: Document, records: Iterable[Record])
 
 
 def _headless(body: bytes, starts: tuple[bytes, ...]) -> tuple[Part, ...]:
-    """Return an object as lists hold it: what kind it is stands at the list's own head."""
+    """Return an object without its kind and API version, which the list states once."""
     if not body.startswith(starts):
         return (body,)
     rest = len(starts[0])
     return (b"{", memoryview(body)[rest:]) if len(body) > _LARGE else (b"{" + body[rest:],)
 
 
-def metadata_list(version: str, metadata: Document, records: Iterable[Record]) -> Listing:
-    """Return a list of objects' metadata."""
+def metadata_list(version: str, metadata: Document, records: Iterable[Record]) -> ObjectList:
+    """Return a list of the objects' metadata."""
     head = {"kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": metadata}
-    return Listing(head, "items", lambda: ((metadata_of(record),) for record in records))
+    return ObjectList(head, "items", lambda: ((metadata_of(record),) for record in records))
 
 
-def table_list(kind: ServedKind, metadata: Document, records: Iterable[Record], now: float, include: str) -> Listing:
+def table_list(kind: ServedKind, metadata: Document, records: Iterable[Record], now: float, include: str) -> ObjectList:
     """Return a list as a ``Table``."""
     head = {**table(kind, [], now, include), "metadata": metadata}
     del head["rows"]
@@ -83,16 +83,16 @@ def table_list(kind: ServedKind, metadata: Document, records: Iterable[Record], 
         documents = (record.document() for record in records)
         return ((msgspec.json.encode(row),) for row in rows(kind, documents, now, include))
 
-    return Listing(head, "rows", items)
+    return ObjectList(head, "rows", items)
 
 
 # -- encodings ----------------------------------------------------------------------------------------------------------
 
 
-def encoded_list(listing: Listing, encoding: str, *, pretty: bool = False) -> Iterator[Part]:
-    """Yield a list in an encoding, as if it were encoded whole. An empty part says that nothing is ready yet.
+def encoded_list(listing: ObjectList, encoding: str, *, pretty: bool = False) -> Iterator[Part]:
+    """Yield a list in an encoding, equal to encoding it as one document. An empty part means that none is ready yet.
 
-    Raises  ApiError 406, at the first part, for what has no such form
+    Raises  ApiError 406, at the first part, if the encoding cannot represent it
     """
     if encoding == YAML:
         return _as_yaml(listing)
@@ -101,7 +101,7 @@ def encoded_list(listing: Listing, encoding: str, *, pretty: bool = False) -> It
     return _indented(listing) if pretty else iter(listing)
 
 
-def _indented(listing: Listing) -> Iterator[bytes]:
+def _indented(listing: ObjectList) -> Iterator[bytes]:
     head = msgspec.json.format(msgspec.json.encode(listing.head), indent=2)
     yield head.removesuffix(b"\n}") + b',\n  "' + listing.name.encode() + b'": ['
     between, end = b"\n    ", b"]\n}"
@@ -111,7 +111,7 @@ def _indented(listing: Listing) -> Iterator[bytes]:
     yield end
 
 
-def _as_yaml(listing: Listing) -> Iterator[bytes]:
+def _as_yaml(listing: ObjectList) -> Iterator[bytes]:
     for name in sorted([*listing.head, listing.name]):
         if name != listing.name:
             yield as_yaml({name: listing.head[name]})
@@ -125,6 +125,6 @@ def _as_yaml(listing: Listing) -> Iterator[bytes]:
 
 
 def _yaml_item(text: bytes) -> bytes:
-    """Return an object as an item of a list; lines that are empty stay so."""
+    """Return an object as a YAML list item; blank lines stay blank."""
     lines = text.splitlines(keepends=True)
     return b"".join([b"- " + lines[0], *(b"  " + line if line.strip() else line for line in lines[1:])])

@@ -1,7 +1,7 @@
-"""What a pod of containers would do over a connection: show its log, run a program, forward a port. Here no container runs.
+"""Connections to containers: logs, exec, attach and port forwarding. No containers run here.
 
-The questions that kube-apiserver asks first are asked: is there such a pod, such a container, has it a node. Then it is told
-plainly that nothing runs, with 501, rather than an empty log that might be taken for the truth.
+The server performs kube-apiserver's checks first: the pod and the container must exist, and the pod must have a node. Then
+it returns 501 with the reason, rather than an empty log that could be mistaken for a real one.
 
 Source  kubernetes, pkg/registry/core/pod/strategy.go: LogLocation, ExecLocation, streamLocation; pkg/kubelet/kubelet_pods.go
 """
@@ -16,21 +16,21 @@ from moorage.apiserver.vocabulary.statuses import ApiError, bad_request
 
 __all__ = ["STREAMS", "check_stream"]
 
-#: Subresources, each with what cannot be done.
+#: Streaming subresources, with the reason why they are not available.
 STREAMS: Final = {
     "attach": "there is nothing to attach to",
     "exec": "no program can be run in it",
     "log": "it has no log",
     "portforward": "it listens on no port",
 }
-_PARTS: Final = ("containers", "initContainers", "ephemeralContainers")
+_CONTAINER_FIELDS: Final = ("containers", "initContainers", "ephemeralContainers")
 
 
 def check_stream(pod: Document, subresource: str, container: str) -> None:
-    """Check that there is nothing to show yet, as the pod has no node: its log is empty then.
+    """Check a streaming request. Returns only for the log of a pod without a node, which is empty.
 
-    Raises  ApiError 400 for a container that is not there, or for a pod where this could not be done in any cluster; 501 for
-            one where it could, if pods ran
+    Raises  ApiError 400 for an unknown container or for a pod that no cluster could serve; 501 where a cluster with
+            containers could
     """
     name = pod["metadata"]["name"]
     if subresource != "portforward":
@@ -49,8 +49,8 @@ def check_stream(pod: Document, subresource: str, container: str) -> None:
 
 
 def _container(pod: Document, name: str, container: str) -> str:
-    """Return the container that is meant: the one that is named, or the only one."""
-    names = [[str(one.get("name")) for one in pod["spec"].get(part) or ()] for part in _PARTS]
+    """Return the requested container, or the only one."""
+    names = [[str(one.get("name")) for one in pod["spec"].get(part) or ()] for part in _CONTAINER_FIELDS]
     if container:
         if not any(container in some for some in names):
             raise bad_request(f"container {container} is not valid for pod {name}")

@@ -1,4 +1,4 @@
-"""What the server counts about itself, in the text that Prometheus reads; names and labels are kube-apiserver's.
+"""The server's metrics in Prometheus text format, with kube-apiserver's names and labels.
 
 Source  apiserver, pkg/endpoints/metrics/metrics.go
 """
@@ -20,7 +20,7 @@ Sample = tuple[tuple[tuple[str, str], ...], int]
 
 
 class RequestMetrics:
-    """Counts requests. Labels are names of what is served, never what a client made up, so there are only so many."""
+    """Counts requests. Labels come from the served kinds and never from clients, so their number is bounded."""
 
     _VERBS: Final = frozenset(["CREATE", "DELETE", "DELETECOLLECTION", "GET", "LIST", "PATCH", "UPDATE", "WATCH"])
 
@@ -34,11 +34,11 @@ class RequestMetrics:
         self._answers[verb, group, resource, str(code)] += 1
 
     def count_other(self, code: int) -> None:
-        """Count a request that was about no resource, or refused before anybody looked at what it was about."""
+        """Count a request without a resource, or one rejected before its resource was known."""
         self._others[str(code)] += 1
 
     def text(self, store: Store, seats: Seats) -> str:
-        """Return all metrics as they are now."""
+        """Return the current metrics."""
         labels = ("verb", "group", "resource", "code")
         answers = [(tuple(zip(labels, key, strict=True)), count) for key, count in sorted(self._answers.items())]
         refused = [((("code", code),), count) for code, count in sorted(self._others.items())]

@@ -10,7 +10,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from moorage.apiserver.http.cautions import warning_headers
-from moorage.apiserver.http.lists import Listing, encoded_list
+from moorage.apiserver.http.lists import ObjectList, encoded_list
 from moorage.apiserver.http.sending import Part
 from moorage.apiserver.schema.representations import JSON, accepted, encoded_as
 from moorage.apiserver.vocabulary.http_messages import HTTPRequest, Response
@@ -33,7 +33,7 @@ def answer_of(asked: HTTPRequest, response: Response) -> OutgoingResponse:
     encoding = accepted(asked.accept).encoding
     pretty = asked.flag("pretty") and encoding == JSON
     headers, content = _headers(encoding, response.warnings), response.content
-    if isinstance(content, Listing):
+    if isinstance(content, ObjectList):
         return OutgoingResponse(response.code, headers, _ended(encoding, encoded_list(content, encoding, pretty=pretty)))
     if not content:
         return OutgoingResponse(response.code, CIMultiDict({"Content-Type": "text/plain"}), ())

@@ -1,4 +1,4 @@
-"""The embedded server as a program runs it: a port on this machine, and the kubeconfig that leads there."""
+"""Run the embedded server: listen on a port, and write a kubeconfig for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aiohttp import web
 
 from moorage.apiserver.access.authentication import Authenticator
 from moorage.apiserver.access.listen_addresses import is_loopback
-from moorage.apiserver.http.accepting import BACKLOG, Door, Rules
+from moorage.apiserver.http.accepting import BACKLOG, AcceptLimits, ConnectionAcceptor
 from moorage.apiserver.http.limits import ServerLimits
 from moorage.apiserver.http.server import Front
 from moorage.apiserver.storage.store import Store
@@ -27,8 +27,8 @@ from moorage.private_files import put_file
 
 __all__ = ["serving", "write_kubeconfig"]
 
-#: How long a server that ends waits for requests that are being answered, in seconds.
-_FAREWELL_S: Final = 1.0
+#: Seconds that a stopping server waits for requests in progress.
+_SHUTDOWN_S: Final = 1.0
 
 
 @asynccontextmanager
@@ -36,32 +36,32 @@ async def serving(
     store: Store, guard: Authenticator, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None,
     limits: ServerLimits | None = None,
 ) -> AsyncIterator[int]:  # fmt: skip
-    """Serve a store while the context lasts; yields the port. Port 0 takes any that is free.
+    """Serve a store while the context lasts, and yield the port. Port 0 selects a free one.
 
     kubectl sends a token over TLS only.
 
-    Raises  ConfigError for an address that others could reach without TLS, and for one that cannot be listened on
+    Raises  ConfigError for an address that other machines can reach without TLS, or that cannot be listened on
     """
     if tls is None and not is_loopback(host):
-        raise ConfigError(f"--bind-address: {host} can be reached from other machines, which takes TLS; use 127.0.0.1 or ::1")
+        raise ConfigError(f"--bind-address: {host} can be reached from other machines, requiring TLS; use 127.0.0.1 or ::1")
     limits = limits or ServerLimits()
     front = Front(store, guard, limits)
     manager = web.Server(front.handle, request_factory=front.make_request)
-    door = Door(manager, Rules(limits.connections, limits.client_s, limits.answer_s, _FAREWELL_S, tls))
-    opened = _listen(host, port)
-    keeping = asyncio.create_task(store.log.keep_up()) if store.log is not None else None
+    acceptor = ConnectionAcceptor(manager, AcceptLimits(limits.connections, limits.client_s, limits.answer_s, _SHUTDOWN_S, tls))
+    listening = _listen(host, port)
+    log_writer = asyncio.create_task(store.log.keep_up()) if store.log is not None else None
     try:
-        door.open([opened])
-        yield int(opened.getsockname()[1])
+        acceptor.open([listening])
+        yield int(listening.getsockname()[1])
     finally:
-        door.shut()
+        acceptor.shut()
         front.end_watches()
         manager.pre_shutdown()
-        await manager.shutdown(_FAREWELL_S)
-        await door.close(_FAREWELL_S)
-        if keeping is not None:
-            keeping.cancel()
-            await asyncio.gather(keeping, return_exceptions=True)
+        await manager.shutdown(_SHUTDOWN_S)
+        await acceptor.close(_SHUTDOWN_S)
+        if log_writer is not None:
+            log_writer.cancel()
+            await asyncio.gather(log_writer, return_exceptions=True)
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -77,15 +77,15 @@ def _family(host: str) -> socket.AddressFamily:
 
 def _unusable(host: str, port: int, error: OSError) -> ConfigError:
     if error.errno == errno.EADDRNOTAVAIL:
-        return ConfigError(f"--bind-address: {host} is no address of this machine; 0.0.0.0 stands for all it has")
+        return ConfigError(f"--bind-address: {host} is not an address of this machine; 0.0.0.0 stands for all of them")
     why = os.strerror(error.errno) if error.errno else str(error)
-    return ConfigError(f"--port: {host}:{port} cannot be listened on: {why}; 0 takes any that is free")
+    return ConfigError(f"--port: {host}:{port} cannot be listened on: {why}; 0 selects a free port")
 
 
 def write_kubeconfig(path: Path, port: int, token: str, authority: bytes = b"", name: str = "moorage") -> None:
-    """Write a kubeconfig that only its owner can read. It is JSON, which is YAML as well.
+    """Write a kubeconfig that only its owner can read. It is JSON, which is also valid YAML.
 
-    ``authority`` is the certificate, in PEM, that the server's own goes back to; without one the server speaks plain HTTP.
+    ``authority`` is the CA certificate in PEM that verifies the server; without one the server speaks plain HTTP.
     """
     cluster = {"server": f"http{'s' if authority else ''}://127.0.0.1:{port}"}
     if authority:

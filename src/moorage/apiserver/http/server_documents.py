@@ -1,4 +1,4 @@
-"""What the server says about itself, whatever is stored: health, version, discovery, OpenAPI.
+"""Documents that do not depend on stored objects: health, version, discovery and OpenAPI.
 
 Source  apiserver, pkg/server/healthz and pkg/endpoints/discovery
 """
@@ -21,14 +21,14 @@ from moorage.apiserver.vocabulary.statuses import PlainError, no_such_page, not_
 __all__ = ["HEALTH", "ServerDocument", "check_method", "document", "health", "is_document", "is_health"]
 
 HEALTH: Final = frozenset(["/healthz", "/livez", "/readyz"])
-#: What is told in other encodings than JSON, too.
+#: Paths that are also served in encodings other than JSON.
 _NEGOTIATED: Final = frozenset(["api", "apis"])
-#: How many parts a path has at most that is answered without the store; "/api/v1" has three.
+#: Maximum number of path segments that are answered without the store, by root; "/api/v1" has three.
 _DEPTHS: Final = {"": 2, "api": 3, "apis": 4, "openapi": 99, "version": 2}
 
 
 class ServerDocument(NamedTuple):
-    """A document as it is sent. A client that shows its ``tag`` has it already; pages without one are sent each time."""
+    """A document to send. A client that already has its ``tag`` gets 304; a document without a tag is always sent."""
 
     form: str
     body: bytes
@@ -36,19 +36,19 @@ class ServerDocument(NamedTuple):
 
 
 def is_document(path: str) -> bool:
-    """Return True for paths whose answers do not depend on the objects."""
+    """Return True for paths whose responses do not depend on stored objects."""
     parts = (path or "/").split("/")
     return len(parts) > 1 and len(parts) <= _DEPTHS.get(parts[1], 0)
 
 
 def is_health(path: str) -> bool:
-    """Return True for health as a whole and for each thing that belongs to it."""
-    whole, _, part = path.rpartition("/")
-    return path in HEALTH or (whole in HEALTH and part != "")
+    """Return True for the health paths and for their individual checks."""
+    endpoint, _, part = path.rpartition("/")
+    return path in HEALTH or (endpoint in HEALTH and part != "")
 
 
 def check_method(path: str, method: str) -> None:
-    """Check that what tells of an API or of the version is only read. Other documents do not look at the method.
+    """Check that API and version documents are only read. Other documents ignore the method, as in kube-apiserver.
 
     Raises  ApiError 405
     """
@@ -58,9 +58,9 @@ def check_method(path: str, method: str) -> None:
 
 
 def document(path: str, accept: str, host: str, gates: frozenset[str] = frozenset()) -> ServerDocument:
-    """Return what is told under a path. ``host`` is where the server is reached, ``gates`` are those open that open kinds.
+    """Return the document at a path. ``host`` is the server's address, ``gates`` are the enabled gates that enable kinds.
 
-    Raises  ApiError 404 where there is nothing, 406 for a client that reads it in no form there is
+    Raises  ApiError 404 if there is none, 406 if the client accepts none of its encodings
     """
     if path == "/openapi/v2":
         return _swagger(accept, gates)
@@ -75,7 +75,7 @@ def document(path: str, accept: str, host: str, gates: frozenset[str] = frozense
 def _encoded(path: str, aggregated: str, host: str, gates: frozenset[str]) -> ServerDocument:
     found = _document(path, aggregated, host, gates)
     if found is None:
-        # Below a group, and below the core API, somebody knows that there is no such version.
+        # Below a group and below the core API, kube-apiserver has a handler that reports unknown versions itself.
         raise not_found_path() if path.startswith("/api/") or path.count("/") > 2 else no_such_page()
     body = msgspec.json.encode(found)
     if found.get("kind") == "APIGroupDiscoveryList":
@@ -101,7 +101,7 @@ def _document(path: str, aggregated: str, host: str, gates: frozenset[str]) -> d
 
 
 def _paths(gates: frozenset[str]) -> Iterator[str]:
-    """Yield what can be asked for without knowing any resource."""
+    """Yield the paths that do not depend on a resource."""
     yield from ("/api", "/api/v1", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/version")
     for group in discovery.group_list(gates)["groups"]:
         yield f"/apis/{group['name']}"
@@ -130,13 +130,13 @@ def _swagger_protobuf(gates: frozenset[str]) -> bytes:
 
 
 def health(path: str, store: Store, *, verbose: bool, excluded: Sequence[str] = ()) -> str:
-    """Return the answer of a health path. A server that cannot keep changes is alive, and not ready.
+    """Return the response of a health path. A server that cannot write changes is alive, but not ready.
 
-    Raises  ApiError 500 where something is amiss; what, is told to those who may see more; 404 for a part that there is not
+    Raises  ApiError 500 if a check fails, without the reason; 404 for an unknown check
     """
-    whole, _, part = path.removeprefix("/").partition("/")
+    endpoint, _, part = path.removeprefix("/").partition("/")
     checks = {"ping": ""}
-    if whole == "readyz" and store.log is not None:
+    if endpoint == "readyz" and store.log is not None:
         checks["data"] = store.log.failure
     if part:
         if part not in checks:
@@ -147,8 +147,8 @@ def health(path: str, store: Store, *, verbose: bool, excluded: Sequence[str] = 
     if unknown:
         lines.append(f"warn: some health checks cannot be excluded: no matches for {', '.join(unknown)}")
     if any(why for one, why in checks.items() if one not in excluded):
-        raise PlainError(500, "\n".join([*lines, f"{whole} check failed", ""]))
-    return "\n".join([*lines, f"{whole} check passed", ""]) if verbose and not part else "ok"
+        raise PlainError(500, "\n".join([*lines, f"{endpoint} check failed", ""]))
+    return "\n".join([*lines, f"{endpoint} check passed", ""]) if verbose and not part else "ok"
 
 
 def _line(name: str, failure: str, *, is_excluded: bool) -> str:

@@ -1,4 +1,4 @@
-"""How a cluster's objects come to be: in memory, or from a file and kept there."""
+"""Open a cluster's store, in memory or with a log on disk."""
 
 from __future__ import annotations
 
@@ -18,47 +18,48 @@ from moorage.private_files import Tell
 
 __all__ = ["open_store"]
 
-#: How far versions jump at a start. A file may lack the last of what watches were shown; no version of it is given out twice.
-_LEAP: Final = 1_000_000
+#: Distance by which resource versions jump at a start. The file may lack the last changes that watches saw, and their
+# versions must not be reused.
+_VERSION_JUMP: Final = 1_000_000
 
 
 def open_store(
     path: Path | None = None, *, clock: Callable[[], float] = time.time, seed: int | None = None,
     gates: FeatureGates | None = None, tell: Tell = lambda line: None,
 ) -> Store:  # fmt: skip
-    """Return a store with what every cluster has, and what the file holds. ``store.close()`` ends it.
+    """Return a store with the bootstrap objects and the content of the file. Close it with ``store.close()``.
 
-    Without a path nothing is kept. With one, what was changed is on disk once ``store.settle()`` has returned; the HTTP
-    server answers no earlier. Watches and lists of before are told 410, as history is not kept.
+    Without a path nothing is persisted. With one, changes are on disk once ``store.settle()`` has returned, and the HTTP
+    server responds no earlier. Watches and paged lists from before the start get 410, as history is not persisted.
 
-    ``seed`` makes the uids and generated names of a run the same each time; without one they are drawn at random. ``gates``
-    decide what is served in addition to what always is, and which fields are kept. ``tell`` hears of it where others could
-    read the file, which is then closed to them.
+    ``seed`` makes uids and generated names the same in each run; without it they are random. ``gates`` determine which
+    kinds are served and which gated fields are kept. ``tell`` receives a warning if others could read the file, whose
+    permissions are then restricted.
 
-    Raises  ConfigError where the file cannot be opened or another process has it, InputError where it is damaged
+    Raises  ConfigError if the file cannot be opened or another process has it open, InputError if it is damaged
     """
     if path is None:
         store = Store(clock, random.Random(_seed(seed, 0)), secrets.token_bytes(32), gates=gates)  # noqa: S311
         bootstrap_cluster(store)
         mirror_events(store)
         return store
-    journal = SQLiteLog(path, tell)
+    log = SQLiteLog(path, tell)
     try:
-        version = journal.version
+        version = log.version
         store = Store(clock, random.Random(_seed(seed, version)), secrets.token_bytes(32), gates=gates)  # noqa: S311
         if version:
-            store.restore(journal.load(), version + _LEAP)
-            journal.start_at(version + _LEAP)
-        store.attach_log(journal)
+            store.restore(log.load(), version + _VERSION_JUMP)
+            log.start_at(version + _VERSION_JUMP)
+        store.attach_log(log)
         bootstrap_cluster(store)
         mirror_events(store)
-        journal.flush()
+        log.flush()
     except BaseException:
-        journal.close()
+        log.close()
         raise
     return store
 
 
 def _seed(seed: int | None, version: int) -> int | str:
-    """Return what uids are drawn from: another sequence after each start, as they must not come twice."""
+    """Return the seed of the uid generator, different at each start, as uids must not repeat."""
     return secrets.randbits(128) if seed is None else f"{seed}/{version}"

@@ -1,4 +1,4 @@
-"""Count what goes wrong again and again, and log it in one line a minute at most."""
+"""Count recurring errors, and log them in at most one line a minute."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Final
 
 __all__ = ["EVERY_S", "Tally"]
 
-#: Seconds between two lines of the log.
+#: Minimum number of seconds between two log lines.
 EVERY_S: Final = 60.0
 
 
 class Tally:
-    """Log the first fault at once; collect those that follow and log their number when the minute is over.
+    """Log the first error at once; count later ones and log their number when the interval is over.
 
-    ``say`` writes a line; ``subject`` is what the line begins with.
+    ``say`` writes a line, which starts with ``subject``.
     """
 
     def __init__(self, subject: str, say: Callable[[str], None], every_s: float = EVERY_S) -> None:
@@ -28,14 +28,14 @@ class Tally:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, what: str, detail: str = "") -> None:
-        """Count a fault. The line shows the latest ``detail`` of each kind of fault."""
+        """Count an error. The line shows the latest ``detail`` of each kind."""
         self._counts[what] += 1
         self._details[what] = detail
         if self._timer is None:
             self._flush()
 
     def close(self) -> None:
-        """Stop: nothing is logged after this."""
+        """Stop logging."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,9 +1,10 @@
-"""A watch as lines of JSON, or pieces of protobuf: what changes, and bookmarks that say how far a client has come.
+"""Watch responses: events as lines of JSON or frames of protobuf, and bookmarks.
 
-Nothing is shown before it is kept: whoever acted on a change that the server lost with its life would act on what never was.
+Events are sent only after their changes are on disk, so that no client acts on a change that a crash of the server
+would lose.
 
-A stream ends when its time is up, when its reader fell too far behind, or when it is closed; the client begins a new one where
-it left off. A version that history does not reach back to is told in the stream, as the API server does.
+A stream ends when its time is up, when its client falls too far behind, or when the server closes it; the client resumes
+where it left off. A version that is no longer cached is reported as an ERROR event in the stream, as in kube-apiserver.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final
 import msgspec
 
 from moorage.apiserver.http.lines import Lines, event_line
-from moorage.apiserver.http.list_options import asks_list, check_list, sends_initial
+from moorage.apiserver.http.list_options import check_list, requests_initial_list, starts_with_list
 from moorage.apiserver.http.requests import HTTPRequest, chosen_by
 from moorage.apiserver.http.sending import PIECE
 from moorage.apiserver.schema.representations import JSON, META, accepted
@@ -31,10 +32,10 @@ __all__ = ["Stream", "is_watch", "open_stream"]
 
 #: Seconds between two bookmarks.
 BOOKMARK_S: Final = 60.0
-#: How long a watch lasts that does not say, in seconds: somewhere between these.
-LASTS_S: Final = (1800, 3600)
-#: How long to wait before what cannot be kept is tried again, in seconds.
-_UNKEPT_S: Final = 1.0
+#: Range in seconds of the random duration of a watch without timeoutSeconds.
+DEFAULT_TIMEOUT_S: Final = (1800, 3600)
+#: Seconds to wait before retrying a failed write to the log.
+_LOG_RETRY_S: Final = 1.0
 _INITIAL_END: Final = "k8s.io/initial-events-end"
 _NO_PROGRESS: Final = (
     "a watch stream was requested by the client but the required storage feature RequestWatchProgress is disabled"
@@ -47,10 +48,10 @@ def is_watch(request: HTTPRequest, target: Target | ReviewTarget) -> bool:
 
 
 class Stream:
-    """What a client is shown, as it comes due, in the encoding that it takes. Iterate over it once, then close it.
+    """The encoded events of a watch. Iterate over it once, then close it.
 
-    It comes in pieces of whole events, each piece as the parts that it is made of, to be gone through once. The next one is
-    made when the last one was taken: a client that does not read holds up its own watch, which costs no more than that piece.
+    Each item is an iterator over the parts of some whole events. The next item is created when the client has taken the
+    last one, so a client that does not read delays only its own watch, which holds no more than one item.
     """
 
     def __init__(self, store: Store, target: Target, request: HTTPRequest, lines: Lines) -> None:
@@ -60,14 +61,14 @@ class Stream:
         self._form, self._encoding = accepted(request.accept, streams=True)
         self._include = included(request.query.get("includeObject", ""))
         self._bookmarks = request.flag("allowWatchBookmarks")
-        self._initial = sends_initial(request)
-        self._lasts_s = request.number("timeoutSeconds") or random.randint(*LASTS_S)  # noqa: S311 - only spreads load
+        self._initial = starts_with_list(request)
+        self._timeout_s = request.number("timeoutSeconds") or random.randint(*DEFAULT_TIMEOUT_S)  # noqa: S311 - only spreads load
         self._changed = asyncio.Event()
-        self._headed = False
-        self._refusal: ApiError | None = None
+        self._has_sent_columns = False
+        self._error: ApiError | None = None
         self._watch: Watch | None = None
-        if asks_list(request) and not store.lists_by_watch:
-            self._refusal = ApiError(500, "InternalError", _NO_PROGRESS)
+        if requests_initial_list(request) and not store.lists_by_watch:
+            self._error = ApiError(500, "InternalError", _NO_PROGRESS)
             return
         try:
             version = request.query.get("resourceVersion", "")
@@ -76,7 +77,7 @@ class Stream:
         except ApiError as error:
             if error.code != 410:
                 raise
-            self._refusal = error
+            self._error = error
 
     @property
     def media_type(self) -> str:
@@ -87,39 +88,39 @@ class Stream:
             self._store.unwatch(self._kind, self._watch)
 
     def end(self) -> None:
-        """Let the stream end where it is, as if its time were up."""
+        """End the stream as if its time were up."""
         if self._watch is not None:
             self._watch.closed = True
         self._changed.set()
 
     async def __aiter__(self) -> AsyncIterator[Iterator[bytes]]:
         if self._watch is None:
-            if self._refusal is not None:
-                yield iter([self._line("ERROR", msgspec.json.encode(self._refusal.status()))])
+            if self._error is not None:
+                yield iter([self._line("ERROR", msgspec.json.encode(self._error.status()))])
             return
-        ends = asyncio.get_running_loop().time() + self._lasts_s
-        marks_end = self._initial
+        ends = asyncio.get_running_loop().time() + self._timeout_s
+        needs_end_bookmark = self._initial
         while not self._watch.closed:
             self._changed.clear()
-            seen = self._watch.take(PIECE)
-            mark = b""
-            if marks_end and self._watch.idle:
-                mark, marks_end = self._mark({_INITIAL_END: "true"}), False
-            if seen or mark:
-                await self._kept()
-                yield self._shown(seen, mark)
+            events = self._watch.take(PIECE)
+            bookmark = b""
+            if needs_end_bookmark and self._watch.idle:
+                bookmark, needs_end_bookmark = self._bookmark_if_due({_INITIAL_END: "true"}), False
+            if events or bookmark:
+                await self._written()
+                yield self._encoded(events, bookmark)
             left_s = ends - asyncio.get_running_loop().time()
             if left_s <= 0 or await self._is_due(left_s):
-                if mark := self._mark({}):
-                    await self._kept()
-                    yield iter([mark])
+                if bookmark := self._bookmark_if_due({}):
+                    await self._written()
+                    yield iter([bookmark])
                 if left_s <= 0:
                     return
 
     async def _is_due(self, left_s: float) -> bool:
-        """Wait for more to show; return True if nothing came for so long that a bookmark is due."""
+        """Wait for events; return True if none came for so long that a bookmark is due."""
         if self._watch is None or not self._watch.idle:
-            await asyncio.sleep(0)  # a long list lets others have their turn
+            await asyncio.sleep(0)  # a long initial list yields to other tasks
             return False
         try:
             async with asyncio.timeout(min(left_s, BOOKMARK_S)):
@@ -128,41 +129,41 @@ class Stream:
             return left_s > BOOKMARK_S
         return False
 
-    async def _kept(self) -> None:
-        """Wait until all changes so far are kept, however long the disk is full."""
+    async def _written(self) -> None:
+        """Wait until all changes so far are on disk, however long that takes."""
         while True:
             try:
                 return await self._store.settle()
             except ApiError:
-                await asyncio.sleep(_UNKEPT_S)
+                await asyncio.sleep(_LOG_RETRY_S)
 
-    def _shown(self, events: Iterable[WatchedObject], mark: bytes) -> Iterator[bytes]:
-        for seen in events:
+    def _encoded(self, events: Iterable[WatchedObject], bookmark: bytes) -> Iterator[bytes]:
+        for event in events:
             if self._form == "Table":
-                yield self._row(seen)
+                yield self._row(event)
             else:
-                yield from self._lines.of(seen, self._form, self._encoding)
-        if mark:
-            yield mark
+                yield from self._lines.of(event, self._form, self._encoding)
+        if bookmark:
+            yield bookmark
 
-    def _row(self, seen: WatchedObject) -> bytes:
-        """Return an event with a row of a table. The first one has its heading."""
-        now, heading = self._store.clock(), not self._headed
-        self._headed = True
+    def _row(self, event: WatchedObject) -> bytes:
+        """Return an event with a table row. The first one includes the column definitions."""
+        now, heading = self._store.clock(), not self._has_sent_columns
+        self._has_sent_columns = True
 
         def make() -> bytes:
-            document = seen.record.document()
+            document = event.record.document()
             shown = table(self._kind, [document], now, self._include, heading=heading)
             shown["metadata"] = {"resourceVersion": document["metadata"]["resourceVersion"]}
-            return self._line(seen.type, msgspec.json.encode(shown))
+            return self._line(event.type, msgspec.json.encode(shown))
 
-        if seen.listed and len(seen.held.body) <= PIECE:
+        if event.listed and len(event.held.body) <= PIECE:
             return make()
-        # It tells how old the object is, in seconds.
-        return self._lines.kept((seen.version, seen.type, f"{self._include} {heading} {int(now)}", self._encoding), make)
+        # The row shows the object's age in seconds.
+        return self._lines.kept((event.version, event.type, f"{self._include} {heading} {int(now)}", self._encoding), make)
 
-    def _mark(self, annotations: dict[str, str]) -> bytes:
-        """Return a bookmark for a client that wants them, if it was shown everything up to now."""
+    def _bookmark_if_due(self, annotations: dict[str, str]) -> bytes:
+        """Return a bookmark if the client requested bookmarks and has received all events so far, else b""."""
         if not self._bookmarks or self._watch is None or self._watch.closed or not self._watch.idle:
             return b""
         return self._bookmark(annotations)
@@ -173,23 +174,23 @@ class Stream:
         }
         if annotations:
             metadata["annotations"] = annotations
-        mark: Document = {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": metadata}
+        bookmark: Document = {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": metadata}
         if self._form.startswith("Partial"):
-            mark |= {"kind": "PartialObjectMetadata", "apiVersion": META}
+            bookmark |= {"kind": "PartialObjectMetadata", "apiVersion": META}
         if self._form == "Table":
-            rows = [{"cells": [], "object": {**mark, "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}}]
+            rows = [{"cells": [], "object": {**bookmark, "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}}]
             version = {"resourceVersion": metadata["resourceVersion"]}
-            mark = {"kind": "Table", "apiVersion": META, "metadata": version, "columnDefinitions": None, "rows": rows}
-        return self._line("BOOKMARK", msgspec.json.encode(mark))
+            bookmark = {"kind": "Table", "apiVersion": META, "metadata": version, "columnDefinitions": None, "rows": rows}
+        return self._line("BOOKMARK", msgspec.json.encode(bookmark))
 
     def _line(self, kind: str, body: bytes) -> bytes:
         return event_line(kind, body, self._encoding)
 
 
 def open_stream(store: Store, request: HTTPRequest, target: Target | ReviewTarget, lines: Lines) -> Stream:
-    """Return the stream that a request asks for. ``lines`` is what streams share.
+    """Return the stream of a watch request. ``lines`` is the cache that streams share.
 
-    Raises  ApiError 400 or 504 for a version that makes no sense or is yet to come, 422 for parameters that do not go together
+    Raises  ApiError 400 or 504 for an invalid or future version, 422 for contradictory parameters
     """
     if isinstance(target, ReviewTarget):
         raise not_allowed()

@@ -17,7 +17,7 @@ from moorage.apiserver.fields.field_merge import type_faults
 from moorage.apiserver.fields.managed_fields import FieldManager, manager_of
 from moorage.apiserver.fields.patches import json_patch, merge_patch
 from moorage.apiserver.fields.strategic_merge import strategic_merge
-from moorage.apiserver.schema.normalization import Misfit, conform
+from moorage.apiserver.schema.normalization import FieldTypeError, conform
 from moorage.apiserver.schema.request_bodies import (
     APPLY,
     OBJECT_TYPES,
@@ -288,7 +288,7 @@ def _fitted_patch(request: HTTPRequest, kind: ServedKind, made: Any, sent: _Patc
         raise _bad_patch(shown, why)
     try:
         document, unknown_fields = conform(kind_schema(kind), made)
-    except Misfit as misfit:
+    except FieldTypeError as misfit:
         raise _bad_patch(shown, misfit.converted if is_strategic else str(misfit)) from None
     if request.media_type != PATCH_TYPES[0]:
         unknown_fields = sorted(unknown_fields)  # as maps have no order in Go, and are written by name
@@ -381,7 +381,7 @@ def _applied(store: Store, request: HTTPRequest, target: Target, held: Record | 
     )
     try:
         document, _ = conform(shape, made)
-    except Misfit as misfit:
+    except FieldTypeError as misfit:
         raise bad_request(str(misfit)) from None
     document = object_of(kind, document, target.namespace, target.name)
     if live is not None:

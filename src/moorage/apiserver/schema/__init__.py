@@ -1,1 +1,1 @@
-"""The shape of what is served: every kind's fields, how they look in JSON, YAML and protobuf, and what clients learn of it."""
+"""The fields of every kind, their JSON, YAML and protobuf encodings, and the discovery and OpenAPI documents."""

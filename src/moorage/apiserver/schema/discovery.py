@@ -1,4 +1,4 @@
-"""What clients learn about the server before they use it: groups, resources, verbs and short names, in both formats there are.
+"""Discovery documents: API groups, resources, verbs and short names, in the legacy and in the aggregated format.
 
 Source  apimachinery, pkg/apis/meta/v1/types.go; api, apidiscovery/v2
 """
@@ -25,9 +25,9 @@ __all__ = [
     "resource_list",
 ]
 
-#: The media type of discovery in one answer, with its version.
+#: Media type of aggregated discovery; the placeholder is its version.
 AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
-#: Its versions; they differ in name only.
+#: Versions of aggregated discovery, which differ only in name.
 _AGGREGATED_VERSIONS: Final = ("v2", "v2beta1")
 
 VERSION: Final = {
@@ -36,7 +36,7 @@ VERSION: Final = {
     "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "", "platform": "linux/amd64",
 }  # fmt: skip
 
-#: Kinds of subresources, with the group and the version of what they speak, and their verbs.
+#: Subresources: API group, version and kind of their bodies ("" for those of the resource), and verbs.
 SUBRESOURCES: Final[dict[str, tuple[str, str, str, tuple[str, ...]]]] = {
     "attach": ("", "", "PodAttachOptions", ("create", "get")),
     "binding": ("", "v1", "Binding", ("create",)),
@@ -54,13 +54,13 @@ SUBRESOURCES: Final[dict[str, tuple[str, str, str, tuple[str, ...]]]] = {
 
 
 def api_versions(host: str) -> dict[str, Any]:
-    """Return the answer to ``/api``: the versions of the core group, and where they are served."""
+    """Return the document at ``/api``: the versions of the core group, and the server's address."""
     place = {"clientCIDR": "0.0.0.0/0", "serverAddress": host}
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [place]}
 
 
 def _groups(gates: frozenset[str]) -> Iterator[tuple[str, list[ServedKind | Review]]]:
-    """Yield every group and version, as ``apps/v1``, with what it serves; ``gates`` are those open that open kinds."""
+    """Yield every group version, such as ``apps/v1``, with its kinds; ``gates`` are the enabled gates that enable kinds."""
     kinds: list[ServedKind | Review] = [*offered(gates), *MEASURED, *REVIEWS]
     served = sorted(kinds, key=lambda one: (one.group, one.version, one.resource))
     for (group, version), members in groupby(served, key=lambda one: (one.group, one.version)):
@@ -68,7 +68,7 @@ def _groups(gates: frozenset[str]) -> Iterator[tuple[str, list[ServedKind | Revi
 
 
 def group_list(gates: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """Return the answer to ``/apis``: every group but the core one. The version that sorts first is the preferred one."""
+    """Return the document at ``/apis``: all groups but the core one. The first version of a group is the preferred one."""
     groups: dict[str, dict[str, Any]] = {}
     for name, _ in _groups(gates):
         group, _, version = name.partition("/")
@@ -79,7 +79,7 @@ def group_list(gates: frozenset[str] = frozenset()) -> dict[str, Any]:
 
 
 def group_document(rest: list[str], gates: frozenset[str] = frozenset()) -> dict[str, Any] | None:
-    """Return the answer to a path below ``/apis``: all groups, one, or one version of it; None where there is none."""
+    """Return the document at a path below ``/apis``: all groups, one group, or one version; None if it does not exist."""
     if len(rest) == 2:
         return resource_list(rest[0], rest[1], gates)
     groups = group_list(gates)
@@ -90,7 +90,7 @@ def group_document(rest: list[str], gates: frozenset[str] = frozenset()) -> dict
 
 
 def resource_list(group: str, version: str, gates: frozenset[str] = frozenset()) -> dict[str, Any] | None:
-    """Return the resources of a group's version, or None where it is not served."""
+    """Return the resources of a group version, or None if it is not served."""
     members = dict(_groups(gates)).get(f"{group}/{version}")
     if members is None:
         return None
@@ -126,28 +126,28 @@ def _entries(member: ServedKind | Review) -> Iterator[dict[str, Any]]:
 
 
 def _storage_hash(kind: ServedKind) -> str:
-    """Return what clients tell apart formats of storage by. Events have one, whichever API they come through."""
+    """Return the storage version hash of a kind. It is the same for Events of both APIs."""
     group = "" if kind.kind == "Event" else kind.group
     return base64.b64encode(hashlib.sha256(f"{group}/{kind.version}/{kind.kind}".encode()).digest()[:8]).decode()
 
 
 def aggregated_version(accept: str) -> str:
-    """Return which version of discovery in one answer a client prefers, or nothing if it wants many."""
+    """Return the version of aggregated discovery that a client prefers, or "" for the legacy format."""
     for clause in accept.split(","):
         form, *parameters = (part.strip() for part in clause.split(";"))
         if form != "application/json":
             continue
-        asked = dict(parameter.partition("=")[::2] for parameter in parameters)
-        if "as" not in asked:
+        parameters_by_name = dict(parameter.partition("=")[::2] for parameter in parameters)
+        if "as" not in parameters_by_name:
             return ""
-        is_known = asked.get("g") == "apidiscovery.k8s.io" and asked["as"] == "APIGroupDiscoveryList"
-        if is_known and asked.get("v") in _AGGREGATED_VERSIONS:
-            return asked["v"]
+        is_known = parameters_by_name.get("g") == "apidiscovery.k8s.io" and parameters_by_name["as"] == "APIGroupDiscoveryList"
+        if is_known and parameters_by_name.get("v") in _AGGREGATED_VERSIONS:
+            return parameters_by_name["v"]
     return ""
 
 
 def aggregated(core: bool, served_version: str = "v2", gates: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """Return discovery in one answer, of the core group or of all others."""
+    """Return aggregated discovery of the core group, or of all other groups."""
     found: dict[str, dict[str, Any]] = {}
     for name, members in _groups(gates):
         group, _, version = name.partition("/")

@@ -1,7 +1,7 @@
-"""Documents made to fit their kind, as decoding into Go's structs and encoding them again would: types, unknown fields, nulls.
+"""Normalize documents to their kind, like decoding into Go structs and encoding again: types, unknown fields, nulls.
 
-A value of the wrong type is refused in the words of Go's decoder. A field that the kind does not have is dropped and told
-of; so is a null, and a field that is empty where empty ones are left out. Quantities and times come out in canonical form.
+A value of the wrong type is rejected with the message of Go's decoder. Unknown fields are dropped and reported; nulls and
+empty omitempty fields are dropped. Quantities and times are returned in canonical form.
 
 Source  sigs.k8s.io/json; apimachinery, pkg/api/resource and pkg/apis/meta/v1 (time.go, micro_time.go)
 """
@@ -21,16 +21,16 @@ from moorage.apiserver.schema.schemas import Field, ListOf, MapOf, Scalar, Struc
 from moorage.apiserver.vocabulary.go_messages import go_word
 from moorage.apiserver.vocabulary.records import Document
 
-__all__ = ["MAX_UNKNOWN", "Misfit", "Place", "conform", "path_of"]
+__all__ = ["MAX_UNKNOWN", "FieldTypeError", "Place", "conform", "path_of"]
 
-#: Go's decoder gives up telling of fields that are unknown or stand twice after so many.
+#: Maximum number of unknown or duplicate fields that Go's decoder reports.
 MAX_UNKNOWN: Final = 100
 
 
-class Misfit(Exception):  # noqa: N818 - always caught by who reads the request
-    """A value that its field cannot hold. The text is what Go's decoder says of it.
+class FieldTypeError(Exception):
+    """A value that its field cannot hold, with the message of Go's decoder.
 
-    ``converted`` is what is said instead where the value was decoded before, and is converted.
+    ``converted`` is the message for a value that was decoded before and fails in conversion.
     """
 
     def __init__(self, text: str, converted: str = "") -> None:
@@ -46,13 +46,13 @@ class _WrongType(Exception):  # noqa: N818 - never leaves this module
         self.owner = ""
 
 
-#: Where a value stands: the steps that lead there, the last one first. They are only put together to tell of a field that the
-#: kind does not have: a path through a long key would take as long again for each value below it.
+#: Position of a value: the steps that lead to it, the last one first. Paths are built only for error messages, as
+# building one for every value below a long key would take quadratic time.
 Place: TypeAlias = tuple[Any, str | int] | None
 
 
 def path_of(place: Place) -> str:
-    """Return a place as people read it: ``spec.containers[0].image``."""
+    """Return a position in readable form: ``spec.containers[0].image``."""
     steps: list[str] = []
     while place is not None:
         place, step = place
@@ -61,9 +61,9 @@ def path_of(place: Place) -> str:
 
 
 def conform(shape: Struct, document: Any) -> tuple[Document, list[str]]:
-    """Return a document as its kind has it, and the paths of fields that the kind does not have.
+    """Return a document normalized to its kind, and the paths of unknown fields.
 
-    Raises  Misfit for a value of the wrong type
+    Raises  FieldTypeError for a value of the wrong type
     """
     unknown: list[str] = []
     try:
@@ -72,11 +72,11 @@ def conform(shape: Struct, document: Any) -> tuple[Document, list[str]]:
         where = ".".join([wrong.owner, *reversed(wrong.path)])
         place = f"Go struct field {where}" if wrong.path else "Go value"
         text = f"json: cannot unmarshal {wrong.what} into {place} of type {wrong.go}"
-        raise Misfit(text, _converted(wrong.what, wrong.go)) from None
+        raise FieldTypeError(text, _converted(wrong.what, wrong.go)) from None
 
 
 def _converted(what: str, go: str) -> str:
-    """Return what Go's converter says of a value of the wrong type."""
+    """Return the message of Go's unstructured converter for a value of the wrong type."""
     word, _, literal = what.partition(" ")
     kind = {"array": "slice", "object": "map", "number": "float64" if "." in literal else "int64"}.get(word, word)
     if go.startswith("map["):
@@ -106,23 +106,23 @@ def _struct(shape: Struct, value: Any, place: Place, unknown: list[str]) -> Docu
                 if isinstance(held, Scalar):
                     fitted = _SCALARS[held.letter](inner, held.go)
                 else:
-                    fitted = _fit(held, inner, (place, name), unknown)
+                    fitted = _normalized(held, inner, (place, name), unknown)
             except _WrongType as wrong:
                 wrong.path.append(f"{field.embedded}.{name}" if field.embedded else name)
                 wrong.owner = wrong.owner or shape.go
                 raise
-            if not _is_left_out(field, fitted):
+            if not _is_omitted(field, fitted):
                 kept[name] = fitted
     return kept
 
 
-def _is_left_out(field: Field, value: Any) -> bool:
+def _is_omitted(field: Field, value: Any) -> bool:
     if value is None:
         return True
-    return field.is_left_out and not field.is_pointer and not value and not isinstance(field.type, Struct)
+    return field.omits_empty and not field.is_pointer and not value and not isinstance(field.type, Struct)
 
 
-def _fit(shape: Type, value: Any, place: Place, unknown: list[str]) -> Any:
+def _normalized(shape: Type, value: Any, place: Place, unknown: list[str]) -> Any:
     if isinstance(shape, Scalar):
         return _SCALARS[shape.letter](value, shape.go)
     if isinstance(shape, Struct):
@@ -134,7 +134,7 @@ def _fit(shape: Type, value: Any, place: Place, unknown: list[str]) -> Any:
         if isinstance(item, Scalar):
             read = _SCALARS[item.letter]
             return [read("" if one is None else one, item.go) for one in value]
-        return [_fit(item, {} if one is None else one, (place, i), unknown) for i, one in enumerate(value)]
+        return [_normalized(item, {} if one is None else one, (place, i), unknown) for i, one in enumerate(value)]
     return _map(shape, value, place, unknown)
 
 
@@ -145,13 +145,13 @@ def _map(shape: MapOf, value: Any, place: Place, unknown: list[str]) -> Document
     if isinstance(item, Scalar):
         read, zero = _SCALARS[item.letter], "0" if item.letter == "Q" else ""
         return {key: read(zero if one is None else one, item.go) for key, one in value.items()}
-    return {key: _fit(item, {} if one is None else one, (place, key), unknown) for key, one in value.items()}
+    return {key: _normalized(item, {} if one is None else one, (place, key), unknown) for key, one in value.items()}
 
 
 # -- scalars ------------------------------------------------------------------------------------------------------------
 
 
-def _text(value: Any, go: str) -> str:
+def _string(value: Any, go: str) -> str:
     if not isinstance(value, str):
         raise _WrongType(go_word(value), go)
     return value
@@ -174,7 +174,7 @@ def _literal(value: int | float) -> str:
     return text if len(text) < 64 else f"{text[:60]}…"
 
 
-def _truth(value: Any, go: str) -> bool:
+def _boolean(value: Any, go: str) -> bool:
     if not isinstance(value, bool):
         raise _WrongType(go_word(value), go)
     return value
@@ -194,30 +194,30 @@ def _bytes(value: Any, go: str) -> str:
     except (binascii.Error, ValueError):
         at = next((i for i, letter in enumerate(value) if not (letter.isascii() and (letter.isalnum() or letter in "+/=\r\n"))),
                   len(value) // 4 * 4)  # fmt: skip
-        raise Misfit(f"illegal base64 data at input byte {at}") from None
+        raise FieldTypeError(f"illegal base64 data at input byte {at}") from None
     return value
 
 
 def _quantity(value: Any, _: str) -> str:
     if isinstance(value, (dict, list, bool)):
-        raise Misfit(_WRONG_QUANTITY)
+        raise FieldTypeError(_WRONG_QUANTITY)
     try:
         return canonical(value.strip() if isinstance(value, str) else value)
     except QuantityError as error:
-        raise Misfit(_WRONG_SUFFIX if str(error).endswith(_WRONG_SUFFIX) else _WRONG_QUANTITY) from None
+        raise FieldTypeError(_WRONG_SUFFIX if str(error).endswith(_WRONG_SUFFIX) else _WRONG_QUANTITY) from None
 
 
 _WRONG_SUFFIX: Final = "unable to parse quantity's suffix"
 _WRONG_QUANTITY: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
-def _int_or_text(value: Any, go: str) -> int | str:
+def _int_or_string(value: Any, go: str) -> int | str:
     return value if isinstance(value, str) else _integer(value, "int32" if go == "intstr.IntOrString" else go)
 
 
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:\d\d)")
 _LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
-#: As above, with exactly six digits of a second; and where those begin.
+#: The same with exactly six fractional digits, and the length of the part before them.
 _MICRO: Final = "2006-01-02T15:04:05.000000Z07:00"
 _SECONDS: Final = len("2006-01-02T15:04:05")
 
@@ -233,7 +233,7 @@ def _moment(value: Any, go: str, layout: str = _LAYOUT) -> tuple[datetime.dateti
         moment = datetime.datetime.fromisoformat(found[1] + zone).astimezone(datetime.UTC)
     except (ValueError, OverflowError):
         quoted = json.dumps(value[:64], ensure_ascii=False)
-        raise Misfit(f'parsing time {quoted} as "{layout}": cannot parse {quoted} as "2006"') from None
+        raise FieldTypeError(f'parsing time {quoted} as "{layout}": cannot parse {quoted} as "2006"') from None
     return moment, int((found[2] or "0").ljust(9, "0")) // 1000
 
 
@@ -246,14 +246,14 @@ def _micro_time(value: Any, go: str) -> str:
     fraction = value[_SECONDS:].partition("Z")[0].partition("+")[0].partition("-")[0]
     if len(fraction) != len(".000000"):
         rest, wanted = (value[_SECONDS + 7 :], "Z07:00") if len(fraction) > 7 else (value[_SECONDS:], ".000000")
-        raise Misfit(f'parsing time "{value}" as "{_MICRO}": cannot parse "{rest}" as "{wanted}"')
+        raise FieldTypeError(f'parsing time "{value}" as "{_MICRO}": cannot parse "{rest}" as "{wanted}"')
     return moment.isoformat().replace("+00:00", f".{micros:06d}Z")
 
 
-def _texts(value: Any, go: str) -> list[str]:
+def _strings(value: Any, go: str) -> list[str]:
     if not isinstance(value, list):
         raise _WrongType(go_word(value), go)
-    return [_text(one, "string") for one in value]
+    return [_string(one, "string") for one in value]
 
 
 def _anything(value: Any, _: str) -> Any:
@@ -261,6 +261,6 @@ def _anything(value: Any, _: str) -> Any:
 
 
 _SCALARS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
-    "s": _text, "i": _integer, "b": _truth, "f": _float, "y": _bytes, "T": _time, "U": _micro_time, "Q": _quantity,
-    "O": _int_or_text, "D": _text, "R": _anything, "F": _anything, "X": _texts,
+    "s": _string, "i": _integer, "b": _boolean, "f": _float, "y": _bytes, "T": _time, "U": _micro_time, "Q": _quantity,
+    "O": _int_or_string, "D": _string, "R": _anything, "F": _anything, "X": _strings,
 }  # fmt: skip

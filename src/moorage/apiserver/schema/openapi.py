@@ -1,7 +1,7 @@
-"""The OpenAPI documents of what is served, versions 3 and 2: every kind with its fields, and what may be asked of it.
+"""The OpenAPI documents, versions 3 and 2: every kind with its fields and operations.
 
-Tools read them to explain fields, to check manifests and to learn how lists are merged. The fields come from ``schemas``, and
-what they mean from ``describing``.
+Clients read them to explain fields, to validate manifests and to merge lists. The fields come from ``schemas``, their
+descriptions from ``field_descriptions``.
 
 Source  kube-openapi, pkg/builder3 and pkg/handler3, for the form; kubectl, pkg/explain and pkg/util/verifier, for what is read
 """
@@ -27,7 +27,7 @@ _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _QUANTITY: Final = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _INT_OR_TEXT: Final = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _RAW: Final = "io.k8s.apimachinery.pkg.runtime.RawExtension"
-#: Scalars that have a name of their own, and what they are.
+#: Scalars with a named definition.
 _NAMED: Final[Mapping[str, tuple[str, _Json]]] = {
     "T": (f"{_META}Time", {"type": "string", "format": "date-time"}),
     "U": (f"{_META}MicroTime", {"type": "string", "format": "date-time"}),
@@ -37,8 +37,8 @@ _NAMED: Final[Mapping[str, tuple[str, _Json]]] = {
     "R": (_RAW, {"type": "object"}),
     "F": (f"{_META}FieldsV1", {"type": "object"}),
 }
-#: What version 3 says more exactly of some of them: version 2 knows one type each.
-_EITHER: Final[Mapping[str, _Json]] = {
+#: Definitions that version 3 states more precisely; version 2 allows one type each.
+_V3_DEFINITIONS: Final[Mapping[str, _Json]] = {
     _INT_OR_TEXT: {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
     _QUANTITY: {"oneOf": [{"type": "string"}, {"type": "number"}]},
 }
@@ -61,24 +61,24 @@ def _name(shape: Struct) -> str:
     return f"io.k8s.api.{group}.{version or 'v1'}.{name}"
 
 
-def _described(struct: str, field: str = "") -> _Json:
+def _description(struct: str, field: str = "") -> _Json:
     text = describe(struct, field)
     return {"description": text} if text else {}
 
 
 class _Schemas:
-    """Schemas by name, gathered as they are referred to. ``place`` is where a document keeps them."""
+    """Schemas by name, collected as they are referenced. ``prefix`` is the document's prefix for references."""
 
-    def __init__(self, place: str) -> None:
-        self.place = place
-        self._is_new = place.startswith("#/components")
-        self.made: dict[str, _Json] = {}
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self._is_new = prefix.startswith("#/components")
+        self.definitions: dict[str, _Json] = {}
 
     def add(self, shape: Struct) -> str:
         name = _name(shape)
-        if name not in self.made:
-            described: _Json = _described(shape.name) | {"type": "object"}
-            self.made[name] = described
+        if name not in self.definitions:
+            described: _Json = _description(shape.name) | {"type": "object"}
+            self.definitions[name] = described
             if shape.fields:
                 described["properties"] = {field.name: self._property(shape.name, field) for field in shape.fields.values()}
             if required := [field.name for field in shape.fields.values() if field.is_required]:
@@ -89,7 +89,7 @@ class _Schemas:
 
     def _property(self, struct: str, field: Field) -> _Json:
         described = self._type(field.type)
-        more = _described(struct, field.name)
+        more = _description(struct, field.name)
         if field.merges:
             more["x-kubernetes-patch-strategy"] = "merge,retainKeys" if field.retains else "merge"
             if field.merge_key:
@@ -98,7 +98,7 @@ class _Schemas:
             more["x-kubernetes-patch-strategy"] = "retainKeys"
         if field.default is not None:
             more["default"] = field.default
-        # Version 3 has nothing beside a reference; readers of version 2 know no other way.
+        # Version 3 allows nothing beside a $ref; readers of version 2 expect it there.
         apart = more and "$ref" in described and self._is_new
         return {"allOf": [described], **more} if apart else {**described, **more}
 
@@ -118,20 +118,20 @@ class _Schemas:
                 return self._reference(self.add(shape))
 
     def _refer(self, name: str, described: _Json) -> _Json:
-        self.made.setdefault(name, _EITHER.get(name, described) if self._is_new else described)
+        self.definitions.setdefault(name, _V3_DEFINITIONS.get(name, described) if self._is_new else described)
         return self._reference(name)
 
     def _reference(self, name: str) -> _Json:
-        return {"$ref": f"{self.place}{name}"}
+        return {"$ref": f"{self.prefix}{name}"}
 
     def add_kind(self, kind: ServedKind | Review) -> None:
-        """Add a kind and the kind of its lists, if it is stored."""
+        """Add a kind and, for stored kinds, its list kind."""
         shape = kind_schema(kind)
         name = self.add(shape)
-        self.made[name]["x-kubernetes-group-version-kind"] = [_gvk(kind, kind.kind)]
+        self.definitions[name]["x-kubernetes-group-version-kind"] = [_gvk(kind, kind.kind)]
         if isinstance(kind, Review):
             return
-        self.made[f"{name}List"] = {
+        self.definitions[f"{name}List"] = {
             "type": "object",
             "required": ["items"],
             "properties": {
@@ -172,7 +172,7 @@ _SELECT: Final = (
     "sendInitialEvents", "timeoutSeconds", "watch",
 )  # fmt: skip
 _DELETE: Final = ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy")
-#: Method, whether it is of a collection, what the API calls it, and its parameters.
+#: Method, whether it is for the collection, action name, and parameters.
 _OPERATIONS: Final = (
     ("get", True, "list", _SELECT), ("post", True, "post", _WRITE), ("delete", True, "deletecollection", (*_SELECT, *_DELETE)),
     ("get", False, "get", ()), ("put", False, "put", _WRITE), ("patch", False, "patch", (*_WRITE, "force")),
@@ -187,7 +187,7 @@ def _place(kind: ServedKind | Review) -> str:
     return f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
 
 
-def _paths(kinds: Iterable[ServedKind | Review], *, old: bool) -> _Json:
+def _paths(kinds: Iterable[ServedKind | Review], *, is_v2: bool) -> _Json:
     paths: _Json = {}
     for kind in kinds:
         within = "namespaces/{namespace}/" if kind.namespaced else ""
@@ -196,13 +196,14 @@ def _paths(kinds: Iterable[ServedKind | Review], *, old: bool) -> _Json:
             if _VERB_OF.get(action, action) not in kind.verbs:
                 continue
             path = base if is_collection else f"{base}/{{name}}"
-            paths.setdefault(path, {})[method] = _operation(kind, action, parameters, old=old)
+            paths.setdefault(path, {})[method] = _operation(kind, action, parameters, is_v2=is_v2)
     return paths
 
 
-def _operation(kind: ServedKind | Review, action: str, parameters: tuple[str, ...], *, old: bool) -> _Json:
+def _operation(kind: ServedKind | Review, action: str, parameters: tuple[str, ...], *, is_v2: bool) -> _Json:
     shown = [
-        {"name": name, "in": "query", **({"type": "string"} if old else {"schema": {"type": "string"}})} for name in parameters
+        {"name": name, "in": "query", **({"type": "string"} if is_v2 else {"schema": {"type": "string"}})}
+        for name in parameters
     ]
     group = "".join(part.title() for part in (kind.group.partition(".")[0] or "core", kind.version))
     return {
@@ -223,33 +224,35 @@ def _all_kinds(gates: frozenset[str]) -> tuple[ServedKind | Review, ...]:
 
 @cache
 def index(gates: frozenset[str] = frozenset()) -> _Json:
-    """Return where the documents of all groups are. ``gates`` are those open that open kinds."""
+    """Return the index of all group documents. ``gates`` are the enabled gates that enable kinds."""
     places = sorted({_place(kind) for kind in _all_kinds(gates)})
-    return {"paths": {place: {"serverRelativeURL": f"/openapi/v3/{place}?hash={_digest(place, gates)}"} for place in places}}
+    return {
+        "paths": {prefix: {"serverRelativeURL": f"/openapi/v3/{prefix}?hash={_digest(prefix, gates)}"} for prefix in places}
+    }
 
 
-def _digest(place: str, gates: frozenset[str]) -> str:
-    return hashlib.sha512(msgspec.json.encode(document_of(place, gates))).hexdigest().upper()
+def _digest(prefix: str, gates: frozenset[str]) -> str:
+    return hashlib.sha512(msgspec.json.encode(document_of(prefix, gates))).hexdigest().upper()
 
 
 @cache
-def document_of(place: str, gates: frozenset[str] = frozenset()) -> _Json | None:
-    """Return one group's document, or None where there is no such group."""
-    kinds = [kind for kind in _all_kinds(gates) if _place(kind) == place]
+def document_of(prefix: str, gates: frozenset[str] = frozenset()) -> _Json | None:
+    """Return the document of one group version, or None if it is not served."""
+    kinds = [kind for kind in _all_kinds(gates) if _place(kind) == prefix]
     if not kinds:
         return None
     schemas = _Schemas("#/components/schemas/")
     for kind in kinds:
         schemas.add_kind(kind)
     return {
-        "openapi": "3.0.0", "info": _info(), "paths": _paths(kinds, old=False),
-        "components": {"schemas": dict(_sorted(schemas.made))},
+        "openapi": "3.0.0", "info": _info(), "paths": _paths(kinds, is_v2=False),
+        "components": {"schemas": dict(_sorted(schemas.definitions))},
     }  # fmt: skip
 
 
 @cache
 def swagger(gates: frozenset[str] = frozenset()) -> _Json:
-    """Return the one document of version 2."""
+    """Return the single document of version 2."""
     schemas = _Schemas("#/definitions/")
     kinds = _all_kinds(gates)
     for kind in kinds:
@@ -257,8 +260,8 @@ def swagger(gates: frozenset[str] = frozenset()) -> _Json:
     return {
         "swagger": "2.0",
         "info": _info(),
-        "paths": _paths(kinds, old=True),
-        "definitions": dict(_sorted(schemas.made)),
+        "paths": _paths(kinds, is_v2=True),
+        "definitions": dict(_sorted(schemas.definitions)),
     }
 
 
@@ -266,5 +269,5 @@ def _info() -> _Json:
     return {"title": "Kubernetes", "version": VERSION["gitVersion"]}
 
 
-def _sorted(made: Mapping[str, _Json]) -> Iterator[tuple[str, _Json]]:
-    return ((name, made[name]) for name in sorted(made))
+def _sorted(definitions: Mapping[str, _Json]) -> Iterator[tuple[str, _Json]]:
+    return ((name, definitions[name]) for name in sorted(definitions))

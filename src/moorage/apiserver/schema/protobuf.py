@@ -1,12 +1,11 @@
-"""Protobuf bodies, as typed clients of client-go send them, to the documents that the same objects are in JSON.
+"""Decode protobuf request bodies of client-go's typed clients to the JSON documents of the same objects.
 
-``protobuf_writing`` is the way back. The fields of all messages are facts about the API and stand in
-``protobuf_fields.json``: for each message and field number the JSON name (empty where a message is spread into the one
-around it), what it holds, and flags. Messages of versions other than v1 have it in their names. Go writes fields that are
-empty; JSON leaves most of those out, and so does this.
+``protobuf_encoding`` is the inverse. ``protobuf_fields.json`` lists the fields of all messages: for each message and field
+number the JSON name (empty for an embedded message), its type, and flags. Messages of versions other than v1 include the
+version in their name. Go encodes empty fields; JSON omits most of them, and so does this module.
 
-What a field holds is the name of a message, or a letter: s text, i integer, b truth, f float, y bytes, T time, U time with
-microseconds, Q quantity, O integer or text, D duration, R an embedded document, F fields of a manager, X a list of texts.
+The type of a field is a message name or a letter: s string, i integer, b boolean, f float, y bytes, T time, U time with
+microseconds, Q quantity, O integer or string, D duration, R embedded document, F managed fields, X list of strings.
 
 Source  the protobuf and json tags of api and apimachinery 1.36; apimachinery, pkg/runtime/serializer/protobuf
 """
@@ -34,7 +33,7 @@ _MAX_DEPTH: Final = 60
 
 
 class FieldFlag:
-    """What else there is to know of a field, as bits. ``OMIT_EMPTY`` ones are not written in JSON when they hold nothing."""
+    """Properties of a field, as bits. ``OMIT_EMPTY`` fields are omitted from JSON when empty."""
 
     POINTER: Final = 1
     REPEATED: Final = 2
@@ -43,7 +42,7 @@ class FieldFlag:
 
 
 class _Malformed(Exception):  # noqa: N818 - never leaves this module
-    """Bytes that are not what their message should be."""
+    """Bytes that do not decode to their message."""
 
 
 class _Field(NamedTuple):
@@ -54,7 +53,7 @@ class _Field(NamedTuple):
 
 @cache
 def messages() -> Mapping[str, Mapping[int, _Field]]:
-    """Return the fields of all messages, by the message's name and the field's number."""
+    """Return the fields of all messages, by message name and field number."""
     text = resources.files("moorage.apiserver.schema").joinpath("protobuf_fields.json").read_text(encoding="utf-8")
     return {
         message: {int(number): _Field(*field) for number, field in fields.items()}
@@ -63,7 +62,7 @@ def messages() -> Mapping[str, Mapping[int, _Field]]:
 
 
 def message_of(group: str, version: str, kind: str) -> str:
-    """Return the name of a kind's message: ``core.Pod``, or with its version, which that of metrics goes without, too."""
+    """Return the message name of a kind: ``core.Pod``, or with the version if it is not v1 (except for metrics)."""
     package = group.partition(".")[0] or "core"
     return f"{package}.{kind}" if version == "v1" or package == "metrics" else f"{package}.{version}.{kind}"
 
@@ -71,13 +70,13 @@ def message_of(group: str, version: str, kind: str) -> str:
 def read_protobuf(body: bytes) -> dict[str, Any]:
     """Return the object in a body, with its ``apiVersion`` and ``kind``.
 
-    Raises  ApiError 400 for bytes that are not an object of a kind that is known
+    Raises  ApiError 400 for bytes that are not an object of a known kind
     """
     if not body.startswith(_MAGIC):
         raise bad_request("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
     try:
         envelope = dict(_fields(body[len(_MAGIC) :]))
-        api_version, kind = (_text(dict(_fields(_bytes(envelope.get(1, b"")))).get(number, b"")) for number in (1, 2))
+        api_version, kind = (_string(dict(_fields(_bytes(envelope.get(1, b"")))).get(number, b"")) for number in (1, 2))
         message = _message_of(api_version, kind)
         return {"apiVersion": api_version, "kind": kind, **_read(message, _bytes(envelope.get(2, b"")), 0)}
     except _Malformed as error:
@@ -92,7 +91,7 @@ def _message_of(api_version: str, kind: str) -> str:
     return message
 
 
-# -- the wire -----------------------------------------------------------------------------------------------------------
+# -- wire format -------------------------------------------------------------------------------------------------------
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -142,11 +141,11 @@ def _bytes(value: int | bytes) -> bytes:
     return value
 
 
-def _text(value: int | bytes) -> str:
+def _string(value: int | bytes) -> str:
     try:
         return _bytes(value).decode()
     except UnicodeDecodeError:
-        raise _Malformed("a text is not UTF-8") from None
+        raise _Malformed("a string is not UTF-8") from None
 
 
 def _integer(value: int | bytes) -> int:
@@ -166,7 +165,7 @@ def _read(message: str, data: bytes, depth: int) -> dict[str, Any]:
     for number, raw in _fields(data):
         field = fields.get(number)
         if field is None:
-            continue  # of a later release; a server drops what it does not know
+            continue  # a field of a later release; servers drop unknown fields
         if field.flags & FieldFlag.MAP:
             key, value = _entry(field, _bytes(raw), depth)
             document.setdefault(field.name, {})[key] = value
@@ -176,12 +175,12 @@ def _read(message: str, data: bytes, depth: int) -> dict[str, Any]:
             document.update(value)
         elif field.flags & FieldFlag.REPEATED:
             document.setdefault(field.name, []).append(value)
-        elif not _is_left_out(field, value):
+        elif not _is_omitted(field, value):
             document[field.name] = value
     return document
 
 
-def _is_left_out(field: _Field, value: Any) -> bool:
+def _is_omitted(field: _Field, value: Any) -> bool:
     if value is None:
         return True
     return bool(field.flags & FieldFlag.OMIT_EMPTY) and not field.flags & FieldFlag.POINTER and value in ("", 0, False, {}, [])
@@ -189,7 +188,7 @@ def _is_left_out(field: _Field, value: Any) -> bool:
 
 def _entry(field: _Field, data: bytes, depth: int) -> tuple[str, Any]:
     held = dict(_fields(data))
-    return _text(held.get(1, b"")), _value(field.holds, held.get(2, b""), depth)
+    return _string(held.get(1, b"")), _value(field.holds, held.get(2, b""), depth)
 
 
 def _value(holds: str, raw: int | bytes, depth: int) -> Any:
@@ -223,12 +222,12 @@ def _moment(raw: int | bytes, precision: str) -> str | None:
 
 
 def _quantity(raw: int | bytes) -> str:
-    return _text(dict(_fields(_bytes(raw))).get(1, b"")) or "0"
+    return _string(dict(_fields(_bytes(raw))).get(1, b"")) or "0"
 
 
-def _int_or_text(raw: int | bytes) -> int | str:
+def _int_or_string(raw: int | bytes) -> int | str:
     held = dict(_fields(_bytes(raw)))
-    return _text(held.get(3, b"")) if _integer(held.get(1, 0)) else _integer(held.get(2, 0))
+    return _string(held.get(3, b"")) if _integer(held.get(1, 0)) else _integer(held.get(2, 0))
 
 
 def _duration(raw: int | bytes) -> str:
@@ -243,12 +242,12 @@ def _embedded(raw: int | bytes) -> Any:
         raise _Malformed("an embedded document is not JSON") from None
 
 
-def _texts(raw: int | bytes) -> list[str]:
-    return [_text(value) for number, value in _fields(_bytes(raw)) if number == 1]
+def _strings(raw: int | bytes) -> list[str]:
+    return [_string(value) for number, value in _fields(_bytes(raw)) if number == 1]
 
 
 _READERS: Final[Mapping[str, Callable[[int | bytes], Any]]] = {
-    "s": _text,
+    "s": _string,
     "i": _integer,
     "b": lambda raw: bool(_integer(raw)),
     "f": _float,
@@ -256,9 +255,9 @@ _READERS: Final[Mapping[str, Callable[[int | bytes], Any]]] = {
     "T": _time,
     "U": _micro_time,
     "Q": _quantity,
-    "O": _int_or_text,
+    "O": _int_or_string,
     "D": _duration,
     "R": _embedded,
     "F": _embedded,
-    "X": _texts,
+    "X": _strings,
 }

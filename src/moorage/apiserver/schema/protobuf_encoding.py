@@ -1,8 +1,9 @@
-"""Objects as protobuf, for clients that read nothing else: the way back of ``protobuf``, by the same table of fields.
+"""Encode objects as protobuf, for clients that accept nothing else; the inverse of ``protobuf``, with the same table of
+fields.
 
-Clients that take JSON, too, are sent JSON whatever they like best, as that is how objects are kept; every client of
-Kubernetes reads what it is sent, not what it asked for. A field that holds nothing is not written. Go writes some of those;
-whoever reads them sees no difference.
+Clients that also accept JSON get JSON, whatever their preference, as objects are stored as JSON and Kubernetes clients
+decode by the response's content type. Empty fields are not encoded. Go encodes some of them, which makes no difference to
+readers.
 
 Source  apimachinery, pkg/runtime/serializer/protobuf; pkg/apis/meta/v1 (watch.go, time_proto.go)
 """
@@ -28,9 +29,9 @@ _END: Final = text(3, "") + text(4, "")
 
 
 def write_protobuf(document: Mapping[str, Any]) -> bytes:
-    """Return an object, a list of objects or a status, with its ``apiVersion`` and ``kind``, as it stands in a body.
+    """Return the encoded body of an object, a list or a status that has ``apiVersion`` and ``kind``.
 
-    Raises  LookupError for what has no such form
+    Raises  LookupError if there is no message for it
     """
     message, kind = _named(document)
     if message in messages():
@@ -43,9 +44,10 @@ def write_protobuf(document: Mapping[str, Any]) -> bytes:
 
 
 def write_list(head: Mapping[str, Any], items: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
-    """Yield a list as ``write_protobuf`` writes it; empty parts first, while items are encoded: it begins with its length.
+    """Yield a list in parts, equal to ``write_protobuf``. Parts are empty while items are being encoded, as the length
+    comes first.
 
-    Raises  LookupError for what has no such form
+    Raises  LookupError if there is no message for it
     """
     item = _named(head)[0].removesuffix("List")
     if item not in messages():
@@ -60,7 +62,7 @@ def write_list(head: Mapping[str, Any], items: Iterable[Mapping[str, Any]]) -> I
 
 
 def _named(document: Mapping[str, Any]) -> tuple[str, str]:
-    """Return which message a document is, and its kind."""
+    """Return the message name of a document, and its kind."""
     group, _, version = (document.get("apiVersion") or "v1").rpartition("/")
     kind = document["kind"]
     return f"meta.{kind}" if f"meta.{kind}" in messages() else message_of(group, version, kind), kind
@@ -71,7 +73,7 @@ def _start(document: Mapping[str, Any]) -> bytes:
 
 
 def write_event(kind: str, document: Mapping[str, Any]) -> bytes:
-    """Return a watch's event: its length, what happened, and the object as in ``write_protobuf``."""
+    """Return an encoded watch event: its length, the event type and the object."""
     event = text(1, kind) + delimited(2, delimited(1, write_protobuf(document)))
     return struct.pack(">I", len(event)) + event
 
@@ -107,7 +109,7 @@ def _field(field: int, holds: str, value: Any) -> Iterator[bytes]:
             yield delimited(field, write(value) if write is not None else _message(holds, value or {}))
 
 
-# -- what is no message of its own in JSON -------------------------------------------------------------------------------
+# -- types that JSON has no message for --------------------------------------------------------------------------------
 
 
 def _moment(value: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Protobuf's wire, as far as it takes to write it: numbers of any size, and what stands there with its length."""
+"""Protobuf wire format: variable-length integers and length-delimited fields, for encoding."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["delimited", "number", "text", "varint"]
 
 
 def varint(value: int) -> bytes:
-    """Return a whole number, seven bits to a byte. Negative ones are written as 64-bit numbers without a sign."""
+    """Return an integer as a varint. Negative integers are encoded as unsigned 64-bit numbers."""
     value &= 2**64 - 1
     out = bytearray()
     while value > 0x7F:
@@ -16,15 +16,15 @@ def varint(value: int) -> bytes:
 
 
 def number(field: int, value: int) -> bytes:
-    """Return a field that is a whole number or a truth."""
+    """Return an integer or boolean field."""
     return varint(field << 3) + varint(value)
 
 
 def delimited(field: int, body: bytes) -> bytes:
-    """Return a field that is a message or bytes."""
+    """Return a length-delimited field: a message or bytes."""
     return b"".join([varint(field << 3 | 2), varint(len(body)), body])
 
 
 def text(field: int, value: str) -> bytes:
-    """Return a field that is a text."""
+    """Return a string field."""
     return delimited(field, value.encode())

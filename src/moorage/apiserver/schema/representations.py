@@ -1,9 +1,9 @@
-"""The forms that objects go out in: as they are, as rows of a table, or nothing but their metadata; as JSON, YAML or protobuf.
+"""Content negotiation: objects, tables or metadata only, as JSON, YAML or protobuf.
 
-A client lists the types it accepts, with the form as a parameter of each. The first that is served says the form. What is
-sent is JSON wherever the client takes that in any form, as objects are kept so; every client of Kubernetes reads what an
-answer says it is. Others get YAML or protobuf, and metadata alone goes out as the client likes it best: Go's clients
-compare what they got one by one with what they got in lists, and in protobuf neither says what it is.
+A client lists the media types it accepts, with the form as a parameter. The first served type determines the form. The
+encoding is JSON whenever the client accepts JSON for any form, as objects are stored as JSON and Kubernetes clients decode
+by the response's content type. Otherwise it is YAML or protobuf. Metadata-only responses use the client's preferred
+encoding, because Go clients compare single objects with list items, and in protobuf neither carries its kind.
 
 Source  apimachinery, pkg/apis/meta/v1/types.go; apiserver, pkg/endpoints/handlers: response.go, negotiation/negotiate.go
 """
@@ -28,19 +28,19 @@ __all__ = [
     "metadata_of",
 ]  # fmt: skip
 
-#: The version of the group that forms belong to.
+#: API version of Table and PartialObjectMetadata.
 META: Final = "meta.k8s.io/v1"
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
-#: What is served, the one that stands for ``*/*`` first.
+#: Served media types; the first one answers ``*/*``.
 _SERVED: Final = (JSON, YAML, PROTOBUF)
-#: What a watch is served as.
+#: Media types of watches.
 _STREAMED: Final = tuple(f"{one};stream=watch" for one in (JSON, PROTOBUF))
 _METADATA: Final = frozenset(["PartialObjectMetadata", "PartialObjectMetadataList"])
 
 
 class Accepted(NamedTuple):
-    """What a client is sent: ``form`` is ``Table``, ``PartialObjectMetadata`` (or ``…List``), or nothing for objects."""
+    """A negotiated representation. ``form`` is ``Table``, ``PartialObjectMetadata`` (or ``…List``), or "" for full objects."""
 
     form: str = ""
     encoding: str = JSON
@@ -53,41 +53,41 @@ class _Clause(NamedTuple):
 
 @lru_cache(maxsize=256)
 def accepted(accept: str, *, streams: bool = False) -> Accepted:
-    """Return what a client is sent that accepts such types. ``streams`` for a watch.
+    """Return the representation for an Accept header. ``streams`` selects the types of watches.
 
-    Raises  ApiError 406 for one that accepts nothing that is served
+    Raises  ApiError 406 if none of the accepted types is served
     """
     if not accept:
         return Accepted()
     served = tuple(one for one in _SERVED if not (streams and one == YAML))
-    found = [Accepted(form, one) for clause in _clauses(accept, served) for one, form in _shown(clause)]
+    found = [Accepted(form, one) for clause in _clauses(accept, served) for one, form in _forms(clause)]
     if not found:
-        raise not_acceptable(_STREAMED if streams and _takes(accept, YAML) else _SERVED)
+        raise not_acceptable(_STREAMED if streams and _accepts(accept, YAML) else _SERVED)
     takes_json = any(one.encoding == JSON for one in found)
-    as_liked = found[0].form in _METADATA or not takes_json
-    return Accepted(found[0].form, found[0].encoding if as_liked else JSON)
+    uses_preference = found[0].form in _METADATA or not takes_json
+    return Accepted(found[0].form, found[0].encoding if uses_preference else JSON)
 
 
 def check_types(accept: str, *, many: bool, tables: bool = True) -> None:
-    """Check that a client reads a type that a path offers, in whatever form. ``many`` for paths of collections.
+    """Check that a client accepts a type that a path serves, in any form. ``many`` marks collection paths.
 
-    ``tables`` says whether the path has tables to offer.
+    ``tables`` says whether the path supports tables.
 
     Raises  ApiError 406
     """
-    if accept and not tables and {form for clause in _clauses(accept, _SERVED) for _, form in _shown(clause)} == {"Table"}:
+    if accept and not tables and {form for clause in _clauses(accept, _SERVED) for _, form in _forms(clause)} == {"Table"}:
         raise not_acceptable(_SERVED)
-    if accept and not any(_takes(accept, one) for one in _SERVED):
+    if accept and not any(_accepts(accept, one) for one in _SERVED):
         raise not_acceptable_at_all((*_SERVED, *_STREAMED) if many else _SERVED)
 
 
-def _takes(accept: str, one: str) -> bool:
+def _accepts(accept: str, one: str) -> bool:
     names = {part.partition(";")[0].strip() for part in accept.split(",")}
     return not names.isdisjoint({"*/*", "application/*", one})
 
 
 def _clauses(accept: str, served: tuple[str, ...]) -> Iterator[_Clause]:
-    """Yield the types that are accepted and served, those the client likes best first."""
+    """Yield the accepted and served types in order of preference."""
     read = []
     for part in accept.split(","):
         name, *parameters = (piece.strip() for piece in part.split(";"))
@@ -98,19 +98,19 @@ def _clauses(accept: str, served: tuple[str, ...]) -> Iterator[_Clause]:
             case _:
                 types = (name,) if name in served else ()
         if types:
-            read.append((_liking(given.pop("q", "1")), _Clause(types, given)))
+            read.append((_quality(given.pop("q", "1")), _Clause(types, given)))
     yield from (clause for _, clause in sorted(read, key=lambda one: -one[0]))
 
 
-def _liking(text: str) -> float:
+def _quality(text: str) -> float:
     try:
         return min(max(float(text), 0.0), 1.0)
     except ValueError:
         return 1.0
 
 
-def _shown(clause: _Clause) -> Iterator[tuple[str, str]]:
-    """Yield the encodings that a clause allows, each with its form. Rows of a table have no protobuf."""
+def _forms(clause: _Clause) -> Iterator[tuple[str, str]]:
+    """Yield the encodings that a clause allows, with their forms. Tables have no protobuf encoding."""
     given = clause.parameters
     if given.get("stream", "watch") not in {"", "watch"} or given.get("sv", "v1") not in {"", "v1"}:
         return
@@ -124,14 +124,14 @@ def _shown(clause: _Clause) -> Iterator[tuple[str, str]]:
 
 
 def form_of(accept: str) -> str:
-    """Return the form a client likes best: ``Table``, ``PartialObjectMetadata`` (or ``…List``), or nothing for objects."""
+    """Return the preferred form: ``Table``, ``PartialObjectMetadata`` (or ``…List``), or "" for full objects."""
     return accepted(accept).form
 
 
 def encoded_as(encoding: str, body: bytes) -> bytes:
-    """Return an answer, which is JSON, in another encoding.
+    """Return a JSON body in another encoding.
 
-    Raises  ApiError 406 for what has no such form
+    Raises  ApiError 406 if the encoding cannot represent it
     """
     if encoding == JSON:
         return body
@@ -145,9 +145,9 @@ def encoded_as(encoding: str, body: bytes) -> bytes:
 
 
 def listed_as_protobuf(head: Mapping[str, Any], items: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield a list as protobuf, given its items as JSON. It begins with its length, so empty parts come while it is encoded.
+    """Yield a list as protobuf from JSON items. Parts are empty while items are being encoded, as the length comes first.
 
-    Raises  ApiError 406, at the first part, for what has no such form
+    Raises  ApiError 406, at the first part, if there is no protobuf message for it
     """
     try:
         yield from write_list(head, map(msgspec.json.decode, items))
@@ -156,28 +156,28 @@ def listed_as_protobuf(head: Mapping[str, Any], items: Iterable[bytes]) -> Itera
 
 
 def as_yaml(document: Any) -> bytes:
-    """Return data as YAML, as kube-apiserver writes it: sorted by name, and each text on its line."""
+    """Return data as YAML in kube-apiserver's style: sorted keys, and no folded strings."""
     text: str = yaml.dump(
         document, Dumper=_DUMPER, sort_keys=True, allow_unicode=True, default_flow_style=False, width=_UNFOLDED
     )
     return text.encode()
 
 
-#: Texts stay on their lines, however long.
+#: Line width that keeps strings unfolded.
 _UNFOLDED: Final = 1 << 30
-#: Texts that PyYAML writes bare, and that readers in Go take for numbers or truths.
-_TAKEN_WRONGLY: Final = re.compile(r"[yYnN]|[-+]?([\d_]*(\.[\d_]*)?([eE][-+]?[\d_]+)?|0_*[bBoOxX][\da-fA-F_]+)", re.ASCII)
+#: Strings that PyYAML writes unquoted, but Go reads as numbers or booleans.
+_AMBIGUOUS: Final = re.compile(r"[yYnN]|[-+]?([\d_]*(\.[\d_]*)?([eE][-+]?[\d_]+)?|0_*[bBoOxX][\da-fA-F_]+)", re.ASCII)
 _DUMPER: Final[Any] = type("_Dumper", (getattr(yaml, "CSafeDumper", yaml.SafeDumper),), {})
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'" if _TAKEN_WRONGLY.fullmatch(text) else None)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'" if _AMBIGUOUS.fullmatch(text) else None)
 
 
 _DUMPER.add_representer(str, _text)
 
 
 def metadata_of(record: Record) -> bytes:
-    """Return an object's metadata as an object of its own."""
+    """Return an object's metadata as a PartialObjectMetadata."""
     shown = {"kind": "PartialObjectMetadata", "apiVersion": META, "metadata": record.document()["metadata"]}
     return msgspec.json.encode(shown)

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from moorage.api.manifests import read_first_yaml, read_json
-from moorage.apiserver.schema.normalization import Misfit, conform
+from moorage.apiserver.schema.normalization import FieldTypeError, conform
 from moorage.apiserver.schema.protobuf import PROTOBUF, read_protobuf
 from moorage.apiserver.schema.schemas import Struct, kind_schema
 from moorage.apiserver.schema.strictness import as_written, repeated_fields, strange_fields
@@ -211,7 +211,7 @@ def fitted(form: Form, body: Body, validation: str) -> tuple[Document, tuple[str
     subject = f'{form.kind} in version "{form.version}" cannot be handled as a {form.kind}'
     try:
         fit, unknown = conform(form.shape, body.document)
-    except Misfit as misfit:
+    except FieldTypeError as misfit:
         raise bad_request(f"{subject}: {misfit}") from None
     if body.written is not None:
         strange = found = strange_fields(form.shape, body.written)

@@ -1,13 +1,12 @@
-"""The shape of every served kind, field by field: what a field holds, and how its lists and maps are merged.
+"""The schema of every served kind: the types of its fields, and how its lists and maps are merged.
 
-One table serves everything that has to know fields by name: reading what clients send, patches that merge lists item by
-item, who manages which field, and the OpenAPI documents. What fields hold stands in ``protobuf_fields.json``; the rest is in
-``schema_rules.json``, some words for a field:
+Decoding, strategic merge patches, field management and the OpenAPI documents all use this table. Field types come from
+``protobuf_fields.json``, everything else from ``schema_rules.json``, as words for each field:
 
-    keys:A,B    a list of things named by these fields      set        a list that holds each value once
-    atomic      a map or a struct that is one value         required   never absent
-    merge:K     merged by K in strategic patches            retain     … keeping only the fields that the patch names
-    default:V   what stands for it when it is absent        go:T       its type in Go, where that is not to be guessed
+    keys:A,B    an associative list with these keys         set        a list with distinct values
+    atomic      a map or struct that is one value           required   a required field
+    merge:K     merged by K in strategic merge patches      retain     with the retainKeys patch strategy
+    default:V   the default of the field                    go:T       its type in Go, if it cannot be derived
 
 Source  the tags of api and apimachinery 1.36 (types.go); client-go, applyconfigurations/internal
 """
@@ -29,7 +28,7 @@ __all__ = ["Field", "ListOf", "MapOf", "Scalar", "Struct", "Type", "kind_schema"
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """``letter`` is that of ``protobuf``; ``go`` is the name of its type in the texts of refusals."""
+    """``letter`` is the type letter of ``protobuf``; ``go`` is the type name in error messages."""
 
     letter: str
     go: str
@@ -37,7 +36,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list: of things with names (``keys``), of values each once (``is_set``), or one value as a whole."""
+    """A list: associative (``keys``), a set (``is_set``), or atomic."""
 
     item: Type
     go: str
@@ -58,7 +57,7 @@ class MapOf:
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """``name`` is that of its message; ``go`` is without its package."""
+    """``name`` is the message name; ``go`` is the Go type without its package."""
 
     name: str
     go: str
@@ -67,7 +66,7 @@ class Struct:
 
     @property
     def full_go(self) -> str:
-        """Its name in Go with its package, as refusals have it."""
+        """The Go type with its package, for error messages."""
         return _go(self.name)
 
 
@@ -76,16 +75,17 @@ Type: TypeAlias = Scalar | ListOf | MapOf | Struct
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field that ``is_pointer`` and holds nothing is not the same as none; one that ``is_left_out`` is not written then.
+    """A field of a struct. A pointer field (``is_pointer``) distinguishes empty from absent; an ``omits_empty`` field has
+    omitempty.
 
-    ``embedded`` is the struct of Go in whose stead the field stands here, if so; refusals name it.
-    ``merges`` and ``merge_key`` are for strategic merge patches, as is ``retains``.
+    ``embedded`` is the embedded Go struct that declares the field, for error messages. ``merges``, ``merge_key`` and
+    ``retains`` configure strategic merge patches.
     """
 
     name: str
     type: Type
     is_pointer: bool = False
-    is_left_out: bool = False
+    omits_empty: bool = False
     is_required: bool = False
     default: str | None = None
     merges: bool = False
@@ -111,29 +111,29 @@ def _rules() -> Mapping[str, Mapping[str, str]]:
 
 @cache
 def schema(name: str) -> Struct:
-    """Return the shape of a message of ``protobuf``, such as ``core.Container``."""
+    """Return the schema of a ``protobuf`` message, such as ``core.Container``."""
     rules = _rules().get(name, {})
     fields: dict[str, Field] = {}
     for inner, holds, flags in messages()[name].values():
         if inner:
             fields[inner] = _field(inner, holds, flags, rules.get(inner, ""))
         else:
-            spread = _last(holds)
+            spread = _short_name(holds)
             fields |= {
                 name: replace(field, embedded=f"{spread}.{field.embedded}".strip("."))
                 for name, field in schema(holds).fields.items()
             }
-    if name in _KINDS_WITHIN:
+    if name in _EMBEDDED_KINDS:
         fields = {**_TYPE_META, **fields}
-    return Struct(name, _last(name), fields, is_atomic=rules.get("") == "atomic")
+    return Struct(name, _short_name(name), fields, is_atomic=rules.get("") == "atomic")
 
 
-def _last(name: str) -> str:
+def _short_name(name: str) -> str:
     return name.rpartition(".")[2]
 
 
 def _go(name: str) -> str:
-    """Return what Go calls a struct: its package is named after the API's version."""
+    """Return the Go type of a struct, whose package is named after the API version."""
     package, _, own = name.rpartition(".")
     return f"{package.partition('.')[2] or 'v1'}.{own}"
 
@@ -144,7 +144,7 @@ def _field(name: str, holds: str, flags: int, rule: str) -> Field:
         name,
         _type(holds, flags, words),
         is_pointer=bool(flags & FieldFlag.POINTER),
-        is_left_out=bool(flags & FieldFlag.OMIT_EMPTY),
+        omits_empty=bool(flags & FieldFlag.OMIT_EMPTY),
         is_required="required" in words,
         default=words.get("default"),
         merges="merge" in words,
@@ -167,13 +167,13 @@ def _type(holds: str, flags: int, words: Mapping[str, str]) -> Type:
     return replace(item, is_atomic=True) if "atomic" in words else item
 
 
-_TYPE_META: Final = {name: Field(name, _TEXT, is_left_out=True) for name in ("apiVersion", "kind")}
-#: Kinds that stand within others, and say there what they are, too: the claims of a stateful set.
-_KINDS_WITHIN: Final = frozenset(["core.PersistentVolumeClaim"])
+_TYPE_META: Final = {name: Field(name, _TEXT, omits_empty=True) for name in ("apiVersion", "kind")}
+#: Kinds embedded in other objects that carry kind and API version there: the claim templates of a stateful set.
+_EMBEDDED_KINDS: Final = frozenset(["core.PersistentVolumeClaim"])
 
 
 @cache
 def kind_schema(kind: ServedKind | Review) -> Struct:
-    """Return the shape of a kind's objects."""
+    """Return the schema of a kind's objects."""
     found = schema(message_of(kind.group, kind.version, kind.kind))
     return replace(found, fields={**_TYPE_META, **found.fields})

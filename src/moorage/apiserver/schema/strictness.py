@@ -1,6 +1,6 @@
-"""What strict decoding reports about an object in JSON: unknown fields and duplicate fields.
+"""Unknown and duplicate fields of a JSON object, as strict decoding reports them.
 
-They are reported in the order of the document, as Go's decoder does: each once, and 100 at most.
+They are reported in document order, as Go's decoder does: each once, and at most 100.
 
 Source  sigs.k8s.io/json, internal/golang/encoding/json/kubernetes_patch.go
 """
@@ -16,44 +16,44 @@ from moorage.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, Type
 
 __all__ = ["as_written", "repeated_fields", "strange_fields"]
 
-#: How many errors are worded at most to find those that differ.
-_MOST_WORDED: Final = 10 * MAX_UNKNOWN
+#: Maximum number of errors that are formatted to find distinct ones.
+_MAX_FORMATTED: Final = 10 * MAX_UNKNOWN
 
 
 class _Fields(list[Any]):
-    """The fields of an object as they were written: pairs of a name and a value."""
+    """The fields of an object as written: pairs of a name and a value."""
 
 
 def as_written(body: bytes) -> Any:
-    """Return a JSON document with all its fields, or None where none stands twice."""
-    is_doubtful = False
+    """Return a JSON document with duplicate fields preserved, or None if it has none."""
+    has_duplicates = False
 
     def build(pairs: list[tuple[str, Any]]) -> _Fields:
-        nonlocal is_doubtful
-        is_doubtful = is_doubtful or len(dict(pairs)) != len(pairs)
+        nonlocal has_duplicates
+        has_duplicates = has_duplicates or len(dict(pairs)) != len(pairs)
         return _Fields(pairs)
 
     found = json.loads(body, object_pairs_hook=build, parse_int=str, parse_float=str)
-    return found if is_doubtful else None
+    return found if has_duplicates else None
 
 
 def strange_fields(shape: Struct, written: Any) -> tuple[str, ...]:
-    """Return the errors about unknown and duplicate fields. What is in an unknown field is not looked at."""
+    """Return the errors for unknown and duplicate fields. The content of unknown fields is not checked."""
     return _first(_strange(shape, written, None))
 
 
 def repeated_fields(written: Any) -> tuple[str, ...]:
-    """Return the errors about duplicate fields, for an object of any kind."""
+    """Return the errors for duplicate fields of an object of any kind."""
     return _first(_repeated(written, None))
 
 
 def _first(errors: Iterable[str]) -> tuple[str, ...]:
-    different: dict[str, None] = {}
+    distinct: dict[str, None] = {}
     for count, text in enumerate(errors, 1):
-        different[text] = None
-        if len(different) == MAX_UNKNOWN or count == _MOST_WORDED:
+        distinct[text] = None
+        if len(distinct) == MAX_UNKNOWN or count == _MAX_FORMATTED:
             break
-    return tuple(different)
+    return tuple(distinct)
 
 
 def _strange(shape: Type, value: Any, place: Place) -> Iterator[str]:
@@ -73,7 +73,7 @@ def _in_object(shape: Struct | MapOf, fields: _Fields, place: Place) -> Iterator
             held = None if field is None else field.type
         else:
             held = shape.item
-        # One error for each name, however often it stands here.
+        # One error for each name, however often it occurs here.
         if held is None and name not in seen:
             yield f'unknown field "{path_of((place, name))}"'
         elif held is not None and seen.get(name) is False:

@@ -1,7 +1,7 @@
-"""The OpenAPI document of version 2 in protobuf, for releases of kubectl before 1.29, which read it in no other form.
+"""The OpenAPI version 2 document in protobuf, which kubectl before 1.29 requires.
 
-The messages are those of gnostic's ``openapi.v2``; what has no field of its own there goes in as a piece of YAML, for which
-JSON does. Only what ``openapi.swagger`` writes is known here.
+The messages are those of gnostic's ``openapi.v2``. Properties without a field there are embedded as YAML, for which JSON is
+valid. Only what ``openapi.swagger`` generates is supported.
 
 Source  gnostic-models, openapiv2/OpenAPIv2.proto
 """
@@ -18,7 +18,7 @@ from moorage.apiserver.schema.protobuf_wire import text as _text
 
 __all__ = ["SWAGGER_PROTOBUF", "SWAGGER_SENT", "swagger_protobuf"]
 
-#: What clients ask for, and what they are sent: the first is no media type by the rules for those.
+#: The media type that clients request, and the one in responses; the first is not a valid media type.
 SWAGGER_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 SWAGGER_SENT: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
@@ -26,7 +26,7 @@ _METHODS: Final = {"get": 2, "put": 3, "post": 4, "delete": 5, "patch": 8}
 
 
 def swagger_protobuf(document: Mapping[str, Any]) -> bytes:
-    """Return a document of version 2 as bytes."""
+    """Return an OpenAPI version 2 document as protobuf."""
     info = _join(_text(1, document["info"]["title"]), _text(2, document["info"]["version"]))
     paths = (_message(2, _named(path, _path_item(item))) for path, item in document["paths"].items())
     definitions = (_message(1, _named(name, _schema(schema))) for name, schema in document["definitions"].items())
@@ -70,7 +70,7 @@ def _operation(operation: Mapping[str, Any]) -> bytes:
 
 
 def _parameter(parameter: Mapping[str, Any]) -> bytes:
-    """Return a parameter of the query, wrapped in what could have been other kinds of parameters."""
+    """Return a query parameter, wrapped in the messages of its alternatives."""
     query = _join(_text(2, "query"), _text(4, parameter["name"]), _text(6, parameter["type"]))
     return _message(1, _message(2, _message(3, query)))
 

@@ -1,8 +1,8 @@
-"""What types get that leave something out, wherever they stand in an object: a walk over it, guided by its schema.
+"""Defaults of nested types, wherever they occur in an object: a walk guided by the schema.
 
-A probe has a period, a secret that is mounted has file modes, whichever container or template it is in. Then there is what Go
-writes though it holds nothing: a number that is 0, a time that is null, a struct without fields. Both are worked out once
-for each type, so objects that have neither are passed over quickly.
+A probe gets a period and a mounted secret a file mode, in any container or template. The walk also adds empty values that
+Go always encodes: zero numbers, null times, empty structs. The plan for each type is computed once, so types without
+defaults are skipped.
 
 Source  kubernetes, pkg/apis/{apps,batch,core,resource,storage}/v1: defaults.go and zz_generated.defaults.go
 """
@@ -20,11 +20,11 @@ from moorage.apiserver.vocabulary.served_kinds import ServedKind
 
 __all__ = ["complete_types", "pulls_always"]
 
-Rule = Callable[[Document], None]
+SetDefaults = Callable[[Document], None]
 
 
 class _Inner(NamedTuple):
-    """A field with structs in it: one, a list of them, or a map; ``is_written`` even if there is nothing in it."""
+    """A field that contains structs: one, a list or a map of them; ``is_written`` even when empty."""
 
     name: str
     holds: type[Scalar | ListOf | MapOf | Struct]
@@ -33,18 +33,18 @@ class _Inner(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """What there is to do about a type; false where that is nothing."""
+    """The defaults of a type; false if there are none."""
 
-    rule: Rule | None
+    defaults: SetDefaults | None
     inner: tuple[_Inner, ...]
     zeros: tuple[tuple[str, Any], ...]
 
     def __bool__(self) -> bool:
-        return self.rule is not None or bool(self.inner or self.zeros)
+        return self.defaults is not None or bool(self.inner or self.zeros)
 
 
 def complete_types(kind: ServedKind, document: Document) -> None:
-    """Complete everything in an object, in place."""
+    """Set the defaults of all nested types of an object, in place."""
     _complete(_plan_of(kind), document)
 
 
@@ -77,16 +77,16 @@ def _inner(field: Field, known: dict[str, _Plan]) -> _Inner | None:
     return _Inner(field.name, type(shape), plan, is_written) if plan or is_written else None
 
 
-#: Fields of time are written though they are empty, but this one.
+#: Time fields are written when empty, except this one.
 _NEVER_ZERO: Final = frozenset([("meta.ObjectMeta", "creationTimestamp")])
 
 
 def _is_written(field: Field) -> bool:
-    """Return True for a field that is there even if it holds nothing."""
-    if field.name in {"apiVersion", "kind"} and field.is_left_out:
+    """Return True for a field that Go encodes when empty."""
+    if field.name in {"apiVersion", "kind"} and field.omits_empty:
         return False
     is_struct_in_go = isinstance(field.type, Scalar) and field.type.letter in "QTU"
-    return not field.is_left_out or (is_struct_in_go and not field.is_pointer)
+    return not field.omits_empty or (is_struct_in_go and not field.is_pointer)
 
 
 _ZEROS: Final[Mapping[str, Any]] = {"s": "", "i": 0, "b": False, "f": 0, "O": 0, "Q": "0"}
@@ -99,8 +99,8 @@ def _zero(field: Field) -> Any:
 
 
 def _complete(plan: _Plan, document: Document) -> None:
-    if plan.rule is not None:
-        plan.rule(document)
+    if plan.defaults is not None:
+        plan.defaults(document)
     for name, holds, inner, is_written in plan.inner:
         held = document.get(name)
         if held is None:
@@ -120,11 +120,11 @@ def _complete(plan: _Plan, document: Document) -> None:
             document[name] = zero
 
 
-# -- the rules of types -------------------------------------------------------------------------------------------------
+# -- defaults by type --------------------------------------------------------------------------------------------------
 
 
-def _given(**defaults: Any) -> Rule:
-    """Return the rule that fills in fields with texts, numbers and truths."""
+def _defaults(**defaults: Any) -> SetDefaults:
+    """Return a function that sets absent fields."""
     pairs = tuple(defaults.items())
 
     def fill(document: Document) -> None:
@@ -135,8 +135,8 @@ def _given(**defaults: Any) -> Rule:
     return fill
 
 
-def _positive(**defaults: int) -> Rule:
-    """Return the rule that fills in numbers for which zero is none."""
+def _defaults_if_zero(**defaults: int) -> SetDefaults:
+    """Return a function that sets absent or zero numbers."""
     pairs = tuple(defaults.items())
 
     def fill(document: Document) -> None:
@@ -148,7 +148,7 @@ def _positive(**defaults: int) -> Rule:
 
 
 def pulls_always(image: str) -> bool:
-    """Return True for an image whose name says that it may be another tomorrow: tagged "latest", or not at all."""
+    """Return True for an image with the tag "latest" or without a tag or digest, which may change."""
     return image.endswith(":latest") or (":" not in image.rpartition("/")[2] and "@" not in image)
 
 
@@ -180,7 +180,7 @@ def _pod_spec(spec: Document) -> None:
     ):  # fmt: skip
         spec.setdefault(name, value)
     spec.setdefault("securityContext", {})
-    # One field under its old and its new name.
+    # One field under its deprecated and its current name.
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
@@ -203,8 +203,8 @@ def _modes(driver: Document) -> None:
         driver["volumeLifecycleModes"] = ["Persistent"]
 
 
-def _rounded(*names: str) -> Rule:
-    """Return the rule that rounds lists of amounts up to thousandths, the finest that is stored of them."""
+def _rounded(*names: str) -> SetDefaults:
+    """Return a function that rounds amounts up to thousandths, the finest stored precision."""
 
     def fill(document: Document) -> None:
         for name in names:
@@ -215,37 +215,37 @@ def _rounded(*names: str) -> Rule:
     return fill
 
 
-_DRIVER: Final = _given(
+_DRIVER: Final = _defaults(
     attachRequired=True, podInfoOnMount=False, storageCapacity=False, fsGroupPolicy="ReadWriteOnceWithFSType",
     requiresRepublish=False, seLinuxMount=False,
 )  # fmt: skip
-_FILES: Final = _given(defaultMode=0o644)
-_BLOCK_DEVICE: Final = _given(pool="rbd", user="admin", keyring="/etc/ceph/keyring")
-_SCALE_IO: Final = _given(storageMode="ThinProvisioned", fsType="xfs")
-_TCP: Final = _given(protocol="TCP")
+_FILES: Final = _defaults(defaultMode=0o644)
+_BLOCK_DEVICE: Final = _defaults(pool="rbd", user="admin", keyring="/etc/ceph/keyring")
+_SCALE_IO: Final = _defaults(storageMode="ThinProvisioned", fsType="xfs")
+_TCP: Final = _defaults(protocol="TCP")
 
-_RULES: Final[Mapping[str, Rule]] = {
-    "apps.StatefulSetPersistentVolumeClaimRetentionPolicy": _given(whenDeleted="Retain", whenScaled="Retain"),
-    "batch.PodFailurePolicyOnPodConditionsPattern": _given(status="True"),
-    "core.AzureDiskVolumeSource": _given(cachingMode="ReadWrite", fsType="ext4", readOnly=False, kind="Shared"),
+_RULES: Final[Mapping[str, SetDefaults]] = {
+    "apps.StatefulSetPersistentVolumeClaimRetentionPolicy": _defaults(whenDeleted="Retain", whenScaled="Retain"),
+    "batch.PodFailurePolicyOnPodConditionsPattern": _defaults(status="True"),
+    "core.AzureDiskVolumeSource": _defaults(cachingMode="ReadWrite", fsType="ext4", readOnly=False, kind="Shared"),
     "core.ConfigMapVolumeSource": _FILES,
     "core.Container": _container,
     "core.ContainerPort": _TCP,
     "core.DownwardAPIVolumeSource": _FILES,
     "core.EndpointPort": _TCP,
     "core.EphemeralContainer": _container,
-    "core.FileKeySelector": _given(optional=False),
-    "core.GRPCAction": _given(service=""),
-    "core.HTTPGetAction": _given(path="/", scheme="HTTP"),
-    "core.HostPathVolumeSource": _given(type=""),
-    "core.ISCSIPersistentVolumeSource": _given(iscsiInterface="default"),
-    "core.ISCSIVolumeSource": _given(iscsiInterface="default"),
+    "core.FileKeySelector": _defaults(optional=False),
+    "core.GRPCAction": _defaults(service=""),
+    "core.HTTPGetAction": _defaults(path="/", scheme="HTTP"),
+    "core.HostPathVolumeSource": _defaults(type=""),
+    "core.ISCSIPersistentVolumeSource": _defaults(iscsiInterface="default"),
+    "core.ISCSIVolumeSource": _defaults(iscsiInterface="default"),
     "core.ImageVolumeSource": _image,
-    "core.ObjectFieldSelector": _given(apiVersion="v1"),
-    "core.PersistentVolumeClaimSpec": _given(volumeMode="Filesystem"),
-    "core.PersistentVolumeSpec": _given(persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem"),
+    "core.ObjectFieldSelector": _defaults(apiVersion="v1"),
+    "core.PersistentVolumeClaimSpec": _defaults(volumeMode="Filesystem"),
+    "core.PersistentVolumeSpec": _defaults(persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem"),
     "core.PodSpec": _pod_spec,
-    "core.Probe": _positive(timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3),
+    "core.Probe": _defaults_if_zero(timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3),
     "core.ProjectedVolumeSource": _FILES,
     "core.RBDPersistentVolumeSource": _BLOCK_DEVICE,
     "core.RBDVolumeSource": _BLOCK_DEVICE,
@@ -254,7 +254,7 @@ _RULES: Final[Mapping[str, Rule]] = {
     "core.ScaleIOPersistentVolumeSource": _SCALE_IO,
     "core.ScaleIOVolumeSource": _SCALE_IO,
     "core.SecretVolumeSource": _FILES,
-    "core.ServiceAccountTokenProjection": _given(expirationSeconds=3600),
+    "core.ServiceAccountTokenProjection": _defaults(expirationSeconds=3600),
     "core.Volume": _volume,
     "resource.Device": _mapped_amounts,
     "resource.DeviceSubRequest": _device_request,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from moorage.apiserver.schema.normalization import Misfit, conform
+from moorage.apiserver.schema.normalization import FieldTypeError, conform
 from moorage.apiserver.schema.schemas import schema
 from moorage.apiserver.storage.store import DeleteOptions
 from moorage.apiserver.vocabulary.records import Document
@@ -31,7 +31,7 @@ def options_of(document: Document | None) -> DeleteOptions:
         raise bad_request(f'no kind "{kind}" is registered for version "{version}" in scheme "{_SCHEME}"')
     try:
         options, _ = conform(schema("meta.DeleteOptions"), {key: document[key] for key in document if key not in _HEAD})
-    except Misfit as misfit:
+    except FieldTypeError as misfit:
         raise bad_request(str(misfit)) from None
     dry_run = options.get("dryRun") or []
     if faults := list(_faults(options, dry_run)):

@@ -9,7 +9,7 @@ from moorage.api.core import Node
 from moorage.api.decode import decode
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from moorage.framework.features import FeatureGates
-from moorage.plugins.device_backed_scores import Backed, backed
+from moorage.plugins.device_backed_scores import DeviceBackedDemands, with_devices
 from moorage.plugins.devices.device_counts import stock_of
 from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from moorage.plugins.node_resources_fit import NodeResourcesFit
@@ -111,8 +111,8 @@ def wants(devices, cpu="1"):
 
 def test_a_node_offers_the_devices_unless_it_offers_the_resource_itself():
     snapshot = four_of_which_two_are_held().snapshot
-    counted = backed((Demand(NAME, 1, 1),), snapshot, FeatureGates())
-    assert isinstance(counted, Backed)
+    counted = with_devices((Demand(NAME, 1, 1),), snapshot, FeatureGates())
+    assert isinstance(counted, DeviceBackedDemands)
     nodes = counted.among(snapshot.nodes)
     assert nodes.allocatable(NAME).tolist() == [4, 4, 0]
     assert nodes.requested(NAME).tolist() == [2, 0, 0]
@@ -150,12 +150,12 @@ def test_balance_takes_devices_into_account():
 def test_without_a_class_of_that_name_nothing_changes():
     demands = (Demand("cpu", 1, 1), Demand("example.com/other", 1, 1))
     snapshot = four_of_which_two_are_held().snapshot
-    assert backed(demands, snapshot, FeatureGates()) is demands
-    assert backed((Demand(NAME, 1, 1),), snapshot, FeatureGates({"DRAExtendedResource": False})) == (Demand(NAME, 1, 1),)
+    assert with_devices(demands, snapshot, FeatureGates()) is demands
+    assert with_devices((Demand(NAME, 1, 1),), snapshot, FeatureGates({"DRAExtendedResource": False})) == (Demand(NAME, 1, 1),)
 
 
 def test_views_of_some_rows_count_for_these():
     snapshot = four_of_which_two_are_held().snapshot
-    counted = backed((Demand(NAME, 1, 1),), snapshot, FeatureGates())
+    counted = with_devices((Demand(NAME, 1, 1),), snapshot, FeatureGates())
     rows = snapshot.nodes.only(np.array([False, True, True]))
     assert counted.among(rows).allocatable(NAME).tolist() == [4, 0]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.plugins.image_locality import ImageLocality, image_scores, images_asked, normalized_image_name
+from moorage.plugins.image_locality import ImageLocality, image_scores, images_of_pod, normalized_image_name
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_queries import final_scores
 
@@ -71,7 +71,7 @@ def test_a_share_is_cut_to_whole_bytes():
     table = a_cluster(nodes).table
     # a third of it, less 23 MiB, over 977 MiB: floating point as Go's, then whole numbers
     expected = 100 * (int(100_000_001 * (1 / 3)) - 23 * MIB) // (977 * MIB)
-    assert image_scores(table, images_asked(running("x:1"))).tolist() == [expected, 0, 0]
+    assert image_scores(table, images_of_pod(running("x:1"))).tolist() == [expected, 0, 0]
 
 
 def test_the_first_to_report_an_image_says_how_large_it_is():

@@ -35,11 +35,11 @@ from moorage.state.cluster import Snapshot
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["DefaultPreemption", "DefaultPreemptionArgs", "chosen", "taken"]
+__all__ = ["DefaultPreemption", "DefaultPreemptionArgs", "nominate", "nominate_best"]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 NEVER = "not eligible due to preemptionPolicy=Never."
-VICTIMS_LEAVING = "not eligible due to a terminating pod on the nominated node."
+VICTIMS_TERMINATING = "not eligible due to a terminating pod on the nominated node."
 GROUPS_PREEMPT_TOGETHER = "not eligible due to workload aware preemption enabled"
 GROUPS_ARE_PLACED = "not eligible due to placement-based pod group scheduling limitation"
 NO_GROUP = "pod group for pod not found"
@@ -47,7 +47,7 @@ NO_CANDIDATE = "no candidate node for preemption"
 UNDER_WAY = "waiting for the preemption for this pod to be finished"
 UNDER_WAY_FOR_GROUP = "waiting for the preemption for this pod group to be finished"
 
-POD_GONE = ClusterEvent(Resource.POD, Action.DELETE)
+POD_DELETED = ClusterEvent(Resource.POD, Action.DELETE)
 
 
 class DefaultPreemptionArgs(PluginArgs, frozen=True):
@@ -111,14 +111,14 @@ class DefaultPreemption:
     def wakes_on(self) -> Iterator[Wake]:
         # PreEnqueue is all that this plugin rejects pods with. The plugins whose rejection the evictions cure wake the pod.
         if self._gates["SchedulerAsyncPreemption"]:
-            yield Wake(POD_GONE, when=lambda pod, old, new: False)
+            yield Wake(POD_DELETED, when=lambda pod, old, new: False)
 
     def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult | Consult:
         why_not = self._ineligible(pod, attempt)
         if why_not:
             return PostFilterResult(Code.UNSCHEDULABLE, (f"preemption: {why_not}",))
         search = self.search(attempt)
-        return chosen(pod, attempt, search.candidates) if search.candidates else _nothing_helps(search)
+        return nominate_best(pod, attempt, search.candidates) if search.candidates else _no_candidate(search)
 
     def pod_group_post_filter(
         self, group: PodGroup, pods: Sequence[PodInfo], snapshot: Snapshot, fits: Fits
@@ -156,7 +156,7 @@ class DefaultPreemption:
             return ""
         on_node = attempt.snapshot.table.pods[row].values()
         leaving = any(other.priority < pod.priority and _was_preempted(other) for other in on_node)
-        return VICTIMS_LEAVING if leaving else ""
+        return VICTIMS_TERMINATING if leaving else ""
 
     def _ineligible_in_group(self, pod: PodInfo, attempt: Attempt) -> str:
         """Return why a pod of a group may not preempt by itself; empty if it may."""
@@ -169,18 +169,18 @@ class DefaultPreemption:
         return GROUPS_PREEMPT_TOGETHER if self._gates["WorkloadAwarePreemption"] else ""
 
 
-def chosen(pod: PodInfo, attempt: Attempt, candidates: Sequence[Candidate]) -> PostFilterResult | Consult:
+def nominate_best(pod: PodInfo, attempt: Attempt, candidates: Sequence[Candidate]) -> PostFilterResult | Consult:
     """Nominate the pod to the candidate where preemption does the least harm, after the extenders have filtered them."""
 
     def choice(left: Sequence[Candidate]) -> PostFilterResult:
         if not left:
             return PostFilterResult(Code.UNSCHEDULABLE, (f"preemption: {NO_CANDIDATE}",))
-        return taken(pod, attempt, choose(left))
+        return nominate(pod, attempt, choose(left))
 
     return Consult(candidates, choice) if attempt.consults else choice(candidates)
 
 
-def taken(pod: PodInfo, attempt: Attempt, best: Candidate) -> PostFilterResult:
+def nominate(pod: PodInfo, attempt: Attempt, best: Candidate) -> PostFilterResult:
     """Nominate the pod to the candidate's node and list the victims to evict there."""
     return PostFilterResult(
         Code.SUCCESS,
@@ -198,7 +198,7 @@ def _was_preempted(pod: PodInfo) -> bool:
     return disrupted is not None and disrupted.status == "True" and disrupted.reason == "PreemptionByScheduler"
 
 
-def _nothing_helps(search: PreemptionSearch) -> PostFilterResult:
+def _no_candidate(search: PreemptionSearch) -> PostFilterResult:
     """Report that no candidate was found, and clear an earlier nomination."""
     if search.errors:
         text = aggregate(search.errors)

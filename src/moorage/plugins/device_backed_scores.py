@@ -18,13 +18,13 @@ from moorage.plugins.scoring_strategies import Demand
 from moorage.state.cluster import Snapshot
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["NATIVE", "Backed", "Counted", "backed", "classes_behind"]
+__all__ = ["NATIVE", "DeviceBackedDemands", "ScoredDemands", "classes_behind", "with_devices"]
 
 #: Resources that devices never back.
 NATIVE: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
-class Backed(NamedTuple):
+class DeviceBackedDemands(NamedTuple):
     """The resources to score, and the device classes that back some of them (resource → class)."""
 
     demands: tuple[Demand, ...]
@@ -42,13 +42,13 @@ class Backed(NamedTuple):
 
 
 #: The PreScore state: plain demands, or demands that devices back.
-Counted = tuple[Demand, ...] | Backed
+ScoredDemands = tuple[Demand, ...] | DeviceBackedDemands
 
 
-def backed(demands: tuple[Demand, ...], snapshot: Snapshot, gates: FeatureGates) -> Counted:
+def with_devices(demands: tuple[Demand, ...], snapshot: Snapshot, gates: FeatureGates) -> ScoredDemands:
     """Add the device classes that back the requested resources, if there are any."""
     classes = classes_behind([demand.resource for demand in demands], snapshot, gates)
-    return Backed(demands, classes, gates["DRAListTypeAttributes"], snapshot) if classes else demands
+    return DeviceBackedDemands(demands, classes, gates["DRAListTypeAttributes"], snapshot) if classes else demands
 
 
 def classes_behind(resources: Iterable[str], snapshot: Snapshot, gates: FeatureGates) -> Mapping[str, DeviceClass]:

@@ -11,13 +11,13 @@ from __future__ import annotations
 from moorage.api.devices import DeviceClass
 from moorage.state.cluster import Snapshot
 
-__all__ = ["DEVICE_CLASS_PREFIX", "answers_to", "device_class_for"]
+__all__ = ["DEVICE_CLASS_PREFIX", "backs", "device_class_for"]
 
 #: A device class backs the resource of this prefix and the class's name.
 DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 
 
-def answers_to(device_class: DeviceClass, resource: str) -> bool:
+def backs(device_class: DeviceClass, resource: str) -> bool:
     """Return whether a device class backs ``resource``, by ``extendedResourceName`` or by the class's own name."""
     return resource in {device_class.spec.extended_resource_name, DEVICE_CLASS_PREFIX + device_class.metadata.name}
 
@@ -25,7 +25,7 @@ def answers_to(device_class: DeviceClass, resource: str) -> bool:
 def device_class_for(resource: str, snapshot: Snapshot) -> DeviceClass | None:
     """Return the class that backs a resource: the newest, and among equally old ones the first by name."""
     classes = snapshot.objects(DeviceClass)
-    found = [c for c in classes.values() if answers_to(c, resource)] if classes else []
+    found = [c for c in classes.values() if backs(c, resource)] if classes else []
     if not found:
         return None
     newest = max(c.metadata.creation_timestamp or "" for c in found)

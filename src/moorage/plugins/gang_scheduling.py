@@ -55,8 +55,8 @@ class GangScheduling:
             return Hold.because(NO_GROUP.format(name), unresolvable=True)
         if group.min_count is None:
             return None
-        known = self._handle.snapshot.group_of(pod)
-        if known is None or len(known) < group.min_count:
+        group_state = self._handle.snapshot.group_of(pod)
+        if group_state is None or len(group_state) < group.min_count:
             return Hold.because(TOO_FEW, unresolvable=True)
         return None
 
@@ -71,10 +71,10 @@ class GangScheduling:
             raise AttemptError(self.name, f'running Permit plugin "{self.name}": failed to get podGroup {key}: {missing}')
         if group.min_count is None:
             return None
-        known = self._handle.snapshot.group_of(pod)
-        if known is None or known.scheduled_count < group.min_count:
-            if known is not None:
-                self._handle.activate(known.unscheduled)
+        group_state = self._handle.snapshot.group_of(pod)
+        if group_state is None or group_state.scheduled_count < group.min_count:
+            if group_state is not None:
+                self._handle.activate(group_state.unscheduled)
             return Wait(PATIENCE_S, (NOT_YET,))
         for other in self._handle.waiting():
             if same_group(other.pod, pod):
@@ -86,8 +86,8 @@ class GangScheduling:
         return handle.snapshot.objects(PodGroup).get(group_key(pod) or "")
 
     def wakes_on(self) -> Iterator[Wake]:
-        yield Wake(POD_ADDED, when=_is_of_its_group, whom=self._completes_a_group)
-        yield Wake(GROUP_ADDED, when=_is_its_group)
+        yield Wake(POD_ADDED, when=_is_of_same_group, whom=self._completes_a_group)
+        yield Wake(GROUP_ADDED, when=_is_group_of)
 
     def _completes_a_group(self, old: object, new: object) -> bool:
         """Return whether an added pod belongs to a group whose pods pass PreEnqueue now.
@@ -98,11 +98,11 @@ class GangScheduling:
         return isinstance(new, PodInfo) and new.spec.scheduling_group is not None and self.pre_enqueue(new) is None
 
 
-def _is_of_its_group(pod: PodInfo, old: object, new: Any) -> bool:
+def _is_of_same_group(pod: PodInfo, old: object, new: Any) -> bool:
     del old
     return isinstance(new, PodInfo) and same_group(pod, new)
 
 
-def _is_its_group(pod: PodInfo, old: object, new: Any) -> bool:
+def _is_group_of(pod: PodInfo, old: object, new: Any) -> bool:
     del old
     return isinstance(new, PodGroup) and group_key(pod) == new.key

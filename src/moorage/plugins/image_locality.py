@@ -22,7 +22,7 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.view import NodeView
 
-__all__ = ["ImageLocality", "ImagesAsked", "image_scores", "images_asked", "mapped_sums", "normalized_image_name"]
+__all__ = ["ImageLocality", "PodImages", "image_scores", "images_of_pod", "mapped_sums", "normalized_image_name"]
 
 MIB = 1024 * 1024
 #: Bytes: a sum up to this scores 0.
@@ -31,7 +31,7 @@ LEAST = 23 * MIB
 MOST_PER_CONTAINER = 1000 * MIB
 
 
-class ImagesAsked(NamedTuple):
+class PodImages(NamedTuple):
     """The images of a pod, sorted, with repeats, and the number of its containers."""
 
     names: tuple[str, ...]
@@ -39,11 +39,11 @@ class ImagesAsked(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Kept:
+class _ScoreCache:
     """Scores of all rows by the pod's images, valid while the table's version is ``version``."""
 
     version: tuple[int, int]
-    scores: dict[ImagesAsked, IntArray] = field(default_factory=dict)
+    scores: dict[PodImages, IntArray] = field(default_factory=dict)
 
 
 class ImageLocality:
@@ -56,58 +56,58 @@ class ImageLocality:
     capacity = 1024
 
     def __init__(self) -> None:
-        self._kept: WeakKeyDictionary[NodeTable, _Kept] = WeakKeyDictionary()
+        self._caches: WeakKeyDictionary[NodeTable, _ScoreCache] = WeakKeyDictionary()
 
     def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
-        return nodes.take(self._scores(nodes.table, self.asked(pod))) if nodes.images else nodes.zeros()
+        return nodes.take(self._scores(nodes.table, self.images(pod))) if nodes.images else nodes.zeros()
 
-    def asked(self, pod: PodInfo) -> ImagesAsked:
-        return images_asked(pod)
+    def images(self, pod: PodInfo) -> PodImages:
+        return images_of_pod(pod)
 
-    def scores_of(self, table: NodeTable, asked: ImagesAsked) -> IntArray:
-        return image_scores(table, asked)
+    def scores_of(self, table: NodeTable, images: PodImages) -> IntArray:
+        return image_scores(table, images)
 
     def sign(self, pod: PodInfo) -> Signature:
-        return {"images": self.asked(pod)}
+        return {"images": self.images(pod)}
 
-    def _scores(self, table: NodeTable, asked: ImagesAsked) -> IntArray:
+    def _scores(self, table: NodeTable, images: PodImages) -> IntArray:
         version = (table.changes.layout, table.changes.images)
-        kept = self._kept.get(table)
-        if kept is None or kept.version != version or len(kept.scores) >= self.capacity:
-            kept = self._kept[table] = _Kept(version)
-        scores = kept.scores.get(asked)
+        cache = self._caches.get(table)
+        if cache is None or cache.version != version or len(cache.scores) >= self.capacity:
+            cache = self._caches[table] = _ScoreCache(version)
+        scores = cache.scores.get(images)
         if scores is None:
-            scores = kept.scores[asked] = self.scores_of(table, asked)
+            scores = cache.scores[images] = self.scores_of(table, images)
             scores.flags.writeable = False
         return scores
 
 
-def images_asked(pod: PodInfo) -> ImagesAsked:
+def images_of_pod(pod: PodInfo) -> PodImages:
     """Return the images of a pod; an image that two containers use counts twice."""
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     names = [container.image for container in containers]
     names += [volume.image.reference for volume in pod.spec.volumes if volume.image is not None]
-    return ImagesAsked(tuple(sorted(map(normalized_image_name, names))), len(containers))
+    return PodImages(tuple(sorted(map(normalized_image_name, names))), len(containers))
 
 
-def image_scores(table: NodeTable, asked: ImagesAsked) -> IntArray:
+def image_scores(table: NodeTable, images: PodImages) -> IntArray:
     """Score every row of the table, 0-100.
 
     Rounds  down per image (in floating point, as Go does) and again for the score
     Source  imagelocality/image_locality.go, sumImageScores and calculatePriority
     """
     sums = np.zeros(len(table), dtype=np.int64)
-    for name in asked.names:
+    for name in images.names:
         holders = table.images.get(name)
         if holders is not None:
             spread = len(holders.rows) / len(table)
             sums[np.fromiter(holders.rows, dtype=np.intp, count=len(holders.rows))] += int(holders.size * spread)
-    return mapped_sums(sums, asked)
+    return mapped_sums(sums, images)
 
 
-def mapped_sums(sums: IntArray, asked: ImagesAsked) -> IntArray:
+def mapped_sums(sums: IntArray, images: PodImages) -> IntArray:
     """Map sums of sizes, in bytes, to 0-100."""
-    most = MOST_PER_CONTAINER * asked.containers
+    most = MOST_PER_CONTAINER * images.containers
     # Not np.clip: for a pod without containers the upper bound is below the lower one, and upstream tests the lower one first.
     bounded = np.where(sums < LEAST, LEAST, np.where(sums > most, most, sums))
     scores: IntArray = 100 * (bounded - LEAST) // (most - LEAST)

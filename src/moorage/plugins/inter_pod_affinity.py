@@ -45,7 +45,7 @@ REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 REASON_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 POD_CHANGED = ClusterEvent(Resource.POD, Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL)
-NODE_CAME_OR_CHANGED = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
+NODE_ADDED_OR_CHANGED = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
 
 
 class InterPodAffinityArgs(PluginArgs, frozen=True):
@@ -138,7 +138,7 @@ class InterPodAffinity:
 
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(POD_CHANGED, when=self._pod_matters)
-        yield Wake(NODE_CAME_OR_CHANGED, when=self._node_matters)
+        yield Wake(NODE_ADDED_OR_CHANGED, when=self._node_matters)
 
     def _resolved(self, terms: Iterable[AffinityTerm]) -> tuple[ResolvedTerm, ...]:
         """Resolve terms for a queueing hint; without a handle, a namespace selector selects every namespace."""
@@ -169,9 +169,9 @@ class InterPodAffinity:
         anti_affinity = self._resolved(pod.required_anti_affinity)
         if any(_matches(term, old) and not (new is not None and _matches(term, new)) for term in anti_affinity):
             return True
-        return new is None and self._is_taken_by(old.required_anti_affinity, pod)
+        return new is None and self._is_matched_by(old.required_anti_affinity, pod)
 
-    def _is_taken_by(self, terms: Iterable[AffinityTerm], pod: PodInfo) -> bool:
+    def _is_matched_by(self, terms: Iterable[AffinityTerm], pod: PodInfo) -> bool:
         labels = {} if self._handle is None else self._handle.snapshot.namespace_labels(pod.namespace)
         return any(
             term.matches(pod, labels)

@@ -42,7 +42,7 @@ __all__ = ["REASON", "REASON_ADDED", "REASON_CONFLICT", "NodeAffinity", "NodeAff
 REASON = "node(s) didn't match Pod's node affinity/selector"
 REASON_ADDED = "node(s) didn't match scheduler-enforced node affinity"
 REASON_CONFLICT = "pod affinity terms conflict"
-NODE_CAME_OR_CHANGED = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
+NODE_ADDED_OR_CHANGED = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
 
 
 _NO_AFFINITY = core.NodeAffinity()
@@ -91,7 +91,7 @@ class NodeAffinity:
         required = added.required_during_scheduling_ignored_during_execution
         self._added = None if required is None else compile_node_selector(required)
         preferred = added.preferred_during_scheduling_ignored_during_execution
-        self._added_preferred = _sound(preferred)
+        self._added_preferred = _strictly_compiled(preferred)
         # Terms of weight zero score nothing, but their presence keeps the plugin from being skipped.
         self._prefers = bool(preferred)
 
@@ -122,7 +122,7 @@ class NodeAffinity:
     def filter_node(self, pod: PodInfo, node: NodeInfo) -> Hold | None:
         if self._added is not None and not self._added.matches(node.labels, node.name):
             return Hold.because(REASON_ADDED, unresolvable=True)
-        if _asks_for_one_name(pod, node.name):
+        if _requires_only_node(pod, node.name):
             return None
         return None if required_node_affinity(pod).matches(node.node) else Hold.because(REASON, unresolvable=True)
 
@@ -148,9 +148,9 @@ class NodeAffinity:
         }
 
     def wakes_on(self) -> Iterator[Wake]:
-        yield Wake(NODE_CAME_OR_CHANGED, when=self._came_to_match)
+        yield Wake(NODE_ADDED_OR_CHANGED, when=self._now_matches)
 
-    def _came_to_match(self, pod: PodInfo, old: core.Node | None, new: core.Node) -> bool:
+    def _now_matches(self, pod: PodInfo, old: core.Node | None, new: core.Node) -> bool:
         """Wider than upstream's hint, which misses a node that always matched the pod and now matches ``addedAffinity``."""
         if self._added is not None and not self._added.matches(new.labels, new.name):
             return False
@@ -168,7 +168,7 @@ def _affinity(pod: PodInfo) -> core.NodeAffinity:
     return affinity or _NO_AFFINITY
 
 
-def _asks_for_one_name(pod: PodInfo, name: str) -> bool:
+def _requires_only_node(pod: PodInfo, name: str) -> bool:
     """Return whether the pod's only requirement is one node name, as for pods of a DaemonSet; spares compiling the affinity."""
     required = _affinity(pod).required_during_scheduling_ignored_during_execution
     if required is None or pod.spec.node_selector or len(required.node_selector_terms) != 1:
@@ -185,7 +185,7 @@ def preferred_terms(pod: PodInfo) -> tuple[PreferredTerm, ...]:
 
     Raises  SelectorError, in upstream's words, if a term is malformed
     """
-    return _sound(_affinity(pod).preferred_during_scheduling_ignored_during_execution)
+    return _strictly_compiled(_affinity(pod).preferred_during_scheduling_ignored_during_execution)
 
 
 def nodes_named(selector: core.NodeSelector) -> frozenset[str] | None:
@@ -211,7 +211,7 @@ def _weighted(terms: Iterable[core.PreferredSchedulingTerm], path: str = "") -> 
 
 
 @lru_cache(maxsize=4096)
-def _sound(terms: tuple[core.PreferredSchedulingTerm, ...]) -> tuple[PreferredTerm, ...]:
+def _strictly_compiled(terms: tuple[core.PreferredSchedulingTerm, ...]) -> tuple[PreferredTerm, ...]:
     """Compile preferred terms, which must all be valid; required terms are read more leniently.
 
     Raises  SelectorError, in upstream's words, if a term is malformed

@@ -28,7 +28,7 @@ __all__ = ["REASON", "NodeDeclaredFeatures", "needed_features"]
 Features = frozenset[str]
 # kube-scheduler's own text, kept word for word: people search their events for it.
 REASON = "node(s) didn't match Pod's required features"
-NODE_CAME_OR_CHANGED = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE)
+NODE_ADDED_OR_CHANGED = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE)
 POD_CHANGED = ClusterEvent(Resource.POD, Action.UPDATE)
 
 RESTART_ALL = "RestartAllContainersOnContainerExits"
@@ -59,7 +59,7 @@ class NodeDeclaredFeatures:
 
     def wakes_on(self) -> Iterator[Wake]:
         if self._enabled:
-            yield Wake(NODE_CAME_OR_CHANGED, when=declares_otherwise)
+            yield Wake(NODE_ADDED_OR_CHANGED, when=declares_otherwise)
             yield Wake(POD_CHANGED, when=needs_otherwise)
 
 

@@ -23,7 +23,7 @@ Ports = frozenset[HostPort]
 # kube-scheduler's own text, kept word for word: people search their events for it.
 REASON = "node(s) didn't have free ports for the requested pod ports"
 NODE_ADDED = ClusterEvent(Resource.NODE, Action.ADD)
-POD_GONE = ClusterEvent(Resource.POD, Action.DELETE)
+POD_DELETED = ClusterEvent(Resource.POD, Action.DELETE)
 
 
 class NodePorts:
@@ -48,7 +48,7 @@ class NodePorts:
         return {"hostPorts": pod.host_ports}
 
     def wakes_on(self) -> Iterator[Wake]:
-        yield Wake(POD_GONE, when=lambda pod, gone, new: has_place(gone) and clash(pod.host_ports, gone.host_ports))
+        yield Wake(POD_DELETED, when=lambda pod, gone, new: has_place(gone) and clash(pod.host_ports, gone.host_ports))
         yield Wake(NODE_ADDED)
 
 

@@ -24,7 +24,7 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Skip
-from moorage.plugins.device_backed_scores import NATIVE, Backed, Counted, backed, classes_behind
+from moorage.plugins.device_backed_scores import NATIVE, DeviceBackedDemands, ScoredDemands, classes_behind, with_devices
 from moorage.plugins.scoring_strategies import CPU_AND_MEMORY, Demand, ResourceSpec, demands, sub_path
 from moorage.plugins.single_node_scores import balance_of
 from moorage.state.cached_column import KeptColumn
@@ -42,7 +42,7 @@ UNCHANGED = 75
 
 Floats = npt.NDArray[np.float64]
 #: How many sets of resources have their balance cached at a time.
-_KEPT = 16
+_CACHE_SIZE = 16
 #: Marks a resource as present on all rows, by broadcasting.
 _EVERYWHERE: BoolArray = np.ones(1, dtype=bool)
 
@@ -85,7 +85,7 @@ class NodeResourcesBalancedAllocation:
         self._options = PLACED
         self._gates = FeatureGates()
         self._handle: Handle | None = None
-        self._kept: WeakKeyDictionary[NodeTable, dict[tuple[str, ...], KeptColumn]] = WeakKeyDictionary()
+        self._current: WeakKeyDictionary[NodeTable, dict[tuple[str, ...], KeptColumn]] = WeakKeyDictionary()
 
     def attach(self, handle: Handle) -> None:
         gates = self._gates = handle.gates
@@ -106,48 +106,48 @@ class NodeResourcesBalancedAllocation:
             return None
         return {"requests on a node": needs.key}
 
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> Counted | Skip:
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> ScoredDemands | Skip:
         del feasible
         requests = self._needs(pod).requests
         if not any(requests.get(resource.name) for resource in self._resources):
             return SKIP
-        return backed(demands(self._resources, requests), snapshot, self._gates)
+        return with_devices(demands(self._resources, requests), snapshot, self._gates)
 
-    def score(self, counted: Counted, nodes: NodeView) -> IntArray:
-        if isinstance(counted, Backed):
-            return self._balanced(counted.demands, counted.among(nodes))
-        return self._balanced(counted, nodes)
+    def score(self, scored: ScoredDemands, nodes: NodeView) -> IntArray:
+        if isinstance(scored, DeviceBackedDemands):
+            return self._balanced(scored.demands, scored.among(nodes))
+        return self._balanced(scored, nodes)
 
-    def _balanced(self, counted: tuple[Demand, ...], nodes: NodeView) -> IntArray:
-        if len(counted) < 2:
+    def _balanced(self, scored: tuple[Demand, ...], nodes: NodeView) -> IntArray:
+        if len(scored) < 2:
             return np.full(len(nodes), UNCHANGED, dtype=np.int64)
-        scores = _balance_with(counted, nodes)
-        scores -= self._balance_now(counted, nodes.table).of(nodes)
+        scores = _balance_with(scored, nodes)
+        scores -= self._balance_now(scored, nodes.table).of(nodes)
         scores += 150
         scores >>= 1  # 50, plus half of (50 + the difference)
         return scores
 
-    def _balance_now(self, counted: tuple[Demand, ...], table: NodeTable) -> KeptColumn:
+    def _balance_now(self, scored: tuple[Demand, ...], table: NodeTable) -> KeptColumn:
         """Return the nodes' balance without the pod, cached: it depends on which resources count, not on the pod's amounts."""
-        kept = self._kept.setdefault(table, {})
-        resources = tuple(demand.resource for demand in counted)
-        found = kept.get(resources)
+        cached = self._current.setdefault(table, {})
+        resources = tuple(demand.resource for demand in scored)
+        found = cached.get(resources)
         if found is None:
             nothing = tuple(Demand(resource, 0, 1) for resource in resources)
-            if len(kept) >= _KEPT:
-                kept.clear()
-            found = kept[resources] = KeptColumn(
+            if len(cached) >= _CACHE_SIZE:
+                cached.clear()
+            found = cached[resources] = KeptColumn(
                 lambda nodes: _balance_with(nothing, nodes), lambda node: _balance_of_node(resources, node)
             )
         return found
 
-    def score_node(self, counted: Counted, node: NodeInfo) -> int:
-        if isinstance(counted, Backed):
-            return int(self._balanced(counted.demands, counted.on(node))[0])
-        if len(counted) < 2:
+    def score_node(self, scored: ScoredDemands, node: NodeInfo) -> int:
+        if isinstance(scored, DeviceBackedDemands):
+            return int(self._balanced(scored.demands, scored.on(node))[0])
+        if len(scored) < 2:
             return UNCHANGED
         shares, shares_with_pod = [], []
-        for resource, amount, _ in counted:
+        for resource, amount, _ in scored:
             capacity = node.allocatable(resource)
             if capacity:
                 requested = node.requested(resource)
@@ -157,11 +157,11 @@ class NodeResourcesBalancedAllocation:
         return 50 + (50 + balance_of(shares_with_pod) - balance_of(shares)) // 2
 
 
-def _balance_with(counted: tuple[Demand, ...], nodes: NodeView) -> IntArray:
+def _balance_with(scored: tuple[Demand, ...], nodes: NodeView) -> IntArray:
     """Return the balance of each node with the pod's requests added, in a new array."""
     shares: list[Floats] = []
     counts: list[BoolArray] = []
-    for resource, amount, _ in counted:
+    for resource, amount, _ in scored:
         requested = nodes.requested(resource)
         share = np.divide(requested + amount if amount else requested, nodes.divisors(resource))
         shares.append(np.minimum(share, 1.0, out=share))

@@ -32,8 +32,8 @@ from moorage.framework.placements import GroupInfo, Proposal
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
-from moorage.plugins.device_backed_scores import Backed, Counted, backed
-from moorage.plugins.extended_resources import answers_to, device_class_for
+from moorage.plugins.device_backed_scores import DeviceBackedDemands, ScoredDemands, with_devices
+from moorage.plugins.extended_resources import backs, device_class_for
 from moorage.plugins.scoring_strategies import (
     CPU_AND_MEMORY,
     LEAST_ALLOCATED,
@@ -50,7 +50,7 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import PodRequests, RequestOptions, amount
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["NodeResourcesFit", "Want", "ignored_faults"]
+__all__ = ["NodeResourcesFit", "RequestedResource", "ignored_faults"]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 TOO_MANY_PODS = "Too many pods"
@@ -67,7 +67,7 @@ _WOKEN_WITHOUT_POD_LEVEL_STATUS = RequestOptions(pod_level_status=False)
 _FIRST: Final = ("cpu", "memory", "ephemeral-storage")
 
 
-class Want(NamedTuple):
+class RequestedResource(NamedTuple):
     """A resource the pod requests. ``by_device``: on a node without it, DynamicResources decides the request."""
 
     resource: str
@@ -134,12 +134,12 @@ class NodeResourcesFit:
     def _needs(self, pod: PodInfo) -> PodRequests:
         return pod.needs_under(_FIT if self._gates["PodLevelResources"] else _FIT_WITHOUT_POD_LEVEL)
 
-    def _wants(self, pod: PodInfo, snapshot: Snapshot | None) -> tuple[Want, ...]:
+    def _wants(self, pod: PodInfo, snapshot: Snapshot | None) -> tuple[RequestedResource, ...]:
         needs = self._needs(pod)
-        wants = [Want(name, needs.requests[name]) for name in _FIRST if needs.requests.get(name)]
+        wants = [RequestedResource(name, needs.requests[name]) for name in _FIRST if needs.requests.get(name)]
         for name, count in needs.key if len(needs.key) > len(wants) else ():
             if count and name not in _FIRST and not self._is_ignored(name):
-                wants.append(Want(name, count, self._by_device(name, snapshot)))
+                wants.append(RequestedResource(name, count, self._by_device(name, snapshot)))
         return tuple(wants)
 
     def _is_ignored(self, resource: str) -> bool:
@@ -163,10 +163,10 @@ class NodeResourcesFit:
 
     # -- Filter -----------------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Want, ...]:
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[RequestedResource, ...]:
         return self._wants(pod, snapshot)
 
-    def filter(self, wants: tuple[Want, ...], nodes: NodeView) -> Iterator[Reject]:
+    def filter(self, wants: tuple[RequestedResource, ...], nodes: NodeView) -> Iterator[Reject]:
         full = nodes.pod_count >= nodes.allowed_pods
         if full.any():
             yield Reject(full, TOO_MANY_PODS)
@@ -178,7 +178,7 @@ class NodeResourcesFit:
             if lacking.any():
                 yield Reject(lacking, INSUFFICIENT.format(resource), np.less(offered, count))
 
-    def filter_node(self, wants: tuple[Want, ...], node: NodeInfo) -> Hold | None:
+    def filter_node(self, wants: tuple[RequestedResource, ...], node: NodeInfo) -> Hold | None:
         reasons = [] if node.pod_count < node.allowed_pods else [TOO_MANY_PODS]
         unresolvable = False
         for resource, count, by_device in wants:
@@ -190,21 +190,21 @@ class NodeResourcesFit:
 
     # -- Score ------------------------------------------------------------------------------------------------------------
 
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> Counted:
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> ScoredDemands:
         del feasible
         scored = pod.needs_under(_SCORED)
         amounts = {**scored.requests, "cpu": scored.nonzero_cpu, "memory": scored.nonzero_memory}
-        return backed(demands(self._resources, amounts), snapshot, self._gates)
+        return with_devices(demands(self._resources, amounts), snapshot, self._gates)
 
-    def score(self, counted: Counted, nodes: NodeView) -> IntArray:
-        if isinstance(counted, Backed):
-            return self._score(counted.demands, counted.among(nodes))
-        return self._score(counted, nodes)
+    def score(self, to_score: ScoredDemands, nodes: NodeView) -> IntArray:
+        if isinstance(to_score, DeviceBackedDemands):
+            return self._score(to_score.demands, to_score.among(nodes))
+        return self._score(to_score, nodes)
 
-    def score_node(self, counted: Counted, node: NodeInfo) -> int:
-        if isinstance(counted, Backed):
-            return int(self._score(counted.demands, counted.on(node))[0])
-        return self._score_one(counted, node)
+    def score_node(self, to_score: ScoredDemands, node: NodeInfo) -> int:
+        if isinstance(to_score, DeviceBackedDemands):
+            return int(self._score(to_score.demands, to_score.on(node))[0])
+        return self._score_one(to_score, node)
 
     def score_placement(self, group: GroupInfo, proposal: Proposal, snapshot: Snapshot) -> int:
         """Score a placement by how full its nodes would be together, whatever the strategy for single nodes."""
@@ -226,7 +226,7 @@ class NodeResourcesFit:
         yield Wake(ClusterEvent(Resource.POD, pod_actions), self._frees)
         yield Wake(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE), self._offers_more)
         if self._gates["DRAExtendedResource"]:
-            yield Wake(ClusterEvent(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE), answers_now)
+            yield Wake(ClusterEvent(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE), starts_backing)
 
     def _frees(self, pod: PodInfo, old: PodInfo, new: PodInfo | None) -> bool:
         """Return whether a pod was deleted, or requests less of a resource that ``pod`` requests."""
@@ -257,7 +257,7 @@ class NodeResourcesFit:
         )
 
 
-def _holds(node: Node, wants: tuple[Want, ...]) -> bool:
+def _holds(node: Node, wants: tuple[RequestedResource, ...]) -> bool:
     return offered(node, "pods") >= 1 and all(
         want.amount <= offered(node, want.resource) or (want.by_device and not offered(node, want.resource)) for want in wants
     )
@@ -268,9 +268,9 @@ def offered(node: Node, resource: str) -> int:
     return amount(resource, node.status.allocatable.get(resource, 0))
 
 
-def answers_now(pod: PodInfo, old: DeviceClass | None, new: DeviceClass) -> bool:
+def starts_backing(pod: PodInfo, old: DeviceClass | None, new: DeviceClass) -> bool:
     """Return whether a device class now backs a resource that ``pod`` requests, and did not before."""
     if old is not None and (old.spec.extended_resource_name or "") == (new.spec.extended_resource_name or ""):
         return False
     names = pod.needs_under(_FIT).requests
-    return any(answers_to(new, name) for name in names) if old is None else new.spec.extended_resource_name in names
+    return any(backs(new, name) for name in names) if old is None else new.spec.extended_resource_name in names

@@ -24,7 +24,7 @@ __all__ = ["REASON", "NodeUnschedulable"]
 # kube-scheduler's own text, kept word for word: people search their events for it.
 REASON = "node(s) were unschedulable"
 CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
-NODE_CAME_OR_CHANGED = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)
+NODE_ADDED_OR_CHANGED = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)
 TOLERATIONS_CHANGED = ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION)
 
 
@@ -54,7 +54,7 @@ class NodeUnschedulable:
         return {"spec.tolerations": pod.spec.tolerations}
 
     def wakes_on(self) -> Iterator[Wake]:
-        yield Wake(NODE_CAME_OR_CHANGED, when=self._became_schedulable)
+        yield Wake(NODE_ADDED_OR_CHANGED, when=self._became_schedulable)
         yield Wake(TOLERATIONS_CHANGED, when=lambda pod, old, new: pod.uid == new.uid and self._tolerates_cordon(new))
 
     @staticmethod

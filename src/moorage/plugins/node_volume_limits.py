@@ -21,7 +21,7 @@ from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.volumes.attached_volumes import AttachedVolumes
-from moorage.plugins.volumes.claim_lookup import stands_on_claim
+from moorage.plugins.volumes.claim_lookup import uses_claim
 from moorage.plugins.volumes.csi_migration import may_be_of
 from moorage.plugins.volumes.csi_nodes import CsiFacts, CsiNodes
 from moorage.plugins.volumes.csi_volumes import CsiVolume, Needed, needed_volumes
@@ -86,9 +86,9 @@ class NodeVolumeLimits:
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(ClusterEvent(Resource.CSI_NODE, Action.ADD))
         yield Wake(ClusterEvent(Resource.CSI_NODE, Action.UPDATE), raises_a_limit)
-        yield Wake(ClusterEvent(Resource.POD, Action.DELETE), held_volumes)
-        yield Wake(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), stands_on_claim)
-        yield Wake(ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE), may_use_the_room)
+        yield Wake(ClusterEvent(Resource.POD, Action.DELETE), had_volumes)
+        yield Wake(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), uses_claim)
+        yield Wake(ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE), frees_attachment)
 
 
 def _counts(pod: PodInfo) -> bool:
@@ -162,13 +162,13 @@ def _limits(node: CSINode) -> dict[str, int]:
     return {d.name: (d.allocatable.count or 0) if d.allocatable is not None else 0 for d in node.spec.drivers}
 
 
-def held_volumes(pod: PodInfo, gone: PodInfo, new: object = None) -> bool:
+def had_volumes(pod: PodInfo, gone: PodInfo, new: object = None) -> bool:
     """Return whether a deleted pod was placed or nominated and had volumes that count."""
     del pod, new
     return _counts(gone) and bool(gone.spec.node_name or gone.status.nominated_node_name)
 
 
-def may_use_the_room(pod: PodInfo, gone: VolumeAttachment, new: object = None) -> bool:
+def frees_attachment(pod: PodInfo, gone: VolumeAttachment, new: object = None) -> bool:
     """Return whether a detached volume frees room for a volume of the pod: any claim, or an inline volume of the driver."""
     del new
     if pod.volumes is None:

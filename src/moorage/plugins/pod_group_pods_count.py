@@ -19,7 +19,7 @@ from moorage.state.cluster import Snapshot
 __all__ = ["PodGroupPodsCount"]
 
 # kube-scheduler's own text, kept word for word.
-NOBODY: Final = "no pods from pod group are assigned to any of the candidate placements"
+NO_ASSIGNED_PODS: Final = "no pods from pod group are assigned to any of the candidate placements"
 
 
 class PodGroupPodsCount:
@@ -35,5 +35,5 @@ class PodGroupPodsCount:
         del group
         most = max(scores, default=0)
         if most == 0:
-            raise AttemptError(self.name, NOBODY)
+            raise AttemptError(self.name, NO_ASSIGNED_PODS)
         return [score * MAX_SCORE // most for score in scores]

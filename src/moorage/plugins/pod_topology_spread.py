@@ -32,14 +32,14 @@ from moorage.framework.points import Depends, Signature, Versioned
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.default_selector import OWNING_KINDS, controller_of, default_selector
-from moorage.plugins.spread_counts import Counted, Spread, count_spreads, counted_by
+from moorage.plugins.spread_counts import CountedConstraint, Spread, count_spreads, counted_constraints
 from moorage.plugins.spread_scores import (
     HOSTNAME,
     SpreadPreference,
     normalize_spread,
-    prefer_spread,
     score_domains,
     score_spread,
+    weigh_spread,
 )
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
@@ -157,11 +157,11 @@ class PodTopologySpread:
         if not wanted:
             return []
 
-        def look() -> list[SpreadConstraint]:
+        def compute() -> list[SpreadConstraint]:
             selector = default_selector(pod, snapshot)
             return [] if selector.is_empty else [constraint._replace(selector=selector) for constraint in wanted]
 
-        return pod.keep((self, "default", required), _owners(snapshot), look)
+        return pod.keep((self, "default", required), _owners(snapshot), compute)
 
     def idle(self, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Return True for a pod with neither its own constraints nor default ones."""
@@ -174,15 +174,15 @@ class PodTopologySpread:
 
     def _counted(
         self, pod: PodInfo, snapshot: Snapshot, constraints: Sequence[SpreadConstraint], *, all_labels: bool = True
-    ) -> tuple[Counted, ...]:
+    ) -> tuple[CountedConstraint, ...]:
         """Return what constraints of one kind count, cached for equal pods."""
 
-        def look() -> tuple[Counted, ...]:
-            return counted_by(pod, snapshot.nodes, constraints, self._numeric, all_labels=all_labels)
+        def compute() -> tuple[CountedConstraint, ...]:
+            return counted_constraints(pod, snapshot.nodes, constraints, self._numeric, all_labels=all_labels)
 
         changes = snapshot.table.changes
         owners = () if pod.spec.topology_spread_constraints else _owners(snapshot)
-        return pod.keep((self, constraints[0].required), (changes, changes.nodes, owners), look)
+        return pod.keep((self, constraints[0].required), (changes, changes.nodes, owners), compute)
 
     # -- filter -------------------------------------------------------------------------------------------------------
 
@@ -190,9 +190,9 @@ class PodTopologySpread:
         constraints = self._constraints(pod, snapshot, required=True)
         if not constraints:
             return SKIP
-        hopeless = _without_domains(constraints, snapshot)
-        if hopeless is not None:  # this constraint rejects every node, so later constraints do not matter
-            constraints = constraints[: hopeless + 1]
+        unsatisfiable = _without_domains(constraints, snapshot)
+        if unsatisfiable is not None:  # this constraint rejects every node, so later constraints do not matter
+            constraints = constraints[: unsatisfiable + 1]
         return count_spreads(snapshot.nodes, self._counted(pod, snapshot, constraints))
 
     def add_pod(self, spreads: tuple[Spread, ...], pod: PodInfo, other: PodInfo, node: NodeInfo) -> tuple[Spread, ...]:
@@ -232,10 +232,10 @@ class PodTopologySpread:
             return SKIP
         # Under the system defaults, a node without a zone label is still spread over by host name.
         all_labels = bool(pod.spec.topology_spread_constraints) or not self._system
-        hopeless = _without_domains(constraints, snapshot) if all_labels else None
-        if hopeless is not None:  # every node lacks this label and scores 0, whatever the other constraints prefer
-            constraints = constraints[hopeless : hopeless + 1]
-        return prefer_spread(feasible, self._counted(pod, snapshot, constraints, all_labels=all_labels), all_labels)
+        unsatisfiable = _without_domains(constraints, snapshot) if all_labels else None
+        if unsatisfiable is not None:  # every node lacks this label and scores 0, whatever the other constraints prefer
+            constraints = constraints[unsatisfiable : unsatisfiable + 1]
+        return weigh_spread(feasible, self._counted(pod, snapshot, constraints, all_labels=all_labels), all_labels)
 
     def score(self, preference: SpreadPreference, nodes: NodeView) -> IntArray:
         return score_spread(preference, nodes)
@@ -264,7 +264,7 @@ class PodTopologySpread:
         return None if self._handle is None else self._constraints(pod, self._handle.snapshot, required=True)
 
     def _pod_matters(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
-        if any(changed is not None and not _is_counted_with(changed, pod) for changed in (old, new)):
+        if any(changed is not None and not _matters_to(changed, pod) for changed in (old, new)):
             return False
         constraints = self._required(pod)
         if constraints is None:
@@ -289,7 +289,7 @@ class PodTopologySpread:
         was, is_now = _has_labels(old, constraints), _has_labels(new, constraints)
         if old is None or new is None or was != is_now:
             return was or is_now
-        return is_now and _counts_otherwise(pod, old, new, constraints)
+        return is_now and _changes_counts(pod, old, new, constraints)
 
 
 def signature(pod: PodInfo, constraints: tuple[SpreadConstraint, ...]) -> Signature:
@@ -327,7 +327,7 @@ def _shifted(spreads: tuple[Spread, ...], pod: PodInfo, other: PodInfo, node: No
     return tuple(spread.shifted(other, node.row, node.domain(spread.constraint.topology_key), by) for spread in spreads)
 
 
-def _is_counted_with(changed: PodInfo, pod: PodInfo) -> bool:
+def _matters_to(changed: PodInfo, pod: PodInfo) -> bool:
     """Return whether a pod is the waiting pod itself, or a placed or nominated pod of its namespace."""
     if changed.uid == pod.uid:
         return True
@@ -339,7 +339,7 @@ def _has_labels(node: Node | None, constraints: Sequence[SpreadConstraint]) -> b
     return node is not None and all(constraint.topology_key in node.labels for constraint in constraints)
 
 
-def _counts_otherwise(pod: PodInfo, old: Node, new: Node, constraints: Sequence[SpreadConstraint]) -> bool:
+def _changes_counts(pod: PodInfo, old: Node, new: Node, constraints: Sequence[SpreadConstraint]) -> bool:
     """Return whether a node with all the labels changed domain, taints, or (which upstream misses) its match with the pod."""
     if any(old.labels[one.topology_key] != new.labels[one.topology_key] for one in constraints):
         return True

@@ -24,7 +24,7 @@ from moorage.state.spread_constraint import SpreadConstraint
 from moorage.state.taint_matching import DO_NOT_SCHEDULE, rows_tolerated
 from moorage.state.view import NodeView
 
-__all__ = ["Counted", "Spread", "count_spreads", "counted_by", "pods_by_domain"]
+__all__ = ["CountedConstraint", "Spread", "count_spreads", "counted_constraints", "pods_by_domain"]
 
 #: The value from which upstream starts its search for the lowest count.
 _NO_LEAST = 2**31 - 1
@@ -64,7 +64,7 @@ class Spread(Struct, frozen=True):
         return replace(self, counts=counts)
 
 
-class Counted(NamedTuple):
+class CountedConstraint(NamedTuple):
     """What one constraint counts, given the pod's shape and the nodes; ``rows``, ``domains`` and ``own`` as in ``Spread``.
 
     ``matcher`` matches the pods that count: those of the pod's namespace that are not terminating; None if no pod counts.
@@ -77,14 +77,14 @@ class Counted(NamedTuple):
     matcher: PodMatcher | None
 
 
-def counted_by(
+def counted_constraints(
     pod: PodInfo, nodes: NodeView, constraints: Sequence[SpreadConstraint], numeric: bool, *, all_labels: bool = True
-) -> tuple[Counted, ...]:
+) -> tuple[CountedConstraint, ...]:
     """Return what each constraint counts, over a view of all nodes. ``all_labels``: only nodes with every label count."""
     keys = [constraint.topology_key for constraint in constraints]
     labelled = rows_with_labels(nodes, keys) if all_labels else None
     return tuple(
-        Counted(
+        CountedConstraint(
             constraint,
             rows,
             domains_with(nodes, constraint.topology_key, rows),
@@ -95,7 +95,7 @@ def counted_by(
     )
 
 
-def count_spreads(nodes: NodeView, counted: Iterable[Counted]) -> tuple[Spread, ...]:
+def count_spreads(nodes: NodeView, counted: Iterable[CountedConstraint]) -> tuple[Spread, ...]:
     """Count the pods that match each constraint, over a view of all nodes."""
     return tuple([Spread(one.constraint, one.rows, one.domains, pods_by_domain(nodes, one), one.own) for one in counted])
 
@@ -125,7 +125,7 @@ def _both(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
     return one & other
 
 
-def pods_by_domain(nodes: NodeView, counted: Counted) -> IntArray:
+def pods_by_domain(nodes: NodeView, counted: CountedConstraint) -> IntArray:
     """Count the pods that match a constraint in each domain, on the rows that count; shape (values,)."""
     key = counted.constraint.topology_key
     if counted.matcher is None or not nodes.table.labels.is_anywhere(key):

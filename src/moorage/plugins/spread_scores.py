@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from moorage.plugins.spread_counts import Counted, pods_by_domain
+from moorage.plugins.spread_counts import CountedConstraint, pods_by_domain
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import Counts, PodMatcher
 from moorage.state.domains import domain_ids, domains_with, rows_with_labels
@@ -28,9 +28,9 @@ __all__ = [
     "SpreadPreference",
     "WeightedConstraint",
     "normalize_spread",
-    "prefer_spread",
     "score_domains",
     "score_spread",
+    "weigh_spread",
 ]
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -64,7 +64,7 @@ class SpreadPreference(NamedTuple):
     all_labels: bool
 
 
-def prefer_spread(feasible: NodeView, counted: Sequence[Counted], all_labels: bool) -> SpreadPreference:
+def weigh_spread(feasible: NodeView, counted: Sequence[CountedConstraint], all_labels: bool) -> SpreadPreference:
     """Count the pods that match the constraints, over all nodes, and weigh the counts by the domains of the feasible nodes.
 
     Without ``all_labels``, a node that lacks a label counts as having an empty value.

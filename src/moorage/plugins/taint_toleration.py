@@ -29,7 +29,7 @@ __all__ = ["REASON", "TaintToleration"]
 # kube-scheduler's own text, kept word for word: people search their events for it.
 REASON = "node(s) had untolerated taint(s)"
 SOFT = "PreferNoSchedule"
-NODE_CAME_OR_CHANGED = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)
+NODE_ADDED_OR_CHANGED = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)
 TOLERATIONS_CHANGED = ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION)
 
 
@@ -51,7 +51,7 @@ class TaintToleration:
         yield Reject(~rows_tolerated(pod, nodes, DO_NOT_SCHEDULE, self._numeric), REASON, unresolvable=True)
 
     def filter_node(self, pod: PodInfo, node: NodeInfo) -> Hold | None:
-        return None if self._keeps_off(pod, node.node) is None else Hold.because(REASON, unresolvable=True)
+        return None if self._untolerated(pod, node.node) is None else Hold.because(REASON, unresolvable=True)
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> tuple[Toleration, ...]:
         return tuple(held for held in pod.spec.tolerations if held.effect in {"", SOFT})
@@ -66,12 +66,12 @@ class TaintToleration:
         return {"spec.tolerations": pod.spec.tolerations}
 
     def wakes_on(self) -> Iterator[Wake]:
-        yield Wake(NODE_CAME_OR_CHANGED, when=self._became_tolerable)
+        yield Wake(NODE_ADDED_OR_CHANGED, when=self._became_tolerable)
         # Tolerations can only be added to a pod, so any change may be the one it lacked.
         yield Wake(TOLERATIONS_CHANGED, when=lambda pod, old, new: pod.uid == new.uid)
 
     def _became_tolerable(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
-        return self._keeps_off(pod, new) is None and (old is None or self._keeps_off(pod, old) is not None)
+        return self._untolerated(pod, new) is None and (old is None or self._untolerated(pod, old) is not None)
 
-    def _keeps_off(self, pod: PodInfo, node: Node) -> object | None:
+    def _untolerated(self, pod: PodInfo, node: Node) -> object | None:
         return find_untolerated(node.spec.taints, pod.spec.tolerations, DO_NOT_SCHEDULE, self._numeric)

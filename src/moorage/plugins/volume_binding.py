@@ -36,7 +36,7 @@ from moorage.plugins.scoring_strategies import utilization_table
 from moorage.plugins.volume_binding_args import VolumeBindingArgs
 from moorage.plugins.volumes.assume_cache import Assumptions
 from moorage.plugins.volumes.capacity_score import capacity_scores
-from moorage.plugins.volumes.claim_lookup import SELECTED_NODE, stands_on_claim
+from moorage.plugins.volumes.claim_lookup import SELECTED_NODE, uses_claim
 from moorage.plugins.volumes.csi_migration import HANDED_OVER
 from moorage.plugins.volumes.csi_nodes import migrated_plugins
 from moorage.plugins.volumes.node_findings import ClaimsToFind, find
@@ -121,8 +121,8 @@ class BoundVolumes:
             return Hold.because(UNBOUND_IMMEDIATE, unresolvable=True)
         return VolumeBindingState(snapshot, _wanted(claims, snapshot)._replace(drivers=self._drivers, counted=self._counted))
 
-    def filter(self, asked: VolumeBindingState, nodes: NodeView) -> Iterator[Reject]:
-        found = find(asked.wanted, nodes)
+    def filter(self, state: VolumeBindingState, nodes: NodeView) -> Iterator[Reject]:
+        found = find(state.wanted, nodes)
         for rows, fault in found.faults:
             yield Reject(rows, fault, error=True)
         refused = (found.unreachable, found.unmatched, found.no_room, found.lost)
@@ -132,11 +132,11 @@ class BoundVolumes:
 
     # -- Reserve and PreBind ----------------------------------------------------------------------------------------------
 
-    def reserve(self, asked: VolumeBindingState | None, pod: PodInfo, node: str) -> None:
-        if asked is None or asked.wanted.is_all_bound:
+    def reserve(self, state: VolumeBindingState | None, pod: PodInfo, node: str) -> None:
+        if state is None or state.wanted.is_all_bound:
             return
-        snapshot = asked.snapshot
-        found = find(asked.wanted, NodeView(snapshot, np.array([snapshot.table.row_of[node]], dtype=np.intp)))
+        snapshot = state.snapshot
+        found = find(state.wanted, NodeView(snapshot, np.array([snapshot.table.row_of[node]], dtype=np.intp)))
         share = next(iter(found.shares), None)
         if share is None:
             return
@@ -149,17 +149,17 @@ class BoundVolumes:
             tuple(Promise(assumed.claims.assume(c.key, c, pod.uid), c, c.key) for c in claims),
         )
 
-    def unreserve(self, asked: VolumeBindingState | None, pod: PodInfo, node: str) -> None:
+    def unreserve(self, state: VolumeBindingState | None, pod: PodInfo, node: str) -> None:
         del node
         self._reserved.pop(pod.uid, None)
-        if asked is not None:
-            asked.snapshot.index(Assumptions).release(pod.uid)
+        if state is not None:
+            state.snapshot.index(Assumptions).release(pod.uid)
 
-    def pre_bind(self, asked: VolumeBindingState | None, pod: PodInfo, node: str) -> Iterable[Effect]:
+    def pre_bind(self, state: VolumeBindingState | None, pod: PodInfo, node: str) -> Iterable[Effect]:
         reserved = self._reserved.pop(pod.uid, None)
-        if asked is None or reserved is None:
+        if state is None or reserved is None:
             return ()
-        snapshot = asked.snapshot
+        snapshot = state.snapshot
 
         def is_bound() -> bool:
             try:
@@ -180,10 +180,10 @@ class BoundVolumes:
     def wakes_on(self) -> Iterator[Wake]:
         either = Action.ADD | Action.UPDATE
         yield Wake(ClusterEvent(Resource.STORAGE_CLASS, either), allows_other_places)
-        yield Wake(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, either), stands_on_claim)
+        yield Wake(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, either), uses_claim)
         yield Wake(ClusterEvent(Resource.PERSISTENT_VOLUME, either))
         yield Wake(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL))
-        yield Wake(ClusterEvent(Resource.CSI_NODE, either), hands_over_other_plugins)
+        yield Wake(ClusterEvent(Resource.CSI_NODE, either), migrates_other_plugins)
         yield Wake(ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE), stops_counting)
         yield Wake(ClusterEvent(Resource.CSI_STORAGE_CAPACITY, either), has_more_room)
 
@@ -201,12 +201,12 @@ class VolumeBinding(BoundVolumes):
         del feasible
         if not self._gates["StorageCapacityScoring"]:
             return SKIP
-        asked = self.pre_filter(pod, snapshot)
-        return asked if isinstance(asked, VolumeBindingState) else VolumeBindingState(snapshot, ClaimsToFind())
+        state = self.pre_filter(pod, snapshot)
+        return state if isinstance(state, VolumeBindingState) else VolumeBindingState(snapshot, ClaimsToFind())
 
-    def score(self, asked: VolumeBindingState, nodes: NodeView) -> IntArray:
+    def score(self, state: VolumeBindingState, nodes: NodeView) -> IntArray:
         shape = self._args.completed(self._gates).shape or ()
-        return capacity_scores(find(asked.wanted, nodes), utilization_table(shape), len(nodes))
+        return capacity_scores(find(state.wanted, nodes), utilization_table(shape), len(nodes))
 
 
 def _wanted(claims: PodClaims, snapshot: Snapshot) -> ClaimsToFind:
@@ -229,7 +229,7 @@ def allows_other_places(pod: PodInfo, old: StorageClass | None, new: StorageClas
     return old is None or old.allowed_topologies != new.allowed_topologies
 
 
-def hands_over_other_plugins(pod: PodInfo, old: CSINode | None, new: CSINode) -> bool:
+def migrates_other_plugins(pod: PodInfo, old: CSINode | None, new: CSINode) -> bool:
     """Return whether a CSINode is new, or its drivers now serve the volumes of other in-tree plugins."""
     del pod
     return old is None or migrated_plugins(old) != migrated_plugins(new)

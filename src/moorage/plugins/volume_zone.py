@@ -25,7 +25,16 @@ from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["CONFLICT", "LABELS", "VolumeZone", "ZoneRequirement", "is_elsewhere", "places", "volume_of", "waits_for_consumer"]
+__all__ = [
+    "CONFLICT",
+    "LABELS",
+    "VolumeZone",
+    "ZoneRequirement",
+    "changed_zone",
+    "volume_of",
+    "waits_for_consumer",
+    "zone_requirements",
+]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 CONFLICT: Final = "node(s) had no available volume zone"
@@ -67,24 +76,24 @@ class VolumeZone:
             volume = volume_of(use.name, use.key, snapshot)
             if isinstance(volume, str):
                 return Hold.because(volume, unresolvable=True)
-            found += places(volume) if volume is not None else ()
+            found += zone_requirements(volume) if volume is not None else ()
         return tuple(found) or SKIP
 
     def filter(self, wanted: tuple[ZoneRequirement, ...], nodes: NodeView) -> Iterator[Reject]:
         elsewhere = nodes.false()
-        for place in dict.fromkeys(wanted):
-            elsewhere |= ~_rows_at(place, nodes)
+        for requirement in dict.fromkeys(wanted):
+            elsewhere |= ~_rows_at(requirement, nodes)
         if elsewhere.any():
-            somewhere = nodes.false()
+            labelled = nodes.false()
             for key in LABELS:
-                somewhere |= np.not_equal(nodes.ids(nodes.label(key)), 0)
-            yield Reject(elsewhere & somewhere, CONFLICT, unresolvable=True)
+                labelled |= np.not_equal(nodes.ids(nodes.label(key)), 0)
+            yield Reject(elsewhere & labelled, CONFLICT, unresolvable=True)
 
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(ClusterEvent(Resource.STORAGE_CLASS, Action.ADD), waits_for_consumer)
         yield Wake(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL))
         yield Wake(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD | Action.UPDATE), names_claim)
-        yield Wake(ClusterEvent(Resource.PERSISTENT_VOLUME, Action.ADD | Action.UPDATE), is_elsewhere)
+        yield Wake(ClusterEvent(Resource.PERSISTENT_VOLUME, Action.ADD | Action.UPDATE), changed_zone)
 
 
 def volume_of(name: str, key: str, snapshot: Snapshot) -> PersistentVolume | str | None:
@@ -108,22 +117,22 @@ def volume_of(name: str, key: str, snapshot: Snapshot) -> PersistentVolume | str
     return None if storage_class.volume_binding_mode == "WaitForFirstConsumer" else NO_VOLUME
 
 
-def places(volume: PersistentVolume) -> tuple[ZoneRequirement, ...]:
+def zone_requirements(volume: PersistentVolume) -> tuple[ZoneRequirement, ...]:
     """Return the requirements of a volume's topology labels; a label with an empty zone in it is ignored."""
     labels = volume.metadata.labels
     zones = [(key, [zone.strip() for zone in labels[key].split("__")]) for key in LABELS if key in labels]
     return tuple(ZoneRequirement(key, frozenset(values)) for key, values in zones if all(values))
 
 
-def _rows_at(place: ZoneRequirement, nodes: NodeView) -> BoolArray:
+def _rows_at(requirement: ZoneRequirement, nodes: NodeView) -> BoolArray:
     """Return for each row whether its label, or if absent the newer label of the same meaning, has one of the values."""
-    column = nodes.label(place.key)
+    column = nodes.label(requirement.key)
     ids = nodes.ids(column)
-    at = column.spread(ids, lambda label: label in place.values)
-    newer = LABELS[place.key]
-    if newer != place.key:
+    at = column.spread(ids, lambda label: label in requirement.values)
+    newer = LABELS[requirement.key]
+    if newer != requirement.key:
         column = nodes.label(newer)
-        at = np.where(ids == 0, column.spread(nodes.ids(column), lambda label: label in place.values), at)
+        at = np.where(ids == 0, column.spread(nodes.ids(column), lambda label: label in requirement.values), at)
     return at
 
 
@@ -136,7 +145,7 @@ def waits_for_consumer(pod: PodInfo, old: StorageClass | None, new: StorageClass
     return new.volume_binding_mode == "WaitForFirstConsumer"
 
 
-def is_elsewhere(pod: PodInfo, old: PersistentVolume | None, new: PersistentVolume) -> bool:
+def changed_zone(pod: PodInfo, old: PersistentVolume | None, new: PersistentVolume) -> bool:
     """Return whether a volume is new, or its topology labels changed."""
     del pod
-    return old is None or places(old) != places(new)
+    return old is None or zone_requirements(old) != zone_requirements(new)

@@ -2,7 +2,7 @@
 
 Victims are listed in the order in which the search tried them: first those protected by a disruption budget, then the others,
 each sorted by importance. The choice of node compares the first victims, so a victim beyond its budget can hide a more
-important one behind it. A node on which the pod fits with all pods in place is chosen at once, without victims.
+important one behind it. A node on which the pod fits with all pods in place is nominate_best at once, without victims.
 
 Reads     as the current plugin; terminating pods on the nominated node count, whatever deletes them
 Finds     a node to nominate the pod to, and the victims there. Otherwise an earlier nomination stays, unless no node was worth
@@ -29,19 +29,19 @@ class DefaultPreemptionV121(today.DefaultPreemption):
     fails_alike = True
 
     def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult | Consult:
-        if pod.spec.preemption_policy == "Never" or _victims_are_leaving(pod, attempt):
+        if pod.spec.preemption_policy == "Never" or _victims_are_terminating(pod, attempt):
             return PostFilterResult(Code.UNSCHEDULABLE)
         if not len(attempt.verdicts.rows_with(Code.UNSCHEDULABLE)):
             return PostFilterResult(Code.UNSCHEDULABLE, nominated="")
         search = self.search(attempt)
         if search.fitting:
-            return today.taken(pod, attempt, Candidate(search.fitting[0], Victims(())))
+            return today.nominate(pod, attempt, Candidate(search.fitting[0], Victims(())))
         if not search.candidates:
             return PostFilterResult(Code.UNSCHEDULABLE)
-        return today.chosen(pod, attempt, [_as_tried(candidate) for candidate in search.candidates])
+        return today.nominate_best(pod, attempt, [_in_search_order(candidate) for candidate in search.candidates])
 
 
-def _as_tried(candidate: Candidate) -> Candidate:
+def _in_search_order(candidate: Candidate) -> Candidate:
     """Return the candidate with the victims that exceed a budget first."""
     exceeding = candidate.victims.exceeding
     uids = {pod.uid for pod in exceeding}
@@ -49,7 +49,7 @@ def _as_tried(candidate: Candidate) -> Candidate:
     return candidate._replace(victims=Victims((*exceeding, *others), exceeding))
 
 
-def _victims_are_leaving(pod: PodInfo, attempt: Attempt) -> bool:
+def _victims_are_terminating(pod: PodInfo, attempt: Attempt) -> bool:
     """Return whether pods of lower priority are terminating on the nominated node, and waiting for them may help."""
     row = attempt.snapshot.table.row_of.get(pod.status.nominated_node_name)
     if row is None:

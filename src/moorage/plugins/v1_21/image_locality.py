@@ -15,7 +15,7 @@ import numpy as np
 
 from moorage.framework.points import Signature
 from moorage.plugins import image_locality as today
-from moorage.plugins.image_locality import ImagesAsked, mapped_sums, normalized_image_name
+from moorage.plugins.image_locality import PodImages, mapped_sums, normalized_image_name
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
@@ -26,24 +26,24 @@ __all__ = ["ImageLocalityV121"]
 class ImageLocalityV121(today.ImageLocality):
     """The plugin; see the module docstring."""
 
-    def asked(self, pod: PodInfo) -> ImagesAsked:
+    def images(self, pod: PodInfo) -> PodImages:
         names = sorted(normalized_image_name(container.image) for container in pod.spec.containers)
-        return ImagesAsked(tuple(names), len(names))
+        return PodImages(tuple(names), len(names))
 
-    def scores_of(self, table: NodeTable, asked: ImagesAsked) -> IntArray:
+    def scores_of(self, table: NodeTable, images: PodImages) -> IntArray:
         sums = np.zeros(len(table), dtype=np.int64)
-        for name in asked.names:
+        for name in images.names:
             holders = table.images.get(name)
             if holders is not None:
                 rows = np.fromiter(holders.rows, dtype=np.intp, count=len(holders.rows))
-                sums[rows] += (holders.size * (_known_to(table, rows) / len(table))).astype(np.int64)
-        return mapped_sums(sums, asked)
+                sums[rows] += (holders.size * (_nodes_known_to(table, rows) / len(table))).astype(np.int64)
+        return mapped_sums(sums, images)
 
     def sign(self, pod: PodInfo) -> Signature:
-        return {"images of containers": self.asked(pod)}
+        return {"images of containers": self.images(pod)}
 
 
-def _known_to(table: NodeTable, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> IntArray:
+def _nodes_known_to(table: NodeTable, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> IntArray:
     """Return, for each of the rows, how many of their nodes existed when its node was last added or changed."""
-    came = np.sort(table.arrival.view[rows])
-    return np.searchsorted(came, table.described.view[rows], side="right").astype(np.int64)
+    arrivals = np.sort(table.arrival.view[rows])
+    return np.searchsorted(arrivals, table.described.view[rows], side="right").astype(np.int64)

@@ -100,9 +100,9 @@ def limit_of(kind: DiskKind, node: Node, max_disks: int | None = None) -> int:
 
     The node's allocatable counts first, then ``max_disks`` if given, then the default for its instance type.
     """
-    said = node.status.allocatable.get(kind.resource)
-    if said is not None:
-        return amount(kind.resource, said)
+    allocatable = node.status.allocatable.get(kind.resource)
+    if allocatable is not None:
+        return amount(kind.resource, allocatable)
     if max_disks is not None:
         return max_disks
     labels = node.metadata.labels

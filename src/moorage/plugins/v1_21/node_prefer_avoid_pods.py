@@ -88,7 +88,7 @@ def _in_lower_case(tree: Any) -> Any:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _AvoidingRows:
     """Controllers → rows that avoid them, valid while ``version`` is the table's count of node changes."""
 
     version: int
@@ -102,7 +102,7 @@ class NodePreferAvoidPods:
     depends = Depends.NODES
 
     def __init__(self) -> None:
-        self._kept: WeakKeyDictionary[NodeTable, _Kept] = WeakKeyDictionary()
+        self._cache: WeakKeyDictionary[NodeTable, _AvoidingRows] = WeakKeyDictionary()
 
     def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
         controller = _controller(pod)
@@ -113,13 +113,13 @@ class NodePreferAvoidPods:
         return {"replicating controller": _controller(pod)}
 
     def _rows(self, table: NodeTable) -> dict[Controller, list[int]]:
-        kept = self._kept.get(table)
-        if kept is None or kept.version != table.changes.nodes:
-            kept = self._kept[table] = _Kept(table.changes.nodes)
+        cached = self._cache.get(table)
+        if cached is None or cached.version != table.changes.nodes:
+            cached = self._cache[table] = _AvoidingRows(table.changes.nodes)
             for row, node in enumerate(table.nodes):
                 for controller in avoided(node.metadata.annotations):
-                    kept.rows.setdefault(controller, []).append(row)
-        return kept.rows
+                    cached.rows.setdefault(controller, []).append(row)
+        return cached.rows
 
 
 def _controller(pod: PodInfo) -> Controller | None:

@@ -21,8 +21,8 @@ from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import Reject
-from moorage.plugins.node_resources_fit import INSUFFICIENT, TOO_MANY_PODS, Want, ignored_faults
-from moorage.plugins.v1_21.pod_requests_1_21 import asked_of_a_node
+from moorage.plugins.node_resources_fit import INSUFFICIENT, TOO_MANY_PODS, RequestedResource, ignored_faults
+from moorage.plugins.v1_21.pod_requests_1_21 import fit_requests
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
@@ -56,20 +56,20 @@ class NodeResourcesFitV121:
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
 
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Want, ...]:
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[RequestedResource, ...]:
         del snapshot
-        asked = asked_of_a_node(pod)
-        others = sorted(name for name in asked if name not in _FIRST)
-        if not others and not any(asked.values()):
+        requested = fit_requests(pod)
+        others = sorted(name for name in requested if name not in _FIRST)
+        if not others and not any(requested.values()):
             return ()
-        wants = [Want(name, asked.get(name, 0)) for name in _FIRST]
-        return (*wants, *(Want(name, asked[name]) for name in others if not self._is_ignored(name)))
+        wants = [RequestedResource(name, requested.get(name, 0)) for name in _FIRST]
+        return (*wants, *(RequestedResource(name, requested[name]) for name in others if not self._is_ignored(name)))
 
     def _is_ignored(self, resource: str) -> bool:
         group = resource.partition("/")[0]
         return is_extended_resource_name(resource) and (resource in self._ignored or group in self._ignored_groups)
 
-    def filter(self, wants: tuple[Want, ...], nodes: NodeView) -> Iterator[Reject]:
+    def filter(self, wants: tuple[RequestedResource, ...], nodes: NodeView) -> Iterator[Reject]:
         full = nodes.pod_count >= nodes.allowed_pods
         if full.any():
             yield Reject(full, TOO_MANY_PODS)
@@ -79,7 +79,7 @@ class NodeResourcesFitV121:
                 yield Reject(lacking, INSUFFICIENT.format(resource))
 
     def sign(self, pod: PodInfo) -> Signature:
-        return {"requests, added up as in 1.21": tuple(sorted(asked_of_a_node(pod).items()))}
+        return {"requests, added up as in 1.21": tuple(sorted(fit_requests(pod).items()))}
 
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(ClusterEvent(Resource.POD, Action.DELETE))

@@ -66,8 +66,8 @@ class NodeVolumeLimitsV121:
         self._drivers = handed_over(FeatureGates(release="1.21"))
         self._held = HeldVolumes(self._on_row, PersistentVolumeClaim, PersistentVolume, StorageClass, by_node=CSINode)
         self._counts: dict[str, Column] = {}
-        self._said: dict[str, IntArray] = {}
-        self._said_at = -1
+        self._node_limits: dict[str, IntArray] = {}
+        self._node_limits_at = -1
 
     def attach(self, handle: Handle) -> None:
         self._drivers = handed_over(handle.gates)
@@ -83,7 +83,7 @@ class NodeVolumeLimitsV121:
             yield Reject(~nodes.false(), NO_NAME, error=True)
             return
         refused = nodes.false()
-        for plugins, rows in self._parted(nodes):
+        for plugins, rows in self._by_migration(nodes):
             volumes = volumes_of(pod, plugins, self._drivers, nodes.snapshot)
             if volumes:
                 refused |= rows & self._over_limit(volumes, nodes)
@@ -96,19 +96,21 @@ class NodeVolumeLimitsV121:
 
     # -- volumes of the pod and of the nodes --------------------------------------------------------------------------
 
-    def _parted(self, nodes: NodeView) -> Iterator[tuple[frozenset[str], BoolArray]]:
+    def _by_migration(self, nodes: NodeView) -> Iterator[tuple[frozenset[str], BoolArray]]:
         """Yield each set of in-tree plugins that some rows have migrated, and those rows."""
         column = nodes.snapshot.index(CsiNodes).follow()
         kinds: dict[frozenset[str], int] = {}
-        which = column.spread(nodes.ids(column), lambda facts: kinds.setdefault(self._handed_over(facts), len(kinds)), np.int64)
+        which = column.spread(
+            nodes.ids(column), lambda facts: kinds.setdefault(self._migrated_plugins(facts), len(kinds)), np.int64
+        )
         yield from ((plugins, np.equal(which, number)) for plugins, number in kinds.items())
 
-    def _handed_over(self, facts: CsiFacts | None) -> frozenset[str]:
+    def _migrated_plugins(self, facts: CsiFacts | None) -> frozenset[str]:
         return frozenset() if facts is None else facts.migrated & self._drivers.plugins
 
     def _on_row(self, pod: PodInfo, row: int, snapshot: Snapshot) -> frozenset[CsiVolume]:
         node = snapshot.objects(CSINode).get(snapshot.table.nodes[row].name)
-        plugins = self._handed_over(None if node is None else CsiFacts.of(node))
+        plugins = self._migrated_plugins(None if node is None else CsiFacts.of(node))
         return volumes_of(pod, plugins, self._drivers, snapshot)
 
     def _over_limit(self, volumes: frozenset[CsiVolume], nodes: NodeView) -> BoolArray:
@@ -138,17 +140,17 @@ class NodeVolumeLimitsV121:
     def _limits(self, driver: str, snapshot: Snapshot) -> IntArray:
         """Return the limit of the driver on each row of the table, from its CSINode or else from the node."""
         table = snapshot.table
-        if self._said_at != table.changes.nodes:
-            self._said.clear()
-            self._said_at = table.changes.nodes
-        said = self._said.get(driver)
-        if said is None:
+        if self._node_limits_at != table.changes.nodes:
+            self._node_limits.clear()
+            self._node_limits_at = table.changes.nodes
+        by_node = self._node_limits.get(driver)
+        if by_node is None:
             key = limit_key(driver)
             amounts = (node.status.allocatable.get(key) for node in table.nodes)
             limits = (NO_LIMIT if one is None else amount(key, one) for one in amounts)
-            said = self._said[driver] = np.fromiter(limits, dtype=np.int64, count=len(table))
+            by_node = self._node_limits[driver] = np.fromiter(limits, dtype=np.int64, count=len(table))
         by_driver = snapshot.index(CsiNodes).limits(driver)
-        return np.where(by_driver == NO_LIMIT, said, by_driver)
+        return np.where(by_driver == NO_LIMIT, by_node, by_driver)
 
 
 def volumes_of(pod: PodInfo, plugins: frozenset[str], drivers: HandedOver, snapshot: Snapshot) -> frozenset[CsiVolume]:

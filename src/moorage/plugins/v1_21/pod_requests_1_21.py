@@ -17,13 +17,13 @@ from moorage.api.quantity import value
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import DEFAULT_CPU_MILLI, DEFAULT_MEMORY, amount, is_counted
 
-__all__ = ["asked_of_a_node", "asked_when_scored"]
+__all__ = ["fit_requests", "scored_request"]
 
 #: The requests that scoring assumes for a container that names none.
-_STAND_INS: Final[Mapping[str, int]] = {"cpu": DEFAULT_CPU_MILLI, "memory": DEFAULT_MEMORY}
+_DEFAULT_REQUESTS: Final[Mapping[str, int]] = {"cpu": DEFAULT_CPU_MILLI, "memory": DEFAULT_MEMORY}
 
 
-def asked_of_a_node(pod: PodInfo) -> dict[str, int]:
+def fit_requests(pod: PodInfo) -> dict[str, int]:
     """Return what must be free on a node. Units as in ``PodRequests``; requests of 0 that the pod names are included."""
     total: dict[str, int] = {}
     for container in pod.spec.containers:
@@ -45,18 +45,18 @@ def _counted(requests: ResourceList) -> list[tuple[str, int]]:
     return [(name, amount(name, quantity)) for name, quantity in requests.items() if is_counted(name)]
 
 
-def asked_when_scored(pod: PodInfo, resource: str) -> int:
+def scored_request(pod: PodInfo, resource: str) -> int:
     """Return the requested amount of one resource that scoring assumes."""
     if not is_counted(resource):
-        asked = 0
+        requested = 0
     else:
-        asked = sum(_named(container.resources.requests, resource) for container in pod.spec.containers)
+        requested = sum(_named(container.resources.requests, resource) for container in pod.spec.containers)
         for container in pod.spec.init_containers:
-            asked = max(asked, _named(container.resources.requests, resource))
+            requested = max(requested, _named(container.resources.requests, resource))
     overhead = pod.spec.overhead.get(resource)
-    return asked if overhead is None else asked + value(overhead)
+    return requested if overhead is None else requested + value(overhead)
 
 
 def _named(requests: ResourceList, resource: str) -> int:
     quantity = requests.get(resource)
-    return _STAND_INS.get(resource, 0) if quantity is None else amount(resource, quantity)
+    return _DEFAULT_REQUESTS.get(resource, 0) if quantity is None else amount(resource, quantity)

@@ -23,7 +23,7 @@ from moorage.framework.args import PluginArgs
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.plugins.scoring_strategies import sub_path
-from moorage.plugins.v1_21.pod_requests_1_21 import asked_when_scored
+from moorage.plugins.v1_21.pod_requests_1_21 import scored_request
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import is_counted
@@ -84,12 +84,12 @@ def allocation(pod: PodInfo, resource: str, nodes: NodeView) -> tuple[IntArray, 
     """Return the requested amount of a resource with the pod added, and the allocatable amount; shapes (rows,)."""
     if not is_counted(resource):
         return nodes.zeros(), nodes.zeros()
-    asked = asked_when_scored(pod, resource)
+    requested = scored_request(pod, resource)
     if resource == "cpu":
-        return nodes.nonzero_cpu + asked, nodes.allocatable(resource)
+        return nodes.nonzero_cpu + requested, nodes.allocatable(resource)
     if resource == "memory":
-        return nodes.nonzero_memory + asked, nodes.allocatable(resource)
-    return nodes.requested(resource) + asked, nodes.allocatable(resource)
+        return nodes.nonzero_memory + requested, nodes.allocatable(resource)
+    return nodes.requested(resource) + requested, nodes.allocatable(resource)
 
 
 def weighted_mean(score: Score, resources: Sequence[ResourceSpecV121], pod: PodInfo, nodes: NodeView) -> IntArray:
@@ -104,7 +104,7 @@ def weighted_mean(score: Score, resources: Sequence[ResourceSpecV121], pod: PodI
 
 def scored_signature(pod: PodInfo, resources: Sequence[str]) -> Signature:
     """Return the values that such a score reads of a pod."""
-    return {f"scored {name}, added up as in 1.21": asked_when_scored(pod, name) for name in dict.fromkeys(resources)}
+    return {f"scored {name}, added up as in 1.21": scored_request(pod, name) for name in dict.fromkeys(resources)}
 
 
 def resource_faults(resources: Sequence[ResourceSpecV121], path: str, most: int | None = 100) -> list[Fault]:

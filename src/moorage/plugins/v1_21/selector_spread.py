@@ -69,13 +69,13 @@ def spread_scores(counts: IntArray, zones: Ids) -> IntArray:
     Rounds  towards zero, after float64 arithmetic in kube-scheduler's order of operations
     Source  selectorspread/selector_spread.go, NormalizeScore
     """
-    scores = _fewer_than_most(counts, counts)
+    scores = _share_below_most(counts, counts)
     in_zone = np.bincount(zones, weights=counts * (zones != 0)).astype(np.int64)
-    mixed = scores * (1.0 - _ZONE_WEIGHT) + _ZONE_WEIGHT * _fewer_than_most(in_zone[zones], in_zone)
+    mixed = scores * (1.0 - _ZONE_WEIGHT) + _ZONE_WEIGHT * _share_below_most(in_zone[zones], in_zone)
     return np.where(zones != 0, mixed, scores).astype(np.int64)
 
 
-def _fewer_than_most(counts: IntArray, among: IntArray) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _share_below_most(counts: IntArray, among: IntArray) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     most = int(among.max(initial=0))
     if most == 0:
         return np.full(len(counts), _MAX_SCORE)

@@ -45,24 +45,24 @@ class ServiceAffinityArgs(PluginArgs, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Kin:
+class SameLabelPods:
     """Placed pods of the namespace that have all the pod's labels; the pod follows the first of them.
 
-    ``counts`` (rows,) is their number on each row at first; ``came`` lists the rows to which a what-if has added such pods.
+    ``counts`` (rows,) is their number on each row at first; ``added_rows`` lists the rows to which a what-if has added such pods.
     """
 
     pod: PodInfo
     snapshot: Snapshot
     matcher: PodMatcher
     counts: Counts
-    came: tuple[int, ...] = ()
+    added_rows: tuple[int, ...] = ()
 
     def first_row(self) -> int | None:
         """Return the row of the first such pod, nodes in kube-scheduler's order; None if there is none."""
         if self.counts.any():
             order = self.snapshot.table.rows_in_turn()
             return int(order[(self.counts[order] > 0).argmax()])
-        return self.came[0] if self.came else None
+        return self.added_rows[0] if self.added_rows else None
 
 
 class ServiceAffinity:
@@ -79,52 +79,52 @@ class ServiceAffinity:
 
     # -- filter -------------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> Kin:
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> SameLabelPods:
         matcher = PodMatcher((MatchTerm(frozenset([pod.namespace]), selector_from_map(pod.labels)),))
-        return Kin(pod, snapshot, matcher, snapshot.nodes.pods_matching(matcher).copy())
+        return SameLabelPods(pod, snapshot, matcher, snapshot.nodes.pods_matching(matcher).copy())
 
-    def add_pod(self, kin: Kin, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Kin:
-        return replace(kin, came=(*kin.came, node.row)) if kin.matcher.matches(other) else kin
+    def add_pod(self, state: SameLabelPods, pod: PodInfo, other: PodInfo, node: NodeInfo) -> SameLabelPods:
+        return replace(state, added_rows=(*state.added_rows, node.row)) if state.matcher.matches(other) else state
 
-    def remove_pod(self, kin: Kin, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Kin:
-        if not kin.matcher.matches(other):
-            return kin
-        if kin.counts[node.row]:
-            counts = kin.counts.copy()
+    def remove_pod(self, state: SameLabelPods, pod: PodInfo, other: PodInfo, node: NodeInfo) -> SameLabelPods:
+        if not state.matcher.matches(other):
+            return state
+        if state.counts[node.row]:
+            counts = state.counts.copy()
             counts[node.row] -= 1
-            return replace(kin, counts=counts)
-        left = list(kin.came)
+            return replace(state, counts=counts)
+        left = list(state.added_rows)
         if node.row in left:
             left.remove(node.row)
-        return replace(kin, came=tuple(left))
+        return replace(state, added_rows=tuple(left))
 
-    def filter(self, kin: Kin, nodes: NodeView) -> Iterator[Reject]:
+    def filter(self, state: SameLabelPods, nodes: NodeView) -> Iterator[Reject]:
         if self._shared:
-            refused = ~rows_labelled(self._wanted(kin), nodes)
+            refused = ~rows_labelled(self._wanted(state), nodes)
             if refused.any():
                 yield Reject(refused, REASON)
 
-    def _wanted(self, kin: Kin) -> Mapping[str, str]:
+    def _wanted(self, state: SameLabelPods) -> Mapping[str, str]:
         """Return the labels that a node must have."""
-        asked = kin.pod.spec.node_selector
+        asked = state.pod.spec.node_selector
         wanted = {key: asked[key] for key in self._shared if key in asked}
-        if len(wanted) < len(self._shared) and kin.snapshot.services_selecting(kin.pod):
-            row = kin.first_row()
-            there = {} if row is None else kin.snapshot.table.nodes[row].labels
+        if len(wanted) < len(self._shared) and state.snapshot.services_selecting(state.pod):
+            row = state.first_row()
+            there = {} if row is None else state.snapshot.table.nodes[row].labels
             wanted = {key: there[key] for key in self._shared if key in there} | wanted
         return wanted
 
     # -- score --------------------------------------------------------------------------------------------------------
 
-    def score(self, kin: Kin | PodInfo, nodes: NodeView) -> IntArray:
-        pod = kin.pod if isinstance(kin, Kin) else kin
+    def score(self, state: SameLabelPods | PodInfo, nodes: NodeView) -> IntArray:
+        pod = state.pod if isinstance(state, SameLabelPods) else state
         services = nodes.snapshot.services_selecting(pod)
         if not services:
             return nodes.zeros()
         service = min(services, key=lambda one: one.metadata.name)
         return live_pods(pod.namespace, selector_from_map(service.spec.selector), nodes).astype(np.int64)
 
-    def normalize_over(self, kin: Kin | PodInfo, scores: IntArray, nodes: NodeView) -> IntArray:
+    def normalize_over(self, state: SameLabelPods | PodInfo, scores: IntArray, nodes: NodeView) -> IntArray:
         """Score each node by how many of the service's pods are outside its domain of each label.
 
         Rounds  towards zero at the end, after float64 arithmetic in kube-scheduler's order of operations

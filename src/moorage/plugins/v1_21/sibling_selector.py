@@ -32,27 +32,31 @@ def sibling_selector(pod: PodInfo, snapshot: Snapshot) -> Selector:
     if not pod.labels:
         return selector_from_map(labels)
     for controller in snapshot.objects(ReplicationController).values():
-        asked = controller.spec.selector
-        if controller.metadata.namespace == pod.namespace and asked and selector_from_map(asked).matches(pod.labels):
-            labels |= asked
+        requirement = controller.spec.selector
+        if (
+            controller.metadata.namespace == pod.namespace
+            and requirement
+            and selector_from_map(requirement).matches(pod.labels)
+        ):
+            labels |= requirement
     replica_sets = (
         one.spec.selector for one in snapshot.objects(ReplicaSet).values() if one.metadata.namespace == pod.namespace
     )
     stateful_sets = (
         one.spec.selector for one in snapshot.objects(StatefulSet).values() if one.metadata.namespace == pod.namespace
     )
-    more = (*_asked_by(replica_sets, pod), *_asked_by(stateful_sets, pod))
+    more = (*_requirements_of(replica_sets, pod), *_requirements_of(stateful_sets, pod))
     return Selector((*selector_from_map(labels).requirements, *more))
 
 
-def _asked_by(selectors: Iterable[LabelSelector | None], pod: PodInfo) -> tuple[Requirement, ...]:
+def _requirements_of(selectors: Iterable[LabelSelector | None], pod: PodInfo) -> tuple[Requirement, ...]:
     """Return the requirements of the selectors that match the pod; none if one that may match is malformed."""
-    close = [one for one in selectors if one is not None and one.match_labels.items() <= pod.labels.items()]
+    candidates = [one for one in selectors if one is not None and one.match_labels.items() <= pod.labels.items()]
     try:
-        compiled = [compile_label_selector(selector) for selector in close]
+        compiled = [compile_label_selector(selector) for selector in candidates]
     except SelectorError:
         return ()
-    return tuple(asked for one in compiled if one.matches(pod.labels) for asked in one.requirements)
+    return tuple(requirement for one in compiled if one.matches(pod.labels) for requirement in one.requirements)
 
 
 def live_pods(namespace: str, selector: Selector, nodes: NodeView) -> Counts:

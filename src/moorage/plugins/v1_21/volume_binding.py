@@ -65,12 +65,12 @@ class VolumeBindingV121(BoundVolumes):
 
     def __init__(self, args: VolumeBindingArgsV121 | None = None) -> None:
         super().__init__((args or VolumeBindingArgsV121()).bind_timeout_seconds)
-        self._heed(FeatureGates(release="1.21"))
+        self._configure(FeatureGates(release="1.21"))
 
     def attach(self, handle: Handle) -> None:
-        self._heed(handle.gates)
+        self._configure(handle.gates)
 
-    def _heed(self, gates: FeatureGates) -> None:
+    def _configure(self, gates: FeatureGates) -> None:
         self._drivers = handed_over(gates)
         self._counted = gates["CSIStorageCapacity"]
         self._scores = gates["VolumeCapacityPriority"]
@@ -87,8 +87,8 @@ class VolumeBindingV121(BoundVolumes):
                 return f"persistentvolumeclaim {quoted(use.name)} was not created for the pod"
         return None
 
-    def score(self, asked: VolumeBindingState | PodInfo, nodes: NodeView) -> IntArray:
-        if not self._scores or isinstance(asked, PodInfo):
+    def score(self, state: VolumeBindingState | PodInfo, nodes: NodeView) -> IntArray:
+        if not self._scores or isinstance(state, PodInfo):
             return nodes.zeros()
-        found = replace(find(asked.wanted, nodes), shares=[])
+        found = replace(find(state.wanted, nodes), shares=[])
         return capacity_scores(found, _FULLER_IS_BETTER, len(nodes))

@@ -20,7 +20,7 @@ import numpy as np
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import Reject
 from moorage.plugins import volume_zone as today
-from moorage.plugins.volume_zone import CONFLICT, LABELS, ZoneRequirement, places, volume_of
+from moorage.plugins.volume_zone import CONFLICT, LABELS, ZoneRequirement, volume_of, zone_requirements
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
@@ -43,7 +43,7 @@ class VolumeZoneV121:
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
         if pod.volumes is None:
             return
-        open_rows = _somewhere(nodes)
+        open_rows = _has_zone_label(nodes)
         for use in pod.volumes.claims:
             if use.ephemeral:
                 continue
@@ -51,18 +51,18 @@ class VolumeZoneV121:
             if isinstance(volume, str):
                 yield Reject(open_rows, volume, unresolvable=True)
                 return
-            elsewhere = open_rows & ~_rows_at(() if volume is None else places(volume), nodes)
+            elsewhere = open_rows & ~_rows_at(() if volume is None else zone_requirements(volume), nodes)
             if elsewhere.any():
                 yield Reject(elsewhere, CONFLICT, unresolvable=True)
                 open_rows = open_rows & ~elsewhere
 
 
-def _somewhere(nodes: NodeView) -> BoolArray:
+def _has_zone_label(nodes: NodeView) -> BoolArray:
     """Return for each row whether it has any zone or region label."""
-    somewhere = nodes.false()
+    labelled = nodes.false()
     for key in LABELS:
-        somewhere |= np.not_equal(nodes.ids(nodes.label(key)), 0)
-    return somewhere
+        labelled |= np.not_equal(nodes.ids(nodes.label(key)), 0)
+    return labelled
 
 
 def _rows_at(wanted: Iterable[ZoneRequirement], nodes: NodeView) -> BoolArray:

@@ -19,7 +19,7 @@ __all__ = ["Zones"]
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedZones:
     """Zones of all rows, valid while ``version`` is the table's count of node changes."""
 
     version: int
@@ -30,15 +30,15 @@ class Zones:
     """Zones as small numbers from 1; 0 is no zone. Recomputed when a node is added, deleted or changed."""
 
     def __init__(self) -> None:
-        self._kept: WeakKeyDictionary[NodeTable, _Kept] = WeakKeyDictionary()
+        self._cache: WeakKeyDictionary[NodeTable, _CachedZones] = WeakKeyDictionary()
 
     def ids(self, nodes: NodeView) -> Ids:
         """Return the zone of each row of the view, shape (rows,)."""
         table = nodes.table
-        kept = self._kept.get(table)
-        if kept is None or kept.version != table.changes.nodes:
-            kept = self._kept[table] = _Kept(table.changes.nodes, _numbered(table))
-        ids: Ids = nodes.take(kept.ids)
+        cached = self._cache.get(table)
+        if cached is None or cached.version != table.changes.nodes:
+            cached = self._cache[table] = _CachedZones(table.changes.nodes, _numbered(table))
+        ids: Ids = nodes.take(cached.ids)
         return ids
 
 

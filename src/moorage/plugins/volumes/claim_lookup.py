@@ -15,7 +15,7 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = [
     "BIND_COMPLETED", "SELECTED_NODE", "claim_not_found", "class_not_found", "class_of_claim", "class_of_volume",
-    "is_fully_bound", "is_owned_by", "names_claim", "not_owned", "requested_bytes", "requested_storage", "stands_on_claim",
+    "is_fully_bound", "is_owned_by", "names_claim", "not_owned", "requested_bytes", "requested_storage", "uses_claim",
     "volume_not_found",
 ]  # fmt: skip
 
@@ -68,7 +68,7 @@ def names_claim(pod: PodInfo, old: PersistentVolumeClaim | None, new: Persistent
     return pod.volumes is not None and any(use.key == new.key and not use.ephemeral for use in pod.volumes.claims)
 
 
-def stands_on_claim(pod: PodInfo, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
+def uses_claim(pod: PodInfo, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
     """Return whether the pod uses this claim, directly or through an ephemeral volume."""
     del old
     return pod.volumes is not None and any(use.key == new.key for use in pod.volumes.claims)

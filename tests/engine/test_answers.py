@@ -16,7 +16,7 @@ from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimStatus,
 from moorage.engine.facts import Done, Gone, Seen, WriteLost, Wrote
 from moorage.errors import ClusterError, MoorageError
 from moorage.framework.effects import Amend
-from moorage.plugins.devices.claim_shapes import Book
+from moorage.plugins.devices.claim_shapes import DeviceState
 from moorage.state.cluster import object_key
 from tests.engine.driving import Driven, node, pod
 
@@ -310,8 +310,8 @@ def test_in_the_end_devices_are_held_as_the_api_server_has_them(acts, loses):
     for act, name in acts:
         getattr(server, act)(name)
     server.end()
-    book = server.driven.engine.snapshot.index(Book)
-    book.follow()
+    device_state = server.driven.engine.snapshot.index(DeviceState)
+    device_state.follow()
     assert server.driven.engine.cluster.objects(ResourceClaim) == server.claims
-    assert sorted(device for _, _, device in book.ledger.used) == sorted(set(devices_of(server.claims)))
-    assert not book.ledger.pending_claims
+    assert sorted(device for _, _, device in device_state.ledger.used) == sorted(set(devices_of(server.claims)))
+    assert not device_state.ledger.pending_claims

@@ -10,7 +10,7 @@ from moorage.api.decode import decode
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from moorage.framework.features import FeatureGates
 from moorage.plugins.device_backed_scores import DeviceBackedDemands, with_devices
-from moorage.plugins.devices.device_counts import stock_of
+from moorage.plugins.devices.device_counts import count_devices
 from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from moorage.plugins.node_resources_fit import NodeResourcesFit
 from moorage.plugins.scoring_strategies import Demand
@@ -94,7 +94,7 @@ CASES = {  # selectors of the class, slices, claims → devices that node n sees
 def test_devices_are_counted(selectors, slices, claims, counted):
     nodes = [a_node("n", {"zone": "a"}, allocatable={"cpu": 4}), "m"]
     cluster = a_cluster_of(nodes, the_class(*selectors), *slices, *claims)
-    stock = stock_of(the_class(*selectors), cluster.snapshot.nodes, lists=False)
+    stock = count_devices(the_class(*selectors), cluster.snapshot.nodes, lists=False)
     assert (int(stock.seen[0]), int(stock.held[0])) == counted
 
 

@@ -9,7 +9,7 @@ from moorage.api.devices import ResourceClaim
 from moorage.errors import AttemptError
 from moorage.framework.effects import Amend, Until
 from moorage.plugins.devices.binding import FINALIZER, MAX_USERS
-from moorage.plugins.devices.claim_shapes import Book
+from moorage.plugins.devices.claim_shapes import DeviceState
 from moorage.plugins.dynamic_resources import DynamicResources
 from moorage.testing.attempts import failed_attempt
 from tests.plugins.device_claims import (
@@ -39,7 +39,7 @@ def test_reserved_devices_are_held_at_once_and_free_again_without_a_trace():
     plugin.unreserve(wanted, first, "a")
     assert why_not(cluster, second, plugin) == {}
     assert cluster.objects(ResourceClaim)["default/c"] == a_claim("c")
-    ledger = cluster.snapshot.index(Book).ledger
+    ledger = cluster.snapshot.index(DeviceState).ledger
     assert not ledger.is_used((DRIVER, "a", "d"))
 
 

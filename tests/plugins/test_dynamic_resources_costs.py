@@ -8,7 +8,7 @@ import pytest
 
 from moorage.cel import CompiledSelector
 from moorage.errors import AttemptError
-from moorage.plugins.devices.device_counts import stock_of
+from moorage.plugins.devices.device_counts import count_devices
 from moorage.plugins.devices.meter import ATTEMPT_COST, FREE_CHARACTERS, FREE_COST
 from moorage.testing.builders import a_cluster, a_node
 from moorage.testing.plugin_queries import refusals
@@ -165,7 +165,7 @@ def test_long_expressions_are_paid_for():
 def test_counting_the_devices_of_a_class_ends_with_an_error_too():
     cluster = a_world(device_class=a_class("gpu", ENDLESS))
     with pytest.raises(AttemptError, match="class gpu: counting its devices on nodes: CEL runtime error: operation cancelled"):
-        stock_of(a_class("gpu", ENDLESS), cluster.snapshot.nodes, lists=False)
+        count_devices(a_class("gpu", ENDLESS), cluster.snapshot.nodes, lists=False)
 
 
 def test_an_attempt_with_such_a_selector_is_short_and_others_are_placed():

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from moorage.api.devices import ResourceClaim, ResourceClaimStatus
 from moorage.framework.effects import Amend
 from moorage.plugins.devices.binding import FINALIZER
-from moorage.plugins.devices.claim_shapes import Book
+from moorage.plugins.devices.claim_shapes import DeviceState
 from tests.plugins.device_claims import (
     DRIVER,
     GPU,
@@ -65,9 +65,9 @@ def test_the_claim_for_extended_resources_is_gone():
     plugin = attached(cluster)
     brought(plugin, cluster, asking(1), 2)
     assert not cluster.objects(ResourceClaim)
-    book = cluster.snapshot.index(Book)
-    book.follow()
-    assert not book.ledger.is_used((DRIVER, "a", "d"))
+    device_state = cluster.snapshot.index(DeviceState)
+    device_state.follow()
+    assert not device_state.ledger.is_used((DRIVER, "a", "d"))
     assert "a" not in why_not(cluster, asking(1, "q"), plugin)
 
 
@@ -120,13 +120,13 @@ def test_reserve_writes_failure_and_unreserve_leave_no_trace(names, extended, wr
     after = cluster.objects(ResourceClaim)
     assert {key: as_before(claim) for key, claim in after.items()} == before
     assert not any(claim.status.reserved_for for claim in after.values())
-    book = cluster.snapshot.index(Book)
-    book.follow()
+    device_state = cluster.snapshot.index(DeviceState)
+    device_state.follow()
     kept = {
         one.device for claim in after.values() if claim.status.allocation for one in claim.status.allocation.devices.results
     }
-    assert {name for name in ("d1", "d2", "d3", "d4") if book.ledger.is_used((DRIVER, "a", name))} == kept
-    assert all(book.ledger.pending(claim.metadata.uid) is None for claim in after.values())
+    assert {name for name in ("d1", "d2", "d3", "d4") if device_state.ledger.is_used((DRIVER, "a", name))} == kept
+    assert all(device_state.ledger.pending(claim.metadata.uid) is None for claim in after.values())
 
 
 # -- claims that are given back before anybody looked ---------------------------------------------------------------------

@@ -110,7 +110,7 @@ def plain(claims, volumes, rooms, allowed, node):
     if any(claim["selected"] not in (None, node.name) for _, claim in unbound):
         reasons.append(UNMATCHED)
     else:
-        taken, to_make = set(), [claim for _, claim in unbound if claim["selected"]]
+        taken, to_provision = set(), [claim for _, claim in unbound if claim["selected"]]
         for at, claim in sorted(unbound, key=lambda one: one[1]["size"]):
             if claim["selected"]:
                 continue
@@ -126,13 +126,13 @@ def plain(claims, volumes, rooms, allowed, node):
             if near:
                 taken.add(near[0][1])
             else:
-                to_make.append(claim)
-        reasons += makes(to_make, rooms, allowed, node)
+                to_provision.append(claim)
+        reasons += makes(to_provision, rooms, allowed, node)
     return (*reasons, LOST) if lost else tuple(reasons)
 
 
-def makes(to_make, rooms, allowed, node):
-    for claim in to_make:
+def makes(to_provision, rooms, allowed, node):
+    for claim in to_provision:
         if claim["class"] == "local" or node.labels[ZONE] != (allowed or node.labels[ZONE]):
             return [UNMATCHED]
         if not any(size >= claim["size"] and where in node.labels.values() for size, where in rooms):

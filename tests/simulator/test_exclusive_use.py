@@ -16,7 +16,7 @@ from moorage.api.core import Pod
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from moorage.engine.facts import Gone, Seen
 from moorage.framework.verdicts import Hold
-from moorage.plugins.devices.claim_shapes import Book
+from moorage.plugins.devices.claim_shapes import DeviceState
 from moorage.simulator.simulate import Options, prepare
 from moorage.testing.builders import a_node, a_pod
 from moorage.testing.storage import a_bound_claim, a_csi_node, a_volume
@@ -140,12 +140,12 @@ def test_nothing_exclusive_is_held_twice(data):
 
 def book_free(simulation):
     """Once nothing is under way, only what claims say is held."""
-    book = simulation.scheduler.snapshot.index(Book)
-    book.follow()
+    device_state = simulation.scheduler.snapshot.index(DeviceState)
+    device_state.follow()
     claims = simulation.scheduler.snapshot.objects(ResourceClaim).values()
     allocations = [claim.status.allocation for claim in claims if claim.status.allocation is not None]
     held = {(one.driver, one.pool, one.device) for allocation in allocations for one in allocation.devices.results}
     every = {(DRIVER, f"n{at}", name) for at in range(NODES) for name in ("d0", "d1")}
-    assert {device for device in every if book.ledger.is_used(device)} == held
+    assert {device for device in every if device_state.ledger.is_used(device)} == held
     for claim in claims:
-        assert claim.status.allocation is not None or book.ledger.pending(claim.metadata.uid) is None
+        assert claim.status.allocation is not None or device_state.ledger.pending(claim.metadata.uid) is None

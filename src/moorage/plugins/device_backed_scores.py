@@ -12,7 +12,7 @@ import numpy as np
 
 from moorage.api.devices import DeviceClass
 from moorage.framework.features import FeatureGates
-from moorage.plugins.devices.device_counts import StockedView
+from moorage.plugins.devices.device_counts import DeviceCountView
 from moorage.plugins.extended_resources import device_class_for
 from moorage.plugins.scoring_strategies import Demand
 from moorage.state.cluster import Snapshot
@@ -32,11 +32,11 @@ class DeviceBackedDemands(NamedTuple):
     lists: bool
     snapshot: Snapshot
 
-    def among(self, nodes: NodeView) -> StockedView:
+    def among(self, nodes: NodeView) -> DeviceCountView:
         """Return the view to score: its counts include the devices of the nodes."""
-        return StockedView(nodes, self.classes, lists=self.lists)
+        return DeviceCountView(nodes, self.classes, lists=self.lists)
 
-    def on(self, node: NodeInfo) -> StockedView:
+    def on(self, node: NodeInfo) -> DeviceCountView:
         """Return the view of a single node to score."""
         return self.among(NodeView(self.snapshot, np.array([node.row], dtype=np.intp)))
 

@@ -29,11 +29,11 @@ from moorage.framework.points import Attempt, Depends, PostFilterResult, Signatu
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Code, Hold, Reject, Skip
 from moorage.plugins.default_normalize import default_normalize
-from moorage.plugins.devices.binding import Binder, dropped, without_devices
+from moorage.plugins.devices.binding import Binder, deallocated, deletion_of
 from moorage.plugins.devices.binding_conditions import BindingFailedError, is_late, is_ready
 from moorage.plugins.devices.claim_requests import DeviceGates
-from moorage.plugins.devices.claim_shapes import Book
-from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, claim_from_before, is_backed, special_claim
+from moorage.plugins.devices.claim_shapes import DeviceState
+from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, earlier_claim, is_backed, special_claim
 from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.pod_devices import ExtendedResourceNodes, PodDevices
 from moorage.plugins.devices.pod_resource_claims import claims_of, class_faults, is_reserved_for
@@ -141,25 +141,27 @@ class DynamicResources:
         has_special = self._by_device(pod, snapshot)
         if not claims and not has_special:
             return SKIP
-        book = snapshot.index(Book)
-        book.follow()
+        device_state = snapshot.index(DeviceState)
+        device_state.follow()
         scalars = pod.needs_under(_FIT).requests if has_special else {}
-        special = (claim_from_before(pod, snapshot) or special_claim(pod)) if has_special else None
-        held = self._unusable(claims, book, snapshot)
+        special = (earlier_claim(pod, snapshot) or special_claim(pod)) if has_special else None
+        held = self._why_waiting(claims, device_state, snapshot)
         if held is not None:
             return held
-        everything = (*claims, special) if special is not None else tuple(claims)
-        reach = dict(self._reach(everything))
-        useless = frozenset(index for index, claim in enumerate(everything) if self._is_useless(claim))
-        meter = Meter(book.selectors)
-        return PodDevices(pod, snapshot, book, self._options, everything, has_special, reach, useless, scalars, meter=meter)
+        all_claims = (*claims, special) if special is not None else tuple(claims)
+        reach = dict(self._reach(all_claims))
+        unusable = frozenset(index for index, claim in enumerate(all_claims) if self._is_unusable(claim))
+        meter = Meter(device_state.selectors)
+        return PodDevices(
+            pod, snapshot, device_state, self._options, all_claims, has_special, reach, unusable, scalars, meter=meter
+        )
 
-    def _unusable(self, claims: list[ResourceClaim], book: Book, snapshot: Snapshot) -> Hold | None:
+    def _why_waiting(self, claims: list[ResourceClaim], device_state: DeviceState, snapshot: Snapshot) -> Hold | None:
         """Return why the pod has to wait for one of its claims; None if it need not."""
         for claim in claims:
             if claim.status.allocation is not None:
                 continue
-            if book.ledger.pending(claim.metadata.uid) is not None:
+            if device_state.ledger.pending(claim.metadata.uid) is not None:
                 return Hold.because(f"resource claim {claim.key} is in the process of being allocated", unresolvable=True)
             fault = class_faults(claim, snapshot, prioritized_list=self._options.prioritized_list)
             if fault is not None:
@@ -178,7 +180,7 @@ class DynamicResources:
                 raise self._error("PreFilter", matcher.error)
             yield index, matcher
 
-    def _is_useless(self, claim: ResourceClaim) -> bool:
+    def _is_unusable(self, claim: ResourceClaim) -> bool:
         """Return whether the devices of an allocated claim failed to become ready, or took too long."""
         if claim.status.allocation is None or not self._options.binding_conditions:
             return False
@@ -207,7 +209,7 @@ class DynamicResources:
         concerned = nodes.false()
         for kind in wanted.kinds(nodes):
             concerned |= kind.rows if kind.shape is not None or not wanted.only_special else False
-            for rows, reason, is_error in self._judged(wanted, kind, nodes, open_rows, budget):
+            for rows, reason, is_error in self._rejected(wanted, kind, nodes, open_rows, budget):
                 open_rows &= ~rows
                 yield Reject(rows, reason, unresolvable=True, error=is_error)
         unavailable = nodes.false()
@@ -217,7 +219,7 @@ class DynamicResources:
         if unavailable.any():
             yield Reject(unavailable, NOT_AVAILABLE, unresolvable=True)
 
-    def _judged(
+    def _rejected(
         self, wanted: PodDevices, kind: ExtendedResourceNodes, nodes: NodeView, open_rows: BoolArray, budget: int
     ) -> Iterator[tuple[BoolArray, str, bool]]:
         """Try to allocate on each row of a kind. Yield the rows where that fails, the reason, and whether it is an error."""
@@ -232,13 +234,13 @@ class DynamicResources:
             answer, effort = wanted.answer(kind, node, min(self._budget, budget))
             budget -= effort
             if answer.error is not None and answer.overspent:
-                raise AttemptError(self.name, f'running "{self.name}" filter plugin: {answer.error.told(keys)}')
+                raise AttemptError(self.name, f'running "{self.name}" filter plugin: {answer.error.message(keys)}')
             if answer.found is not None:
                 continue
             if answer.out_of_budget:
                 refused.setdefault((f"node {node.name}: timed out trying to allocate devices", True), []).append(at)
             elif answer.error is not None:
-                refused.setdefault((answer.error.told(keys), True), []).append(at)
+                refused.setdefault((answer.error.message(keys), True), []).append(at)
             else:
                 refused.setdefault((answer.reason, False), []).append(at)
         for (reason, is_error), rows in refused.items():
@@ -258,19 +260,19 @@ class DynamicResources:
             return PostFilterResult(Code.ERROR, (NO_STATE,))
         special = wanted.special
         left_behind = special is not None and special.metadata.name != SPECIAL_NAME
-        for index in self._kept_away(wanted, attempt):
+        for index in self._blocking_claims(wanted, attempt):
             claim = wanted.claims[index]
             if claim is special:
                 break
             users = claim.status.reserved_for
             if not users or (len(users) == 1 and is_reserved_for(claim, pod)):
-                effect: Effect = Write(without_devices(claim), "status", base=claim)
+                effect: Effect = Write(deallocated(claim), "status", base=claim)
                 return PostFilterResult(Code.UNSCHEDULABLE, (DEALLOCATED,), effects=(effect,))
         if special is not None and left_behind:
-            return PostFilterResult(Code.UNSCHEDULABLE, (DELETED,), effects=dropped(special))
+            return PostFilterResult(Code.UNSCHEDULABLE, (DELETED,), effects=deletion_of(special))
         return PostFilterResult(Code.UNSCHEDULABLE, (STILL_NOT,))
 
-    def _kept_away(self, wanted: PodDevices, attempt: Attempt) -> list[int]:
+    def _blocking_claims(self, wanted: PodDevices, attempt: Attempt) -> list[int]:
         """Return the indexes of the allocated claims that made Filter reject a node. kube-scheduler tries them in any order."""
         verdicts = attempt.verdicts
         rows = [row for row, status in verdicts.refused() if status.plugin == self.name and status.reasons == (NOT_AVAILABLE,)]
@@ -315,7 +317,7 @@ class DynamicResources:
         either = Action.ADD | Action.UPDATE
         yield Wake(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE))
         yield Wake(ClusterEvent(Resource.RESOURCE_CLAIM, either), self._claim_changed)
-        yield Wake(ClusterEvent(Resource.RESOURCE_CLAIM, Action.DELETE), self._claim_gone)
+        yield Wake(ClusterEvent(Resource.RESOURCE_CLAIM, Action.DELETE), self._claim_deleted)
         yield Wake(ClusterEvent(Resource.POD, Action.UPDATE_POD_GENERATED_CLAIM), self._pod_changed)
         yield Wake(ClusterEvent(Resource.DEVICE_CLASS, either))
         yield Wake(ClusterEvent(Resource.RESOURCE_SLICE, either))
@@ -333,7 +335,7 @@ class DynamicResources:
             return False
         return old is None or old.status != new.status
 
-    def _claim_gone(self, pod: PodInfo, old: ResourceClaim, new: None) -> bool:
+    def _claim_deleted(self, pod: PodInfo, old: ResourceClaim, new: None) -> bool:
         """Return whether a deleted claim still held devices when last seen.
 
         A claim is deallocated before it is deleted, but a relist after a gap shows only the deletion. kube-scheduler does not

@@ -24,7 +24,7 @@ from moorage.plugins.volumes.attached_volumes import AttachedVolumes
 from moorage.plugins.volumes.claim_lookup import uses_claim
 from moorage.plugins.volumes.csi_migration import may_be_of
 from moorage.plugins.volumes.csi_nodes import CsiFacts, CsiNodes
-from moorage.plugins.volumes.csi_volumes import CsiVolume, Needed, needed_volumes
+from moorage.plugins.volumes.csi_volumes import CsiVolume, PodCsiVolumes, needed_volumes
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.labels import InternedColumn
@@ -41,8 +41,8 @@ NOT_INSTALLED: Final = "{} CSI driver is not installed on the node"
 class NeededVolumes(NamedTuple):
     """The volumes a pod needs: on nodes with a CSINode, where migration applies, and on nodes without one."""
 
-    with_csi: Needed
-    without: Needed
+    with_csi: PodCsiVolumes
+    without: PodCsiVolumes
 
 
 class NodeVolumeLimits:

@@ -37,13 +37,19 @@ from moorage.plugins.volume_binding_args import VolumeBindingArgs
 from moorage.plugins.volumes.assume_cache import Assumptions
 from moorage.plugins.volumes.capacity_score import capacity_scores
 from moorage.plugins.volumes.claim_lookup import SELECTED_NODE, uses_claim
-from moorage.plugins.volumes.csi_migration import HANDED_OVER
+from moorage.plugins.volumes.csi_migration import CURRENT_MIGRATION
 from moorage.plugins.volumes.csi_nodes import migrated_plugins
-from moorage.plugins.volumes.node_findings import ClaimsToFind, find
-from moorage.plugins.volumes.planned_bindings import BrokenPromiseError, Promise, are_kept, for_node, pointed_at
+from moorage.plugins.volumes.node_findings import ClaimsToBind, find
+from moorage.plugins.volumes.planned_bindings import (
+    PlannedBinding,
+    VolumeBindingError,
+    are_bound,
+    with_claim_ref,
+    with_selected_node,
+)
 from moorage.plugins.volumes.pod_claims import ClassError, PodClaims, claims_of, unusable
 from moorage.plugins.volumes.provisioning import volume_limit
-from moorage.plugins.volumes.volume_matching import MatchingError, VolumeShelf
+from moorage.plugins.volumes.volume_matching import MatchingError, VolumeIndex
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
@@ -64,15 +70,15 @@ class VolumeBindingState:
     """The PreFilter state: the claims, and the snapshot they were read from."""
 
     snapshot: Snapshot
-    wanted: ClaimsToFind
+    wanted: ClaimsToBind
 
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
     """The volumes to bind and the claims to provision for one pod on its node."""
 
-    found: tuple[Promise[PersistentVolume], ...]
-    made: tuple[Promise[PersistentVolumeClaim], ...]
+    found: tuple[PlannedBinding[PersistentVolume], ...]
+    made: tuple[PlannedBinding[PersistentVolumeClaim], ...]
 
 
 class BoundVolumes:
@@ -90,7 +96,7 @@ class BoundVolumes:
     def __init__(self, bind_timeout_s: int) -> None:
         self._bind_timeout_s = bind_timeout_s
         self._gates = FeatureGates()
-        self._drivers = HANDED_OVER
+        self._migration = CURRENT_MIGRATION
         self._counted = True
         self._reserved: dict[str, Reserved] = {}
 
@@ -119,7 +125,9 @@ class BoundVolumes:
             raise AttemptError(self.name, f'running PreFilter plugin "{self.name}": {error}') from error
         if claims.immediate:
             return Hold.because(UNBOUND_IMMEDIATE, unresolvable=True)
-        return VolumeBindingState(snapshot, _wanted(claims, snapshot)._replace(drivers=self._drivers, counted=self._counted))
+        return VolumeBindingState(
+            snapshot, _claims_to_bind(claims, snapshot)._replace(migration=self._migration, counted=self._counted)
+        )
 
     def filter(self, state: VolumeBindingState, nodes: NodeView) -> Iterator[Reject]:
         found = find(state.wanted, nodes)
@@ -137,16 +145,16 @@ class BoundVolumes:
             return
         snapshot = state.snapshot
         found = find(state.wanted, NodeView(snapshot, np.array([snapshot.table.row_of[node]], dtype=np.intp)))
-        share = next(iter(found.shares), None)
-        if share is None:
+        group = next(iter(found.groups), None)
+        if group is None:
             return
         bindings = found.chosen.at(0) if found.chosen is not None else []
         assumed = snapshot.index(Assumptions)
-        volumes = [(pointed_at(volume, claim), claim.key) for claim, volume in bindings]
-        claims = [for_node(claim, node) for claim in {claim.key: claim for claim in share.to_make}.values()]
+        volumes = [(with_claim_ref(volume, claim), claim.key) for claim, volume in bindings]
+        claims = [with_selected_node(claim, node) for claim in {claim.key: claim for claim in group.to_provision}.values()]
         self._reserved[pod.uid] = Reserved(
-            tuple(Promise(assumed.volumes.assume(v.name, v, pod.uid), v, key) for v, key in volumes),
-            tuple(Promise(assumed.claims.assume(c.key, c, pod.uid), c, c.key) for c in claims),
+            tuple(PlannedBinding(assumed.volumes.assume(v.name, v, pod.uid), v, key) for v, key in volumes),
+            tuple(PlannedBinding(assumed.claims.assume(c.key, c, pod.uid), c, c.key) for c in claims),
         )
 
     def unreserve(self, state: VolumeBindingState | None, pod: PodInfo, node: str) -> None:
@@ -163,16 +171,19 @@ class BoundVolumes:
 
         def is_bound() -> bool:
             try:
-                kept = are_kept(snapshot, node, reserved.found, reserved.made, self._drivers)
-            except BrokenPromiseError as broken:
-                raise AttemptError(self.name, f"binding volumes: {broken}") from broken
-            if kept:
+                bound = are_bound(snapshot, node, reserved.found, reserved.made, self._migration)
+            except VolumeBindingError as error:
+                raise AttemptError(self.name, f"binding volumes: {error}") from error
+            if bound:
                 # From now on the watched objects decide. If they revert, the reservation must not still hold.
                 snapshot.index(Assumptions).release(pod.uid)
-            return kept
+            return bound
 
-        promises: list[Promise[PersistentVolume] | Promise[PersistentVolumeClaim]] = [*reserved.found, *reserved.made]
-        writes = tuple([Write(promise.obj, base=promise.base) for promise in promises if promise.changes_anything])
+        planned_bindings: list[PlannedBinding[PersistentVolume] | PlannedBinding[PersistentVolumeClaim]] = [
+            *reserved.found,
+            *reserved.made,
+        ]
+        writes = tuple([Write(planned.obj, base=planned.base) for planned in planned_bindings if planned.changes_anything])
         return (*writes, Until(is_bound, self._bind_timeout_s, "binding volumes", writes))
 
     # -- events -----------------------------------------------------------------------------------------------------------
@@ -202,22 +213,22 @@ class VolumeBinding(BoundVolumes):
         if not self._gates["StorageCapacityScoring"]:
             return SKIP
         state = self.pre_filter(pod, snapshot)
-        return state if isinstance(state, VolumeBindingState) else VolumeBindingState(snapshot, ClaimsToFind())
+        return state if isinstance(state, VolumeBindingState) else VolumeBindingState(snapshot, ClaimsToBind())
 
     def score(self, state: VolumeBindingState, nodes: NodeView) -> IntArray:
         shape = self._args.completed(self._gates).shape or ()
         return capacity_scores(find(state.wanted, nodes), utilization_table(shape), len(nodes))
 
 
-def _wanted(claims: PodClaims, snapshot: Snapshot) -> ClaimsToFind:
+def _claims_to_bind(claims: PodClaims, snapshot: Snapshot) -> ClaimsToBind:
     volumes = snapshot.index(Assumptions).volumes
     bound = tuple((claim, volumes.get(claim.spec.volume_name)) for claim in claims.bound)
     selected = tuple(claim for claim in claims.delayed if SELECTED_NODE in claim.metadata.annotations)
     free = [claim for claim in claims.delayed if SELECTED_NODE not in claim.metadata.annotations]
     try:
-        return ClaimsToFind(bound, selected, snapshot.index(VolumeShelf).search(free) if free else None)
+        return ClaimsToBind(bound, selected, snapshot.index(VolumeIndex).search(free) if free else None)
     except MatchingError as error:
-        return ClaimsToFind(bound, selected, fault=str(error))
+        return ClaimsToBind(bound, selected, fault=str(error))
 
 
 # -- hints --------------------------------------------------------------------------------------------------------------

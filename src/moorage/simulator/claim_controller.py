@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from moorage.api.core import Pod
 from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
 from moorage.engine.facts import Done, Gone, News, Seen
-from moorage.plugins.devices.claim_cleanup import is_done, is_outlived, owning_pod, without_users_gone
+from moorage.plugins.devices.claim_cleanup import is_done, is_orphaned, owning_pod, without_stale_consumers
 from moorage.simulator.owners import is_active
 from moorage.simulator.template_claims import with_device_claims
 from moorage.state.cluster import Snapshot
@@ -80,12 +80,12 @@ class ClaimController:
         claim = self._snapshot.objects(ResourceClaim).get(key)
         if claim is None:
             return
-        left = without_users_gone(claim, lambda user: user.uid != pod.uid)
+        left = without_stale_consumers(claim, lambda user: user.uid != pod.uid)
         owner = owning_pod(left)
         is_the_pods = owner is not None and owner[1] == pod.uid
         if left is not claim:
             self._tell(Seen(left))
-        if is_the_pods and (pod.uid not in self._pods or is_outlived(left, pod)):
+        if is_the_pods and (pod.uid not in self._pods or is_orphaned(left, pod)):
             self._tell(Gone(left))
 
     def _make_for(self, pod: Pod | None) -> None:

@@ -15,7 +15,7 @@ from dataclasses import replace as with_fields
 
 from moorage.api.core import ENDED_PHASES, Pod
 from moorage.api.meta import OwnerReference
-from moorage.plugins.devices.claim_cleanup import owning_pod, without_users_gone
+from moorage.plugins.devices.claim_cleanup import owning_pod, without_stale_consumers
 from moorage.report.outcome import InputNote
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import controller_of, is_active
@@ -125,7 +125,7 @@ def lose_pods(cluster: ClusterInput) -> tuple[ClusterInput, LostPods]:
         ),
         resource_claims=tuple(
             [
-                without_users_gone(claim, lambda user: user.uid not in gone)
+                without_stale_consumers(claim, lambda user: user.uid not in gone)
                 for claim in cluster.resource_claims
                 if (owner := owning_pod(claim)) is None or owner[1] not in gone
             ]

@@ -20,8 +20,8 @@ from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim
 from moorage.controllers.storage.provisioner import made_for, makes_volumes
 from moorage.engine.facts import Gone, News, Seen
 from moorage.plugins.volumes.claim_lookup import BIND_COMPLETED, SELECTED_NODE, class_of_claim, is_fully_bound
-from moorage.plugins.volumes.planned_bindings import BOUND_BY_CONTROLLER, pointed_at
-from moorage.plugins.volumes.volume_matching import MatchingError, VolumeShelf, is_bound_to, suits
+from moorage.plugins.volumes.planned_bindings import BOUND_BY_CONTROLLER, with_claim_ref
+from moorage.plugins.volumes.volume_matching import MatchingError, VolumeIndex, is_bound_to, suits
 from moorage.state.cluster import Snapshot
 
 __all__ = ["BoundClaim", "StorageController"]
@@ -53,7 +53,7 @@ class StorageController:
     def __init__(self, snapshot: Snapshot, tell: Callable[[News], None]) -> None:
         self._snapshot = snapshot
         self._tell = tell
-        self._shelf = snapshot.index(VolumeShelf)
+        self._shelf = snapshot.index(VolumeIndex)
         #: By key of the claim, in the order they were bound.
         self.bound: dict[str, BoundClaim] = {}
         #: What has changed and is to be looked at, oldest first; and claims that only a new volume or class can help.
@@ -124,7 +124,7 @@ class StorageController:
 
     def _found(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
         try:
-            return self._shelf.best(claim, promised_only=self._waits_for_pod(claim))
+            return self._shelf.best(claim, reserved_only=self._waits_for_pod(claim))
         except MatchingError:
             return None
 
@@ -154,7 +154,7 @@ class StorageController:
 
     def _bind(self, claim: PersistentVolumeClaim, volume: PersistentVolume, *, made: bool) -> None:
         """Write down on both sides that they belong together."""
-        volume = _in_phase(pointed_at(volume, claim), "Bound")
+        volume = _in_phase(with_claim_ref(volume, claim), "Bound")
         status = replace(
             claim.status, phase="Bound", access_modes=volume.spec.access_modes, capacity=dict(volume.spec.capacity)
         )

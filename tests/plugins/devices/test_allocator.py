@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from moorage.plugins.devices.allocated_devices import Ledger
 from moorage.plugins.devices.allocator import BudgetError, DeviceSearch, FlawedPoolsError
-from moorage.plugins.devices.claim_requests import AskError, DeviceGates, read_claim
-from moorage.plugins.devices.claim_shapes import Book
+from moorage.plugins.devices.claim_requests import AskError, DeviceGates, parse_claim
+from moorage.plugins.devices.claim_shapes import DeviceState
 from moorage.plugins.devices.meter import Meter
 from moorage.testing.builders import a_cluster, a_node
 
@@ -48,11 +48,11 @@ def search(slices, claims, held=(), budget=100_000, options=None, cluster=None):
     for obj in (*slices, *held):
         cluster.set_object(obj)
     snapshot, options = cluster.snapshot, options or DeviceGates()
-    book = snapshot.index(Book)
-    book.follow()
-    pools = book.catalog.pools_of(snapshot.table.nodes[0], options.partitions)
-    asks = [read_claim(claim.spec, snapshot.objects(DeviceClass), options) for claim in claims]
-    return DeviceSearch(asks, pools, book.ledger, options, budget, Meter())
+    device_state = snapshot.index(DeviceState)
+    device_state.follow()
+    pools = device_state.catalog.pools_of(snapshot.table.nodes[0], options.partitions)
+    asks = [parse_claim(claim.spec, snapshot.objects(DeviceClass), options) for claim in claims]
+    return DeviceSearch(asks, pools, device_state.ledger, options, budget, Meter())
 
 
 def names(found):
@@ -303,9 +303,9 @@ def test_no_search_looks_at_more_devices_than_it_may(devices, claims, budget):
     try:
         looking.run()
     except BudgetError:
-        assert looking.looked_at == budget + 1
+        assert looking.examined == budget + 1
     else:
-        assert looking.looked_at <= budget
+        assert looking.examined <= budget
 
 
 def test_a_search_that_goes_over_devices_in_use_again_and_again_ends():

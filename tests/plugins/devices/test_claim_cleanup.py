@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from moorage.api.devices import ClaimConsumer
 from moorage.plugins.devices.binding import FINALIZER
-from moorage.plugins.devices.claim_cleanup import is_done, is_outlived, still_uses, without_users_gone
+from moorage.plugins.devices.claim_cleanup import is_done, is_orphaned, still_uses, without_stale_consumers
 from moorage.testing.builders import a_pod
 from tests.plugins.device_claims import a_claim, allocated
 
@@ -55,25 +55,25 @@ def protected(*users, **metadata):
 
 
 def test_the_last_user_takes_the_devices_with_it():
-    claim = without_users_gone(protected("p", "q"), lambda user: user.uid == "q")
+    claim = without_stale_consumers(protected("p", "q"), lambda user: user.uid == "q")
     assert [user.uid for user in claim.status.reserved_for] == ["q"]
     assert claim.status.allocation is not None
-    claim = without_users_gone(claim, lambda user: False)
+    claim = without_stale_consumers(claim, lambda user: False)
     assert (claim.status.allocation, claim.metadata.finalizers) == (None, ("x",))
 
 
 def test_a_claim_that_nobody_used_keeps_its_devices_unless_it_is_deleted():
     unused, deleted = protected(), protected(**DYING)
-    assert without_users_gone(unused, lambda user: False) is unused
-    free = without_users_gone(deleted, lambda user: False)
+    assert without_stale_consumers(unused, lambda user: False) is unused
+    free = without_stale_consumers(deleted, lambda user: False)
     assert (free.status.allocation, free.metadata.finalizers) == (None, ("x",))
     in_use = protected("p", **DYING)
-    assert without_users_gone(in_use, lambda user: True) is in_use
+    assert without_stale_consumers(in_use, lambda user: True) is in_use
 
 
 def test_devices_that_no_scheduler_gave_are_not_taken_back():
     claim = a_claim(status=allocated(("a", "d"), users=["p"]))
-    left = without_users_gone(claim, lambda user: False)
+    left = without_stale_consumers(claim, lambda user: False)
     assert left.status.reserved_for == ()
     assert left.status.allocation == claim.status.allocation
 
@@ -93,11 +93,11 @@ OWNED = {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "u
     ],
 )
 def test_a_claim_made_for_a_pod_is_outlived_when_that_pod_will_not_need_it(claim, pod, outlived):
-    assert is_outlived(claim, None if pod is None else pod.pod) is outlived
+    assert is_orphaned(claim, None if pod is None else pod.pod) is outlived
 
 
 @given(st.lists(st.sampled_from("abc"), unique=True), st.sets(st.sampled_from("abc")))
 def test_asking_again_changes_nothing(users, there):
-    once = without_users_gone(protected(*users), lambda user: user.uid in there)
-    assert without_users_gone(once, lambda user: user.uid in there) is once
+    once = without_stale_consumers(protected(*users), lambda user: user.uid in there)
+    assert without_stale_consumers(once, lambda user: user.uid in there) is once
     assert [user.uid for user in once.status.reserved_for] == [user for user in users if user in there]

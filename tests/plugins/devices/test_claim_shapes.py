@@ -120,10 +120,10 @@ def test_a_claim_costs_what_has_changed_since_the_one_before(monkeypatch):
     cluster.set_object(a_device_class())
     for at in range(40):
         cluster.set_object(a_slice(f"n{at}", f"n{at}", [f"d{n}" for n in range(5)]))
-    looked_at = []
+    examined = []
     pools_of = Catalog.pools_of
     monkeypatch.setattr(
-        Catalog, "pools_of", lambda self, node, *rest: looked_at.append(node.name) or pools_of(self, node, *rest)
+        Catalog, "pools_of", lambda self, node, *rest: examined.append(node.name) or pools_of(self, node, *rest)
     )
     plugin = DynamicResources()
     for at in range(200):
@@ -136,8 +136,8 @@ def test_a_claim_costs_what_has_changed_since_the_one_before(monkeypatch):
         node = cluster.table.nodes[int((~refused).argmax())].name
         plugin.reserve(wanted, pod, node)
         carry_out(cluster, plugin.pre_bind(wanted, pod, node))
-        assert len(looked_at) <= (40 if at == 0 else 1)
-        looked_at.clear()
+        assert len(examined) <= (40 if at == 0 else 1)
+        examined.clear()
     results = [claim.status.allocation.devices.results for claim in cluster.objects(ResourceClaim).values()]
     assert len({(result.pool, result.device) for given_out in results for result in given_out}) == 200
 

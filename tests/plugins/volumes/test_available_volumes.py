@@ -12,7 +12,7 @@ from moorage.api.quantity import parse
 from moorage.api.storage import ObjectReference, PersistentVolume
 from moorage.plugins.volumes import available_volumes as shelf_module
 from moorage.plugins.volumes.assume_cache import Assumptions
-from moorage.plugins.volumes.volume_matching import VolumeShelf
+from moorage.plugins.volumes.volume_matching import VolumeIndex
 from moorage.plugins.volumes.volume_reach import rows_reaching
 from moorage.state.view import NodeView
 from moorage.testing.builders import a_cluster, a_node
@@ -98,7 +98,7 @@ def reaches(volume, nodes):
 def test_what_happened_before_makes_no_difference(data):
     nodes = [a_node(name, {"kubernetes.io/hostname": name, "zone": "ab"[at % 2]}) for at, name in enumerate(HOSTS)]
     cluster = a_cluster(nodes)
-    shelf, assumed = cluster.snapshot.index(VolumeShelf), cluster.snapshot.index(Assumptions).volumes
+    shelf, assumed = cluster.snapshot.index(VolumeIndex), cluster.snapshot.index(Assumptions).volumes
     for turn in range(data.draw(st.integers(1, 12), label="turns")):
         for volume in data.draw(st.lists(volumes(), max_size=6), label="come"):
             cluster.set_object(volume)
@@ -125,12 +125,12 @@ def test_what_happened_before_makes_no_difference(data):
 def test_numbers_and_notes_do_not_grow_with_what_came_and_went(monkeypatch):
     monkeypatch.setattr(shelf_module, "_SLACK", 8)
     cluster = a_cluster([a_node("n0")])
-    shelf = cluster.snapshot.index(VolumeShelf)
+    shelf = cluster.snapshot.index(VolumeIndex)
     for turn in range(200):
         cluster.set_object(a_volume(f"pv-{turn}", size=f"{1 + turn % 3}Gi", storageClassName="fast"))
         if turn >= 4:
             cluster.remove_object(cluster.objects(PersistentVolume)[f"pv-{turn - 4}"])
-        best = shelf.best(a_claim(size="2Gi", storageClassName="fast"), promised_only=False)
+        best = shelf.best(a_claim(size="2Gi", storageClassName="fast"), reserved_only=False)
         there = [v for v in cluster.objects(PersistentVolume).values() if parse(v.spec.capacity["storage"]) >= parse("2Gi")]
         assert best == min(there, key=lambda v: (parse(v.spec.capacity["storage"]), v.name), default=None)
     inner = shelf._shelf
@@ -141,8 +141,8 @@ def test_numbers_and_notes_do_not_grow_with_what_came_and_went(monkeypatch):
 def test_many_shapes_of_claims_are_not_all_kept():
     cluster = a_cluster([a_node("n0")])
     cluster.set_object(a_volume("pv", {"tier": "x"}, size="1Gi", storageClassName="fast"))
-    shelf = cluster.snapshot.index(VolumeShelf)
+    shelf = cluster.snapshot.index(VolumeIndex)
     for tier in range(200):
         asked = a_claim(storageClassName="fast", selector={"matchLabels": {"tier": str(tier)}})
-        assert shelf.best(asked, promised_only=False) is None
+        assert shelf.best(asked, reserved_only=False) is None
     assert len(shelf._shelf._classes["fast"].lines) <= 64

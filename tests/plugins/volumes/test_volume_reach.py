@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from moorage.api.core import NodeSelector
 from moorage.api.selectors import NOTHING, Selector, selector_from_map
-from moorage.plugins.volumes.volume_candidates import LineUp
-from moorage.plugins.volumes.volume_reach import Reach, first_taking, rows_reaching
+from moorage.plugins.volumes.volume_candidates import CandidateList
+from moorage.plugins.volumes.volume_reach import Reach, first_matching, rows_reaching
 from moorage.testing.builders import a_cluster, a_node
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
@@ -48,24 +48,24 @@ selectors = st.one_of(
 def test_the_first_volumes_that_each_row_reaches(affinities, count, depth, data):
     """Volumes that came and went before, and line-ups that were asked before, make no difference."""
     nodes = some_nodes(count)
-    line_up = LineUp()
+    candidates = CandidateList()
     numbered = [(((index // 3, f"pv-{index:02}"), index), Reach.of(affinity)) for index, affinity in enumerate(affinities)]
     for volume, reach in data.draw(st.permutations(numbered)):
-        line_up.add(volume, reach)
+        candidates.add(volume, reach)
         if data.draw(st.booleans()):
-            line_up.nearest(nodes, data.draw(st.integers(1, 3)))
+            candidates.first_per_row(nodes, data.draw(st.integers(1, 3)))
     gone = {index for index in range(len(affinities)) if data.draw(st.booleans())}
     for volume, reach in numbered:
         if volume[1] in gone:
-            line_up.remove(volume, reach)
+            candidates.remove(volume, reach)
     if data.draw(st.booleans()):
         nodes = nodes.only(np.array([data.draw(st.booleans()) for _ in range(count)]))
     left = [(index, rows_reaching(affinity, nodes)) for index, affinity in enumerate(affinities) if index not in gone]
     expected = [[index for index, mask in left if mask[at]][:depth] for at in range(len(nodes))]
-    found = line_up.nearest(nodes, depth)
+    found = candidates.first_per_row(nodes, depth)
     assert found.shape == (depth, len(nodes))
     assert found.T.tolist() == [(of_row + [-1] * depth)[:depth] for of_row in expected]
-    assert len(line_up) == len(left)
+    assert len(candidates) == len(left)
 
 
 labels = st.dictionaries(st.sampled_from([HOST, ZONE]), st.sampled_from(["n0", "n1", "n5", "a", "b", "x"]), max_size=2)
@@ -80,4 +80,4 @@ def test_the_first_that_takes_a_row(selectors, count):
     expected = [
         next((at for at, selector in enumerate(selectors) if selector.matches(node.labels)), -1) for node in nodes.table.nodes
     ]
-    assert first_taking(selectors, nodes).tolist() == expected
+    assert first_matching(selectors, nodes).tolist() == expected

@@ -176,7 +176,7 @@ def seldom(self):
 
 HOLDING_MUTANTS = {  # what is broken on purpose, what pods hold, under which faults it shows, and the promise that is broken
     "nobody looks where volumes are": (BoundVolumes, "filter", lambda *_: (), "volumes", [], "S8"),
-    "binds do not wait for volumes": (volume_binding, "are_kept", lambda *_: True, "volumes", [], "S14"),
+    "binds do not wait for volumes": (volume_binding, "are_bound", lambda *_: True, "volumes", [], "S14"),
     "volumes wake nobody": (BoundVolumes, "wakes_on", seldom, "volumes", ["claims deleted"], "L2"),
     "devices are given twice": (Ledger, "is_held", lambda *_: False, "devices", [], "S16"),
     "nobody is kept in mind": (Binder, "_used", lambda self, claim, *_: claim, "devices", [], "S17"),

@@ -39,7 +39,7 @@ from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.steps import Create, DeleteStep, EventStep, SetStatus, Step, Update
 from moorage.controllers.storage.provisioner import asked_of, made_for, makes_volumes
 from moorage.plugins.volumes.claim_lookup import BIND_COMPLETED, SELECTED_NODE, class_of_claim
-from moorage.plugins.volumes.planned_bindings import BOUND_BY_CONTROLLER, pointed_at
+from moorage.plugins.volumes.planned_bindings import BOUND_BY_CONTROLLER, with_claim_ref
 from moorage.plugins.volumes.volume_matching import is_bound_to, suits
 
 __all__ = ["Volumes"]
@@ -216,7 +216,7 @@ class _Search:
     def _bound(self, volume: Document) -> Iterator[Step]:
         """Write down on both sides that they belong together."""
         before = decode(volume, PersistentVolume, "")
-        after = pointed_at(before, self.claim)
+        after = with_claim_ref(before, self.claim)
         pointed = copied(volume)
         pointed["metadata"]["annotations"] = dict(after.metadata.annotations)
         pointed["spec"]["claimRef"] = {**_plain(after.spec.claim_ref), "kind": "PersistentVolumeClaim", "apiVersion": "v1"}
@@ -247,7 +247,7 @@ class _Search:
         if not asked.items() <= annotations_of(self.document).items():
             yield from self._ask(asked)
             return
-        made: Document = {"apiVersion": "v1", "kind": "PersistentVolume", **_plain(pointed_at(volume, self.claim))}
+        made: Document = {"apiVersion": "v1", "kind": "PersistentVolume", **_plain(with_claim_ref(volume, self.claim))}
         made["metadata"] = {"name": volume.name, "annotations": made["metadata"]["annotations"], "finalizers": [_VOLUME_IN_USE]}
         made["spec"]["claimRef"] |= {"kind": "PersistentVolumeClaim", "apiVersion": "v1"}
         yield Create(VOLUMES, made, or_keep=True)

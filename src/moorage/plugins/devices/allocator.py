@@ -30,7 +30,7 @@ __all__ = ["INVALID_POOLS", "BudgetError", "Choice", "DeviceSearch", "FlawedPool
 
 INVALID_POOLS: Final = "invalid resource pools were encountered"
 #: This many devices in use are skipped at the price of one that is examined.
-PASSED_OVER_PER_LOOK: Final = 64
+SKIPPED_PER_EXAMINED: Final = 64
 _NONE: Final[Mapping[str, int]] = {}
 
 
@@ -64,7 +64,7 @@ class _Outcome(Enum):
     TOO_MANY = "too many"
 
 
-class _Spot(NamedTuple):
+class _Position(NamedTuple):
     """A position in the search: the claim, the request, the alternative, and the index of the device within the request."""
 
     claim: int
@@ -73,7 +73,7 @@ class _Spot(NamedTuple):
     device: int = 0
 
 
-class _Wanted(NamedTuple):
+class _DeviceDemand(NamedTuple):
     """An ask on this node: the number of devices, and the devices themselves if it wants all."""
 
     ask: Ask
@@ -90,15 +90,15 @@ class DeviceSearch:
     def __init__(
         self, claims: Sequence[ClaimAsk], pools: NodePools, ledger: Ledger, options: DeviceGates, budget: int, meter: Meter
     ) -> None:
-        self.looked_at = 0
-        self._passed_over = 0
+        self.examined = 0
+        self._skipped = 0
         self._budget = budget
         self._claims = claims
         self._pools = pools
         self._ledger = ledger
         self._options = options
         self._meter = meter
-        self._wanted: dict[tuple[int, int, int], _Wanted] = {}
+        self._demands: dict[tuple[int, int, int], _DeviceDemand] = {}
         self._constraints: list[list[Constraint]] = []
         self._devices: list[list[Choice]] = [[] for _ in claims]
         self._chosen: dict[tuple[int, int], int] = {}
@@ -154,8 +154,8 @@ class DeviceSearch:
         for at, request in enumerate(asked.requests):
             counts = []
             for alternative, ask in enumerate(request.asks):
-                wanted = self._wanted[claim, at, alternative] = self._wanted_of(ask, claim)
-                counts.append(wanted.number)
+                demand = self._demands[claim, at, alternative] = self._demand_of(ask, claim)
+                counts.append(demand.number)
             least += min(counts, default=0)
         if least > MAX_RESULTS:
             raise AskError(f": number of requested devices {least} exceeds the claim limit of {MAX_RESULTS}", claim)
@@ -163,11 +163,11 @@ class DeviceSearch:
             raise AskError(asked.constraint_fault, claim)
         self._constraints.append([make_constraint(constraint) for constraint in asked.constraints])
 
-    def _wanted_of(self, ask: Ask, claim: int) -> _Wanted:
+    def _demand_of(self, ask: Ask, claim: int) -> _DeviceDemand:
         if ask.fault:
             raise AskError(ask.fault, claim)
         if not ask.takes_all:
-            return _Wanted(ask, ask.number)
+            return _DeviceDemand(ask, ask.number)
         found: list[DeviceCandidate] = []
         for pool in self._pools.pools:
             if not pool.is_usable:
@@ -181,22 +181,22 @@ class DeviceSearch:
                 for offer in pool.offers
                 if self._is_selected(ask, claim, offer) and self._has_room(ask, offer)
             ]
-        return _Wanted(ask, len(found), tuple(found))
+        return _DeviceDemand(ask, len(found), tuple(found))
 
     def _is_selected(self, ask: Ask, claim: int, offer: SliceDevice) -> bool:
-        self._look()
+        self._examine()
         return ask.takes(offer, claim, self._options, self._meter) and offer.id not in self._pools.excluded
 
-    def _look(self) -> None:
-        self.looked_at += 1
-        if self.looked_at > self._budget:
+    def _examine(self) -> None:
+        self.examined += 1
+        if self.examined > self._budget:
             raise BudgetError
 
-    def _pass_over(self) -> None:
+    def _skip(self) -> None:
         """Skip a device in use: cheap, but a search that keeps skipping the same devices has to end, too."""
-        self._passed_over += 1
-        if not self._passed_over % PASSED_OVER_PER_LOOK:
-            self._look()
+        self._skipped += 1
+        if not self._skipped % SKIPPED_PER_EXAMINED:
+            self._examine()
 
     def _has_room(self, ask: Ask, offer: SliceDevice) -> bool:
         """Return whether the device has the requested capacity left; shares of the device reduce it."""
@@ -221,10 +221,10 @@ class DeviceSearch:
             outcome = yield self._next_claim(claim + 1)
             return _Outcome.STUCK if outcome is _Outcome.TOO_MANY else outcome
         if not asked.requests[request].has_alternatives:
-            return (yield self._next_device(_Spot(claim, request), 0))
+            return (yield self._next_device(_Position(claim, request), 0))
         too_many = True
         for alternative in range(len(asked.requests[request].asks)):
-            outcome = yield self._next_device(_Spot(claim, request, alternative), 0)
+            outcome = yield self._next_device(_Position(claim, request, alternative), 0)
             if outcome is _Outcome.TOO_MANY:
                 continue
             too_many = False
@@ -233,43 +233,43 @@ class DeviceSearch:
                 return outcome
         return _Outcome.TOO_MANY if too_many else _Outcome.STUCK
 
-    def _next_device(self, spot: _Spot, start: int) -> _Step:
+    def _next_device(self, at: _Position, start: int) -> _Step:
         """Find the next device of a request among the candidates from ``start`` on, then everything after it."""
-        wanted = self._wanted[spot[:3]]
-        if wanted.ask.takes_all and not wanted.all_of:
+        demand = self._demands[at[:3]]
+        if demand.ask.takes_all and not demand.all_of:
             return _Outcome.STUCK
-        if spot.device >= wanted.number:
-            return (yield self._next_request(spot.claim, spot.request + 1))
-        if len(self._devices[spot.claim]) + wanted.number - spot.device > MAX_RESULTS:
+        if at.device >= demand.number:
+            return (yield self._next_request(at.claim, at.request + 1))
+        if len(self._devices[at.claim]) + demand.number - at.device > MAX_RESULTS:
             return _Outcome.TOO_MANY
-        if wanted.ask.takes_all:
-            return (yield self._one_of_all(spot, wanted))
-        return (yield self._any_device(spot, wanted.ask, start))
+        if demand.ask.takes_all:
+            return (yield self._one_of_all(at, demand))
+        return (yield self._any_device(at, demand.ask, start))
 
-    def _one_of_all(self, spot: _Spot, wanted: _Wanted) -> _Step:
-        candidate = wanted.all_of[spot.device]
-        if not self._take(spot, wanted.ask, candidate, must=True):
+    def _one_of_all(self, at: _Position, demand: _DeviceDemand) -> _Step:
+        candidate = demand.all_of[at.device]
+        if not self._take(at, demand.ask, candidate, must=True):
             return _Outcome.STUCK
-        outcome = yield self._next_device(spot._replace(device=spot.device + 1), 0)
+        outcome = yield self._next_device(at._replace(device=at.device + 1), 0)
         if outcome is not _Outcome.DONE:
-            self._give_back(spot, wanted.ask, candidate)
+            self._release(at, demand.ask, candidate)
         return outcome
 
-    def _any_device(self, spot: _Spot, ask: Ask, start: int) -> _Step:
+    def _any_device(self, at: _Position, ask: Ask, start: int) -> _Step:
         candidates = self._pools.candidates
-        for at in range(start, len(candidates)):
-            candidate = candidates[at]
-            if self._in_use(ask, spot.claim, candidate.offer):
-                self._pass_over()
+        for index in range(start, len(candidates)):
+            candidate = candidates[index]
+            if self._in_use(ask, at.claim, candidate.offer):
+                self._skip()
                 continue
-            if not self._is_selected(ask, spot.claim, candidate.offer) or not self._has_room(ask, candidate.offer):
+            if not self._is_selected(ask, at.claim, candidate.offer) or not self._has_room(ask, candidate.offer):
                 continue
-            if not self._take(spot, ask, candidate, must=False):
+            if not self._take(at, ask, candidate, must=False):
                 continue
-            outcome = yield self._next_device(spot._replace(device=spot.device + 1), at + 1)
+            outcome = yield self._next_device(at._replace(device=at.device + 1), index + 1)
             if outcome is _Outcome.DONE:
                 return outcome
-            self._give_back(spot, ask, candidate)
+            self._release(at, ask, candidate)
             if outcome is _Outcome.TOO_MANY:
                 return outcome
         return _Outcome.STUCK
@@ -282,12 +282,12 @@ class DeviceSearch:
             return bool(taking) and claim in taking  # type: ignore[operator]  # not empty, so not None
         return bool(taking) or self._ledger.is_held(offer.id, self._options.consumable_capacity)
 
-    def _take(self, spot: _Spot, ask: Ask, candidate: DeviceCandidate, *, must: bool) -> bool:
+    def _take(self, at: _Position, ask: Ask, candidate: DeviceCandidate, *, must: bool) -> bool:
         """Take a device if nothing prevents it, and return whether it was taken.
 
         Raises  AskError if a constraint prevents it and the request needs this very device
         """
-        offer, claim = candidate.offer, spot.claim
+        offer, claim = candidate.offer, at.claim
         shared = self._options.consumable_capacity and offer.shared
         if self._in_use(ask, claim, offer) and not (ask.admin and shared):
             return False
@@ -334,15 +334,15 @@ class DeviceSearch:
             return False
         return True
 
-    def _give_back(self, spot: _Spot, ask: Ask, candidate: DeviceCandidate) -> None:
-        offer, claim = candidate.offer, spot.claim
+    def _release(self, at: _Position, ask: Ask, candidate: DeviceCandidate) -> None:
+        offer, claim = candidate.offer, at.claim
         for constraint in self._constraints[claim]:
             constraint.remove(ask.parent or ask.name, ask.name if ask.parent else "")
         self._taking[offer.id].discard(claim)
         choice = self._devices[claim].pop()
         if choice.consumed is None:
             if self._options.partitions and offer.device.consumes_counters:
-                self._counters.give_back(candidate)
+                self._counters.release(candidate)
             return
         totals = self._sharing.get(offer.id)
         if choice.consumed and totals is not None:

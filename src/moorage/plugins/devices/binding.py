@@ -24,13 +24,13 @@ from moorage.framework.effects import Amend, Delete, Effect, Until, Write
 from moorage.plugins.devices.allocation_results import allocations
 from moorage.plugins.devices.binding_conditions import BindingFailedError, has_conditions, is_ready
 from moorage.plugins.devices.claim_requests import DeviceGates
-from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, Mapped, named
+from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, ContainerMapping, object_name
 from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.plugins.devices.pod_resource_claims import is_reserved_for
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["FINALIZER", "MAX_USERS", "Binder", "dropped", "unprotected", "without_devices"]
+__all__ = ["FINALIZER", "MAX_USERS", "Binder", "deallocated", "deletion_of", "unprotected"]
 
 #: Finalizer that keeps the API server from removing a claim while its devices are in use.
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
@@ -43,15 +43,15 @@ class _Reserved:
     """The result of Reserve for a pod: its claims with new allocations, by UID; and which container uses which request."""
 
     claims: dict[str, ResourceClaim]
-    mappings: tuple[Mapped, ...]
+    mappings: tuple[ContainerMapping, ...]
 
 
-def without_devices(claim: ResourceClaim) -> ResourceClaim:
+def deallocated(claim: ResourceClaim) -> ResourceClaim:
     """Return the claim deallocated, with an empty status."""
     return replace(claim, status=ResourceClaimStatus())
 
 
-def dropped(claim: ResourceClaim) -> tuple[Effect, ...]:
+def deletion_of(claim: ResourceClaim) -> tuple[Effect, ...]:
     """Return the effects that delete a claim the scheduler created; removing the finalizer lets it go at once."""
     return Amend(claim, unprotected, or_gone=True), Delete(claim)
 
@@ -87,7 +87,7 @@ class Binder:
                 continue  # the node has the extended resources itself
             after = replace(_protected(claim), status=replace(claim.status, allocation=allocation))
             settled[claim.metadata.uid] = after
-            wanted.book.ledger.pend(claim.metadata.uid, allocation, pod.uid)
+            wanted.device_state.ledger.pend(claim.metadata.uid, allocation, pod.uid)
         self._reserved[pod.uid] = _Reserved(settled, kind.extended.mappings if kind.extended is not None else ())
 
     def unreserve(self, wanted: PodDevices, pod: PodInfo) -> tuple[Effect, ...]:
@@ -95,12 +95,12 @@ class Binder:
 
         The effects remove the pod from the consumers of its claims and delete the claim for its extended resources. As in
         kube-scheduler, a claim whose allocation was written keeps its devices, for the next attempt or another pod. By now it
-        is known which claims were written: see ``_settled``.
+        is known which claims were written: see ``_on_outcome``.
         """
         self._reserved.pop(pod.uid, None)
         written = wanted.written
         for claim in wanted.to_allocate:
-            wanted.book.ledger.settle(claim.metadata.uid, pod.uid)
+            wanted.device_state.ledger.settle(claim.metadata.uid, pod.uid)
         known = wanted.snapshot.objects(ResourceClaim)
         effects: list[Effect] = []
         special = wanted.special
@@ -110,7 +110,7 @@ class Binder:
                 if claim.metadata.uid in written.claims or is_reserved_for(latest, pod):
                     effects.append(Amend(claim, partial(_without_user, pod.uid), "status", or_gone=True))
         if special is not None and (written.made is not None or special.metadata.name != SPECIAL_NAME):
-            effects += dropped(special if written.made is None else _by_name(written.made))
+            effects += deletion_of(special if written.made is None else _by_name(written.made))
         return tuple(effects)
 
     # -- PreBind ----------------------------------------------------------------------------------------------------------
@@ -128,9 +128,9 @@ class Binder:
                     continue
                 bound = wanted.written.made = self._created(settled, pod, unix_s)
                 what = f"create claim for extended resources {bound.key}"
-                effects.append(Write(bound, "status", what=what, settled=_settled(wanted, claim, pod)))
-                told = f"update pod {pod.key} ExtendedResourceClaimStatus"
-                effects.append(Amend(pod.pod, partial(_with_extended_claim, bound, reserved.mappings), "status", what=told))
+                effects.append(Write(bound, "status", what=what, settled=_on_outcome(wanted, claim, pod)))
+                action = f"update pod {pod.key} ExtendedResourceClaimStatus"
+                effects.append(Amend(pod.pod, partial(_with_extended_claim, bound, reserved.mappings), "status", what=action))
             elif is_reserved_for(claim, pod):
                 bound = claim
             else:
@@ -140,7 +140,7 @@ class Binder:
                 change = partial(self._bound, settled, pod, unix_s)
                 bound = change(latest)
                 what = f"add {'allocation and ' if settled is not None else ''}reservation to claim {claim.key}"
-                known = _settled(wanted, claim, pod) if settled is not None else None
+                known = _on_outcome(wanted, claim, pod) if settled is not None else None
                 effects.append(Amend(latest, change, "status", what=what, settled=known))
             wanted.written.claims.add(claim.metadata.uid)
             keys.append(bound.key)
@@ -151,7 +151,7 @@ class Binder:
 
     def _created(self, settled: ResourceClaim, pod: PodInfo, unix_s: float) -> ResourceClaim:
         """Return the claim for extended resources with its own unique name."""
-        metadata = replace(settled.metadata, name=named(settled, pod), generate_name="")
+        metadata = replace(settled.metadata, name=object_name(settled, pod), generate_name="")
         return self._used(replace(settled, metadata=metadata), pod, unix_s)
 
     def _bound(self, settled: ResourceClaim | None, pod: PodInfo, unix_s: float, latest: ResourceClaim) -> ResourceClaim:
@@ -208,9 +208,9 @@ def _protected(claim: ResourceClaim) -> ResourceClaim:
     return replace(claim, metadata=replace(claim.metadata, finalizers=(*claim.metadata.finalizers, FINALIZER)))
 
 
-def _settled(wanted: PodDevices, claim: ResourceClaim, pod: PodInfo) -> Callable[[], None]:
+def _on_outcome(wanted: PodDevices, claim: ResourceClaim, pod: PodInfo) -> Callable[[], None]:
     """Return the callback for the outcome of a write: it drops the pending allocation, as the claim now shows its devices."""
-    return partial(wanted.book.ledger.settle, claim.metadata.uid, pod.uid)
+    return partial(wanted.device_state.ledger.settle, claim.metadata.uid, pod.uid)
 
 
 def _without_user(uid: str, claim: ResourceClaim) -> ResourceClaim:
@@ -231,7 +231,7 @@ def unprotected(claim: ResourceClaim) -> ResourceClaim:
     return replace(claim, metadata=replace(claim.metadata, finalizers=left))
 
 
-def _with_extended_claim(claim: ResourceClaim, mappings: tuple[Mapped, ...], pod: Pod) -> Pod:
+def _with_extended_claim(claim: ResourceClaim, mappings: tuple[ContainerMapping, ...], pod: Pod) -> Pod:
     used = tuple([{"containerName": m.container, "resourceName": m.resource, "requestName": m.request} for m in mappings])
     status = ExtendedResourceClaimStatus(resource_claim_name=claim.metadata.name, request_mappings=used)
     return replace(pod, status=replace(pod.status, extended_resource_claim_status=status))

@@ -17,7 +17,7 @@ from moorage.api.core import ENDED_PHASES, Pod
 from moorage.api.devices import ClaimConsumer, ResourceClaim
 from moorage.plugins.devices.binding import unprotected
 
-__all__ = ["is_done", "is_outlived", "owning_pod", "still_uses", "without_users_gone"]
+__all__ = ["is_done", "is_orphaned", "owning_pod", "still_uses", "without_stale_consumers"]
 
 
 def is_done(pod: Pod) -> bool:
@@ -32,17 +32,17 @@ def still_uses(user: ClaimConsumer, pod: Pod | None) -> bool:
     return pod is not None and pod.uid == user.uid and not is_done(pod)
 
 
-def without_users_gone(claim: ResourceClaim, is_there: Callable[[ClaimConsumer], bool]) -> ResourceClaim:
+def without_stale_consumers(claim: ResourceClaim, is_there: Callable[[ClaimConsumer], bool]) -> ResourceClaim:
     """Return the claim without consumers that no longer exist, deallocated if none is left; the same object if unchanged."""
     users = tuple([user for user in claim.status.reserved_for if is_there(user)])
     if users == claim.status.reserved_for:
         is_held_up = claim.metadata.deletion_timestamp is not None and not users
-        return _free(claim) if is_held_up else claim
+        return _deallocated(claim) if is_held_up else claim
     left = replace(claim, status=replace(claim.status, reserved_for=users))
-    return left if users else _free(left)
+    return left if users else _deallocated(left)
 
 
-def is_outlived(claim: ResourceClaim, pod: Pod | None) -> bool:
+def is_orphaned(claim: ResourceClaim, pod: Pod | None) -> bool:
     """Return whether a claim generated for a pod has no consumers and its pod will not use it. ``pod`` has the owner's name.
 
     If the pod is deleted, the garbage collector deletes its claims.
@@ -61,7 +61,7 @@ def owning_pod(claim: ResourceClaim) -> tuple[str, str] | None:
     return None
 
 
-def _free(claim: ResourceClaim) -> ResourceClaim:
+def _deallocated(claim: ResourceClaim) -> ResourceClaim:
     """Return the claim deallocated and without its finalizer, if a scheduler allocated it."""
     free = unprotected(claim)
     return claim if free is claim else replace(free, status=replace(free.status, allocation=None))

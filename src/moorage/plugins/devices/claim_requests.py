@@ -26,7 +26,7 @@ from moorage.api.meta import Quantity
 from moorage.plugins.devices.meter import CostlyError, Meter
 from moorage.plugins.devices.slice_devices import DeviceSelectorError, SliceDevice
 
-__all__ = ["MAX_RESULTS", "Ask", "AskError", "ClaimAsk", "ClaimRequest", "DeviceGates", "OverspentError", "read_claim"]
+__all__ = ["MAX_RESULTS", "Ask", "AskError", "ClaimAsk", "ClaimRequest", "DeviceGates", "OverspentError", "parse_claim"]
 
 #: The maximum number of devices of a claim (AllocationResultsMaxSize).
 MAX_RESULTS = 32
@@ -42,7 +42,7 @@ class AskError(Exception):
         self.text = text
         self.claim = claim
 
-    def told(self, keys: Sequence[str]) -> str:
+    def message(self, keys: Sequence[str]) -> str:
         """Return the full text, given the keys of the claims."""
         return self.text if self.claim is None else f"claim {keys[self.claim]}{self.text}"
 
@@ -156,7 +156,7 @@ class ClaimAsk(NamedTuple):
     constraint_fault: str = ""
 
 
-def read_claim(spec: ResourceClaimSpec, classes: Mapping[str, DeviceClass], options: DeviceGates) -> ClaimAsk:
+def parse_claim(spec: ResourceClaimSpec, classes: Mapping[str, DeviceClass], options: DeviceGates) -> ClaimAsk:
     """Parse a claim's requests. Faults stay with the request they concern; the search reports them when it gets there."""
     requests = tuple([_request(request, classes, options) for request in spec.devices.requests])
     fault = next((f for at, c in enumerate(spec.devices.constraints) if (f := _constraint_fault(at, c, options))), "")

@@ -19,13 +19,13 @@ from moorage.api.core import Node
 from moorage.api.devices import DeviceClass, ResourceClaimSpec
 from moorage.plugins.devices.allocated_devices import Ledger
 from moorage.plugins.devices.allocator import BudgetError, DeviceSearch, FlawedPoolsError, FoundDevices
-from moorage.plugins.devices.claim_requests import AskError, ClaimAsk, DeviceGates, OverspentError, read_claim
+from moorage.plugins.devices.claim_requests import AskError, ClaimAsk, DeviceGates, OverspentError, parse_claim
 from moorage.plugins.devices.meter import Meter, Selectors
 from moorage.plugins.devices.pools import NodePools
 from moorage.plugins.devices.slice_catalog import Catalog
 from moorage.state.cluster import Snapshot
 
-__all__ = ["CANNOT_ALLOCATE", "Book", "Shape", "ShapeAnswer", "Shapes"]
+__all__ = ["CANNOT_ALLOCATE", "DeviceState", "Shape", "ShapeAnswer", "Shapes"]
 
 # kube-scheduler's own texts.
 CANNOT_ALLOCATE: Final = "cannot allocate all claims"
@@ -51,7 +51,7 @@ class ShapeAnswer:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedAnswer:
     node: Node
     pools: NodePools
     tick: int
@@ -70,9 +70,9 @@ class Shape:
     asks: tuple[ClaimAsk, ...]
     classes: Mapping[str, DeviceClass | None]
     options: DeviceGates
-    _kept: dict[str, _Kept] = field(default_factory=dict)
+    _cache: dict[str, _CachedAnswer] = field(default_factory=dict)
     #: Nodes whose answers are valid for the versions in ``_as_of``: of the catalog and the ledger.
-    _sure: set[str] = field(default_factory=set)
+    _valid: set[str] = field(default_factory=set)
     _as_of: tuple[int, int] = (-1, -1)
     #: The answer of every node if selectors cost too much, with the version of the catalog it holds for.
     _overspent: tuple[int, ShapeAnswer] | None = None
@@ -82,46 +82,51 @@ class Shape:
         if self._overspent is not None and self._overspent[0] == catalog.version:
             return self._overspent[1], 0
         if self._as_of != (catalog.version, ledger.tick):
-            self._doubt(catalog, ledger)
+            self._invalidate(catalog, ledger)
         name = node.metadata.name
-        kept = self._kept.get(name)
-        if kept is not None and name in self._sure and kept.node is node and kept.is_enough(budget):
-            return kept.answer, 0
-        return self._look(kept, node, catalog, ledger, budget, meter)
+        cached = self._cache.get(name)
+        if cached is not None and name in self._valid and cached.node is node and cached.is_enough(budget):
+            return cached.answer, 0
+        return self._recheck(cached, node, catalog, ledger, budget, meter)
 
-    def _doubt(self, catalog: Catalog, ledger: Ledger) -> None:
+    def _invalidate(self, catalog: Catalog, ledger: Ledger) -> None:
         """Invalidate answers: of nodes where a device was allocated or released, or of all if slices changed."""
         version, tick = self._as_of
         if version != catalog.version:
-            self._sure.clear()
+            self._valid.clear()
         else:
             for pool in ledger.changed_since(tick):
-                self._sure.difference_update(catalog.nodes_of(pool))
+                self._valid.difference_update(catalog.nodes_of(pool))
         self._as_of = (catalog.version, ledger.tick)
 
-    def _look(
-        self, kept: _Kept | None, node: Node, catalog: Catalog, ledger: Ledger, budget: int, meter: Meter
+    def _recheck(
+        self, cached: _CachedAnswer | None, node: Node, catalog: Catalog, ledger: Ledger, budget: int, meter: Meter
     ) -> tuple[ShapeAnswer, int]:
         pools = catalog.pools_of(node, self.options.partitions)
-        self._sure.add(node.name)
-        if kept is not None and kept.pools is pools and ledger.last_change(pools.ids) <= kept.tick and kept.is_enough(budget):
-            kept.node = node
-            return kept.answer, 0
+        self._valid.add(node.name)
+        if (
+            cached is not None
+            and cached.pools is pools
+            and ledger.last_change(pools.ids) <= cached.tick
+            and cached.is_enough(budget)
+        ):
+            cached.node = node
+            return cached.answer, 0
         search = DeviceSearch(self.asks, pools, ledger, self.options, budget, meter)
         answer = _outcome(search)
         if answer.overspent:
-            self._sure.discard(node.name)
+            self._valid.discard(node.name)
             self._overspent = (catalog.version, answer)
-            return answer, search.looked_at
-        self._kept[node.name] = _Kept(node, pools, ledger.tick, answer, budget)
-        return answer, search.looked_at
+            return answer, search.examined
+        self._cache[node.name] = _CachedAnswer(node, pools, ledger.tick, answer, budget)
+        return answer, search.examined
 
-    def forget_gone(self, snapshot: Snapshot) -> None:
+    def drop_deleted(self, snapshot: Snapshot) -> None:
         """Drop answers of deleted nodes once there are many."""
         known = snapshot.table.row_of
-        if len(self._kept) > 64 + 2 * len(known):
-            self._kept = {name: kept for name, kept in self._kept.items() if name in known}
-            self._sure &= self._kept.keys()
+        if len(self._cache) > 64 + 2 * len(known):
+            self._cache = {name: cached for name, cached in self._cache.items() if name in known}
+            self._valid &= self._cache.keys()
 
 
 def _outcome(search: DeviceSearch) -> ShapeAnswer:
@@ -149,12 +154,12 @@ class Shapes:
         classes = snapshot.objects(DeviceClass)
         shape = self._shapes.pop(key, None)
         if shape is None or any(classes.get(name) is not known for name, known in shape.classes.items()):
-            asks = tuple([read_claim(spec, classes, options) for spec in specs])
+            asks = tuple([parse_claim(spec, classes, options) for spec in specs])
             shape = Shape(asks, {name: classes.get(name) for spec in specs for name in _class_names(spec)}, options)
             if len(self._shapes) >= self._capacity:
                 del self._shapes[next(iter(self._shapes))]
         self._shapes[key] = shape
-        shape.forget_gone(snapshot)
+        shape.drop_deleted(snapshot)
         return shape
 
 
@@ -167,7 +172,7 @@ def _class_names(spec: ResourceClaimSpec) -> list[str]:
     return names
 
 
-class Book:
+class DeviceState:
     """The device state of one cluster: catalog of slices, ledger of allocations, shapes and compiled selectors."""
 
     def __init__(self, snapshot: Snapshot) -> None:

@@ -31,11 +31,11 @@ class Constraint(Protocol):
 def make_constraint(constraint: DeviceConstraint) -> Constraint:
     """Return a constraint without devices."""
     if constraint.match_attribute is not None:
-        return _Same(constraint.match_attribute, constraint.requests)
-    return _Different(constraint.distinct_attribute or "", constraint.requests)
+        return _MatchAttribute(constraint.match_attribute, constraint.requests)
+    return _DistinctAttribute(constraint.distinct_attribute or "", constraint.requests)
 
 
-class _About:
+class _AttributeConstraint:
     """The attribute, and the requests whose devices the constraint applies to (empty: all)."""
 
     def __init__(self, attribute: str, requests: tuple[str, ...]) -> None:
@@ -43,7 +43,7 @@ class _About:
         self._requests = frozenset(requests)
         self._devices = 0
 
-    def _concerns(self, request: str, alternative: str) -> bool:
+    def _applies_to(self, request: str, alternative: str) -> bool:
         return (
             not self._requests
             or request in self._requests
@@ -51,13 +51,13 @@ class _About:
         )
 
 
-class _Same(_About):
+class _MatchAttribute(_AttributeConstraint):
     def __init__(self, attribute: str, requests: tuple[str, ...]) -> None:
         super().__init__(attribute, requests)
         self._value: DeviceAttribute | None = None
 
     def add(self, request: str, alternative: str, offer: SliceDevice) -> bool:
-        if not self._concerns(request, alternative):
+        if not self._applies_to(request, alternative):
             return True
         attribute = offer.attribute(self._attribute)
         if attribute is None:
@@ -72,17 +72,17 @@ class _Same(_About):
         return True
 
     def remove(self, request: str, alternative: str) -> None:
-        if self._concerns(request, alternative):
+        if self._applies_to(request, alternative):
             self._devices -= 1
 
 
-class _Different(_About):
+class _DistinctAttribute(_AttributeConstraint):
     def __init__(self, attribute: str, requests: tuple[str, ...]) -> None:
         super().__init__(attribute, requests)
         self._values: dict[str, DeviceAttribute] = {}
 
     def add(self, request: str, alternative: str, offer: SliceDevice) -> bool:
-        if not self._concerns(request, alternative):
+        if not self._applies_to(request, alternative):
             return True
         attribute = offer.attribute(self._attribute)
         if attribute is None or (self._devices > 0 and not self._is_new(attribute)):
@@ -98,7 +98,7 @@ class _Different(_About):
         return found is not None and all(_of_kind(other, found[0]) != found for other in self._values.values())
 
     def remove(self, request: str, alternative: str) -> None:
-        if self._concerns(request, alternative):
+        if self._applies_to(request, alternative):
             self._values.pop(request, None)
             self._devices -= 1
 

@@ -19,13 +19,13 @@ import numpy.typing as npt
 from moorage.api.core import Node
 from moorage.api.devices import DeviceClass
 from moorage.errors import AttemptError
-from moorage.plugins.devices.claim_shapes import Book
+from moorage.plugins.devices.claim_shapes import DeviceState
 from moorage.plugins.devices.meter import CostlyError, Meter
 from moorage.plugins.devices.slice_devices import DeviceSelectorError, SelectionError, SliceDevice, SliceOffers, reaches
 from moorage.state.columns import IntArray
 from moorage.state.view import NodeView
 
-__all__ = ["DeviceCounts", "StockedView", "stock_of"]
+__all__ = ["DeviceCountView", "DeviceCounts", "count_devices"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -37,14 +37,14 @@ class DeviceCounts(NamedTuple):
     held: IntArray
 
 
-def stock_of(device_class: DeviceClass, nodes: NodeView, *, lists: bool) -> DeviceCounts:
+def count_devices(device_class: DeviceClass, nodes: NodeView, *, lists: bool) -> DeviceCounts:
     """Count the devices of a class; ``lists``: attributes may be lists of values.
 
     Raises  AttemptError if the selectors of the class cost more than an attempt may spend
     """
-    book = nodes.snapshot.index(Book)
-    book.follow()
-    meter = Meter(book.selectors)
+    device_state = nodes.snapshot.index(DeviceState)
+    device_state.follow()
+    meter = Meter(device_state.selectors)
     table = nodes.table
     counts = np.zeros((2, len(nodes)), dtype=np.int64)
     for at, row in enumerate(nodes.row_numbers.tolist()):
@@ -52,7 +52,7 @@ def stock_of(device_class: DeviceClass, nodes: NodeView, *, lists: bool) -> Devi
         try:
             found = [
                 offer
-                for held in book.catalog.slices_near(node)
+                for held in device_state.catalog.slices_near(node)
                 for offer in _for_node(held, node)
                 if _is_of(offer, device_class, lists, meter)
             ]
@@ -60,7 +60,7 @@ def stock_of(device_class: DeviceClass, nodes: NodeView, *, lists: bool) -> Devi
             continue
         except CostlyError as error:
             raise AttemptError("", f"class {device_class.name}: counting its devices on nodes: {error}") from None
-        counts[:, at] = len(found), sum(book.ledger.is_held(offer.id, shares=False) for offer in found)
+        counts[:, at] = len(found), sum(device_state.ledger.is_held(offer.id, shares=False) for offer in found)
     return DeviceCounts(counts[0], counts[1])
 
 
@@ -76,40 +76,40 @@ def _is_of(offer: SliceDevice, device_class: DeviceClass, lists: bool, meter: Me
     return all(offer.matches(expression, lists, shares=False, meter=meter) for expression in expressions)
 
 
-class StockedView(NodeView):
+class DeviceCountView(NodeView):
     """A view that also counts devices as allocatable, on nodes without the extended resource itself.
 
     ``classes``: resource → the device class that backs it
     """
 
-    __slots__ = ("_base", "_stocks")
+    __slots__ = ("_base", "_device_counts")
     is_true = False
 
     def __init__(self, base: NodeView, classes: Mapping[str, DeviceClass], *, lists: bool) -> None:
         super().__init__(base.snapshot, base.rows)
         self._base = base
-        self._stocks = {name: stock_of(device_class, base, lists=lists) for name, device_class in classes.items()}
+        self._device_counts = {name: count_devices(device_class, base, lists=lists) for name, device_class in classes.items()}
 
     def allocatable(self, resource: str) -> IntArray:
-        own, stock = self._base.allocatable(resource), self._stocks.get(resource)
-        return own if stock is None else np.where(own == 0, stock.seen, own)
+        own, devices = self._base.allocatable(resource), self._device_counts.get(resource)
+        return own if devices is None else np.where(own == 0, devices.seen, own)
 
     def requested(self, resource: str) -> IntArray:
-        own, stock = self._base.requested(resource), self._stocks.get(resource)
-        if stock is None:
+        own, devices = self._base.requested(resource), self._device_counts.get(resource)
+        if devices is None:
             return own
-        return np.where((self._base.allocatable(resource) == 0) & (stock.seen > 0), stock.held, own)
+        return np.where((self._base.allocatable(resource) == 0) & (devices.seen > 0), devices.held, own)
 
     def divisors(self, resource: str) -> Floats:
-        if resource in self._stocks:
+        if resource in self._device_counts:
             return np.maximum(self.allocatable(resource), 1).astype(np.float64)
         return self._base.divisors(resource)
 
     def exact_divisors(self, resource: str) -> Floats | None:
-        return None if resource in self._stocks else self._base.exact_divisors(resource)
+        return None if resource in self._device_counts else self._base.exact_divisors(resource)
 
     def is_offered_everywhere(self, resource: str) -> bool:
-        return resource not in self._stocks and self._base.is_offered_everywhere(resource)
+        return resource not in self._device_counts and self._base.is_offered_everywhere(resource)
 
     @property
     def nonzero_cpu(self) -> IntArray:

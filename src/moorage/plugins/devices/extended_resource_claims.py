@@ -23,7 +23,13 @@ from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
 __all__ = [
-    "SPECIAL_NAME", "ExtendedRequests", "Mapped", "claim_from_before", "is_backed", "named", "requests_for",
+    "SPECIAL_NAME",
+    "ContainerMapping",
+    "ExtendedRequests",
+    "earlier_claim",
+    "is_backed",
+    "object_name",
+    "requests_for",
     "special_claim",
 ]  # fmt: skip
 
@@ -34,7 +40,7 @@ _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _MAX_BASE: Final = 63 - 5
 
 
-class Mapped(NamedTuple):
+class ContainerMapping(NamedTuple):
     """A container, its extended resource, and the request of the claim that provides it."""
 
     container: str
@@ -46,7 +52,7 @@ class ExtendedRequests(NamedTuple):
     """The requests of the claim, sorted by name, and which containers use them."""
 
     requests: tuple[DeviceRequest, ...] = ()
-    mappings: tuple[Mapped, ...] = ()
+    mappings: tuple[ContainerMapping, ...] = ()
 
 
 def is_backed(resource: str) -> bool:
@@ -54,7 +60,7 @@ def is_backed(resource: str) -> bool:
     return is_extended_resource_name(resource) or resource.startswith(DEVICE_CLASS_PREFIX)
 
 
-def claim_from_before(pod: PodInfo, snapshot: Snapshot) -> ResourceClaim | None:
+def earlier_claim(pod: PodInfo, snapshot: Snapshot) -> ResourceClaim | None:
     """Return the claim that an earlier attempt created for a pod's extended resources, if it still exists."""
     for claim in snapshot.objects(ResourceClaim).values():
         if claim.metadata.annotations.get(EXTENDED_CLAIM) == "true" and claim.metadata.namespace == pod.namespace:
@@ -78,7 +84,7 @@ def special_claim(pod: PodInfo) -> ResourceClaim:
     return ResourceClaim(metadata=metadata)
 
 
-def named(claim: ResourceClaim, pod: PodInfo) -> str:
+def object_name(claim: ResourceClaim, pod: PodInfo) -> str:
     """Return the name under which the claim is created. The API server draws five letters; here the pod's UID decides them."""
     digest = int.from_bytes(blake2b(pod.uid.encode(), digest_size=8).digest(), "big")
     letters = ""
@@ -94,11 +100,11 @@ def requests_for(pod: Pod, classes: Mapping[str, str]) -> ExtendedRequests:
     containers = [*spec.init_containers, *spec.containers]
     starts = len(spec.init_containers)
     requests: list[DeviceRequest] = []
-    mappings: list[Mapped] = []
+    mappings: list[ContainerMapping] = []
     for resource in sorted(classes):
         of_resource = _Resource(resource, classes[resource], containers)
-        stays = [at for at, c in enumerate(containers) if at >= starts or c.restart_policy == "Always"]
-        found, mapped = of_resource.collect(stays, [at for at in range(starts) if at not in set(stays)])
+        stay_running = [at for at, c in enumerate(containers) if at >= starts or c.restart_policy == "Always"]
+        found, mapped = of_resource.collect(stay_running, [at for at in range(starts) if at not in set(stay_running)])
         requests += found
         mappings += mapped
     return ExtendedRequests(tuple(sorted(requests, key=lambda request: request.name)), tuple(mappings))
@@ -112,48 +118,48 @@ class _Resource:
         self._class = device_class
         self._containers = containers
 
-    def collect(self, stays: Sequence[int], starts: Sequence[int]) -> tuple[list[DeviceRequest], list[Mapped]]:
+    def collect(self, stay_running: Sequence[int], starts: Sequence[int]) -> tuple[list[DeviceRequest], list[ContainerMapping]]:
         """Return the requests, and the mappings: first of long-running containers, then of init containers."""
-        lasting: dict[int, DeviceRequest] = {}
-        mapped: list[Mapped] = []
-        for at in stays:
+        long_running: dict[int, DeviceRequest] = {}
+        mapped: list[ContainerMapping] = []
+        for at in stay_running:
             request, uses = self._of_container(at, [])
             mapped += uses
             if request is not None:
-                lasting[at] = request
-        greediest: DeviceRequest | None = None
-        passing: set[str] = set()
-        uses_at_start: list[Mapped] = []
+                long_running[at] = request
+        largest: DeviceRequest | None = None
+        of_init: set[str] = set()
+        init_uses: list[ContainerMapping] = []
         for at in starts:
-            request, uses = self._of_container(at, [lasting[i] for i in stays if i >= at and i in lasting])
-            uses_at_start += uses
+            request, uses = self._of_container(at, [long_running[i] for i in stay_running if i >= at and i in long_running])
+            init_uses += uses
             if request is not None:
-                passing.add(request.name)
-                if greediest is None or _count(greediest) < _count(request):
-                    greediest = request
-        if greediest is None:
-            return list(lasting.values()), mapped + uses_at_start
-        passing.discard(greediest.name)
-        uses_at_start = [use._replace(request=greediest.name) if use.request in passing else use for use in uses_at_start]
-        return [greediest, *lasting.values()], mapped + uses_at_start
+                of_init.add(request.name)
+                if largest is None or _count(largest) < _count(request):
+                    largest = request
+        if largest is None:
+            return list(long_running.values()), mapped + init_uses
+        of_init.discard(largest.name)
+        init_uses = [use._replace(request=largest.name) if use.request in of_init else use for use in init_uses]
+        return [largest, *long_running.values()], mapped + init_uses
 
-    def _of_container(self, at: int, reusable: Sequence[DeviceRequest]) -> tuple[DeviceRequest | None, list[Mapped]]:
+    def _of_container(self, at: int, reusable: Sequence[DeviceRequest]) -> tuple[DeviceRequest | None, list[ContainerMapping]]:
         """Return what a container requests beyond the devices it may reuse, and the mappings for all it uses."""
         container = self._containers[at]
         asked = container.resources.requests
-        wanted = _whole(asked[self._name]) if self._name in asked else 0
-        uses: list[Mapped] = []
+        wanted = _whole_number(asked[self._name]) if self._name in asked else 0
+        uses: list[ContainerMapping] = []
         if not wanted:
             return None, uses
-        there = 0
+        reusable_count = 0
         for request in reusable:
-            there += _count(request)
-            uses.append(Mapped(container.name, self._name, request.name))
-            if there >= wanted:
+            reusable_count += _count(request)
+            uses.append(ContainerMapping(container.name, self._name, request.name))
+            if reusable_count >= wanted:
                 return None, uses
         name = f"container-{at}-request-{sorted(asked).index(self._name)}"
-        exactly = ExactDeviceRequest(device_class_name=self._class, allocation_mode="ExactCount", count=wanted - there)
-        uses.append(Mapped(container.name, self._name, name))
+        exactly = ExactDeviceRequest(device_class_name=self._class, allocation_mode="ExactCount", count=wanted - reusable_count)
+        uses.append(ContainerMapping(container.name, self._name, name))
         return DeviceRequest(name=name, exactly=exactly), uses
 
 
@@ -161,7 +167,7 @@ def _count(request: DeviceRequest) -> int:
     return request.exactly.count if request.exactly is not None else 0
 
 
-def _whole(quantity: str | int | float) -> int:
+def _whole_number(quantity: str | int | float) -> int:
     """Return a quantity written as a whole number; 0 for any other."""
     _, exponent, big = decimal_parts(quantity)
     return 0 if big or exponent < 0 else value(quantity)

@@ -16,7 +16,7 @@ from moorage.api.devices import DeviceClaim, DeviceClass, ResourceClaim, Resourc
 from moorage.api.node_selectors import NodeSelectorMatcher
 from moorage.plugins.devices.allocator import FoundDevices
 from moorage.plugins.devices.claim_requests import DeviceGates
-from moorage.plugins.devices.claim_shapes import Book, Shape, ShapeAnswer
+from moorage.plugins.devices.claim_shapes import DeviceState, Shape, ShapeAnswer
 from moorage.plugins.devices.extended_resource_claims import ExtendedRequests, is_backed, requests_for
 from moorage.plugins.devices.meter import Meter
 from moorage.plugins.extended_resources import device_class_for
@@ -55,18 +55,18 @@ class WrittenClaims:
 class PodDevices:
     """``claims``: the pod's claims in the order of its spec, then the one for extended resources if ``has_special``.
 
-    ``reach``: the nodes where the devices of allocated claims can be used, by the claim's index. ``useless``: indexes of
+    ``reach``: the nodes where the devices of allocated claims can be used, by the claim's index. ``unusable``: indexes of
     allocated claims whose devices cannot become ready. ``scalars``: resource → amount, for resources that devices may back.
     """
 
     pod: PodInfo
     snapshot: Snapshot
-    book: Book
+    device_state: DeviceState
     options: DeviceGates
     claims: tuple[ResourceClaim, ...]
     has_special: bool = False
     reach: Mapping[int, NodeSelectorMatcher] = field(default_factory=dict)
-    useless: frozenset[int] = frozenset()
+    unusable: frozenset[int] = frozenset()
     scalars: Mapping[str, int] = field(default_factory=dict)
     written: WrittenClaims = field(default_factory=WrittenClaims)
     meter: Meter = field(default_factory=Meter)
@@ -91,7 +91,7 @@ class PodDevices:
         for index, claim in enumerate(self.claims):
             if claim.status.allocation is None:
                 continue
-            rows = nodes.false() if index not in self.useless else ~nodes.false()
+            rows = nodes.false() if index not in self.unusable else ~nodes.false()
             matcher = self.reach.get(index)
             if matcher is not None:
                 rows |= ~rows_matching(matcher, nodes)
@@ -144,13 +144,13 @@ class PodDevices:
         yield from found
 
     def _shape(self, specs: list[ResourceClaimSpec]) -> Shape:
-        return self.book.shapes.of(specs, self.snapshot, self.options)
+        return self.device_state.shapes.of(specs, self.snapshot, self.options)
 
     def answer(self, kind: ExtendedResourceNodes, node: Node, budget: int) -> tuple[ShapeAnswer, int]:
         """Return what a node provides for the claims, and how many devices were examined for that."""
         if kind.shape is None:
             return ShapeAnswer(FoundDevices((), ())), 0
-        return kind.shape.answer(node, self.book.catalog, self.book.ledger, budget, self.meter)
+        return kind.shape.answer(node, self.device_state.catalog, self.device_state.ledger, budget, self.meter)
 
     # -- Score --------------------------------------------------------------------------------------------------------------
 

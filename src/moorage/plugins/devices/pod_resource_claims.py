@@ -26,12 +26,12 @@ def claims_of(pod: PodInfo, snapshot: Snapshot) -> list[ResourceClaim] | str:
     known = snapshot.objects(ResourceClaim)
     found: list[ResourceClaim] = []
     for use in pod.spec.resource_claims:
-        named = claim_name(pod, use)
-        if isinstance(named, Missing):
-            return named.why
-        if named is None:
+        name = claim_name(pod, use)
+        if isinstance(name, UnknownClaim):
+            return name.why
+        if name is None:
             continue
-        key = f"{pod.namespace}/{named}"
+        key = f"{pod.namespace}/{name}"
         claim = known.get(key)
         if claim is None:
             return f'could not find ResourceClaim "{key}"'
@@ -43,23 +43,23 @@ def claims_of(pod: PodInfo, snapshot: Snapshot) -> list[ResourceClaim] | str:
     return found
 
 
-class Missing:
+class UnknownClaim:
     """A claim whose name is not known (yet), and why."""
 
     def __init__(self, why: str) -> None:
         self.why = why
 
 
-def claim_name(pod: PodInfo, use: PodResourceClaim) -> str | Missing | None:
+def claim_name(pod: PodInfo, use: PodResourceClaim) -> str | UnknownClaim | None:
     """Return the name of the claim of an entry of the pod's spec; None if it needs no claim."""
     if use.resource_claim_name is not None:
         return use.resource_claim_name
     if use.resource_claim_template_name is None:
-        return Missing(f'pod "{pod.key}", spec.resourceClaim "{use.name}": none of the supported fields are set')
+        return UnknownClaim(f'pod "{pod.key}", spec.resourceClaim "{use.name}": none of the supported fields are set')
     for status in pod.status.resource_claim_statuses:
         if status.name == use.name:
             return status.resource_claim_name
-    return Missing(f'pod "{pod.key}": ResourceClaim not created yet')
+    return UnknownClaim(f'pod "{pod.key}": ResourceClaim not created yet')
 
 
 def _is_owned_by(claim: ResourceClaim, pod: PodInfo) -> bool:

@@ -129,18 +129,18 @@ def _checked(pool_id: PoolId, slices: list[SliceOffers], others: list[SliceOffer
     """Build the pool and check its consistency."""
     with_devices = [held for held in slices if not (partitions and held.has_counters)]
     offers = tuple(chain.from_iterable(held.offers for held in with_devices))
-    flaw = _twice("device name", [offer.device.name for offer in offers])
+    flaw = _duplicate("device name", [offer.device.name for offer in offers])
     if flaw or not partitions:
         return Pool(pool_id, offers, flaw=flaw)
     sets = [(name, counters) for held in slices for name, counters in held.counter_sets.items()]
     declared = [s.name for held in slices for s in held.source.spec.shared_counters]
     counter_sets = dict(sets)
-    flaw = _twice("counter set name", declared) or _undeclared(counter_sets, slices) or _undeclared(counter_sets, others)
+    flaw = _duplicate("counter set name", declared) or _undeclared(counter_sets, slices) or _undeclared(counter_sets, others)
     elsewhere = tuple(chain.from_iterable(held.offers for held in others))
     return Pool(pool_id, offers, elsewhere, counter_sets, flaw=flaw)
 
 
-def _twice(what: str, names: list[str]) -> str:
+def _duplicate(what: str, names: list[str]) -> str:
     seen: set[str] = set()
     for name in names:
         if name in seen:

@@ -35,11 +35,11 @@ class Counters:
         for set_name, counters in left.items():
             in_set = taken.get(set_name, {})
             if any(amount < in_set.get(counter, 0) for counter, amount in counters.items()):
-                self.give_back(candidate)
+                self.release(candidate)
                 return False
         return True
 
-    def give_back(self, candidate: DeviceCandidate) -> None:
+    def release(self, candidate: DeviceCandidate) -> None:
         """Undo a successful ``take``."""
         taken = self._taken.get(candidate.pool.id[1], {})
         for set_name, counters in candidate.offer.counters.items():

@@ -31,7 +31,7 @@ class _Stamp(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedPools:
     node: Node
     version: int
     stamp: _Stamp
@@ -53,7 +53,7 @@ class Catalog:
         self._pool_version: dict[PoolId, int] = {}
         self._node_version: dict[str, int] = {}
         self._shared_version = 0
-        self._kept: dict[tuple[str, bool], _Kept] = {}
+        self._cache: dict[tuple[str, bool], _CachedPools] = {}
         self._seen_by: dict[PoolId, set[str]] = {}
 
     @property
@@ -84,21 +84,21 @@ class Catalog:
         for held in (before, after):
             if held is not None:
                 self._touch(held)
-        if before is not None and (after is None or _shelf(before) != _shelf(after) or before.pool != after.pool):
+        if before is not None and (after is None or _node_key(before) != _node_key(after) or before.pool != after.pool):
             del self._slices[name], self._of_pool[before.pool][name]
-            del self._shelf_of(before)[name]
+            del self._bucket_of(before)[name]
         if after is not None:  # a slice that stays in its place keeps its position in the order
             self._slices[name] = after
             self._of_pool.setdefault(after.pool, {})[name] = after
-            self._shelf_of(after)[name] = after
+            self._bucket_of(after)[name] = after
 
-    def _shelf_of(self, held: SliceOffers) -> dict[str, SliceOffers]:
-        node = _shelf(held)
+    def _bucket_of(self, held: SliceOffers) -> dict[str, SliceOffers]:
+        node = _node_key(held)
         return self._of_node.setdefault(node, {}) if node else self._shared
 
     def _touch(self, held: SliceOffers) -> None:
         self._pool_version[held.pool] = self._version
-        node = _shelf(held)
+        node = _node_key(held)
         if node:
             self._node_version[node] = self._version
         else:
@@ -106,18 +106,18 @@ class Catalog:
 
     def pools_of(self, node: Node, partitions: bool) -> NodePools:
         """Return the pools of a node: the same object as long as nothing about them changes."""
-        kept = self._kept.get((node.name, partitions))
-        if kept is not None and kept.node is node:
-            if kept.version == self._version:
-                return kept.pools
-            if kept.stamp == self._stamp(node, kept.pools):
-                kept.version = self._version
-                return kept.pools
+        cached = self._cache.get((node.name, partitions))
+        if cached is not None and cached.node is node:
+            if cached.version == self._version:
+                return cached.pools
+            if cached.stamp == self._stamp(node, cached.pools):
+                cached.version = self._version
+                return cached.pools
         pools = gather(node, self.slices_near(node), lambda pool: list(self._of_pool[pool].values()), partitions)
-        self._kept[node.name, partitions] = _Kept(node, self._version, self._stamp(node, pools), pools)
+        self._cache[node.name, partitions] = _CachedPools(node, self._version, self._stamp(node, pools), pools)
         for pool_id in pools.ids:
             self._seen_by.setdefault(pool_id, set()).add(node.name)
-        self._drop_gone()
+        self._drop_deleted()
         return pools
 
     def slices_near(self, node: Node) -> list[SliceOffers]:
@@ -128,13 +128,13 @@ class Catalog:
         versions = tuple([self._pool_version[pool_id] for pool_id in pools.ids])
         return _Stamp(self._shared_version, self._node_version.get(node.name, 0), versions)
 
-    def _drop_gone(self) -> None:
+    def _drop_deleted(self) -> None:
         """Drop cached pools of deleted nodes once there are many."""
         known = self._snapshot.table.row_of
-        if len(self._kept) > 64 + 4 * len(known):
-            self._kept = {key: kept for key, kept in self._kept.items() if key[0] in known}
+        if len(self._cache) > 64 + 4 * len(known):
+            self._cache = {key: cached for key, cached in self._cache.items() if key[0] in known}
 
 
-def _shelf(held: SliceOffers) -> str:
+def _node_key(held: SliceOffers) -> str:
     """Return the node that a slice is filed under; empty for a slice that every node has to look at."""
     return "" if held.has_counters else held.node

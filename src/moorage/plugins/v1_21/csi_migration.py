@@ -11,15 +11,15 @@ from __future__ import annotations
 from moorage.api.storage import PersistentVolume
 from moorage.framework.features import FeatureGates
 from moorage.plugins.v1_21.in_tree_disks import AZURE_DISK, KINDS
-from moorage.plugins.volumes.csi_migration import HandedOver, MigratedVolume, driver_of, translated
+from moorage.plugins.volumes.csi_migration import MigratedVolume, Migration, driver_of, translated
 
-__all__ = ["handed_over"]
+__all__ = ["migration_under"]
 
 
-def handed_over(gates: FeatureGates) -> HandedOver:
+def migration_under(gates: FeatureGates) -> Migration:
     """Return the in-tree plugins that nodes may migrate with these gates."""
     plugins = frozenset(kind.plugin for kind in KINDS if gates["CSIMigration"] and gates[kind.gate])
-    return HandedOver(plugins, _translated)
+    return Migration(plugins, _translated)
 
 
 def _translated(volume: PersistentVolume) -> MigratedVolume | None:

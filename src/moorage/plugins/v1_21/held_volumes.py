@@ -14,12 +14,12 @@ from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
-__all__ = ["HeldVolumes", "Looked"]
+__all__ = ["HeldVolumes", "RecomputedRow"]
 
 V = TypeVar("V")
 
 
-class Looked(NamedTuple, Generic[V]):
+class RecomputedRow(NamedTuple, Generic[V]):
     """A recomputed row: what it held before, and what it holds now."""
 
     row: int
@@ -51,7 +51,7 @@ class HeldVolumes(Generic[V]):
         self._stale: tuple[int, ...] = ()
         self.on_row: dict[int, frozenset[V]] = {}
 
-    def follow(self, snapshot: Snapshot) -> tuple[list[Looked[V]], bool]:
+    def follow(self, snapshot: Snapshot) -> tuple[list[RecomputedRow[V]], bool]:
         """Return the recomputed rows, and whether all rows were recomputed because the earlier values are useless."""
         table = snapshot.table
         rows = table.changes.since(self._position)
@@ -69,9 +69,9 @@ class HeldVolumes(Generic[V]):
         self._table, self._layout = table, table.changes.layout
         self._position, self._objects = table.changes.position, objects
         in_what_ifs = tuple(table.rows_in_what_ifs)
-        looked = [self._look(snapshot, row) for row in dict.fromkeys((*rows, *self._stale, *in_what_ifs))]
+        recomputed = [self._recompute(snapshot, row) for row in dict.fromkeys((*rows, *self._stale, *in_what_ifs))]
         self._stale = in_what_ifs
-        return looked, is_reset
+        return recomputed, is_reset
 
     def _rows_of_changed_nodes(self, snapshot: Snapshot) -> list[int]:
         if self._by_node is None:
@@ -80,10 +80,10 @@ class HeldVolumes(Generic[V]):
         row_of = snapshot.table.row_of
         return list(snapshot.table.volume_use.rows) if names is None else [row_of[name] for name in names if name in row_of]
 
-    def _look(self, snapshot: Snapshot, row: int) -> Looked[V]:
+    def _recompute(self, snapshot: Snapshot, row: int) -> RecomputedRow[V]:
         pods = snapshot.table.volume_use.pods_on(row).values()
         now: frozenset[V] = frozenset().union(*(self._held_by(pod, row, snapshot) for pod in pods))
         before = self.on_row.pop(row, frozenset())
         if now:
             self.on_row[row] = now
-        return Looked(row, before, now)
+        return RecomputedRow(row, before, now)

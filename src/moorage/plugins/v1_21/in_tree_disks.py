@@ -23,7 +23,7 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import amount
 from moorage.state.view import NodeView
 
-__all__ = ["AZURE_DISK", "CINDER", "EBS", "GCE_PD", "KINDS", "DiskKind", "DiskRoom", "Room", "disks_of"]
+__all__ = ["AZURE_DISK", "CINDER", "EBS", "GCE_PD", "KINDS", "DiskCounter", "DiskKind", "DiskUse", "disks_of"]
 
 _INSTANCE_TYPES: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 
@@ -112,7 +112,7 @@ def limit_of(kind: DiskKind, node: Node, max_disks: int | None = None) -> int:
     return kind.limit
 
 
-class Room(NamedTuple):
+class DiskUse(NamedTuple):
     """By row, shapes (rows,): disks in use, disks the pod would add, the limit, and whether the limit applies.
 
     Where a node has migrated the kind to a CSI driver, the driver's limit applies instead.
@@ -124,7 +124,7 @@ class Room(NamedTuple):
     counts: BoolArray
 
 
-class DiskRoom:
+class DiskCounter:
     """The disks of one kind on every row, cached between pods."""
 
     def __init__(self, kind: DiskKind, gates: FeatureGates, max_disks: int | None = None) -> None:
@@ -136,7 +136,7 @@ class DiskRoom:
         self._held: Column
         self._limit: Column
 
-    def room(self, disks: frozenset[DiskId], nodes: NodeView) -> Room:
+    def use(self, disks: frozenset[DiskId], nodes: NodeView) -> DiskUse:
         """Return the counts for a pod with these disks on each row of the view."""
         self._follow(nodes.snapshot)
         added = nodes.zeros() + len(disks)
@@ -144,25 +144,25 @@ class DiskRoom:
             rows = [row for row, there in self._on_rows.on_row.items() if disk in there]
             if rows:
                 added -= nodes.holding(rows)
-        return Room(nodes.take(self._held), added, nodes.take(self._limit), ~self._migrated(nodes))
+        return DiskUse(nodes.take(self._held), added, nodes.take(self._limit), ~self._migrated(nodes))
 
     def _migrated(self, nodes: NodeView) -> BoolArray:
         if not self._migration:
             return nodes.false()
         column = nodes.snapshot.index(CsiNodes).follow()
-        migrated: BoolArray = column.spread(nodes.ids(column), self._has_handed_over)
+        migrated: BoolArray = column.spread(nodes.ids(column), self._has_migrated)
         return migrated
 
-    def _has_handed_over(self, facts: CsiFacts | None) -> bool:
+    def _has_migrated(self, facts: CsiFacts | None) -> bool:
         return facts is not None and self._kind.plugin in facts.migrated
 
     def _follow(self, snapshot: Snapshot) -> None:
         """Recompute the rows that changed, or all of them if a claim, volume or class changed."""
         table = snapshot.table
-        looked, is_reset = self._on_rows.follow(snapshot)
+        recomputed, is_reset = self._on_rows.follow(snapshot)
         if is_reset:
             self._held, self._limit = table.space.column(), table.space.column()
-        for row, _, disks in looked:
+        for row, _, disks in recomputed:
             self._held.data[row] = len(disks)
             self._limit.data[row] = limit_of(self._kind, table.nodes[row], self._max_disks)
 

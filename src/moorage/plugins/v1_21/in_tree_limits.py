@@ -21,7 +21,7 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Reject
-from moorage.plugins.v1_21.in_tree_disks import AZURE_DISK, CINDER, EBS, GCE_PD, DiskKind, DiskRoom, disks_of
+from moorage.plugins.v1_21.in_tree_disks import AZURE_DISK, CINDER, EBS, GCE_PD, DiskCounter, DiskKind, disks_of
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
@@ -39,10 +39,10 @@ class _Limits:
     depends = Depends.NODES
 
     def __init__(self) -> None:
-        self._room = DiskRoom(self.kind, FeatureGates())
+        self._counter = DiskCounter(self.kind, FeatureGates())
 
     def attach(self, handle: Handle) -> None:
-        self._room = DiskRoom(self.kind, handle.gates, handle.max_disks)
+        self._counter = DiskCounter(self.kind, handle.gates, handle.max_disks)
 
     def sign(self, pod: PodInfo) -> Signature | None:
         """Pods with volumes have no signature: each is decided by itself."""
@@ -56,8 +56,8 @@ class _Limits:
             return
         disks = disks_of(self.kind, pod, nodes.snapshot)
         if disks:
-            room = self._room.room(disks, nodes)
-            yield Reject(room.counts & (room.held + room.added > room.limit), TOO_MANY)
+            use = self._counter.use(disks, nodes)
+            yield Reject(use.counts & (use.held + use.added > use.limit), TOO_MANY)
 
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(ClusterEvent(Resource.NODE, Action.ADD))

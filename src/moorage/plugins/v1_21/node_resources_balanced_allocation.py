@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
-from moorage.plugins.v1_21.in_tree_disks import KINDS, DiskKind, DiskRoom, disks_of
+from moorage.plugins.v1_21.in_tree_disks import KINDS, DiskCounter, DiskKind, disks_of
 from moorage.plugins.v1_21.requested_shares import allocation, scored_signature
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
@@ -38,17 +38,17 @@ class NodeResourcesBalancedAllocationV121:
     depends = Depends.ROW
 
     def __init__(self) -> None:
-        self._rooms: Mapping[DiskKind, DiskRoom] = {}
+        self._counters: Mapping[DiskKind, DiskCounter] = {}
 
     def attach(self, handle: Handle) -> None:
         gates = handle.gates
         if gates.emulated.balances_attached_volumes and gates["BalanceAttachedNodeVolumes"]:
-            self._rooms = {kind: DiskRoom(kind, gates, handle.max_disks) for kind in KINDS}
+            self._counters = {kind: DiskCounter(kind, gates, handle.max_disks) for kind in KINDS}
 
     def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
         cpu, memory = (_fraction(*allocation(pod, resource, nodes)) for resource in ("cpu", "memory"))
         scores = ((1.0 - np.abs(cpu - memory)) * 100.0).astype(np.int64)
-        if self._rooms and pod.volumes is not None:
+        if self._counters and pod.volumes is not None:
             added, left = self._volumes(pod, nodes)
             scores = np.where(left > 0, _evenness(cpu, memory, added / np.maximum(left, 1)), scores)
         return np.where((cpu >= 1.0) | (memory >= 1.0), 0, scores)
@@ -56,16 +56,16 @@ class NodeResourcesBalancedAllocationV121:
     def _volumes(self, pod: PodInfo, nodes: NodeView) -> tuple[IntArray, IntArray]:
         """Return how many disks the pod would add to each row, and how many more the row takes; 0 where no limit applies."""
         added, left = nodes.zeros(), nodes.zeros()
-        for kind, room_of in self._rooms.items():
+        for kind, counter in self._counters.items():
             disks = disks_of(kind, pod, nodes.snapshot)
             if disks:
-                room = room_of.room(disks, nodes)
-                added = np.where(room.counts, room.added, added)
-                left = np.where(room.counts, room.limit - room.held, left)
+                use = counter.use(disks, nodes)
+                added = np.where(use.counts, use.added, added)
+                left = np.where(use.counts, use.limit - use.held, left)
         return added, left
 
     def sign(self, pod: PodInfo) -> Signature | None:
-        if self._rooms and pod.volumes is not None:
+        if self._counters and pod.volumes is not None:
             return None
         return scored_signature(pod, ["cpu", "memory"])
 

@@ -27,10 +27,10 @@ from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Reject
 from moorage.plugins.node_volume_limits import TOO_MANY
-from moorage.plugins.v1_21.csi_migration import handed_over
+from moorage.plugins.v1_21.csi_migration import migration_under
 from moorage.plugins.v1_21.held_volumes import HeldVolumes
 from moorage.plugins.volumes.claim_lookup import class_of_claim
-from moorage.plugins.volumes.csi_migration import HandedOver, MigrationError, driver_of, in_tree_plugin, is_in_tree_plugin
+from moorage.plugins.volumes.csi_migration import Migration, MigrationError, driver_of, in_tree_plugin, is_in_tree_plugin
 from moorage.plugins.volumes.csi_nodes import NO_LIMIT, CsiFacts, CsiNodes
 from moorage.plugins.volumes.csi_volumes import CsiVolume
 from moorage.state.cluster import Snapshot
@@ -63,14 +63,14 @@ class NodeVolumeLimitsV121:
     signs_by = ()
 
     def __init__(self) -> None:
-        self._drivers = handed_over(FeatureGates(release="1.21"))
+        self._migration = migration_under(FeatureGates(release="1.21"))
         self._held = HeldVolumes(self._on_row, PersistentVolumeClaim, PersistentVolume, StorageClass, by_node=CSINode)
         self._counts: dict[str, Column] = {}
         self._node_limits: dict[str, IntArray] = {}
         self._node_limits_at = -1
 
     def attach(self, handle: Handle) -> None:
-        self._drivers = handed_over(handle.gates)
+        self._migration = migration_under(handle.gates)
 
     def sign(self, pod: PodInfo) -> Signature | None:
         """Pods with volumes have no signature: each is decided by itself."""
@@ -84,7 +84,7 @@ class NodeVolumeLimitsV121:
             return
         refused = nodes.false()
         for plugins, rows in self._by_migration(nodes):
-            volumes = volumes_of(pod, plugins, self._drivers, nodes.snapshot)
+            volumes = volumes_of(pod, plugins, self._migration, nodes.snapshot)
             if volumes:
                 refused |= rows & self._over_limit(volumes, nodes)
         yield Reject(refused, TOO_MANY)
@@ -106,12 +106,12 @@ class NodeVolumeLimitsV121:
         yield from ((plugins, np.equal(which, number)) for plugins, number in kinds.items())
 
     def _migrated_plugins(self, facts: CsiFacts | None) -> frozenset[str]:
-        return frozenset() if facts is None else facts.migrated & self._drivers.plugins
+        return frozenset() if facts is None else facts.migrated & self._migration.plugins
 
     def _on_row(self, pod: PodInfo, row: int, snapshot: Snapshot) -> frozenset[CsiVolume]:
         node = snapshot.objects(CSINode).get(snapshot.table.nodes[row].name)
         plugins = self._migrated_plugins(None if node is None else CsiFacts.of(node))
-        return volumes_of(pod, plugins, self._drivers, snapshot)
+        return volumes_of(pod, plugins, self._migration, snapshot)
 
     def _over_limit(self, volumes: frozenset[CsiVolume], nodes: NodeView) -> BoolArray:
         """Return for each row whether the pod would exceed the limit of some driver."""
@@ -128,10 +128,10 @@ class NodeVolumeLimitsV121:
         return over
 
     def _follow(self, snapshot: Snapshot) -> None:
-        looked, is_reset = self._held.follow(snapshot)
+        recomputed, is_reset = self._held.follow(snapshot)
         if is_reset:
             self._counts.clear()
-        for row, before, now in looked:
+        for row, before, now in recomputed:
             for removed in before - now:
                 self._counts[removed.driver].data[row] -= 1
             for added in now - before:
@@ -153,16 +153,16 @@ class NodeVolumeLimitsV121:
         return np.where(by_driver == NO_LIMIT, by_node, by_driver)
 
 
-def volumes_of(pod: PodInfo, plugins: frozenset[str], drivers: HandedOver, snapshot: Snapshot) -> frozenset[CsiVolume]:
+def volumes_of(pod: PodInfo, plugins: frozenset[str], migration: Migration, snapshot: Snapshot) -> frozenset[CsiVolume]:
     """Return the CSI volumes of a pod on a node that has migrated these in-tree plugins."""
     claims = snapshot.objects(PersistentVolumeClaim)
     named = (claims.get(use.key) for use in pod.volumes.claims if not use.ephemeral) if pod.volumes is not None else ()
-    found = (_volume_of(claim, plugins, drivers, snapshot) for claim in named if claim is not None)
+    found = (_volume_of(claim, plugins, migration, snapshot) for claim in named if claim is not None)
     return frozenset(volume for volume in found if volume is not None)
 
 
 def _volume_of(
-    claim: PersistentVolumeClaim, plugins: frozenset[str], drivers: HandedOver, snapshot: Snapshot
+    claim: PersistentVolumeClaim, plugins: frozenset[str], migration: Migration, snapshot: Snapshot
 ) -> CsiVolume | None:
     volume = snapshot.objects(PersistentVolume).get(claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is None:
@@ -173,7 +173,7 @@ def _volume_of(
     if in_tree_plugin(volume.spec) not in plugins:
         return None
     try:
-        known = drivers.translate(volume)
+        known = migration.translate(volume)
     except MigrationError:
         return None
     return CsiVolume(known.driver, known.handle) if known is not None and known.handle else None

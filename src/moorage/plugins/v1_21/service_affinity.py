@@ -48,7 +48,7 @@ class ServiceAffinityArgs(PluginArgs, frozen=True):
 class SameLabelPods:
     """Placed pods of the namespace that have all the pod's labels; the pod follows the first of them.
 
-    ``counts`` (rows,) is their number on each row at first; ``added_rows`` lists the rows to which a what-if has added such pods.
+    ``counts`` (rows,) is their number on each row at first; ``added_rows`` are the rows where a what-if has added such pods.
     """
 
     pod: PodInfo

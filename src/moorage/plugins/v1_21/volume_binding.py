@@ -25,7 +25,7 @@ from moorage.framework.args import PluginArgs
 from moorage.framework.features import FeatureGates
 from moorage.framework.registry import Handle
 from moorage.plugins import volume_binding as today
-from moorage.plugins.v1_21.csi_migration import handed_over
+from moorage.plugins.v1_21.csi_migration import migration_under
 from moorage.plugins.volume_binding import BoundVolumes, VolumeBindingState
 from moorage.plugins.volumes.capacity_score import capacity_scores
 from moorage.plugins.volumes.claim_lookup import claim_not_found, is_owned_by
@@ -71,7 +71,7 @@ class VolumeBindingV121(BoundVolumes):
         self._configure(handle.gates)
 
     def _configure(self, gates: FeatureGates) -> None:
-        self._drivers = handed_over(gates)
+        self._migration = migration_under(gates)
         self._counted = gates["CSIStorageCapacity"]
         self._scores = gates["VolumeCapacityPriority"]
 
@@ -90,5 +90,5 @@ class VolumeBindingV121(BoundVolumes):
     def score(self, state: VolumeBindingState | PodInfo, nodes: NodeView) -> IntArray:
         if not self._scores or isinstance(state, PodInfo):
             return nodes.zeros()
-        found = replace(find(state.wanted, nodes), shares=[])
+        found = replace(find(state.wanted, nodes), groups=[])
         return capacity_scores(found, _FULLER_IS_BETTER, len(nodes))

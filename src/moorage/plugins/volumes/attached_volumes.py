@@ -17,10 +17,10 @@ from moorage.plugins.volumes.csi_volumes import CsiVolume, needed_volumes
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import Column
 
-__all__ = ["AttachedVolumes", "OnRow"]
+__all__ = ["AttachedVolumes", "RowVolumes"]
 
 
-class OnRow(NamedTuple):
+class RowVolumes(NamedTuple):
     """The volumes of one node: those of its pods, and other attachments. ``fault``: why they cannot be counted."""
 
     of_pods: frozenset[CsiVolume] = frozenset()
@@ -28,7 +28,7 @@ class OnRow(NamedTuple):
     fault: str = ""
 
 
-_NOTHING = OnRow()
+_NOTHING = RowVolumes()
 _FOLLOWED = (PersistentVolumeClaim, PersistentVolume, StorageClass, VolumeAttachment)
 
 
@@ -48,7 +48,7 @@ class AttachedVolumes:
 
     def _clear(self) -> None:
         self._counts: dict[str, Column] = {}
-        self._rows: dict[int, OnRow] = {}
+        self._rows: dict[int, RowVolumes] = {}
         self._holders: dict[CsiVolume, set[int]] = {}
         self.faults: dict[int, str] = {}
         #: name of a volume → rows whose count depends on that volume
@@ -128,7 +128,7 @@ class AttachedVolumes:
                 self._stale[row_of[node]] = None
 
     def _recount(self, row: int) -> None:
-        new = self._look(row)
+        new = self._volumes_on(row)
         old = self._rows.pop(row, _NOTHING)
         self._tally(row, old, -1)
         self._tally(row, new, 1)
@@ -145,16 +145,16 @@ class AttachedVolumes:
             self._rows[row] = new
         self._note_lookups(row)
 
-    def _look(self, row: int) -> OnRow:
+    def _volumes_on(self, row: int) -> RowVolumes:
         """Return the volumes of one row now."""
         of_pods: dict[CsiVolume, None] = {}
         for pod in self._table.volume_use.pods_on(row).values():
             needed = needed_volumes(pod, self._snapshot, migrated=True, placed=True)
             if needed.fault:
-                return OnRow(fault=needed.fault)
+                return RowVolumes(fault=needed.fault)
             of_pods |= dict.fromkeys(needed.volumes)
         attached = self._attached_to(self._table.nodes[row].name)
-        return OnRow(frozenset(of_pods), frozenset(volume for volume in attached if volume not in of_pods))
+        return RowVolumes(frozenset(of_pods), frozenset(volume for volume in attached if volume not in of_pods))
 
     def _attached_to(self, node: str) -> Iterable[CsiVolume]:
         volumes = self._snapshot.objects(PersistentVolume)
@@ -163,7 +163,7 @@ class AttachedVolumes:
             if attachment.spec.attacher and volume is not None and volume.spec.csi is not None:
                 yield CsiVolume(attachment.spec.attacher, volume.spec.csi.volume_handle)
 
-    def _tally(self, row: int, held: OnRow, by: int) -> None:
+    def _tally(self, row: int, held: RowVolumes, by: int) -> None:
         for volumes in (held.of_pods, held.unneeded):
             for volume in volumes:
                 column = self._counts.get(volume.driver)

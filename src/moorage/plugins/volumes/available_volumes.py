@@ -21,14 +21,14 @@ from moorage.api.selectors import Selector, compile_label_selector
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.plugins.volumes.claim_lookup import class_of_claim, class_of_volume, requested_storage
 from moorage.plugins.volumes.indexed_objects import IndexedObjects
-from moorage.plugins.volumes.volume_candidates import LineUp, Rank
+from moorage.plugins.volumes.volume_candidates import CandidateList, Rank
 from moorage.plugins.volumes.volume_reach import Reach
 from moorage.state.cluster import Snapshot
 
 __all__ = ["AvailableVolume", "AvailableVolumes", "CandidateVolumes", "MatchingError", "is_bound_to", "suiting", "suits"]
 
 #: How many candidate lists are cached per class; claims rarely differ in more than their sizes.
-_MAX_LINES: Final = 64
+_MAX_LISTS: Final = 64
 #: How many stale numbers and log entries are tolerated before they are compacted.
 _SLACK: Final = 1024
 
@@ -54,17 +54,17 @@ class AvailableVolume(NamedTuple):
 class CandidateVolumes(NamedTuple):
     """The candidates for a claim; their numbers are indexes into ``offers``."""
 
-    line_up: LineUp
+    candidates: CandidateList
     offers: list[AvailableVolume]
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedList:
     """A cached candidate list, which volumes belong to it, and how many log entries it has replayed."""
 
     suits: Callable[[AvailableVolume], bool]
-    line_up: LineUp = field(default_factory=LineUp)
-    heard: int = 0
+    candidates: CandidateList = field(default_factory=CandidateList)
+    replayed: int = 0
 
 
 @dataclass(slots=True)
@@ -72,12 +72,12 @@ class _Class:
     """The free volumes of one class: their sizes, sorted, and the log of (number, added?)."""
 
     sizes: list[int] = field(default_factory=list)
-    notes: list[tuple[int, bool]] = field(default_factory=list)
-    lines: dict[Hashable, _Kept] = field(default_factory=dict)
+    log: list[tuple[int, bool]] = field(default_factory=list)
+    candidate_lists: dict[Hashable, _CachedList] = field(default_factory=dict)
 
 
 class AvailableVolumes:
-    """All free and reserved volumes of a snapshot. Call ``hide`` with the assumed volumes before ``line``."""
+    """All free and reserved volumes of a snapshot. Call ``hide`` with the assumed volumes before ``candidates``."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._offers: list[AvailableVolume] = []
@@ -89,10 +89,10 @@ class AvailableVolumes:
     def follow(self) -> None:
         """Apply the changes since the last call. Call this first."""
         if len(self._offers) > 2 * len(self._number_of) + _SLACK:
-            self._number_anew()
+            self._renumber()
         self._filed.follow()
 
-    def promised(self, claim: PersistentVolumeClaim) -> Mapping[str, AvailableVolume]:
+    def reserved(self, claim: PersistentVolumeClaim) -> Mapping[str, AvailableVolume]:
         """Return the volumes, by name, whose ``claimRef`` names this claim."""
         return self._filed.at(("for", claim.key))
 
@@ -100,14 +100,14 @@ class AvailableVolumes:
         """Treat exactly these volumes as no longer free, although they are stored as free."""
         names = dict.fromkeys(assumed)
         for name in [name for name in self._hidden if name not in names]:
-            self._note(self._hidden.pop(name), True)
+            self._log(self._hidden.pop(name), True)
         for name in names:
             number = self._number_of.get(name)
             if number is not None and name not in self._hidden:
                 self._hidden[name] = number
-                self._note(number, False)
+                self._log(number, False)
 
-    def line(self, claim: PersistentVolumeClaim) -> CandidateVolumes | None:
+    def candidates(self, claim: PersistentVolumeClaim) -> CandidateVolumes | None:
         """Return the free volumes that match the claim; None if there is none.
 
         Raises  MatchingError if the claim's selector cannot be parsed
@@ -116,30 +116,30 @@ class AvailableVolumes:
         size = None if of_class is None else _least(of_class.sizes, parse(requested_storage(claim)))
         if of_class is None or size is None:
             return None
-        if len(of_class.notes) > 4 * len(of_class.sizes) + _SLACK:
-            self._note_anew(of_class)
+        if len(of_class.log) > 4 * len(of_class.sizes) + _SLACK:
+            self._compact(of_class)
         shape = _shape(claim, size)
-        kept = of_class.lines.get(shape)
+        kept = of_class.candidate_lists.get(shape)
         if kept is None:
-            if len(of_class.lines) >= _MAX_LINES:
-                del of_class.lines[next(iter(of_class.lines))]
-            kept = of_class.lines[shape] = _Kept(_choosing(claim, size, selector))
+            if len(of_class.candidate_lists) >= _MAX_LISTS:
+                del of_class.candidate_lists[next(iter(of_class.candidate_lists))]
+            kept = of_class.candidate_lists[shape] = _CachedList(_matching(claim, size, selector))
         else:
-            of_class.lines[shape] = of_class.lines.pop(shape)  # the most recently used comes last
+            of_class.candidate_lists[shape] = of_class.candidate_lists.pop(shape)  # the most recently used comes last
         self._catch_up(kept, of_class)
-        return CandidateVolumes(kept.line_up, self._offers)
+        return CandidateVolumes(kept.candidates, self._offers)
 
     def smallest(self, claim: PersistentVolumeClaim) -> AvailableVolume | None:
         """Return the smallest volume that is stored as free and matches, hidden or not, whatever nodes can access it.
 
         Raises  MatchingError if the claim's selector cannot be parsed
         """
-        line, wanted = self.line(claim), class_of_claim(claim)
-        suits = _choosing(claim, parse(requested_storage(claim)), _selector(claim))
+        candidates, wanted = self.candidates(claim), class_of_claim(claim)
+        suits = _matching(claim, parse(requested_storage(claim)), _selector(claim))
         hidden = [self._offers[number] for number in self._hidden.values()]
         found = [offer for offer in hidden if class_of_volume(offer.volume) == wanted and suits(offer)]
-        if line is not None and line.line_up.first is not None:
-            found.append(self._offers[line.line_up.first[1]])
+        if candidates is not None and candidates.candidates.first is not None:
+            found.append(self._offers[candidates.candidates.first[1]])
         return min(found, key=lambda offer: offer.rank, default=None)
 
     # -- changes ----------------------------------------------------------------------------------------------------------
@@ -148,39 +148,39 @@ class AvailableVolumes:
         number = self._number_of.pop(name, None)
         if number is not None and old is not None:
             if self._hidden.pop(name, None) is None:
-                self._note(number, False)
+                self._log(number, False)
             sizes = self._classes[class_of_volume(old.volume)].sizes
             del sizes[bisect_left(sizes, old.rank[0])]
         if new is not None and new.volume.spec.claim_ref is None:
             number = self._number_of[name] = len(self._offers)
             self._offers.append(new)
             insort(self._classes.setdefault(class_of_volume(new.volume), _Class()).sizes, new.rank[0])
-            self._note(number, True)
+            self._log(number, True)
 
-    def _note(self, number: int, has_come: bool) -> None:
-        self._classes[class_of_volume(self._offers[number].volume)].notes.append((number, has_come))
+    def _log(self, number: int, is_added: bool) -> None:
+        self._classes[class_of_volume(self._offers[number].volume)].log.append((number, is_added))
 
-    def _catch_up(self, kept: _Kept, of_class: _Class) -> None:
+    def _catch_up(self, kept: _CachedList, of_class: _Class) -> None:
         offers = self._offers
-        for number, has_come in of_class.notes[kept.heard :]:
+        for number, is_added in of_class.log[kept.replayed :]:
             offer = offers[number]
             if kept.suits(offer):
-                change = kept.line_up.add if has_come else kept.line_up.remove
+                change = kept.candidates.add if is_added else kept.candidates.remove
                 change((offer.rank, number), offer.reach)
-        kept.heard = len(of_class.notes)
+        kept.replayed = len(of_class.log)
 
-    def _note_anew(self, of_class: _Class) -> None:
+    def _compact(self, of_class: _Class) -> None:
         """Compact the log to the volumes that are free now; candidate lists are rebuilt from it."""
-        there: dict[int, None] = {}
-        for number, has_come in of_class.notes:
-            if has_come:
-                there[number] = None
+        present: dict[int, None] = {}
+        for number, is_added in of_class.log:
+            if is_added:
+                present[number] = None
             else:
-                del there[number]
-        of_class.notes = [(number, True) for number in there]
-        of_class.lines.clear()
+                del present[number]
+        of_class.log = [(number, True) for number in present]
+        of_class.candidate_lists.clear()
 
-    def _number_anew(self) -> None:
+    def _renumber(self) -> None:
         """Renumber the volumes without those removed. Candidate lists already returned keep their numbers."""
         offers, self._offers, self._classes = self._offers, [], {}
         hidden = self._hidden
@@ -190,7 +190,7 @@ class AvailableVolumes:
             self._offers.append(offers[number])
             of_class = self._classes.setdefault(class_of_volume(offers[number].volume), _Class())
             insort(of_class.sizes, offers[number].rank[0])
-            self._note(self._number_of[name], True)
+            self._log(self._number_of[name], True)
         self.hide(hidden)
 
 
@@ -217,16 +217,16 @@ def _shape(claim: PersistentVolumeClaim, size: int) -> Hashable:
     return size, mode, attributes, frozenset(spec.access_modes), selector
 
 
-def _choosing(claim: PersistentVolumeClaim, size: int, selector: Selector | None) -> Callable[[AvailableVolume], bool]:
+def _matching(claim: PersistentVolumeClaim, size: int, selector: Selector | None) -> Callable[[AvailableVolume], bool]:
     """Return the predicate for free volumes that match the claim if it requested this size."""
     is_like, modes = _like(claim, size), frozenset(claim.spec.access_modes)
 
-    def would_do(offer: AvailableVolume) -> bool:
+    def matches(offer: AvailableVolume) -> bool:
         if not is_like(offer) or not modes.issubset(offer.volume.spec.access_modes):
             return False
         return selector is None or selector.matches(offer.volume.metadata.labels)
 
-    return would_do
+    return matches
 
 
 def suiting(claim: PersistentVolumeClaim) -> Callable[[AvailableVolume], bool]:

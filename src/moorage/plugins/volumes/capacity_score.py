@@ -14,7 +14,7 @@ import numpy as np
 
 from moorage.api.quantity import value
 from moorage.plugins.volumes.claim_lookup import class_of_claim, requested_bytes
-from moorage.plugins.volumes.node_findings import Findings, Share
+from moorage.plugins.volumes.node_findings import ProvisioningGroup, VolumeFindings
 from moorage.plugins.volumes.provisioning import Provisioning
 from moorage.plugins.volumes.volume_matching import Chosen
 from moorage.state.columns import BoolArray, IntArray
@@ -22,7 +22,7 @@ from moorage.state.columns import BoolArray, IntArray
 __all__ = ["capacity_scores"]
 
 
-def capacity_scores(findings: Findings, table: IntArray, rows: int) -> IntArray:
+def capacity_scores(findings: VolumeFindings, table: IntArray, rows: int) -> IntArray:
     """Return a score for each of ``rows`` rows. ``table``: score by percent of use, shape (101,).
 
     Rows with matching volumes score by these; rows where all volumes are provisioned by the capacity that drivers publish.
@@ -32,9 +32,9 @@ def capacity_scores(findings: Findings, table: IntArray, rows: int) -> IntArray:
     any_found = np.zeros(rows, dtype=bool)
     if findings.chosen is not None:
         any_found = np.any(findings.chosen.which >= 0, axis=0)
-        _add_found(findings.chosen, total)
-    for share in findings.shares:
-        _add_made(share, findings.provisionings, ~any_found[share.positions], total)
+        _add_matched(findings.chosen, total)
+    for group in findings.groups:
+        _add_provisioned(group, findings.provisionings, ~any_found[group.positions], total)
     return total.mean()
 
 
@@ -74,7 +74,7 @@ class _Total:
         return mean
 
 
-def _add_found(chosen: Chosen, total: _Total) -> None:
+def _add_matched(chosen: Chosen, total: _Total) -> None:
     """Add the requests of claims and the sizes of the volumes they match, by the volumes' classes."""
     for turn, claim in enumerate(chosen.claims):
         volumes, which = chosen.volumes_of(turn)
@@ -88,10 +88,12 @@ def _add_found(chosen: Chosen, total: _Total) -> None:
             use.counts[here] = True
 
 
-def _add_made(share: Share, provisionings: Mapping[str, Provisioning], rows: BoolArray, total: _Total) -> None:
+def _add_provisioned(
+    group: ProvisioningGroup, provisionings: Mapping[str, Provisioning], rows: BoolArray, total: _Total
+) -> None:
     """Add the requests of a class's claims; they share its capacity, which therefore is not summed."""
-    at = share.positions[rows]
-    for claim in share.to_make:
+    at = group.positions[rows]
+    for claim in group.to_provision:
         capacity = provisionings[claim.key].capacity[at]
         known = at[capacity >= 0]
         use = total.of(class_of_claim(claim))

@@ -21,8 +21,16 @@ from moorage.api.storage import PersistentVolume, PersistentVolumeSpec
 from moorage.errors import InputError
 
 __all__ = [
-    "HANDED_OVER", "HandedOver", "MigratedVolume", "MigrationError", "driver_of", "in_tree_plugin", "is_in_tree_plugin",
-    "may_be_of", "translated", "translated_inline",
+    "CURRENT_MIGRATION",
+    "MigratedVolume",
+    "Migration",
+    "MigrationError",
+    "driver_of",
+    "in_tree_plugin",
+    "is_in_tree_plugin",
+    "may_be_of",
+    "translated",
+    "translated_inline",
 ]  # fmt: skip
 
 
@@ -138,7 +146,7 @@ def translated_inline(volume: Volume) -> MigratedVolume | None:
     return MigratedVolume(driver, _gce_handle(source, {}) if plugin == _GCE else _handle(plugin, source))
 
 
-class HandedOver(NamedTuple):
+class Migration(NamedTuple):
     """The in-tree plugins that nodes of a release may migrate to CSI drivers, and how their volumes are translated."""
 
     plugins: frozenset[str]
@@ -146,7 +154,7 @@ class HandedOver(NamedTuple):
 
 
 #: Every kind, as far as each node declares it.
-HANDED_OVER: Final = HandedOver(frozenset(_FIELD_OF), translated)
+CURRENT_MIGRATION: Final = Migration(frozenset(_FIELD_OF), translated)
 
 
 # -- handles ------------------------------------------------------------------------------------------------------------

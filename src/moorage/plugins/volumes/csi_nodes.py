@@ -71,9 +71,9 @@ class CsiNodes:
             self._moved, self._rows = self._table.changes.moved, 0
             self._column = InternedColumn(self._table.space, None)
             changed = []
-        come = [node.name for node in self._table.nodes[self._rows :]] if len(self._table) > self._rows else []
+        added = [node.name for node in self._table.nodes[self._rows :]] if len(self._table) > self._rows else []
         self._rows = len(self._table)
-        for name in (*come, *changed):
+        for name in (*added, *changed):
             self._limits.clear()
             row = self._table.row_of.get(name)
             if row is not None:

@@ -24,7 +24,7 @@ from moorage.plugins.volumes.csi_migration import (
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["CsiVolume", "Needed", "needed_volumes"]
+__all__ = ["CsiVolume", "PodCsiVolumes", "needed_volumes"]
 
 
 class CsiVolume(NamedTuple):
@@ -35,7 +35,7 @@ class CsiVolume(NamedTuple):
     claim: str = ""
 
 
-class Needed(NamedTuple):
+class PodCsiVolumes(NamedTuple):
     """The distinct volumes of a pod, in its order; or why it cannot get them.
 
     ``missing``  a claim does not exist: the pod has to wait for it
@@ -47,7 +47,7 @@ class Needed(NamedTuple):
     fault: str = ""
 
 
-def needed_volumes(pod: PodInfo, snapshot: Snapshot, *, migrated: bool, placed: bool = False) -> Needed:
+def needed_volumes(pod: PodInfo, snapshot: Snapshot, *, migrated: bool, placed: bool = False) -> PodCsiVolumes:
     """Return the volumes that ``pod`` would use on a node.
 
     ``migrated``  the node has a CSINode, so its drivers serve in-tree volumes too
@@ -55,26 +55,26 @@ def needed_volumes(pod: PodInfo, snapshot: Snapshot, *, migrated: bool, placed: 
     """
     found: dict[CsiVolume, None] = {}
     if pod.volumes is None:
-        return Needed()
+        return PodCsiVolumes()
     claims = snapshot.objects(PersistentVolumeClaim)
     for use in pod.volumes.claims:
         if not use.name:
-            return Needed(fault="PersistentVolumeClaim had no name")
+            return PodCsiVolumes(fault="PersistentVolumeClaim had no name")
         claim = claims.get(use.key)
         if claim is None:
             if placed:
                 continue
-            return Needed(missing=f"looking up PVC {use.key}: {claim_not_found(use.name)}")
+            return PodCsiVolumes(missing=f"looking up PVC {use.key}: {claim_not_found(use.name)}")
         if use.ephemeral and not is_owned_by(claim, pod):
-            return Needed(fault=not_owned(claim, pod))
+            return PodCsiVolumes(fault=not_owned(claim, pod))
         volume = _volume_of(claim, snapshot, migrated=migrated)
         if volume is not None:
             found[volume] = None
     try:
         found |= dict.fromkeys(_inline(pod) if migrated else ())
     except MigrationError as error:
-        return Needed(fault=str(error))
-    return Needed(tuple(found))
+        return PodCsiVolumes(fault=str(error))
+    return PodCsiVolumes(tuple(found))
 
 
 def _inline(pod: PodInfo) -> Iterator[CsiVolume]:

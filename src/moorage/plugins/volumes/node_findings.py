@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.plugins.volumes.claim_lookup import SELECTED_NODE
-from moorage.plugins.volumes.csi_migration import HANDED_OVER, HandedOver, MigrationError, in_tree_plugin
+from moorage.plugins.volumes.csi_migration import CURRENT_MIGRATION, Migration, MigrationError, in_tree_plugin
 from moorage.plugins.volumes.csi_nodes import CsiFacts, CsiNodes
 from moorage.plugins.volumes.provisioning import Provisioner, Provisioning
 from moorage.plugins.volumes.volume_matching import Chosen, VolumeSearch
@@ -22,17 +22,17 @@ from moorage.plugins.volumes.volume_reach import rows_reaching
 from moorage.state.columns import BoolArray
 from moorage.state.view import NodeView
 
-__all__ = ["ClaimsToFind", "Findings", "Share", "find"]
+__all__ = ["ClaimsToBind", "ProvisioningGroup", "VolumeFindings", "find"]
 
 
-class ClaimsToFind(NamedTuple):
+class ClaimsToBind(NamedTuple):
     """The claims of one pod in the form Filter needs.
 
     ``bound``     claims with their volumes; None for a missing volume
     ``selected``  claims whose volume is being provisioned for the node in their annotation
     ``search``    the search for the other unbound claims; None if there are none
     ``fault``     why no search is possible
-    ``drivers``   which in-tree volumes CSI drivers may serve
+    ``migration`` which in-tree volumes CSI drivers may serve
     ``counted``   whether the capacity that drivers publish counts
     """
 
@@ -40,7 +40,7 @@ class ClaimsToFind(NamedTuple):
     selected: tuple[PersistentVolumeClaim, ...] = ()
     search: VolumeSearch | None = None
     fault: str = ""
-    drivers: HandedOver = HANDED_OVER
+    migration: Migration = CURRENT_MIGRATION
     counted: bool = True
 
     @property
@@ -52,15 +52,15 @@ class ClaimsToFind(NamedTuple):
 Positions = npt.NDArray[np.intp]
 
 
-class Share(NamedTuple):
+class ProvisioningGroup(NamedTuple):
     """Rows on which volumes are provisioned for the same claims, and those claims in their order."""
 
     positions: Positions
-    to_make: tuple[PersistentVolumeClaim, ...]
+    to_provision: tuple[PersistentVolumeClaim, ...]
 
 
 @dataclass
-class Findings:
+class VolumeFindings:
     """The results; arrays have one entry per row of the view. A row may be rejected for several reasons.
 
     ``unreachable``  a bound volume cannot be accessed            ``lost``     a bound volume is missing
@@ -73,14 +73,14 @@ class Findings:
     no_room: BoolArray
     faults: list[tuple[BoolArray, str]] = field(default_factory=list)
     chosen: Chosen | None = None
-    shares: list[Share] = field(default_factory=list)
+    groups: list[ProvisioningGroup] = field(default_factory=list)
     provisionings: dict[str, Provisioning] = field(default_factory=dict)
 
 
-def find(wanted: ClaimsToFind, nodes: NodeView) -> Findings:
+def find(wanted: ClaimsToBind, nodes: NodeView) -> VolumeFindings:
     """Examine every row of the view."""
-    findings = Findings(nodes.false(), nodes.false(), nodes.false(), nodes.false())
-    _look_at_bound(wanted, nodes, findings)
+    findings = VolumeFindings(nodes.false(), nodes.false(), nodes.false(), nodes.false())
+    _check_bound(wanted, nodes, findings)
     if wanted.is_all_bound:
         return findings
     here = np.ones(len(nodes), dtype=bool)
@@ -91,13 +91,13 @@ def find(wanted: ClaimsToFind, nodes: NodeView) -> Findings:
         findings.faults.append((here, wanted.fault))
         return findings
     findings.chosen = wanted.search.over(nodes) if wanted.search is not None else None
-    for share in _shares(wanted, findings.chosen, here):
-        findings.shares.append(share)
-        _look_at_making(wanted, share, nodes, findings)
+    for group in _provisioning_groups(wanted, findings.chosen, here):
+        findings.groups.append(group)
+        _check_provisioning(wanted, group, nodes, findings)
     return findings
 
 
-def _look_at_bound(wanted: ClaimsToFind, nodes: NodeView, findings: Findings) -> None:
+def _check_bound(wanted: ClaimsToBind, nodes: NodeView, findings: VolumeFindings) -> None:
     """Check bound claims in order; the first that fails on a row decides its reason."""
     open_rows = np.ones(len(nodes), dtype=bool)
     for _, volume in wanted.bound:
@@ -105,13 +105,13 @@ def _look_at_bound(wanted: ClaimsToFind, nodes: NodeView, findings: Findings) ->
             findings.lost |= open_rows
             return
         plugin = in_tree_plugin(volume.spec)
-        if plugin is None or plugin not in wanted.drivers.plugins:
+        if plugin is None or plugin not in wanted.migration.plugins:
             reached = _reached(volume, nodes)
         else:
             column = nodes.snapshot.index(CsiNodes).follow()
             moved = column.spread(nodes.ids(column), _has_migrated(plugin))
             try:
-                known = wanted.drivers.translate(volume) if moved.any() else None
+                known = wanted.migration.translate(volume) if moved.any() else None
             except MigrationError as error:
                 findings.faults.append((open_rows & moved, f"could not translate pv: {error}"))
                 open_rows = open_rows & ~moved
@@ -132,22 +132,22 @@ def _reached(volume: PersistentVolume, nodes: NodeView) -> BoolArray:
     return rows_reaching(None if affinity is None else affinity.required, nodes)
 
 
-def _shares(wanted: ClaimsToFind, chosen: Chosen | None, here: BoolArray) -> Iterator[Share]:
+def _provisioning_groups(wanted: ClaimsToBind, chosen: Chosen | None, here: BoolArray) -> Iterator[ProvisioningGroup]:
     """Group the rows ``here`` by the claims that match no volume there."""
     if chosen is None:
-        yield Share(np.flatnonzero(here), wanted.selected)
+        yield ProvisioningGroup(np.flatnonzero(here), wanted.selected)
         return
     weights = 1 << np.arange(len(chosen.claims), dtype=np.int64)
     patterns = weights @ (chosen.which < 0)
     for pattern in np.unique(patterns[here]).tolist():
         unbound = (claim for at, claim in enumerate(chosen.claims) if pattern >> at & 1)
-        yield Share(np.flatnonzero(here & (patterns == pattern)), (*wanted.selected, *unbound))
+        yield ProvisioningGroup(np.flatnonzero(here & (patterns == pattern)), (*wanted.selected, *unbound))
 
 
-def _look_at_making(wanted: ClaimsToFind, share: Share, nodes: NodeView, findings: Findings) -> None:
+def _check_provisioning(wanted: ClaimsToBind, group: ProvisioningGroup, nodes: NodeView, findings: VolumeFindings) -> None:
     """Check the claims whose volume must be provisioned, in order; the first that fails on a row decides its reason."""
-    left = share.positions
-    for made in _provisionings(wanted, share.to_make, nodes, findings):
+    left = group.positions
+    for made in _provisionings(wanted, group.to_provision, nodes, findings):
         findings.unmatched[left[~made.possible[left]]] = True
         left = left[made.possible[left]]
         findings.no_room[left[~made.has_room[left]]] = True
@@ -155,11 +155,11 @@ def _look_at_making(wanted: ClaimsToFind, share: Share, nodes: NodeView, finding
 
 
 def _provisionings(
-    wanted: ClaimsToFind, claims: Iterable[PersistentVolumeClaim], nodes: NodeView, findings: Findings
+    wanted: ClaimsToBind, claims: Iterable[PersistentVolumeClaim], nodes: NodeView, findings: VolumeFindings
 ) -> Iterator[Provisioning]:
     for claim in claims:
         made = findings.provisionings.get(claim.key)
         if made is None:
-            judge = nodes.snapshot.index(Provisioner).judge
-            made = findings.provisionings[claim.key] = judge(claim, nodes, counted=wanted.counted)
+            check = nodes.snapshot.index(Provisioner).check
+            made = findings.provisionings[claim.key] = check(claim, nodes, counted=wanted.counted)
         yield made

@@ -19,13 +19,13 @@ from moorage.api.requirements import quoted
 from moorage.api.storage import CSINode, ObjectReference, PersistentVolume, PersistentVolumeClaim
 from moorage.plugins.volumes.assume_cache import is_still
 from moorage.plugins.volumes.claim_lookup import SELECTED_NODE, is_fully_bound
-from moorage.plugins.volumes.csi_migration import HANDED_OVER, HandedOver, MigrationError, in_tree_plugin
+from moorage.plugins.volumes.csi_migration import CURRENT_MIGRATION, Migration, MigrationError, in_tree_plugin
 from moorage.plugins.volumes.csi_nodes import CsiFacts
 from moorage.plugins.volumes.volume_matching import is_bound_to
 from moorage.plugins.volumes.volume_reach import label_affinity
 from moorage.state.cluster import Snapshot
 
-__all__ = ["BOUND_BY_CONTROLLER", "BrokenPromiseError", "Promise", "are_kept", "for_node", "pointed_at"]
+__all__ = ["BOUND_BY_CONTROLLER", "PlannedBinding", "VolumeBindingError", "are_bound", "with_claim_ref", "with_selected_node"]
 
 #: Annotation of a volume or a claim that a scheduler or a controller, not a user, has matched with the other.
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
@@ -33,12 +33,12 @@ BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 K = TypeVar("K", PersistentVolume, PersistentVolumeClaim)
 
 
-class BrokenPromiseError(Exception):
+class VolumeBindingError(Exception):
     """A planned binding failed: the pod needs a new attempt. The texts are kube-scheduler's."""
 
 
 @dataclass(frozen=True, slots=True)
-class Promise(Generic[K]):
+class PlannedBinding(Generic[K]):
     """An object as it is stored and as it is to be written; ``claim`` is the key of the claim it is for."""
 
     base: K
@@ -50,7 +50,7 @@ class Promise(Generic[K]):
         return self.obj != self.base
 
 
-def pointed_at(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
+def with_claim_ref(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
     """Return the volume with its ``claimRef`` set to the claim."""
     meta, ref = claim.metadata, volume.spec.claim_ref
     metadata = volume.metadata
@@ -64,7 +64,7 @@ def pointed_at(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Persis
     return replace(volume, metadata=metadata, spec=replace(volume.spec, claim_ref=ref))
 
 
-def for_node(claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim:
+def with_selected_node(claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim:
     """Return the claim with the node selected for its provisioning."""
     return replace(claim, metadata=_annotated(claim.metadata, SELECTED_NODE, node))
 
@@ -73,76 +73,78 @@ def _annotated(metadata: ObjectMeta, key: str, text: str) -> ObjectMeta:
     return replace(metadata, annotations={**metadata.annotations, key: text})
 
 
-def are_kept(
+def are_bound(
     snapshot: Snapshot,
     node: str,
-    found: tuple[Promise[PersistentVolume], ...],
-    made: tuple[Promise[PersistentVolumeClaim], ...],
-    drivers: HandedOver = HANDED_OVER,
+    found: tuple[PlannedBinding[PersistentVolume], ...],
+    made: tuple[PlannedBinding[PersistentVolumeClaim], ...],
+    migration: Migration = CURRENT_MIGRATION,
 ) -> bool:
-    """Return whether all claims are bound in the snapshot. ``drivers``: which in-tree volumes CSI drivers may serve.
+    """Return whether all claims are bound in the snapshot. ``migration``: which in-tree volumes CSI drivers may serve.
 
-    Raises  BrokenPromiseError if one will not be bound
+    Raises  VolumeBindingError if one will not be bound
     """
     if snapshot.node(node) is None:
-        raise BrokenPromiseError(f"failed to get node {quoted(node)}: node {quoted(node)} not found")
-    return all(_is_found_kept(snapshot, node, promise, drivers) for promise in found) and all(
-        _is_made_kept(snapshot, node, promise, drivers) for promise in made
+        raise VolumeBindingError(f"failed to get node {quoted(node)}: node {quoted(node)} not found")
+    return all(_is_match_bound(snapshot, node, binding, migration) for binding in found) and all(
+        _is_provisioned(snapshot, node, binding, migration) for binding in made
     )
 
 
-def _is_found_kept(snapshot: Snapshot, node: str, promise: Promise[PersistentVolume], drivers: HandedOver) -> bool:
-    volume = snapshot.objects(PersistentVolume).get(promise.obj.name)
+def _is_match_bound(snapshot: Snapshot, node: str, binding: PlannedBinding[PersistentVolume], migration: Migration) -> bool:
+    volume = snapshot.objects(PersistentVolume).get(binding.obj.name)
     if volume is None:
-        raise BrokenPromiseError(f"failed to check binding: persistentvolumes {quoted(promise.obj.name)} not found")
-    claim = snapshot.objects(PersistentVolumeClaim).get(promise.claim)
+        raise VolumeBindingError(f"failed to check binding: persistentvolumes {quoted(binding.obj.name)} not found")
+    claim = snapshot.objects(PersistentVolumeClaim).get(binding.claim)
     if claim is None:
-        raise BrokenPromiseError(f"failed to check binding: persistentvolumeclaims {quoted(promise.claim)} not found")
-    if promise.changes_anything and is_still(volume, promise.base):
+        raise VolumeBindingError(f"failed to check binding: persistentvolumeclaims {quoted(binding.claim)} not found")
+    if binding.changes_anything and is_still(volume, binding.base):
         return False
-    _check_reach(snapshot, node, volume, drivers)
+    _check_access(snapshot, node, volume, migration)
     if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
-        raise BrokenPromiseError(f"ClaimRef got reset for pv {quoted(volume.name)}")
+        raise VolumeBindingError(f"ClaimRef got reset for pv {quoted(volume.name)}")
     # kube-scheduler waits for its timeout in the first of these two cases and accepts the second as bound.
     if volume.spec.claim_ref.uid != claim.metadata.uid:
-        raise BrokenPromiseError(f"pv {quoted(volume.name)} was claimed by another than pvc {quoted(claim.metadata.name)}")
+        raise VolumeBindingError(f"pv {quoted(volume.name)} was claimed by another than pvc {quoted(claim.metadata.name)}")
     if is_fully_bound(claim) and claim.spec.volume_name != volume.name:
-        raise BrokenPromiseError(f"pvc {quoted(claim.metadata.name)} was bound to another pv than {quoted(volume.name)}")
+        raise VolumeBindingError(f"pvc {quoted(claim.metadata.name)} was bound to another pv than {quoted(volume.name)}")
     return is_fully_bound(claim)
 
 
-def _is_made_kept(snapshot: Snapshot, node: str, promise: Promise[PersistentVolumeClaim], drivers: HandedOver) -> bool:
-    claim = snapshot.objects(PersistentVolumeClaim).get(promise.claim)
+def _is_provisioned(
+    snapshot: Snapshot, node: str, binding: PlannedBinding[PersistentVolumeClaim], migration: Migration
+) -> bool:
+    claim = snapshot.objects(PersistentVolumeClaim).get(binding.claim)
     if claim is None:
-        raise BrokenPromiseError(f"failed to check provisioning pvc: persistentvolumeclaims {quoted(promise.claim)} not found")
-    if promise.changes_anything and is_still(claim, promise.base):
+        raise VolumeBindingError(f"failed to check provisioning pvc: persistentvolumeclaims {quoted(binding.claim)} not found")
+    if binding.changes_anything and is_still(claim, binding.base):
         return False
     name = claim.metadata.name
     if not claim.metadata.annotations:
-        raise BrokenPromiseError(f"selectedNode annotation reset for PVC {quoted(name)}")
+        raise VolumeBindingError(f"selectedNode annotation reset for PVC {quoted(name)}")
     if claim.metadata.annotations.get(SELECTED_NODE) != node:
-        raise BrokenPromiseError(f"provisioning failed for PVC {quoted(name)}")
+        raise VolumeBindingError(f"provisioning failed for PVC {quoted(name)}")
     if claim.spec.volume_name:
         volume = snapshot.objects(PersistentVolume).get(claim.spec.volume_name)
         if volume is None:
             return False
-        _check_reach(snapshot, node, volume, drivers)
+        _check_access(snapshot, node, volume, migration)
     return is_fully_bound(claim)
 
 
-def _check_reach(snapshot: Snapshot, node: str, volume: PersistentVolume, drivers: HandedOver) -> None:
-    """Raise BrokenPromiseError if the volume cannot be accessed from the node after all."""
+def _check_access(snapshot: Snapshot, node: str, volume: PersistentVolume, migration: Migration) -> None:
+    """Raise VolumeBindingError if the volume cannot be accessed from the node after all."""
     info = snapshot.node(node)
     affinity = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
     csi_node = snapshot.objects(CSINode).get(node)
     plugin = in_tree_plugin(volume.spec)
-    if csi_node is not None and plugin in drivers.plugins & CsiFacts.of(csi_node).migrated:
+    if csi_node is not None and plugin in migration.plugins & CsiFacts.of(csi_node).migrated:
         try:
-            known = drivers.translate(volume)
+            known = migration.translate(volume)
         except MigrationError as error:
-            raise BrokenPromiseError(f"failed to translate pv to csi: could not translate pv: {error}") from error
+            raise VolumeBindingError(f"failed to translate pv to csi: could not translate pv: {error}") from error
         affinity = affinity if known is None else known.affinity
     matcher = None if affinity is None else label_affinity(affinity)
     if matcher is not None and info is not None and not matcher.matches(info.labels, ""):
         why = matcher.error or "no matching NodeSelectorTerms"
-        raise BrokenPromiseError(f"pv {quoted(volume.name)} node affinity doesn't match node {quoted(node)}: {why}")
+        raise VolumeBindingError(f"pv {quoted(volume.name)} node affinity doesn't match node {quoted(node)}: {why}")

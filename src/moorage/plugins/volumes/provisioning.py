@@ -19,7 +19,7 @@ from moorage.api.selectors import NOTHING, Selector, compile_label_selector
 from moorage.api.storage import CSIDriver, CSIStorageCapacity, PersistentVolumeClaim, StorageClass, TopologySelectorTerm
 from moorage.plugins.volumes.claim_lookup import class_of_claim, requested_bytes
 from moorage.plugins.volumes.indexed_objects import IndexedObjects
-from moorage.plugins.volumes.volume_reach import first_taking
+from moorage.plugins.volumes.volume_reach import first_matching
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.node_matching import rows_matching_term
@@ -45,7 +45,7 @@ class Provisioning(NamedTuple):
     capacity: IntArray
 
 
-class _Room(NamedTuple):
+class _Capacity(NamedTuple):
     """A CSIStorageCapacity: the nodes it covers, the largest possible volume (None: unknown), and the free bytes."""
 
     nodes: Selector
@@ -53,7 +53,7 @@ class _Room(NamedTuple):
     capacity: int
 
     @classmethod
-    def of(cls, room: CSIStorageCapacity) -> _Room:
+    def of(cls, room: CSIStorageCapacity) -> _Capacity:
         try:
             nodes = compile_label_selector(room.node_topology)
         except SelectorError:
@@ -71,9 +71,9 @@ class Provisioner:
     """Checks claims whose volume must be provisioned. An index: get it from ``Snapshot.index``."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._rooms = IndexedObjects(snapshot, CSIStorageCapacity, _class_of, _Room.of)
+        self._capacities = IndexedObjects(snapshot, CSIStorageCapacity, _class_of, _Capacity.of)
 
-    def judge(self, claim: PersistentVolumeClaim, nodes: NodeView, *, counted: bool = True) -> Provisioning:
+    def check(self, claim: PersistentVolumeClaim, nodes: NodeView, *, counted: bool = True) -> Provisioning:
         """Return where a volume can be provisioned for the claim. Its class must exist.
 
         ``counted``  consider the capacity that drivers publish; otherwise capacity is unlimited
@@ -84,12 +84,14 @@ class Provisioner:
             return Provisioning(claim, nodes.false(), nodes.false(), unknown)
         possible = _rows_allowed(storage_class.allowed_topologies, nodes)
         asks = "storage" in claim.spec.resources.requests
-        if not counted or not asks or not _keeps_count(storage_class.provisioner, nodes.snapshot):
+        if not counted or not asks or not _publishes_capacity(storage_class.provisioner, nodes.snapshot):
             return Provisioning(claim, possible, np.ones(len(nodes), dtype=bool), unknown)
-        self._rooms.follow()
+        self._capacities.follow()
         size = requested_bytes(claim)
-        rooms = [room for room in self._rooms.at(storage_class.name).values() if room.limit is not None and room.limit >= size]
-        which = first_taking([room.nodes for room in rooms], nodes)
+        rooms = [
+            room for room in self._capacities.at(storage_class.name).values() if room.limit is not None and room.limit >= size
+        ]
+        which = first_matching([room.nodes for room in rooms], nodes)
         capacities = np.array([*(room.capacity for room in rooms), -1], dtype=np.int64)
         return Provisioning(claim, possible, which >= 0, capacities[which])
 
@@ -98,7 +100,7 @@ def _class_of(room: CSIStorageCapacity) -> str:
     return room.storage_class_name
 
 
-def _keeps_count(provisioner: str, snapshot: Snapshot) -> bool:
+def _publishes_capacity(provisioner: str, snapshot: Snapshot) -> bool:
     driver = snapshot.objects(CSIDriver).get(provisioner)
     return driver is not None and bool(driver.spec.storage_capacity)
 
@@ -115,11 +117,13 @@ def _rows_allowed(terms: tuple[TopologySelectorTerm, ...], nodes: NodeView) -> B
 
 @lru_cache(maxsize=1024)
 def _compiled(terms: tuple[TopologySelectorTerm, ...]) -> tuple[NodeTerm, ...]:
-    asked = ([(one.key, one.values) for one in term.match_label_expressions] for term in terms)
+    requirements = ([(one.key, one.values) for one in term.match_label_expressions] for term in terms)
     return tuple(
-        NodeTerm(tuple(Requirement(key, "In", values) for key, values in term)) for term in asked if term and not _faulty(term)
+        NodeTerm(tuple(Requirement(key, "In", values) for key, values in term))
+        for term in requirements
+        if term and not _faulty(term)
     )
 
 
-def _faulty(asked: Iterable[tuple[str, tuple[str, ...]]]) -> bool:
-    return any(requirement_faults(key, "In", values) for key, values in asked)
+def _faulty(requirements: Iterable[tuple[str, tuple[str, ...]]]) -> bool:
+    return any(requirement_faults(key, "In", values) for key, values in requirements)

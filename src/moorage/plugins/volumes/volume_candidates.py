@@ -18,7 +18,7 @@ from moorage.state.columns import IntArray
 from moorage.state.labels import LabelColumn
 from moorage.state.view import NodeView
 
-__all__ = ["LineUp", "Rank", "Ranked"]
+__all__ = ["CandidateList", "Rank", "Ranked"]
 
 #: A volume's size in nano-bytes, for exact comparison, and its name.
 Rank = tuple[int, str]
@@ -26,7 +26,7 @@ Rank = tuple[int, str]
 Ranked = tuple[Rank, int]
 
 
-class LineUp:
+class CandidateList:
     """Numbers of volumes, sorted by their ranks."""
 
     def __init__(self) -> None:
@@ -47,9 +47,9 @@ class LineUp:
     def add(self, volume: Ranked, reach: Reach) -> None:
         insort(self._all, volume)
         self._rank_of[volume[1]] = volume[0]
-        if reach.asked is not None:
-            by_value = self._by_label.setdefault(reach.asked.key, _ByValue())
-            for value in dict.fromkeys(reach.asked.values):
+        if reach.required is not None:
+            by_value = self._by_label.setdefault(reach.required.key, _ByValue())
+            for value in dict.fromkeys(reach.required.values):
                 by_value.add(value, volume)
         elif reach.affinity is None:
             insort(self._everywhere, volume)
@@ -60,12 +60,12 @@ class LineUp:
         """Remove a volume that was added with the same reach."""
         _take(self._all, volume)
         del self._rank_of[volume[1]]
-        if reach.asked is not None:
-            by_value = self._by_label[reach.asked.key]
-            for value in dict.fromkeys(reach.asked.values):
+        if reach.required is not None:
+            by_value = self._by_label[reach.required.key]
+            for value in dict.fromkeys(reach.required.values):
                 by_value.remove(value, volume)
             if not by_value:
-                del self._by_label[reach.asked.key]
+                del self._by_label[reach.required.key]
         elif reach.affinity is None:
             _take(self._everywhere, volume)
         else:
@@ -74,7 +74,7 @@ class LineUp:
             if not there:
                 del self._otherwise[reach.affinity]
 
-    def nearest(self, nodes: NodeView, depth: int) -> IntArray:
+    def first_per_row(self, nodes: NodeView, depth: int) -> IntArray:
         """Return the first volumes that each row can access, in order; shape (depth, rows), -1 where there are no more."""
         sources = []
         if self._everywhere:

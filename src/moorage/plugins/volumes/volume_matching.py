@@ -33,10 +33,10 @@ from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.view import NodeView
 
-__all__ = ["Chosen", "MatchingError", "VolumeSearch", "VolumeShelf", "is_bound_to", "suits"]
+__all__ = ["Chosen", "MatchingError", "VolumeIndex", "VolumeSearch", "is_bound_to", "suits"]
 
 #: Numbers of volumes reserved for a claim start here; numbers of free volumes stay below.
-_PROMISED: Final = 1 << 40
+_RESERVED: Final = 1 << 40
 
 
 class Chosen(NamedTuple):
@@ -44,7 +44,7 @@ class Chosen(NamedTuple):
 
     claims: tuple[PersistentVolumeClaim, ...]
     which: IntArray
-    promised: Sequence[AvailableVolume]
+    reserved: Sequence[AvailableVolume]
     free: Sequence[Sequence[AvailableVolume]]
 
     def at(self, position: int) -> list[tuple[PersistentVolumeClaim, PersistentVolume]]:
@@ -59,14 +59,14 @@ class Chosen(NamedTuple):
         return volumes, at.reshape(-1) - (len(found) - len(volumes))
 
     def _volume(self, turn: int, number: int) -> PersistentVolume:
-        return (self.promised[number - _PROMISED] if number >= _PROMISED else self.free[turn][number]).volume
+        return (self.reserved[number - _RESERVED] if number >= _RESERVED else self.free[turn][number]).volume
 
 
 class _Choices(NamedTuple):
     """The volumes a claim can get: those reserved for it, or free ones."""
 
     claim: PersistentVolumeClaim
-    promised: Sequence[AvailableVolume]
+    reserved: Sequence[AvailableVolume]
     free: CandidateVolumes | None
 
 
@@ -77,75 +77,77 @@ class VolumeSearch:
         self._choices = choices
         self._offers: list[AvailableVolume] = []
         number_of: dict[str, int] = {}
-        for offer in (offer for one in choices for offer in one.promised):
+        for offer in (offer for one in choices for offer in one.reserved):
             if offer.volume.name not in number_of:
-                number_of[offer.volume.name] = _PROMISED + len(self._offers)
+                number_of[offer.volume.name] = _RESERVED + len(self._offers)
                 self._offers.append(offer)
-        self._promised = [[number_of[offer.volume.name] for offer in one.promised] for one in choices]
+        self._reserved = [[number_of[offer.volume.name] for offer in one.reserved] for one in choices]
 
     def over(self, nodes: NodeView) -> Chosen:
         """Return the volumes that each claim gets on each row of the view."""
         which = np.full((len(self._choices), len(nodes)), -1, dtype=np.int64)
-        for at, (_, promised, free) in enumerate(self._choices):
+        for at, (_, reserved, free) in enumerate(self._choices):
             open_rows = np.ones(len(nodes), dtype=bool)
             taken = which[:at]
-            for offer, number in zip(promised, self._promised[at], strict=True):
-                decided = open_rows & ~_among(number, taken)
+            for offer, number in zip(reserved, self._reserved[at], strict=True):
+                decided = open_rows & ~_is_taken(number, taken)
                 which[at, decided & rows_reaching(offer.reach.affinity, nodes)] = number
                 open_rows &= ~decided
             # The claims before this one take at most ``at`` of these candidates, so one is left.
-            for numbers in free.line_up.nearest(nodes, at + 1) if free is not None else ():
-                got = open_rows & (numbers >= 0) & ~_among(numbers, taken)
+            for numbers in free.candidates.first_per_row(nodes, at + 1) if free is not None else ():
+                got = open_rows & (numbers >= 0) & ~_is_taken(numbers, taken)
                 which[at, got] = numbers[got]
                 open_rows &= ~got
         offers = [one.free.offers if one.free is not None else () for one in self._choices]
         return Chosen(tuple([one.claim for one in self._choices]), which, self._offers, offers)
 
 
-def _among(numbers: IntArray | int, taken: IntArray) -> BoolArray:
+def _is_taken(numbers: IntArray | int, taken: IntArray) -> BoolArray:
     """Return for each row whether a number is taken there already."""
     found: BoolArray = np.any(taken == numbers, axis=0)
     return found
 
 
-class VolumeShelf:
+class VolumeIndex:
     """The volumes that claims can still get, with assumptions applied. An index: get it from ``Snapshot.index``."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._assumed = snapshot.index(Assumptions).volumes
-        self._shelf = AvailableVolumes(snapshot)
+        self._available = AvailableVolumes(snapshot)
 
     def search(self, claims: Iterable[PersistentVolumeClaim]) -> VolumeSearch:
         """Return the search for these claims; it is valid until anything changes.
 
         Raises  MatchingError if a claim's selector cannot be parsed
         """
-        self._shelf.follow()
+        self._available.follow()
         assumed = {name: AvailableVolume.of(volume) for name, volume in self._assumed.all()}
-        self._shelf.hide(assumed)
+        self._available.hide(assumed)
         by_size = sorted(claims, key=lambda claim: parse(requested_storage(claim)))
-        return VolumeSearch([_Choices(claim, self._promised(claim, assumed), self._shelf.line(claim)) for claim in by_size])
+        return VolumeSearch(
+            [_Choices(claim, self._reserved(claim, assumed), self._available.candidates(claim)) for claim in by_size]
+        )
 
-    def best(self, claim: PersistentVolumeClaim, *, promised_only: bool) -> PersistentVolume | None:
+    def best(self, claim: PersistentVolumeClaim, *, reserved_only: bool) -> PersistentVolume | None:
         """Return the volume that a claim gets if every node is feasible, without assumptions; None if there is none.
 
         Raises  MatchingError if the claim's selector cannot be parsed
         """
-        self._shelf.follow()
-        promised = self._promised(claim, {})
-        if promised or promised_only:
-            return promised[0].volume if promised else None
-        smallest = self._shelf.smallest(claim)
+        self._available.follow()
+        reserved = self._reserved(claim, {})
+        if reserved or reserved_only:
+            return reserved[0].volume if reserved else None
+        smallest = self._available.smallest(claim)
         return None if smallest is None else smallest.volume
 
-    def _promised(self, claim: PersistentVolumeClaim, assumed: Mapping[str, AvailableVolume]) -> tuple[AvailableVolume, ...]:
+    def _reserved(self, claim: PersistentVolumeClaim, assumed: Mapping[str, AvailableVolume]) -> tuple[AvailableVolume, ...]:
         class_name, suits = class_of_claim(claim), suiting(claim)
-        stored = self._shelf.promised(claim)
+        stored = self._available.reserved(claim)
         known = [
             *(assumed.get(name, offer) for name, offer in stored.items()),
             *(assumed[n] for n in assumed if n not in stored),
         ]
-        promised = [
+        reserved = [
             offer for offer in known if is_bound_to(offer.volume, claim) and class_of_volume(offer.volume) == class_name
         ]
-        return tuple(filter(suits, promised))
+        return tuple(filter(suits, reserved))

@@ -22,7 +22,7 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.node_matching import rows_matching, rows_matching_term
 from moorage.state.view import NodeView
 
-__all__ = ["Reach", "first_taking", "label_affinity", "rows_reaching"]
+__all__ = ["Reach", "first_matching", "label_affinity", "rows_reaching"]
 
 
 @lru_cache(maxsize=16384)
@@ -41,29 +41,29 @@ class Reach(NamedTuple):
     """A volume's node affinity (None: all nodes), and its requirement on a label if it has no other."""
 
     affinity: NodeSelector | None
-    asked: Requirement | None
+    required: Requirement | None
 
     @classmethod
     def of(cls, affinity: NodeSelector | None) -> Reach:
         terms = label_affinity(affinity).terms if affinity is not None else ()
         if len(terms) != 1 or terms[0].faults or len(terms[0].requirements) != 1:
             return cls(affinity, None)
-        asked = terms[0].requirements[0]
-        return cls(affinity, asked if asked.operator == "In" else None)
+        required = terms[0].requirements[0]
+        return cls(affinity, required if required.operator == "In" else None)
 
 
-def first_taking(selectors: Sequence[Selector], nodes: NodeView) -> IntArray:
+def first_matching(selectors: Sequence[Selector], nodes: NodeView) -> IntArray:
     """Return for each row the index of the first selector that matches its labels, or -1."""
     none = len(selectors)
     first = np.full(len(nodes), none, dtype=np.int64)
     by_label: dict[str, dict[str, int]] = {}
     for index, selector in enumerate(selectors):
-        asked = selector.requirements
-        if len(asked) == 1 and asked[0].operator == "In":
-            for value in asked[0].values:
-                by_label.setdefault(asked[0].key, {}).setdefault(value, index)
+        required = selector.requirements
+        if len(required) == 1 and required[0].operator == "In":
+            for value in required[0].values:
+                by_label.setdefault(required[0].key, {}).setdefault(value, index)
         elif not selector.matches_nothing:
-            taken = rows_matching_term(NodeTerm(asked), nodes)
+            taken = rows_matching_term(NodeTerm(required), nodes)
             first[taken] = np.minimum(first[taken], index)
     for key, by_value in by_label.items():
         column = nodes.label(key)

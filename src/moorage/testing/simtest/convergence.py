@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moorage.api.devices import ResourceClaim
-from moorage.plugins.devices.claim_shapes import Book
+from moorage.plugins.devices.claim_shapes import DeviceState
 from moorage.testing.simtest.held_objects import HeldObjects
 from moorage.testing.simtest.scheduler_process import Member, WatchedScheduler
 from moorage.testing.simtest.world import World
@@ -70,13 +70,13 @@ def _devices(scheduler: WatchedScheduler, world: World) -> Iterator[str]:
         version = there[uid]["metadata"]["resourceVersion"] if uid in there else "gone"
         if is_version != version:
             yield f"claim {uid} is at version {version}, and is believed to be at {is_version}"
-    book = scheduler.snapshot.index(Book)
-    book.follow()
+    device_state = scheduler.snapshot.index(DeviceState)
+    device_state.follow()
     stock = HeldObjects()
     allocated = {device for claim in there.values() for device in stock.devices_of(claim)}
-    for device in sorted(allocated ^ book.ledger.used):
+    for device in sorted(allocated ^ device_state.ledger.used):
         yield f"device {device[2]} is {'allocated' if device in allocated else 'free'}, and is believed not to be"
-    for uid in sorted(book.ledger.pending_claims):
+    for uid in sorted(device_state.ledger.pending_claims):
         yield f"claim {uid} is believed to be about to be allocated"
 
 

@@ -98,7 +98,7 @@ def test_keeps_no_more_than_its_capacity():
     plugin.capacity = 2
     for tag in range(5):
         assert final_scores(plugin, running(f"web:{tag}", "large"), cluster.snapshot)["large"] == (550 - 23) * 100 // 1977
-    assert sum(len(kept.scores) for kept in plugin._kept.values()) <= 2
+    assert sum(len(cache.scores) for cache in plugin._caches.values()) <= 2
 
 
 def plainly(images, held, holders_of, nodes):

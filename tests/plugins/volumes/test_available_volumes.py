@@ -133,9 +133,9 @@ def test_numbers_and_notes_do_not_grow_with_what_came_and_went(monkeypatch):
         best = shelf.best(a_claim(size="2Gi", storageClassName="fast"), reserved_only=False)
         there = [v for v in cluster.objects(PersistentVolume).values() if parse(v.spec.capacity["storage"]) >= parse("2Gi")]
         assert best == min(there, key=lambda v: (parse(v.spec.capacity["storage"]), v.name), default=None)
-    inner = shelf._shelf
+    inner = shelf._available
     assert len(inner._offers) < 40
-    assert len(inner._classes["fast"].notes) < 60
+    assert len(inner._classes["fast"].log) < 60
 
 
 def test_many_shapes_of_claims_are_not_all_kept():
@@ -145,4 +145,4 @@ def test_many_shapes_of_claims_are_not_all_kept():
     for tier in range(200):
         asked = a_claim(storageClassName="fast", selector={"matchLabels": {"tier": str(tier)}})
         assert shelf.best(asked, reserved_only=False) is None
-    assert len(shelf._shelf._classes["fast"].lines) <= 64
+    assert len(shelf._available._classes["fast"].candidate_lists) <= 64

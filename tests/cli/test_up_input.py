@@ -146,7 +146,7 @@ def test_faults_are_told_together_with_their_place(store, tmp_path):
 
 
 REFUSED = {
-    "no quantity": (["--node-cpu", "lots"], "--node-cpu: lots is no quantity"),
+    "no quantity": (["--node-cpu", "lots"], "--node-cpu: lots is not a quantity"),
     "a file that is not there": (["-f", "nowhere.yaml"], "nowhere.yaml: No such file or directory"),
     "a plugin that is not there": (["--plugins", "nowhere:It"], "nowhere"),
     "no duration": (["--for", "soon"], "Invalid value for '--for'"),

@@ -103,7 +103,7 @@ def test_a_step_for_an_object_that_was_made_anew_is_refused():
     old = {**MAP, "metadata": {"name": "n", "uid": "of another life"}}
     manager._controllers[0].answers = [[SetStatus(NODES, old, {"phase": "x"})]]
     manager.step()
-    assert "another object has this name by now" in reports[0]
+    assert "another object has taken this name" in reports[0]
     assert "phase" not in (store.get(NODES, "", "n").document().get("status") or {})
 
 

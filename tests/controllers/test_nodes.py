@@ -212,9 +212,9 @@ def test_nodes_are_made_alike_and_spread_over_zones():
 
 
 REFUSED = {
-    "no quantity": (1, NodeShape(cpu="lots"), "--node-cpu: lots is no quantity"),
-    "nothing": (1, NodeShape(memory="0"), "--node-memory: 0 is not above zero"),
-    "too many": (60_000, NodeShape(), "--nodes: 60000 is more than 50000"),
+    "no quantity": (1, NodeShape(cpu="lots"), "--node-cpu: lots is not a quantity"),
+    "nothing": (1, NodeShape(memory="0"), "--node-memory: 0 must be positive"),
+    "too many": (60_000, NodeShape(), "--nodes: 60000 exceeds the maximum of 50000"),
 }
 
 

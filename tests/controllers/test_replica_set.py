@@ -4,7 +4,7 @@ import pytest
 
 from moorage.controllers.machinery.kind_names import CONTROLLERS, REPLICA_SETS
 from moorage.controllers.machinery.object_fields import stamp
-from moorage.controllers.workloads.deletion_order import order_of_going
+from moorage.controllers.workloads.deletion_order import deletion_order
 from moorage.controllers.workloads.replica_set import ReplicaSets
 
 WEB = """
@@ -153,7 +153,7 @@ ORDERS = {
 
 
 def in_order(pods, related=()):
-    return [pod["metadata"]["name"] for pod in order_of_going(pods, related, NOW)]
+    return [pod["metadata"]["name"] for pod in deletion_order(pods, related, NOW)]
 
 
 @pytest.mark.parametrize(("first", "second"), ORDERS.values(), ids=ORDERS)

@@ -1,7 +1,7 @@
-"""A cluster's controllers and its pretended nodes: what turns a deployment into running pods, without a machine to run them.
+"""The controllers of an embedded cluster and its simulated nodes: they turn a deployment into running pods without machines.
 
-Each controller answers one question: given all that exists, what should be done about this one object? The answer is a
-sequence of steps, worked out from documents held in memory (both in ``machinery``) and carried out by the ``manager``, which
-follows the store's watches and keeps the queue of objects to look at. Nothing remembers what it did: whatever was lost or
-undone in between is seen and made good the next time. So every controller can be tested by asking it, in virtual time.
+Each controller answers one question: given all existing objects, what must change for this one object? The answer is a
+sequence of steps, computed from documents in memory (both in ``machinery``) and executed by the ``manager``, which follows the
+store's watches and keeps the work queue. A controller does not depend on memory of its earlier actions: it corrects whatever
+differs at the next reconcile. So every controller can be tested by calling it, in virtual time.
 """

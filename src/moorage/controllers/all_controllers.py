@@ -1,4 +1,4 @@
-"""All controllers of a cluster, in the order they are asked."""
+"""The list of all controllers of an embedded cluster, in the order in which they receive events."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from moorage.framework.features import FeatureGates
 
 __all__ = ["all_controllers", "chosen"]
 
-#: What kube-controller-manager calls controllers whose events come from another name.
+#: kube-controller-manager's names for controllers that record their events under another name.
 _CALLED: Final = {
     "node-controller": "node-lifecycle-controller",
     "replication-controller": "replicationcontroller-controller",
@@ -44,7 +44,7 @@ _CALLED: Final = {
 
 
 def all_controllers(job_s: float = 5.0, gates: FeatureGates | None = None) -> list[Controller]:
-    """Return new controllers for one store, kubelets included; ``job_s`` is how long pods of jobs run that do not say."""
+    """Return new controllers for one store, kubelets included; ``job_s``: how long a job's pod runs unless it declares that."""
     opened = gates or FeatureGates()
     return [
         Kubelets(job_s),
@@ -72,10 +72,11 @@ def all_controllers(job_s: float = 5.0, gates: FeatureGates | None = None) -> li
 
 
 def chosen(controllers: Sequence[Controller], words: Sequence[str]) -> list[Controller]:
-    """Return the controllers that are asked for, as kube-controller-manager reads it: ``*`` is all of them, ``-name`` all but
-    this one, and the first word about a controller counts. Kubelets stay.
+    """Return the selected controllers, in kube-controller-manager's format; kubelets always run.
 
-    Raises  InputError for a name that is none
+    ``*`` enables all, ``-name`` disables one, and the first word about a controller wins.
+
+    Raises  InputError for an unknown name
     """
     names = {one: _CALLED.get(one.name, one.name) for one in controllers if one.name != KUBELET}
     for word in words:
@@ -86,5 +87,5 @@ def chosen(controllers: Sequence[Controller], words: Sequence[str]) -> list[Cont
 
 
 def _is_on(name: str, words: Sequence[str]) -> bool:
-    said = next((word for word in words if word.removeprefix("-") == name), None)
-    return "*" in words if said is None else said == name
+    first = next((word for word in words if word.removeprefix("-") == name), None)
+    return "*" in words if first is None else first == name

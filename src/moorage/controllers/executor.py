@@ -1,4 +1,4 @@
-"""Steps become calls of the store, each in the name of the program that would have made it in Kubernetes."""
+"""Execute controllers' steps as calls of the store, under the field manager that the controller has in Kubernetes."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from moorage.controllers.nodes.kubelets import KUBELET
 
 __all__ = ["StepExecutor"]
 
-#: How many different events are told apart; the oldest is then told anew.
+#: Number of events that are remembered for aggregation; the oldest is dropped, and created again when it recurs.
 _REMEMBERED: Final = 4096
-#: So many events that differ in their text alone are told one by one, less one; and how long a quiet time ends a series.
+#: This many similar events (differing only in message) are combined into one; a pause of so many seconds ends a series.
 _MOST_SIMILAR: Final = 10
 _FORGOTTEN_S: Final = 600.0
 
 
 class StepExecutor:
-    """Carries steps out on a store. The same event told again is counted, and many alike become one, as event recorders do.
+    """Executes steps on a store. Repeated events increase a count, and many similar ones are combined, as in event recorders.
 
     Source  client-go, tools/record/events_cache.go
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._told: dict[tuple[str, ...], str] = {}
-        #: What was told of an object lately that differs in its text alone, and when the last of it was.
+        self._names: dict[tuple[str, ...], str] = {}
+        #: The messages of recent similar events about an object, and the time of the last one.
         self._similar: dict[tuple[str, ...], tuple[dict[str, None], float]] = {}
 
     def carry_out(self, step: Create | Update | SetStatus | DeleteStep | DeleteAll | EventStep, source: str) -> None:
-        """Do it at once; ``source`` is on whose behalf.
+        """Execute a step; ``source`` is the name of the controller.
 
-        Raises  ApiError as the store does; 409 also where another object has the name by now
+        Raises  ApiError as the store does; 409 also where another object has taken the name
         """
         match step:
             case Create(kind, document):
@@ -60,7 +60,7 @@ class StepExecutor:
                 for record in [*self._store.all(kind, Selection(namespace))]:
                     self._delete(kind, record.document(), DeleteOptions(propagation="Background"))
             case EventStep():
-                self._tell(step, source)
+                self._record(step, source)
 
     def _create(self, step: Create, kind: ServedKind, document: Document, source: str) -> None:
         try:
@@ -69,20 +69,20 @@ class StepExecutor:
             if (step.or_keep and error.reason == "AlreadyExists") or _is_closing(error):
                 return
             if step.owner is not None:
-                begins = step.told[1] if step.told else "Error creating: "
-                self._tell(EventStep(*step.owner, "Warning", "FailedCreate", f"{begins}{error}"), source)
+                prefix = step.event_texts[1] if step.event_texts else "Error creating: "
+                self._record(EventStep(*step.owner, "Warning", "FailedCreate", f"{prefix}{error}"), source)
             if step.otherwise is not None:
                 self.carry_out(step.otherwise(str(error)), source)
             raise
         if step.owner is not None:
-            text = step.told[0] if step.told else f"Created {kind.kind.lower()}: {made.name}"
-            self._tell(EventStep(*step.owner, "Normal", "SuccessfulCreate", text), source)
+            text = step.event_texts[0] if step.event_texts else f"Created {kind.kind.lower()}: {made.name}"
+            self._record(EventStep(*step.owner, "Normal", "SuccessfulCreate", text), source)
 
     def _own(self, kind: ServedKind, document: Document) -> Document:
-        """Return the object as it is stored, if it is still the one that was meant."""
+        """Return the stored object, if it still has the same UID."""
         held = self._store.get(kind, namespace_of(document), name_of(document)).document()
         if uid_of(held) != uid_of(document):
-            raise conflict(kind.resource, kind.group, name_of(document), "another object has this name by now")
+            raise conflict(kind.resource, kind.group, name_of(document), "another object has taken this name")
         return held
 
     def _update(self, kind: ServedKind, document: Document, source: str, subresource: str = "") -> None:
@@ -105,16 +105,16 @@ class StepExecutor:
 
     # -- events ---------------------------------------------------------------------------------------------------------
 
-    def _tell(self, note: EventStep, source: str) -> None:
-        about = note.document
-        key: tuple[str, ...] = (source, uid_of(about), note.type, note.reason, note.message)
+    def _record(self, note: EventStep, source: str) -> None:
+        regarding = note.document
+        key: tuple[str, ...] = (source, uid_of(regarding), note.type, note.reason, note.message)
         many = self._are_many(key)
         if many:
             note = replace(note, message=f"(combined from similar events): {note.message}")
             key = key[:-1]
         now = stamp(self._store.clock())
-        namespace = namespace_of(about) or "default"
-        known = self._told.get(key)
+        namespace = namespace_of(regarding) or "default"
+        known = self._names.get(key)
         held = None if known is None else self._store.find(EVENTS, namespace, known)
         if held is not None:
             event = held.document()
@@ -122,7 +122,7 @@ class StepExecutor:
             self._update(EVENTS, event, source)
             return
         try:
-            # A version is never given out twice, whoever started when.
+            # The store never issues a resource version twice, so the name is unique across restarts.
             mark = f"{int(self._store.clock() * 1e6):x}{self._store.version:x}"
             event = _event(note, source, now, namespace, mark)
             if many:
@@ -131,13 +131,13 @@ class StepExecutor:
         except ApiError as error:
             if error.code not in {403, 404}:
                 raise
-            return  # its namespace is going, and events with it
-        if len(self._told) >= _REMEMBERED:
-            del self._told[next(iter(self._told))]
-        self._told[key] = made.name
+            return  # its namespace is being deleted, with its events
+        if len(self._names) >= _REMEMBERED:
+            del self._names[next(iter(self._names))]
+        self._names[key] = made.name
 
     def _are_many(self, key: tuple[str, ...]) -> bool:
-        """Return True where so much of one kind was told of an object that it is told in one event from now on."""
+        """Return True where there were so many similar events about an object that the next ones are combined."""
         now = self._store.clock()
         texts, last = self._similar.pop(key[:-1], ({}, now))
         if now - last > _FORGOTTEN_S:
@@ -154,14 +154,14 @@ class StepExecutor:
 
 @cache
 def _manager(source: str, kind: ServedKind, subresource: str = "") -> FieldManager:
-    """Return who is to be named as the manager of what is written: the program that a controller is part of in Kubernetes."""
+    """Return the field manager of a controller's writes: the Kubernetes program that the controller is part of."""
     return FieldManager(
         source if source == KUBELET else "kube-controller-manager", version=kind.api_version, subresource=subresource
     )
 
 
 def _is_closing(error: ApiError) -> bool:
-    """Return True where something was not made because its namespace is going, and whoever wanted it with it."""
+    """Return True where a create failed because the namespace is being deleted."""
     return any(cause.reason == "NamespaceTerminating" for cause in error.causes)
 
 

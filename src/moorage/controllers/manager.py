@@ -1,7 +1,7 @@
-"""Controllers at work: the store's watches fill the world and the queue, and what is due is looked at, one key after another.
+"""Run controllers: the store's watches fill the object index and the work queue, and keys are reconciled one after another.
 
-Store, world and controllers live in one thread, and a store's call is done when it returns. So before each look the world is
-as the store is, to the last write, and the doubt that controllers of a real cluster have about their caches does not arise.
+Store, index and controllers share one thread, and a call of the store completes before it returns. So at each reconcile the
+index equals the store, and controllers need no protection against a stale cache, unlike those of a real cluster.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from moorage.printable import clip
 
 __all__ = ["ControllerManager"]
 
-#: How long the manager works before it lets others have the thread.
+#: How long the manager works before it yields the thread to other tasks, in seconds.
 _SLICE_S: Final = 0.02
-#: Kinds that nobody here looks after, and that change often.
+#: Kinds that no controller needs and that change often.
 _UNSEEN: Final = frozenset(["Event"])
 
 
 class ControllerManager:
-    """Runs controllers on a store. ``report`` is told of what went wrong and is tried again."""
+    """Runs controllers on a store. ``report`` receives errors; the failed keys are retried."""
 
     def __init__(
         self, store: Store, controllers: Sequence[Controller], report: Callable[[str], None] = lambda line: None
     ) -> None:
         self.world = ObjectIndex()
-        #: How often each controller was asked.
+        #: Number of reconciles of each controller.
         self.looks: dict[str, int] = {one.name: 0 for one in controllers}
         self._store = store
         self._controllers = controllers
         self._report = report
-        #: In what way things went wrong that still do. It is told once, however often they are tried.
-        self._told: dict[tuple[int, str], str] = {}
-        self._carrier = StepExecutor(store)
+        #: The reason of the last failure of each failing key. Repeated failures with the same reason are reported once.
+        self._reported: dict[tuple[int, str], str] = {}
+        self._executor = StepExecutor(store)
         self._queue: WorkQueue[tuple[int, str]] = WorkQueue()
         self._woken = asyncio.Event()
         self._stale = True
@@ -68,15 +68,15 @@ class ControllerManager:
         self._woken.set()
 
     def close(self) -> None:
-        """Hear of nothing any more, and leave namespaces to the store again."""
+        """Stop watching, and leave the deletion of namespaces to the store again."""
         self._store.empties_namespaces = True
         for kind, watch in self._watches.items():
             self._store.unwatch(kind, watch)
 
-    # -- one step at a time -----------------------------------------------------------------------------------------------
+    # -- one reconcile at a time ----------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Take in all that happened, and queue what it concerns."""
+        """Process all pending watch events, and queue the keys that they concern."""
         while self._stale:
             self._stale = False
             for kind, watch in self._watches.items():
@@ -86,7 +86,7 @@ class ControllerManager:
                 self._catch_up(kind)
 
     def _catch_up(self, kind: ServedKind) -> None:
-        """Begin a watch anew that fell too far behind, after noting what went meanwhile."""
+        """Restart a watch that fell too far behind, after processing the deletions that it missed."""
         for document in self.world.all(kind):
             if self._store.find(kind, namespace_of(document), name_of(document)) is None:
                 self._note(kind, document, gone=True)
@@ -100,7 +100,7 @@ class ControllerManager:
                 self._queue.add((number, key))
 
     def step(self) -> bool:
-        """Look at the next thing that is due; False if nothing is."""
+        """Reconcile the next key that is due; return False if none is."""
         self.refresh()
         now = self._store.clock()
         item = self._queue.take(now)
@@ -114,33 +114,33 @@ class ControllerManager:
                 if isinstance(step, Later):
                     self._queue.add_at(item, now + step.delay_s)
                 else:
-                    self._carrier.carry_out(step, controller.name)
+                    self._executor.carry_out(step, controller.name)
         except ApiError as error:
             self._failed(item, error.reason, str(error), now)
-        except Exception as error:  # one object that a controller stumbles over must not stop all the others
+        except Exception as error:  # a bug with one object must not stop all controllers
             self._failed(item, type(error).__name__, f"{type(error).__name__}: {error}", now)
         else:
             self._queue.forget_failures(item)
-            self._told.pop(item, None)
+            self._reported.pop(item, None)
         return True
 
     def _failed(self, item: tuple[int, str], what: str, why: str, now: float) -> None:
         self._queue.add_failed(item, now)
-        if self._told.get(item) == what:
+        if self._reported.get(item) == what:
             return
-        self._told[item] = what
+        self._reported[item] = what
         number, key = item
         self._report(f"{self._controllers[number].name}: {key.strip('/')}: {clip(why)}; will be tried again")
 
     def next_time(self) -> float | None:
-        """Return when the next thing is due, on the store's clock; None if only a change can bring more work."""
+        """Return when the next key is due, on the store's clock; None if only a watch event can add work."""
         self.refresh()
         return self._store.clock() if len(self._queue) else self._queue.next_time()
 
-    # -- and on and on ----------------------------------------------------------------------------------------------------
+    # -- running --------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Reconcile until cancelled."""
         while True:
             self._woken.clear()
             end = time.monotonic() + _SLICE_S

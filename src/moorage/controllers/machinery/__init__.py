@@ -1,1 +1,1 @@
-"""What controllers are made of: the world as they see it, steps, owners, names, and the queue."""
+"""Building blocks of controllers: the object index, steps, ownership, names, and the work queue."""

@@ -1,4 +1,4 @@
-"""What a controller is to the manager."""
+"""The interface between controllers and the manager."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["Controller"]
 
 
 class Controller(Protocol):
-    """Looks after the objects of one kind, or after one thing about all objects.
+    """Manages the objects of one kind, or one aspect of all objects.
 
-    ``name`` is what events it records come from. Keys are its own: most use ``documents.key_of`` of the object they look
-    after. ``reconcile`` is asked after anything happened that ``keys`` found to concern a key; it works out what to do from
-    nothing but the world and the time, in seconds since 1970. What it yields is carried out when it has ended.
+    ``name`` is the source of its events. Each controller defines its own keys; most use ``object_fields.key_of`` of the managed
+    object. The manager calls ``reconcile`` for every key that ``keys`` returned for an event; it computes the necessary steps
+    from the index and the time (seconds since 1970) alone. The manager executes the steps after ``reconcile`` has finished.
     """
 
     @property

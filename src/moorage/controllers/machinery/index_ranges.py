@@ -1,4 +1,4 @@
-"""Numbers of an indexed job's pods, many of them in few words: ``1,3-5,7``.
+"""Completion indexes of an indexed job in compact form: ``1,3-5,7``.
 
 Source  kubernetes, pkg/controller/job/indexed_job_utils.go
 """
@@ -15,7 +15,7 @@ __all__ = ["Indexes", "parse_indexes"]
 
 @dataclass(frozen=True, slots=True)
 class Indexes:
-    """Numbers as spans, first and last included; sorted and apart. A job may have more numbers than fit a set."""
+    """Indexes as sorted, disjoint spans, both ends included. A job may have too many indexes for a set."""
 
     spans: tuple[tuple[int, int], ...] = ()
 
@@ -23,11 +23,11 @@ class Indexes:
         return sum(last - first + 1 for first, last in self.spans)
 
     def with_numbers(self, numbers: Iterable[int]) -> Indexes:
-        """Return these numbers and others."""
+        """Return the union with more indexes."""
         return self.with_spans((number, number) for number in numbers)
 
     def with_spans(self, spans: Iterable[tuple[int, int]]) -> Indexes:
-        """Return these numbers and those of other spans."""
+        """Return the union with other spans."""
         merged: list[tuple[int, int]] = []
         for first, last in sorted([*self.spans, *spans]):
             if merged and first <= merged[-1][1] + 1:
@@ -40,7 +40,7 @@ class Indexes:
         return ",".join(_spelled(first, last) for first, last in self.spans)
 
     def free_below(self, end: int) -> Iterator[int]:
-        """Yield the numbers from 0 to below ``end`` that are not among these."""
+        """Yield the indexes from 0 to below ``end`` that are not in this."""
         start = 0
         for first, last in self.spans:
             yield from range(start, min(first, end))
@@ -49,7 +49,7 @@ class Indexes:
 
 
 def parse_indexes(text: str, completions: int) -> Indexes:
-    """Return the numbers that ``1,3-5,7`` stands for, those below ``completions``; parts that make no sense are skipped."""
+    """Parse ``1,3-5,7`` and return the indexes below ``completions``; invalid parts are skipped."""
     spans = []
     for part in text.split(",") if text else ():
         low, _, high = part.partition("-")

@@ -1,4 +1,4 @@
-"""The kinds that controllers deal with, by name."""
+"""The kinds that controllers use, by name."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reading documents: the few questions that most controllers ask of an object. Nothing here changes one.
+"""Read fields of documents, for all controllers. No function here modifies a document.
 
-Documents come from the store, which has checked and completed them; what users leave out is there with its default.
+Documents come from the store, which has validated and defaulted them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def namespace_of(document: Document) -> str:
 
 
 def key_of(document: Document) -> str:
-    """Return what the object is queued under: ``namespace/name``, or ``/name`` where there is no namespace."""
+    """Return the key of an object in the work queue: ``namespace/name``, or ``/name`` for cluster-scoped kinds."""
     return f"{namespace_of(document)}/{name_of(document)}"
 
 
@@ -62,28 +62,28 @@ def annotations_of(document: Document) -> dict[str, str]:
 
 
 def spec_of(document: Document) -> dict[str, Any]:
-    """Return what an object should be."""
+    """Return the spec of an object."""
     return document.get("spec") or {}
 
 
 def status_of(document: Document) -> dict[str, Any]:
-    """Return what an object is."""
+    """Return the status of an object."""
     return document.get("status") or {}
 
 
 def is_ending(document: Document) -> bool:
-    """Return True for an object that was deleted and is not gone yet."""
+    """Return True for an object that is being deleted."""
     return bool(document["metadata"].get("deletionTimestamp"))
 
 
 def copied(document: Document) -> Document:
-    """Return a document to change, all its parts its own."""
+    """Return a deep copy of a document."""
     copy: Document = msgspec.json.decode(msgspec.json.encode(document))
     return copy
 
 
 def revised(document: Document, **metadata: Any) -> Document:
-    """Return the document with other values in its metadata; it shares all else."""
+    """Return the document with changed metadata; it shares everything else."""
     return {**document, "metadata": {**document["metadata"], **metadata}}
 
 
@@ -91,7 +91,7 @@ def revised(document: Document, **metadata: Any) -> Document:
 
 
 def stamp(epoch_s: float) -> str:
-    """Return a time as objects carry it: whole seconds, UTC."""
+    """Return a timestamp as objects store it: whole seconds, UTC."""
     return datetime.datetime.fromtimestamp(int(epoch_s), tz=datetime.UTC).strftime(_TIME)
 
 
@@ -104,12 +104,12 @@ def _parsed(text: str) -> float:
 
 
 def seconds(text: Any) -> float:
-    """Return a time of an object in seconds since 1970; 0 where there is none that can be read."""
+    """Return a timestamp of an object in seconds since 1970; 0 where it is missing or invalid."""
     return _parsed(text) if isinstance(text, str) and text else 0.0
 
 
 def age_order(document: Document) -> tuple[str, str]:
-    """Sort objects the oldest first, and by name where two are of the same second."""
+    """Return a sort key: the oldest first, then by name."""
     return document["metadata"].get("creationTimestamp") or "", name_of(document)
 
 
@@ -117,7 +117,7 @@ def age_order(document: Document) -> tuple[str, str]:
 
 
 def controller_of(document: Document) -> dict[str, Any] | None:
-    """Return the reference to the controller that manages an object."""
+    """Return the owner reference of the controller that manages an object; None without one."""
     for owner in document["metadata"].get("ownerReferences") or ():
         if owner.get("controller"):
             found: dict[str, Any] = owner
@@ -126,7 +126,7 @@ def controller_of(document: Document) -> dict[str, Any] | None:
 
 
 def reference_to(kind: ServedKind, owner: Document) -> dict[str, Any]:
-    """Return the reference by which an object names its controller."""
+    """Return the owner reference to a controller."""
     return {
         "apiVersion": kind.api_version, "kind": kind.kind, "name": name_of(owner), "uid": uid_of(owner),
         "controller": True, "blockOwnerDeletion": True,
@@ -142,7 +142,7 @@ def _compiled(body: bytes) -> Selector:
 
 
 def selector_of(selector: Any) -> Selector:
-    """Return a label selector, compiled; one that is absent, empty or cannot be read takes nothing, as in controllers."""
+    """Return a compiled label selector; a missing, empty or invalid one matches nothing, as in controllers."""
     return _compiled(_encode(selector)) if isinstance(selector, dict) and any(selector.values()) else NOTHING
 
 
@@ -162,7 +162,7 @@ def with_condition(
     conditions: Iterable[Mapping[str, Any]], name: str, status: str, now: float, reason: str = "", message: str = "",
     **more: Any,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Return conditions with one of them set; the time of its last change stays where its status does."""
+    """Return conditions with one of them set; its transition time changes only with its status."""
     made: dict[str, Any] = {"type": name, "status": status, "lastTransitionTime": stamp(now), **more}
     made |= {key: value for key, value in (("reason", reason), ("message", message)) if value}
     kept = []
@@ -180,12 +180,12 @@ def phase_of(pod: Document) -> str:
 
 
 def is_active(pod: Document) -> bool:
-    """Return True for a pod that counts as a replica: neither ended nor ending."""
+    """Return True for a pod that counts as a replica: it neither ended nor is being deleted."""
     return phase_of(pod) not in ENDED_PHASES and not is_ending(pod)
 
 
 def ready_since(pod: Document) -> float | None:
-    """Return since when a pod is ready, in seconds since 1970; None while it is not."""
+    """Return the time since when a pod is ready, in seconds since 1970; None while it is not."""
     ready = condition_of(pod, "Ready")
     return seconds(ready.get("lastTransitionTime")) if ready is not None and ready.get("status") == "True" else None
 

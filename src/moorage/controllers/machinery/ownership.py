@@ -1,4 +1,4 @@
-"""Whose an object is: a controller takes in what nobody manages and its selector takes, and lets go what that no longer takes.
+"""Ownership: a controller adopts unmanaged objects that its selector matches, and releases its own that no longer match.
 
 Source  kubernetes, pkg/controller/controller_ref_manager.go
 """
@@ -34,7 +34,7 @@ __all__ = ["Claim", "claim", "keys_by_owner", "pod_of_template"]
 
 
 class Claim:
-    """What a controller has, after ``steps`` were taken to make it so."""
+    """The objects of a controller; they are its own after ``steps`` are executed."""
 
     def __init__(self) -> None:
         self.held: list[Document] = []
@@ -45,9 +45,9 @@ def claim(
     kind: ServedKind, owner_kind: ServedKind, owner: Document, selector: Selector, world: ObjectIndex,
     suits: Callable[[Document], bool] = lambda _: True,
 ) -> Claim:  # fmt: skip
-    """Return the objects of a kind that are a controller's, and the steps that adopt and release.
+    """Return the objects of a kind that belong to a controller, and the steps that adopt and release.
 
-    An owner that is on its way out adopts nothing. ``suits`` narrows what is adopted.
+    An owner that is being deleted adopts nothing. ``suits`` filters the objects to adopt.
     """
     made = Claim()
     for one in world.controlled(kind, owner):
@@ -72,7 +72,7 @@ def _may_be_adopted(kind: ServedKind, one: Document) -> bool:
 
 
 def keys_by_owner(event: ObjectChange, world: ObjectIndex, owned: ServedKind, owner: ServedKind) -> Iterator[str]:
-    """Yield the keys of the owners that an event of an owned object concerns: its own, or all that might take it in."""
+    """Yield the keys of the owners that an event concerns: the object's owner, or all that may adopt it."""
     if event.kind is owner:
         yield key_of(event.latest)
     elif event.kind is owned:
@@ -81,21 +81,21 @@ def keys_by_owner(event: ObjectChange, world: ObjectIndex, owned: ServedKind, ow
                 continue
             ref = controller_of(one)
             if ref is None:
-                yield from _takers(one, world, owner)
+                yield from _adopters(one, world, owner)
             elif ref["kind"] == owner.kind:
                 yield f"{namespace_of(one)}/{ref['name']}"
 
 
-def _takers(one: Document, world: ObjectIndex, owner: ServedKind) -> Iterator[str]:
+def _adopters(one: Document, world: ObjectIndex, owner: ServedKind) -> Iterator[str]:
     for other in world.all(owner, namespace_of(one)):
         if selector_of(spec_of(other).get("selector")).matches(labels_of(one)):
             yield key_of(other)
 
 
 def pod_of_template(kind: ServedKind, owner: Document, template: Document, **metadata: object) -> Document:
-    """Return a new pod as a controller makes it of a template; ``metadata`` names it, or adds to what the template has.
+    """Return a new pod from a template, as controllers create it; ``metadata`` overrides or adds fields.
 
-    It shares nothing with the template, as what is admitted is written into it, a limit range's defaults for one.
+    The pod shares nothing with the template, because admission modifies the pod, for example with a limit range's defaults.
     """
     held = template.get("metadata") or {}
     made = {

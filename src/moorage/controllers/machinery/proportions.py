@@ -1,4 +1,4 @@
-"""Numbers of a rollout: shares of a total, given as a count or in percent, and how a change of size is spread.
+"""Arithmetic of rollouts: counts given as a number or a percentage, and rounding.
 
 Source  apimachinery, pkg/util/intstr/intstr.go; kubernetes, pkg/controller/deployment/util/deployment_util.go
 """
@@ -12,7 +12,7 @@ __all__ = ["Bounds", "bounds", "rounded", "scaled"]
 
 
 def scaled(value: Any, total: int, *, up: bool) -> int:
-    """Return a count, or a percentage of ``total`` rounded up or down; 0 for what is neither."""
+    """Return a count, or a percentage of ``total`` rounded up or down; 0 for an invalid value."""
     if isinstance(value, str) and value.endswith("%") and value[:-1].isdecimal():
         share = int(value[:-1]) * total / 100
         return math.ceil(share) if up else math.floor(share)
@@ -25,14 +25,14 @@ def rounded(value: float) -> int:
 
 
 class Bounds(NamedTuple):
-    """How far a rollout may go above and below the number that is wanted."""
+    """How many pods a rollout may have above the desired number, and how many may be unavailable."""
 
     surge: int
     unavailable: int
 
 
 def bounds(rolling: dict[str, Any], wanted: int) -> Bounds:
-    """Return the bounds of a rolling update; where both come to nothing, one pod may be missing."""
+    """Return the bounds of a rolling update; where both are 0, one pod may be unavailable."""
     surge = scaled(rolling.get("maxSurge", 0), wanted, up=True)
     unavailable = scaled(rolling.get("maxUnavailable", 0), wanted, up=False)
     return Bounds(surge, unavailable or (0 if surge else 1))

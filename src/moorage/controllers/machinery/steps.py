@@ -1,6 +1,6 @@
-"""What a controller may want done, as values; the manager carries them out in order and stops at the first that fails.
+"""The steps of a controller, as values; the manager executes them in order and stops at the first that fails.
 
-Documents in a step belong to whoever carries it out. A step on an object that is there means that very object, by its uid.
+The executor owns the documents in a step. A step on an existing object applies only to the object with the same UID.
 """
 
 from __future__ import annotations
@@ -17,24 +17,23 @@ __all__ = ["Create", "DeleteAll", "DeleteStep", "EventStep", "Later", "SetStatus
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make an object; one of that name may be there already if ``or_keep``. ``owner`` is told of it by an Event.
+    """Create an object; with ``or_keep`` an existing object of that name is no error. ``owner`` gets an event about the result.
 
-    ``told`` is what that says, and how it begins where the object was refused, if not as most controllers have it.
-
-    ``otherwise`` returns what is to be done where it is refused, given the reason in words.
+    ``event_texts``: that event's message on success and its prefix on failure, where they differ from most controllers'.
+    ``otherwise`` returns the step to execute on failure, given the error's text.
     """
 
     kind: ServedKind
     document: Document
     or_keep: bool = False
     owner: tuple[ServedKind, Document] | None = None
-    told: tuple[str, str] | None = None
+    event_texts: tuple[str, str] | None = None
     otherwise: Callable[[str], SetStatus] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Replace all of an object but its status, or what one of its other paths is for."""
+    """Replace an object except its status, or the part that ``subresource`` covers."""
 
     kind: ServedKind
     document: Document
@@ -43,7 +42,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class SetStatus:
-    """Replace the status of ``document``, which is the object as it is known."""
+    """Replace the status of ``document``, the object in its last known state."""
 
     kind: ServedKind
     document: Document
@@ -60,7 +59,7 @@ class DeleteStep:
 
 @dataclass(frozen=True, slots=True)
 class DeleteAll:
-    """Delete every object of a kind in a namespace, each in its own time, and have what it owns go after it."""
+    """Delete every object of a kind in a namespace, each with its grace period and its dependents in the background."""
 
     kind: ServedKind
     namespace: str
@@ -68,7 +67,7 @@ class DeleteAll:
 
 @dataclass(frozen=True, slots=True)
 class EventStep:
-    """Tell people, as an Event about ``document``. ``type`` is Normal or Warning."""
+    """Record a Kubernetes event about ``document``. ``type`` is Normal or Warning."""
 
     kind: ServedKind
     document: Document
@@ -79,7 +78,7 @@ class EventStep:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Look at the same object again after so many seconds, whether or not anything happens to it."""
+    """Reconcile the same key again after so many seconds, even without an event."""
 
     delay_s: float
 

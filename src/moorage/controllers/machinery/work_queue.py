@@ -1,4 +1,4 @@
-"""What is to be looked at, and when: each thing once, first come first served, later after failures.
+"""The work queue: each key at most once, in order of arrival, with a growing delay after failures.
 
 Source  client-go, util/workqueue: delaying_queue.go, default_rate_limiters.go (exponential, per item)
 """
@@ -17,12 +17,12 @@ T = TypeVar("T")
 
 
 class WorkQueue(Generic[T]):
-    """Things to do, each in it at most once. Time is handed in, in seconds on whatever clock its user keeps to."""
+    """Keys to reconcile, each at most once. The caller passes the time, in seconds on any one clock."""
 
     def __init__(self) -> None:
         self._ready: dict[T, None] = {}
         self._timers: list[tuple[float, int, T]] = []
-        #: When each thing's earliest timer rings; a timer that was overtaken is passed over.
+        #: The earliest timer of each key; other timers of the key are ignored when they expire.
         self._due: dict[T, float] = {}
         self._failures: dict[T, int] = {}
         self._count = 0
@@ -31,11 +31,11 @@ class WorkQueue(Generic[T]):
         return len(self._ready)
 
     def add(self, item: T) -> None:
-        """Have it done as soon as possible."""
+        """Queue a key now."""
         self._ready[item] = None
 
     def add_at(self, item: T, when: float) -> None:
-        """Have it done at a time, if it is not asked for sooner."""
+        """Queue a key at a time, unless it is due earlier."""
         held = self._due.get(item)
         if held is not None and held <= when:
             return
@@ -44,20 +44,20 @@ class WorkQueue(Generic[T]):
         heappush(self._timers, (when, self._count, item))
 
     def add_failed(self, item: T, now: float) -> None:
-        """Have it tried again, each time after twice as long."""
+        """Queue a key after a failure, with a delay that doubles each time."""
         failures = self._failures.get(item, 0)
         self._failures[item] = failures + 1
         self.add_at(item, now + min(_FIRST_DELAY_S * 2 ** min(failures, 32), _LONGEST_DELAY_S))
 
     def forget_failures(self, item: T) -> None:
-        """It went well: the next failure counts as the first."""
+        """Reset the delay of a key after a success."""
         self._failures.pop(item, None)
 
     def failures(self, item: T) -> int:
         return self._failures.get(item, 0)
 
     def take(self, now: float) -> T | None:
-        """Return the next thing to do, None if nothing is due."""
+        """Return the next key, None if none is due."""
         while self._timers and self._timers[0][0] <= now:
             when, _, item = heappop(self._timers)
             if self._due.get(item) == when:
@@ -70,7 +70,7 @@ class WorkQueue(Generic[T]):
         return item
 
     def next_time(self) -> float | None:
-        """Return when the next timer rings."""
+        """Return when the next timer expires; None without one."""
         while self._timers and self._due.get(self._timers[0][2]) != self._timers[0][0]:
             heappop(self._timers)
         return self._timers[0][0] if self._timers else None

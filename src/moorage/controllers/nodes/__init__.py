@@ -1,1 +1,1 @@
-"""Nodes that are pretended, the pods on them, and what becomes of both when a node is lost or tainted."""
+"""Simulated nodes and their pods, and the controllers for lost and tainted nodes."""

@@ -1,7 +1,7 @@
-"""Whether a kubelet takes a pod: it looks for itself, since a pod may name its node without any scheduler having looked.
+"""Admission of pods by a kubelet: it checks them itself, because a pod may name its node without a scheduler.
 
-What is refused has ``Failed``, with a reason and words that tools look for. Who asks for something that a node has never heard
-of is not refused for it: it may come from elsewhere (devices of claims). Kubelets do not make room for critical pods here.
+A rejected pod gets the phase ``Failed``, with kubelet's reason and message. A request for a resource that the node does not
+list is no reason to reject: it may come from elsewhere (devices of claims). Kubelets here do not preempt for critical pods.
 
 Source  kubernetes, pkg/kubelet/lifecycle/predicate.go; pkg/scheduler/eventhandlers.go, AdmissionCheck
 """
@@ -24,43 +24,43 @@ from moorage.state.pod_requests import amount, is_counted, pod_requests
 
 __all__ = ["Admission"]
 
-#: The word of the scheduler's rule on taints, which kubelets share.
+#: The message of the scheduler's plugin for taints, which kubelets share.
 _TAINTED: Final = "node(s) had taints that the pod didn't tolerate"
 _FIRST: Final = ("cpu", "memory", "ephemeral-storage")
 
 
-class _Asks(NamedTuple):
+class _Requests(NamedTuple):
     generation: object
     requests: dict[str, int]
     ports: frozenset[HostPort]
 
 
 class Admission:
-    """Remembers what pods ask for until it is told to forget them."""
+    """Caches the requests of pods until ``forget``."""
 
     def __init__(self) -> None:
-        self._asks: dict[str, _Asks] = {}
+        self._requests: dict[str, _Requests] = {}
 
     def forget(self, uid: str) -> None:
-        self._asks.pop(uid, None)
+        self._requests.pop(uid, None)
 
-    def refusal(self, pod: Document, node: Document, on_node: Iterable[Document]) -> tuple[str, str] | None:
-        """Return why a kubelet does not take a pod, as a reason and in words; None where it does.
+    def rejection(self, pod: Document, node: Document, on_node: Iterable[Document]) -> tuple[str, str] | None:
+        """Return kubelet's reason and message for rejecting a pod; None to admit it.
 
-        ``on_node`` are the node's pods, of which those count that were taken and have not ended.
+        ``on_node``: the node's pods; those that were admitted and have not ended count.
         """
         read, host = decode(pod, Pod, ""), decode(node, Node, "")
-        asks = self._of(pod, read)
+        requests = self._of(pod, read)
         others = [self._of(one) for one in on_node if _counts(one) and uid_of(one) != uid_of(pod)]
-        return next(_faults(read, asks, host, others), None)
+        return next(_faults(read, requests, host, others), None)
 
-    def _of(self, pod: Document, read: Pod | None = None) -> _Asks:
+    def _of(self, pod: Document, read: Pod | None = None) -> _Requests:
         uid, generation = uid_of(pod), pod["metadata"].get("generation")
-        held = self._asks.get(uid)
+        held = self._requests.get(uid)
         if held is None or held.generation != generation:
             found = read or decode(pod, Pod, "")
             ports = frozenset(PodInfo(found).host_ports)
-            held = self._asks[uid] = _Asks(generation, dict(pod_requests(found).requests), ports)
+            held = self._requests[uid] = _Requests(generation, dict(pod_requests(found).requests), ports)
         return held
 
 
@@ -68,28 +68,28 @@ def _counts(pod: Document) -> bool:
     return bool(status_of(pod).get("startTime")) and phase_of(pod) not in ENDED_PHASES
 
 
-def _faults(pod: Pod, asks: _Asks, node: Node, others: list[_Asks]) -> Iterator[tuple[str, str]]:
-    yield from _short(asks, node, others)
+def _faults(pod: Pod, asked: _Requests, node: Node, others: list[_Requests]) -> Iterator[tuple[str, str]]:
+    yield from _short(asked, node, others)
     if not _is_wanted(pod, node):
         yield _failed("NodeAffinity", node_affinity.REASON)
-    if any(wanted.clashes(held) for wanted in asks.ports for other in others for held in other.ports):
+    if any(wanted.clashes(held) for wanted in asked.ports for other in others for held in other.ports):
         yield _failed("NodePorts", node_ports.REASON)
     if find_untolerated(node.spec.taints, pod.spec.tolerations, {"NoExecute"}) is not None:
         yield _failed("TaintToleration", _TAINTED)
 
 
-def _failed(rule: str, why: str) -> tuple[str, str]:
-    return rule, f"Predicate {rule} failed: {why}"
+def _failed(predicate: str, why: str) -> tuple[str, str]:
+    return predicate, f"Predicate {predicate} failed: {why}"
 
 
-def _short(asks: _Asks, node: Node, others: list[_Asks]) -> Iterator[tuple[str, str]]:
-    """Yield what the node has too little of."""
+def _short(asked: _Requests, node: Node, others: list[_Requests]) -> Iterator[tuple[str, str]]:
+    """Yield a rejection for each resource that the node has too little of."""
     offered = {name: amount(name, quantity) for name, quantity in node.status.allocatable.items()}
     if len(others) + 1 > offered.get("pods", 0):
         yield _out_of("pods", 1, len(others), offered.get("pods", 0))
-    more = [name for name in asks.requests if name not in _FIRST and name in offered and is_counted(name)]
+    more = [name for name in asked.requests if name not in _FIRST and name in offered and is_counted(name)]
     for name in (*_FIRST, *more):
-        wanted = asks.requests.get(name, 0)
+        wanted = asked.requests.get(name, 0)
         if not wanted:
             continue
         used, has = sum(other.requests.get(name, 0) for other in others), offered.get(name, 0)
@@ -103,7 +103,7 @@ def _out_of(name: str, wanted: int, used: int, has: int) -> tuple[str, str]:
 
 
 def _is_wanted(pod: Pod, node: Node) -> bool:
-    """Return True where the pod's selector and the affinity it requires let it be on the node."""
+    """Return True where the pod's node selector and required node affinity match the node."""
     affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
     if not selector_from_map(pod.spec.node_selector).matches(node.labels):

@@ -1,8 +1,8 @@
-"""What a container's command would do, where that can be read off it: ``sleep 30``, ``false``, ``sh -c 'sleep 5; exit 3'``.
+"""Predict the outcome of simple container commands: ``sleep 30``, ``false``, ``sh -c 'sleep 5; exit 3'``.
 
-No container is run on a pretended node, yet much of what people try a cluster with does nothing but wait and end. A command is
-understood when every statement of it sleeps, prints, ends or does nothing, one after the other. One word that might mean more
-(a variable, a pipe, a branch, a program) and nothing is known of the whole: better no answer than a wrong one.
+Simulated nodes run no containers, yet many commands in test clusters only wait and exit. A command is understood if every
+statement in it sleeps, prints, exits or does nothing. Anything else (a variable, a pipe, a branch, another program) makes the
+whole command unknown: no prediction is better than a wrong one.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Any, Final, NamedTuple
 __all__ = ["CommandOutcome", "outcome_of"]
 
 _SHELLS: Final = frozenset({"sh", "bash", "ash", "dash"})
-#: Images that have no entry point, so that what they are given as arguments is their command: ``kubectl run … -- sleep 30``.
+#: Images without an entry point, whose arguments are the command: ``kubectl run … -- sleep 30``.
 _COMMANDLESS: Final = frozenset(
     ["alpine", "almalinux", "amazonlinux", "archlinux", "busybox", "centos", "debian", "fedora", "rockylinux", "ubuntu"]
 )
 _UNITS_S: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SPAN: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
-#: What is written with one of these does more, or depends on what only a shell knows.
+#: Shell syntax that is not understood.
 _MORE: Final = re.compile(r"[;&|<>()]+|.*(?:`|\$\().*", re.DOTALL)
 _FOREVER_S: Final = float("inf")
 
 
 class CommandOutcome(NamedTuple):
-    """How long a container runs, None for as long as it may, and the code that it ends with."""
+    """How long a container runs, None for unlimited, and its exit code."""
 
     run_s: float | None
     exit_code: int
@@ -40,7 +40,7 @@ class _Statement(NamedTuple):
 
 
 def outcome_of(container: Mapping[str, Any]) -> CommandOutcome | None:
-    """Return what a container would do, None where its image or command does not tell."""
+    """Return the predicted outcome of a container, None where its image or command gives no prediction."""
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
     if not container.get("command"):
         image = str(container.get("image", "")).rpartition("/")[2].partition("@")[0].partition(":")[0]
@@ -60,13 +60,13 @@ def _program(path: str) -> str:
 
 
 def _script(text: str) -> list[tuple[str, list[str]]]:
-    """Return the statements of a script, each after what joins it to the one before; one without words is not understood."""
+    """Return the statements of a script, each with the operator before it; a statement without words is not understood."""
     lexer = shlex.shlex(text.strip().replace("\\\n", " ").replace("\n", ";"), posix=True, punctuation_chars=";&|<>()")
     lexer.commenters = ""
     try:
         words = list(lexer)
     except ValueError:
-        return [("", [])]  # a quote that does not end
+        return [("", [])]  # an unterminated quote
     made: list[tuple[str, list[str]]] = [("", [])]
     for word in words:
         if word == "&&" or not word.strip(";"):

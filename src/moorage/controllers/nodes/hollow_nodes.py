@@ -1,4 +1,4 @@
-"""Nodes of one's own making, as many as asked for, all alike, spread over zones; and a class of storage."""
+"""Hollow nodes: any number of equal nodes spread over zones; and a default storage class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from moorage.errors import InputError
 
 __all__ = ["STANDARD_CLASS", "NodeShape", "make_nodes"]
 
-#: The class of storage that claims get which name none.
+#: The default storage class.
 STANDARD_CLASS: Final[Document] = {
     "apiVersion": "storage.k8s.io/v1",
     "kind": "StorageClass",
@@ -24,13 +24,13 @@ STANDARD_CLASS: Final[Document] = {
     "volumeBindingMode": "WaitForFirstConsumer",
 }
 
-#: Several times what Kubernetes is built for.
+#: Several times the number of nodes that Kubernetes supports.
 MOST: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """What each node has. Amounts are quantities as Kubernetes spells them."""
+    """The capacity of each node, as Kubernetes quantities, and the number of zones."""
 
     cpu: str = "8"
     memory: str = "32Gi"
@@ -38,7 +38,7 @@ class NodeShape:
     zones: int = 3
 
     def check(self) -> None:
-        """Refuse amounts that are none.
+        """Validate the quantities.
 
         Raises  InputError
         """
@@ -46,21 +46,21 @@ class NodeShape:
             try:
                 positive = sign(amount) > 0
             except QuantityError:
-                raise InputError(f"{flag}: {amount} is no quantity; write 8, 500m or 32Gi") from None
+                raise InputError(f"{flag}: {amount} is not a quantity; use for example 8, 500m or 32Gi") from None
             if not positive:
-                raise InputError(f"{flag}: {amount} is not above zero")
+                raise InputError(f"{flag}: {amount} must be positive")
 
 
 def make_nodes(count: int, shape: NodeShape, name: str = "node") -> Iterator[Document]:
-    """Yield ``count`` nodes, named by number; zones go round.
+    """Yield ``count`` numbered nodes; zones alternate.
 
-    Raises  InputError for a shape or a name that cannot be
+    Raises  InputError for an invalid shape or name
     """
     shape.check()
     if faults := check_dns1123_subdomain(name):
         raise InputError(f"--node-name: {name}: {faults[0]}")
     if count > MOST:
-        raise InputError(f"--nodes: {count} is more than {MOST}, the most to be simulated")
+        raise InputError(f"--nodes: {count} exceeds the maximum of {MOST}")
     width = len(str(count))
     return (_node(f"{name}-{number:0{width}}", shape, number) for number in range(1, count + 1))
 

@@ -1,10 +1,9 @@
-"""The kubelets of all nodes, pretended: nodes report that they are well, and pods bound to them live and end as they declare.
+"""The simulated kubelets of all nodes: nodes send heartbeats, and bound pods start, run and end as they declare.
 
-One object looks after every node there is, whoever made it: a Node that somebody applies has a kubelet at once. To see a node
-fail, annotate it with ``moorage.dev/down: "true"``: it is not heard of any more, nor are its pods, until that is taken away.
+One controller serves every Node object, so that an applied Node has a kubelet at once. To simulate the failure of
+a node, annotate it with ``moorage.dev/down: "true"``: its heartbeats and the updates of its pods stop while it is set.
 
-With many nodes each is heard of less often, and says so in its lease, so that heartbeats never take more than a fraction of
-the machine.
+With many nodes, heartbeats are less frequent and leases longer, so that heartbeats take only a fraction of the CPU.
 
 Source  kubernetes, pkg/kubelet: kubelet_node_status.go, nodestatus; component-helpers, apimachinery/lease/controller.go
 """
@@ -47,10 +46,10 @@ __all__ = ["DOWN", "KUBELET", "Kubelets", "is_down", "lease_seconds"]
 KUBELET: Final = "kubelet"
 DOWN: Final = "moorage.dev/down"
 LEASE_NAMESPACE: Final = "kube-node-lease"
-#: Seconds between two heartbeats of a node, and how many heartbeats of all nodes there are a second at most.
+#: Seconds between two heartbeats of a node, and the maximum number of heartbeats per second for all nodes.
 _BEAT_S: Final = 10.0
 _BEATS: Final = 20.0
-#: Seconds after which a node says that all is well even where it said so before.
+#: Seconds after which a node updates its status even if nothing changed.
 _REPORT_S: Final = 300.0
 _POD_RANGE: Final = int(ipaddress.IPv4Address("10.128.0.0"))
 _POD_ADDRESSES: Final = (1 << 23) - 2
@@ -62,18 +61,18 @@ _TROUBLES: Final = (
 
 
 def lease_seconds(nodes: int) -> int:
-    """Return how long a node's lease lasts, which is four heartbeats."""
+    """Return the duration of a node's lease: four heartbeats."""
     return int(4 * max(_BEAT_S, nodes / _BEATS))
 
 
 class Kubelets:
-    """``job_s`` is how long pods of jobs run that do not say."""
+    """``job_s``: how long a job's pod runs unless it declares that."""
 
     name = KUBELET
 
     def __init__(self, job_s: float = 5.0) -> None:
         self._job_s = job_s
-        #: Addresses given to pods, by uid, and all of them.
+        #: UIDs of pods → their addresses; and the set of used addresses.
         self._addresses: dict[str, int] = {}
         self._taken: set[int] = set()
         self._admission = Admission()
@@ -118,12 +117,12 @@ class Kubelets:
     def _live(self, pod: Document, host: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
         life = life_of(pod, self._job_s)
         if is_ending(pod):
-            yield from self._end(pod, life, now)
+            yield from self._terminate(pod, life, now)
             return
         if not status_of(pod).get("startTime") and phase_of(pod) not in ENDED_PHASES:
-            refused = self._admission.refusal(pod, host, world.pods_on(name_of(host)))
-            if refused is not None:
-                yield from _refused(pod, *refused, now)
+            rejected = self._admission.rejection(pod, host, world.pods_on(name_of(host)))
+            if rejected is not None:
+                yield from _rejected(pod, *rejected, now)
                 return
             if _waits_for_volumes(pod, world):
                 yield Later(1.0)
@@ -135,7 +134,7 @@ class Kubelets:
             yield Later(again - now)
 
     @staticmethod
-    def _end(pod: Document, life: Life, now: float) -> Iterator[Step]:
+    def _terminate(pod: Document, life: Life, now: float) -> Iterator[Step]:
         at = ends_at(pod, life)
         if now < at:
             yield Later(at - now)
@@ -145,7 +144,7 @@ class Kubelets:
         yield DeleteStep(PODS, pod, grace_s=0)
 
     def _address(self, pod: Document) -> str:
-        """Return an address that no other pod has: the one it has already, or one that its uid leads to."""
+        """Return a unique address for a pod: the one that it has, or one derived from its UID."""
         uid = uid_of(pod)
         if uid not in self._addresses:
             held = status_of(pod).get("podIP")
@@ -182,7 +181,7 @@ class Kubelets:
             owner = {name: value for name, value in reference_to(NODES, node).items() if not isinstance(value, bool)}
             metadata = {"name": name_of(node), "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
             yield Create(LEASES, {"apiVersion": LEASES.api_version, "kind": "Lease", "metadata": metadata, "spec": spec})
-            # So that nodes that came together are not heard of together for ever.
+            # Spread the heartbeats of nodes that were created together.
             yield Later(lasts_s / 4 * _share(name_of(node)))
             return
         due = seconds(spec_of(lease).get("renewTime")) + lasts_s / 4
@@ -195,8 +194,8 @@ class Kubelets:
         yield Later(lasts_s / 4)
 
 
-def _refused(pod: Document, reason: str, why: str, now: float) -> Iterator[Step]:
-    """Yield the end of a pod that its kubelet does not take: nothing of it ever started."""
+def _rejected(pod: Document, reason: str, why: str, now: float) -> Iterator[Step]:
+    """Yield the steps that reject a pod: none of its containers starts."""
     yield EventStep(PODS, pod, "Warning", reason, why)
     status = {**status_of(pod), "phase": "Failed", "reason": reason, "message": f"Pod was rejected: {why}"}
     yield SetStatus(PODS, pod, {**status, "startTime": stamp(now)})
@@ -211,12 +210,12 @@ def _precise(now: float) -> str:
 
 
 def is_down(node: Document) -> bool:
-    """Return True for a node that somebody has declared not to be heard of."""
+    """Return True for a node whose annotation simulates a failure."""
     return annotations_of(node).get(DOWN) == "true"
 
 
 def _address_of(node: Document) -> str:
-    """Return a node's own address, one made up from its name where its status has none."""
+    """Return a node's address, derived from its name where its status has none."""
     for one in status_of(node).get("addresses") or ():
         if one.get("type") == "InternalIP":
             return str(one["address"])
@@ -225,7 +224,7 @@ def _address_of(node: Document) -> str:
 
 
 def _well(node: Document, now: float) -> Document:
-    """Return the status of a node that is well; what it had is kept, and so is the time of what did not change."""
+    """Return the status of a healthy node; existing fields are preserved, and transition times of unchanged conditions too."""
     status = status_of(node)
     capacity = status.get("capacity") or status.get("allocatable") or {}
     made: dict[str, Any] = {
@@ -250,7 +249,7 @@ def _well(node: Document, now: float) -> Document:
 
 
 def _allocatable(capacity: Document, held: Document) -> Document:
-    """Return what a node offers: what it said, with what it has got since, without the devices that it has no more."""
+    """Return a node's allocatable resources: its own values, completed from its capacity, without removed devices."""
     return {**capacity, **{name: amount for name, amount in held.items() if name in capacity or "/" not in name}}
 
 
@@ -262,7 +261,7 @@ _INFO: Final = {
 
 
 def _waits_for_volumes(pod: Document, world: ObjectIndex) -> bool:
-    """Return True while a claim of the pod has no volume."""
+    """Return True while one of the pod's claims is not bound."""
     for volume in spec_of(pod).get("volumes") or ():
         name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
         if "ephemeral" in volume:

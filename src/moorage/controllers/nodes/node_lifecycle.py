@@ -1,8 +1,8 @@
-"""Nodes that are not heard of: they are marked unknown and tainted, and their pods are not counted as ready.
+"""The node lifecycle controller: mark and taint nodes without heartbeats, and mark their pods as not ready.
 
-A node is heard of by its lease, or by the heartbeat in its status where it has none. Taints say in the spec what conditions
-and ``unschedulable`` say elsewhere. All nodes are handled as they come: the original taints the nodes of a zone one after the
-other, and holds back where most of a zone is lost.
+The heartbeat of a node is its lease, or its status where it has no lease. Taints follow from conditions and from
+``unschedulable``. All nodes are handled immediately: upstream rate-limits tainting per zone, and pauses where most of a zone
+is lost.
 
 Source  kubernetes, pkg/controller/nodelifecycle/node_lifecycle_controller.go
 """
@@ -30,15 +30,15 @@ from moorage.controllers.machinery.steps import EventStep, Later, SetStatus, Ste
 
 __all__ = ["GRACE_S", "NodeLifecycle", "wanted_taints", "with_old_labels"]
 
-#: How long a node may be silent, in seconds; longer where its lease lasts longer.
+#: Seconds without a heartbeat before a node counts as lost; more where its lease is longer.
 GRACE_S: Final = 50.0
 _STARTUP_S: Final = 60.0
 _NAMESPACE: Final = "kube-node-lease"
 _PREFIX: Final = "node.kubernetes.io/"
 _REPORTED: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
-#: Labels of today, with their names of old.
+#: Labels and their deprecated names.
 _OLD_LABELS: Final = {f"kubernetes.io/{name}": f"beta.kubernetes.io/{name}" for name in ("os", "arch")}
-#: Conditions that, where true, keep pods off.
+#: Conditions that, when true, taint the node; and the names of the taints.
 _TAINTED_BY: Final = {
     "MemoryPressure": "memory-pressure", "DiskPressure": "disk-pressure", "PIDPressure": "pid-pressure",
     "NetworkUnavailable": "network-unavailable",
@@ -58,7 +58,7 @@ class NodeLifecycle:
         if node is None:
             return
         left_s = _silent_at(node, world.get(LEASES, _NAMESPACE, key)) - now
-        status = _unheard(node, now) if left_s < 0 else status_of(node)
+        status = _lost(node, now) if left_s < 0 else status_of(node)
         if status != status_of(node):
             yield SetStatus(NODES, node, status)
             yield EventStep(NODES, node, "Normal", "NodeNotReady", f"Node {key} status is now: NodeNotReady")
@@ -75,22 +75,22 @@ class NodeLifecycle:
 
 
 def with_old_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return a node's labels with those of old, which manifests may still select by: they say what those of today do."""
+    """Return a node's labels with the deprecated beta.kubernetes.io ones, set to the values of the current ones."""
     return {**labels, **{old: labels[name] for name, old in _OLD_LABELS.items() if name in labels}}
 
 
 def _silent_at(node: Document, lease: Document | None) -> float:
-    """Return when a node will have been silent for too long."""
+    """Return when a node counts as lost without another heartbeat."""
     ready = condition_of(node, "Ready") or {}
-    heard = seconds(ready.get("lastHeartbeatTime"))
+    beat = seconds(ready.get("lastHeartbeatTime"))
     if lease is None:
-        return heard + GRACE_S if heard else seconds(node["metadata"].get("creationTimestamp")) + _STARTUP_S
+        return beat + GRACE_S if beat else seconds(node["metadata"].get("creationTimestamp")) + _STARTUP_S
     lasts_s = int(spec_of(lease).get("leaseDurationSeconds") or 0)
-    return max(heard, seconds(spec_of(lease).get("renewTime"))) + max(GRACE_S, 1.25 * lasts_s)
+    return max(beat, seconds(spec_of(lease).get("renewTime"))) + max(GRACE_S, 1.25 * lasts_s)
 
 
-def _unheard(node: Document, now: float) -> Document:
-    """Return the status of a node that is not heard of: what it reported of itself is not known any more."""
+def _lost(node: Document, now: float) -> Document:
+    """Return the status of a lost node: the conditions that it reported become Unknown."""
     conditions: Any = status_of(node).get("conditions") or ()
     for name in _REPORTED:
         held = condition_of(node, name)
@@ -106,7 +106,7 @@ def _unheard(node: Document, now: float) -> Document:
 
 
 def wanted_taints(node: Document) -> list[tuple[str, str]]:
-    """Return keys and effects of the taints that a node's conditions and spec call for."""
+    """Return keys and effects of the taints that follow from a node's conditions and spec."""
     ready = condition_of(node, "Ready") or {}
     wanted = []
     if ready.get("status") != "True":
@@ -123,7 +123,7 @@ def wanted_taints(node: Document) -> list[tuple[str, str]]:
 
 
 def _with_ours(held: list[dict[str, Any]], wanted: list[tuple[str, str]], now: float) -> list[dict[str, Any]]:
-    """Return taints with those that we look after as wanted; all others stay."""
+    """Return the taints with those of this controller as wanted; all others are preserved."""
     kept = [one for one in held if one.get("key") not in _OURS or (one["key"], one.get("effect")) in wanted]
     there = {(one.get("key"), one.get("effect")) for one in kept}
     added = [{"key": key, "effect": effect, "timeAdded": stamp(now)} for key, effect in wanted if (key, effect) not in there]

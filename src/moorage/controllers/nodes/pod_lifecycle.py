@@ -1,17 +1,17 @@
-"""A pod on a pretended node: when it starts, how long it runs, how it ends, and what its status says of all that.
+"""The life of a pod on a simulated node: when it starts, how long it runs, how it ends, and its status at each moment.
 
-No container is run. What one would do is declared by annotations of the pod:
+No container runs. Annotations of the pod declare what it does:
 
-    moorage.dev/start-seconds   how long it takes to start, after it was bound; 0 without
-    moorage.dev/ready-seconds   how long after its start it is ready; without, when its readiness probes begin
-    moorage.dev/run-seconds     how long its containers run before they end; for ever without, and a moment for pods of jobs
-    moorage.dev/exit-code       what they end with; 0 without
-    moorage.dev/stop-seconds    how long they take to end when asked to; 0 without, and never more than their grace period
+    moorage.dev/start-seconds   how long it takes to start, after it is bound; default 0
+    moorage.dev/ready-seconds   how long after its start it is ready; by default, when its readiness probes begin
+    moorage.dev/run-seconds     how long its containers run before they exit; default unlimited, for a job's pods a few seconds
+    moorage.dev/exit-code       the exit code of its containers; default 0
+    moorage.dev/stop-seconds    how long they take to stop; default 0, at most their grace period
 
-Without run-seconds and exit-code, the command of a pod's only container tells, if it does no more than sleep and end (see
-``commands``). A ``preStop`` hook that sleeps is heeded, too; others need a container.
+Without run-seconds and exit-code, the command of a pod's only container decides, if it only sleeps and exits (see
+``container_commands``). A ``preStop`` hook that sleeps is respected; other hooks need a container.
 
-Everything is worked out from the pod's own status, so a pod's life goes on where it was when the program starts again.
+Everything follows from the pod's status, so a pod's life continues after a restart of the program.
 
 Source  kubernetes, pkg/kubelet: kubelet_pods.go, status/generate.go, kuberuntime/kuberuntime_manager.go (backoff)
 """
@@ -42,14 +42,14 @@ from moorage.controllers.nodes.container_commands import CommandOutcome, outcome
 __all__ = ["Life", "ends_at", "life_of", "next_status", "starts_at", "stopped"]
 
 _PREFIX: Final = "moorage.dev/"
-#: Waits between two starts of a container that ends again and again, in seconds.
+#: Delays between two starts of a container that exits repeatedly, in seconds.
 _FIRST_WAIT_S: Final = 10.0
 _LONGEST_WAIT_S: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """What is declared of a pod, in seconds. ``run_s`` None: it runs until it is stopped."""
+    """The declared behaviour of a pod, in seconds. ``run_s`` None: it runs until it is stopped."""
 
     start_s: float = 0.0
     ready_s: float = 0.0
@@ -59,24 +59,24 @@ class Life:
 
 
 def life_of(pod: Document, job_s: float) -> Life:
-    """Return what a pod declares; what cannot be read counts as not said. ``job_s`` is how long pods of jobs run."""
-    said = annotations_of(pod)
-    ready_s, run_s, code = _number(said, "ready-seconds"), _number(said, "run-seconds"), _number(said, "exit-code")
+    """Return the declared behaviour of a pod without invalid annotations. ``job_s``: how long a job's pod runs by default."""
+    declared = annotations_of(pod)
+    ready_s, run_s, code = _number(declared, "ready-seconds"), _number(declared, "run-seconds"), _number(declared, "exit-code")
     usual = _usual(pod, job_s) if run_s is None and code is None else CommandOutcome(_usual_s(pod, job_s), 0)
     return Life(
-        _number(said, "start-seconds") or 0.0,
+        _number(declared, "start-seconds") or 0.0,
         _probed_after(pod) if ready_s is None else ready_s,
         usual.run_s if run_s is None else run_s,
         int(code) if code is not None and code < 256 else usual.exit_code,
-        max(_number(said, "stop-seconds") or 0.0, _sleeps(pod)),
+        max(_number(declared, "stop-seconds") or 0.0, _sleeps(pod)),
     )
 
 
 def _usual(pod: Document, job_s: float) -> CommandOutcome:
-    """Return what becomes of a pod of which no annotation tells how it ends."""
+    """Return the outcome of a pod that declares none."""
     containers = spec_of(pod).get("containers") or []
-    told = outcome_of(containers[0]) if len(containers) == 1 else None
-    return told or CommandOutcome(_usual_s(pod, job_s), 0)
+    predicted = outcome_of(containers[0]) if len(containers) == 1 else None
+    return predicted or CommandOutcome(_usual_s(pod, job_s), 0)
 
 
 def _usual_s(pod: Document, job_s: float) -> float | None:
@@ -85,37 +85,37 @@ def _usual_s(pod: Document, job_s: float) -> float | None:
 
 
 def _probed_after(pod: Document) -> float:
-    """Return how long a pod's containers run before the last of them is asked whether it is ready."""
+    """Return when the last readiness probe of a pod begins, in seconds after the start of its containers."""
     probes = [one.get("readinessProbe") or {} for one in spec_of(pod).get("containers") or ()]
     return max((float(probe.get("initialDelaySeconds") or 0) for probe in probes), default=0.0)
 
 
 def _sleeps(pod: Document) -> float:
-    """Return how long a pod's containers sleep before they are stopped, which is the one hook that needs no container."""
+    """Return how long the preStop hooks of a pod's containers sleep: the only kind of hook that needs no container."""
     hooks = [(one.get("lifecycle") or {}).get("preStop") or {} for one in spec_of(pod).get("containers") or ()]
     return max((float((hook.get("sleep") or {}).get("seconds") or 0) for hook in hooks), default=0.0)
 
 
-def _number(said: Mapping[str, str], name: str) -> float | None:
+def _number(declared: Mapping[str, str], name: str) -> float | None:
     try:
-        value = float(said.get(_PREFIX + name, ""))
+        value = float(declared.get(_PREFIX + name, ""))
     except ValueError:
         return None
     return value if 0 <= value < 1e9 else None
 
 
-# -- when ---------------------------------------------------------------------------------------------------------------
+# -- times --------------------------------------------------------------------------------------------------------------
 
 
 def starts_at(pod: Document, life: Life) -> float:
-    """Return when a bound pod has started."""
+    """Return when a bound pod starts."""
     bound = condition_of(pod, "PodScheduled") or {}
     since = seconds(bound.get("lastTransitionTime")) or seconds(pod["metadata"].get("creationTimestamp"))
     return since + life.start_s
 
 
 def ends_at(pod: Document, life: Life) -> float:
-    """Return when a pod that was asked to end has ended."""
+    """Return when a pod that is being deleted stops."""
     metadata = pod["metadata"]
     last = seconds(metadata.get("deletionTimestamp"))
     asked = last - int(metadata.get("deletionGracePeriodSeconds") or 0)
@@ -126,11 +126,11 @@ def _wait_s(restarts: int) -> float:
     return min(_FIRST_WAIT_S * 2.0 ** min(restarts, 10), _LONGEST_WAIT_S)
 
 
-# -- what it says -------------------------------------------------------------------------------------------------------
+# -- status -------------------------------------------------------------------------------------------------------------
 
 
 def next_status(pod: Document, life: Life, host_ip: str, pod_ip: str, now: float) -> tuple[Document | None, float | None]:
-    """Return what a bound pod's status should say now, None for no change; and when to look again, None for never."""
+    """Return the new status of a bound pod, None for no change; and when to check again, None for never."""
     if phase_of(pod) in ENDED_PHASES:
         return None, None
     if not status_of(pod).get("startTime"):
@@ -139,8 +139,8 @@ def next_status(pod: Document, life: Life, host_ip: str, pod_ip: str, now: float
     over = _overdue(pod, now)
     if over is not None:
         return over, None
-    if (looked_into := _looked_into(pod, now)) is not None:
-        return looked_into, now
+    if (debugged := _with_ephemeral_containers(pod, now)) is not None:
+        return debugged, now
     held = _main(pod)
     if "running" in held.get("state", {}):
         return _while_running(pod, held, life, now)
@@ -151,8 +151,8 @@ def next_status(pod: Document, life: Life, host_ip: str, pod_ip: str, now: float
     return None, again
 
 
-def _looked_into(pod: Document, now: float) -> Document | None:
-    """Return the status of a pod with containers that were added to look into it, None where all of them run."""
+def _with_ephemeral_containers(pod: Document, now: float) -> Document | None:
+    """Return the status of a pod with its new ephemeral containers running; None where there are no new ones."""
     held = status_of(pod).get("ephemeralContainerStatuses") or []
     known = {one["name"] for one in held}
     state = {"running": {"startedAt": stamp(now)}}
@@ -178,7 +178,7 @@ def _while_running(pod: Document, held: dict[str, Any], life: Life, now: float) 
     if (limit := spec_of(pod).get("activeDeadlineSeconds")) is not None:
         due.append(seconds(status_of(pod).get("startTime")) + int(limit))
     if (condition_of(pod, "Ready") or {}).get("status") != "True":
-        # It is not ready yet, or was taken for lost with its node and is not.
+        # It is not ready yet, or was marked as not ready with its lost node.
         if now >= began + life.ready_s:
             return _with_containers(pod, _running(pod, began, int(held.get("restartCount") or 0), True), now), now
         due.append(began + life.ready_s)
@@ -186,7 +186,7 @@ def _while_running(pod: Document, held: dict[str, Any], life: Life, now: float) 
 
 
 def _overdue(pod: Document, now: float) -> Document | None:
-    """Return the status of a pod whose time is up."""
+    """Return the status of a pod that exceeded its deadline; None otherwise."""
     limit = spec_of(pod).get("activeDeadlineSeconds")
     if limit is None or now < seconds(status_of(pod).get("startTime")) + int(limit):
         return None
@@ -217,12 +217,12 @@ def _started(pod: Document, life: Life, host_ip: str, pod_ip: str, now: float) -
 
 
 def stopped(pod: Document, now: float) -> Document:
-    """Return the status of a pod that was asked to end, and did."""
+    """Return the status of a pod that was stopped."""
     return {**_all_over(pod, 143, now), "phase": "Failed"}
 
 
 def _ended(pod: Document, life: Life, now: float) -> Document:
-    """Return the status of a pod whose containers have ended by themselves."""
+    """Return the status of a pod whose containers exited by themselves."""
     policy = spec_of(pod).get("restartPolicy", "Always")
     if policy == "Always" or (policy == "OnFailure" and life.exit_code):
         return _with_containers(pod, _waiting(pod, life.exit_code, now), now)
@@ -231,16 +231,16 @@ def _ended(pod: Document, life: Life, now: float) -> Document:
 
 
 def _all_over(pod: Document, code: int, now: float, *, over: bool = False) -> Document:
-    """Return the pod's status once nothing of it runs: its containers ended with ``code``, others were stopped."""
+    """Return the pod's status once nothing runs: its containers exited with ``code``, ephemeral ones were killed."""
     status = _with_containers(pod, _terminated(pod, code, now), now, over=over)
-    if onlookers := status.get("ephemeralContainerStatuses"):
-        ended = [{**one, "state": {"terminated": _end_of(pod, one, 137, now)}} for one in onlookers]
+    if ephemeral := status.get("ephemeralContainerStatuses"):
+        ended = [{**one, "state": {"terminated": _end_of(pod, one, 137, now)}} for one in ephemeral]
         status["ephemeralContainerStatuses"] = ended
     return status
 
 
 def _with_containers(pod: Document, containers: list[dict[str, Any]], now: float, *, over: bool = False) -> Document:
-    """Return the pod's status with these containers, and the conditions that follow from them."""
+    """Return the pod's status with these containers and the resulting conditions."""
     status = status_of(pod)
     ready = all(one["ready"] for one in containers)
     why = {} if ready else _unready(containers, over=over)
@@ -282,7 +282,7 @@ def _container(pod: Document, spec: dict[str, Any], restarts: int, **more: Any) 
 
 
 def _running(pod: Document, since: float, restarts: int, ready: bool) -> list[dict[str, Any]]:
-    """Return container statuses that run; what they ended with last time stays."""
+    """Return the statuses of running containers; their last state is preserved."""
     last = {one["name"]: one for one in status_of(pod).get("containerStatuses") or ()}
 
     def one(spec: dict[str, Any]) -> dict[str, Any]:
@@ -317,7 +317,7 @@ def _terminated(pod: Document, code: int, now: float) -> list[dict[str, Any]]:
 
 
 def _waiting(pod: Document, code: int, now: float) -> list[dict[str, Any]]:
-    """Return containers that ended and wait for their next start."""
+    """Return the statuses of containers that exited and wait for a restart."""
 
     def one(ended: dict[str, Any]) -> dict[str, Any]:
         wait_s = int(_wait_s(ended["restartCount"]))
@@ -333,7 +333,7 @@ def _finished_at(held: Mapping[str, Any]) -> float:
 
 
 def _init(spec: dict[str, Any], now: float) -> dict[str, Any]:
-    """Return the status of an init container: it is over before anything begins, unless it is a sidecar."""
+    """Return the status of an init container: completed at once, unless it is a sidecar."""
     moment = stamp(now)
     if spec.get("restartPolicy") == "Always":
         state: dict[str, Any] = {"running": {"startedAt": moment}}

@@ -1,4 +1,4 @@
-"""Pods leave nodes whose taints they do not bear, at once or after as long as they say they bear them.
+"""The taint eviction controller: delete pods from nodes with NoExecute taints that they do not tolerate, or no longer do.
 
 Source  kubernetes, pkg/controller/tainteviction/taint_eviction.go
 """
@@ -33,7 +33,7 @@ _MESSAGE: Final = "Taint manager: deleting due to NoExecute taint"
 
 
 class TaintEviction:
-    """Remembers since when it saw taints that do not say when they were added."""
+    """Remembers since when it has seen taints without ``timeAdded``."""
 
     name = "taint-eviction-controller"
 
@@ -59,7 +59,7 @@ class TaintEviction:
         if not taints:
             self._since.pop(uid_of(pod), None)
             return
-        lasts_s = _bears(pod, taints)
+        lasts_s = _tolerates_s(pod, taints)
         if lasts_s is None:
             return
         left_s = self._began(pod, taints, now) + lasts_s - now
@@ -89,10 +89,10 @@ def _taints(node: Document | None) -> list[dict[str, Any]]:
     return [one for one in held or () if one.get("effect") == "NoExecute"]
 
 
-def _bears(pod: Document, taints: Iterable[dict[str, Any]]) -> float | None:
-    """Return for how many seconds a pod bears all of these taints; None for ever."""
-    asked = spec_of(pod).get("tolerations") or ()
-    read = [(decode(one, Toleration, ""), one.get("tolerationSeconds")) for one in asked]
+def _tolerates_s(pod: Document, taints: Iterable[dict[str, Any]]) -> float | None:
+    """Return for how many seconds a pod tolerates all of these taints; None for unlimited."""
+    tolerations = spec_of(pod).get("tolerations") or ()
+    read = [(decode(one, Toleration, ""), one.get("tolerationSeconds")) for one in tolerations]
     limits = []
     for taint in taints:
         held = decode(taint, Taint, "")

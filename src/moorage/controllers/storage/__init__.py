@@ -1,1 +1,1 @@
-"""Volumes and devices: bound, made, and given to claims."""
+"""Controllers for volumes and devices: bind, provision, and create claims."""

@@ -1,6 +1,6 @@
-"""Volume attributes classes that are deleted stay until no volume and no claim names them.
+"""Keep a deleted volume attributes class until no volume and no claim names it.
 
-Admission puts a finalizer on every new class; here it is taken off, and put on those that came without.
+Admission adds a finalizer to every new class; this controller removes it, and adds it where it is missing.
 
 Source  kubernetes, pkg/controller/volume/vacprotection/vac_protection_controller.go
 """
@@ -42,7 +42,7 @@ class AttributesClassProtection:
 
 
 def _named(user: Document) -> Iterator[str]:
-    """Yield the classes that a volume or a claim names: the one asked for, the one it has, the one it is on its way to."""
+    """Yield the classes that a volume or a claim names: requested, current and target."""
     status = status_of(user)
     for name in (
         spec_of(user).get("volumeAttributesClassName"), status.get("currentVolumeAttributesClassName"),

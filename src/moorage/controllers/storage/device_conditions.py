@@ -1,4 +1,4 @@
-"""What drivers would report of devices that have to be made ready on a node: that they are.
+"""Device binding conditions as drivers would report them: every device becomes ready.
 
 Source  kubernetes, resource/v1 types: BindingConditions of a device, conditions of an allocated device
 """
@@ -13,11 +13,12 @@ __all__ = ["made_ready"]
 
 
 def made_ready(claim: ResourceClaim) -> ResourceClaim:
-    """Return the claim with the conditions that its drivers would report; the same claim if nothing waits for any."""
+    """Return the claim with the conditions that its drivers would report; the same claim if no device needs one."""
     allocation = claim.status.allocation
     results = allocation.devices.results if allocation is not None else ()
-    told = {(status.driver, status.pool, status.device) for status in claim.status.devices}
-    fresh = tuple([_ready(one) for one in results if one.binding_conditions and (one.driver, one.pool, one.device) not in told])
+    reported = {(status.driver, status.pool, status.device) for status in claim.status.devices}
+    missing = [one for one in results if one.binding_conditions and (one.driver, one.pool, one.device) not in reported]
+    fresh = tuple(map(_ready, missing))
     return replace(claim, status=replace(claim.status, devices=(*claim.status.devices, *fresh))) if fresh else claim
 
 

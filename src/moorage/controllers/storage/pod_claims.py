@@ -1,7 +1,7 @@
-"""Claims that come with a pod: of its ephemeral volumes, and of devices that it asks for by template.
+"""Claims of pods: for ephemeral volumes, and for devices that are requested by template.
 
-They belong to the pod and go with it. A claim of devices forgets pods that are gone or over, and gives its devices back when
-nobody is left; what has to be made ready on a node is ready at once, as no driver stands behind it.
+The pod owns them, and they are deleted with it. A resource claim drops deleted and ended pods from its reservations, and is
+deallocated without any; devices with binding conditions become ready at once, because no driver runs.
 
 Source  kubernetes, pkg/controller/volume/ephemeral/controller.go; pkg/controller/resourceclaim/controller.go
 """
@@ -74,7 +74,7 @@ def _own_claim(pod: Document, name: str, template: Document, world: ObjectIndex)
 
 
 def _claim_of(pod: Document, template: Document, **named: Any) -> Document:
-    """Return a claim that belongs to a pod, made of a template."""
+    """Return a claim that a pod owns, from a template."""
     metadata = copied(template.get("metadata") or {})
     kept = {name: value for name, value in metadata.items() if name in {"labels", "annotations"} and value}
     owned = {"namespace": namespace_of(pod), "ownerReferences": [reference_to(PODS, pod)]}
@@ -110,11 +110,11 @@ class ResourceClaims:
             return
         claim = world.find(RESOURCE_CLAIMS, place)
         if claim is not None:
-            yield from _looked_after(claim, world)
+            yield from _sync_claim(claim, world)
 
 
 def _claims_of_pod(pod: Document) -> Iterator[str]:
-    """Yield the names of the claims a pod has."""
+    """Yield the names of a pod's claims."""
     known = {one["name"]: one.get("resourceClaimName") for one in status_of(pod).get("resourceClaimStatuses") or ()}
     for asked in spec_of(pod).get("resourceClaims") or ():
         if name := asked.get("resourceClaimName") or known.get(asked["name"]):
@@ -122,7 +122,7 @@ def _claims_of_pod(pod: Document) -> Iterator[str]:
 
 
 def _claims_for(pod: Document, world: ObjectIndex) -> Iterator[Step]:
-    """Make the claims that a pod asks for by template, and write their names into its status."""
+    """Create the claims that a pod requests by template, and write their names into its status."""
     known = {one["name"]: one for one in status_of(pod).get("resourceClaimStatuses") or ()}
     owned = {annotations_of(one).get(_MARK): one for one in world.controlled(RESOURCE_CLAIMS, pod)}
     for asked in spec_of(pod).get("resourceClaims") or ():
@@ -154,7 +154,7 @@ def _is_there(pod: Document, known: dict[str, Any] | None, world: ObjectIndex) -
 # -- claims -------------------------------------------------------------------------------------------------------------
 
 
-def _looked_after(claim: Document, world: ObjectIndex) -> Iterator[Step]:
+def _sync_claim(claim: Document, world: ObjectIndex) -> Iterator[Step]:
     status = status_of(claim)
     users = status.get("reservedFor") or []
     left = [one for one in users if _still_uses(one, namespace_of(claim), world)]
@@ -169,7 +169,7 @@ def _looked_after(claim: Document, world: ObjectIndex) -> Iterator[Step]:
     if made != status:
         yield SetStatus(RESOURCE_CLAIMS, claim, made)
     finalizers = claim["metadata"].get("finalizers") or []
-    # Protection without devices is also how a scheduler begins to allocate a claim: that is left alone.
+    # A scheduler that begins to allocate a claim also adds the finalizer before the devices: leave that alone.
     is_over = (users and not left) or is_ending(claim)
     if _PROTECTED in finalizers and is_over and not made.get("allocation"):
         yield Update(RESOURCE_CLAIMS, revised(claim, finalizers=[one for one in finalizers if one != _PROTECTED]))
@@ -179,7 +179,7 @@ def _looked_after(claim: Document, world: ObjectIndex) -> Iterator[Step]:
 
 def _still_uses(user: dict[str, Any], namespace: str, world: ObjectIndex) -> bool:
     if user.get("resource") != "pods" or user.get("apiGroup"):
-        return True  # another program's user, which it takes away itself
+        return True  # another component's consumer, which removes itself
     pod = world.get(PODS, namespace, user.get("name", ""))
     if pod is None or uid_of(pod) != user.get("uid") or phase_of(pod) in ENDED_PHASES:
         return False
@@ -193,10 +193,10 @@ def _belongs_to_pod_that_is_over(claim: Document, world: ObjectIndex) -> bool:
 
 
 def _with_devices_ready(claim: Document) -> Document:
-    """Return the claim's status with the conditions that drivers would report of its devices."""
+    """Return the claim's status with the conditions that drivers would report for its devices."""
     read = decode(claim, ResourceClaim, "")
     ready = made_ready(read)
     if ready is read:
         return status_of(claim)
-    told: list[Document] = msgspec.json.decode(msgspec.json.encode(ready.status.devices[len(read.status.devices) :]))
-    return {**status_of(claim), "devices": [*(status_of(claim).get("devices") or ()), *told]}
+    reported: list[Document] = msgspec.json.decode(msgspec.json.encode(ready.status.devices[len(read.status.devices) :]))
+    return {**status_of(claim), "devices": [*(status_of(claim).get("devices") or ()), *reported]}

@@ -1,9 +1,9 @@
-"""The volume that a provisioner would make for a claim: as large as asked, and reached from where the class and the driver say.
+"""The volume that a provisioner would create for a claim: its size, and the nodes that can reach it.
 
-Where a pod's node was selected first, the volume is reached from the nodes that share its topology: its values of the labels
-that the driver names on its CSINode, or else of those that the class's allowed topologies go by. A volume that is made before
-any pod has a node is reached from all of the allowed topologies. A driver that says nothing of topology makes volumes for
-every node.
+If a node was selected for the pod first, the volume can be reached from nodes with the same topology: the node's values of the
+labels that the driver lists on its CSINode, or else of the keys in the class's allowed topologies. A volume that is created
+before any pod has a node can be reached from all allowed topologies. A driver without topology creates volumes that every node
+can reach.
 
 Source  sig-storage-lib-external-provisioner, controller.go; external-provisioner, pkg/controller/topology.go
 """
@@ -32,17 +32,17 @@ from moorage.plugins.volumes.provisioning import NOT_SUPPORTED
 
 __all__ = ["asked_of", "made_for", "makes_volumes"]
 
-#: On a volume: who made it.
+#: Annotation of a volume: the provisioner that created it.
 _PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
 
 
 def makes_volumes(storage_class: StorageClass) -> bool:
-    """Say whether volumes of the class are made at all, rather than set up by hand."""
+    """Return whether volumes of the class are provisioned dynamically."""
     return storage_class.provisioner not in {"", NOT_SUPPORTED}
 
 
 def asked_of(storage_class: StorageClass) -> str:
-    """Return who makes volumes of the class: its provisioner, or the driver that took that one's place."""
+    """Return the provisioner of the class: its own, or the CSI driver that replaced an in-tree one."""
     return driver_of(storage_class.provisioner) or storage_class.provisioner
 
 
@@ -52,9 +52,9 @@ def made_for(
     labels_of: Callable[[str], Mapping[str, str] | None],
     csi_node_of: Callable[[str], CSINode | None],
 ) -> PersistentVolume | None:
-    """Return the new volume; None if the node that was selected for it is gone.
+    """Return the new volume; None if the selected node does not exist any more.
 
-    ``labels_of`` and ``csi_node_of`` tell of nodes by name, None where there is no such node.
+    ``labels_of`` and ``csi_node_of`` look up a node by name, and return None where it does not exist.
     """
     driver = asked_of(storage_class)
     selected = claim.metadata.annotations.get(SELECTED_NODE)
@@ -105,7 +105,7 @@ def _driver_keys(csi_node: CSINode | None, driver: str) -> tuple[str, ...]:
 
 
 def _affinity(terms: Iterable[_Asked]) -> VolumeNodeAffinity | None:
-    """Return the affinity that any of the terms is enough for; None where none asks for anything."""
+    """Return the affinity that any one of the terms satisfies; None where no term has a requirement."""
     selected = tuple(
         NodeSelectorTerm(
             match_expressions=tuple([NodeSelectorRequirement(key=key, operator="In", values=values) for key, values in term])

@@ -1,8 +1,8 @@
-"""Volumes and claims find each other, or a volume is made; each is kept for as long as the other needs it.
+"""The persistent volume controller: bind volumes and claims, provision volumes, and protect both while they are in use.
 
-The decisions are those of a simulation (``moorage.plugins.volumes`` and ``provisioner``). A claim that waits for its pod is
-left to the scheduler, which points a volume at it or names the node that one is to be made for. Volumes of any class whose
-provisioner is no placeholder are made at once: nothing stands behind them.
+Matching is shared with the plugins and with simulations (``moorage.plugins.volumes`` and ``provisioner``). A claim that waits
+for its first consumer is left to the scheduler, which binds a volume or selects the node to provision for. Volumes of every
+class with a real provisioner name are provisioned at once, because no driver runs.
 
 Source  kubernetes, pkg/controller/volume/persistentvolume/pv_controller.go; pvcprotection; pvprotection
 """
@@ -47,7 +47,7 @@ __all__ = ["Volumes"]
 _CLAIM_IN_USE: Final = "kubernetes.io/pvc-protection"
 _VOLUME_IN_USE: Final = "kubernetes.io/pv-protection"
 _MADE_BY: Final = "pv.kubernetes.io/provisioned-by"
-#: The annotations of a claim that name who is to make its volume; the first one for those that have not heard of the second.
+#: The annotations of a claim that name its provisioner; the first one is the deprecated name.
 _ASKED: Final = ("volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner")
 
 
@@ -75,11 +75,11 @@ class Volumes:
         if what == "claim":
             claim = world.find(CLAIMS, place)
             if claim is not None:
-                yield from _look_at_claim(claim, world)
+                yield from _sync_claim(claim, world)
             return
         volume = world.find(VOLUMES, place)
         if volume is not None:
-            yield from _look_at_volume(volume, world)
+            yield from _sync_volume(volume, world)
 
 
 def _claims_concerned(volume: Document, world: ObjectIndex) -> Iterator[str]:
@@ -107,7 +107,7 @@ def _claim_names(pod: Document) -> Iterator[str]:
 # -- claims -------------------------------------------------------------------------------------------------------------
 
 
-def _look_at_claim(claim: Document, world: ObjectIndex) -> Iterator[Step]:
+def _sync_claim(claim: Document, world: ObjectIndex) -> Iterator[Step]:
     finalizers = claim["metadata"].get("finalizers") or []
     if is_ending(claim):
         if _CLAIM_IN_USE in finalizers and not _is_used(claim, world):
@@ -124,11 +124,11 @@ def _look_at_claim(claim: Document, world: ObjectIndex) -> Iterator[Step]:
                 CLAIMS, claim, "Warning", "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
             )
         return
-    yield from _Search(claim, world).steps()
+    yield from _UnboundClaim(claim, world).steps()
 
 
 def _is_used(claim: Document, world: ObjectIndex) -> bool:
-    """Return whether a pod that has a node may have the claim mounted. One that ended does until it is deleted.
+    """Return whether a pod with a node may mount the claim. One that ended does until it is deleted.
 
     A pod without a node does not count: a kubelet would not start it with a claim that is being deleted.
     """
@@ -148,12 +148,12 @@ def _uses(pod: Document, claim: Document) -> bool:
 
 
 def _is_over(pod: Document) -> bool:
-    """Return whether a pod was deleted and nothing of it runs any more; what may keep it is a finalizer."""
+    """Return whether a pod is being deleted and has stopped; only a finalizer may keep it."""
     return is_ending(pod) and pod["metadata"].get("deletionGracePeriodSeconds") == 0
 
 
-class _Search:
-    """A claim without a volume looks for one."""
+class _UnboundClaim:
+    """A claim without a volume, and the steps that bind or provision one."""
 
     def __init__(self, document: Document, world: ObjectIndex) -> None:
         self.document, self.world = document, world
@@ -168,7 +168,7 @@ class _Search:
         if volume is not None:
             yield from self._bound(volume)
         elif not name:
-            yield from self._made() if self._is_due() else self._told_to_wait()
+            yield from self._made() if self._is_due() else self._waiting_event()
 
     def _is_due(self) -> bool:
         held = self.storage_class
@@ -188,7 +188,7 @@ class _Search:
         return found if fits else None
 
     def _best(self) -> Document | None:
-        """Return a volume that is promised to the claim, or the smallest that suits where it may be had now."""
+        """Return a volume that is already bound to the claim, or the smallest match unless the claim waits for its pod."""
         free: list[tuple[int, str, Document]] = []
         for found in self.world.all(VOLUMES):
             if is_ending(found) or not self._may_have(found):
@@ -214,7 +214,7 @@ class _Search:
             return False
 
     def _bound(self, volume: Document) -> Iterator[Step]:
-        """Write down on both sides that they belong together."""
+        """Yield the updates that bind the volume and the claim to each other."""
         before = decode(volume, PersistentVolume, "")
         after = with_claim_ref(before, self.claim)
         pointed = copied(volume)
@@ -256,7 +256,7 @@ class _Search:
         )
 
     def _ask(self, asked: dict[str, str]) -> Iterator[Step]:
-        """Name who is to make the volume. It is made when that is written down."""
+        """Yield the annotations that name the provisioner. The next reconcile provisions the volume."""
         yield Update(CLAIMS, revised(self.document, annotations={**annotations_of(self.document), **asked}))
         text = (
             f"Waiting for a volume to be created either by the external provisioner '{asked[_ASKED[0]]}' or manually by the "
@@ -273,7 +273,7 @@ class _Search:
         found = self.world.get(CSI_NODES, "", node)
         return None if found is None else decode(found, CSINode, "")
 
-    def _told_to_wait(self) -> Iterator[Step]:
+    def _waiting_event(self) -> Iterator[Step]:
         if self._waits_for_pod():
             text = "waiting for first consumer to be created before binding"
             yield EventStep(CLAIMS, self.document, "Normal", "WaitForFirstConsumer", text)
@@ -293,7 +293,7 @@ def _plain(value: object) -> Document:
 # -- volumes ------------------------------------------------------------------------------------------------------------
 
 
-def _look_at_volume(volume: Document, world: ObjectIndex) -> Iterator[Step]:
+def _sync_volume(volume: Document, world: ObjectIndex) -> Iterator[Step]:
     finalizers = volume["metadata"].get("finalizers") or []
     if is_ending(volume):
         if _VOLUME_IN_USE in finalizers and phase_of(volume) != "Bound":

@@ -1,1 +1,1 @@
-"""What tidies up: owners that are gone, namespaces that end, pods nobody asks for."""
+"""Controllers that clean up: garbage collection, namespace deletion, finalizers and quotas."""

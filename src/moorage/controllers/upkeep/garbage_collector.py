@@ -1,7 +1,7 @@
-"""What is owned goes with its owner: dependents of an object that is gone are deleted, in the way the deletion asked for.
+"""The garbage collector: delete dependents of deleted owners, with the owner's propagation policy.
 
-Background: the owner goes at once, and what it owned after it. Foreground: it waits for those of its dependents that say they
-block it. Orphan: they are let go, and stay. An object with several owners stays for as long as one of them is there.
+Background: the owner is deleted at once, then its dependents. Foreground: the owner waits for the dependents that block its
+deletion. Orphan: the dependents lose the owner reference and stay. An object stays as long as one of its owners exists.
 
 Source  kubernetes, pkg/controller/garbagecollector/garbagecollector.go
 """
@@ -49,11 +49,11 @@ class GarbageCollector:
             return
         waits = _waits(found) if is_ending(found) else ""
         if waits == _ORPHAN:
-            yield from _let_go(kind, found, world)
+            yield from _orphan(kind, found, world)
         elif waits == _FOREGROUND:
-            yield from _take_along(kind, found, world)
+            yield from _delete_dependents(kind, found, world)
         elif not is_ending(found):
-            yield from _judge(kind, found, world)
+            yield from _sync_dependent(kind, found, world)
 
 
 def _key(kind: ServedKind, document: Document) -> str:
@@ -61,7 +61,7 @@ def _key(kind: ServedKind, document: Document) -> str:
 
 
 def _owners(refs: Iterable[dict[str, Any]], world: ObjectIndex) -> Iterator[str]:
-    """Yield the keys of owners that wait for their dependents."""
+    """Yield the keys of owners that are being deleted and wait for their dependents."""
     for ref in refs:
         held = world.by_uid(ref["uid"])
         if held is not None and is_ending(held[1]):
@@ -69,7 +69,7 @@ def _owners(refs: Iterable[dict[str, Any]], world: ObjectIndex) -> Iterator[str]
 
 
 def _waits(document: Document) -> str:
-    """Return for what an object waits that we see to: its dependents to be gone, or to be let go."""
+    """Return the garbage collector's finalizer on an object, orphan before foreground; "" without one."""
     finalizers = document["metadata"].get("finalizers") or ()
     return next((one for one in (_ORPHAN, _FOREGROUND) if one in finalizers), "")
 
@@ -79,7 +79,7 @@ def _done(kind: ServedKind, found: Document, finalizer: str) -> Step:
     return Update(kind, revised(found, finalizers=left))
 
 
-def _let_go(kind: ServedKind, found: Document, world: ObjectIndex) -> Iterator[Step]:
+def _orphan(kind: ServedKind, found: Document, world: ObjectIndex) -> Iterator[Step]:
     for other, one in world.all_dependents(uid_of(found)):
         yield _without(other, one, {uid_of(found)})
     yield _done(kind, found, _ORPHAN)
@@ -90,12 +90,12 @@ def _without(kind: ServedKind, one: Document, uids: set[str]) -> Step:
     return Update(kind, revised(one, ownerReferences=kept))
 
 
-def _take_along(kind: ServedKind, found: Document, world: ObjectIndex) -> Iterator[Step]:
+def _delete_dependents(kind: ServedKind, found: Document, world: ObjectIndex) -> Iterator[Step]:
     blocked = False
     for other, one in world.all_dependents(uid_of(found)):
         blocked = blocked or any(ref["uid"] == uid_of(found) and ref.get("blockOwnerDeletion") for ref in _refs(one))
         if not is_ending(one):
-            yield from _judge(other, one, world)
+            yield from _sync_dependent(other, one, world)
     if not blocked:
         yield _done(kind, found, _FOREGROUND)
 
@@ -104,8 +104,8 @@ def _refs(one: Document) -> list[dict[str, Any]]:
     return one["metadata"].get("ownerReferences") or []
 
 
-def _judge(kind: ServedKind, one: Document, world: ObjectIndex) -> Iterator[Step]:
-    """Yield what becomes of an object by what its owners are."""
+def _sync_dependent(kind: ServedKind, one: Document, world: ObjectIndex) -> Iterator[Step]:
+    """Yield the steps for an object that follow from the state of its owners."""
     gone: set[str] = set()
     waiting: set[str] = set()
     stays = False
@@ -130,14 +130,14 @@ def _judge(kind: ServedKind, one: Document, world: ObjectIndex) -> Iterator[Step
     else:
         policy = "Foreground" if (waiting and owns) or _FOREGROUND in finalizers else "Background"
     if waiting and any(is_ending(held) and _waits(held) == _FOREGROUND for held in owned):
-        # It may be its own owner's owner: nobody waits for it, or all would for ever.
+        # It may own its own owner: unblock its deletion, or both would wait for each other.
         refs = [{**ref, "blockOwnerDeletion": False} if ref.get("blockOwnerDeletion") else ref for ref in _refs(one)]
         yield Update(kind, revised(one, ownerReferences=refs))
     yield DeleteStep(kind, one, propagation=policy)
 
 
 def _is_gone(ref: dict[str, Any], held: tuple[ServedKind, Document] | None, namespace: str) -> bool:
-    """Return True for an owner that is not there; one of a kind that is not served here is taken on trust."""
+    """Return True for a missing owner; an owner of a kind that is not served is assumed to exist."""
     if held is None:
         return (ref["apiVersion"], ref["kind"]) in _SERVED
     return namespace_of(held[1]) not in {"", namespace}

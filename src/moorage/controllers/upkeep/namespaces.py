@@ -1,6 +1,6 @@
-"""Namespaces that are deleted: their content goes first, pods before all else and with their grace, then they do.
+"""The namespace controller: delete the content of a deleted namespace, pods first with their grace period, then finalize it.
 
-What still keeps one is said in its conditions: how much of what is left, and whom that waits for.
+Conditions of the namespace show the remaining content and finalizers.
 
 Source  kubernetes, pkg/controller/namespace/deletion: namespaced_resources_deleter.go, status_condition_utils.go
 """
@@ -22,7 +22,7 @@ from moorage.controllers.machinery.steps import Create, DeleteAll, SetStatus, St
 __all__ = ["Namespaces"]
 
 _KINDS: Final = tuple(kind for kind in KINDS if kind.namespaced and kind is not PODS and kind.kind != "Event")
-#: Conditions, with the reason and the text of each while nothing is amiss.
+#: Conditions, with reason and message while there is no problem.
 _WELL: Final[Mapping[str, tuple[str, str]]] = {
     "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
     "NamespaceDeletionGroupVersionParsingFailure": ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
@@ -62,11 +62,11 @@ def _clear(namespace: Document, world: ObjectIndex, now: float) -> Iterator[Step
     for kind in fresh:
         yield DeleteAll(kind, name)
     if fresh:
-        return  # what becomes of them brings us back
+        return  # their deletion events trigger the next reconcile
     status = {**status_of(namespace), "phase": "Terminating", "conditions": _conditions(namespace, left, now)}
     yield SetStatus(NAMESPACES, namespace, status)
     if not left:
-        # Nobody watches events, and nothing holds them up.
+        # Events are not watched, and nothing blocks their deletion.
         yield DeleteAll(EVENTS, name)
         yield Update(NAMESPACES, finalized(namespace), "finalize")
 
@@ -76,21 +76,21 @@ def _content(world: ObjectIndex, namespace: str) -> dict[ServedKind, list[Docume
 
 
 def _conditions(namespace: Document, left: Mapping[ServedKind, list[Document]], now: float) -> list[Document]:
-    amiss: dict[str, tuple[str, str]] = {}
+    problems: dict[str, tuple[str, str]] = {}
     if left:
         counts = sorted(f"{kind.resource}.{kind.group} has {len(objects)} resource instances" for kind, objects in left.items())
-        amiss["NamespaceContentRemaining"] = "SomeResourcesRemain", f"Some resources are remaining: {', '.join(counts)}"
+        problems["NamespaceContentRemaining"] = "SomeResourcesRemain", f"Some resources are remaining: {', '.join(counts)}"
     holders = Counter(one for objects in left.values() for held in objects for one in held["metadata"].get("finalizers") or ())
     if holders:
         counts = [f"{one} in {holders[one]} resource instances" for one in sorted(holders)]
         text = f"Some content in the namespace has finalizers remaining: {', '.join(counts)}"
-        amiss["NamespaceFinalizersRemaining"] = "SomeFinalizersRemain", text
-    return [_condition(namespace, name, amiss.get(name), now) for name in _WELL]
+        problems["NamespaceFinalizersRemaining"] = "SomeFinalizersRemain", text
+    return [_condition(namespace, name, problems.get(name), now) for name in _WELL]
 
 
-def _condition(namespace: Document, name: str, amiss: tuple[str, str] | None, now: float) -> Document:
-    truth = "True" if amiss else "False"
-    reason, message = amiss or _WELL[name]
+def _condition(namespace: Document, name: str, problem: tuple[str, str] | None, now: float) -> Document:
+    truth = "True" if problem else "False"
+    reason, message = problem or _WELL[name]
     held = condition_of(namespace, name) or {}
     since = held["lastTransitionTime"] if held.get("status") == truth else stamp(now)
     return {"type": name, "status": truth, "lastTransitionTime": since, "reason": reason, "message": message}

@@ -1,4 +1,4 @@
-"""Pods that nobody else ends: those without a node, or whose node is gone or out of service; and too many that have ended.
+"""The pod garbage collector: delete pods without a node, on missing or out-of-service nodes, and excess ended pods.
 
 Source  kubernetes, pkg/controller/podgc/gc_controller.go
 """
@@ -27,15 +27,15 @@ from moorage.controllers.machinery.steps import DeleteStep, Later, SetStatus, St
 
 __all__ = ["PodGarbageCollector"]
 
-#: How long a node has to be missing before its pods are taken for lost, in seconds.
+#: How long a node has to be missing before its pods are deleted, in seconds.
 QUARANTINE_S: Final = 40.0
-#: How many ended pods are left lying.
+#: The number of ended pods that are kept.
 MOST_ENDED: Final = 12_500
 _OUT: Final = "node.kubernetes.io/out-of-service"
 
 
 class PodGarbageCollector:
-    """Keys are names of nodes, of pods without one after a slash, and empty for the pods that have ended.
+    """Keys are node names, ``/`` with the key of a pod without a node, and "" for the ended pods.
 
     Remembers since when nodes are missing.
     """
@@ -99,7 +99,7 @@ class PodGarbageCollector:
 
 
 def _from_broken(node: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
-    """Yield the end of pods that wait to end on a node that somebody has declared out of service."""
+    """Yield the deletion of terminating pods on a node with the out-of-service taint."""
     out = any(one.get("key") == _OUT for one in spec_of(node).get("taints") or ())
     ready = condition_of(node, "Ready")
     if not out or (ready is not None and ready.get("status") == "True"):

@@ -1,6 +1,6 @@
-"""Pod groups that are deleted stay until the last of their pods has ended or is gone.
+"""Keep a deleted pod group until the last of its pods has ended or is deleted.
 
-Admission puts a finalizer on every new group; here it is taken off.
+Admission adds a finalizer to every new group; this controller removes it.
 
 Source  kubernetes, pkg/controller/scheduling/podgroupprotection/podgroup_protection_controller.go
 """

@@ -1,9 +1,9 @@
-"""Resource quotas say what is used of them: counted anew when there are new limits, and when something has gone or takes less.
+"""The resource quota controller: recalculate a quota's usage when its limits change and when an object releases usage.
 
-What is made or grows is charged by admission in the same moment, so that is no reason to count. A pod that should long be gone
-takes nothing any more, though nothing happens to it then; the quota is looked at when that time has come. All are counted
-every five minutes besides, in case that somebody else wrote into a status. Where there is much to count, some time passes
-between two counts, as a thousand pods that go one by one would otherwise cost a million looks.
+Admission charges created and growing objects immediately, so they cause no recalculation. A pod that exceeds its deletion
+deadline stops counting without any event, so its quota is recalculated at that time. All quotas are also recalculated every
+five minutes, in case another client changed a status. Recalculations of large quotas are rate-limited: deleting a thousand
+pods one by one would otherwise read a million objects.
 
 Source  kubernetes, pkg/controller/resourcequota; pkg/quota/v1/install/update_filter.go; apiserver, pkg/quota/v1/resources.go,
         CalculateUsage
@@ -34,11 +34,11 @@ _QUOTAS: Final = served("resourcequotas")
 _SERVICES: Final = served("services")
 
 
-#: After how long each quota is counted whether anything happened or not, in seconds.
+#: Seconds after which each quota is recalculated without an event.
 _AGAIN_S: Final = 300.0
-#: How many objects are looked at for one quota in a second, so that counting takes a small part of the time.
+#: Objects to read per second for one quota, so that recalculation takes a small part of the CPU.
 _PACE: Final = 5_000
-#: What is not worth waiting for, in seconds.
+#: Delays below this are ignored, in seconds.
 _AT_ONCE_S: Final = 0.05
 
 
@@ -46,7 +46,7 @@ class ResourceQuotas:
     name = "resourcequota-controller"
 
     def __init__(self) -> None:
-        #: Until when each quota may wait, in seconds since 1970.
+        #: Quota → the time before which it is not recalculated, in seconds since 1970.
         self._rests: dict[str, float] = {}
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
@@ -91,7 +91,7 @@ def _facts(world: ObjectIndex, now: float) -> Facts:
 
 
 def _counted(quota: ResourceQuota, hard: Usage, facts: Facts) -> tuple[Usage, int]:
-    """Return what is used of what a quota limits, as far as anything here accounts for it, and how many objects were seen."""
+    """Return the usage of the resources that a quota limits, as far as an evaluator exists, and the number of objects read."""
     seen = 0
     total: Usage = {}
     used: Usage = {}
@@ -116,11 +116,11 @@ def _shown(found: Usage) -> dict[str, str]:
     return {name: str(amount) for name, amount in sorted(found.items())}
 
 
-# -- what is worth counting for -----------------------------------------------------------------------------------------
+# -- events that release usage ------------------------------------------------------------------------------------------
 
 
 def _gives_back(event: ObjectChange) -> bool:
-    """Return True for what may leave less of a quota used."""
+    """Return True for a change that may reduce the usage of a quota."""
     if event.new is None:
         return True
     if event.old is None:
@@ -134,23 +134,23 @@ def _pod_gives_back(old: Document, new: Document) -> bool:
         return True
     if phase_of(old) != phase_of(new) and phase_of(new) in ENDED_PHASES:
         return True
-    # A resize downwards that no kubelet hears of, as the pod has no node, would not be noticed otherwise.
+    # A pod without a node can be resized down without any kubelet reporting it.
     return _differ(_given(old), _given(new)) or _differ(_asked(old), _asked(new))
 
 
 def _differ(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    """Return True where a container that was there before and is now has other resources."""
+    """Return True where a container that exists before and after has other resources."""
     return any(after[name] != resources for name, resources in before.items() if name in after)
 
 
 def _asked(pod: Document) -> dict[str, Any]:
-    """Return what containers ask for, by their names."""
+    """Return the requested resources of the containers, by container name."""
     spec = spec_of(pod)
     return {one["name"]: one.get("resources") for part in ("containers", "initContainers") for one in spec.get(part) or ()}
 
 
 def _given(pod: Document) -> dict[str, Any]:
-    """Return what kubelet says that containers have, by their names."""
+    """Return the allocated resources that kubelet reports, by container name."""
     status = status_of(pod)
     parts = ("containerStatuses", "initContainerStatuses")
     return {one.get("name") or "": one.get("resources") for part in parts for one in status.get(part) or ()}

@@ -1,7 +1,6 @@
-"""The cluster's authority, published in every namespace: a config map by which pods know whom to trust.
+"""Publish the cluster's root CA in every namespace: pods use the ConfigMap to verify the API server.
 
-Where no authority is known nothing is published, and one that another program keeps is left as it is while it has a
-certificate of its own.
+Without a known CA nothing is published. The content is restored where another client changed it.
 
 Source  kubernetes, pkg/controller/certificates/rootcacertpublisher/publisher.go
 """
@@ -21,7 +20,7 @@ __all__ = ["RootAuthority"]
 
 _NAME: Final = "kube-root-ca.crt"
 _FILE: Final = "ca.crt"
-#: What Kubernetes writes beside it, word for word.
+#: The annotation that Kubernetes adds, word for word.
 _ANNOTATIONS: Final = {
     "kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver when using internal "
     "endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions "

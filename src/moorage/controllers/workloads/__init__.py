@@ -1,1 +1,1 @@
-"""What makes pods and keeps so many of them: deployments, sets, jobs, and the budgets over them."""
+"""Controllers that create pods and keep their number: deployments, sets and jobs; and disruption budgets."""

@@ -1,4 +1,4 @@
-"""Former templates of stateful and daemon sets, kept as controller revisions to go back to.
+"""Controller revisions: earlier templates of stateful and daemon sets, kept for rollbacks.
 
 Source  kubernetes, pkg/controller/history/controller_history.go
 """
@@ -31,13 +31,13 @@ from moorage.controllers.workloads.replica_set_revisions import template_hash
 __all__ = ["HASH", "RevisionHistory", "history_of", "template_of"]
 
 HASH = "controller-revision-hash"
-#: What revisions of a stateful set are marked with; their pods are marked with the revision's name, under the other label.
+#: The hash label on a stateful set's revisions; its pods have the revision's name in the other label.
 _OWN_HASH = "controller.kubernetes.io/hash"
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class RevisionHistory(NamedTuple):
-    """Revisions, the oldest first; ``update`` is that of the present template. ``steps`` make it so."""
+    """Revisions, the oldest first; ``update`` is that of the current template. ``steps`` create or renumber it."""
 
     revisions: list[Document]
     update: Document
@@ -47,16 +47,16 @@ class RevisionHistory(NamedTuple):
         return next((one for one in self.revisions if name_of(one) == name), None)
 
     def truncated(self, limit: int, in_use: Collection[str]) -> list[Step]:
-        """Return what deletes the oldest revisions beyond a limit that no pod is of; ``in_use`` are their names."""
+        """Return the deletion of the oldest revisions beyond ``limit``, except those ``in_use`` (their names) by pods."""
         kept = {name_of(self.update), *in_use}
         idle = [one for one in self.revisions if name_of(one) not in kept]
         return [DeleteStep(CONTROLLER_REVISIONS, one) for one in idle[: max(0, len(idle) - limit)]]
 
 
 def history_of(kind: ServedKind, owner: Document, world: ObjectIndex) -> RevisionHistory:
-    """Return an owner's revisions, with one for its template as it is.
+    """Return an owner's revisions, including one for its current template.
 
-    Pods of that template may name a revision that is not there, in a dump say: then it is made under that name.
+    Pods of that template may name a missing revision, for example in a dump: then it is created under that name.
     """
     held = sorted(
         world.controlled(CONTROLLER_REVISIONS, owner), key=lambda one: (int(one.get("revision") or 0), age_order(one))
@@ -71,7 +71,7 @@ def history_of(kind: ServedKind, owner: Document, world: ObjectIndex) -> Revisio
     found = same[-1]
     if int(found.get("revision") or 0) == newest:
         return RevisionHistory(held, found, [])
-    # It is gone back to: it becomes the newest.
+    # A rollback: this revision becomes the newest.
     moved = {**found, "revision": newest + 1}
     others = [one for one in held if uid_of(one) != uid_of(found)]
     return RevisionHistory([*others, moved], moved, [Update(CONTROLLER_REVISIONS, copied(moved))])
@@ -82,20 +82,20 @@ def _order(revision: Document) -> tuple[int, tuple[str, str]]:
 
 
 def _data(owner: Document) -> dict[str, Any]:
-    """Return what a revision keeps, its fields in order: others compare it byte for byte."""
+    """Return the data of a revision in canonical field order: it is compared byte for byte."""
     template = {**(spec_of(owner).get("template") or {}), "$patch": "replace"}
     data: dict[str, Any] = msgspec.json.decode(_encode({"spec": {"template": template}}))
     return data
 
 
 def template_of(revision: Document) -> Document:
-    """Return the template that a revision keeps."""
+    """Return the template in a revision."""
     held = revision["data"]["spec"]["template"]
     return {name: value for name, value in held.items() if name != "$patch"}
 
 
 def _revision(kind: ServedKind, owner: Document, data: dict[str, Any], number: int, name: str) -> Document:
-    """Return a revision, of this name if pods of the template are labelled with one already."""
+    """Return a new revision; with ``name``, the name that pods of the template already refer to."""
     template = spec_of(owner).get("template") or {}
     mark = name.removeprefix(f"{name_of(owner)}-") or template_hash(template)
     label = HASH if kind is DAEMON_SETS else _OWN_HASH
@@ -107,7 +107,7 @@ def _revision(kind: ServedKind, owner: Document, data: dict[str, Any], number: i
             "name": f"{name_of(owner)}-{mark}",
             "namespace": namespace_of(owner),
             "labels": labels,
-            **({"annotations": dict(said)} if (said := annotations_of(owner)) else {}),
+            **({"annotations": dict(held)} if (held := annotations_of(owner)) else {}),
             "ownerReferences": [reference_to(kind, owner)],
         },
         "data": data,

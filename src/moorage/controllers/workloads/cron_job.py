@@ -1,4 +1,4 @@
-"""Cron jobs: a job at each time that is due, and the last ones kept to look at.
+"""The cron job controller: create a job at each scheduled time, and delete old jobs beyond the history limits.
 
 Source  kubernetes, pkg/controller/cronjob: cronjob_controllerv2.go and utils.go
 """
@@ -32,7 +32,7 @@ from moorage.controllers.workloads.job import is_finished
 
 __all__ = ["CronJobs"]
 
-#: Times that were missed before somebody is told.
+#: Number of missed start times before a warning event.
 _MANY: Final = 100
 _SCHEDULED: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 
@@ -47,10 +47,10 @@ class CronJobs:
         cron = world.find(CRON_JOBS, key)
         if cron is None or is_ending(cron):
             return
-        yield from _Look(cron, world.controlled(JOBS, cron), now).steps()
+        yield from _Sync(cron, world.controlled(JOBS, cron), now).steps()
 
 
-class _Look:
+class _Sync:
     def __init__(self, cron: Document, jobs: list[Document], now: float) -> None:
         self.cron, self.now = cron, now
         self.spec = spec_of(cron)
@@ -63,8 +63,8 @@ class _Look:
 
     def steps(self) -> Iterator[Step]:
         yield from self._tidied()
-        yield from self._said_of_strange()
-        yield from self._said_of_ended()
+        yield from self._unexpected_events()
+        yield from self._completion_events()
         yield from self._scheduled()
         if self.running:
             self.status["active"] = [_reference(job) for job in self.running]
@@ -84,10 +84,10 @@ class _Look:
         except CronError as error:
             yield self._note("Warning", "UnparseableSchedule", f'unparseable schedule: "{self.spec.get("schedule")}" : {error}')
             return
-        yield from self._kept_to(schedule)
+        yield from self._follow(schedule)
 
     def _is_own(self, job: Document) -> bool:
-        """Return whether a job was made when it was due, rather than by hand."""
+        """Return whether a job was created for a scheduled time, rather than by hand."""
         due = annotations_of(job).get(_SCHEDULED)
         return due is not None and name_of(job) == self._name(seconds(due))
 
@@ -97,7 +97,7 @@ class _Look:
     def _note(self, kind: str, reason: str, text: str) -> EventStep:
         return EventStep(CRON_JOBS, self.cron, kind, reason, text)
 
-    def _kept_to(self, schedule: Schedule) -> Iterator[Step]:
+    def _follow(self, schedule: Schedule) -> Iterator[Step]:
         due, missed = self._last_due(schedule)
         following = schedule.after(self.now)
         if following is not None:
@@ -110,7 +110,7 @@ class _Look:
         yield from self._started(due)
 
     def _last_due(self, schedule: Schedule) -> tuple[float | None, int]:
-        """Return the last time that was due and had no job, and how many there were."""
+        """Return the last missed start time, and the number of missed ones."""
         since = seconds(self.status.get("lastScheduleTime")) or seconds(self.cron["metadata"].get("creationTimestamp"))
         deadline_s = self.spec.get("startingDeadlineSeconds")
         if deadline_s is not None:
@@ -121,7 +121,7 @@ class _Look:
             last, count = due, count + 1
             due = schedule.after(due)
             if count > 10 * _MANY:
-                # Far behind: what is due is at most one period back.
+                # Far behind: the last start time is at most one period ago.
                 period = (due or last) - last
                 skipped = max(0.0, (self.now - last) // max(period, 60.0) - 1)
                 due = schedule.after(last + skipped * period)
@@ -161,7 +161,7 @@ class _Look:
         }
 
     def _tidied(self) -> Iterator[Step]:
-        """Delete the oldest jobs that are over, beyond those that are kept."""
+        """Delete the oldest finished jobs beyond the history limits."""
         for name, usual, wanted in (("successfulJobsHistoryLimit", 3, "Complete"), ("failedJobsHistoryLimit", 1, "Failed")):
             limit = self.spec.get(name, usual)
             over = [
@@ -171,8 +171,8 @@ class _Look:
                 yield DeleteStep(JOBS, job, propagation="Background")
                 yield self._note("Normal", "SuccessfulDelete", f"Deleted job {name_of(job)}")
 
-    def _said_of_strange(self) -> Iterator[Step]:
-        """Note the jobs that run and were not begun here, and those that ran at the last look and are not there any more."""
+    def _unexpected_events(self) -> Iterator[Step]:
+        """Record events about running jobs that this controller did not create, and about active jobs that disappeared."""
         for job in self.strange:
             text = f"Saw a job that the controller did not create or forgot: {name_of(job)}"
             yield self._note("Warning", "UnexpectedJob", text)
@@ -181,8 +181,8 @@ class _Look:
             if uid not in there:
                 yield self._note("Normal", "MissingJob", f"Active job went missing: {name}")
 
-    def _said_of_ended(self) -> Iterator[Step]:
-        """Note the jobs that were running at the last look and are over."""
+    def _completion_events(self) -> Iterator[Step]:
+        """Record events about jobs of the active list that have finished."""
         for job in self.jobs:
             if is_finished(job) and uid_of(job) in self.before:
                 ended = "Complete" if _has(job, "Complete") else "Failed"
@@ -198,7 +198,7 @@ def _has(job: Document, name: str) -> bool:
 
 
 def _own(template: Document) -> Document:
-    """Return a copy of a template as far as the job's own labels are written into it."""
+    """Return a copy of a template, deep enough to change the labels."""
     metadata = template.get("metadata") or {}
     return {**template, "metadata": {**metadata, "labels": dict(metadata.get("labels") or {})}}
 

@@ -1,8 +1,8 @@
-"""Daemon sets: on which nodes they run, and the pods that tie themselves to those nodes.
+"""Which nodes run the pods of a daemon set, and the node affinity that binds each pod to its node.
 
-A daemon set has no number of replicas. Its controller makes one pod for each node that the pod could live on, judging by
-node selector, required node affinity and taints that would keep it away, and lets the scheduler do the binding: the pod's
-affinity is replaced by one that names the node.
+A daemon set has no replica count. Its controller creates one pod for each eligible node, judged by node selector, required
+node affinity and taints, and leaves binding to the scheduler: it replaces the pod's required node affinity with one that names
+the node.
 
 Source  kubernetes, pkg/controller/daemon/daemon_controller.go and util/daemonset_util.go
 """
@@ -35,7 +35,7 @@ from moorage.api.workloads import DaemonSet
 
 __all__ = ["DRIVES_AWAY", "KEEPS_AWAY", "daemon_tolerations", "nodes_in_need", "pod_node", "pod_template", "runs_on", "tied_to"]
 
-#: Effects of taints that keep a daemon pod from coming to a node, and those that make it leave.
+#: Taint effects that keep new daemon pods off a node, and those that evict running ones.
 KEEPS_AWAY: Final = frozenset({"NoSchedule", "NoExecute"})
 DRIVES_AWAY: Final = frozenset({"NoExecute"})
 _TOLERATED: Final = (
@@ -50,7 +50,7 @@ _TOLERATED_ON_HOST_NETWORK: Final = ("node.kubernetes.io/network-unavailable", "
 
 
 def daemon_tolerations(spec: PodSpec) -> tuple[Toleration, ...]:
-    """Return the tolerations of a daemon pod: its template's, and those of a node's usual troubles."""
+    """Return the tolerations of a daemon pod: its template's, and those for common node conditions."""
     troubles = (*_TOLERATED, _TOLERATED_ON_HOST_NETWORK) if spec.host_network else _TOLERATED
     tolerations = list(spec.tolerations)
     for key, effect in troubles:
@@ -68,7 +68,7 @@ def _identity(toleration: Toleration) -> tuple[str, str, str, str]:
 
 
 def pod_template(daemon_set: DaemonSet, revision: str) -> PodTemplateSpec:
-    """Return the template that the controller makes pods from."""
+    """Return the template that the controller creates pods from."""
     template = daemon_set.spec.template
     labels = {**template.metadata.labels, "controller-revision-hash": revision}
     generation = daemon_set.metadata.annotations.get("deprecated.daemonset.template.generation")
@@ -82,9 +82,9 @@ def pod_template(daemon_set: DaemonSet, revision: str) -> PodTemplateSpec:
 
 
 def runs_on(spec: PodSpec, effects: frozenset[str] = KEEPS_AWAY) -> Callable[[Node], bool]:
-    """Return the judgement whether a daemon pod of this spec should run on a node.
+    """Return a predicate: whether a daemon pod of this spec should run on a node.
 
-    ``effects`` are those of the taints that it has to tolerate.
+    ``effects``: the taint effects that it must tolerate.
     """
     selector = selector_from_map(spec.node_selector)
     required = _required(spec)
@@ -108,7 +108,7 @@ def runs_on(spec: PodSpec, effects: frozenset[str] = KEEPS_AWAY) -> Callable[[No
 
 
 def tied_to(pod: Pod, node_name: str) -> Pod:
-    """Return a pod that only one node will do for. Other rules about pods and preferences stay as they are."""
+    """Return the pod with a required node affinity for one node. Its other affinities and preferences stay."""
     names = NodeSelectorRequirement(key="metadata.name", operator="In", values=(node_name,))
     required = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(names,)),))
     affinity = pod.spec.affinity or Affinity()
@@ -119,7 +119,7 @@ def tied_to(pod: Pod, node_name: str) -> Pod:
 
 
 def pod_node(pod: Pod) -> str:
-    """Return the node a daemon pod is on or is meant for; empty if it names none.
+    """Return the node that a daemon pod is bound to or was created for; "" if it names none.
 
     Source  pkg/controller/daemon/util/daemonset_util.go, GetTargetNodeName
     """
@@ -140,7 +140,7 @@ def _required(spec: PodSpec) -> NodeSelector | None:
 
 
 def nodes_in_need(daemon_set: DaemonSet, nodes: Iterable[Node], held: Iterable[Pod]) -> list[Node]:
-    """Return the nodes that lack a pod of the daemon set, in the order given. Pods that ended are replaced."""
+    """Return the nodes that lack a pod of the daemon set, in the given order. Ended pods are replaced."""
     served = {pod_node(pod) for pod in held if pod.status.phase not in ENDED_PHASES}
     judge = runs_on(daemon_set.spec.template.spec)
     return [node for node in nodes if node.name not in served and judge(node)]

@@ -1,4 +1,4 @@
-"""Daemon sets: one pod on each node that the pod could live on, and rollouts node by node.
+"""The daemon set controller: one pod on each eligible node, and rolling updates node by node.
 
 Source  kubernetes, pkg/controller/daemon: daemon_controller.go and update.go
 """
@@ -40,13 +40,13 @@ __all__ = ["DaemonSets"]
 
 _BURST: Final = 250
 _GENERATION: Final = "deprecated.daemonset.template.generation"
-#: Waits before a failed daemon is replaced, in seconds.
+#: Delays before a failed daemon pod is replaced, in seconds.
 _FIRST_WAIT_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 900.0
 
 
 class DaemonSets:
-    """Remembers how often pods failed on which node, and when it may try again."""
+    """Remembers per node how often pods failed, and when the next one may be created."""
 
     name = "daemonset-controller"
 
@@ -71,17 +71,17 @@ class DaemonSets:
         yield from claimed.steps
         history = history_of(DAEMON_SETS, held, world)
         yield from history.steps
-        look = _Look(held, claimed.held, [self._read(one) for one in world.all(NODES)], history, now)
-        yield from self._failed(look)
-        changes = [*look.placed(), *look.rolled()]
+        sync = _Sync(held, claimed.held, [self._read(one) for one in world.all(NODES)], history, now)
+        yield from self._failed(sync)
+        changes = [*sync.placed(), *sync.rolled()]
         if world.is_closing(namespace_of(held)):
             changes = [step for step in changes if not isinstance(step, Create)]
         yield from changes[:_BURST]
         if len(changes) > _BURST:
             yield Later(0)
         if not any(isinstance(step, (Create, DeleteStep)) for step in changes):
-            yield from look.told()
-        yield from history.truncated(int(spec_of(held).get("revisionHistoryLimit", 10)), look.revisions_in_use())
+            yield from sync.status_steps()
+        yield from history.truncated(int(spec_of(held).get("revisionHistoryLimit", 10)), sync.revisions_in_use())
 
     def _read(self, node: Document) -> Node:
         version = node["metadata"].get("resourceVersion", "")
@@ -90,21 +90,21 @@ class DaemonSets:
             known = self._nodes[name_of(node)] = version, decode(node, Node, "")
         return known[1]
 
-    def _failed(self, look: _Look) -> Iterator[Step]:
-        """Clear away pods that have ended, each time after longer on the same node."""
-        for node, pod in look.ended():
-            place = uid_of(look.held), node
+    def _failed(self, sync: _Sync) -> Iterator[Step]:
+        """Delete ended pods, with a delay that grows on the same node."""
+        for node, pod in sync.ended():
+            place = uid_of(sync.held), node
             count, due = self._failures.get(place, (0, 0.0))
-            if look.now < due:
-                yield Later(due - look.now)
+            if sync.now < due:
+                yield Later(due - sync.now)
                 continue
-            if due and look.now - due > 2 * _LONGEST_WAIT_S:
+            if due and sync.now - due > 2 * _LONGEST_WAIT_S:
                 count = 0
-            self._failures[place] = count + 1, look.now + min(_FIRST_WAIT_S * 2.0 ** min(count, 16), _LONGEST_WAIT_S)
+            self._failures[place] = count + 1, sync.now + min(_FIRST_WAIT_S * 2.0 ** min(count, 16), _LONGEST_WAIT_S)
             word = "Failed" if phase_of(pod) == "Failed" else "Succeeded"
             verb = "kill" if word == "Failed" else "delete"
             text = f"Found {word.lower()} daemon pod {key_of(pod)} on node {node}, will try to {verb} it"
-            yield EventStep(DAEMON_SETS, look.held, "Warning" if word == "Failed" else "Normal", f"{word}DaemonPod", text)
+            yield EventStep(DAEMON_SETS, sync.held, "Warning" if word == "Failed" else "Normal", f"{word}DaemonPod", text)
             yield DeleteStep(PODS, pod)
 
 
@@ -112,8 +112,8 @@ def _relevant(node: Document) -> tuple[Any, Any, Any]:
     return labels_of(node), spec_of(node).get("taints"), spec_of(node).get("unschedulable")
 
 
-class _Look:
-    """One look at a daemon set: its pods by node, and which nodes should have one."""
+class _Sync:
+    """One reconcile of a daemon set: its pods by node, and the nodes that should have one."""
 
     def __init__(self, held: Document, pods: list[Document], nodes: list[Node], history: RevisionHistory, now: float) -> None:
         self.held, self.now = held, now
@@ -135,7 +135,7 @@ class _Look:
         self.unavailable = unavailable if unavailable or self.surge else 1
 
     def _alive(self, node: str) -> list[Document]:
-        """Return the pods that run or will run on a node."""
+        """Return the pods on a node that neither ended nor are being deleted."""
         return [pod for pod in self.by_node.get(node, ()) if not is_ending(pod) and phase_of(pod) not in ENDED_PHASES]
 
     def ended(self) -> Iterator[tuple[str, Document]]:
@@ -145,7 +145,7 @@ class _Look:
                     yield node, pod
 
     def placed(self) -> Iterator[Step]:
-        """Yield what gives each node its pod, and takes away those that have no business there."""
+        """Yield the creation of missing pods and the deletion of misplaced and duplicate ones."""
         for node, wanted in self.wanted.items():
             pods = self._alive(node)
             if wanted and not self.by_node.get(node):
@@ -159,7 +159,7 @@ class _Look:
             yield from self._deleted(pod for pod in pods if not is_ending(pod))
 
     def rolled(self) -> Iterator[Step]:
-        """Yield what brings nodes to the present template, as far as the strategy lets it."""
+        """Yield the steps that move nodes to the current template, within the limits of the update strategy."""
         if (self.spec.get("updateStrategy") or {}).get("type") == "OnDelete":
             return
         yield from self._surged() if self.surge else self._replaced()
@@ -180,7 +180,7 @@ class _Look:
         yield from self._deleted(candidates[: max(0, room)])
 
     def _surged(self) -> Iterator[Step]:
-        """A new pod comes beside the old one, which goes when the new one is available."""
+        """Create a new pod next to the old one, and delete the old one when the new one is available."""
         room = self.surge
         lacking = []
         for node, wanted in self.wanted.items():
@@ -224,14 +224,14 @@ class _Look:
         pod["spec"] |= {"affinity": {**affinity, "nodeAffinity": by_node}, "tolerations": self._tolerations}
         return pod
 
-    # -- telling ----------------------------------------------------------------------------------------------------------
+    # -- status ---------------------------------------------------------------------------------------------------------
 
     def revisions_in_use(self) -> set[str]:
         marks = {labels_of(pod).get(HASH, "") for pods in self.by_node.values() for pod in pods}
         return {f"{name_of(self.held)}-{mark}" for mark in marks}
 
-    def told(self) -> Iterator[Step]:
-        """Yield the status, and a look when the next pod will have been ready for long enough."""
+    def status_steps(self) -> Iterator[Step]:
+        """Yield the status update, and a later reconcile for when the next pod becomes available."""
         served = {node: self._alive(node) for node, wanted in self.wanted.items() if wanted}
         first = {node: max(pods, key=self._is_new) for node, pods in served.items() if pods}
         ready = [pod for pod in first.values() if ready_since(pod) is not None]
@@ -257,7 +257,7 @@ class _Look:
 
 
 def _node_of(pod: Document) -> str:
-    """Return the node a daemon pod is on, or is meant for."""
+    """Return the node that a daemon pod is bound to or was created for."""
     if node := spec_of(pod).get("nodeName"):
         return str(node)
     affinity = (spec_of(pod).get("affinity") or {}).get("nodeAffinity") or {}

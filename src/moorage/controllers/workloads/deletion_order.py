@@ -1,4 +1,4 @@
-"""Which of several like pods is the one to go first.
+"""The order in which replicas are deleted when a controller scales down.
 
 Source  kubernetes, pkg/controller/controller_utils.go, ActivePodsWithRanks
 """
@@ -23,17 +23,17 @@ from moorage.controllers.machinery.object_fields import (
     uid_of,
 )
 
-__all__ = ["order_of_going"]
+__all__ = ["deletion_order"]
 
 _COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _PHASES: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
-def order_of_going(pods: Iterable[Document], related: Iterable[Document], now: float) -> list[Document]:
-    """Return pods the first to be deleted first.
+def deletion_order(pods: Iterable[Document], related: Iterable[Document], now: float) -> list[Document]:
+    """Return pods in the order of their deletion.
 
-    ``related`` are active pods of the same application: a pod that has many of them on its node goes sooner. Ages are compared
-    by their magnitude only, so that chance, by uid, spreads the losses over failure domains.
+    ``related`` are active pods of the same application: a pod with many of them on its node is deleted earlier. Ages are
+    compared by magnitude only, so that the UID decides between pods of similar age and spreads the losses over failure domains.
     """
     crowd = Counter(spec_of(pod).get("nodeName") or "" for pod in related)
 

@@ -1,8 +1,8 @@
-"""Deployments: replica sets are made, scaled and thrown away until the newest has all the pods.
+"""The deployment controller: create, scale and delete replica sets until the newest one has all replicas.
 
-One look does what upstream's sync does: it sees to the new replica set, moves replicas between the sets as far as the
-strategy lets it, cleans up what history need not keep, and tells how far it is. The next look is brought about by what the
-replica sets do.
+One reconcile does the work of upstream's sync: it creates or updates the new replica set, moves replicas between the sets
+within the limits of the strategy, deletes old sets beyond the history limit, and updates the status. Changes of the replica
+sets trigger the next reconcile.
 
 Source  kubernetes, pkg/controller/deployment: deployment_controller.go, sync.go, rolling.go, recreate.go
 """
@@ -32,17 +32,17 @@ from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.ownership import claim, keys_by_owner
 from moorage.controllers.machinery.proportions import Bounds, bounds
 from moorage.controllers.machinery.steps import Create, DeleteStep, EventStep, SetStatus, Step, Update
-from moorage.controllers.workloads.deployment_status import sum_of, tell
+from moorage.controllers.workloads.deployment_status import status_steps, sum_of
 from moorage.controllers.workloads.replica_scaling import grow_new, shrink_old, spread
 from moorage.controllers.workloads.replica_set_revisions import (
     DESIRED,
     REVISION,
-    annotated_anew,
     find_new,
     new_replica_set,
     revision_of,
     size_of,
     template_hash,
+    updated_annotations,
     with_sizes,
 )
 
@@ -51,7 +51,7 @@ __all__ = ["Deployments", "Rollout"]
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """A deployment and its replica sets, old ones the oldest first."""
+    """A deployment and its replica sets; the old ones sorted by age, oldest first."""
 
     deployment: Document
     new: Document | None
@@ -72,7 +72,7 @@ class Rollout:
 
     @property
     def most(self) -> int:
-        """How many replicas there may be at once."""
+        """The maximum number of replicas at the same time."""
         return self.wanted + (self.bounds.surge if self.rolls else 0)
 
 
@@ -81,12 +81,12 @@ class Deployments:
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         if event.kind is PODS:
-            return self._keys_of_gone(event, world)
+            return self._keys_of_ended(event, world)
         return keys_by_owner(event, world, REPLICA_SETS, DEPLOYMENTS)
 
     @staticmethod
-    def _keys_of_gone(event: ObjectChange, world: ObjectIndex) -> Iterator[str]:
-        """Yield the deployment whose old pods have to be gone before it makes new ones."""
+    def _keys_of_ended(event: ObjectChange, world: ObjectIndex) -> Iterator[str]:
+        """Yield the deployment that may wait for this pod to end before it creates new ones (strategy Recreate)."""
         if event.new is not None and is_active(event.new):
             return
         owner = controller_of(event.latest)
@@ -109,7 +109,7 @@ class Deployments:
         steps = [] if is_ending(deployment) else list(self._advance(rollout, world))
         yield from steps
         made = next((name_of(step.document) for step in steps if isinstance(step, Create)), "")
-        yield from tell(deployment, new, rollout.sets, now, made)
+        yield from status_steps(deployment, new, rollout.sets, now, made)
 
     def _advance(self, rollout: Rollout, world: ObjectIndex) -> Iterator[Step]:
         deployment = rollout.deployment
@@ -135,7 +135,7 @@ class Deployments:
             yield from _cleaned_up(rollout)
 
     def _make_new(self, rollout: Rollout, world: ObjectIndex) -> Iterator[Step]:
-        """Make the replica set of the present template, with as many replicas as there is room for."""
+        """Create the replica set of the current template, with as many replicas as the strategy allows."""
         deployment = rollout.deployment
         if not rollout.rolls and _runs_old_pods(rollout.old, world):
             yield from _resized(rollout, {uid_of(one): 0 for one in rollout.old})
@@ -152,7 +152,7 @@ class Deployments:
         yield Create(REPLICA_SETS, made)
         yield from _with_revision(deployment, revision)
         if replicas:
-            yield _told(deployment, made, 0, replicas)
+            yield _scaling_event(deployment, made, 0, replicas)
 
     @staticmethod
     def _roll(rollout: Rollout) -> Iterator[Step]:
@@ -174,8 +174,8 @@ class Deployments:
 
 
 def _marked(deployment: Document, new: Document, revision: int) -> Document:
-    """Return the new replica set with the annotations and the waiting time that its deployment has for it."""
-    annotations = annotated_anew(deployment, new, revision)
+    """Return the new replica set with the annotations and minReadySeconds of its deployment."""
+    annotations = updated_annotations(deployment, new, revision)
     least_s = spec_of(deployment).get("minReadySeconds") or 0
     if annotations == annotations_of(new) and (spec_of(new).get("minReadySeconds") or 0) == least_s:
         return new
@@ -193,12 +193,12 @@ def _with_revision(deployment: Document, revision: int) -> Iterator[Step]:
     text = str(revision)
     if annotations_of(deployment).get(REVISION) != text:
         annotated = revised(deployment, annotations={**annotations_of(deployment), REVISION: text})
-        # Through the main path, an annotation would count as a change of what is wanted.
+        # An update of the main resource would increase the generation.
         yield Update(DEPLOYMENTS, annotated, "status")
 
 
 def _is_scaled(rollout: Rollout) -> bool:
-    """Return True where the deployment was given another size since its replica sets were last resized."""
+    """Return True where the deployment's replicas changed since its replica sets were last resized."""
     wanted = str(rollout.wanted)
     active = [one for one in rollout.sets if size_of(one)]
     if len(active) > 1 and not rollout.rolls:
@@ -213,7 +213,7 @@ def _is_complete(rollout: Rollout) -> bool:
 
 
 def _resized(rollout: Rollout, sizes: dict[str, int]) -> Iterator[Step]:
-    """Yield what gives replica sets, by uid, other sizes, and the sizes in their annotations."""
+    """Yield the updates that resize replica sets, by UID, and the sizes in their annotations."""
     for one in rollout.sets:
         size = sizes.get(uid_of(one), size_of(one))
         annotations = with_sizes(annotations_of(one), rollout.wanted, rollout.most)
@@ -221,17 +221,17 @@ def _resized(rollout: Rollout, sizes: dict[str, int]) -> Iterator[Step]:
             continue
         yield Update(REPLICA_SETS, {**revised(one, annotations=annotations), "spec": {**spec_of(one), "replicas": size}})
         if size != size_of(one):
-            yield _told(rollout.deployment, one, size_of(one), size)
+            yield _scaling_event(rollout.deployment, one, size_of(one), size)
 
 
-def _told(deployment: Document, one: Document, before: int, after: int) -> Step:
+def _scaling_event(deployment: Document, one: Document, before: int, after: int) -> Step:
     way = "up" if after > before else "down"
     text = f"Scaled {way} replica set {name_of(one)} from {before} to {after}"
     return EventStep(DEPLOYMENTS, deployment, "Normal", "ScalingReplicaSet", text)
 
 
 def _cleaned_up(rollout: Rollout) -> Iterator[Step]:
-    """Yield what deletes the oldest empty replica sets beyond those that history keeps."""
+    """Yield the deletion of the oldest empty replica sets beyond the history limit."""
     limit = spec_of(rollout.deployment).get("revisionHistoryLimit")
     if limit is None:
         return

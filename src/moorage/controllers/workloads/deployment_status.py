@@ -1,4 +1,4 @@
-"""How far a deployment is: counts, and the conditions that ``kubectl rollout status`` and ``kubectl wait`` look at.
+"""The status of a deployment: counts, and the conditions that ``kubectl rollout status`` and ``kubectl wait`` read.
 
 Source  kubernetes, pkg/controller/deployment/progress.go and sync.go (calculateStatus); util/deployment_util.go
 """
@@ -14,7 +14,7 @@ from moorage.controllers.machinery.object_fields import condition_of, name_of, s
 from moorage.controllers.machinery.proportions import bounds
 from moorage.controllers.machinery.steps import Later, SetStatus, Step
 
-__all__ = ["sum_of", "tell"]
+__all__ = ["status_steps", "sum_of"]
 
 _COUNTS: Final = ("replicas", "readyReplicas", "availableReplicas", "terminatingReplicas")
 _FAILURE: Final = "ReplicaFailure"
@@ -24,15 +24,17 @@ _TIMED_OUT: Final = "ProgressDeadlineExceeded"
 
 
 def sum_of(sets: Iterable[Document]) -> dict[str, int]:
-    """Return the counts of replica sets, added up."""
+    """Return the total counts of replica sets."""
     statuses = [status_of(one) for one in sets]
     return {name: sum(int(status.get(name) or 0) for status in statuses) for name in _COUNTS}
 
 
-def tell(deployment: Document, new: Document | None, sets: list[Document], now: float, made: str = "") -> Iterator[Step]:
-    """Yield the step that brings the status up to date, and when to look whether the rollout has stalled.
+def status_steps(
+    deployment: Document, new: Document | None, sets: list[Document], now: float, made: str = ""
+) -> Iterator[Step]:
+    """Yield the status update, and a later reconcile to detect a stalled rollout.
 
-    ``made`` is the name of a replica set that is only just being made.
+    ``made`` is the name of a replica set that is being created.
     """
     status = _counted(deployment, new, sets)
     conditions = [dict(one) for one in status_of(deployment).get("conditions") or ()]
@@ -43,8 +45,8 @@ def tell(deployment: Document, new: Document | None, sets: list[Document], now: 
         conditions = _set(conditions, failure, now)
     progress = _made(deployment, made) if made else _progress(deployment, new, status, now)
     if progress is not None:
-        # Progress is dated anew each time there is some, even where the reason stays.
-        conditions = _set(conditions, progress, now, anew=progress["reason"] == "ReplicaSetUpdated")
+        # Progress updates the time of the condition even if the reason stays the same.
+        conditions = _set(conditions, progress, now, refresh=progress["reason"] == "ReplicaSetUpdated")
     status["conditions"] = conditions
     if status != status_of(deployment):
         yield SetStatus(DEPLOYMENTS, deployment, status)
@@ -81,7 +83,7 @@ def _availability(deployment: Document, status: Document) -> dict[str, str]:
 
 
 def _failure(sets: Iterable[Document]) -> dict[str, str] | None:
-    """Return what keeps a replica set from making pods."""
+    """Return the condition of a replica set that cannot create pods; None without one."""
     for one in sets:
         held = condition_of(one, _FAILURE)
         if held is not None and held.get("status") == "True":
@@ -100,7 +102,7 @@ def _made(deployment: Document, name: str) -> dict[str, str] | None:
 
 
 def _progress(deployment: Document, new: Document | None, status: Document, now: float) -> dict[str, str] | None:
-    """Return what the Progressing condition should say; None to leave it as it is."""
+    """Return the new Progressing condition; None to leave it as it is."""
     spec = spec_of(deployment)
     deadline_s = _deadline(spec)
     held = condition_of(deployment, "Progressing")
@@ -113,7 +115,7 @@ def _progress(deployment: Document, new: Document | None, status: Document, now:
     if held is None and new is not None:
         return _condition("Progressing", "True", "FoundNewReplicaSet", f'Found new replica set "{name_of(new)}"')
     if reason == _AVAILABLE and status.get("replicas") == status.get("updatedReplicas"):
-        return None  # a rollout that is over and was only given another size
+        return None  # a complete rollout that was only scaled
     if _is_complete(spec, status) and new is not None:
         return _condition("Progressing", "True", _AVAILABLE, f"{title} has successfully progressed.")
     if _has_progressed(status_of(deployment), status):
@@ -149,11 +151,11 @@ def _has_progressed(before: dict[str, Any], after: Document) -> bool:
     return old[1] < old[0] or any(count(after, name) > count(before, name) for name in grown)
 
 
-def _set(held: list[dict[str, Any]], made: dict[str, str], now: float, *, anew: bool = False) -> list[dict[str, Any]]:
-    """Return conditions with one set, as deployments do: the same status and reason leave it alone, unless dated anew."""
+def _set(held: list[dict[str, Any]], made: dict[str, str], now: float, *, refresh: bool = False) -> list[dict[str, Any]]:
+    """Return conditions with one set, as deployments do: with equal status and reason it is unchanged unless ``refresh``."""
     before = next((one for one in held if one["type"] == made["type"]), None)
     same = before is not None and (before["status"], before.get("reason")) == (made["status"], made["reason"])
-    if same and not anew:
+    if same and not refresh:
         return held
     moment = stamp(now)
     since = before["lastTransitionTime"] if before is not None and before["status"] == made["status"] else moment

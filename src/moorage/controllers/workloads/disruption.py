@@ -1,4 +1,4 @@
-"""Disruption budgets: how many of a budget's pods are well, how many have to be, and how many may go now.
+"""The disruption controller: count a budget's healthy pods, and how many disruptions it allows.
 
 Source  kubernetes, pkg/controller/disruption/disruption.go
 """
@@ -39,13 +39,13 @@ from moorage.controllers.machinery.steps import EventStep, Later, SetStatus, Ste
 
 __all__ = ["Disruption"]
 
-#: How long an eviction that was let through counts, while its pod is still there and not ending, in seconds.
+#: How long an allowed eviction counts while its pod is neither deleted nor terminating, in seconds.
 _EVICTION_S: Final = 120.0
 _SCALED: Final = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, CONTROLLERS)
 
 
 _RULE: Final = "LabelSelectorRequirement"
-#: Kubernetes' own words, with the selector as Go prints it.
+#: Kubernetes' own text, with the selector as Go prints it.
 _ALONE: Final = (
     "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the status of the PDB "
     "cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set "
@@ -54,9 +54,9 @@ _ALONE: Final = (
 
 
 class _Expected(NamedTuple):
-    """How many pods there should be, and how many of them well; ``fault`` says why that cannot be told.
+    """The expected number of pods, and how many of them must be healthy; ``fault`` says why that is unknown.
 
-    ``alone`` is True where some pods have no controller, and none that says how many there should be.
+    ``alone``: some pods have no controller.
     """
 
     pods: int
@@ -90,7 +90,7 @@ class Disruption:
         if wait_s is not None:
             yield Later(wait_s)
         expected = _expected(budget, pods, world)
-        yield from _told(budget, pods, expected)
+        yield from _events(budget, pods, expected)
         healthy = sum(is_ready(pod) for pod in pods if is_active(pod) and name_of(pod) not in disrupted)
         allowed = 0 if expected.fault or not expected.pods else max(0, healthy - expected.healthy)
         status: Document = {
@@ -107,7 +107,7 @@ class Disruption:
             yield SetStatus(DISRUPTION_BUDGETS, budget, status)
 
 
-def _told(budget: Document, pods: list[Document], expected: _Expected) -> Iterator[Step]:
+def _events(budget: Document, pods: list[Document], expected: _Expected) -> Iterator[Step]:
     if not pods:
         yield EventStep(DISRUPTION_BUDGETS, budget, "Normal", "NoPods", "No matching pods found")
     if expected.fault:
@@ -132,7 +132,7 @@ def _as_go_prints(selector: Document | None) -> str:
 
 
 def _selector(budget: Document) -> Selector:
-    """Return whom a budget covers: an empty selector takes every pod, an absent one none."""
+    """Return the selector of a budget: an empty one matches every pod, a missing one none."""
     selector = spec_of(budget).get("selector")
     return EVERYTHING if isinstance(selector, dict) and not any(selector.values()) else selector_of(selector)
 
@@ -144,7 +144,7 @@ def _was_scaled(event: ObjectChange) -> bool:
 
 
 def _disrupted(budget: Document, pods: Iterable[Document], now: float) -> tuple[dict[str, str], float | None]:
-    """Return the evictions whose pods have not begun to end, and in how many seconds the first is taken for lost."""
+    """Return the allowed evictions whose pods are not terminating yet, and in how many seconds the first expires."""
     there = {name_of(pod): pod for pod in pods}
     kept, waits = {}, []
     for name, since in (status_of(budget).get("disruptedPods") or {}).items():
@@ -168,7 +168,7 @@ def _expected(budget: Document, pods: list[Document], world: ObjectIndex) -> _Ex
 
 
 def _wanted_by_owners(pods: Iterable[Document], world: ObjectIndex) -> tuple[int, str, bool]:
-    """Return how many pods the controllers of these want in all, why that cannot be told, and whether some have none."""
+    """Return the total replicas of the pods' controllers, why that is unknown, and whether some pods have no controller."""
     wanted: dict[str, int] = {}
     alone = False
     for pod in pods:

@@ -1,7 +1,7 @@
-"""Jobs: pods are made until enough have succeeded, or too many have failed.
+"""The job controller: create pods until enough have succeeded or too many have failed.
 
-Each pod carries a finalizer until its end was counted, so that none is lost or counted twice whoever deletes it: its uid is
-written down first, then the finalizer goes, then the count goes up.
+Each pod has a finalizer until its result is counted, so that no result is lost or counted twice: the controller first stores
+its UID in the status, then removes the finalizer, then increases the count.
 
 Source  kubernetes, pkg/controller/job: job_controller.go, backoff_utils.go, pod_failure_policy.go, success_policy.go
 """
@@ -32,7 +32,7 @@ from moorage.controllers.machinery.object_fields import (
 from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.ownership import claim, keys_by_owner
 from moorage.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step, Update
-from moorage.controllers.workloads.deletion_order import order_of_going
+from moorage.controllers.workloads.deletion_order import deletion_order
 from moorage.controllers.workloads.job_groups import JobGrouping, group_for, keys_of_groups
 from moorage.controllers.workloads.job_outcome import FinishedPods, JobOutcome, counted_failures, judge, tally
 from moorage.controllers.workloads.job_pods import TRACKED, index_of, next_indexes, pod_of_job
@@ -41,7 +41,7 @@ __all__ = ["Jobs", "is_finished"]
 
 _BURST: Final = 100
 _OURS: Final = "kubernetes.io/job-controller"
-#: Waits after failures, in seconds.
+#: Backoff after failures, in seconds.
 _FIRST_WAIT_S: Final = 10.0
 _LONGEST_WAIT_S: Final = 600.0
 
@@ -53,7 +53,7 @@ def is_finished(job: Document) -> bool:
 
 
 class Jobs:
-    """``with_groups`` says whether pods of jobs that are gangs are scheduled together."""
+    """``with_groups``: create pod groups for jobs that are gangs."""
 
     name = "job-controller"
 
@@ -68,7 +68,7 @@ class Jobs:
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         job = world.find(JOBS, key)
         if job is None:
-            yield from _let_go(key, world)
+            yield from _release_orphans(key, world)
             return
         if (spec_of(job).get("managedBy") or _OURS) != _OURS:
             return
@@ -79,11 +79,11 @@ class Jobs:
             yield from _after_its_time(job, now)
         elif not is_ending(job):
             grouping = group_for(job, claimed.held, world) if self._with_groups else JobGrouping()
-            yield from grouping.steps or _Look(job, claimed.held, now, grouping.group).steps()
+            yield from grouping.steps or _Sync(job, claimed.held, now, grouping.group).steps()
 
 
-def _let_go(key: str, world: ObjectIndex) -> Iterator[Step]:
-    """Take the finalizer off pods whose job is gone."""
+def _release_orphans(key: str, world: ObjectIndex) -> Iterator[Step]:
+    """Remove the finalizer from pods whose job was deleted."""
     namespace, _, name = key.partition("/")
     for pod in world.all(PODS, namespace):
         if labels_of(pod).get("batch.kubernetes.io/job-name") == name:
@@ -110,8 +110,8 @@ def _after_its_time(job: Document, now: float) -> Iterator[Step]:
         yield DeleteStep(JOBS, job, propagation="Foreground")
 
 
-class _Look:
-    """One look at a job that is not over."""
+class _Sync:
+    """One reconcile of an unfinished job."""
 
     def __init__(self, job: Document, pods: list[Document], now: float, group: str = "") -> None:
         self.job, self.pods, self.now, self.group = job, pods, now, group
@@ -130,15 +130,15 @@ class _Look:
         adjusting = list(self._suspended() if self.spec.get("suspend") else self._adjusted())
         yield from adjusting
         if not any(isinstance(step, (Create, DeleteStep)) for step in adjusting):
-            yield from self._told()
+            yield from self._status_step()
         elif fresh or self.status.get("conditions") != status_of(self.job).get("conditions"):
-            # What was told of it is not to be told again.
+            # Store the conditions now, so that their events are recorded once.
             yield SetStatus(JOBS, self.job, self.status)
         if (limit_s := self.spec.get("activeDeadlineSeconds")) is not None and self.status.get("startTime"):
             yield Later(max(0.0, seconds(self.status["startTime"]) + int(limit_s) - self.now) + 0.001)
 
     def _count(self, fresh: FinishedPods) -> Iterator[Step]:
-        """Count pods that have ended since the last look."""
+        """Count pods that have ended since the last reconcile."""
         if not fresh:
             return
         yield SetStatus(JOBS, self.job, {**self.status, "uncountedTerminatedPods": fresh.uids})
@@ -149,13 +149,13 @@ class _Look:
         if not self.spec.get("suspend"):
             self.status.setdefault("startTime", stamp(self.now))
 
-    def _told(self) -> Iterator[Step]:
-        """Say how many there are."""
-        self._say_numbers(self.active)
+    def _status_step(self) -> Iterator[Step]:
+        """Yield the status update with the current counts."""
+        self._set_counts(self.active)
         if self.status != status_of(self.job):
             yield SetStatus(JOBS, self.job, self.status)
 
-    def _say_numbers(self, active: list[Document]) -> None:
+    def _set_counts(self, active: list[Document]) -> None:
         ending = [pod for pod in self.pods if is_ending(pod) and status_of(pod).get("phase") not in ENDED_PHASES]
         numbers = {"active": len(active), "ready": sum(map(is_ready, active)), "terminating": len(ending)}
         for name, number in numbers.items():
@@ -163,14 +163,14 @@ class _Look:
             if number or name != "active":
                 self.status[name] = number
 
-    # -- making and ending pods -------------------------------------------------------------------------------------------
+    # -- creating and deleting pods -------------------------------------------------------------------------------------
 
     def _adjusted(self) -> Iterator[Step]:
         wanted = self._wanted()
         taken = [*self.active, *self._in_the_way()]
         if len(self.active) > wanted:
-            for pod in order_of_going(self.active, self.active, self.now)[: len(self.active) - wanted]:
-                yield from self._given_up(pod)
+            for pod in deletion_order(self.active, self.active, self.now)[: len(self.active) - wanted]:
+                yield from self._withdrawn(pod)
             return
         yield from self._resumed()
         missing = wanted - len(taken)
@@ -192,7 +192,7 @@ class _Look:
         return Create(PODS, pod, owner=(JOBS, self.job))
 
     def _made_by_index(self, missing: int, taken: list[Document]) -> Iterator[Step]:
-        """Make pods where each number has its own failures, and waits after them."""
+        """Create pods for a job with failure counts and backoff per index."""
         busy = {index for pod in taken if (index := index_of(pod)) is not None}
         failed: dict[int, list[Document]] = {}
         for pod in self.pods:
@@ -207,7 +207,7 @@ class _Look:
             yield self._made(pod)
 
     def _in_the_way(self) -> list[Document]:
-        """Return pods that are ending and are only to be replaced once they have ended."""
+        """Return terminating pods that must end before they are replaced (podReplacementPolicy Failed)."""
         if self.spec.get("podReplacementPolicy") != "Failed":
             return []
         return [pod for pod in self.pods if is_ending(pod) and status_of(pod).get("phase") not in ENDED_PHASES]
@@ -233,13 +233,13 @@ class _Look:
         yield DeleteStep(PODS, pod)
         yield EventStep(JOBS, self.job, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
 
-    def _given_up(self, pod: Document) -> Iterator[Step]:
-        """Delete a pod that is wanted no more, without a failure being counted for it."""
+    def _withdrawn(self, pod: Document) -> Iterator[Step]:
+        """Delete an excess pod without counting a failure."""
         yield from _released([pod])
         yield from self._deleted(pod)
 
     def _backoff_s(self, pods: Iterable[Document]) -> float:
-        """Return how long new pods have to wait: twice as long after each failure that no success came after."""
+        """Return the remaining backoff before new pods: it doubles with each failure since the last success."""
         ends = sorted((_ended_at(pod), status_of(pod).get("phase") == "Failed") for pod in pods if not is_active(pod))
         failures, last = 0, 0.0
         for when, failed in ends:
@@ -248,11 +248,11 @@ class _Look:
             return 0.0
         return last + min(_FIRST_WAIT_S * 2.0 ** min(failures - 1, 16), _LONGEST_WAIT_S) - self.now
 
-    # -- suspending -------------------------------------------------------------------------------------------------------
+    # -- suspending -----------------------------------------------------------------------------------------------------
 
     def _suspended(self) -> Iterator[Step]:
         for pod in self.active:
-            yield from self._given_up(pod)
+            yield from self._withdrawn(pod)
         self.status.pop("startTime", None)
         held = self.status.get("conditions") or []
         if not any(one["type"] == "Suspended" and one["status"] == "True" for one in held):
@@ -270,10 +270,10 @@ class _Look:
             )
             yield EventStep(JOBS, self.job, "Normal", "Resumed", "Job resumed")
 
-    # -- ending -----------------------------------------------------------------------------------------------------------
+    # -- ending ---------------------------------------------------------------------------------------------------------
 
     def _finish(self, outcome: JobOutcome) -> Iterator[Step]:
-        """End what still runs; the job is over when all of it has ended."""
+        """Delete active pods; the job is finished when all pods have ended."""
         for pod in self.active:
             yield from self._deleted(pod)
         interim, final = ("SuccessCriteriaMet", "Complete") if outcome.good else ("FailureTarget", "Failed")
@@ -282,14 +282,14 @@ class _Look:
         for name in (interim,) if left else (interim, final):
             held = with_condition(held, name, "True", self.now, outcome.reason, outcome.message, lastProbeTime=stamp(self.now))
         self.status["conditions"] = held
-        self._say_numbers([])
+        self._set_counts([])
         if not left and outcome.good:
             self.status["completionTime"] = stamp(self.now)
         yield SetStatus(JOBS, self.job, self.status)
         if not left:
-            yield self._said(outcome)
+            yield self._event(outcome)
 
-    def _said(self, outcome: JobOutcome) -> EventStep:
+    def _event(self, outcome: JobOutcome) -> EventStep:
         if outcome.good:
             return EventStep(JOBS, self.job, "Normal", "Completed", "Job completed")
         return EventStep(JOBS, self.job, "Warning", outcome.reason, outcome.message)

@@ -1,7 +1,7 @@
-"""Jobs whose pods go together: a workload and a pod group for each, which the pods then name.
+"""Gang scheduling of jobs: a workload and a pod group for each eligible job, which its pods refer to.
 
-It is for jobs that could be nothing but a gang: as many numbered pods at once as are to succeed in all. A job that has begun
-without gets none, and neither does one whose workload somebody else has made.
+A job is eligible if it must be a gang: indexed, with as many parallel pods as completions. A job that has already started
+without a group gets none, nor does one whose workload another client created.
 
 Source  kubernetes, pkg/controller/job/job_scheduling_manager.go
 """
@@ -34,14 +34,14 @@ _MAX_NAME: Final = 253
 
 
 class JobGrouping(NamedTuple):
-    """The group of a job's pods, if any; ``steps`` come first, where there are any, and the job is looked at again."""
+    """The pod group of a job, if any. If there are ``steps``, they are executed first and the job is reconciled again."""
 
     group: str = ""
     steps: tuple[Step, ...] = ()
 
 
 def keys_of_groups(event: ObjectChange) -> Iterator[str]:
-    """Yield the keys of jobs that own a workload or a group that something happened to."""
+    """Yield the keys of jobs that own the workload or pod group of an event."""
     if event.kind is WORKLOADS or event.kind is POD_GROUPS:
         owner = controller_of(event.latest)
         if owner is not None and owner["kind"] == "Job":
@@ -49,7 +49,7 @@ def keys_of_groups(event: ObjectChange) -> Iterator[str]:
 
 
 def group_for(job: Document, pods: list[Document], world: ObjectIndex) -> JobGrouping:
-    """Return the group that new pods of a job belong to, or what makes it."""
+    """Return the pod group for a job's new pods, or the steps that create it."""
     if not _is_gang(spec_of(job)):
         return JobGrouping()
     workloads = [one for one in world.all(WORKLOADS, namespace_of(job)) if _is_about(one, job)]
@@ -74,7 +74,7 @@ def _is_gang(spec: Document) -> bool:
 
 
 def _is_new(job: Document, pods: list[Document]) -> bool:
-    """Return True for a job that has never begun, as far as can be seen."""
+    """Return True for a job that has not started yet."""
     status = status_of(job)
     has_begun = pods or any(status.get(name) for name in ("startTime", "succeeded", "failed"))
     return not has_begun and condition_of(job, "Suspended") is None
@@ -95,7 +95,7 @@ def _origin(group: Document) -> str:
     return found
 
 
-# -- making them --------------------------------------------------------------------------------------------------------
+# -- creating them ------------------------------------------------------------------------------------------------------
 
 
 def _make_workload(job: Document) -> Iterable[Step]:
@@ -132,7 +132,7 @@ def _document(api_version: str, kind: str, metadata: Document, spec: Document) -
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
-# -- names: the same for the same job, whoever makes them ---------------------------------------------------------------
+# -- names: deterministic, as upstream's --------------------------------------------------------------------------------
 
 
 def _workload_name(job: Document) -> str:
@@ -155,7 +155,7 @@ def _group_name(workload: str, template: str) -> str:
 
 
 def _mark(text: str) -> str:
-    """Return what stands for a text: its FNV-1a hash of 32 bits, in letters that make no words."""
+    """Return the 32-bit FNV-1a hash of a text, in an alphabet that forms no words."""
     value = 0x811C9DC5
     for byte in text.encode():
         value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF

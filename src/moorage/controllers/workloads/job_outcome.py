@@ -1,4 +1,4 @@
-"""How a job stands: pods that have ended are counted, and the counts say whether it is over.
+"""Count a job's ended pods, and decide from the counts whether the job is finished.
 
 Source  kubernetes, pkg/controller/job: job_controller.go, tracking_utils.go, pod_failure_policy.go, success_policy.go
 """
@@ -32,10 +32,10 @@ class FinishedPods:
     pods: list[Document] = field(default_factory=list)
     succeeded: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
-    #: Failures that do not count against the limit.
+    #: Failures that do not count towards the backoff limit.
     ignored: list[str] = field(default_factory=list)
     indexes: Indexes | None = None
-    #: Numbers that are not tried any more.
+    #: Failed indexes that are not retried.
     given_up: Indexes | None = None
 
     def __bool__(self) -> bool:
@@ -43,12 +43,12 @@ class FinishedPods:
 
     @property
     def uids(self) -> dict[str, list[str]]:
-        """As the status writes them down."""
+        """The UIDs for the status's uncountedTerminatedPods."""
         held = {"succeeded": self.succeeded, "failed": self.failed}
         return {name: uids for name, uids in held.items() if uids}
 
     def add_to(self, status: dict[str, Any]) -> None:
-        """Count them."""
+        """Add them to the counts of a status."""
         status["uncountedTerminatedPods"] = {}
         if self.failed:
             status["failed"] = int(status.get("failed") or 0) + len(self.failed)
@@ -63,7 +63,7 @@ class FinishedPods:
 
 
 def tally(job: Document, pods: Iterable[Document]) -> FinishedPods:
-    """Return the pods that have ended and still carry the finalizer, or were written down before a fault in between."""
+    """Return the ended pods that still have the finalizer, or whose UIDs are in the status after an interrupted update."""
     found = FinishedPods()
     noted = status_of(job).get("uncountedTerminatedPods") or {}
     written = {uid for name in ("succeeded", "failed") for uid in noted.get(name) or ()}
@@ -97,7 +97,7 @@ def _number(job: Document, found: FinishedPods) -> None:
 
 
 def _gives_up(job: Document, pod: Document) -> bool:
-    """Return True for a failure after which its number is not tried again."""
+    """Return True for a failure after which the index is not retried."""
     if phase_of(pod) != "Failed":
         return False
     action = _action(job, pod)
@@ -105,15 +105,15 @@ def _gives_up(job: Document, pod: Document) -> bool:
 
 
 def counted_failures(job: Document, pods: Iterable[Document]) -> int:
-    """Return how often the pods of one number failed, as far as that counts."""
+    """Return how many failures of one index count."""
     return max((failures_of(pod) + (_action(job, pod) != "Ignore") for pod in pods), default=0)
 
 
-# -- is it over? --------------------------------------------------------------------------------------------------------
+# -- is the job finished? -----------------------------------------------------------------------------------------------
 
 
 def judge(job: Document, status: dict[str, Any], pods: list[Document], now: float) -> JobOutcome | None:
-    """Return how a job ends, None while it does not; ``status`` has all counts."""
+    """Return the outcome of a job, None while it is unfinished; ``status`` contains all counts."""
     for one in status.get("conditions") or ():
         if one["type"] in {"SuccessCriteriaMet", "FailureTarget"} and one["status"] == "True":
             return JobOutcome(one["type"] == "SuccessCriteriaMet", one.get("reason", ""), one.get("message", ""))
@@ -139,7 +139,7 @@ def _failure(job: Document, status: dict[str, Any], pods: list[Document], now: f
 
 
 def _failed_indexes(spec: dict[str, Any], status: dict[str, Any]) -> JobOutcome | None:
-    """Return the failure of a job whose numbers have limits of their own."""
+    """Return the failure of a job with a backoff limit per index; None otherwise."""
     if spec.get("backoffLimitPerIndex") is None:
         return None
     completions = int(spec.get("completions") or 0)
@@ -190,7 +190,7 @@ def _meets(rule: dict[str, Any], done: Indexes, completions: int) -> bool:
     return good >= int(count)
 
 
-# -- failures that are special ------------------------------------------------------------------------------------------
+# -- pod failure policy -------------------------------------------------------------------------------------------------
 
 
 def _action(job: Document, pod: Document) -> str:
@@ -198,13 +198,13 @@ def _action(job: Document, pod: Document) -> str:
 
 
 def _policy_failure(job: Document, pod: Document) -> str:
-    """Return why a pod's failure is the job's own, empty where it is not."""
+    """Return why a pod's failure fails the job; "" where it does not."""
     action, why = _matched(job, pod)
     return why if action == "FailJob" else ""
 
 
 def _matched(job: Document, pod: Document) -> tuple[str, str]:
-    """Return what the failure policy has to say of a failed pod: an action, and in words what matched."""
+    """Return the action of the failure policy for a failed pod, and a text about the matching rule."""
     for number, rule in enumerate((spec_of(job).get("podFailurePolicy") or {}).get("rules") or ()):
         action = rule.get("action", "Count")
         if (codes := rule.get("onExitCodes")) is not None:

@@ -1,4 +1,4 @@
-"""The pods of a job: what they look like, and which numbers they carry where it counts by number.
+"""The pods of a job, and the completion indexes of an indexed job.
 
 Source  kubernetes, pkg/controller/job/indexed_job_utils.go and job_controller.go, manageJob
 """
@@ -19,27 +19,27 @@ from moorage.controllers.machinery.ownership import pod_of_template
 __all__ = ["INDEX", "TRACKED", "failures_of", "index_of", "next_indexes", "pod_of_job"]
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
-#: The finalizer of a pod whose end has not been counted.
+#: The finalizer of a pod whose result is not counted yet.
 TRACKED: Final = "batch.kubernetes.io/job-tracking"
-#: How often pods of the same number failed before this one, where each number has a limit of its own.
+#: Annotation: the number of earlier failures of the same index, for a backoff limit per index.
 _FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"
-#: A generated name has room for this much before its suffix.
+#: Maximum length of a generated name before its suffix.
 _MAX_BASE: Final = 58
 _VARIABLE: Final = "JOB_COMPLETION_INDEX"
 
 
 def index_of(pod: Document) -> int | None:
-    """Return the number of a pod, None where it has none."""
+    """Return the completion index of a pod; None without one."""
     return parse_int64(annotations_of(pod).get(INDEX) or labels_of(pod).get(INDEX, ""))
 
 
 def failures_of(pod: Document) -> int:
-    """Return how often pods of the same number failed before this one."""
+    """Return the number of earlier failures of the same index."""
     return parse_int64(annotations_of(pod).get(_FAILURES, "")) or 0
 
 
 def next_indexes(job: Document, status: dict[str, Any], busy: Collection[int], number: int) -> list[int]:
-    """Return the lowest numbers that have neither succeeded nor failed for good, and that no pod has now."""
+    """Return the lowest indexes that neither succeeded nor failed permanently, and are not ``busy``."""
     completions = int(spec_of(job).get("completions") or 0)
     done = parse_indexes(status.get("completedIndexes") or "", completions)
     failed = parse_indexes(status.get("failedIndexes") or "", completions)
@@ -48,7 +48,7 @@ def next_indexes(job: Document, status: dict[str, Any], busy: Collection[int], n
 
 
 def pod_of_job(job: Document, index: int | None, failures: int = 0) -> Document:
-    """Return a new pod of a job, with a number or without; ``failures`` are those of the number so far."""
+    """Return a new pod of a job, with an index or without; ``failures``: earlier failures of the index."""
     template = spec_of(job).get("template") or {}
     finalizers = [*((template.get("metadata") or {}).get("finalizers") or ()), TRACKED]
     if index is None:
@@ -63,11 +63,11 @@ def pod_of_job(job: Document, index: int | None, failures: int = 0) -> Document:
     pod["spec"].setdefault("hostname", f"{name_of(job)}-{index}")
     for part in ("initContainers", "containers"):
         if part in pod["spec"]:
-            pod["spec"][part] = [_told_its_number(one) for one in pod["spec"][part]]
+            pod["spec"][part] = [_with_index_variable(one) for one in pod["spec"][part]]
     return pod
 
 
-def _told_its_number(container: dict[str, Any]) -> dict[str, Any]:
+def _with_index_variable(container: dict[str, Any]) -> dict[str, Any]:
     held = container.get("env") or []
     if any(one.get("name") == _VARIABLE for one in held):
         return container

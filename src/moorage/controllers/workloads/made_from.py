@@ -1,8 +1,8 @@
-"""Whether a pod was made from a template, for pods that name a revision which is not there.
+"""Match pods to the template that they were created from, for pods that name a missing revision.
 
-A pod holds all that its template says, and more: what the API server, admission and its controller added. So it is looked for
-what the template says. Where the owner itself says which pods are of its present template, that counts, whatever webhooks made
-of the pods.
+A pod contains everything in its template, and more: defaults, and fields that admission and its controller added. So a pod
+matches if it contains the template. Where the owner's status names the current revision, that decides, whatever webhooks
+changed in the pods.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from moorage.controllers.machinery.object_fields import annotations_of, labels_o
 __all__ = ["is_made_from", "unknown_revision"]
 
 _HASH: Final = "controller-revision-hash"
-#: How often a daemon set's template has changed: in its annotation, and in the labels of its pods.
+#: The generation of a daemon set's template: in its annotation, and in the labels of its pods.
 _CHANGES: Final = "deprecated.daemonset.template.generation"
 _CHANGE: Final = "pod-template-generation"
 
 
 def unknown_revision(kind: ServedKind, owner: Document, pods: Iterable[Document], known: Collection[str]) -> str:
-    """Return the name of the revision that pods of the present template are labelled with; "" if that is known, or none is.
+    """Return the revision name in the labels of the current template's pods; "" if it is known, or pods have none.
 
-    ``known``: the names of the revisions that are there.
+    ``known``: the names of existing revisions.
     """
     counts: Counter[str] = Counter()
     for pod in pods:
@@ -38,24 +38,24 @@ def unknown_revision(kind: ServedKind, owner: Document, pods: Iterable[Document]
 
 
 def _revision_of(kind: ServedKind, owner: Document, pod: Document) -> str:
-    """Return the name of a pod's revision: stateful pods are labelled with it, daemons with its last part."""
+    """Return the name of a pod's revision: a stateful pod's label, or the set's name with a daemon pod's hash label."""
     mark = labels_of(pod).get(_HASH, "")
     return f"{name_of(owner)}-{mark}" if kind is DAEMON_SETS and mark else mark
 
 
 def _is_current(kind: ServedKind, owner: Document, pod: Document, revision: str) -> bool:
     if kind is DAEMON_SETS:
-        said = annotations_of(owner).get(_CHANGES)
-        is_said = said is not None and labels_of(pod).get(_CHANGE) == said
+        generation = annotations_of(owner).get(_CHANGES)
+        is_current = generation is not None and labels_of(pod).get(_CHANGE) == generation
     else:
         status = status_of(owner)
-        is_of_now = status.get("observedGeneration") == owner["metadata"].get("generation")
-        is_said = is_of_now and status.get("updateRevision") == revision
-    return is_said or is_made_from(pod, _as_given(kind, owner))
+        is_observed = status.get("observedGeneration") == owner["metadata"].get("generation")
+        is_current = is_observed and status.get("updateRevision") == revision
+    return is_current or is_made_from(pod, _as_given(kind, owner))
 
 
 def _as_given(kind: ServedKind, owner: Document) -> Document:
-    """Return the template of a set without what its controller replaces."""
+    """Return the template of a set without the fields that its controller replaces."""
     template = spec_of(owner).get("template") or {}
     spec = dict(spec_of(template))
     if kind is DAEMON_SETS and (spec.get("affinity") or {}).get("nodeAffinity"):
@@ -68,7 +68,7 @@ def _as_given(kind: ServedKind, owner: Document) -> Document:
 
 
 def is_made_from(pod: Document, template: Document) -> bool:
-    """Say whether a pod has all that a template says."""
+    """Return whether a pod contains everything in a template."""
     metadata = template.get("metadata") or {}
     given = {name: metadata.get(name) for name in ("labels", "annotations")}
     return _holds(pod["metadata"], given) and _holds(spec_of(pod), spec_of(template))
@@ -85,5 +85,5 @@ def _holds(made: Any, given: Any) -> bool:
 
 
 def _is_it(made: Any, given: Any) -> bool:
-    """Say of two items of a list whether they have the same name, if they have any."""
+    """Return whether two list items have the same name, or none."""
     return not isinstance(given, dict) or not isinstance(made, dict) or made.get("name") == given.get("name")

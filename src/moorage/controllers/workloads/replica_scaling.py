@@ -1,4 +1,4 @@
-"""How many replicas each of a deployment's replica sets should have next.
+"""The next sizes of a deployment's replica sets.
 
 Source  kubernetes, pkg/controller/deployment/rolling.go and sync.go (scale); util/deployment_util.go, NewRSNewReplicas
 """
@@ -15,7 +15,7 @@ __all__ = ["grow_new", "shrink_old", "spread"]
 
 
 def grow_new(new: Document, old: list[Document], wanted: int, most: int) -> int:
-    """Return the size of the new replica set: as large as there is room for, or smaller where less is wanted."""
+    """Return the size of the new replica set: as large as ``most`` allows, at most ``wanted``."""
     size = size_of(new)
     if size >= wanted:
         return wanted
@@ -24,13 +24,13 @@ def grow_new(new: Document, old: list[Document], wanted: int, most: int) -> int:
 
 
 def shrink_old(new: Document, old: list[Document], least: int) -> dict[str, int]:
-    """Return by uid the sizes of old replica sets that give replicas up, ``least`` staying available in all."""
+    """Return, by UID, the new sizes of the old sets that scale down while ``least`` replicas stay available in total."""
     total = size_of(new) + sum(map(size_of, old))
     idle_new = size_of(new) - int(status_of(new).get("availableReplicas") or 0)
     spare = total - least - idle_new
     if spare <= 0:
         return {}
-    sizes = _without_sick(old, spare)
+    sizes = _without_unavailable(old, spare)
     available = sum(int(status_of(one).get("availableReplicas") or 0) for one in (*old, new))
     budget = available - least
     for one in sorted(old, key=age_order):
@@ -42,12 +42,12 @@ def shrink_old(new: Document, old: list[Document], least: int) -> dict[str, int]
     return sizes
 
 
-def _without_sick(old: list[Document], spare: int) -> dict[str, int]:
-    """Take away first what is not available anyhow."""
+def _without_unavailable(old: list[Document], spare: int) -> dict[str, int]:
+    """Return the sizes after removing unavailable replicas first."""
     sizes: dict[str, int] = {}
     for one in sorted(old, key=age_order):
-        sick = size_of(one) - int(status_of(one).get("availableReplicas") or 0)
-        taken = min(spare, max(0, sick))
+        unavailable = size_of(one) - int(status_of(one).get("availableReplicas") or 0)
+        taken = min(spare, max(0, unavailable))
         if taken:
             sizes[uid_of(one)] = size_of(one) - taken
             spare -= taken
@@ -55,7 +55,7 @@ def _without_sick(old: list[Document], spare: int) -> dict[str, int]:
 
 
 def spread(new: Document | None, old: list[Document], wanted: int, most: int, rolls: bool) -> dict[str, int]:
-    """Return by uid the sizes after a deployment was given another size: in proportion where several sets have replicas."""
+    """Return, by UID, the sizes after the deployment was scaled: in proportion where several sets have replicas."""
     sets = [*old, new] if new is not None else old
     active = [one for one in sets if size_of(one)]
     if len(active) <= 1:
@@ -66,7 +66,7 @@ def spread(new: Document | None, old: list[Document], wanted: int, most: int, ro
     if not rolls:
         return {}
     change = (most if wanted else 0) - sum(map(size_of, active))
-    # The largest go first, and of the same size the newest when growing and the oldest when shrinking.
+    # The largest first; with equal size, the newest first when scaling up and the oldest first when scaling down.
     by_age = sorted(active, key=age_order, reverse=change > 0)
     return _shared(sorted(by_age, key=size_of, reverse=True), change, wanted, most)
 
@@ -96,6 +96,6 @@ def _share(one: Document, wanted: int, most: int) -> int:
 
 
 def _is_saturated(new: Document, wanted: int) -> bool:
-    """Return True where the new set has all replicas, and had been told so."""
+    """Return True where the new set has all replicas available and its annotation agrees."""
     asked = annotations_of(new).get(DESIRED)
     return size_of(new) == wanted and asked == str(wanted) and int(status_of(new).get("availableReplicas") or 0) == wanted

@@ -1,4 +1,4 @@
-"""Replica sets and replication controllers: as many pods as asked for, and a status that says how they are.
+"""The controller of replica sets and replication controllers: keep the number of pods, and report their state.
 
 Source  kubernetes, pkg/controller/replicaset/replica_set.go and replica_set_utils.go
 """
@@ -32,17 +32,17 @@ from moorage.controllers.machinery.object_fields import (
 from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.ownership import claim, keys_by_owner, pod_of_template
 from moorage.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step
-from moorage.controllers.workloads.deletion_order import order_of_going
+from moorage.controllers.workloads.deletion_order import deletion_order
 
 __all__ = ["ReplicaSets"]
 
-#: The most pods made or deleted at one look; the next look follows at once.
+#: Maximum number of pods created or deleted in one reconcile; the next one follows immediately.
 BURST: Final = 100
 _FAILURE: Final = "ReplicaFailure"
 
 
 class ReplicaSets:
-    """Looks after one of the two kinds, which differ in how they spell their selector."""
+    """Manages one of the two kinds, which differ in the form of their selector."""
 
     def __init__(self, kind: ServedKind) -> None:
         self.kind = kind
@@ -55,7 +55,7 @@ class ReplicaSets:
 
     @staticmethod
     def _selects(event: ObjectChange) -> bool:
-        """Return False for a change of a stray pod that no selector looks at."""
+        """Return False for a change of an unmanaged pod that does not affect selectors."""
         old, new = event.old, event.new
         return old is None or new is None or controller_of(old) is not None or labels_of(old) != labels_of(new)
 
@@ -68,10 +68,10 @@ class ReplicaSets:
         active = [pod for pod in claimed.held if is_active(pod)]
         missing = int(spec_of(held).get("replicas", 1)) - len(active)
         if missing and not is_ending(held) and not (missing > 0 and world.is_closing(namespace_of(held))):
-            # The status is told at the next look, which what is done here brings about.
+            # The changes here trigger the next reconcile, which updates the status.
             yield from self._adjust(held, claimed.held, active, missing, world, now)
         else:
-            yield from self._tell_status(held, claimed.held, active, now)
+            yield from self._status_steps(held, claimed.held, active, now)
 
     def _selector(self, held: Document) -> Selector:
         selector = spec_of(held).get("selector")
@@ -89,20 +89,20 @@ class ReplicaSets:
             yield Create(PODS, pod, owner=(self.kind, held), otherwise=lambda why: self._failed(held, status, why, now))
         if missing < 0:
             related = _related(self.kind, held, active, world)
-            for pod in order_of_going(active, related, now)[: min(-missing, BURST)]:
+            for pod in deletion_order(active, related, now)[: min(-missing, BURST)]:
                 yield DeleteStep(PODS, pod)
                 yield EventStep(self.kind, held, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
         if abs(missing) > BURST:
             yield Later(0)
 
     def _failed(self, held: Document, status: Document, why: str, now: float) -> SetStatus:
-        """Say that pods cannot be made. The first reason stays: the next may differ in a made-up name alone."""
+        """Return the status for a failed creation. The first message stays: later ones may differ only in generated names."""
         conditions = status_of(held).get("conditions") or []
         if (condition_of(held, _FAILURE) or {}).get("status") != "True":
             conditions = with_condition(conditions, _FAILURE, "True", now, "FailedCreate", why)
         return SetStatus(self.kind, held, {**status, "conditions": conditions})
 
-    def _tell_status(self, held: Document, pods: list[Document], active: list[Document], now: float) -> Iterator[Step]:
+    def _status_steps(self, held: Document, pods: list[Document], active: list[Document], now: float) -> Iterator[Step]:
         status = _status(self.kind, held, pods, active, now)
         if status != status_of(held):
             yield SetStatus(self.kind, held, status)
@@ -112,7 +112,7 @@ class ReplicaSets:
 
 
 def _related(kind: ServedKind, held: Document, active: list[Document], world: ObjectIndex) -> list[Document]:
-    """Return the active pods of all replica sets of the same owner: a rollout scales down where both have a pod."""
+    """Return the active pods of all replica sets of the same owner: a rollout prefers to delete on nodes with both."""
     owner = controller_of(held)
     if owner is None:
         return active
@@ -132,7 +132,7 @@ def _status(kind: ServedKind, held: Document, pods: list[Document], active: list
     }
     if kind.group:
         counted["terminatingReplicas"] = sum(is_ending(pod) and phase_of(pod) not in ENDED_PHASES for pod in pods)
-    # Pods could be made after all.
+    # Creation works again: drop the failure condition.
     conditions = [one for one in status_of(held).get("conditions") or () if one.get("type") != _FAILURE]
     kept = {"conditions": conditions} if conditions else {}
     return {
@@ -144,7 +144,7 @@ def _status(kind: ServedKind, held: Document, pods: list[Document], active: list
 
 
 def _until_available(held: Document, active: list[Document], now: float) -> float | None:
-    """Return when the next ready pod will have been ready for long enough, in seconds from now."""
+    """Return in how many seconds the next ready pod becomes available; None without one."""
     least_s = int(spec_of(held).get("minReadySeconds") or 0)
     waits = [since + least_s - now for pod in active if least_s and (since := ready_since(pod)) is not None]
     return min((wait for wait in waits if wait > 0), default=None)

@@ -1,4 +1,4 @@
-"""A deployment's replica sets: which is the new one, what it is called, and the annotations that keep the history.
+"""A deployment's replica sets: find the new one, name it, and maintain the revision annotations.
 
 Source  kubernetes, pkg/controller/deployment/sync.go and util/deployment_util.go
 """
@@ -17,8 +17,8 @@ from moorage.controllers.machinery.kind_names import DEPLOYMENTS
 from moorage.controllers.machinery.object_fields import age_order, annotations_of, name_of, namespace_of, reference_to, spec_of
 
 __all__ = [
-    "DESIRED", "HASH", "MAX", "REVISION", "annotated_anew", "find_new", "new_replica_set", "revision_of", "size_of",
-    "template_hash", "with_sizes",
+    "DESIRED", "HASH", "MAX", "REVISION", "find_new", "new_replica_set", "revision_of", "size_of",
+    "template_hash", "updated_annotations", "with_sizes",
 ]  # fmt: skip
 
 HASH: Final = "pod-template-hash"
@@ -41,23 +41,23 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def template_hash(template: Document, collisions: int = 0) -> str:
-    """Return ten characters that stand for a template's content, and others after each collision of names."""
+    """Return a ten-character hash of a template; each name collision changes it."""
     parts = [_encode(template).decode(), str(collisions)] if collisions else [_encode(template).decode()]
     return stable_suffix(*parts, length=10)
 
 
 def size_of(replica_set: Document) -> int:
-    """Return how many replicas a replica set is to have."""
+    """Return the desired replicas of a replica set."""
     return int(spec_of(replica_set).get("replicas", 1))
 
 
 def revision_of(one: Document) -> int:
-    """Return the revision an object is marked with; 0 for none."""
+    """Return the revision annotation of an object; 0 without one."""
     return parse_int64(annotations_of(one).get(REVISION, "")) or 0
 
 
 def _bare(template: Document) -> Document:
-    """Return a template without the hash in its labels."""
+    """Return a template without the hash label."""
     metadata = template.get("metadata") or {}
     labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name != HASH}
     kept = {name: value for name, value in metadata.items() if name != "labels" and value}
@@ -65,13 +65,13 @@ def _bare(template: Document) -> Document:
 
 
 def find_new(deployment: Document, sets: Iterable[Document]) -> Document | None:
-    """Return the oldest replica set with the deployment's own template."""
+    """Return the oldest replica set with the deployment's current template."""
     wanted = _bare(spec_of(deployment).get("template") or {})
     return next((one for one in sorted(sets, key=age_order) if _bare(spec_of(one).get("template") or {}) == wanted), None)
 
 
 def new_replica_set(deployment: Document, mark: str, revision: int, replicas: int, most: int) -> Document:
-    """Return the replica set of the deployment's template, as it is made."""
+    """Return a new replica set for the deployment's current template."""
     spec = spec_of(deployment)
     template = spec.get("template") or {}
     labels = {**((template.get("metadata") or {}).get("labels") or {}), HASH: mark}
@@ -99,14 +99,14 @@ def new_replica_set(deployment: Document, mark: str, revision: int, replicas: in
 
 
 def with_sizes(annotations: Mapping[str, str], wanted: int, most: int) -> dict[str, str]:
-    """Return a replica set's annotations with what its deployment asks for in all, and how many there may be at once."""
+    """Return a replica set's annotations with the deployment's desired and maximum replicas."""
     return {**annotations, DESIRED: str(wanted), MAX: str(most)}
 
 
-def annotated_anew(deployment: Document, replica_set: Document, revision: int) -> dict[str, str]:
+def updated_annotations(deployment: Document, replica_set: Document, revision: int) -> dict[str, str]:
     """Return the annotations that the new replica set of a deployment should have.
 
-    A replica set that is rolled back to gets the next revision, and remembers those it had.
+    After a rollback the replica set gets the next revision, and its earlier ones are kept in the history.
     """
     held = annotations_of(replica_set)
     made = {**held, **_copied(annotations_of(deployment))}

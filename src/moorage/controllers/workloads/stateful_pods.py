@@ -1,4 +1,4 @@
-"""The pods of a stateful set and their claims: names, numbers, and whom the claims go with.
+"""The pods of a stateful set and their claims: names, ordinals, and the retention of claims.
 
 Source  kubernetes, pkg/controller/statefulset/stateful_set_utils.go
 """
@@ -39,14 +39,14 @@ _NUMBER: Final = "apps.kubernetes.io/pod-index"
 
 
 def ordinal_of(held: Document, pod: Document) -> int | None:
-    """Return the number in a pod's name, None for a name that is not of this set."""
+    """Return the ordinal in a pod's name; None for a name that is not of this set."""
     base, _, ending = name_of(pod).rpartition("-")
     number = parse_int64(ending)
     return number if base == name_of(held) and number is not None and ending == str(number) else None
 
 
 def claims_of(held: Document, number: int) -> Iterator[tuple[ServedKind, Document]]:
-    """Yield the claims that one of the set's pods has, as they are made."""
+    """Yield the claims of one of the set's pods, as they are created."""
     selector = spec_of(held).get("selector") or {}
     for template in spec_of(held).get("volumeClaimTemplates") or ():
         made = copied(template)
@@ -63,9 +63,9 @@ def claims_of(held: Document, number: int) -> Iterator[tuple[ServedKind, Documen
 
 
 def kept_claims(held: Document, pod: Document, world: ObjectIndex, *, leaves: bool) -> Iterator[Step]:
-    """Yield what ties a pod's claims to the set or to the pod, where the set's retention policy says that they go with it.
+    """Yield updates of the claims' owner references for the set's retention policy.
 
-    ``leaves``: the pod is one too many and is about to go.
+    ``leaves``: the pod is being scaled down.
     """
     policy = spec_of(held).get("persistentVolumeClaimRetentionPolicy") or {}
     number = ordinal_of(held, pod)
@@ -80,7 +80,7 @@ def kept_claims(held: Document, pod: Document, world: ObjectIndex, *, leaves: bo
 
 
 def _tied(there: Document, held: Document, pod: Document, *, with_set: bool, with_pod: bool) -> Iterator[Step]:
-    """Yield what has a claim go with the set or the pod; nobody is put beside another controller, nor a namesake's touched."""
+    """Yield the update of a claim's owner references; skip claims with another controller or with owners of the same name."""
     before = there["metadata"].get("ownerReferences") or []
     others = [ref for ref in before if not (_names(ref, STATEFUL_SETS, held) or _names(ref, PODS, pod))]
     stale = any(ref not in others and ref.get("uid") not in {uid_of(held), uid_of(pod)} for ref in before)
@@ -102,7 +102,7 @@ def _names(ref: Mapping[str, Any], kind: ServedKind, owner: Document) -> bool:
 
 
 def has_stale_claims(held: Document, number: int, world: ObjectIndex) -> bool:
-    """Return whether a claim of a pod that is yet to be made is about to go with the former pod of that name."""
+    """Return whether a claim for a new pod is still owned by the deleted pod of the same name."""
     policy = spec_of(held).get("persistentVolumeClaimRetentionPolicy") or {}
     if policy.get("whenScaled") != "Delete":
         return False
@@ -112,7 +112,7 @@ def has_stale_claims(held: Document, number: int, world: ObjectIndex) -> bool:
 
 
 def stateful_pod(held: Document, template: Document, revision: str, number: int) -> Document:
-    """Return a new pod of a set, with its name, its place in the network and its volumes."""
+    """Return a new pod of a set, with its name, network identity and volumes."""
     name = f"{name_of(held)}-{number}"
     pod = pod_of_template(STATEFUL_SETS, held, template, name=name, generateName=f"{name_of(held)}-")
     pod["metadata"]["labels"] = {**pod["metadata"].get("labels", {}), _NAME: name, _NUMBER: str(number), HASH: revision}

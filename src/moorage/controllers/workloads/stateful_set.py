@@ -1,4 +1,4 @@
-"""Stateful sets: pods with numbers, made and ended in order, each with claims that outlive it.
+"""The stateful set controller: pods with ordinals, created and deleted in order, each with persistent claims.
 
 Source  kubernetes, pkg/controller/statefulset: stateful_set_control.go and stateful_set_utils.go
 """
@@ -48,18 +48,18 @@ class StatefulSets:
             return
         history = history_of(STATEFUL_SETS, held, world)
         yield from history.steps
-        look = _Look(held, claimed.held, history, world, now)
-        steps = list(look.steps())
+        sync = _Sync(held, claimed.held, history, world, now)
+        steps = list(sync.steps())
         yield from steps
         if not any(isinstance(step, Create) and step.kind is PODS for step in steps):
-            yield from look.told()
+            yield from sync.status_steps()
         in_use = {labels_of(pod).get(HASH, "") for pod in claimed.held}
         limit = int(spec_of(held).get("revisionHistoryLimit", 10))
-        yield from history.truncated(limit, {*in_use, look.current})
+        yield from history.truncated(limit, {*in_use, sync.current})
 
 
-class _Look:
-    """One look at a stateful set: its pods by number, those wanted and those too many."""
+class _Sync:
+    """One reconcile of a stateful set: its pods by ordinal, with missing and excess ones."""
 
     def __init__(self, held: Document, pods: list[Document], history: RevisionHistory, world: ObjectIndex, now: float) -> None:
         self.held, self.history, self.world, self.now = held, history, world, now
@@ -89,7 +89,7 @@ class _Look:
             yield from self._rolled()
 
     def _one(self, number: int) -> tuple[list[Step], bool]:
-        """Return what has to be done about one number, and whether the next may follow."""
+        """Return the steps for one ordinal, and whether the next ordinal may proceed."""
         pod = self.pods.get(number)
         if pod is None and has_stale_claims(self.held, number, self.world):
             return [Later(1.0)], False
@@ -113,17 +113,17 @@ class _Look:
                 claim, name = f"Claim {name_of(made)}", name_of(self.held)
                 good = f"Create {claim} Pod {name}-{number} in StatefulSet {name} success"
                 bad = f"Create {claim} for Pod {name}-{number} in StatefulSet {name} failed error: "
-                yield Create(kind, made, owner=(STATEFUL_SETS, self.held), told=(good, bad))
+                yield Create(kind, made, owner=(STATEFUL_SETS, self.held), event_texts=(good, bad))
 
     def _made(self, number: int) -> Step:
         revision = self._revision_for(number)
         template = template_of(revision)
         pod = stateful_pod(self.held, template, name_of(revision), number)
         text = f"Create Pod {name_of(pod)} in StatefulSet {name_of(self.held)}"
-        return Create(PODS, pod, owner=(STATEFUL_SETS, self.held), told=(f"{text} successful", f"{text} failed error: "))
+        return Create(PODS, pod, owner=(STATEFUL_SETS, self.held), event_texts=(f"{text} successful", f"{text} failed error: "))
 
     def _revision_for(self, number: int) -> Document:
-        """Return the revision that a new pod is of: the former one below the partition."""
+        """Return the revision of a new pod: the current one below the partition, else the update revision."""
         if self.rolls and number < self.numbers.start + self.partition:
             return self.history.named(self.current) or self.history.update
         return self.history.update
@@ -132,26 +132,26 @@ class _Look:
         return sorted((number for number in self.pods if number not in self.numbers), reverse=True)
 
     def _fewer(self) -> Iterator[Step]:
-        """End the pods beyond the number wanted, the last first; in order, each only when all others are well."""
+        """Delete excess pods, the highest ordinal first; with ordered management, each only when all others are healthy."""
         for number in self._too_many():
             pod = self.pods[number]
             if is_ending(pod):
                 if self.in_order:
                     return
                 continue
-            if self.in_order and not self._is_well(pod) and self._first_ill() != number:
+            if self.in_order and not self._is_healthy(pod) and self._first_unhealthy() != number:
                 return
             yield from kept_claims(self.held, pod, self.world, leaves=True)
             yield from self._deleted(pod)
             if self.in_order:
                 return
 
-    def _first_ill(self) -> int | None:
+    def _first_unhealthy(self) -> int | None:
         order = [*self.numbers, *self._too_many()]
-        return next((number for number in order if number in self.pods and not self._is_well(self.pods[number])), None)
+        return next((number for number in order if number in self.pods and not self._is_healthy(self.pods[number])), None)
 
     def _rolled(self) -> Iterator[Step]:
-        """End pods of former revisions from the last to the partition; the next look makes them anew."""
+        """Delete pods of earlier revisions from the highest ordinal down to the partition; a later reconcile recreates them."""
         first = self.numbers.start + self.partition
         spent = 0
         most = 1 if self.most is None else max(1, scaled(self.most, len(self.numbers), up=False))
@@ -172,16 +172,16 @@ class _Look:
         text = f"Delete Pod {name_of(pod)} in StatefulSet {name_of(self.held)} successful"
         yield EventStep(STATEFUL_SETS, self.held, "Normal", "SuccessfulDelete", text)
 
-    def _is_well(self, pod: Document) -> bool:
+    def _is_healthy(self, pod: Document) -> bool:
         return ready_since(pod) is not None and not is_ending(pod)
 
     def _is_available(self, pod: Document) -> bool:
         since = ready_since(pod)
         return since is not None and self.now - since >= int(self.spec.get("minReadySeconds") or 0)
 
-    # -- telling ----------------------------------------------------------------------------------------------------------
+    # -- status ---------------------------------------------------------------------------------------------------------
 
-    def told(self) -> Iterator[Step]:
+    def status_steps(self) -> Iterator[Step]:
         pods = list(self.pods.values())
         there = [pod for pod in pods if not is_ending(pod)]
         counts = {

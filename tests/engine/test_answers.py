@@ -17,7 +17,6 @@ from moorage.engine.facts import Done, Gone, Seen, WriteLost, Wrote
 from moorage.errors import ClusterError, MoorageError
 from moorage.framework.effects import Amend
 from moorage.plugins.devices.claim_shapes import DeviceState
-from moorage.state.cluster import object_key
 from tests.engine.driving import Driven, node, pod
 
 NAMES = ("c1", "c2", "c3")
@@ -113,7 +112,7 @@ class Server:
     def put(self, obj):
         self.version += 1
         stored = replace(obj, metadata=replace(obj.metadata, resource_version=str(self.version)))
-        self.claims[object_key(obj)] = stored
+        self.claims[obj.key] = stored
         self.news.append(Seen(stored))
         self.past.append(dict(self.claims))
         return stored
@@ -156,9 +155,9 @@ class Server:
         if self.news:
             fact = self.news.pop(0)
             if isinstance(fact, Seen):
-                self.heard[object_key(fact.obj)] = fact.obj
+                self.heard[fact.obj.key] = fact.obj
             else:
-                self.heard.pop(object_key(fact.obj), None)
+                self.heard.pop(fact.obj.key, None)
             told(self.driven, fact)
 
     def list(self, name):
@@ -226,7 +225,7 @@ class Server:
         return stored
 
     def there(self, obj):
-        held = self.claims.get(object_key(obj))
+        held = self.claims.get(obj.key)
         return held if held is not None and held.metadata.uid == obj.metadata.uid else None
 
     def answer(self, name):

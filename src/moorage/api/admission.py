@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from moorage.api.core import Container, LimitRange, LimitRangeItem, Pod, Toleration
 from moorage.api.defaults import default_limit_range, quantity_of_nano
-from moorage.api.meta import ObjectMeta, Quantity, ResourceList, Value
+from moorage.api.meta import Object, ObjectMeta, Quantity, ResourceList, Value
 from moorage.api.pod_groups import PodGroup
 from moorage.api.quantity import NANO_PER_UNIT, parse
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
@@ -39,8 +39,7 @@ class RuntimeScheduling(Value):
     tolerations: tuple[Toleration, ...] = ()
 
 
-class RuntimeClass(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class RuntimeClass(Object):
     handler: str = ""
     overhead: Overhead | None = None
     scheduling: RuntimeScheduling | None = None

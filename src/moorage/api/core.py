@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import field
 
-from moorage.api.meta import LabelSelector, ObjectMeta, Quantity, ResourceList, Value
+from moorage.api.meta import LabelSelector, Object, ObjectMeta, Quantity, ResourceList, Value
 
 __all__ = [
     "ENDED_PHASES", "Affinity", "ClaimSource", "Container", "ContainerImage", "ContainerPort", "ContainerRestartRule",
@@ -250,8 +250,7 @@ class PodStatus(Value):
     extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
 
 
-class Pod(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class Pod(Object):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
@@ -268,11 +267,6 @@ class Pod(Value):
         return self.metadata.uid
 
     @property
-    def key(self) -> str:
-        """``namespace/name``, as people and events write it."""
-        return f"{self.metadata.namespace}/{self.metadata.name}"
-
-    @property
     def labels(self) -> dict[str, str]:
         return self.metadata.labels
 
@@ -287,8 +281,7 @@ class PodTemplateSpec(Value):
     spec: PodSpec = PodSpec()
 
 
-class PodTemplate(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class PodTemplate(Object):
     template: PodTemplateSpec = PodTemplateSpec()
 
 
@@ -330,8 +323,7 @@ class NodeStatus(Value):
     volumes_in_use: tuple[str, ...] = ()
 
 
-class Node(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class Node(Object):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
@@ -347,8 +339,8 @@ class Node(Value):
 # -- namespaces, services, limits ---------------------------------------------------------------------------------------
 
 
-class Namespace(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class Namespace(Object):
+    """Scheduling reads only the metadata."""
 
 
 class ServiceSpec(Value):
@@ -356,8 +348,7 @@ class ServiceSpec(Value):
     cluster_ip: str = field(name="clusterIP", default="")
 
 
-class Service(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class Service(Object):
     spec: ServiceSpec = ServiceSpec()
 
 
@@ -367,8 +358,7 @@ class ReplicationControllerSpec(Value):
     template: PodTemplateSpec | None = None
 
 
-class ReplicationController(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class ReplicationController(Object):
     spec: ReplicationControllerSpec = ReplicationControllerSpec()
 
 
@@ -385,6 +375,5 @@ class LimitRangeSpec(Value):
     limits: tuple[LimitRangeItem, ...] = ()
 
 
-class LimitRange(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class LimitRange(Object):
     spec: LimitRangeSpec = LimitRangeSpec()

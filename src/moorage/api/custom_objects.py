@@ -18,7 +18,7 @@ import msgspec
 
 from moorage.api.decode import decode
 from moorage.api.json_tree import UNREADABLE, refuse_depth
-from moorage.api.meta import ObjectMeta, Value
+from moorage.api.meta import Object, ObjectMeta
 from moorage.errors import InputError
 
 __all__ = ["CustomKind", "CustomObject", "custom_type", "guess_plural", "read_custom", "with_identity"]
@@ -48,12 +48,11 @@ class CustomKind(NamedTuple):
         return ".".join(self)
 
 
-class CustomObject(Value):
+class CustomObject(Object):
     """One object. ``document`` is all of it as it was read but for ``managedFields``; it is shared, and not to be changed."""
 
     resource: ClassVar[str] = ""  #: What plugins call the kind.
 
-    metadata: ObjectMeta = ObjectMeta()
     document: Mapping[str, Any] = {}
 
     @property
@@ -87,16 +86,12 @@ def custom_type(name: str) -> type[CustomObject]:
     return cast("type[CustomObject]", made)
 
 
-class _Object(Value):
-    metadata: ObjectMeta = ObjectMeta()
-
-
 def read_custom(raw: bytes | Mapping[str, Any], name: str, where: str) -> CustomObject:
     """Read an object of the kind ``name``.
 
     Raises  InputError if it is not one object with sound metadata
     """
-    metadata = decode(raw, _Object, where).metadata
+    metadata = decode(raw, Object, where).metadata
     try:
         document = dict(raw) if isinstance(raw, Mapping) else msgspec.json.decode(raw, type=dict[str, Any])
     except UNREADABLE as error:

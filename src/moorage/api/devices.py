@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import field
 
 from moorage.api.core import NodeSelector
-from moorage.api.meta import ObjectMeta, Quantity, Value
+from moorage.api.meta import Object, ObjectMeta, Quantity, Value
 
 __all__ = [
     "AllocatedDeviceStatus", "AllocationResult", "CELDeviceSelector", "CapacityRequestPolicy", "CapacityRequestPolicyRange",
@@ -116,8 +116,7 @@ class ResourceSliceSpec(Value):
     shared_counters: tuple[CounterSet, ...] = ()
 
 
-class ResourceSlice(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class ResourceSlice(Object):
     spec: ResourceSliceSpec = ResourceSliceSpec()
 
     @property
@@ -260,15 +259,9 @@ class ResourceClaimStatus(Value):
     devices: tuple[AllocatedDeviceStatus, ...] = ()
 
 
-class ResourceClaim(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class ResourceClaim(Object):
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
 class ResourceClaimTemplateSpec(Value):
@@ -276,14 +269,8 @@ class ResourceClaimTemplateSpec(Value):
     spec: ResourceClaimSpec = ResourceClaimSpec()
 
 
-class ResourceClaimTemplate(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class ResourceClaimTemplate(Object):
     spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
 class DeviceClassSpec(Value):
@@ -293,8 +280,7 @@ class DeviceClassSpec(Value):
     extended_resource_name: str | None = None
 
 
-class DeviceClass(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class DeviceClass(Object):
     spec: DeviceClassSpec = DeviceClassSpec()
 
     @property

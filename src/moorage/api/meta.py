@@ -11,7 +11,7 @@ from typing import TypeAlias, dataclass_transform
 import msgspec
 
 __all__ = [
-    "LabelSelector", "LabelSelectorRequirement", "ObjectMeta", "OwnerReference", "Quantity", "ResourceList", "Value",
+    "LabelSelector", "LabelSelectorRequirement", "Object", "ObjectMeta", "OwnerReference", "Quantity", "ResourceList", "Value",
     "is_older",
 ]  # fmt: skip
 
@@ -48,6 +48,18 @@ class ObjectMeta(Value):
     deletion_timestamp: str | None = None
     finalizers: tuple[str, ...] = ()
     generation: int = 0
+
+
+class Object(Value):
+    """Base of everything that the API server stores: a value with metadata."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, or ``name`` for an object without a namespace."""
+        metadata = self.metadata
+        return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
 
 
 def is_older(version: str, than: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from moorage.api.meta import ObjectMeta, Value
+from moorage.api.meta import Object, Value
 
 __all__ = [
     "DISRUPTED_AS_ONE", "DISRUPTED_POD_BY_POD", "POD_GROUP_SCHEDULED", "BasicSchedulingPolicy", "Condition",
@@ -103,19 +103,13 @@ class PodGroupStatus(Value):
     resource_claim_statuses: tuple[PodGroupResourceClaimStatus, ...] = ()
 
 
-class PodGroup(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class PodGroup(Object):
     spec: PodGroupSpec = PodGroupSpec()
     status: PodGroupStatus = PodGroupStatus()
 
     @property
     def name(self) -> str:
         return self.metadata.name
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.metadata.namespace}/{self.metadata.name}"
 
     @property
     def min_count(self) -> int | None:
@@ -156,10 +150,9 @@ class WorkloadSpec(Value):
     pod_group_templates: tuple[PodGroupTemplate, ...] = ()
 
 
-class Workload(Value):
+class Workload(Object):
     """What pod groups are made from; scheduling does not read it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: WorkloadSpec = WorkloadSpec()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moorage.api.meta import ObjectMeta, ResourceList, Value
+from moorage.api.meta import Object, ResourceList, Value
 
 __all__ = [
     "ResourceQuota", "ResourceQuotaSpec", "ResourceQuotaStatus", "ScopeSelector", "ScopedResourceSelectorRequirement",
@@ -36,10 +36,9 @@ class ResourceQuotaStatus(Value):
     used: ResourceList = {}
 
 
-class ResourceQuota(Value):
+class ResourceQuota(Object):
     """What is enforced is the status: a limit in ``spec`` counts once the controller has measured what is used of it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: ResourceQuotaSpec = ResourceQuotaSpec()
     status: ResourceQuotaStatus = ResourceQuotaStatus()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from moorage.api.meta import LabelSelector, ObjectMeta, Value
+from moorage.api.meta import LabelSelector, Object, Value
 
 __all__ = [
     "AggregationRule", "ClusterRole", "ClusterRoleBinding", "PolicyRule", "Role", "RoleBinding", "RoleRef", "Subject",
@@ -24,8 +24,7 @@ class PolicyRule(Value):
     paths: tuple[str, ...] = msgspec.field(default=(), name="nonResourceURLs")
 
 
-class Role(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class Role(Object):
     rules: tuple[PolicyRule, ...] = ()
 
 
@@ -33,8 +32,7 @@ class AggregationRule(Value):
     cluster_role_selectors: tuple[LabelSelector, ...] = ()
 
 
-class ClusterRole(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class ClusterRole(Object):
     rules: tuple[PolicyRule, ...] = ()
     aggregation_rule: AggregationRule | None = None
 
@@ -52,13 +50,11 @@ class RoleRef(Value):
     name: str = ""
 
 
-class RoleBinding(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class RoleBinding(Object):
     subjects: tuple[Subject, ...] = ()
     role_ref: RoleRef = RoleRef()
 
 
-class ClusterRoleBinding(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class ClusterRoleBinding(Object):
     subjects: tuple[Subject, ...] = ()
     role_ref: RoleRef = RoleRef()

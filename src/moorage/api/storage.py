@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import field
 
 from moorage.api.core import NodeSelector
-from moorage.api.meta import LabelSelector, ObjectMeta, Quantity, ResourceList, Value
+from moorage.api.meta import LabelSelector, Object, ObjectMeta, Quantity, ResourceList, Value
 
 __all__ = [
     "CSIDriver", "CSIDriverSpec", "CSINode", "CSINodeDriver", "CSINodeSpec", "CSIPersistentVolumeSource", "CSIStorageCapacity",
@@ -86,8 +86,7 @@ class PersistentVolumeStatus(Value):
     phase: str = "Pending"
 
 
-class PersistentVolume(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class PersistentVolume(Object):
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
@@ -125,15 +124,9 @@ class PersistentVolumeClaimStatus(Value):
     current_volume_attributes_class_name: str | None = None
 
 
-class PersistentVolumeClaim(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class PersistentVolumeClaim(Object):
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
     status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
 class PersistentVolumeClaimTemplate(Value):
@@ -155,8 +148,7 @@ class TopologySelectorTerm(Value):
     match_label_expressions: tuple[TopologySelectorLabelRequirement, ...] = ()
 
 
-class StorageClass(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class StorageClass(Object):
     provisioner: str = ""
     parameters: dict[str, str] = {}
     reclaim_policy: str | None = "Delete"
@@ -171,10 +163,9 @@ class StorageClass(Value):
         return self.metadata.name
 
 
-class VolumeAttributesClass(Value):
+class VolumeAttributesClass(Object):
     """What a CSI driver is asked to change about volumes that exist. Pods are placed without it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     driver_name: str = ""
     parameters: dict[str, str] = {}
 
@@ -198,10 +189,9 @@ class CSINodeSpec(Value):
     drivers: tuple[CSINodeDriver, ...] = ()
 
 
-class CSINode(Value):
+class CSINode(Object):
     """Named like its node. The annotation ``storage.alpha.kubernetes.io/migrated-plugins`` lists migrated in-tree drivers."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: CSINodeSpec = CSINodeSpec()
 
     @property
@@ -217,8 +207,7 @@ class CSIDriverSpec(Value):
     prevent_pod_scheduling_if_missing: bool | None = None
 
 
-class CSIDriver(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class CSIDriver(Object):
     spec: CSIDriverSpec = CSIDriverSpec()
 
     @property
@@ -226,8 +215,7 @@ class CSIDriver(Value):
         return self.metadata.name
 
 
-class CSIStorageCapacity(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class CSIStorageCapacity(Object):
     #: None: the capacity is not reachable from any node.
     node_topology: LabelSelector | None = None
     storage_class_name: str = ""
@@ -250,7 +238,6 @@ class VolumeAttachmentStatus(Value):
     attached: bool = False
 
 
-class VolumeAttachment(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class VolumeAttachment(Object):
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
     status: VolumeAttachmentStatus = VolumeAttachmentStatus()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from moorage.api.core import PodTemplateSpec
-from moorage.api.meta import LabelSelector, ObjectMeta, Value
+from moorage.api.meta import LabelSelector, Object, ObjectMeta, Value
 
 __all__ = [
     "CronJob", "CronJobSpec", "DaemonSet", "DaemonSetSpec", "Deployment", "DeploymentSpec", "Job", "JobSpec", "JobTemplateSpec",
@@ -37,8 +37,7 @@ class DeploymentSpec(Value):
     paused: bool = False
 
 
-class Deployment(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class Deployment(Object):
     spec: DeploymentSpec = DeploymentSpec()
     status: WorkloadStatus = WorkloadStatus()
 
@@ -49,8 +48,7 @@ class ReplicaSetSpec(Value):
     template: PodTemplateSpec = PodTemplateSpec()
 
 
-class ReplicaSet(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class ReplicaSet(Object):
     spec: ReplicaSetSpec = ReplicaSetSpec()
     status: WorkloadStatus = WorkloadStatus()
 
@@ -69,8 +67,7 @@ class StatefulSetSpec(Value):
     volume_claim_templates: tuple[dict[str, Any], ...] = ()
 
 
-class StatefulSet(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class StatefulSet(Object):
     spec: StatefulSetSpec = StatefulSetSpec()
     status: WorkloadStatus = WorkloadStatus()
 
@@ -80,8 +77,7 @@ class DaemonSetSpec(Value):
     template: PodTemplateSpec = PodTemplateSpec()
 
 
-class DaemonSet(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class DaemonSet(Object):
     spec: DaemonSetSpec = DaemonSetSpec()
 
 
@@ -99,8 +95,7 @@ class JobSpec(Value):
     active_deadline_seconds: int | None = None
 
 
-class Job(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class Job(Object):
     spec: JobSpec = JobSpec()
     status: WorkloadStatus = WorkloadStatus()
 
@@ -118,8 +113,7 @@ class CronJobSpec(Value):
     job_template: JobTemplateSpec = JobTemplateSpec()
 
 
-class CronJob(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class CronJob(Object):
     spec: CronJobSpec = CronJobSpec()
 
 
@@ -138,14 +132,12 @@ class PodDisruptionBudgetStatus(Value):
     expected_pods: int = 0
 
 
-class PodDisruptionBudget(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class PodDisruptionBudget(Object):
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
 
-class PriorityClass(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class PriorityClass(Object):
     value: int = 0
     global_default: bool = False
     description: str = ""

@@ -15,14 +15,14 @@ import msgspec
 
 from moorage.api.decode import decode
 from moorage.api.json_tree import UNREADABLE
-from moorage.api.meta import ObjectMeta, Value
+from moorage.api.meta import Object, Value
 from moorage.client.raw_objects import WholeObjects
 from moorage.client.resources import WatchedResource
 from moorage.errors import ClusterError, InputError
 
 __all__ = ["ListWatchClient", "Reader", "WatchEvent"]
 
-T = TypeVar("T", bound=Value)
+T = TypeVar("T", bound=Object)
 
 
 #: The annotation of the bookmark that ends a list which was asked for as a watch.
@@ -170,8 +170,7 @@ class Reader(Generic[T]):
         if obj is not None and read.type == "DELETED" and self._whole is not None:
             self._whole.drop(obj)
         if obj is not None:
-            metadata: ObjectMeta = getattr(obj, "metadata")  # noqa: B009
-            return WatchEvent(read.type, obj, metadata.resource_version)
+            return WatchEvent(read.type, obj, obj.metadata.resource_version)
         named = _lenient(raw, _Any).metadata
         if read.type == "BOOKMARK":
             return WatchEvent(read.type, None, named.resource_version, ends_list=named.annotations.get(_LIST_ENDS) == "true")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from moorage.api.core import Node, Pod
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 
 __all__ = ["WholeObjects"]
 
@@ -17,19 +17,19 @@ class WholeObjects:
     """The latest JSON of each node and each pending pod."""
 
     def __init__(self) -> None:
-        self._json: dict[tuple[type[Value], str], bytes] = {}
+        self._json: dict[tuple[type[Object], str], bytes] = {}
 
     def __len__(self) -> int:
         return len(self._json)
 
-    def note(self, obj: Value, json: bytes) -> None:
+    def note(self, obj: Object, json: bytes) -> None:
         """Keep an object's JSON, if it is of a kind that somebody may be shown."""
         if isinstance(obj, Pod) and obj.spec.node_name:
             self.drop(obj)
         elif isinstance(obj, Node | Pod):
             self._json[type(obj), _identity(obj)] = _without_managers(json)
 
-    def drop(self, obj: Value) -> None:
+    def drop(self, obj: Object) -> None:
         """Forget an object that is gone, or that nobody is shown any more."""
         if isinstance(obj, Node | Pod):
             self._json.pop((type(obj), _identity(obj)), None)

@@ -14,9 +14,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from moorage.api.meta import ObjectMeta, Value, is_older
+from moorage.api.meta import Object, is_older
 from moorage.client.backoff import Backoff
 from moorage.client.listwatch import ListWatchClient, Reader, WatchEvent
 from moorage.client.raw_objects import WholeObjects
@@ -26,7 +26,7 @@ from moorage.errors import UNREACHABLE, ClusterError
 
 __all__ = ["Reflector", "Sink"]
 
-T = TypeVar("T", bound=Value)
+T = TypeVar("T", bound=Object)
 
 _PAGE = 500
 #: A watch that is silent for so long may be dead: the connection is made anew, from where it stood.
@@ -68,7 +68,7 @@ class _Listing(Generic[T]):
         self.unread: dict[str, str] = {}
 
     def take(self, event: WatchEvent[T]) -> None:
-        key = event.key if event.obj is None else _key(event.obj)
+        key = event.key if event.obj is None else event.obj.key
         self.fresh.pop(key, None)
         self.unread.pop(key, None)
         if event.type in {"DELETED", "BOOKMARK"}:
@@ -207,7 +207,7 @@ class Reflector(Generic[T]):
         self._sink.begin()
         for key, old in list(self._known.items()):
             new = fresh.get(key)
-            if (new is None or _meta(new).uid != _meta(old).uid) and unread.get(key) != _meta(old).uid:
+            if (new is None or new.metadata.uid != old.metadata.uid) and unread.get(key) != old.metadata.uid:
                 await self._gone(key, old)
         for key, obj in fresh.items():
             await self._listed(key, obj, version, is_back=back, twice=back or refused)
@@ -251,7 +251,7 @@ class Reflector(Generic[T]):
                 unread.clear()
                 params = self._params()
                 continue
-            fresh.update((_key(obj), obj) for obj in page.objects)
+            fresh.update((obj.key, obj) for obj in page.objects)
             unread.update(page.unread)
             if not page.more:
                 return fresh, unread, page.version
@@ -308,13 +308,13 @@ class Reflector(Generic[T]):
     async def _take(self, event: WatchEvent[T]) -> None:
         obj = event.obj
         if obj is not None:
-            key = _key(obj)
+            key = obj.key
             known = self._known.get(key)
             if event.type == "DELETED":
-                if known is not None and not is_older(_meta(obj).resource_version, _meta(known).resource_version):
-                    await self._gone(key, obj if _meta(obj).uid == _meta(known).uid else known)
+                if known is not None and not is_older(obj.metadata.resource_version, known.metadata.resource_version):
+                    await self._gone(key, obj if obj.metadata.uid == known.metadata.uid else known)
             else:
-                if known is not None and _meta(known).uid != _meta(obj).uid:
+                if known is not None and known.metadata.uid != obj.metadata.uid:
                     await self._gone(key, known)
                 await self._seen(key, obj)
         elif event.type == "DELETED" and event.key in self._known:
@@ -333,7 +333,7 @@ class Reflector(Generic[T]):
         """
         known = self._known.get(key)
         if known is not None:
-            was, now = _meta(known).resource_version, _meta(obj).resource_version
+            was, now = known.metadata.resource_version, obj.metadata.resource_version
             if known == obj if twice else was == now:
                 if self.resource.retold(obj):
                     await self._sink.put(Seen(obj, version))
@@ -346,7 +346,7 @@ class Reflector(Generic[T]):
     async def _seen(self, key: str, obj: T) -> None:
         known = self._known.get(key)
         if known is not None:
-            was, now = _meta(known).resource_version, _meta(obj).resource_version
+            was, now = known.metadata.resource_version, obj.metadata.resource_version
             if was == now or is_older(now, was):
                 return
         self._known[key] = obj
@@ -365,17 +365,3 @@ class Reflector(Generic[T]):
 def _may_ask_again(error: ClusterError) -> bool:
     """Return True if a list that failed as a stream may as well be asked for as one again."""
     return error.status in _ASK_AGAIN or error.is_expired or error.retry_after_s is not None or _YET_TO_COME in str(error)
-
-
-def _meta(obj: Value) -> ObjectMeta:
-    metadata: ObjectMeta = _attribute(obj, "metadata")
-    return metadata
-
-
-def _attribute(obj: Any, name: str) -> Any:
-    return getattr(obj, name)
-
-
-def _key(obj: Value) -> str:
-    metadata = _meta(obj)
-    return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name

@@ -12,7 +12,7 @@ from moorage.api.core import Namespace, Node, Pod, ReplicationController, Servic
 from moorage.api.custom_objects import CustomKind, CustomObject, custom_type, read_custom
 from moorage.api.decode import decode
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
-from moorage.api.meta import LabelSelector, Value
+from moorage.api.meta import LabelSelector, Object
 from moorage.api.pod_groups import PodGroup
 from moorage.api.storage import (
     CSIDriver,
@@ -28,7 +28,7 @@ from moorage.framework.features import FeatureGates
 
 __all__ = ["WATCHED", "WatchedResource", "custom_resource", "resource_of", "watched"]
 
-T = TypeVar("T", bound=Value)
+T = TypeVar("T", bound=Object)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +90,12 @@ def _read_old_budget(raw: bytes) -> PodDisruptionBudget:
 
 
 #: As servers of 1.19 and 1.20 serve budgets.
-_OLD_BUDGETS: Final[WatchedResource[Value]] = WatchedResource(
+_OLD_BUDGETS: Final[WatchedResource[Object]] = WatchedResource(
     PodDisruptionBudget, "policy/v1beta1", "poddisruptionbudgets", read=_read_old_budget
 )
 
 #: All that the engine and the built-in plugins look up. Pods that have ended hold nothing, so they are not watched.
-WATCHED: Final[tuple[WatchedResource[Value], ...]] = (
+WATCHED: Final[tuple[WatchedResource[Object], ...]] = (
     WatchedResource(Node, "v1", "nodes", namespaced=False),
     # Whoever bound a pod in vain may have read that it is gone, which a server that lost its last writes takes back.
     WatchedResource(
@@ -130,19 +130,19 @@ WATCHED: Final[tuple[WatchedResource[Value], ...]] = (
 )
 
 
-def watched(gates: FeatureGates) -> tuple[WatchedResource[Value], ...]:
+def watched(gates: FeatureGates) -> tuple[WatchedResource[Object], ...]:
     """Return what a scheduler of a release watches with these gates."""
     return tuple(resource for resource in WATCHED if _is_watched(resource, gates))
 
 
-def _is_watched(resource: WatchedResource[Value], gates: FeatureGates) -> bool:
+def _is_watched(resource: WatchedResource[Object], gates: FeatureGates) -> bool:
     if resource.gate and not gates[resource.gate]:
         return False
     gate = gates.emulated.gated_kinds.get(resource.type.__name__)
     return gate is None or (bool(gate) and gates[gate])
 
 
-def custom_resource(kind: CustomKind) -> WatchedResource[Value]:
+def custom_resource(kind: CustomKind) -> WatchedResource[Object]:
     """Return where a kind is served that a plugin named. It may be installed at any time, so it is asked for more often."""
     name = str(kind)
     return WatchedResource(
@@ -157,7 +157,7 @@ def custom_resource(kind: CustomKind) -> WatchedResource[Value]:
 _BY_TYPE = {resource.type: resource for resource in WATCHED}
 
 
-def resource_of(kind: type[Value]) -> WatchedResource[Value]:
+def resource_of(kind: type[Object]) -> WatchedResource[Object]:
     """Return where objects of a kind are served.
 
     Raises  KeyError for kinds that are not watched

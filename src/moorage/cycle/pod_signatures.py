@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable
 from typing import NamedTuple
 
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.errors import PluginError
 from moorage.framework.plugin_runner import ask
 from moorage.framework.points import AnyPlugin, Versioned
@@ -136,13 +136,13 @@ def _idle_form(step: Step) -> Step | None:
     return other_form(step, "pre_filter", "idle") and other_form(step, "pre_score", "idle")
 
 
-def signs_by(plugin: AnyPlugin) -> tuple[type[Value], ...] | None:
+def signs_by(plugin: AnyPlugin) -> tuple[type[Object], ...] | None:
     """Return the kinds of objects that a plugin's signature depends on, in addition to the pod's shape; None if undeclared.
 
     A subclass that overrides ``sign`` has to declare ``signs_by`` again.
     """
     for cls in type(plugin).__mro__:
         if "sign" in cls.__dict__:
-            kinds: tuple[type[Value], ...] | None = cls.__dict__.get("signs_by")
+            kinds: tuple[type[Object], ...] | None = cls.__dict__.get("signs_by")
             return kinds
     return None

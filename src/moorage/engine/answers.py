@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from moorage.api.meta import Value, is_older
-from moorage.state.cluster import object_key
+from moorage.api.meta import Object, is_older
 
 __all__ = ["Answers"]
 
@@ -20,12 +19,12 @@ class Answers:
     """Answers by kind and key. Answers whose version is not a number cannot be compared and are not kept."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[type[Value], str], Value] = {}
+        self._open: dict[tuple[type[Object], str], Object] = {}
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def take(self, obj: Value, known: Value | None, *, made: bool) -> bool:
+    def take(self, obj: Object, known: Object | None, *, made: bool) -> bool:
         """Record an answer. Returns False if it is older than ``known``, the version in the cluster."""
         if known is None and not made:  # a watch has reported its deletion already
             return False
@@ -36,23 +35,23 @@ class Answers:
             self._open[_place(obj)] = obj
         return True
 
-    def is_outdated(self, obj: Value) -> bool:
+    def is_outdated(self, obj: Object) -> bool:
         """Return True if a version that a watch reports is older than an answer."""
         answer = self._open.get(_place(obj)) if self._open else None
         return answer is not None and is_older(_version(obj), _version(answer))
 
-    def is_open(self, obj: Value) -> bool:
+    def is_open(self, obj: Object) -> bool:
         """Return True while no watch has reported this very answer."""
         return self._open.get(_place(obj)) is obj
 
-    def end(self, obj: Value) -> None:
+    def end(self, obj: Object) -> None:
         """Forget the answer for an object, because a watch reported the object or its deletion."""
         if self._open:
             self._open.pop(_place(obj), None)
 
 
-def _place(obj: Value) -> tuple[type[Value], str]:
-    return type(obj), object_key(obj)
+def _place(obj: Object) -> tuple[type[Object], str]:
+    return type(obj), obj.key
 
 
 def _version(obj: Any) -> str:

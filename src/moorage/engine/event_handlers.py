@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from moorage.api.core import ENDED_PHASES, Namespace, Node, Pod
-from moorage.api.meta import Value, is_older
+from moorage.api.meta import Object, is_older
 from moorage.api.pod_groups import PodGroup
 from moorage.engine.answers import Answers
 from moorage.engine.binding_cycle import BindingCycle
@@ -20,7 +20,6 @@ from moorage.engine.engine_state import EngineState
 from moorage.engine.facts import Gone, Seen, WriteLost, Wrote
 from moorage.framework.events import ClusterEvent
 from moorage.queue import ASSIGNED_POD_DELETE, UNSCHEDULED_POD_ADD, assigned_pod_events, node_events, object_events
-from moorage.state.cluster import object_key
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["EventHandlers"]
@@ -68,7 +67,7 @@ class EventHandlers:
     def wrote(self, fact: Wrote) -> None:
         """Apply the API server's answer to one of our writes, and tell the plugin that ordered it."""
         obj = fact.obj
-        if obj is not None and self.answers.take(obj, self._cluster.objects(type(obj)).get(object_key(obj)), made=fact.made):
+        if obj is not None and self.answers.take(obj, self._cluster.objects(type(obj)).get(obj.key), made=fact.made):
             self._state.revision += 1
             self._state.facts += 1
             self._wake(object_events(old := self._set(obj), obj), old, obj)
@@ -82,12 +81,12 @@ class EventHandlers:
 
     # -- nodes and other objects -----------------------------------------------------------------------------------------
 
-    def _set(self, obj: Value) -> Value | None:
+    def _set(self, obj: Object) -> Object | None:
         if isinstance(obj, Namespace):
             return self._cluster.set_namespace(obj)
         return self._cluster.set_object(obj)
 
-    def _remove(self, obj: Value) -> Value | None:
+    def _remove(self, obj: Object) -> Object | None:
         if isinstance(obj, Namespace):
             return self._cluster.remove_namespace(obj.metadata.name)
         return self._cluster.remove_object(obj)

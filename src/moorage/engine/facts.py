@@ -12,7 +12,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.framework.effects import Effect, Question
 from moorage.state.pod_info import PodInfo
 
@@ -42,14 +42,14 @@ class Seen(Struct, frozen=True):
     (from reading the object, say), the API server has lost it.
     """
 
-    obj: Value
+    obj: Object
     as_of: str = ""
 
 
 class Gone(Struct, frozen=True):
     """An object was deleted. ``obj`` is its last known version."""
 
-    obj: Value
+    obj: Object
 
 
 class Done(Struct, frozen=True):
@@ -75,7 +75,7 @@ class Wrote(Struct, frozen=True):
     ``made``: the write created the object.
     """
 
-    obj: Value | None
+    obj: Object | None
     settled: Callable[[], None]
     made: bool = False
 
@@ -83,8 +83,8 @@ class Wrote(Struct, frozen=True):
 class WriteLost(Struct, frozen=True):
     """No watch reported the answer ``obj``, and the API server lost it: it has ``found``, or nothing."""
 
-    obj: Value
-    found: Value | None
+    obj: Object
+    found: Object | None
 
 
 #: Object events and the outcomes of work.

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NoReturn
 
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.search_scope import EVERYWHERE, Scope
 from moorage.engine.attempt import PodAttempt, SchedulingAttempt
@@ -139,7 +139,7 @@ class Scheduler:
         """Return the binding of a pod between its decision and the end of its binding cycle."""
         return self.state.bindings.by_uid.get(uid)
 
-    def is_unconfirmed(self, obj: Value) -> bool:
+    def is_unconfirmed(self, obj: Object) -> bool:
         """Return True while no watch has reported this answer to one of our writes."""
         return self.event_handlers.answers.is_open(obj)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.api.pod_groups import Condition, PodGroup
 from moorage.state.pod_info import PodInfo
 
@@ -79,9 +79,9 @@ class Write(Struct, frozen=True):
     stay. ``what`` prefixes the error if the write fails. ``settled``: see ``Amend``.
     """
 
-    obj: Value
+    obj: Object
     subresource: str = ""
-    base: Value | None = None
+    base: Object | None = None
     what: str = ""
     settled: Callable[[], None] | None = None
 
@@ -100,8 +100,8 @@ class Amend(Struct, frozen=True):
     watch confirms; if the API server has lost the write, the snapshot shows the version that is stored.
     """
 
-    obj: Value
-    change: Callable[[Any], Value]
+    obj: Object
+    change: Callable[[Any], Object]
     subresource: str = ""
     or_gone: bool = False
     what: str = ""
@@ -111,7 +111,7 @@ class Amend(Struct, frozen=True):
 class Delete(Struct, frozen=True):
     """Delete an object that the plugin created, even if finalizers of the plugin remain on it."""
 
-    obj: Value
+    obj: Object
 
 
 class Call(Struct, frozen=True):

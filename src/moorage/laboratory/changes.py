@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from moorage.api.core import Node, Pod
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.config.scheduler_document import Loaded
 from moorage.errors import InputError
 from moorage.framework.change_values import taint_text
@@ -34,7 +34,7 @@ def target_of(obj: Pod | Node) -> str:
     return f"pod/{obj.key}" if isinstance(obj, Pod) else f"node/{obj.name}"
 
 
-def apply_all(objects: Iterable[Value], changes: Iterable[Change]) -> list[Value]:
+def apply_all(objects: Iterable[Object], changes: Iterable[Change]) -> list[Object]:
     """Apply several changes, in order."""
     changed = list(objects)
     for change in changes:
@@ -42,7 +42,7 @@ def apply_all(objects: Iterable[Value], changes: Iterable[Change]) -> list[Value
     return changed
 
 
-def apply(objects: Iterable[Value], change: Change) -> list[Value]:
+def apply(objects: Iterable[Object], change: Change) -> list[Object]:
     """Return the objects with one of them changed.
 
     Raises  InputError if the object does not exist, or is not as the change expects it
@@ -64,12 +64,12 @@ def apply(objects: Iterable[Value], change: Change) -> list[Value]:
     return held
 
 
-def _replacements(pod: Pod) -> list[Value]:
+def _replacements(pod: Pod) -> list[Object]:
     fresh = replacement(pod)
     return [] if fresh is None else [fresh]
 
 
-def _missing(objects: Iterable[Value], change: Change) -> InputError:
+def _missing(objects: Iterable[Object], change: Change) -> InputError:
     kind = change.target.partition("/")[0]
     wanted = change.target.rpartition("/")[2]
     if kind not in {"pod", "node"}:
@@ -131,7 +131,7 @@ def _allocatable(node: Node, change: Change) -> Node:
     return replace(node, status=replace(node.status, allocatable=with_amount(node.status.allocatable, resource, count)))
 
 
-def _with_node(objects: list[Value], change: Change) -> list[Value]:
+def _with_node(objects: list[Object], change: Change) -> list[Object]:
     """Add an empty node like another: its labels, taints and amounts, with a host name of its own."""
     name, like = change.target.removeprefix("node/"), str(change.new).removeprefix("like ")
     nodes = [obj for obj in objects if isinstance(obj, Node)]

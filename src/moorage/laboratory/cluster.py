@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from moorage.api.core import Pod
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.config.scheduler_document import Loaded
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
@@ -152,7 +152,7 @@ class Cluster:
         """The pods in the order they came, as columns."""
         return pods_frame([PodInfo(pod) for pod in self.simulation.pods.values()], self._state_of)
 
-    def objects(self) -> list[Value]:
+    def objects(self) -> list[Object]:
         """Return all objects as they are now: workloads and policies first, then nodes, placed pods and waiting pods."""
         return present_objects(self._aside, self.simulation)
 
@@ -308,7 +308,7 @@ def _bytes_of(path: Path) -> bytes:
 
 def _flat(objects: Iterable[ObjectLike | Iterable[ObjectLike]]) -> Iterable[ObjectLike]:
     for one in objects:
-        if isinstance(one, Value | Mapping | str | PathLike):
+        if isinstance(one, Object | Mapping | str | PathLike):
             yield one
         elif isinstance(one, Collection) or hasattr(one, "__iter__"):
             yield from one

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from msgspec import Struct
 
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.cycle.search_scope import EVERYWHERE, Scope
 from moorage.engine.facts import Gone, Seen
 from moorage.errors import InputError
@@ -63,7 +63,7 @@ class History:
     """How to come to a simulation's state. ``objects`` are shared between histories and never changed."""
 
     options: Options
-    objects: Sequence[Value]
+    objects: Sequence[Object]
     steps: list[Step] = field(default_factory=list)
 
     def copy(self) -> History:

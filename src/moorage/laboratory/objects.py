@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
 from typing import Any, TypeAlias
 
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.errors import InputError
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_objects
@@ -21,21 +21,19 @@ from moorage.simulator.input_objects import FoundObject, find_objects
 __all__ = ["ObjectLike", "documents", "key_of", "kind_name", "read_given", "text_of"]
 
 #: What functions of the laboratory take for objects.
-ObjectLike: TypeAlias = Value | Mapping[str, Any] | str | PathLike[str]
+ObjectLike: TypeAlias = Object | Mapping[str, Any] | str | PathLike[str]
 
 _NAMES = {kind.type: kind.name for kind in KINDS}
 
 
-def kind_name(obj: Value) -> str:
+def kind_name(obj: Object) -> str:
     """Return the Kubernetes kind of an object."""
     return _NAMES.get(type(obj), type(obj).__name__)
 
 
-def key_of(obj: Value) -> str:
+def key_of(obj: Object) -> str:
     """Return ``kind/namespace/name``, or ``kind/name`` for an object without a namespace, with the kind in lower case."""
-    metadata = obj.metadata  # type: ignore[attr-defined]  # every kind has metadata; Value does not say so
-    inner = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
-    return f"{kind_name(obj).lower()}/{inner}"
+    return f"{kind_name(obj).lower()}/{obj.key}"
 
 
 def documents(given: Mapping[str, Any] | str | PathLike[str], where: str) -> Iterator[FoundObject]:
@@ -67,9 +65,9 @@ def read_given(given: Iterable[ObjectLike], *, validated: bool = True, custom: I
     return read_objects(_flattened(given), validated=validated, custom=custom)
 
 
-def _flattened(given: Iterable[ObjectLike]) -> Iterator[Value | FoundObject]:
+def _flattened(given: Iterable[ObjectLike]) -> Iterator[Object | FoundObject]:
     for number, one in enumerate(given, 1):
-        if isinstance(one, Value):
+        if isinstance(one, Object):
             yield one
         elif isinstance(one, Mapping | str | PathLike):
             yield from documents(one, f"object {number}")

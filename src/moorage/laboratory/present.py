@@ -7,7 +7,7 @@ from typing import Any
 
 from moorage.api.core import Namespace, Node, Pod
 from moorage.api.custom_objects import CustomObject
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.laboratory.objects import key_of
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import objects_of
@@ -22,13 +22,13 @@ _ONE_OF_EACH: dict[str, Any] = {kind.slot: (kind.type(),) for kind in KINDS}
 ASIDE = frozenset(_SLOTS) - {type(obj) for obj in objects_of(ClusterInput(**_ONE_OF_EACH))}
 
 
-def aside_of(cluster: ClusterInput) -> dict[str, Value]:
+def aside_of(cluster: ClusterInput) -> dict[str, Object]:
     """Return the objects that the scheduler does not look at, by ``kind/namespace/name``."""
     held = (obj for kind in KINDS if kind.type in ASIDE for obj in getattr(cluster, kind.slot))
     return {key_of(obj): obj for obj in held}
 
 
-def present_objects(aside: Mapping[str, Value], simulation: Simulation) -> list[Value]:
+def present_objects(aside: Mapping[str, Object], simulation: Simulation) -> list[Object]:
     """Return all objects: those that the scheduler does not look at, then nodes, placed pods and waiting pods."""
     cluster = simulation.scheduler.cluster
     table = cluster.table
@@ -41,7 +41,7 @@ def present_objects(aside: Mapping[str, Value], simulation: Simulation) -> list[
     return [*aside.values(), *cluster.namespaces.values(), *others, *nodes, *placed, *waiting]
 
 
-def cluster_input(objects: Iterable[Value]) -> ClusterInput:
+def cluster_input(objects: Iterable[Object]) -> ClusterInput:
     """Return objects by kind."""
     held: dict[str, list[Any]] = {}
     for obj in objects:

@@ -13,7 +13,7 @@ from typing import Final
 
 from moorage.api.core import Node, Pod
 from moorage.api.custom_objects import CustomObject
-from moorage.api.meta import ResourceList, Value
+from moorage.api.meta import Object, ResourceList
 from moorage.api.quantity import parse
 from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.framework.features import FeatureGates
@@ -70,7 +70,7 @@ def node_events(old: Node | None, new: Node | None, gates: FeatureGates = _DEFAU
     return tuple(ClusterEvent(Resource.NODE, action) for action in found)
 
 
-def object_events(old: Value | None, new: Value | None) -> tuple[ClusterEvent, ...]:
+def object_events(old: Object | None, new: Object | None) -> tuple[ClusterEvent, ...]:
     """Return the event of any other object that was added, updated or deleted; none if no plugin can wake on its kind."""
     known = old if new is None else new
     resource = known.resource if isinstance(known, CustomObject) else _RESOURCE_OF.get(type(known).__name__)

@@ -209,9 +209,7 @@ class AttemptObserver:
             return self._told(Resource.NODE, "delete" if gone else "update" if obj.name in known else "add", obj)
         if self._measures is None:
             return ""
-        metadata = getattr(obj, "metadata")  # noqa: B009 (every kind that is watched has one; Value does not say so)
-        key = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
-        old = self._scheduler.cluster.objects(type(obj)).get(key)
+        old = self._scheduler.cluster.objects(type(obj)).get(obj.key)
         events = object_events(old or obj, None) if gone else object_events(old, obj)
         return str(events[0]) if events else ""
 

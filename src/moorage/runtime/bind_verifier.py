@@ -16,12 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from moorage.api.core import Pod
-from moorage.api.meta import Value, is_older
+from moorage.api.meta import Object, is_older
 from moorage.engine.facts import Gone, Seen, WriteLost
 from moorage.errors import ClusterError
 from moorage.runtime.inbox import Inbox
 from moorage.runtime.ports import Clock, ClusterWriter
-from moorage.state.cluster import object_key
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Confirmer"]
@@ -57,14 +56,14 @@ class _Taken:
 class _Answered:
     """A write that the API server answered with ``obj``."""
 
-    obj: Value
+    obj: Object
     pause_s: float = _FIRST_S
 
     @property
     def key(self) -> tuple[str, bool]:
-        return f"{type(self.obj).__name__} {object_key(self.obj)}", False
+        return f"{type(self.obj).__name__} {self.obj.key}", False
 
-    def is_as_expected(self, found: Value | None) -> bool:
+    def is_as_expected(self, found: Object | None) -> bool:
         return found is not None and not is_older(_version(found), _version(self.obj))
 
 
@@ -83,7 +82,7 @@ class Confirmer:
         *,
         assumed: Callable[[str], bool],
         stays: Callable[[str], bool],
-        unheard: Callable[[Value], bool],
+        unheard: Callable[[Object], bool],
         again: Callable[[PodInfo], None],
         report: Callable[[str], None],
     ) -> None:
@@ -103,7 +102,7 @@ class Confirmer:
         """Record an eviction that the API server has just accepted."""
         self._look_after(_Taken(victim, "", preemptor))
 
-    def wrote(self, obj: Value) -> None:
+    def wrote(self, obj: Object) -> None:
         """Record an object that the API server has just returned for a write."""
         self._look_after(_Answered(obj))
 
@@ -187,6 +186,5 @@ class Confirmer:
             self._inbox.put_now(Seen(found))
 
 
-def _version(obj: Value) -> str:
-    version: str = getattr(obj, "metadata").resource_version  # noqa: B009 (every kind that is written has one)
-    return version
+def _version(obj: Object) -> str:
+    return obj.metadata.resource_version

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from moorage.api.core import Pod, PodCondition
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.cycle.extender_wire import ExtenderError, check_bind_reply, shown
 from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Gone, Phase, Query, Seen, Work, Wrote
 from moorage.errors import ClusterError, MoorageError
@@ -76,12 +76,12 @@ class EffectExecutor:
         wall: WallClock,
         *,
         may_act: Callable[[float], bool],
-        known: Callable[[Value], Value | None],
+        known: Callable[[Object], Object | None],
         wanted: Callable[[int], bool],
         assumed: Callable[[str], bool],
         bound: Callable[[PodInfo, str], None] = lambda pod, node: None,
         evicted: Callable[[PodInfo, PodInfo], None] = lambda victim, preemptor: None,
-        wrote: Callable[[Value], None] = lambda obj: None,
+        wrote: Callable[[Object], None] = lambda obj: None,
         extenders: Extenders | None = None,
     ) -> None:
         self._cluster, self._inbox, self._teller, self._clock, self._wall = cluster, inbox, teller, clock, wall
@@ -322,32 +322,32 @@ class EffectExecutor:
             return False
         return True
 
-    async def _amend(self, effect: Amend, writing: Awaitable[Value]) -> None:
+    async def _amend(self, effect: Amend, writing: Awaitable[Object]) -> None:
         try:
             await self._written(effect, writing)
         except ClusterError as error:
             if error.status != 404 or not effect.or_gone:
                 raise
 
-    async def _written(self, effect: Write | Amend, writing: Awaitable[Value], *, made: bool = False) -> None:
+    async def _written(self, effect: Write | Amend, writing: Awaitable[Object], *, made: bool = False) -> None:
         """Await a write. If it has ``settled``, report its outcome to the engine, even after an error."""
         if effect.settled is None:
             await writing
             return
         try:
-            found: Value | None = await writing
+            found: Object | None = await writing
         except MoorageError as error:
             if not isinstance(error, ClusterError) or error.sent:
                 self._learn(await self._surely_read_object(effect.obj), effect.settled, made=made)
             raise
         self._learn(found, effect.settled, made=made)
 
-    def _learn(self, found: Value | None, settled: Callable[[], None], *, made: bool) -> None:
+    def _learn(self, found: Object | None, settled: Callable[[], None], *, made: bool) -> None:
         self._inbox.put_now(Wrote(found, settled, made))
         if found is not None:
             self._wrote(found)
 
-    async def _surely_read_object(self, obj: Value) -> Value | None:
+    async def _surely_read_object(self, obj: Object) -> Object | None:
         """Read an object, retrying until it succeeds. Return None if it is gone, or another object has its name."""
         pause_s, longest_s = _READ_BACK_S
         while True:
@@ -359,7 +359,7 @@ class EffectExecutor:
             else:
                 return found
 
-    async def _delete(self, obj: Value) -> None:
+    async def _delete(self, obj: Object) -> None:
         try:
             await self._cluster.delete(obj)
         except ClusterError as error:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from moorage.api.core import Pod
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.engine.facts import Answered, Done, Fact, Gone, Phase, Query, Work
 from moorage.engine.outbox import Cancel, Decided, GroupAttempted, Output, PluginFault, Preempted, Revoked, Skipped
 from moorage.engine.scheduler import Scheduler
@@ -266,10 +266,8 @@ class Loop:
         elif work.phase.is_answered:
             self.inbox.put_now(Done(work.ticket, "not begun: this scheduler is shutting down"))
 
-    def _known(self, obj: Value) -> Value | None:
-        metadata = getattr(obj, "metadata")  # noqa: B009 (every kind that is written has one; Value does not say so)
-        key = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
-        return self.scheduler.cluster.objects(type(obj)).get(key)
+    def _known(self, obj: Object) -> Object | None:
+        return self.scheduler.cluster.objects(type(obj)).get(obj.key)
 
     def _is_unconfirmed(self, uid: str) -> bool:
         return self.scheduler.cluster.is_assumed(uid) and self.scheduler.binding_of(uid) is None

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from moorage.api.core import Pod, PodCondition
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.api.pod_groups import Condition, PodGroup
 from moorage.framework.effects import Question
 
@@ -82,23 +82,23 @@ class ClusterWriter(Protocol):
     async def delete_pod(self, pod: Pod) -> None:
         """Delete the pod with its own grace period."""
 
-    async def write(self, old: Value | None, new: Value, subresource: str) -> Value:
+    async def write(self, old: Object | None, new: Object, subresource: str) -> Object:
         """Create ``new`` if ``old`` is None, else patch the difference if the object is still at ``old``'s version.
 
         Returns the object as the API server has it now.
         """
 
-    async def amend(self, obj: Value, change: Callable[[Any], Value], subresource: str) -> Value:
+    async def amend(self, obj: Object, change: Callable[[Any], Object], subresource: str) -> Object:
         """Read the object, apply ``change`` and write the result; retry on a conflict.
 
         Returns the object as the API server has it now.
         Raises  ClusterError with status 404 if the object of this UID is gone; any exception of ``change``
         """
 
-    async def read(self, obj: Value) -> Value | None:
+    async def read(self, obj: Object) -> Object | None:
         """Return an object as the API server has it now; None if it is gone or its name has another UID."""
 
-    async def delete(self, obj: Value) -> None:
+    async def delete(self, obj: Object) -> None:
         """Delete an object: by UID if it has one, else by name."""
 
     async def record(self, event: EventRecord) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from moorage.api.core import Pod, PodCondition
 from moorage.api.custom_objects import CustomObject, read_custom
 from moorage.api.decode import decode
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.api.pod_groups import Condition, PodGroup, find_condition
 from moorage.client.resources import WatchedResource, resource_of
 from moorage.client.rest import STRATEGIC_MERGE_PATCH, Rest
@@ -92,9 +92,9 @@ class ApiCluster:
     async def delete_pod(self, pod: Pod) -> None:
         await self._delete(_PODS.path_of(pod.namespace, pod.name), pod.uid)
 
-    async def write(self, old: Value | None, new: Value, subresource: str) -> Value:
+    async def write(self, old: Object | None, new: Object, subresource: str) -> Object:
         resource = resource_of(type(new))
-        metadata = _metadata(new)
+        metadata = new.metadata
         if old is None:
             document = {"apiVersion": resource.api_version, "kind": resource.kind, **_plain(new)}
             document["metadata"] = {key: value for key, value in document["metadata"].items() if key not in _GIVEN}
@@ -105,9 +105,11 @@ class ApiCluster:
                 made = await self._put_parts(path, made, [(subresource, {subresource: document[subresource]})])
             return _same_kind(new, made)
         parts = _parts(change_between(_plain(old), _plain(new)), subresource)
-        return _same_kind(new, await self._put(resource, _metadata(old), parts))
+        return _same_kind(new, await self._put(resource, old.metadata, parts))
 
-    async def _put(self, resource: WatchedResource[Value], old: Any, parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+    async def _put(
+        self, resource: WatchedResource[Object], old: Any, parts: list[tuple[str, dict[str, Any]]]
+    ) -> dict[str, Any]:
         """Send the parts of a change, each based on the server's response to the one before."""
         path = resource.path_of(old.namespace, old.name)
         held = await self._held(path)
@@ -129,7 +131,7 @@ class ApiCluster:
             raise _unsent(error) from None
         return held
 
-    async def amend(self, obj: Value, change: Callable[[Any], Value], subresource: str) -> Value:
+    async def amend(self, obj: Object, change: Callable[[Any], Object], subresource: str) -> Object:
         tries = 0
         while True:
             tries += 1
@@ -141,8 +143,8 @@ class ApiCluster:
                     raise
             await asyncio.sleep(_CONFLICT_PAUSE_S)
 
-    async def _amend(self, obj: Value, change: Callable[[Any], Value], subresource: str) -> Value:
-        resource, metadata = resource_of(type(obj)), _metadata(obj)
+    async def _amend(self, obj: Object, change: Callable[[Any], Object], subresource: str) -> Object:
+        resource, metadata = resource_of(type(obj)), obj.metadata
         path = resource.path_of(metadata.namespace, metadata.name)
         held = await self._held(path)
         if metadata.uid and held["metadata"].get("uid") != metadata.uid:
@@ -152,8 +154,8 @@ class ApiCluster:
         wanted = change_between(_plain(now), _plain(change(now)))
         return _same_kind(obj, await self._put_parts(path, held, _parts(wanted, subresource)))
 
-    async def read(self, obj: Value) -> Value | None:
-        metadata = _metadata(obj)
+    async def read(self, obj: Object) -> Object | None:
+        metadata = obj.metadata
         path = resource_of(type(obj)).path_of(metadata.namespace, metadata.name)
         try:
             held = json.loads(await self._rest.send("GET", path))
@@ -164,8 +166,8 @@ class ApiCluster:
         is_another = metadata.uid and held["metadata"].get("uid") != metadata.uid
         return None if is_another else _same_kind(obj, held)
 
-    async def delete(self, obj: Value) -> None:
-        metadata = _metadata(obj)
+    async def delete(self, obj: Object) -> None:
+        metadata = obj.metadata
         await self._delete(resource_of(type(obj)).path_of(metadata.namespace, metadata.name), metadata.uid)
 
     async def _delete(self, path: str, uid: str) -> None:
@@ -212,13 +214,13 @@ def _unsent(error: ClusterError) -> ClusterError:
     return error
 
 
-def _plain(obj: Value) -> dict[str, Any]:
+def _plain(obj: Object) -> dict[str, Any]:
     """Return an object as JSON, as far as its fields are known."""
     plain: dict[str, Any] = dict(obj.document) if isinstance(obj, CustomObject) else msgspec.to_builtins(obj)
     return plain
 
 
-def _same_kind(obj: Value, held: dict[str, Any]) -> Value:
+def _same_kind(obj: Object, held: dict[str, Any]) -> Object:
     where = "the API server's answer"
     return read_custom(held, obj.resource, where) if isinstance(obj, CustomObject) else decode(held, type(obj), where)
 
@@ -285,7 +287,3 @@ def _reference(obj: Pod | PodGroup) -> dict[str, str]:
         "uid": obj.metadata.uid,
         "resourceVersion": obj.metadata.resource_version,
     }
-
-
-def _metadata(obj: Value) -> Any:
-    return getattr(obj, "metadata")  # noqa: B009 (every written kind has metadata, which Value does not declare)

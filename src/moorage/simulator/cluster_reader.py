@@ -29,7 +29,7 @@ from moorage.api.defaults import (
 )
 from moorage.api.gc_pause import collector_paused
 from moorage.api.json_tree import UNREADABLE
-from moorage.api.meta import ObjectMeta, Value
+from moorage.api.meta import Object, ObjectMeta
 from moorage.api.validation import PodValidator, validate
 from moorage.controllers.machinery.generated_names import generated_name, stable_uid
 from moorage.errors import InputError
@@ -96,12 +96,14 @@ def read_sources(sources: Iterable[InputFile], *, validated: bool = True, custom
     return reader.finish()
 
 
-def read_objects(objects: Iterable[Value | FoundObject], *, validated: bool = True, custom: Iterable[str] = ()) -> ClusterInput:
+def read_objects(
+    objects: Iterable[Object | FoundObject], *, validated: bool = True, custom: Iterable[str] = ()
+) -> ClusterInput:
     """Return the cluster that objects of a program describe together; see ``read``."""
     reader = _Reader(validated, CustomReader(custom))
     with collector_paused():
         for number, obj in enumerate(objects, 1):
-            if isinstance(obj, Value):
+            if isinstance(obj, Object):
                 reader.take_value(obj, f"object {number}")
             else:
                 reader.take(obj)
@@ -133,7 +135,7 @@ class _Reader:
         except InputError as error:
             self._note_fault(error)
 
-    def take_value(self, obj: Value, where: str) -> None:
+    def take_value(self, obj: Object, where: str) -> None:
         """Take an object that a program made."""
         if isinstance(obj, CustomObject):
             self.custom_objects[type(obj), obj.namespace, obj.name] = ReadObject(obj, obj.resource, where)
@@ -163,7 +165,7 @@ class _Reader:
             try:
                 known = defaulting(known)
             except InputError as error:
-                raise InputError(f"{where}: {_title(kind, known.metadata)}: {error}") from None
+                raise InputError(f"{where}: {_title(kind, known)}: {error}") from None
         if self.validated:
             self._validate(kind, known, where)
         key = (known.metadata.namespace, known.metadata.name)
@@ -173,13 +175,13 @@ class _Reader:
             return
         other = self.places[kind.slot][key]
         if before != known:
-            raise InputError(f"{where}: {_title(kind, known.metadata)} is also at {other}, and differs; keep one of them")
-        self.repeated.append(f"{_title(kind, known.metadata)} ({other} and {where})")
+            raise InputError(f"{where}: {_title(kind, known)} is also at {other}, and differs; keep one of them")
+        self.repeated.append(f"{_title(kind, known)} ({other} and {where})")
 
     def _validate(self, kind: InputKind, known: Any, where: str) -> None:
         faults = list(self.pod_faults(known)) if kind.slot == "pods" else validate(known)
         if faults:
-            raise InputError(*(f"{where}: {_title(kind, known.metadata)}: {fault}" for fault in faults))
+            raise InputError(*(f"{where}: {_title(kind, known)}: {fault}" for fault in faults))
 
     def finish(self) -> ClusterInput:
         """Return what was read.
@@ -264,6 +266,5 @@ def _shortened(line: str) -> str:
     return line if len(line) <= _MAX_LINE else f"{line[: _MAX_LINE - 1]}…"
 
 
-def _title(kind: InputKind, metadata: ObjectMeta) -> str:
-    name = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
-    return f"{kind.name} {name}"
+def _title(kind: InputKind, obj: Object) -> str:
+    return f"{kind.name} {obj.key}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from moorage.api.core import Pod
-from moorage.api.meta import ObjectMeta, Value
+from moorage.api.meta import Object, ObjectMeta
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.admission import admit
 from moorage.simulator.cluster_input import ClusterInput
@@ -43,7 +43,7 @@ def simulate_cluster(
     return cluster, run
 
 
-def objects_of(cluster: ClusterInput) -> Iterator[Value]:
+def objects_of(cluster: ClusterInput) -> Iterator[Object]:
     """Yield every object that the scheduler may look at: nodes and their pods last but pending pods, which come at the end."""
     yield from cluster.namespaces
     yield from cluster.custom

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from moorage.api.custom_objects import CustomKind, CustomObject, guess_plural, read_custom, with_identity
 from moorage.api.decode import decode
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.controllers.machinery.generated_names import stable_uid
 from moorage.errors import InputError
 from moorage.simulator.input_objects import FoundObject
@@ -25,18 +25,18 @@ _DEFINITION: Final = "CustomResourceDefinition"
 _NAMESPACED, _WHOLE = "Namespaced", "Cluster"
 
 
-class _Names(Value):
+class _Names(Object):
     kind: str = ""
     plural: str = ""
 
 
-class _DefinitionSpec(Value):
+class _DefinitionSpec(Object):
     group: str = ""
     names: _Names = _Names()
     scope: str = ""
 
 
-class _Definition(Value):
+class _Definition(Object):
     spec: _DefinitionSpec = _DefinitionSpec()
 
 

@@ -8,20 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 from moorage.api.admission import SYSTEM_PRIORITY_CLASSES
 from moorage.api.core import ENDED_PHASES, Pod
-from moorage.api.meta import ObjectMeta
+from moorage.api.meta import Object
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.wording import counted, some
 
 __all__ = ["MissingReference", "find_missing"]
-
-
-class _Named(Protocol):
-    @property
-    def metadata(self) -> ObjectMeta: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +114,8 @@ def _of_pod(pod: Pod) -> Iterator[tuple[str, str]]:
             yield "ResourceClaim", f"{pod.namespace}/{status.resource_claim_name}"
 
 
-def _names(objects: Iterable[_Named]) -> set[str]:
-    return {f"{one.metadata.namespace}/{one.metadata.name}" if one.metadata.namespace else one.metadata.name for one in objects}
+def _names(objects: Iterable[Object]) -> set[str]:
+    return {one.key for one in objects}
 
 
 def _plural(kind: str) -> str:

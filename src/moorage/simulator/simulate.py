@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from moorage.api.core import Pod
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.api.pod_groups import PodGroup
 from moorage.config.algorithm import Algorithm, load_algorithm
 from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
@@ -188,7 +188,7 @@ def _told(
 
 
 def simulate(
-    objects: Iterable[Value],
+    objects: Iterable[Object],
     options: Options = Options(),
     *,
     on_attempt: Callable[[SimulatedAttempt], None] | None = None,
@@ -213,7 +213,7 @@ def simulate(
     return collect(simulation, release, notes=every, workloads=workloads, gone=gone)
 
 
-def _left_alone(objects: Iterable[Value], profiles: Collection[str]) -> Iterator[InputNote]:
+def _left_alone(objects: Iterable[Object], profiles: Collection[str]) -> Iterator[InputNote]:
     """Yield notes on pods without a node that are nothing to place: ended or about to go, or for another scheduler."""
     over: list[str] = []
     pods: dict[str, list[str]] = {}

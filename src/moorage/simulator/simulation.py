@@ -16,7 +16,7 @@ from typing import NamedTuple, NoReturn
 from msgspec.structs import replace
 
 from moorage.api.core import ENDED_PHASES, Pod, PodCondition
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.api.pod_groups import with_condition
 from moorage.cycle.decision import Decision
 from moorage.cycle.search_scope import EVERYWHERE, Scope
@@ -161,7 +161,7 @@ class Simulation:
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
-    def load(self, objects: Iterable[Value]) -> None:
+    def load(self, objects: Iterable[Object]) -> None:
         """Tell the engine of objects that exist from the start."""
         for obj in objects:
             self._tell(Seen(obj))
@@ -456,14 +456,13 @@ class Simulation:
             effect.settled()
 
     def _amend(self, effect: Amend) -> None:
-        metadata = getattr(effect.obj, "metadata")  # noqa: B009 (every kind that is amended has one; Value does not say so)
-        held: Value | None
+        metadata = effect.obj.metadata
+        held: Object | None
         if isinstance(effect.obj, Pod):
             held = self._pods.get(metadata.uid)
         else:
-            key = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
-            held = self.scheduler.snapshot.objects(type(effect.obj)).get(key)
-        if held is None or (metadata.uid and getattr(held, "metadata").uid != metadata.uid):  # noqa: B009
+            held = self.scheduler.snapshot.objects(type(effect.obj)).get(effect.obj.key)
+        if held is None or (metadata.uid and held.metadata.uid != metadata.uid):
             if effect.or_gone:
                 return
             raise StateError(f"{type(effect.obj).__name__} {metadata.namespace}/{metadata.name} is gone")

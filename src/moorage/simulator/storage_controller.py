@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moorage.api.meta import ObjectMeta, Value
+from moorage.api.meta import Object, ObjectMeta
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.controllers.storage.provisioner import made_for, makes_volumes
 from moorage.engine.facts import Gone, News, Seen
@@ -82,7 +82,7 @@ class StorageController:
             for key in claims:
                 self._look_at_claim(key)
 
-    def _seen(self, obj: Value) -> None:
+    def _seen(self, obj: Object) -> None:
         if isinstance(obj, PersistentVolume):
             self._volumes[obj.name] = None
         elif isinstance(obj, PersistentVolumeClaim):

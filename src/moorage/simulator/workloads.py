@@ -53,7 +53,7 @@ class _Expansion:
         self.claimed = Claimed(cluster.pods)
         self.taken = names_of(cluster.pods)
         self.pods: list[Pod] = []
-        self.replica_sets = {f"{one.metadata.namespace}/{one.metadata.name}": one for one in cluster.replica_sets}
+        self.replica_sets = {one.key: one for one in cluster.replica_sets}
         self.jobs = list(cluster.jobs)
         self.notes: list[str] = []
         self._hashes: dict[tuple[str, str], dict[str, int]] | None = None
@@ -122,13 +122,13 @@ class _Expansion:
                 self.notes.append(f"Deployment {metadata.namespace}/{metadata.name} is paused before its first pod: none made")
             else:
                 self._add_replica_set(deployment, owner)
-        owned = {f"{one.metadata.namespace}/{one.metadata.name}": one for one in sets.with_owners(self.cluster.replica_sets)}
+        owned = {one.key: one for one in sets.with_owners(self.cluster.replica_sets)}
         for key, one in owned.items():
             replicas = self.replica_sets[key].spec.replicas
             self.replica_sets[key] = one if replicas == one.spec.replicas else _scaled(one, replicas)
 
     def _current(self, replica_set: ReplicaSet) -> ReplicaSet:
-        return self.replica_sets[f"{replica_set.metadata.namespace}/{replica_set.metadata.name}"]
+        return self.replica_sets[replica_set.key]
 
     def _scale_newest(self, deployment: Deployment, own: list[ReplicaSet]) -> None:
         wanted = _count(deployment.spec.replicas)
@@ -136,7 +136,7 @@ class _Expansion:
         if short <= 0:
             return
         newest = max(own, key=_age)
-        key = f"{newest.metadata.namespace}/{newest.metadata.name}"
+        key = newest.key
         self.replica_sets[key] = _scaled(newest, _count(newest.spec.replicas) + short)
 
     def _add_replica_set(self, deployment: Deployment, owner: OwnerReference) -> None:

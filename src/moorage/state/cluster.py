@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from moorage.api.core import Namespace, Node, Service
 from moorage.api.custom_objects import CustomObject, custom_type
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.api.selectors import NOTHING, Selector, selector_from_map
 from moorage.errors import StateError
 from moorage.state.group_visibility import Unheard
@@ -28,7 +28,7 @@ from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["ClusterState", "Snapshot"]
 
-K = TypeVar("K", bound=Value)
+K = TypeVar("K", bound=Object)
 T = TypeVar("T")
 _EMPTY: Mapping[str, str] = {}
 #: How many namespace selectors are cached with their namespaces; more than any cluster uses.
@@ -133,8 +133,8 @@ class ClusterState:
         #: How often an object other than a node or a pod was added, updated or deleted.
         self.objects_changed = 0
         self._selected: dict[Selector, frozenset[str]] = {}
-        self._objects: dict[type[Value], dict[str, Any]] = {}
-        self._journals: dict[type[Value], Journal] = {}
+        self._objects: dict[type[Object], dict[str, Any]] = {}
+        self._journals: dict[type[Object], Journal] = {}
         self._indexes: dict[Any, Any] = {}
         self._services = SelectorIndex[str]()
         self._placed: dict[str, tuple[PodInfo, str]] = {}
@@ -295,7 +295,7 @@ class ClusterState:
         self._selected.clear()
         self._note(Namespace, name)
 
-    def _note(self, kind: type[Value], key: str) -> None:
+    def _note(self, kind: type[Object], key: str) -> None:
         self.objects_changed += 1
         self.changes_of(kind).note(key)
 
@@ -319,11 +319,11 @@ class ClusterState:
         return self._objects.setdefault(kind, {})
 
     @property
-    def kinds(self) -> Collection[type[Value]]:
+    def kinds(self) -> Collection[type[Object]]:
         """The kinds of which objects were added or looked up, other than nodes, pods and namespaces."""
         return self._objects.keys()
 
-    def changes_of(self, kind: type[Value]) -> Journal:
+    def changes_of(self, kind: type[Object]) -> Journal:
         journal = self._journals.get(kind)
         if journal is None:
             journal = self._journals[kind] = Journal()
@@ -335,24 +335,24 @@ class ClusterState:
             found = self._indexes[kind] = kind(self.snapshot)
         return found
 
-    def set_object(self, obj: Value) -> Value | None:
+    def set_object(self, obj: Object) -> Object | None:
         """Add or replace an object of any other kind. Return the one it replaced, if any."""
         held = self._objects.setdefault(type(obj), {})
-        key = object_key(obj)
-        old: Value | None = held.get(key)
+        key = obj.key
+        old: Object | None = held.get(key)
         held[key] = obj
         self._note(type(obj), key)
         self._refile(key, old, obj)
         return old
 
-    def remove_object(self, obj: Value) -> Value | None:
-        key = object_key(obj)
-        removed: Value | None = self._objects.get(type(obj), {}).pop(key, None)
+    def remove_object(self, obj: Object) -> Object | None:
+        key = obj.key
+        removed: Object | None = self._objects.get(type(obj), {}).pop(key, None)
         self._note(type(obj), key)
         self._refile(key, removed, None)
         return removed
 
-    def _refile(self, key: str, old: Value | None, new: Value | None) -> None:
+    def _refile(self, key: str, old: Object | None, new: Object | None) -> None:
         if isinstance(old, Service):
             self._services.remove(key, *_filed_under(old))
         if isinstance(new, Service):
@@ -362,9 +362,3 @@ class ClusterState:
 def _filed_under(service: Service) -> tuple[frozenset[str], Selector]:
     selector = selector_from_map(service.spec.selector) if service.spec.selector else NOTHING
     return frozenset([service.metadata.namespace]), selector
-
-
-def object_key(obj: Value) -> str:
-    """Return ``namespace/name``, or ``name`` for an object without a namespace."""
-    metadata = obj.metadata  # type: ignore[attr-defined]  # every kind that is stored has metadata
-    return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else str(metadata.name)

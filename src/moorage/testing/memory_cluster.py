@@ -18,7 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from moorage.api.core import Pod
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.api.pod_groups import Condition, PodGroup, with_condition
 from moorage.engine.facts import Fact, Gone, Seen
 from moorage.errors import ClusterError
@@ -49,14 +49,14 @@ class WriteEntry:
 
     revision: int
     verb: str
-    obj: Value
+    obj: Object
     at_s: float
 
 
 class MemoryCluster:
     """Objects by kind and key, and who watches them. Satisfies ``moorage.runtime.ports.ClusterWriter``."""
 
-    def __init__(self, objects: Iterable[Value] = (), *, lag_s: float = 0.01, latency_s: float = 0.002) -> None:
+    def __init__(self, objects: Iterable[Object] = (), *, lag_s: float = 0.01, latency_s: float = 0.002) -> None:
         self.lag_s, self.latency_s = lag_s, latency_s
         self.faults: list[Trouble] = []
         self.history: list[WriteEntry] = []
@@ -67,33 +67,32 @@ class MemoryCluster:
         self.requests: dict[str, int] = {}
         #: While True, watches deliver nothing; ``relist`` then tells what was missed.
         self.deaf = False
-        self._objects: dict[tuple[type[Value], str], Value] = {}
+        self._objects: dict[tuple[type[Object], str], Object] = {}
         self._watchers: list[Inbox] = []
         self._on_the_way: deque[Fact] = deque()
-        self._told: dict[tuple[type[Value], str], Value] = {}
+        self._told: dict[tuple[type[Object], str], Object] = {}
         for obj in objects:
             self.put(obj)
 
     # -- the world outside -------------------------------------------------------------------------------------------------
 
-    def put(self, obj: Value, verb: str = "put") -> Value:
+    def put(self, obj: Object, verb: str = "put") -> Object:
         """Create or replace an object, as somebody else would."""
         revision = len(self.history) + 1
-        metadata = getattr(obj, "metadata")  # noqa: B009
-        stored: Value = replace(obj, metadata=replace(metadata, resource_version=str(revision)))
+        stored: Object = replace(obj, metadata=replace(obj.metadata, resource_version=str(revision)))
         self._objects[_key(stored)] = stored
         self.history.append(WriteEntry(revision, verb, stored, _now()))
         self._tell(Seen(stored))
         return stored
 
-    def remove(self, obj: Value) -> None:
+    def remove(self, obj: Object) -> None:
         """Delete an object at once."""
         gone = self._objects.pop(_key(obj), None)
         if gone is not None:
             self.history.append(WriteEntry(len(self.history) + 1, "remove", gone, _now()))
             self._tell(Gone(gone))
 
-    def get(self, kind: type[Value], key: str) -> Any:
+    def get(self, kind: type[Object], key: str) -> Any:
         """Return an object by ``namespace/name``, or None."""
         return self._objects.get((kind, key))
 
@@ -195,35 +194,35 @@ class MemoryCluster:
         grace_s = held.spec.termination_grace_period_seconds
         asyncio.get_running_loop().call_later(30 if grace_s is None else grace_s, self.remove, marked)
 
-    async def write(self, old: Value | None, new: Value, subresource: str) -> Value:
-        written: list[Value] = []
+    async def write(self, old: Object | None, new: Object, subresource: str) -> Object:
+        written: list[Object] = []
         await self._request("write", new, lambda: written.append(self._write(old, new)))
         return written[0]
 
-    def _write(self, old: Value | None, new: Value) -> Value:
+    def _write(self, old: Object | None, new: Object) -> Object:
         held: Any = self._objects.get(_key(new))
-        if held is not None and (old is None or held.metadata.resource_version != getattr(old, "metadata").resource_version):  # noqa: B009
+        if held is not None and (old is None or held.metadata.resource_version != old.metadata.resource_version):
             raise ClusterError("the object has been modified", 409, "Conflict")
         return self.put(new, "write")
 
-    async def amend(self, obj: Value, change: Callable[[Any], Value], subresource: str) -> Value:
-        amended: list[Value] = []
+    async def amend(self, obj: Object, change: Callable[[Any], Object], subresource: str) -> Object:
+        amended: list[Object] = []
         await self._request("amend", obj, lambda: amended.append(self._amend(obj, change)))
         return amended[0]
 
-    def _amend(self, obj: Value, change: Callable[[Any], Value]) -> Value:
+    def _amend(self, obj: Object, change: Callable[[Any], Object]) -> Object:
         held = self._objects.get(_key(obj))
         if held is None or (_uid(obj) and _uid(held) != _uid(obj)):
             raise ClusterError(f"{type(obj).__name__} {_key(obj)[1]} not found", 404, "NotFound")
         changed = change(held)
         return self.put(changed, "amend") if changed != held else held
 
-    async def read(self, obj: Value) -> Value | None:
-        found: list[Value | None] = []
+    async def read(self, obj: Object) -> Object | None:
+        found: list[Object | None] = []
         await self._request("read", obj, lambda: found.append(self._objects.get(_key(obj))))
         return found[0] if found[0] is not None and _uid(obj) in {"", _uid(found[0])} else None
 
-    async def delete(self, obj: Value) -> None:
+    async def delete(self, obj: Object) -> None:
         await self._request("delete", obj, lambda: self.remove(obj))
 
     async def record(self, event: EventRecord) -> None:
@@ -265,14 +264,12 @@ class MemoryCluster:
         return None
 
 
-def _key(obj: Value) -> tuple[type[Value], str]:
-    metadata = getattr(obj, "metadata")  # noqa: B009
-    return type(obj), f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+def _key(obj: Object) -> tuple[type[Object], str]:
+    return type(obj), obj.key
 
 
-def _uid(obj: Value) -> str:
-    uid: str = getattr(obj, "metadata").uid  # noqa: B009
-    return uid
+def _uid(obj: Object) -> str:
+    return obj.metadata.uid
 
 
 def _now() -> float:

@@ -12,7 +12,7 @@ from moorage.api import core, storage, workloads
 from moorage.api import devices as dra
 from moorage.api.decode import decode
 from moorage.api.defaults import default_node, default_pod
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
 from moorage.engine.dropped_fields import pod_reader
 from moorage.engine.profiles import build_resolved
@@ -28,13 +28,13 @@ __all__ = ["Scenario", "known_kinds", "load_scenario"]
 
 
 @cache
-def known_kinds() -> Mapping[str, type[Value]]:
+def known_kinds() -> Mapping[str, type[Object]]:
     """Return what an object in a recorded scenario may be, by its kind."""
     return {
         name: kind
         for module in (core, workloads, storage, dra)
         for name, kind in vars(module).items()
-        if isinstance(kind, type) and issubclass(kind, Value) and "metadata" in kind.__struct_fields__
+        if isinstance(kind, type) and issubclass(kind, Object) and "metadata" in kind.__struct_fields__
     }
 
 

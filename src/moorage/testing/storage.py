@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.plugins.volumes.claim_lookup import BIND_COMPLETED
 from moorage.state.cluster import ClusterState
@@ -93,7 +93,7 @@ def standing_on(*claims: str) -> list[dict[str, Any]]:
     return [{"name": f"v{at}", "persistentVolumeClaim": {"claimName": claim}} for at, claim in enumerate(claims)]
 
 
-def with_objects(cluster: ClusterState, *objects: Value) -> ClusterState:
+def with_objects(cluster: ClusterState, *objects: Object) -> ClusterState:
     """Add objects to a cluster and return it."""
     for obj in objects:
         cluster.set_object(obj)

@@ -29,7 +29,7 @@ from moorage.api.admission import (
     set_default_storage_class,
 )
 from moorage.api.core import LimitRange, Pod
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.api.pod_groups import PodGroup, Workload
 from moorage.api.quantity import parse
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
@@ -50,10 +50,10 @@ ATTRIBUTES_PROTECTION: Final = "kubernetes.io/vac-protection"
 #: The finalizer of pod groups; a controller removes it when the group has no pods left.
 GROUP_PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"
 #: Returns all objects of a type in a namespace ("" for cluster-scoped types).
-Lookup = Callable[[type[Value], str], Iterable[Value]]
+Lookup = Callable[[type[Object], str], Iterable[Object]]
 
 
-def admit(kind: ServedKind, document: Document, decoded: Value, find: Lookup, gates: FeatureGates) -> None:
+def admit(kind: ServedKind, document: Document, decoded: Object, find: Lookup, gates: FeatureGates) -> None:
     """Apply the mutating and validating admission plugins to a new object, in place. ``decoded`` is the same object with its
     defaults.
 
@@ -132,7 +132,7 @@ def check_change(kind: ServedKind, old: Document, new: Document, find: Lookup, g
             raise _refused(kind, old, why)
 
 
-def _group(decoded: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
+def _group(decoded: Object, find: Lookup) -> tuple[Object, tuple[str, ...]]:
     if not isinstance(decoded, PodGroup):
         return decoded, ()
     return resolve_group_priority(decoded, _priorities(find))
@@ -142,7 +142,7 @@ def _priorities(find: Lookup) -> dict[str, PriorityClass]:
     return {one.metadata.name: one for one in find(PriorityClass, "") if isinstance(one, PriorityClass)}
 
 
-def _pod(decoded: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
+def _pod(decoded: Object, find: Lookup) -> tuple[Object, tuple[str, ...]]:
     if not isinstance(decoded, Pod):
         return decoded, ()
     ranges = [one for one in find(LimitRange, decoded.metadata.namespace) if isinstance(one, LimitRange)]
@@ -162,7 +162,7 @@ def _pod(decoded: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
     return pod, ()
 
 
-def _claim(decoded: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
+def _claim(decoded: Object, find: Lookup) -> tuple[Object, tuple[str, ...]]:
     if not isinstance(decoded, PersistentVolumeClaim):
         return decoded, ()
     ranges = [one for one in find(LimitRange, decoded.metadata.namespace) if isinstance(one, LimitRange)]
@@ -171,7 +171,7 @@ def _claim(decoded: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
     return set_default_storage_class(decoded, [one for one in find(StorageClass, "") if isinstance(one, StorageClass)]), ()
 
 
-def _priority_class(decoded: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
+def _priority_class(decoded: Object, find: Lookup) -> tuple[Object, tuple[str, ...]]:
     if isinstance(decoded, PriorityClass) and decoded.global_default:
         for other in find(PriorityClass, ""):
             if isinstance(other, PriorityClass) and other.global_default and other.metadata.name != decoded.metadata.name:
@@ -252,7 +252,7 @@ def _check_growth(kind: ServedKind, old: Document, new: Document, find: Lookup) 
         raise forbidden(kind.resource, kind.group, name, why)
 
 
-_PLUGINS: Final[dict[str, Callable[[Value, Lookup], tuple[Value, tuple[str, ...]]]]] = {
+_PLUGINS: Final[dict[str, Callable[[Object, Lookup], tuple[Object, tuple[str, ...]]]]] = {
     "PersistentVolumeClaim": _claim,
     "Pod": _pod,
     "PodGroup": _group,

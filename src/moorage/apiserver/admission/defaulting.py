@@ -25,14 +25,14 @@ from moorage.api.defaults import (
     default_resource_claim_template,
 )
 from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.apiserver.schema.type_defaults import complete_types
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 
 __all__ = ["apply_changes", "set_defaults"]
 
-_RULES: Final[Mapping[type[Value], Callable[[Any], Value]]] = {
+_RULES: Final[Mapping[type[Object], Callable[[Any], Object]]] = {
     LimitRange: default_limit_range,
     Namespace: default_namespace,
     Node: default_node,
@@ -43,7 +43,7 @@ _RULES: Final[Mapping[type[Value], Callable[[Any], Value]]] = {
 }
 
 
-def set_defaults(kind: ServedKind, document: Document, decoded: Value | None) -> None:
+def set_defaults(kind: ServedKind, document: Document, decoded: Object | None) -> None:
     """Set an object's defaults in place. ``decoded`` is the decoded object, or None for kinds that scheduling does not read."""
     if kind.kind == "Secret" and isinstance(texts := document.pop("stringData", None), dict):
         document["data"] = {**(document.get("data") or {}), **{key: _base64(str(text)) for key, text in texts.items()}}
@@ -64,7 +64,7 @@ def _base64(text: str) -> str:
 # -- defaults of decoded objects ---------------------------------------------------------------------------------------
 
 
-def apply_changes(document: Document, before: Value, after: Value) -> None:
+def apply_changes(document: Document, before: Object, after: Object) -> None:
     """Write the differences between two values of a struct into the document that the first was decoded from."""
     if before is not after:
         # Compare the JSON forms, which have lists where structs have tuples.

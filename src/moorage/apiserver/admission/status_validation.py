@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from moorage.api.core import Node
 from moorage.api.devices import ClaimConsumer, DeviceAllocation, DeviceAllocationConfig, DeviceClaim, ResourceClaim
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_qualified_name
 from moorage.api.pod_groups import Condition, PodGroup
 from moorage.api.quotas import ResourceQuota
@@ -43,7 +43,7 @@ _UID: Final = (
 _REQUEST: Final = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
 
 
-def status_faults(kind: ServedKind, old: Document, new: Document, decoded: Value) -> Faults:
+def status_faults(kind: ServedKind, old: Document, new: Document, decoded: Object) -> Faults:
     """Yield the faults of a new status. ``decoded`` is the decoded new object."""
     yield from status_count_faults(kind.kind, old, new)
     if kind.kind == "Pod":

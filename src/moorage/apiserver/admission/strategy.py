@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, Final
 
 from moorage.api.decode import decode
-from moorage.api.meta import ObjectMeta, Value
+from moorage.api.meta import Object, ObjectMeta
 from moorage.api.pod_groups import PodGroup, Workload
 from moorage.api.quantity import parse
 from moorage.api.validation import faults_of
@@ -53,11 +53,11 @@ _SERVER_METADATA: Final = (
 )
 
 
-class _MetadataOnly(Value):
+class _MetadataOnly(Object):
     metadata: ObjectMeta = ObjectMeta()
 
 
-def decode_document(kind: ServedKind, document: Document) -> Value:
+def decode_document(kind: ServedKind, document: Document) -> Object:
     """Return a document decoded to its kind's struct, or to its metadata for kinds that scheduling does not read.
 
     Raises  ApiError 400 if a field has the wrong type
@@ -70,7 +70,7 @@ def decode_document(kind: ServedKind, document: Document) -> Value:
         raise bad_request(f"{what} cannot be handled as a {kind.kind}: {why}") from None
 
 
-def set_defaults_and_decode(kind: ServedKind, document: Document) -> Value:
+def set_defaults_and_decode(kind: ServedKind, document: Document) -> Object:
     """Set a document's defaults in place and return it decoded."""
     try:
         set_defaults(kind, document, decode_document(kind, document))
@@ -357,7 +357,7 @@ def _only_resources(old: Document, new: Document) -> None:
 # -- validation --------------------------------------------------------------------------------------------------------
 
 
-def _faults(kind: ServedKind, decoded: Value) -> Iterator[Fault]:
+def _faults(kind: ServedKind, decoded: Object) -> Iterator[Fault]:
     if kind.struct is not None:
         return faults_of(decoded)
     metadata = decoded.metadata if isinstance(decoded, _MetadataOnly) else ObjectMeta()
@@ -383,7 +383,7 @@ _CLIENT_METADATA: Final = ("annotations", "finalizers", "labels", "ownerReferenc
 _FROZEN: Final = (PodGroup, Workload)
 
 
-def _update_faults(kind: ServedKind, decoded: Value) -> Iterator[Fault]:
+def _update_faults(kind: ServedKind, decoded: Object) -> Iterator[Fault]:
     return object_meta(decoded.metadata, True) if isinstance(decoded, _FROZEN) else _faults(kind, decoded)
 
 

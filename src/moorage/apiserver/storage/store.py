@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.apiserver.admission.admission_plugins import (
     admit,
     admit_new,
@@ -386,7 +386,7 @@ class Store:
         digits = f"{bits:032x}"
         return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
-    def _decode_all(self, struct: type[Value], namespace: str) -> Iterator[Value]:
+    def _decode_all(self, struct: type[Object], namespace: str) -> Iterator[Object]:
         kind = _BY_STRUCT[struct]
         return (decode_document(kind, record.document()) for record in self.all(kind, Selection(namespace)))
 

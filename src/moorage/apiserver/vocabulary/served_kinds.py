@@ -13,7 +13,7 @@ from typing import Any, Final
 from moorage.api.admission import RuntimeClass
 from moorage.api.core import LimitRange, Namespace, Node, Pod, PodTemplate, ReplicationController, Service
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
 from moorage.api.pod_groups import PodGroup, Workload
 from moorage.api.quotas import ResourceQuota
@@ -71,7 +71,7 @@ class ServedKind:
     resource: str
     short_names: tuple[str, ...] = ()
     namespaced: bool = True
-    struct: type[Value] | None = None
+    struct: type[Object] | None = None
     subresources: tuple[str, ...] = ()
     in_all: bool = False
     has_generation: bool = False

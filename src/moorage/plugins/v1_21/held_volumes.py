@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
@@ -33,8 +33,8 @@ class HeldVolumes(Generic[V]):
     def __init__(
         self,
         held_by: Callable[[PodInfo, int, Snapshot], frozenset[V]],
-        *decisive: type[Value],
-        by_node: type[Value] | None = None,
+        *decisive: type[Object],
+        by_node: type[Object] | None = None,
     ) -> None:
         """Compute a row from ``held_by``, called with each of its pods and the row.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
 from moorage.plugins.volumes.csi_volumes import CsiVolume, needed_volumes
 from moorage.state.cluster import Snapshot
@@ -43,7 +43,7 @@ class AttachedVolumes:
         self._table = snapshot.table
         self._moved = -1
         self._position = 0
-        self._positions: dict[type[Value], int] = {}
+        self._positions: dict[type[Object], int] = {}
         self._clear()
 
     def _clear(self) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Generic, TypeVar
 
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.state.cluster import Snapshot
 
 __all__ = ["IndexedObjects"]
 
-K = TypeVar("K", bound=Value)
+K = TypeVar("K", bound=Object)
 V = TypeVar("V")
 _NONE: Mapping[str, Any] = {}
 

@@ -28,7 +28,6 @@ from moorage.runtime.leader_election import LeadershipLostError
 from moorage.runtime.loop import USUAL, LoopLimits
 from moorage.server.live import LeaderSettings, Live
 from moorage.simulator.simulate import registry_with
-from moorage.state.cluster import object_key
 from moorage.testing.simtest.recording import AttemptRecord, Recording, Told
 from moorage.testing.simtest.virtual_api import VirtualApi, VirtualRest, wall_time
 
@@ -61,7 +60,7 @@ class WatchedScheduler(Scheduler):
             if self.is_unconfirmed(fact.obj):
                 self._note(Gone(fact.obj) if fact.found is None else Seen(fact.found))
         elif fact.obj is not None:
-            known = self.cluster.objects(type(fact.obj)).get(object_key(fact.obj))
+            known = self.cluster.objects(type(fact.obj)).get(fact.obj.key)
             if Answers().take(fact.obj, known, made=fact.made):
                 self._note(Seen(fact.obj))
 

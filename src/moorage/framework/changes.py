@@ -8,11 +8,11 @@
 returned, and None if it has no ``pre_filter``; ``pod`` is the PodInfo; ``node`` is a view of a single row, and ``node.first``
 is that node. It is called only for nodes that the plugin refuses, and only for explanations.
 
-Each change lifts the refusal by itself. Where several terms of a plugin refuse the node (two taints, two resources), each
-change names the ``term`` that it lifts, with the name that ``terms`` gives it; then one change for each of these terms is
-needed. The laboratory combines the changes of all plugins, and verifies every combination with a run of the engine: a change
-that does not help costs time but never gives a wrong answer. A numeric change takes its threshold value: the largest
-request that fits, the smallest skew that fits.
+Each offer lifts the refusal by itself; changes that help only together are one offer, a tuple. Where several terms of a
+plugin refuse the node (two taints, two resources), each change names the ``term`` that it lifts, with the name that
+``terms`` gives it; then one offer for each of these terms is needed. The laboratory combines the offers of all plugins, and
+verifies every combination with a run of the engine: an offer that does not help costs time but never gives a wrong answer. A
+numeric change takes its threshold value: the largest request that fits, the smallest skew that fits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from moorage.framework.points import Plugin
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["Change", "ChangeValue", "Owner", "RemedyingPlugin"]
+__all__ = ["Change", "ChangeValue", "Owner", "Remedies", "RemedyingPlugin"]
 
 #: The team that can make a change: the pod's, the nodes', the cluster's operator, or the owner of the configuration.
 Owner: TypeAlias = Literal["pod", "node", "cluster", "config"]
@@ -57,6 +57,10 @@ class Change(Struct, frozen=True):
     term: str = ""
 
 
+#: What a plugin offers: a change, or changes that help only together.
+Remedies: TypeAlias = Change | tuple[Change, ...]
+
+
 @runtime_checkable
 class RemedyingPlugin(Plugin, Protocol):
-    def remedies(self, state: Any, pod: PodInfo, node: NodeView) -> Iterable[Change]: ...
+    def remedies(self, state: Any, pod: PodInfo, node: NodeView) -> Iterable[Remedies]: ...

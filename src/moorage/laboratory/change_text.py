@@ -83,6 +83,8 @@ _WORDS: Final[Mapping[str, Callable[[Change], str]]] = {
     "claim": lambda change: f"volume {change.path.removeprefix('volumes.')}: claim {change.old} → {change.new}",
     "allocatable": lambda change: f"{_name(change)}: {_moves(change, change.path)}",
     "pods": lambda change: f"{_name(change)}: {_moves(change, change.path)}",
+    "feature": lambda change: f"{_name(change)}: kubelet with feature {change.new}",
+    "volume": lambda change: f"make a volume for claim {_name(change)} on {change.new}",
     "evict": lambda change: f"evict {_name(change)} from {change.old}",
     "move": lambda change: f"move {_name(change)} to {change.new}",
     "add-node": lambda change: f"add node {_name(change)} {change.new}",

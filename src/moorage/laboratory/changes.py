@@ -11,8 +11,16 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moorage.api.core import Node, Pod
-from moorage.api.meta import Object
+from moorage.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
+from moorage.api.meta import Object, ObjectMeta
+from moorage.api.storage import (
+    ObjectReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeSpec,
+    PersistentVolumeStatus,
+    VolumeNodeAffinity,
+)
 from moorage.config.scheduler_document import Loaded
 from moorage.errors import InputError
 from moorage.framework.change_values import taint_text
@@ -24,6 +32,8 @@ from moorage.simulator.replacing import replacement
 
 __all__ = ["apply", "apply_all", "reconfigure", "target_of"]
 
+#: What marks a claim that is bound for good.
+_BOUND: Final = "pv.kubernetes.io/bind-completed"
 _CORDON: Final = "node.kubernetes.io/unschedulable"
 #: How many names an error lists.
 _SHOWN: Final = 5
@@ -50,6 +60,8 @@ def apply(objects: Iterable[Object], change: Change) -> list[Object]:
     held = list(objects)
     if change.verb == "add-node":
         return _with_node(held, change)
+    if change.verb == "volume":
+        return _with_volume(held, change)
     kind: type[Pod] | type[Node] = Pod if change.target.startswith("pod/") else Node
     at = next((i for i, obj in enumerate(held) if isinstance(obj, kind) and target_of(obj) == change.target), None)
     if at is None:
@@ -131,6 +143,50 @@ def _allocatable(node: Node, change: Change) -> Node:
     return replace(node, status=replace(node.status, allocatable=with_amount(node.status.allocatable, resource, count)))
 
 
+def _feature(node: Node, change: Change) -> Node:
+    features = (*node.status.declared_features, str(change.new))
+    return replace(node, status=replace(node.status, declared_features=features))
+
+
+def _with_volume(objects: list[Object], change: Change) -> list[Object]:
+    """Make a volume for a claim that has none, and bind the two. Only the node named by the change reaches it."""
+    key = change.target.removeprefix("persistentvolumeclaim/")
+    at = next((i for i, obj in enumerate(objects) if isinstance(obj, PersistentVolumeClaim) and obj.key == key), None)
+    claim = objects[at] if at is not None else None
+    if at is None or not isinstance(claim, PersistentVolumeClaim):
+        raise InputError(one_line(f"{change.target}: no such claim"))
+    name = f"for-{claim.metadata.namespace}-{claim.metadata.name}"
+    asked = claim.spec
+    volume = PersistentVolume(
+        metadata=ObjectMeta(name=name, uid=f"added/{name}"),
+        spec=PersistentVolumeSpec(
+            capacity=asked.resources.requests,
+            access_modes=asked.access_modes,
+            storage_class_name=asked.storage_class_name or "",
+            volume_mode=asked.volume_mode,
+            claim_ref=ObjectReference(
+                api_version="v1", kind="PersistentVolumeClaim", namespace=claim.metadata.namespace, name=claim.metadata.name,
+                uid=claim.metadata.uid,
+            ),
+            node_affinity=_only_on(str(change.new)) if change.new else None,
+        ),
+        status=PersistentVolumeStatus(phase="Bound"),
+    )  # fmt: skip
+    bound = replace(
+        claim,
+        metadata=replace(claim.metadata, annotations={**claim.metadata.annotations, _BOUND: "yes"}),
+        spec=replace(asked, volume_name=name),
+        status=replace(claim.status, phase="Bound"),
+    )
+    return [*objects[:at], volume, bound, *objects[at + 1 :]]
+
+
+def _only_on(node: str) -> VolumeNodeAffinity:
+    field = NodeSelectorRequirement(key="metadata.name", operator="In", values=(node,))
+    term = NodeSelectorTerm(match_fields=(field,))
+    return VolumeNodeAffinity(required=NodeSelector(node_selector_terms=(term,)))
+
+
 def _with_node(objects: list[Object], change: Change) -> list[Object]:
     """Add an empty node like another: its labels, taints and amounts, with a host name of its own."""
     name, like = change.target.removeprefix("node/"), str(change.new).removeprefix("like ")
@@ -156,6 +212,7 @@ NODE_CHANGES: Final[Mapping[str, Callable[[Node, Change], Node]]] = {
     "taint": _taint,
     "allocatable": _allocatable,
     "pods": _allocatable,
+    "feature": _feature,
 }
 
 

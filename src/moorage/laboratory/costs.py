@@ -24,7 +24,7 @@ BASE_COSTS: Final[Mapping[str, float]] = {
     "request": 1, "tolerate": 2, "drop-selector": 3, "drop-expression": 3, "node-name": 3, "max-skew": 2, "schedule-anyway": 3,
     "prefer": 4, "drop-port": 3, "priority": 6, "preemption-policy": 2, "ungate": 1, "scheduler-name": 1, "claim": 5,
     # the nodes' team
-    "uncordon": 1, "label": 2, "untaint": 3, "untaint-condition": 5, "allocatable": 4, "pods": 4,
+    "uncordon": 1, "label": 2, "untaint": 3, "untaint-condition": 5, "allocatable": 4, "pods": 4, "feature": 4,
     # the cluster's operator
     "evict": 3, "evict-budget": 1, "evict-stranded": 2, "move": 3, "add-node": 6, "volume": 3,
     # the owner of the configuration

@@ -22,6 +22,7 @@ import numpy as np
 from moorage.api.devices import DeviceClass, ResourceClaim
 from moorage.api.node_selectors import NodeSelectorMatcher, compile_node_selector
 from moorage.errors import AttemptError
+from moorage.framework.changes import Remedies
 from moorage.framework.effects import Effect, Write
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
@@ -38,6 +39,7 @@ from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.pod_devices import ExtendedResourceNodes, PodDevices
 from moorage.plugins.devices.pod_resource_claims import claims_of, class_faults, is_reserved_for
 from moorage.plugins.dynamic_resources_args import DynamicResourcesArgs
+from moorage.plugins.evictions import can_be_evicted, evict
 from moorage.plugins.extended_resources import device_class_for
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
@@ -247,6 +249,10 @@ class DynamicResources:
             mask = nodes.false()
             mask[rows] = True
             yield mask, reason, is_error
+
+    def remedies(self, wanted: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+        one = node.first
+        yield from (evict(other, one.name) for other in one.pods if other.spec.resource_claims and can_be_evicted(other))
 
     # -- PostFilter -------------------------------------------------------------------------------------------------------
 

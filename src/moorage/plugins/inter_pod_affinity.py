@@ -21,12 +21,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from moorage.api.core import Namespace, Node
 from moorage.errors import Fault
 from moorage.framework.args import Int32, PluginArgs
+from moorage.framework.changes import Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature, Versioned
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.affinity_counts import AffinityCounts, ResolvedTerm, count_affinity, matches_all, resolved
+from moorage.plugins.affinity_remedies import remedies_of_neighbours
 from moorage.plugins.affinity_scores import AffinityWeights, normalize_weights, sum_weights, weigh_affinity
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
@@ -115,6 +117,11 @@ class InterPodAffinity:
 
     def normalize(self, weights: AffinityWeights, scores: IntArray) -> IntArray:
         return normalize_weights(scores)
+
+    # -- explanations -------------------------------------------------------------------------------------------------
+
+    def remedies(self, state: AffinityCounts, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+        return remedies_of_neighbours(state, pod, node)
 
     # -- signature and events -----------------------------------------------------------------------------------------
 

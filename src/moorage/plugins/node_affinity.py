@@ -20,11 +20,13 @@ from moorage.api import core
 from moorage.api.selectors import NodeTerm, SelectorError, aggregate, compile_node_selector, compile_node_term
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
+from moorage.framework.changes import Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Reject, Skip
 from moorage.plugins.default_normalize import default_normalize
+from moorage.plugins.node_affinity_remedies import remedies_of_affinity, remedies_of_selector
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.node_matching import (
@@ -146,6 +148,13 @@ class NodeAffinity:
             "spec.nodeSelector": tuple(sorted(pod.spec.node_selector.items())),
             "spec.affinity.nodeAffinity": _affinity(pod),
         }
+
+    def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+        found = node.first.node
+        yield from remedies_of_selector(pod, found)
+        required = _affinity(pod).required_during_scheduling_ignored_during_execution
+        if required is not None and not rows_matching(compile_node_selector(required), node)[0]:
+            yield from remedies_of_affinity(pod, found, required.node_selector_terms)
 
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(NODE_ADDED_OR_CHANGED, when=self._now_matches)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moorage.api.core import Node, PodSpec
+from moorage.framework.changes import Change, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
@@ -56,6 +57,11 @@ class NodeDeclaredFeatures:
 
     def sign(self, pod: PodInfo) -> Signature:
         return {"neededFeatures": needed_features(pod.spec)}
+
+    def remedies(self, needed: Features, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+        one = node.first.node
+        lacking = sorted(needed - set(one.status.declared_features))
+        yield tuple(Change("node", "feature", f"node/{one.name}", f"declaredFeatures.{name}", None, name) for name in lacking)
 
     def wakes_on(self) -> Iterator[Wake]:
         if self._enabled:

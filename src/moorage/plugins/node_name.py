@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from moorage.framework.changes import Change
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import Hold, Reject
@@ -41,6 +42,9 @@ class NodeName:
 
     def sign(self, pod: PodInfo) -> Signature:
         return {"spec.nodeName": pod.spec.node_name}
+
+    def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Change]:
+        yield Change("pod", "node-name", f"pod/{pod.key}", "nodeName", pod.spec.node_name, None)
 
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(NODE_ADDED)

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from moorage.framework.change_values import port_text
+from moorage.framework.changes import Change, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import SKIP, Reject, Skip
+from moorage.plugins.evictions import evict_all
+from moorage.plugins.term_names import port_name
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.view import NodeView
@@ -46,6 +50,15 @@ class NodePorts:
 
     def sign(self, pod: PodInfo) -> Signature:
         return {"hostPorts": pod.host_ports}
+
+    def remedies(self, wanted: Ports, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+        one = node.first
+        for port in sorted(wanted):
+            holders = [other for other in one.pods if clash(frozenset([port]), other.host_ports)]
+            if holders:
+                term, text = port_name(port.protocol, port.port), port_text(port.protocol, port.ip, port.port)
+                yield Change("pod", "drop-port", f"pod/{pod.key}", "hostPorts", text, None, term=term)
+                yield from evict_all([(other, one.name) for other in holders], term)
 
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(POD_DELETED, when=lambda pod, gone, new: has_place(gone) and clash(pod.host_ports, gone.host_ports))

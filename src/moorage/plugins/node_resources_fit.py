@@ -26,6 +26,7 @@ from moorage.api.devices import DeviceClass
 from moorage.api.names import check_qualified_name, is_extended_resource_name
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
+from moorage.framework.changes import Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
 from moorage.framework.placements import GroupInfo, Proposal
@@ -34,6 +35,7 @@ from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.device_backed_scores import DeviceBackedDemands, ScoredDemands, with_devices
 from moorage.plugins.extended_resources import backs, device_class_for
+from moorage.plugins.fit_remedies import remedies_of_full_node, remedies_of_shortage
 from moorage.plugins.scoring_strategies import (
     CPU_AND_MEMORY,
     LEAST_ALLOCATED,
@@ -216,6 +218,17 @@ class NodeResourcesFit:
             for name, count in own.items():
                 amounts[name] = amounts.get(name, 0) + count
         return fullness(demands(self._resources, amounts), proposal.placement.nodes)
+
+    # -- explanations -----------------------------------------------------------------------------------------------------
+
+    def remedies(self, wants: tuple[RequestedResource, ...], pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+        one, requests = node.first, self._needs(pod).requests
+        if one.pod_count >= one.allowed_pods:
+            yield from remedies_of_full_node(node)
+        for resource, count, by_device in wants:
+            offered = one.allocatable(resource)
+            if offered - one.requested(resource) < count and (offered > 0 or not by_device):
+                yield from remedies_of_shortage(resource, count, requests.get(resource, 0), pod, node)
 
     # -- events -----------------------------------------------------------------------------------------------------------
 

@@ -12,10 +12,12 @@ from collections.abc import Iterator
 
 from moorage.api.core import Node, Taint
 from moorage.api.taints import find_untolerated
+from moorage.framework.changes import Change
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
+from moorage.plugins.taint_remedies import remedies_of_cordon
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
@@ -52,6 +54,9 @@ class NodeUnschedulable:
 
     def sign(self, pod: PodInfo) -> Signature:
         return {"spec.tolerations": pod.spec.tolerations}
+
+    def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Change]:
+        return remedies_of_cordon(node.first.node, pod.key, CORDON)
 
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(NODE_ADDED_OR_CHANGED, when=self._became_schedulable)

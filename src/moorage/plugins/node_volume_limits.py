@@ -15,11 +15,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from moorage.api.storage import CSIDriver, CSINode, VolumeAttachment
+from moorage.framework.changes import Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
+from moorage.plugins.volume_remedies import remedies_of_full_attachments
 from moorage.plugins.volumes.attached_volumes import AttachedVolumes
 from moorage.plugins.volumes.claim_lookup import uses_claim
 from moorage.plugins.volumes.csi_migration import may_be_of
@@ -82,6 +84,9 @@ class NodeVolumeLimits:
                     yield reject
         if wanted.with_csi.volumes:
             yield from _over_limit(wanted.with_csi.volumes, column, open_rows, nodes)
+
+    def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+        return remedies_of_full_attachments(node)
 
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(ClusterEvent(Resource.CSI_NODE, Action.ADD))

@@ -26,6 +26,7 @@ from moorage.api.names import check_qualified_name
 from moorage.api.selectors import SelectorError
 from moorage.errors import Fault, PluginError
 from moorage.framework.args import PluginArgs
+from moorage.framework.changes import Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature, Versioned
@@ -33,6 +34,7 @@ from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.default_selector import OWNING_KINDS, controller_of, default_selector
 from moorage.plugins.spread_counts import CountedConstraint, Spread, count_spreads, counted_constraints
+from moorage.plugins.spread_remedies import remedies_of_spreads
 from moorage.plugins.spread_scores import (
     HOSTNAME,
     SpreadPreference,
@@ -245,6 +247,11 @@ class PodTopologySpread:
 
     def normalize(self, preference: SpreadPreference, scores: IntArray) -> IntArray:
         return normalize_spread(scores)
+
+    # -- explanations -------------------------------------------------------------------------------------------------
+
+    def remedies(self, spreads: tuple[Spread, ...], pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+        return remedies_of_spreads(spreads, pod, node)
 
     # -- signature and events -----------------------------------------------------------------------------------------
 

@@ -13,11 +13,13 @@ from collections.abc import Iterator
 
 from moorage.api.core import Node, Toleration
 from moorage.api.taints import find_untolerated
+from moorage.framework.changes import Change
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.default_normalize import default_normalize
+from moorage.plugins.taint_remedies import remedies_of_taints
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
@@ -64,6 +66,11 @@ class TaintToleration:
 
     def sign(self, pod: PodInfo) -> Signature:
         return {"spec.tolerations": pod.spec.tolerations}
+
+    def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Change]:
+        held, found = pod.spec.tolerations, node.first.node
+        hard = [one for one in found.spec.taints if find_untolerated((one,), held, DO_NOT_SCHEDULE, self._numeric) is not None]
+        return remedies_of_taints(found, pod.key, hard)
 
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(NODE_ADDED_OR_CHANGED, when=self._became_tolerable)

@@ -26,6 +26,7 @@ from moorage.api.storage import (
     StorageClass,
 )
 from moorage.errors import AttemptError
+from moorage.framework.changes import Remedies
 from moorage.framework.effects import Effect, Until, Write
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
@@ -34,6 +35,7 @@ from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.scoring_strategies import utilization_table
 from moorage.plugins.volume_binding_args import VolumeBindingArgs
+from moorage.plugins.volume_remedies import remedies_of_volumes
 from moorage.plugins.volumes.assume_cache import Assumptions
 from moorage.plugins.volumes.capacity_score import capacity_scores
 from moorage.plugins.volumes.claim_lookup import SELECTED_NODE, uses_claim
@@ -137,6 +139,9 @@ class BoundVolumes:
         for rows, reason in zip(refused, self.reasons, strict=True):
             if rows.any():
                 yield Reject(rows, reason, unresolvable=True)
+
+    def remedies(self, asked: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+        return remedies_of_volumes(pod, node)
 
     # -- Reserve and PreBind ----------------------------------------------------------------------------------------------
 

@@ -12,9 +12,11 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from moorage.api.storage import PersistentVolumeClaim
+from moorage.framework.changes import Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
+from moorage.plugins.volume_remedies import remedies_of_holders
 from moorage.plugins.volumes.claim_lookup import claim_not_found, names_claim
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray
@@ -83,10 +85,24 @@ class VolumeRestrictions:
         if wanted.uses > 0:
             yield Reject(~taken, CLAIM_TAKEN)
 
+    def remedies(self, wanted: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+        return disk_remedies(pod, node, wanted.claims if isinstance(wanted, RestrictedVolumes) else frozenset())
+
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(ClusterEvent(Resource.POD, Action.DELETE), frees)
         yield Wake(ClusterEvent(Resource.NODE, Action.ADD))
         yield Wake(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), names_claim)
+
+
+def disk_remedies(pod: PodInfo, node: NodeView, alone: frozenset[str] = frozenset()) -> Iterator[Remedies]:
+    """Offer to evict the pods that hold the pod's disks on a node, and those anywhere that use its claims in ``alone``."""
+    disks = () if pod.volumes is None else pod.volumes.disks
+    clashes = (
+        other
+        for other in node.first.pods
+        if other.volumes is not None and any(clash(wanted, held) for wanted in disks for held in other.volumes.disks)
+    )
+    return remedies_of_holders(pod, node, clashes, alone)
 
 
 def rows_taken(disks: Iterable[Disk], nodes: NodeView) -> BoolArray:

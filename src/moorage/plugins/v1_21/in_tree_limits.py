@@ -16,12 +16,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, Final
 
+from moorage.framework.changes import Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Reject
 from moorage.plugins.v1_21.in_tree_disks import AZURE_DISK, CINDER, EBS, GCE_PD, DiskCounter, DiskKind, disks_of
+from moorage.plugins.volume_remedies import remedies_of_full_attachments
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
@@ -58,6 +60,9 @@ class _Limits:
         if disks:
             use = self._counter.use(disks, nodes)
             yield Reject(use.counts & (use.held + use.added > use.limit), TOO_MANY)
+
+    def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+        return remedies_of_full_attachments(node)
 
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(ClusterEvent(Resource.NODE, Action.ADD))

@@ -19,11 +19,13 @@ from dataclasses import replace
 from moorage.api.selectors import EVERYTHING
 from moorage.errors import Fault
 from moorage.framework.args import Int32, PluginArgs
+from moorage.framework.changes import Remedies
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins import inter_pod_affinity as today
 from moorage.plugins.affinity_counts import AffinityCounts, count_affinity
+from moorage.plugins.affinity_remedies import remedies_of_neighbours
 from moorage.plugins.affinity_scores import AffinityWeights, normalize_weights, sum_weights, weigh_affinity
 from moorage.state.affinity_terms import AffinityTerms
 from moorage.state.cluster import Snapshot
@@ -74,6 +76,9 @@ class InterPodAffinityV121:
         for reject in today.refusals(state, nodes):
             yield replace(reject, reason=REASON)
             yield reject
+
+    def remedies(self, state: AffinityCounts, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+        return remedies_of_neighbours(state, pod, node)
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> AffinityWeights:
         return weigh_affinity(_with_namespaces_found(pod, snapshot), snapshot, self._hard_weight) or {}

@@ -13,9 +13,11 @@ from collections.abc import Iterator, Sequence
 
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
+from moorage.framework.changes import Remedies
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import Reject
+from moorage.plugins.node_affinity_remedies import labels_to_set
 from moorage.plugins.scoring_strategies import sub_path
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.domains import domain_ids
@@ -75,6 +77,15 @@ class NodeLabel:
             score += 100 * met
             preferences += 1
         return score // max(preferences, 1)
+
+    def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+        one = node.first.node
+        for key in self._args.present_labels:
+            if key not in one.labels:
+                yield from labels_to_set(one, key, "true", key)
+        for key in self._args.absent_labels:
+            if key in one.labels:
+                yield from labels_to_set(one, key, None, key)
 
     def sign(self, pod: PodInfo) -> Signature:
         return {}

@@ -17,10 +17,12 @@ from collections.abc import Iterator
 from moorage.api.names import is_extended_resource_name
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
+from moorage.framework.changes import Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import Reject
+from moorage.plugins.fit_remedies import remedies_of_full_node, remedies_of_shortage
 from moorage.plugins.node_resources_fit import INSUFFICIENT, TOO_MANY_PODS, RequestedResource, ignored_faults
 from moorage.plugins.v1_21.pod_requests_1_21 import fit_requests
 from moorage.state.cluster import Snapshot
@@ -77,6 +79,14 @@ class NodeResourcesFitV121:
             lacking = nodes.allocatable(resource) - nodes.requested(resource) < count
             if lacking.any():
                 yield Reject(lacking, INSUFFICIENT.format(resource))
+
+    def remedies(self, wants: tuple[RequestedResource, ...], pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+        one, asked = node.first, fit_requests(pod)
+        if one.pod_count >= one.allowed_pods:
+            yield from remedies_of_full_node(node)
+        for resource, count, _ in wants:
+            if one.allocatable(resource) - one.requested(resource) < count:
+                yield from remedies_of_shortage(resource, count, asked.get(resource, 0), pod, node)
 
     def sign(self, pod: PodInfo) -> Signature:
         return {"requests, added up as in 1.21": tuple(sorted(fit_requests(pod).items()))}

@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from moorage.framework.changes import Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
@@ -29,6 +30,7 @@ from moorage.framework.verdicts import Reject
 from moorage.plugins.node_volume_limits import TOO_MANY
 from moorage.plugins.v1_21.csi_migration import migration_under
 from moorage.plugins.v1_21.held_volumes import HeldVolumes
+from moorage.plugins.volume_remedies import remedies_of_full_attachments
 from moorage.plugins.volumes.claim_lookup import class_of_claim
 from moorage.plugins.volumes.csi_migration import Migration, MigrationError, driver_of, in_tree_plugin, is_in_tree_plugin
 from moorage.plugins.volumes.csi_nodes import NO_LIMIT, CsiFacts, CsiNodes
@@ -88,6 +90,9 @@ class NodeVolumeLimitsV121:
             if volumes:
                 refused |= rows & self._over_limit(volumes, nodes)
         yield Reject(refused, TOO_MANY)
+
+    def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+        return remedies_of_full_attachments(node)
 
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE))

@@ -24,11 +24,14 @@ from msgspec import structs
 
 from moorage.api.selectors import SelectorError
 from moorage.errors import PluginError
+from moorage.framework.changes import Remedies
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins import pod_topology_spread as today
 from moorage.plugins.pod_topology_spread import REASON, REASON_LABEL, SYSTEM_DEFAULTS
+from moorage.plugins.spread_counts import Spread
+from moorage.plugins.spread_remedies import remedies_of_spreads
 from moorage.plugins.spread_scores import HOSTNAME, SET_ASIDE, normalize_spread
 from moorage.plugins.v1_21.sibling_selector import live_pods, sibling_selector
 from moorage.state.cluster import Snapshot
@@ -75,6 +78,10 @@ class _Spread:
         """Return for each domain whether one more pod would exceed ``maxSkew``; shape (values,)."""
         least = int(self.counts[self.domains].min(initial=_NO_LEAST))
         return self.counts + self.own - least > self.constraint.max_skew
+
+    def as_today(self) -> Spread:
+        """Return the same counts in today's form."""
+        return Spread(self.constraint, None, self.domains, self.counts, self.own)
 
     def shifted(self, other: PodInfo, node: NodeInfo, by: int) -> _Spread:
         """Return the counts after ``other`` is added to (``by`` = 1) or removed from (``by`` = -1) a node."""
@@ -161,6 +168,9 @@ class PodTopologySpreadV121:
             yield Reject(unlabelled, REASON_LABEL, unresolvable=True)
         if skewed.any():
             yield Reject(skewed, REASON)
+
+    def remedies(self, spreads: tuple[_Spread, ...], pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+        return remedies_of_spreads([spread.as_today() for spread in spreads], pod, node)
 
     # -- score --------------------------------------------------------------------------------------------------------
 

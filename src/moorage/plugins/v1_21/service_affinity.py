@@ -20,8 +20,10 @@ import numpy as np
 
 from moorage.api.selectors import selector_from_map
 from moorage.framework.args import PluginArgs
+from moorage.framework.changes import Remedies
 from moorage.framework.points import Depends
 from moorage.framework.verdicts import Reject
+from moorage.plugins.node_affinity_remedies import labels_to_set
 from moorage.plugins.v1_21.sibling_selector import live_pods
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
@@ -103,6 +105,12 @@ class ServiceAffinity:
             refused = ~rows_labelled(self._wanted(state), nodes)
             if refused.any():
                 yield Reject(refused, REASON)
+
+    def remedies(self, state: SameLabelPods, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+        one = node.first.node
+        for key, value in self._wanted(state).items():
+            if one.labels.get(key) != value:
+                yield from labels_to_set(one, key, value, key)
 
     def _wanted(self, state: SameLabelPods) -> Mapping[str, str]:
         """Return the labels that a node must have."""

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from moorage.framework.changes import Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import Reject
-from moorage.plugins.volume_restrictions import DISK_TAKEN, rows_taken
+from moorage.plugins.volume_restrictions import DISK_TAKEN, disk_remedies, rows_taken
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
@@ -36,6 +37,9 @@ class VolumeRestrictionsV121:
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
         if pod.volumes is not None and pod.volumes.disks:
             yield Reject(rows_taken(pod.volumes.disks, nodes), DISK_TAKEN)
+
+    def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+        return disk_remedies(pod, node)
 
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(ClusterEvent(Resource.POD, Action.DELETE))

@@ -17,9 +17,11 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from moorage.framework.changes import Remedies
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import Reject
 from moorage.plugins import volume_zone as today
+from moorage.plugins.volume_remedies import remedies_of_volumes
 from moorage.plugins.volume_zone import CONFLICT, LABELS, ZoneRequirement, volume_of, zone_requirements
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
@@ -55,6 +57,9 @@ class VolumeZoneV121:
             if elsewhere.any():
                 yield Reject(elsewhere, CONFLICT, unresolvable=True)
                 open_rows = open_rows & ~elsewhere
+
+    def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+        return remedies_of_volumes(pod, node)
 
 
 def _has_zone_label(nodes: NodeView) -> BoolArray:

@@ -1,0 +1,94 @@
+"""What would let a pod near others, or away from them: rules that only prefer, or pods that leave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Final
+
+from moorage.api.core import PodAffinity, PodAffinityTerm
+from moorage.framework.change_values import term_text
+from moorage.framework.changes import Change, Remedies
+from moorage.plugins.affinity_counts import AffinityCounts, ResolvedTerm, matches_all
+from moorage.plugins.evictions import evict_all, pods_near
+from moorage.plugins.term_names import affinity_name, others_name
+from moorage.state.counts import PodMatcher
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["remedies_of_neighbours"]
+
+#: The term of all required affinity terms together: the same pods must meet all of them.
+NEAR: Final = "podAffinity"
+#: With more required terms than this, only all of them together are offered.
+FEW: Final = 5
+
+
+def remedies_of_neighbours(state: AffinityCounts, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+    """Offer changes for each rule, the pod's own or other pods', that refuses the node."""
+    if not state.near_wanted(node)[0]:
+        yield from _nearer(state, pod, node)
+    yield from _apart(state, pod, node)
+    yield from _apart_for_others(state, pod, node)
+
+
+def _prefer(pod: PodInfo, rules: str, term: PodAffinityTerm, name: str) -> Change:
+    return Change("pod", "prefer", f"pod/{pod.key}", f"affinity.{rules}", term_text(term), None, term=name)
+
+
+def _required(rules: PodAffinity | None) -> tuple[PodAffinityTerm, ...]:
+    return () if rules is None else rules.required_during_scheduling_ignored_during_execution
+
+
+def _nearer(state: AffinityCounts, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+    """Offer to soften the smallest sets of required affinity terms that leave terms which the node meets."""
+    terms = _required(pod.spec.affinity.pod_affinity) if pod.spec.affinity is not None else ()
+    if len(terms) != len(state.affinity):
+        return
+    found: list[tuple[int, ...]] = []
+    for size in range(1, len(terms) + 1) if len(terms) <= FEW else (len(terms),):
+        for some in combinations(range(len(terms)), size):
+            left = [one for i, one in enumerate(state.affinity) if i not in some]
+            if not any(set(one) <= set(some) for one in found) and _is_near(left, pod, node):
+                found.append(some)
+    for some in found:
+        yield tuple(_prefer(pod, "podAffinity", terms[i], NEAR) for i in some)
+
+
+def _is_near(terms: Sequence[ResolvedTerm], pod: PodInfo, node: NodeView) -> bool:
+    """Say whether pods that all these terms take are in all their domains of the node, or the pod may be the first."""
+    counts = node.table.pod_counts
+    matcher = PodMatcher(tuple(term.match for term in terms))
+    by_key = {term.topology_key: counts.by_domain(matcher, term.topology_key) for term in terms}
+    domains = {key: node.first.domain(key) for key in by_key}
+    if not all(domains.values()):
+        return False
+    if matches_all(terms, pod) and not any(held.any() for held in by_key.values()):
+        return True
+    return all(by_key[key][domain] > 0 for key, domain in domains.items())
+
+
+def _apart(state: AffinityCounts, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+    """Offer changes for each anti-affinity term of the pod that finds a pod in the node's domain."""
+    terms = _required(pod.spec.affinity.pod_anti_affinity) if pod.spec.affinity is not None else ()
+    for at, (match, key) in enumerate(state.anti_affinity):
+        near = [(other, name) for other, name in pods_near(node, key) if match.matches(other.namespace, other.labels)]
+        if near:
+            name = affinity_name(match.selector, key, anti=True)
+            if at < len(terms):
+                yield _prefer(pod, "podAntiAffinity", terms[at], name)
+            yield from evict_all(near, name)
+
+
+def _apart_for_others(state: AffinityCounts, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+    """Offer to evict the pods whose anti-affinity keeps the pod out of the node's domain."""
+    labels = state.snapshot.namespace_labels(pod.namespace)
+    for key, counts in state.refusing.items():
+        if not counts[node.first.domain(key)]:
+            continue
+        holders = (
+            (other, name)
+            for other, name in pods_near(node, key)
+            if any(term.topology_key == key and term.matches(pod, labels) for term in other.required_anti_affinity)
+        )
+        yield from evict_all(holders, others_name(key))

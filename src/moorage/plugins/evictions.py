@@ -1,0 +1,94 @@
+"""Evictions as remedies: which pods would have to leave so that a term no longer refuses a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+from math import comb
+from typing import Final
+
+from moorage.framework.changes import Change, Remedies
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["can_be_evicted", "evict", "evict_all", "evict_any", "evict_enough", "pods_near"]
+
+_MIRROR: Final = "kubernetes.io/config.mirror"
+#: How many sets of pods are offered for one term.
+MOST: Final = 24
+#: Up to so many pods, every minimal set is found.
+FEW: Final = 10
+
+
+def can_be_evicted(pod: PodInfo) -> bool:
+    """Return False for pods that are leaving, and for those that come back to their node at once."""
+    if pod.terminating or _MIRROR in pod.metadata.annotations:
+        return False
+    return not any(owner.controller and owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
+
+
+def evict(pod: PodInfo, node: str, term: str = "") -> Change:
+    """Return the change that evicts a pod from its node."""
+    return Change("cluster", "evict", f"pod/{pod.key}", "", node, None, term=term)
+
+
+def evict_all(held: Iterable[tuple[PodInfo, str]], term: str = "") -> Iterator[Remedies]:
+    """Offer to evict all of some pods, each given with its node; nothing if there are none, or one cannot be evicted."""
+    pods = list(held)
+    if pods and len(pods) <= FEW and all(can_be_evicted(pod) for pod, _ in pods):
+        yield tuple(evict(pod, node, term) for pod, node in pods)
+
+
+def evict_any(held: Sequence[tuple[PodInfo, str]], count: int, term: str = "") -> Iterator[Remedies]:
+    """Offer to evict any ``count`` of some pods."""
+    pods = [(pod, node) for pod, node in held if can_be_evicted(pod)]
+    if not 0 < count <= len(pods):
+        return
+    if comb(len(pods), count) > MOST:
+        pods = pods[: max(count, FEW)] if comb(min(len(pods), FEW), count) <= 10 * MOST else pods[:count]
+    for some in list(combinations(pods, count))[:MOST]:
+        yield tuple(evict(pod, node, term) for pod, node in some)
+
+
+def evict_enough(held: Iterable[tuple[PodInfo, int]], need: int, node: str, term: str = "") -> Iterator[Remedies]:
+    """Offer sets of pods that free ``need`` together; each pod is given with what it frees. No pod of a set is needless."""
+    freeing = sorted(((pod, amount) for pod, amount in held if amount > 0 and can_be_evicted(pod)), key=lambda one: -one[1])
+    if sum(amount for _, amount in freeing) < need:
+        return
+    for some in list(_enough(freeing, need))[:MOST]:
+        yield tuple(evict(pod, node, term) for pod in some)
+
+
+def _enough(freeing: Sequence[tuple[PodInfo, int]], need: int) -> Iterator[list[PodInfo]]:
+    if len(freeing) > FEW:
+        alone = [[pod] for pod, amount in reversed(freeing) if amount >= need]
+        yield from alone or [_greedy(freeing, need)]
+        return
+    for size in range(1, len(freeing) + 1):
+        for some in combinations(freeing, size):
+            total = sum(amount for _, amount in some)
+            if total >= need and total - min(amount for _, amount in some) < need:
+                yield [pod for pod, _ in some]
+
+
+def _greedy(freeing: Sequence[tuple[PodInfo, int]], need: int) -> list[PodInfo]:
+    """Take the largest until there is enough, then put back what is not needed."""
+    chosen: list[tuple[PodInfo, int]] = []
+    for one in freeing:
+        if sum(amount for _, amount in chosen) >= need:
+            break
+        chosen.append(one)
+    for one in list(chosen):
+        if sum(amount for _, amount in chosen) - one[1] >= need:
+            chosen.remove(one)
+    return [pod for pod, _ in chosen]
+
+
+def pods_near(node: NodeView, key: str) -> Iterator[tuple[PodInfo, str]]:
+    """Yield the pods in the node's domain of a topology key, each with the name of its node."""
+    domain = node.first.domain(key)
+    if domain:
+        ids = node.snapshot.nodes.ids(node.snapshot.nodes.label(key))
+        for row in (ids == domain).nonzero()[0].tolist():
+            name = node.table.nodes[row].name
+            yield from ((pod, name) for pod in node.table.pods[row].values())

@@ -1,0 +1,34 @@
+"""What would make room on a node: a smaller request, a larger node, or pods that leave. All amounts are exact thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from moorage.framework.changes import Change, Remedies
+from moorage.plugins.evictions import evict_any, evict_enough
+from moorage.plugins.term_names import PODS
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["remedies_of_full_node", "remedies_of_shortage"]
+
+
+def remedies_of_full_node(node: NodeView) -> Iterator[Remedies]:
+    """Offer changes for a node with as many pods as it allows."""
+    one = node.first
+    target = f"node/{one.name}"
+    yield Change("node", "pods", target, "allocatable.pods", one.allowed_pods, one.pod_count + 1, term=PODS)
+    yield from evict_any([(pod, one.name) for pod in one.pods], one.pod_count + 1 - one.allowed_pods, PODS)
+
+
+def remedies_of_shortage(resource: str, count: int, requested: int, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+    """Offer changes where ``count`` of a resource does not fit. ``requested``: what the pod requests of it."""
+    one = node.first
+    offered, taken = one.allocatable(resource), one.requested(resource)
+    free = max(0, offered - taken)
+    if requested == count:
+        yield Change("pod", "request", f"pod/{pod.key}", f"requests.{resource}", count, free, term=resource)
+    yield Change("node", "allocatable", f"node/{one.name}", f"allocatable.{resource}", offered, taken + count, term=resource)
+    if count <= offered:
+        held = ((other, other.requests.get(resource, 0)) for other in one.pods)
+        yield from evict_enough(held, count - (offered - taken), one.name, resource)

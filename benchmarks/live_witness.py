@@ -25,7 +25,7 @@ import numpy as np
 from moorage.api.core import Pod
 from moorage.cli.scheduler_factory import build_scheduler
 from moorage.client.endpoint import Endpoint
-from moorage.client.kubeconfig import Surroundings, read_kubeconfig
+from moorage.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from moorage.client.rest import Rest
 from moorage.engine.facts import Fact, Seen
 from moorage.server.live import Live
@@ -114,7 +114,7 @@ def _state(live: Live) -> dict[str, Any]:
 
 
 def _endpoint(kubeconfig: str) -> Endpoint:
-    around = Surroundings({}, time.monotonic, lambda: datetime.now(UTC))
+    around = ClientEnvironment({}, time.monotonic, lambda: datetime.now(UTC))
     return read_kubeconfig([Path(kubeconfig)], must_exist=True).endpoint(around)
 
 

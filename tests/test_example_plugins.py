@@ -17,7 +17,7 @@ from moorage.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.apiserver.storage.store import Store
 from moorage.cli.main import main
 from moorage.cli.store_loader import fill
-from moorage.client.kubeconfig import Surroundings, read_kubeconfig
+from moorage.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from moorage.client.rest import Rest
 from tests.cli.test_run import running
 
@@ -134,7 +134,7 @@ async def up(home, *flags):
         async with asyncio.timeout(60):
             while not (await process.stdout.readline()).startswith(b"Ctrl-C"):
                 assert not process.stdout.at_eof(), (await process.stderr.read()).decode()
-        around = Surroundings({}, time.monotonic, lambda: None, warn=said.append)
+        around = ClientEnvironment({}, time.monotonic, lambda: None, warn=said.append)
         config = read_kubeconfig([home / "kubeconfig"], must_exist=True, warn=said.append)
         async with Rest(config.endpoint(around), qps=0) as rest:
             yield rest, said

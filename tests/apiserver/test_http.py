@@ -11,7 +11,7 @@ import pytest
 from moorage.apiserver.access.authentication import Authenticator
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.served_kinds import KINDS, MEASURED, REVIEWS, offered
+from moorage.apiserver.vocabulary.served_kinds import KINDS, MEASURED, REVIEWS, enabled_kinds
 from moorage.errors import ConfigError
 
 TOKEN = "a-token-for-tests"
@@ -101,7 +101,7 @@ def test_tables_are_for_those_who_ask(against_a_server):
         assert names == ["Name", "Ready", "Status", "Restarts", "Age"]
         assert shown["rows"][0]["cells"][:4] == ["web", "0/1", "Pending", "0"]
         assert shown["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
-        for kind in offered(frozenset()):
+        for kind in enabled_kinds(frozenset()):
             place = f"apis/{kind.group}/v1" if kind.group else "api/v1"
             code, shown = await client.ask("GET", f"/{place}/{kind.resource}", Accept=accept)
             assert (code, shown["kind"]) == (200, "Table"), kind
@@ -196,7 +196,7 @@ def test_discovery_lists_every_kind_in_both_forms(against_a_server):
             code, resources = await client.ask("GET", place)
             assert code == 200
             listed |= {one["kind"] for one in resources["resources"] if "/" not in one["name"]}
-        assert listed == {one.kind for one in (*offered(frozenset()), *MEASURED, *REVIEWS)}
+        assert listed == {one.kind for one in (*enabled_kinds(frozenset()), *MEASURED, *REVIEWS)}
         shown = set()
         for root in ("/api", "/apis"):
             code, answer = await client.ask(

@@ -186,7 +186,7 @@ def test_a_kubeconfig_may_come_from_a_pipe_as_a_shell_makes_it(tmp_path):
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "src")}
     ran = subprocess.run(["bash", "-c", command], env=env, capture_output=True, text=True, check=False, timeout=60)
     assert ran.returncode == 1
-    assert ": context 'c': username and password are no longer taken" in ran.stderr
+    assert ": context 'c': username and password are no longer supported" in ran.stderr
     assert ran.stderr.count("\n") == 1
 
 

@@ -26,7 +26,7 @@ from moorage.apiserver.storage.store import Store
 from moorage.cli.main import _run
 from moorage.cli.pflag import read_flags
 from moorage.cli.run_flags import FLAGS
-from moorage.client.endpoint import Anonymous, Endpoint, Identity
+from moorage.client.endpoint import Endpoint, FixedCredentials, Identity
 from moorage.client.rest import Rest
 from moorage.server.metric_specs import NEVER_MOVED, SPECS
 
@@ -99,7 +99,7 @@ async def running(folder, *flags, kubeconfig="--kubeconfig", store=None):
     async with serving(store, Authenticator(USERS)) as port:
         config = folder / "kubeconfig"
         write_kubeconfig(config, port, "admin-token")
-        endpoint = Endpoint(f"http://127.0.0.1:{port}", Anonymous(Identity("admin-token")))
+        endpoint = Endpoint(f"http://127.0.0.1:{port}", FixedCredentials(Identity("admin-token")))
         async with Rest(endpoint, qps=0) as rest:
             given = [kubeconfig, str(config)] if kubeconfig else []
             async with scheduler(*given, *flags, rest=rest) as world:

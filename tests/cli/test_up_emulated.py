@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from moorage.cli.up_scheduler import WantedScheduler
-from moorage.client.kubeconfig import Surroundings, read_kubeconfig
+from moorage.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from moorage.client.rest import Rest
 from moorage.errors import ConfigError, InputError
 
@@ -55,7 +55,7 @@ def placed(start, home, *flags):
 
     async def look():
         endpoint = read_kubeconfig([Path(home) / "kubeconfig"], must_exist=True).endpoint(
-            Surroundings({}, time.monotonic, lambda: datetime.now(UTC))
+            ClientEnvironment({}, time.monotonic, lambda: datetime.now(UTC))
         )
         async with Rest(endpoint, qps=0) as rest, asyncio.timeout(60):
             while True:

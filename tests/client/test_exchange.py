@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.client.exchange import Exchange, UnsentError
+from moorage.client.exchange import ConnectionPool, UnsentError
 from moorage.errors import ClusterError
 
 _spec = importlib.util.spec_from_file_location("certificates", Path(__file__).with_name("certificates.py"))
@@ -46,7 +46,7 @@ class Server:
     def run(self, test, ours=None, theirs=None, name=""):
         async def main():
             server = await asyncio.start_server(self.serve, "127.0.0.1", 0, ssl=theirs)
-            exchange = Exchange("127.0.0.1", server.sockets[0].getsockname()[1], ours, name)
+            exchange = ConnectionPool("127.0.0.1", server.sockets[0].getsockname()[1], ours, name)
             try:
                 return await test(exchange)
             finally:
@@ -58,7 +58,7 @@ class Server:
 
 
 def ask(exchange, most=1000, patience_s=5.0, check=lambda: None):
-    return exchange.ask(b"GET /x HTTP/1.1\r\n\r\n", most, patience_s, check)
+    return exchange.request(b"GET /x HTTP/1.1\r\n\r\n", most, patience_s, check)
 
 
 ANSWERS = {
@@ -161,7 +161,7 @@ def test_what_comes_after_an_answer_is_no_answer_to_the_next():
 
 
 def test_no_more_connections_than_there_may_be_and_all_are_served_in_turn(monkeypatch):
-    monkeypatch.setattr("moorage.client.exchange._MOST", 2)
+    monkeypatch.setattr("moorage.client.exchange._MAX_CONNECTIONS", 2)
     server = Server(*[[OK + b"Content-Length: 1\r\n\r\na"]] * 20)
 
     async def test(exchange):
@@ -174,7 +174,7 @@ def test_no_more_connections_than_there_may_be_and_all_are_served_in_turn(monkey
 
 
 def test_who_waits_and_gives_up_takes_nobodys_turn(monkeypatch):
-    monkeypatch.setattr("moorage.client.exchange._MOST", 1)
+    monkeypatch.setattr("moorage.client.exchange._MAX_CONNECTIONS", 1)
     server = Server(*[[OK + b"Content-Length: 0\r\n\r\n"]] * 3)
 
     async def test(exchange):
@@ -228,7 +228,7 @@ def test_requests_and_answers_may_be_longer_than_what_is_encrypted_at_once(versi
 
     async def test(exchange):
         request = b"GET /x HTTP/1.1\r\nX: " + b"a" * 60_000 + b"\r\n\r\n"
-        return [(await exchange.ask(request, len(long), 5.0, lambda: None)).body for _ in range(2)]
+        return [(await exchange.request(request, len(long), 5.0, lambda: None)).body for _ in range(2)]
 
     assert server.run(test, ours(version=version), theirs) == [long, long]
     assert [len(one) for one in server.requests] == [60_024, 60_024]
@@ -247,7 +247,7 @@ REFUSED = {  # our side, the name wanted, what is said
 
 @pytest.mark.parametrize(("context", "name", "error", "words"), REFUSED.values(), ids=REFUSED)
 def test_nothing_is_sent_to_a_server_that_is_not_who_it_should_be(context, name, error, words, theirs, monkeypatch):
-    monkeypatch.setattr("moorage.client.exchange._MOST", 1)
+    monkeypatch.setattr("moorage.client.exchange._MAX_CONNECTIONS", 1)
     server = Server([OK], [OK])
 
     async def test(exchange):

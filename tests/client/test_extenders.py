@@ -204,8 +204,8 @@ REFUSED = {
     "nobody to trust": (
         {"url_prefix": "https://e", "enable_https": True},
         (
-            'extenders[0].tlsConfig.caFile: Invalid value: "": is not set, so nothing would be known of who answers; name the'
-            " authority in caFile or caData, or write tlsConfig.insecure: true for what kube-scheduler does"
+            'extenders[0].tlsConfig.caFile: Invalid value: "": is not set, so the extender could not be verified; set '
+            "caFile or caData, or tlsConfig.insecure: true for kube-scheduler's behavior"
         ),
     ),
     "trusted and not": (

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from moorage.client.credentials import ExecCommand, ExecCredentials
 from moorage.client.endpoint import Endpoint
-from moorage.client.kubeconfig import Surroundings, read_kubeconfig
+from moorage.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from moorage.errors import InputError
 from tests.cli.hostile import EVIL, check_harmless
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-AROUND = Surroundings({"HTTPS_PROXY": "http://p:1"}, clock=lambda: 0.0, wall=lambda: NOW)
+AROUND = ClientEnvironment({"HTTPS_PROXY": "http://p:1"}, clock=lambda: 0.0, wall=lambda: NOW)
 EXEC = {
     "apiVersion": "client.authentication.k8s.io/v1", "command": "nothing", "args": ["a"], "interactiveMode": "Never",
     "env": [{"name": "A", "value": "b"}], "installHint": "get it", "provideClusterInfo": True,

@@ -15,7 +15,7 @@ import pytest
 
 from moorage.client.credentials import ExecCommand, ExecCredentials, TokenFile, run_program
 from moorage.client.endpoint import Identity, proxy_for
-from moorage.client.kubeconfig import Surroundings, in_cluster, read_kubeconfig
+from moorage.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
 from moorage.errors import InputError
 from moorage.testing.virtual_time import run_virtually
 
@@ -32,7 +32,7 @@ def b64(text):
 
 
 def around(env=None, **more):
-    return Surroundings(env or {}, clock=lambda: 0.0, wall=lambda: NOW, **more)
+    return ClientEnvironment(env or {}, clock=lambda: 0.0, wall=lambda: NOW, **more)
 
 
 def config(cluster=None, user=None, context=None, **top):
@@ -113,13 +113,13 @@ REFUSED = {  # a configuration, what its refusal says
         config(user={"client-certificate": "."}), "client-certificate .: expected a file, this is a directory",
     ),
     "a name and a password in the address": (
-        config({"server": "https://me:geheim@k"}, {"token": "t"}), r"server 'https://\*\*\*@k' holds a name or a password",
+        config({"server": "https://me:geheim@k"}, {"token": "t"}), r"'https://\*\*\*@k' contains a user name or password",
     ),
-    "an address of two lines": (config({"server": "https://a\nb"}), "it holds a blank or a character that is not printed"),
+    "an address of two lines": (config({"server": "https://a\nb"}), "it contains a blank or an unprintable character"),
     "a field of another type": (config(user={"token": 1234567}), r"users\[0\].user.token: expected str, found int$"),
     "an argument that is a list": (config(user={"exec": {**EXEC, "args": [[]]}}), r"exec.args\[0\]: expected int"),
     "two methods": (config(user={"token": "t", "exec": EXEC}), r"more than one authentication method is given \(token, exec\)"),
-    "a password": (config(user={"username": "u", "password": "p"}), "username and password are no longer taken"),
+    "a password": (config(user={"username": "u", "password": "p"}), "username and password are no longer supported"),
     "exec and auth-provider": (config(user={"exec": EXEC, "auth-provider": {"name": "gcp"}}), "auth-provider was removed"),
     "exec without a command": (config(user={"exec": {**EXEC, "command": ""}}), "exec.command must be given"),
     "exec without a version": (config(user={"exec": {**EXEC, "apiVersion": ""}}), "exec.apiVersion '' is not one of"),
@@ -131,8 +131,8 @@ REFUSED = {  # a configuration, what its refusal says
     "groups without a user": (config(user={"as-groups": ["g"]}), "need a user to act as"),
     "an UID without a user": (config(user={"as-uid": "1"}), "need a user to act as"),
     "extras without a user": (config(user={"as-user-extra": {"a": ["b"]}}), "need a user to act as"),
-    "a bad namespace": (config(context={"namespace": "Not_A_Label"}), "namespace 'Not_A_Label' is no name of a namespace"),
-    "a token with a line break": (config(user={"token": "a\nb"}), "token is no bearer token"),
+    "a bad namespace": (config(context={"namespace": "Not_A_Label"}), "namespace 'Not_A_Label' is not a valid namespace name"),
+    "a token with a line break": (config(user={"token": "a\nb"}), "token is not a valid bearer token"),
     "a token file that is not there": (config(user={"tokenFile": "nowhere"}), "nowhere: No such file"),
     "a huge file": (b"#" * (5 << 20), "larger than the limit of 4194304 bytes"),
 }  # fmt: skip
@@ -260,7 +260,7 @@ def test_a_token_file_is_read_again_each_minute_and_after_a_refusal(tmp_path):
             seen.append((await credentials.identity()).token)
             await asyncio.sleep(31)
         path.write_text("four")
-        credentials.refused()
+        credentials.invalidate()
         return seen, (await credentials.identity()).token
 
     assert run_virtually(main()) == (["one", "one", "two", "two", "two", "two"], "four")
@@ -333,19 +333,19 @@ def test_a_program_is_asked_again_when_its_answer_expired_or_was_refused(tmp_pat
     asyncio.run(credentials.identity())
     asyncio.run(credentials.identity())
     assert len(asked) == 1
-    credentials.refused()
+    credentials.invalidate()
     asyncio.run(credentials.identity())
     assert len(asked) == 2
     now[0] += timedelta(minutes=6)
-    with pytest.raises(InputError, match="what it handed out expired"):
+    with pytest.raises(InputError, match="the credential expired"):
         asyncio.run(credentials.identity())
     assert len(asked) == 3
 
 
 PRINTED = {
-    "nothing": (b"", "is no ExecCredential"),
-    "no JSON": (b"token", "is no ExecCredential"),
-    "nested too deeply": (b'{"x":' + b"[" * 5000, "is no ExecCredential"),
+    "nothing": (b"", "not an ExecCredential"),
+    "no JSON": (b"token", "not an ExecCredential"),
+    "nested too deeply": (b'{"x":' + b"[" * 5000, "not an ExecCredential"),
     "another kind": (b'{"kind":"Pod"}', "got Pod of no version"),
     "another version": (answer(V1BETA1, token="t"), "got ExecCredential of"),
     "no status": (json.dumps({"kind": "ExecCredential", "apiVersion": V1}).encode(), "expected an ExecCredential"),

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from moorage.apiserver.schema.protobuf import FieldFlag, message_of, messages
-from moorage.client.listwatch import Reader
+from moorage.client.listwatch import ObjectDecoder
 from moorage.client.resources import WATCHED
 
 EMPTY = {"s": "", "i": 0, "b": False, "f": 0, "Q": "0", "O": 0}
@@ -51,7 +51,7 @@ def test_whatever_a_kube_apiserver_may_send_is_read(resource, made):
     named = {"name": "a", "namespace": "b", "uid": "u", "resourceVersion": "1", "creationTimestamp": None}
     document |= {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {**document["metadata"], **named}}
     reported = []
-    reader = Reader(resource, reported.append)
+    reader = ObjectDecoder(resource, reported.append)
     page = reader.page(json.dumps({"metadata": {"resourceVersion": "1"}, "items": [document]}).encode())
     event = reader.event(json.dumps({"type": "ADDED", "object": document}).encode())
     assert reported == []

@@ -4,8 +4,8 @@ import json
 
 from moorage.api.core import Namespace, Node, Pod
 from moorage.api.decode import decode
-from moorage.client.listwatch import Reader
-from moorage.client.raw_objects import WholeObjects
+from moorage.client.listwatch import ObjectDecoder
+from moorage.client.raw_objects import RawObjects
 from moorage.client.resources import resource_of
 
 
@@ -21,8 +21,8 @@ def line(kind, document):
 
 
 def reading(kind=Pod):
-    whole = WholeObjects()
-    return Reader(resource_of(kind), lambda text: None, whole), whole
+    whole = RawObjects()
+    return ObjectDecoder(resource_of(kind), lambda text: None, whole), whole
 
 
 def a_pod(name, uid=""):

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from moorage.api.core import Pod
-from moorage.client.listwatch import Reader
-from moorage.client.raw_objects import WholeObjects
+from moorage.client.listwatch import ObjectDecoder
+from moorage.client.raw_objects import RawObjects
 from moorage.client.resources import resource_of
 from moorage.errors import ClusterError
 
@@ -55,8 +55,8 @@ def both(ask, document):
     body = json.dumps(document).encode()
     told = [], []
     readers = (
-        Reader(resource_of(Pod), told[0].append),
-        Reader(resource_of(Pod), told[1].append, WholeObjects()),
+        ObjectDecoder(resource_of(Pod), told[0].append),
+        ObjectDecoder(resource_of(Pod), told[1].append, RawObjects()),
     )
     found = [outcome(getattr(reader, ask), body) for reader in readers]
     assert told[0] == told[1]
@@ -87,4 +87,4 @@ DEEP = b"[" * 100_000 + b"]" * 100_000  # some releases of Python read thousands
 )
 def test_what_is_nested_deeper_than_can_be_read_is_an_error_of_the_server(ask, body):
     with pytest.raises(ClusterError, match="maximum recursion depth"):
-        getattr(Reader(resource_of(Pod), print), ask)(body)
+        getattr(ObjectDecoder(resource_of(Pod), print), ask)(body)

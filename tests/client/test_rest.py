@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from moorage.client.endpoint import Anonymous, Endpoint, Identity
+from moorage.client.endpoint import Endpoint, FixedCredentials, Identity
 from moorage.client.rest import Rest, user_agent
 from moorage.client.throttle import BINDING, OTHER, Throttle
 from moorage.errors import ClusterError, InputError
@@ -50,7 +50,7 @@ def test_a_request_carries_who_we_are_and_what_we_want():
         )  # fmt: skip
 
     async def main():
-        who = {"credentials": Anonymous(Identity("secret")), "headers": (("Impersonate-User", "jane"),)}
+        who = {"credentials": FixedCredentials(Identity("secret")), "headers": (("Impersonate-User", "jane"),)}
         async with serving(handler, **who) as rest:
             return await rest.send("POST", "/api/x", b'{"a":1}', params={"limit": "5", "q": "a=b,c!=d"})
 
@@ -148,7 +148,7 @@ def test_a_refused_identity_is_fetched_anew_once():
         async def identity(self):
             return Identity(self.tokens[self.now])
 
-        def refused(self):
+        def invalidate(self):
             self.now = 1
 
     async def handler(request):
@@ -172,7 +172,7 @@ def test_answers_are_bounded():
     async def main():
         async with serving(handler) as rest:
             with pytest.raises(ClusterError, match="longer than 1000 bytes"):
-                await rest.send("GET", "/x", most=1000)
+                await rest.send("GET", "/x", max_bytes=1000)
 
     asyncio.run(main())
 
@@ -217,7 +217,7 @@ def test_no_header_is_more_than_one_line():
         Rest(Endpoint("http://127.0.0.1:1", headers=(("Impersonate-User", "a\r\nX: y"),)))
 
     async def main():
-        async with Rest(Endpoint("http://127.0.0.1:1", credentials=Anonymous(Identity("a\nb"))), qps=0) as rest:
+        async with Rest(Endpoint("http://127.0.0.1:1", credentials=FixedCredentials(Identity("a\nb"))), qps=0) as rest:
             with pytest.raises(ClusterError, match="more than one line"):
                 await rest.send("POST", "/x", b"")
 
@@ -345,7 +345,7 @@ def test_tls_and_client_certificates(tmp_path):
 
     async def main():
         ca = certificates.CERTIFICATE.encode()
-        me = Anonymous(Identity(certificate=ca, key=certificates.KEY.encode()))
+        me = FixedCredentials(Identity(certificate=ca, key=certificates.KEY.encode()))
         async with serving(handler, tls, ca=ca, credentials=me) as rest:
             known = await rest.get("/x")
         async with serving(handler, tls, ca=ca, server_name="localhost") as rest:
@@ -398,7 +398,7 @@ def test_what_requests_waited_for_their_turn_is_told():
         async with serving(handler) as unlimited:
             server = unlimited.endpoint.server
             waited = lambda method, seconds: waits.append((method, seconds))  # noqa: E731
-            async with Rest(Endpoint(server), qps=5, burst=1, waited=waited) as rest:
+            async with Rest(Endpoint(server), qps=5, burst=1, on_throttled=waited) as rest:
                 for method in ("GET", "POST"):
                     await rest.send(method, "/x")
         return waits

@@ -24,7 +24,7 @@ from moorage.apiserver.vocabulary.records import Record
 from moorage.apiserver.vocabulary.served_kinds import KINDS
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.client.endpoint import tls_context
-from moorage.client.kubeconfig import Surroundings, read_kubeconfig
+from moorage.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from moorage.client.rest import Rest
 from moorage.errors import ClusterError
 from moorage.testing.simtest.network import Sent
@@ -93,7 +93,7 @@ class RealApi(VirtualApi):
         super().__init__(seed)
         self.store = _Followers()
         self.store.follow(self._write_down)
-        around = Surroundings(os.environ, time.monotonic, lambda: datetime.now(UTC), warn=lambda line: None)
+        around = ClientEnvironment(os.environ, time.monotonic, lambda: datetime.now(UTC), warn=lambda line: None)
         self.endpoint = read_kubeconfig([Path(os.environ[NAMED])], must_exist=True, warn=lambda line: None).endpoint(around)
         self.made, self._connection, self._opening = [], None, 0
         self._written, self._heard, self._known = {}, {}, {}

@@ -16,7 +16,7 @@ from moorage.api.devices import AllocationResult, ClaimConsumer, ResourceClaim
 from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.storage.store import Store
-from moorage.client.endpoint import Anonymous, Endpoint, Identity
+from moorage.client.endpoint import Endpoint, FixedCredentials, Identity
 from moorage.client.rest import Rest
 from moorage.errors import ClusterError
 from moorage.server.api_cluster import ApiCluster
@@ -51,7 +51,7 @@ def used_by(*names):
 async def a_server():
     store = Store(time.time, random.Random(5), b"k")
     async with serving(store, Authenticator({"t": User("admin", ("system:masters",))})) as port:
-        endpoint = Endpoint(f"http://127.0.0.1:{port}", Anonymous(Identity("t")))
+        endpoint = Endpoint(f"http://127.0.0.1:{port}", FixedCredentials(Identity("t")))
         async with Rest(endpoint, qps=0) as rest:
             yield rest, ApiCluster(rest, "me", "me-0")
 

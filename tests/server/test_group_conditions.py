@@ -13,7 +13,7 @@ from moorage.api.pod_groups import Condition, PodGroup, PodGroupStatus
 from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.storage.store import Store
-from moorage.client.endpoint import Anonymous, Endpoint, Identity
+from moorage.client.endpoint import Endpoint, FixedCredentials, Identity
 from moorage.client.rest import Rest
 from moorage.errors import ClusterError
 from moorage.framework.features import FeatureGates
@@ -34,7 +34,7 @@ def with_a_group(test):
         made |= {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
         async with (
             serving(store, guard) as port,
-            Rest(Endpoint(f"http://127.0.0.1:{port}", Anonymous(Identity("t"))), qps=0) as rest,
+            Rest(Endpoint(f"http://127.0.0.1:{port}", FixedCredentials(Identity("t"))), qps=0) as rest,
         ):
             await rest.send("POST", GROUPS, json.dumps(made).encode())
             await test(rest, ApiCluster(rest, "default-scheduler", "here"))

@@ -14,7 +14,7 @@ from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.storage.store import Store
-from moorage.client.endpoint import Anonymous, Endpoint, Identity
+from moorage.client.endpoint import Endpoint, FixedCredentials, Identity
 from moorage.client.extenders import ExtenderClient
 from moorage.client.rest import Rest
 from moorage.config.configuration import Extender
@@ -60,7 +60,7 @@ async def live_on(store, name="me", reports=None, extenders=()):
     bootstrap_cluster(store)
     users = {TOKEN: User("admin", ("system:masters",)), "mine": User("system:kube-scheduler")}
     async with serving(store, Authenticator(users)) as port:
-        own, endpoint = (Endpoint(f"http://127.0.0.1:{port}", Anonymous(Identity(token))) for token in ("mine", TOKEN))
+        own, endpoint = (Endpoint(f"http://127.0.0.1:{port}", FixedCredentials(Identity(token))) for token in ("mine", TOKEN))
         async with Rest(own, qps=0) as mine, Rest(endpoint, qps=0) as outside, ExtenderClient(extenders, {}) as asked:
             live = Live(
                 a_scheduler(extenders), mine, identity=name, wall=wall, leader=LeaderSettings(),

@@ -15,7 +15,7 @@ from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.http.server import Front
 from moorage.apiserver.http.store_setup import open_store
-from moorage.client.endpoint import Anonymous, Endpoint, Identity
+from moorage.client.endpoint import Endpoint, FixedCredentials, Identity
 from moorage.client.rest import Rest
 from moorage.config.scheduler_document import load_default
 from moorage.cycle.cycle import Cycle
@@ -65,7 +65,7 @@ async def a_life(monkeypatch):
     users = {"admin": User("admin", ("system:masters",)), "mine": User("system:kube-scheduler")}
     reports = []
     async with serving(open_store(seed=1), Authenticator(users)) as port:
-        mine, admin = (Endpoint(f"http://127.0.0.1:{port}", Anonymous(Identity(token))) for token in ("mine", "admin"))
+        mine, admin = (Endpoint(f"http://127.0.0.1:{port}", FixedCredentials(Identity(token))) for token in ("mine", "admin"))
         async with Rest(mine, qps=0) as rest, Rest(admin, qps=0) as outside:
             live = Live(
                 a_scheduler(), rest, identity="me", wall=lambda: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),

@@ -10,7 +10,7 @@ from moorage.api.decode import decode
 from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.storage.store import Store
-from moorage.client.endpoint import Anonymous, Endpoint, Identity
+from moorage.client.endpoint import Endpoint, FixedCredentials, Identity
 from moorage.client.rest import Rest
 from moorage.runtime.ports import EventNote, EventRecord
 from moorage.server.api_cluster import ApiCluster
@@ -23,7 +23,7 @@ def on_server(act):
     async def main():
         store = Store(time.time, random.Random(5), b"k")
         async with serving(store, Authenticator({"t": User("admin", ("system:masters",))})) as port:
-            endpoint = Endpoint(f"http://127.0.0.1:{port}", Anonymous(Identity("t")))
+            endpoint = Endpoint(f"http://127.0.0.1:{port}", FixedCredentials(Identity("t")))
             async with Rest(endpoint, qps=0) as rest:
                 return await act(rest)
 

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from moorage.client.endpoint import tls_context
-from moorage.client.kubeconfig import Surroundings, read_kubeconfig
+from moorage.client.kubeconfig import ClientEnvironment, read_kubeconfig
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 NAMED = "MOORAGE_TEST_KUBECONFIG"
@@ -60,7 +60,7 @@ class Cluster:
     def __init__(self, kubeconfig, folder, *, is_real, program=None):
         self.kubeconfig, self.folder, self.is_real = kubeconfig, folder, is_real
         self.program = OURS if program is None else (program,)
-        around = Surroundings(os.environ, time.monotonic, lambda: datetime.now(UTC), warn=lambda line: None)
+        around = ClientEnvironment(os.environ, time.monotonic, lambda: datetime.now(UTC), warn=lambda line: None)
         self.endpoint = read_kubeconfig([kubeconfig], must_exist=True, warn=lambda line: None).endpoint(around)
         self.identity = asyncio.run(self.endpoint.credentials.identity())
         self.places = 0

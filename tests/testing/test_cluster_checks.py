@@ -13,8 +13,8 @@ import pytest
 from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.storage.store import Store
-from moorage.client.endpoint import Anonymous, Endpoint, Identity
-from moorage.client.kubeconfig import Surroundings, read_kubeconfig
+from moorage.client.endpoint import Endpoint, FixedCredentials, Identity
+from moorage.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from moorage.framework.features import FeatureGates
 from moorage.testing.cluster_checks import CHECKS, check_cluster
 from moorage.testing.cluster_wires import HttpWire, StoreWire
@@ -42,7 +42,7 @@ def test_the_embedded_server_over_http():
         guard = Authenticator({"t": User("admin", ("system:masters",))})
         async with (
             serving(a_store(), guard) as port,
-            HttpWire(Endpoint(f"http://127.0.0.1:{port}", Anonymous(Identity("t")))) as wire,
+            HttpWire(Endpoint(f"http://127.0.0.1:{port}", FixedCredentials(Identity("t")))) as wire,
         ):
             await check_cluster(wire)
 
@@ -53,7 +53,7 @@ def test_the_embedded_server_over_http():
 @pytest.mark.skipif("MOORAGE_TEST_KUBECONFIG" not in os.environ, reason="MOORAGE_TEST_KUBECONFIG names no cluster")
 def test_the_cluster_of_the_kubeconfig():
     async def main():
-        around = Surroundings(os.environ, time.monotonic, lambda: datetime.now(UTC), warn=print)
+        around = ClientEnvironment(os.environ, time.monotonic, lambda: datetime.now(UTC), warn=print)
         held = read_kubeconfig([Path(os.environ["MOORAGE_TEST_KUBECONFIG"])], must_exist=True, warn=print)
         async with HttpWire(held.endpoint(around)) as wire:
             await check_cluster(wire, f"moorage-check-{os.getpid()}")

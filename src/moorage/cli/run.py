@@ -28,7 +28,7 @@ from moorage.cli.run_release import Era, ReleaseCommand
 from moorage.cli.run_serving import check_flags, open_serving
 from moorage.client.endpoint import Endpoint
 from moorage.client.extenders import ExtenderClient
-from moorage.client.kubeconfig import Surroundings, in_cluster, read_kubeconfig
+from moorage.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
 from moorage.client.rest import Rest, user_agent
 from moorage.config.release_1_21 import LOCKS
 from moorage.config.scheduler_document import Loaded
@@ -184,8 +184,8 @@ def _timing_fault(timing: Timing) -> str:
 # -- the cluster --------------------------------------------------------------------------------------------------------
 
 
-def _around(log: Klog) -> Surroundings:
-    return Surroundings(os.environ, time.monotonic, lambda: datetime.now(UTC), warn=log.warning)
+def _around(log: Klog) -> ClientEnvironment:
+    return ClientEnvironment(os.environ, time.monotonic, lambda: datetime.now(UTC), warn=log.warning)
 
 
 def _without_repeats(warn: Callable[[str], None]) -> Callable[[str], None]:

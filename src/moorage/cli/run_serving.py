@@ -19,7 +19,7 @@ import yaml
 from moorage.cli.bounded_files import CONFIG_LIMIT, read_file
 from moorage.cli.pflag import Given
 from moorage.client.endpoint import Endpoint
-from moorage.client.kubeconfig import Surroundings, in_cluster
+from moorage.client.kubeconfig import ClientEnvironment, in_cluster
 from moorage.config.legacy_serving import Addresses, split_host_port
 from moorage.errors import InputError, MoorageError
 from moorage.releases import CURRENT
@@ -176,7 +176,7 @@ def _delegated(path: str, kubeconfig: Callable[[str], Endpoint]) -> Endpoint | N
     if path:
         return kubeconfig(path)
     try:
-        return in_cluster(Surroundings(os.environ, time.monotonic, lambda: datetime.now(UTC)))
+        return in_cluster(ClientEnvironment(os.environ, time.monotonic, lambda: datetime.now(UTC)))
     except InputError:
         return None
 

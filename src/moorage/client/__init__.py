@@ -1,1 +1,1 @@
-"""The way to a real API server: kubeconfig, requests, lists and watches."""
+"""The client of an API server: kubeconfig, requests, lists, watches and reflectors."""

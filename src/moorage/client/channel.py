@@ -1,9 +1,9 @@
-"""One TCP connection, with TLS where the server wants it: bytes in, bytes out.
+"""One TCP connection, with optional TLS.
 
-asyncio brings TLS of its own, which does for each message several times the work that encrypting it is: it is made for streams
-of any length and for callers that must be slowed down. Short requests and answers need neither. What is received goes into
-OpenSSL's buffer and comes out as clear text; what is said is encrypted and handed to the connection in one piece. Who the
-server is, OpenSSL checks as ever, by the settings it is given.
+asyncio's TLS costs several times the encryption itself for each message, as it supports streams of any length and flow
+control. Short requests and responses need neither. Here received bytes go into OpenSSL's memory buffer and come out
+decrypted, and a message is encrypted and written in one piece. OpenSSL verifies the server as configured in the TLS
+context.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from typing import Final, cast
 
 __all__ = ["Channel"]
 
-#: A TLS record holds no more than this.
-_ROOM: Final = 16 << 10
+#: Maximum size of a TLS record.
+_BUFFER_SIZE: Final = 16 << 10
 
 
 class Channel(asyncio.BufferedProtocol):
-    """Speaks over one connection. ``ready`` is done once one may, or holds why one cannot.
+    """A connection. ``ready`` completes when messages can be sent, or holds the error.
 
-    ``session`` is that of an earlier connection to the same server, which need not prove again who it is. Subclasses say what
-    becomes of what is ``heard``, and of the connection's end.
+    ``session`` is a TLS session of an earlier connection to the same server, which shortens the handshake. Subclasses
+    implement ``received`` and ``closed``.
     """
 
     def __init__(self, tls: ssl.SSLContext | None, server_name: str | None, session: ssl.SSLSession | None = None) -> None:
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._transport: asyncio.Transport | None = None
-        self._room = memoryview(bytearray(_ROOM))
+        self._buffer = memoryview(bytearray(_BUFFER_SIZE))
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls: ssl.SSLObject | None = None
         if tls is not None:
             self._tls = tls.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name, session=session)
-        self._fault: Exception | None = None
+        self._tls_error: Exception | None = None
 
     @property
     def is_open(self) -> bool:
@@ -41,89 +41,89 @@ class Channel(asyncio.BufferedProtocol):
 
     @property
     def session(self) -> ssl.SSLSession | None:
-        """What a further connection to the same server can begin with; complete once something was heard."""
+        """The TLS session for further connections to the same server; complete after the first received message."""
         return None if self._tls is None else self._tls.session
 
     def close(self) -> None:
-        """Hang up at once."""
+        """Abort the connection."""
         if self._transport is not None:
             self._transport.abort()
 
-    def say(self, message: bytes) -> None:
-        """Send a message. If the connection is lost, ``ended`` tells.
+    def send_message(self, message: bytes) -> None:
+        """Send a message. If the connection is lost, ``closed`` is called.
 
-        Raises  OSError where TLS fails
+        Raises  OSError if TLS fails
         """
         if self._transport is None:
             return
         if self._tls is not None:
-            said = self._tls.write(message)
-            while said < len(message):  # a record at a time
-                said += self._tls.write(memoryview(message)[said:])
+            sent = self._tls.write(message)
+            while sent < len(message):  # a record at a time
+                sent += self._tls.write(memoryview(message)[sent:])
             message = self._outgoing.read()
         self._transport.write(message)
 
-    def heard(self, data: bytes) -> None:
-        """Something was received."""
+    def received(self, data: bytes) -> None:
+        """Handle received data."""
         raise NotImplementedError
 
-    def ended(self, error: Exception | None) -> None:
-        """The connection is over; ``error`` None if the other side, or this one, just ended it."""
+    def closed(self, error: Exception | None) -> None:
+        """Handle the end of the connection; ``error`` is None if either side closed it."""
         raise NotImplementedError
 
-    # -- what asyncio calls ------------------------------------------------------------------------------------------------
+    # -- called by asyncio ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # of other loops, transports may be of a class of their own
+        self._transport = cast(asyncio.Transport, transport)  # other event loops may have their own transport classes
         if self._tls is None:
-            self._settle(None)
+            self._resolve_ready(None)
         else:
-            self._advance(self._tls)
+            self._process_tls(self._tls)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         del sizehint
-        return self._room
+        return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._tls is None:
-            self.heard(bytes(self._room[:nbytes]))
+            self.received(bytes(self._buffer[:nbytes]))
             return
-        self._incoming.write(self._room[:nbytes])
-        self._advance(self._tls)
+        self._incoming.write(self._buffer[:nbytes])
+        self._process_tls(self._tls)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        error = exc or self._fault
-        self._settle(error or ConnectionResetError("the connection ended before it was secured"))
-        self.ended(error)
+        error = exc or self._tls_error
+        self._resolve_ready(error or ConnectionResetError("the connection ended before it was secured"))
+        self.closed(error)
 
-    # -- TLS -----------------------------------------------------------------------------------------------------------------
+    # -- TLS -----------------------------------------------------------------------------------------------------------
 
-    def _advance(self, tls: ssl.SSLObject) -> None:
-        """Take in what was received, and send what TLS itself has to say to it."""
+    def _process_tls(self, tls: ssl.SSLObject) -> None:
+        """Process received TLS data, and send what TLS responds."""
         try:
             if not self.ready.done():
                 tls.do_handshake()
-                self._settle(None)
+                self._resolve_ready(None)
             while self._incoming.pending:
-                data = tls.read(_ROOM)
-                if not data:  # the other side says good-bye
+                data = tls.read(_BUFFER_SIZE)
+                if not data:  # close_notify
                     self.close()
                     return
-                self.heard(data)
+                self.received(data)
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:
-            self._fault = error
+            self._tls_error = error
         if self._transport is not None and self._outgoing.pending:
             self._transport.write(self._outgoing.read())
-        if self._fault is not None:
-            self._settle(self._fault)
+        if self._tls_error is not None:
+            self._resolve_ready(self._tls_error)
             self.close()
 
-    def _settle(self, error: Exception | None) -> None:
+    def _resolve_ready(self, error: Exception | None) -> None:
         if not self.ready.done():
             if error is None:
                 self.ready.set_result(None)
             else:
                 self.ready.set_exception(error)
-                self.ready.exception()  # whoever gave up waiting does not want to know
+                self.ready.exception()  # marks the exception as retrieved if no task waits any more

@@ -1,4 +1,4 @@
-"""Identities that change while we run: tokens in files that are rotated, and programs that hand out tokens or certificates.
+"""Credentials that change at run time: rotated token files, and exec plugins that return tokens or certificates.
 
 Source  client-go: rest/token_source.go, plugin/pkg/client/auth/exec/exec.go
 """
@@ -26,24 +26,24 @@ __all__ = ["ExecCommand", "ExecCredentials", "TokenFile", "run_program"]
 
 _REREAD_S = 60.0
 _EXEC_S = 60.0
-_MOST_OUTPUT = 1 << 20
+_MAX_OUTPUT = 1 << 20
 _KILL_S = 5.0
 
 
 class TokenFile:
-    """A bearer token in a file, read again each minute and after a refusal. While it cannot be read, the last one is used."""
+    """A bearer token in a file, reread every minute and after a 401. While the file is unreadable, the last token is used."""
 
     def __init__(self, path: Path, clock: Callable[[], float], identity: Identity | None = None) -> None:
-        self._path, self._clock, self._with = path, clock, identity or Identity()
+        self._path, self._clock, self._certificate_identity = path, clock, identity or Identity()
         self._token = ""
         self._read_at = float("-inf")
 
     async def identity(self) -> Identity:
         if self._clock() - self._read_at >= _REREAD_S:
             self._read()
-        return Identity(self._token, self._with.certificate, self._with.key)
+        return Identity(self._token, self._certificate_identity.certificate, self._certificate_identity.key)
 
-    def refused(self) -> None:
+    def invalidate(self) -> None:
         self._read_at = float("-inf")
 
     def _read(self) -> None:
@@ -61,7 +61,7 @@ class TokenFile:
 
 @dataclass(frozen=True, slots=True)
 class ExecCommand:
-    """A program that hands out credentials. ``cluster`` is what it is told about the server, None if it did not ask."""
+    """An exec plugin. ``cluster`` is the cluster information passed to it, None if ``provideClusterInfo`` is not set."""
 
     command: str
     args: tuple[str, ...] = ()
@@ -72,17 +72,17 @@ class ExecCommand:
     directory: str = ""
 
 
-#: Runs a program with these arguments and environment, and returns what it printed.
+#: Runs a program with arguments and environment, and returns its standard output.
 Runner = Callable[[list[str], Mapping[str, str]], Awaitable[bytes]]
 
 
-class _Answer(msgspec.Struct, rename="camel"):
+class _ExecCredential(msgspec.Struct, rename="camel"):
     api_version: str = ""
     kind: str = ""
-    status: _AnswerStatus | None = None
+    status: _ExecCredentialStatus | None = None
 
 
-class _AnswerStatus(msgspec.Struct, rename="camel"):
+class _ExecCredentialStatus(msgspec.Struct, rename="camel"):
     token: str = ""
     client_certificate_data: str = ""
     client_key_data: str = ""
@@ -90,7 +90,7 @@ class _AnswerStatus(msgspec.Struct, rename="camel"):
 
 
 class ExecCredentials:
-    """Asks a program for an identity, when there is none yet, when it expired and when it was refused."""
+    """Runs an exec plugin for an identity: at first use, after its expiry and after a 401."""
 
     def __init__(
         self,
@@ -110,19 +110,19 @@ class ExecCredentials:
         failures = self._failures
         async with self._lock:
             if self._failures != failures:
-                raise InputError(self._failure)  # the program failed while we waited for it to end
+                raise InputError(self._failure)  # the plugin failed while this call waited for it
             if self._identity is None or (self._expires is not None and self._wall() >= self._expires):
                 try:
-                    self._identity, self._expires = await self._ask()
+                    self._identity, self._expires = await self._run_plugin()
                 except InputError as error:
                     self._failures, self._failure = self._failures + 1, str(error)
                     raise
             return self._identity
 
-    def refused(self) -> None:
+    def invalidate(self) -> None:
         self._identity = None
 
-    async def _ask(self) -> tuple[Identity, datetime | None]:
+    async def _run_plugin(self) -> tuple[Identity, datetime | None]:
         command = self._command
         spec: dict[str, Any] = {"interactive": False}
         if command.cluster is not None:
@@ -133,46 +133,46 @@ class ExecCredentials:
         if command.directory and os.sep in program and not Path(program).is_absolute():
             program = str(Path(command.directory) / program)
         try:
-            printed = await self._run([program, *command.args], env)
+            output_bytes = await self._run([program, *command.args], env)
         except InputError as error:
             hint = f" ({' '.join(command.install_hint.split())})" if command.install_hint else ""
             raise InputError(f"exec plugin {command.command}: {error}{hint}") from None
-        return self._read(printed)
+        return self._read(output_bytes)
 
-    def _read(self, printed: bytes) -> tuple[Identity, datetime | None]:
+    def _read(self, output_bytes: bytes) -> tuple[Identity, datetime | None]:
         name = f"exec plugin {self._command.command}"
         try:
-            answer = msgspec.json.decode(printed, type=_Answer)
+            credential = msgspec.json.decode(output_bytes, type=_ExecCredential)
         except UNREADABLE as error:
-            raise InputError(f"{name}: what it printed is no ExecCredential: {error}") from None
-        status = answer.status
-        if answer.kind != "ExecCredential" or answer.api_version != self._command.api_version or status is None:
+            raise InputError(f"{name}: its output is not an ExecCredential: {error}") from None
+        status = credential.status
+        if credential.kind != "ExecCredential" or credential.api_version != self._command.api_version or status is None:
             wanted = f"an ExecCredential of {self._command.api_version} with a status"
-            found = f"{answer.kind or 'nothing'} of {answer.api_version or 'no version'}"
+            found = f"{credential.kind or 'nothing'} of {credential.api_version or 'no version'}"
             raise InputError(f"{name}: expected {wanted}, got {found}")
         if bool(status.client_certificate_data) != bool(status.client_key_data):
             raise InputError(f"{name}: a certificate and its key must come together")
         if not status.token and not status.client_certificate_data:
-            raise InputError(f"{name}: it handed out neither a token nor a certificate")
+            raise InputError(f"{name}: it returned neither a token nor a certificate")
         expires = status.expiration_timestamp
         if expires is not None and expires <= self._wall():
-            raise InputError(f"{name}: what it handed out expired at {expires.isoformat()}")
+            raise InputError(f"{name}: the credential expired at {expires.isoformat()}")
         certificate = status.client_certificate_data.encode() or None
         return Identity(status.token, certificate, status.client_key_data.encode() or None), expires
 
 
 async def run_program(args: list[str], env: Mapping[str, str]) -> bytes:
-    """Run a program and return what it printed; within a minute, and not more than a mebibyte.
+    """Run a program and return its output: at most a mebibyte within a minute.
 
     Raises  InputError
     """
     try:
-        # In a group of its own: whatever it has started ends with it where it must be ended.
+        # A process group of its own, so that its children are killed with it.
         transport, output = await asyncio.get_running_loop().subprocess_exec(
             _Output, *args, env=dict(env), stdin=asyncio.subprocess.DEVNULL, stderr=None, process_group=0
         )
     except (OSError, ValueError) as error:
-        raise InputError(f"it cannot be run: {_words(error)}") from None
+        raise InputError(f"it cannot be run: {_error_text(error)}") from None
     try:
         async with asyncio.timeout(_EXEC_S):
             await output.over
@@ -180,45 +180,47 @@ async def run_program(args: list[str], env: Mapping[str, str]) -> bytes:
         raise InputError(f"it did not end within {_EXEC_S:g}s") from None
     finally:
         await _end(transport, output)
-    if len(output.printed) > _MOST_OUTPUT:
-        raise InputError(f"it printed more than {_MOST_OUTPUT} bytes")
+    if len(output.output_bytes) > _MAX_OUTPUT:
+        raise InputError(f"it printed more than {_MAX_OUTPUT} bytes")
     if (status := transport.get_returncode()) != 0:
         raise InputError(f"it failed with exit status {status}")
-    return bytes(output.printed)
+    return bytes(output.output_bytes)
 
 
 class _Output(asyncio.SubprocessProtocol):
-    """What a program prints. ``over`` is done when it ended and said all, or said too much; ``exited`` once it ended."""
+    """The output of a program. ``over`` completes when all output was read or there is too much; ``exited`` when the
+    program ends.
+    """
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
-        self.printed = bytearray()
+        self.output_bytes = bytearray()
         self.over: asyncio.Future[None] = loop.create_future()
         self.exited: asyncio.Future[None] = loop.create_future()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         del fd
-        if len(self.printed) <= _MOST_OUTPUT:
-            self.printed += data
-        if len(self.printed) > _MOST_OUTPUT:
-            _settle(self.over)
+        if len(self.output_bytes) <= _MAX_OUTPUT:
+            self.output_bytes += data
+        if len(self.output_bytes) > _MAX_OUTPUT:
+            _complete(self.over)
 
     def process_exited(self) -> None:
-        _settle(self.exited)
+        _complete(self.exited)
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
-        _settle(self.over)
+        _complete(self.over)
 
 
-def _settle(future: asyncio.Future[None]) -> None:
+def _complete(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
 
 
 async def _end(transport: asyncio.SubprocessTransport, output: _Output) -> None:
-    """Kill a program that has not ended, with all that it has started, and let go of its output."""
-    if not output.exited.done() or not output.over.done() or len(output.printed) > _MOST_OUTPUT:
+    """Kill a program that is still running, with its children, and close its pipes."""
+    if not output.exited.done() or not output.over.done() or len(output.output_bytes) > _MAX_OUTPUT:
         with suppress(ProcessLookupError):
             os.killpg(transport.get_pid(), signal.SIGKILL)
         with suppress(TimeoutError):
@@ -227,5 +229,5 @@ async def _end(transport: asyncio.SubprocessTransport, output: _Output) -> None:
     transport.close()
 
 
-def _words(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)

@@ -1,4 +1,4 @@
-"""Where an API server is, how to be sure that it is the one, and who we say we are."""
+"""The endpoint of an API server: address, trusted CA, credentials and TLS settings."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from urllib.parse import urlsplit
 
 from moorage.errors import InputError
 
-__all__ = ["Anonymous", "Credentials", "Endpoint", "Identity", "proxy_for", "tls_context"]
+__all__ = ["Credentials", "Endpoint", "FixedCredentials", "Identity", "proxy_for", "tls_context"]
 
 _CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----")
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What goes with a request: a bearer token, or a certificate and its key in PEM, or both; "" and None for neither."""
+    """The credentials of a request: a bearer token, a client certificate with its key in PEM, both, or neither
+    ("" and None).
+    """
 
     token: str = field(default="", repr=False)
     certificate: bytes | None = None
@@ -29,40 +31,40 @@ class Identity:
 
 
 class Credentials(Protocol):
-    """Where the identity comes from; it may change while we run."""
+    """A source of identities, which may change at run time."""
 
     async def identity(self) -> Identity:
-        """Return the identity to use now.
+        """Return the current identity.
 
-        Raises  InputError if there is none to be had
+        Raises  InputError if there is none
         """
 
-    def refused(self) -> None:
-        """The server did not take the identity (401): get a fresh one next time."""
+    def invalidate(self) -> None:
+        """Discard the identity, which the server rejected with 401; the next call fetches a new one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Anonymous:
-    """An identity that never changes; the empty one by default."""
+class FixedCredentials:
+    """An identity that never changes; anonymous by default."""
 
     fixed: Identity = Identity()
 
     async def identity(self) -> Identity:
         return self.fixed
 
-    def refused(self) -> None:
-        """Nothing fresher can be had."""
+    def invalidate(self) -> None:
+        """Do nothing; the identity is fixed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An API server. ``server`` is its address without a slash at the end; ``ca`` PEM, None for the system's authorities.
+    """An API server. ``server`` is its URL without a trailing slash; ``ca`` is a CA bundle in PEM, None for the system's CAs.
 
-    ``headers`` say for whom we act, where that is not ourselves (impersonation). ``namespace`` is the context's own.
+    ``headers`` are the impersonation headers. ``namespace`` is the context's namespace.
     """
 
     server: str
-    credentials: Credentials = field(default_factory=Anonymous)
+    credentials: Credentials = field(default_factory=FixedCredentials)
     ca: bytes | None = None
     insecure: bool = False
     server_name: str = ""
@@ -72,9 +74,9 @@ class Endpoint:
 
 
 def tls_context(endpoint: Endpoint, identity: Identity) -> ssl.SSLContext | None:
-    """Return the TLS settings for an endpoint, None for plain HTTP.
+    """Return the TLS context of an endpoint, None for plain HTTP.
 
-    Raises  InputError for certificates and keys that cannot be used
+    Raises  InputError for unusable certificates and keys
     """
     if not endpoint.server.startswith("https:"):
         return None
@@ -82,7 +84,8 @@ def tls_context(endpoint: Endpoint, identity: Identity) -> ssl.SSLContext | None
         context = ssl.create_default_context(cadata=None if endpoint.ca is None else _authorities(endpoint.ca))
     except (ssl.SSLError, ValueError) as error:
         raise InputError(f"the certificate authority of {endpoint.server} cannot be used: {error}") from None
-    # As Go has it: an authority need be no root, and certificates need no key identifiers, which many clusters' do not have.
+    # As in Go: a trusted CA need not be a root, and certificates need no key identifiers, which many clusters'
+    # certificates lack.
     context.verify_flags = (context.verify_flags | ssl.VERIFY_X509_PARTIAL_CHAIN) & ~ssl.VERIFY_X509_STRICT
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if endpoint.insecure:
@@ -94,9 +97,9 @@ def tls_context(endpoint: Endpoint, identity: Identity) -> ssl.SSLContext | None
 
 
 def _authorities(pem: bytes) -> str:
-    """Return the certificates in a file, without what stands between them.
+    """Return the certificates in a PEM bundle without other text.
 
-    Raises  ValueError if there are none, which to ``ssl`` would mean those of the system
+    Raises  ValueError if there are none, which ``ssl`` would take as a request for the system's CAs
     """
     found = _CERTIFICATE.findall(pem)
     if not found:
@@ -105,7 +108,7 @@ def _authorities(pem: bytes) -> str:
 
 
 def _load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Load a client certificate. OpenSSL only takes it from a file, which is ours alone and gone at once."""
+    """Load a client certificate. OpenSSL accepts only a file, so a private temporary one is used and deleted at once."""
     handle, path = tempfile.mkstemp(prefix="moorage-", suffix=".pem")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -119,7 +122,7 @@ def _load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
 
 
 def proxy_for(server: str, env: Mapping[str, str]) -> str:
-    """Return the proxy that the environment wants for an address, "" for none; NO_PROXY and loopback go directly."""
+    """Return the proxy that the environment sets for a URL, or "". NO_PROXY hosts and loopback are connected directly."""
     where = urlsplit(server)
     host = where.hostname or ""
     scheme = where.scheme

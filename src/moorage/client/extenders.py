@@ -1,7 +1,7 @@
-"""Asking extenders over HTTP: one POST a question, bounded in size and in total time, and never sent elsewhere by a redirect.
+"""HTTP calls to extenders: one POST per call, limited in size and total time, without following redirects.
 
-A reply is bytes; what they say is for the engine to judge. Whatever goes wrong becomes an ``ExtenderError``, in Go's words
-where it has some, because people search for them.
+The engine interprets the response body. Every failure becomes an ``ExtenderError``, with Go's message where there is one,
+because users search for it.
 
 Source  kube-scheduler 1.36, extender.go, makeTransport and send; client-go/transport/transport.go, TLSConfigFor
 """
@@ -25,23 +25,23 @@ from moorage.framework.effects import Question
 
 __all__ = ["ExtenderClient"]
 
-#: A longer reply is not read.
+#: Maximum size of a response in bytes.
 MOST_BYTES: Final = 16 << 20
 _LATE_HEADERS: Final = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
 _LATE_BODY: Final = "context deadline exceeded (Client.Timeout or context cancellation while reading body)"
 
 
 class ExtenderClient:
-    """Connections to the extenders of a configuration; use it as an async context manager.
+    """Connections to the configured extenders; use it as an async context manager.
 
-    Raises  ConfigError where it is not said how to be sure of an extender, or what is said cannot be used
+    Raises  ConfigError if an extender's server cannot be verified, or its TLS settings cannot be used
     """
 
     def __init__(self, extenders: Sequence[Extender], env: Mapping[str, str] = os.environ) -> None:
         faults: list[Fault] = []
         self._endpoints = [_endpoint(one, f"extenders[{at}]", env, faults) for at, one in enumerate(extenders)]
         if faults:
-            raise ConfigError("these extenders cannot be asked:", faults)
+            raise ConfigError("these extenders cannot be called:", faults)
         self._sessions: list[aiohttp.ClientSession] = []
 
     async def __aenter__(self) -> Self:
@@ -64,25 +64,25 @@ class ExtenderClient:
         self._sessions.clear()
 
     async def ask(self, question: Question) -> bytes:
-        """Put a question and return the body of the reply.
+        """Send a request to an extender and return the response body.
 
         Raises  ExtenderError
         """
         endpoint, _ = self._endpoints[question.extender]
-        how: dict[str, Any] = {"server_hostname": endpoint.server_name} if endpoint.server_name else {}
-        late = _LATE_HEADERS
+        options: dict[str, Any] = {"server_hostname": endpoint.server_name} if endpoint.server_name else {}
+        timeout_message = _LATE_HEADERS
         try:
             async with self._sessions[question.extender].post(
                 question.url, data=question.body, allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(total=question.timeout_s), **how,
+                timeout=aiohttp.ClientTimeout(total=question.timeout_s), **options,
             ) as response:  # fmt: skip
                 if response.status != 200:
-                    told = f"failed {question.verb} with extender at URL {shown(question.url)}, code {response.status}"
-                    raise ExtenderError(told)
-                late = _LATE_BODY
+                    message = f"failed {question.verb} with extender at URL {shown(question.url)}, code {response.status}"
+                    raise ExtenderError(message)
+                timeout_message = _LATE_BODY
                 return await _bounded(response)
         except TimeoutError:
-            raise ExtenderError(f'Post "{shown(question.url)}": {late}') from None
+            raise ExtenderError(f'Post "{shown(question.url)}": {timeout_message}') from None
         except aiohttp.ClientPayloadError:
             raise ExtenderError("unexpected EOF") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -101,13 +101,13 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes:
     return b"".join(parts)
 
 
-# -- how to be sure of them ----------------------------------------------------------------------------------------------
+# -- TLS settings ------------------------------------------------------------------------------------------------------
 
 
 def _endpoint(
     extender: Extender, path: str, env: Mapping[str, str], faults: list[Fault]
 ) -> tuple[Endpoint, ssl.SSLContext | None]:
-    """Return where an extender is and how to be sure that it is the one; what is wrong goes to ``faults``."""
+    """Return an extender's endpoint and TLS context; add what is wrong with its settings to ``faults``."""
     url = extender.url_prefix
     try:
         parts = urlsplit(url)
@@ -124,8 +124,8 @@ def _endpoint(
     ca, certificate, key = found.of("ca"), found.of("cert"), found.of("key")
     if extender.enable_https and parts.scheme == "https" and ca is None and not tls.insecure:
         detail = (
-            "is not set, so nothing would be known of who answers; name the authority in caFile or caData,"
-            " or write tlsConfig.insecure: true for what kube-scheduler does"
+            "is not set, so the extender could not be verified; set caFile or caData,"
+            " or tlsConfig.insecure: true for kube-scheduler's behavior"
         )
         faults.append(Fault("Invalid value", f"{path}.tlsConfig.caFile", detail, ""))
     if tls.insecure and ca is not None:
@@ -142,13 +142,13 @@ def _endpoint(
 
 
 class _TLSFiles:
-    """PEM that stands in the configuration, or in a file that it names."""
+    """PEM data from the configuration, or from the files that it names."""
 
     def __init__(self, tls: ExtenderTLSConfig, path: str, faults: list[Fault]) -> None:
         self._tls, self._path, self._faults = tls, path, faults
 
     def of(self, what: str) -> bytes | None:
-        """Return the PEM of ``ca``, ``cert`` or ``key``; None if there is none."""
+        """Return the PEM data of ``ca``, ``cert`` or ``key``, or None."""
         data: bytes = getattr(self._tls, f"{what}_data")
         file: str = getattr(self._tls, f"{what}_file")
         if data or not file:

@@ -1,8 +1,8 @@
-"""What the entries of a kubeconfig are made of: each field that is read, and the type of its value.
+"""The fields of kubeconfig entries and their types.
 
-An entry that breaks it is refused as a whole, whether a context leads to it or not, as client-go does. The message names the
-field and the types, and no value: it may be a secret. Fields that are not listed here are not looked at. Arguments and
-environment variables may be whole numbers, which client-go wants in quotes.
+An invalid entry is rejected even if no selected context uses it, as in client-go. The message names the field and the
+types, never the value, which may be secret. Fields that are not listed here are ignored. Arguments and environment
+variables may be integers, which client-go requires to be quoted.
 
 Source  client-go: tools/clientcmd/api/v1/types.go
 """
@@ -80,17 +80,17 @@ _SHAPES: Final = {"cluster": _Cluster, "user": _User, "context": _Context}
 
 
 def check_fields(inner: str, data: dict[str, Any], place: str) -> None:
-    """Make sure that an entry's fields are of their types. ``inner`` is ``cluster``, ``user`` or ``context``.
+    """Check the field types of an entry. ``inner`` is ``cluster``, ``user`` or ``context``.
 
     Raises  InputError
     """
     try:
         msgspec.convert(data, _SHAPES[inner])
     except msgspec.ValidationError as error:
-        raise InputError(f"{place}{_said(str(error))}") from None
+        raise InputError(f"{place}{_message(str(error))}") from None
 
 
-def _said(message: str) -> str:
+def _message(message: str) -> str:
     where, types = _PLACE.search(message), _TYPE.match(message)
     path = where[1] if where else ""
     return f"{path}: expected {types[1]}, found {types[2]}" if types else f"{path}: {message}"

@@ -1,7 +1,7 @@
-"""One page of a list, one line of a watch: the API server's bytes as objects of ``moorage.api``.
+"""Decode list pages and watch events into objects of ``moorage.api``.
 
-Only what scheduling reads is decoded. An object that cannot be read as what it claims to be is reported and left out; the
-others of its page are read all the same.
+Only what scheduling reads is decoded. An object that cannot be decoded is reported and skipped; the other objects of
+its page are used.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ import msgspec
 from moorage.api.decode import decode
 from moorage.api.json_tree import UNREADABLE
 from moorage.api.meta import Object, Value
-from moorage.client.raw_objects import WholeObjects
+from moorage.client.raw_objects import RawObjects
 from moorage.client.resources import WatchedResource
 from moorage.errors import ClusterError, InputError
 
-__all__ = ["ListWatchClient", "Reader", "WatchEvent"]
+__all__ = ["ListWatchClient", "ObjectDecoder", "WatchEvent"]
 
 T = TypeVar("T", bound=Object)
 
 
-#: The annotation of the bookmark that ends a list which was asked for as a watch.
+#: Annotation of the bookmark that ends the initial list of a watch.
 _LIST_ENDS = "k8s.io/initial-events-end"
-#: The status of an error in a watch that says none: it is an answer all the same.
+#: Status for an ERROR event without a code, which is still a response of the server.
 _BROKEN = 500
 _CHANGES = frozenset(["ADDED", "DELETED", "MODIFIED"])
 
 
 class ListWatchClient(Protocol):
-    """Requests to an API server. Both raise ClusterError for any answer but 200, and where there is none."""
+    """Requests to an API server. Both methods raise ClusterError for any response but 200, and for none."""
 
     async def get(self, path: str, params: Mapping[str, str]) -> bytes: ...
     def watch(self, path: str, params: Mapping[str, str], idle_s: float) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Yield the lines of a watch. The stream ends when the server ends it, or sent nothing for ``idle_s``."""
+        """Yield the lines of a watch. The stream ends when the server ends it, or after ``idle_s`` without data."""
 
 
 class _Status(Value):
@@ -61,7 +61,7 @@ class _Line(Value):
     object: msgspec.Raw
 
 
-class _Named(Value):
+class _ObjectIdentity(Value):
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -69,15 +69,15 @@ class _Named(Value):
     annotations: dict[str, str] = {}
 
 
-class _Any(Value):
-    metadata: _Named = _Named()
+class _MetadataOnly(Value):
+    metadata: _ObjectIdentity = _ObjectIdentity()
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
-    """``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``; ``obj`` is None for a bookmark and for what could not be read.
+    """``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``; ``obj`` is None for a bookmark and for an undecodable object.
 
-    ``key`` names what could not be read, as ``namespace/name``, and ``uid`` is its own. ``ends_list`` is true of the bookmark
-    after which all that existed when the watch began has been told.
+    ``key`` (``namespace/name``) and ``uid`` identify an undecodable object. ``ends_list`` is True for the bookmark that
+    ends the initial list.
     """
 
     type: str
@@ -90,67 +90,69 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ListChunk(Generic[T]):
-    """Some objects of a list, the version of the whole, and where to go on ("" at its end).
+    """A page of a list, the list's resource version, and the continue token ("" for the last page).
 
-    ``unread`` are objects that are there and could not be read, as ``namespace/name`` → UID.
+    ``undecodable`` maps the ``namespace/name`` of undecodable objects to their UID.
     """
 
     objects: list[T]
     version: str
-    more: str
-    unread: Mapping[str, str] = field(default_factory=dict)
+    continue_token: str
+    undecodable: Mapping[str, str] = field(default_factory=dict)
 
 
-class Reader(Generic[T]):
-    """Decodes one kind. ``report`` is told of objects that were left out; ``whole`` gets what objects look like in full."""
+class ObjectDecoder(Generic[T]):
+    """Decodes one kind. ``report`` receives a message for each skipped object; ``raw_objects`` stores the raw JSON."""
 
-    def __init__(self, resource: WatchedResource[T], report: Callable[[str], None], whole: WholeObjects | None = None) -> None:
-        self._resource, self._report, self._whole = resource, report, whole
-        self._at_once = whole is None and resource.read is None
+    def __init__(
+        self, resource: WatchedResource[T], report: Callable[[str], None], raw_objects: RawObjects | None = None
+    ) -> None:
+        self._resource, self._report, self._raw_objects = resource, report, raw_objects
+        self._decodes_directly = raw_objects is None and resource.read is None
         self._decoder = msgspec.json.Decoder(resource.type)
-        self._pages = msgspec.json.Decoder(_Page)
-        self._lines = msgspec.json.Decoder(_Line)
+        self._raw_page_decoder = msgspec.json.Decoder(_Page)
+        self._raw_line_decoder = msgspec.json.Decoder(_Line)
         kind: Any = resource.type
         page = msgspec.defstruct("_WholePage", [("metadata", _ListMeta, _ListMeta()), ("items", list[kind] | None, None)])
         line = msgspec.defstruct("_WholeLine", [("type", str), ("object", kind)])
-        self._whole_pages: msgspec.json.Decoder[Any] = msgspec.json.Decoder(page)
-        self._whole_lines: msgspec.json.Decoder[Any] = msgspec.json.Decoder(line)
+        self._page_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(page)
+        self._line_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(line)
 
     def page(self, body: bytes) -> ListChunk[T]:
-        """Read a page of a list.
+        """Decode a page of a list.
 
-        Raises  ClusterError if it is none
+        Raises  ClusterError if it is not a list
         """
-        if self._at_once:
-            with suppress(*UNREADABLE):  # then it is read one by one
-                whole = self._whole_pages.decode(body)
-                return ListChunk(whole.items or [], whole.metadata.resource_version, whole.metadata.continue_)
+        if self._decodes_directly:
+            with suppress(*UNREADABLE):  # decode objects one by one otherwise
+                raw_objects = self._page_decoder.decode(body)
+                return ListChunk(raw_objects.items or [], raw_objects.metadata.resource_version, raw_objects.metadata.continue_)
         try:
-            page = self._pages.decode(body)
+            page = self._raw_page_decoder.decode(body)
         except UNREADABLE as error:
             raise ClusterError(f"list of {self._resource.plural}: not a list ({error})") from None
         objects: list[T] = []
-        unread: dict[str, str] = {}
+        undecodable: dict[str, str] = {}
         for raw in page.items or ():
             obj = self._object(bytes(raw))
             if obj is not None:
                 objects.append(obj)
             else:
-                named = _lenient(bytes(raw), _Any).metadata
-                unread[_key(named)] = named.uid
-        return ListChunk(objects, page.metadata.resource_version, page.metadata.continue_, unread)
+                identity = _lenient(bytes(raw), _MetadataOnly).metadata
+                undecodable[_key(identity)] = identity.uid
+        return ListChunk(objects, page.metadata.resource_version, page.metadata.continue_, undecodable)
 
     def event(self, line: bytes) -> WatchEvent[T]:
-        """Read a line of a watch.
+        """Decode a line of a watch.
 
-        Raises  ClusterError for an ERROR event, and for a line that is no event
+        Raises  ClusterError for an ERROR event, and for a line that is not an event
         """
-        return (self._plain(line) if self._at_once else None) or self._event(line)
+        return (self._change_event(line) if self._decodes_directly else None) or self._event(line)
 
-    def _plain(self, line: bytes) -> WatchEvent[T] | None:
-        """Read a line as nearly all are, in one go; None for others."""
+    def _change_event(self, line: bytes) -> WatchEvent[T] | None:
+        """Decode the usual events in one step; return None for others."""
         try:
-            read = self._whole_lines.decode(line)
+            read = self._line_decoder.decode(line)
         except UNREADABLE:
             return None
         if read.type not in _CHANGES:
@@ -159,7 +161,7 @@ class Reader(Generic[T]):
 
     def _event(self, line: bytes) -> WatchEvent[T]:
         try:
-            read = self._lines.decode(line)
+            read = self._raw_line_decoder.decode(line)
         except UNREADABLE as error:
             raise ClusterError(f"watch of {self._resource.plural}: not an event ({error})") from None
         raw = bytes(read.object)
@@ -167,19 +169,21 @@ class Reader(Generic[T]):
             status = _lenient(raw, _Status)
             raise ClusterError(f"watch of {self._resource.plural}: {status.message}", status.code or _BROKEN, status.reason)
         obj = self._object(raw) if read.type != "BOOKMARK" else None
-        if obj is not None and read.type == "DELETED" and self._whole is not None:
-            self._whole.drop(obj)
+        if obj is not None and read.type == "DELETED" and self._raw_objects is not None:
+            self._raw_objects.drop(obj)
         if obj is not None:
             return WatchEvent(read.type, obj, obj.metadata.resource_version)
-        named = _lenient(raw, _Any).metadata
+        identity = _lenient(raw, _MetadataOnly).metadata
         if read.type == "BOOKMARK":
-            return WatchEvent(read.type, None, named.resource_version, ends_list=named.annotations.get(_LIST_ENDS) == "true")
-        return WatchEvent(read.type, None, named.resource_version, _key(named), named.uid)
+            return WatchEvent(
+                read.type, None, identity.resource_version, ends_list=identity.annotations.get(_LIST_ENDS) == "true"
+            )
+        return WatchEvent(read.type, None, identity.resource_version, _key(identity), identity.uid)
 
     def _object(self, raw: bytes) -> T | None:
         obj = self._decoded(raw)
-        if obj is not None and self._whole is not None:
-            self._whole.note(obj, raw)
+        if obj is not None and self._raw_objects is not None:
+            self._raw_objects.store(obj, raw)
         return obj
 
     def _decoded(self, raw: bytes) -> T | None:
@@ -194,12 +198,12 @@ class Reader(Generic[T]):
             return None
 
 
-def _key(named: Any) -> str:
-    return f"{named.namespace}/{named.name}" if named.namespace else str(named.name)
+def _key(identity: Any) -> str:
+    return f"{identity.namespace}/{identity.name}" if identity.namespace else str(identity.name)
 
 
 def _lenient(raw: bytes, kind: type[Any]) -> Any:
-    """Decode what matters for going on, or an empty one of it."""
+    """Decode the given fields, or return an empty struct if that fails."""
     try:
         return decode(raw, kind, "watch")
     except InputError:

@@ -1,6 +1,6 @@
-"""Objects as the API server has them, for those who are shown more than scheduling reads: extenders.
+"""The raw JSON of objects for extenders, which receive more fields than scheduling decodes.
 
-Kept are nodes, and pods that are on none, as JSON without ``managedFields``. Everybody else works with ``moorage.api``.
+Stores nodes and unassigned pods, without ``managedFields``. All other code uses ``moorage.api``.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import msgspec
 from moorage.api.core import Node, Pod
 from moorage.api.meta import Object
 
-__all__ = ["WholeObjects"]
+__all__ = ["RawObjects"]
 
 
-class WholeObjects:
+class RawObjects:
     """The latest JSON of each node and each pending pod."""
 
     def __init__(self) -> None:
@@ -22,20 +22,20 @@ class WholeObjects:
     def __len__(self) -> int:
         return len(self._json)
 
-    def note(self, obj: Object, json: bytes) -> None:
-        """Keep an object's JSON, if it is of a kind that somebody may be shown."""
+    def store(self, obj: Object, json: bytes) -> None:
+        """Store an object's JSON if it is a node or a pending pod."""
         if isinstance(obj, Pod) and obj.spec.node_name:
             self.drop(obj)
         elif isinstance(obj, Node | Pod):
             self._json[type(obj), _identity(obj)] = _without_managers(json)
 
     def drop(self, obj: Object) -> None:
-        """Forget an object that is gone, or that nobody is shown any more."""
+        """Remove a deleted object, or one that extenders no longer receive."""
         if isinstance(obj, Node | Pod):
             self._json.pop((type(obj), _identity(obj)), None)
 
     def json_of(self, obj: Node | Pod) -> bytes | None:
-        """Return the latest JSON of an object; None if it was not kept."""
+        """Return the latest JSON of an object, or None if it is not stored."""
         return self._json.get((type(obj), _identity(obj)))
 
 

@@ -1,4 +1,4 @@
-"""What a scheduler watches, and where the API server serves it."""
+"""The resources that a scheduler watches, with their groups, versions and paths."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ T = TypeVar("T", bound=Object)
 
 @dataclass(frozen=True, slots=True)
 class WatchedResource(Generic[T]):
-    """A kind, the group and version it is served under, and its name in paths.
+    """A kind, its API version and its resource name.
 
-    ``fields`` narrows what is watched. ``retold`` says of which objects each list tells again, though they are as they were.
-    ``gate`` is the feature gate that must be open for it to be watched: servers that have it closed do not serve the kind.
-    ``read`` makes an object of its JSON, and raises InputError where it is none; without it, ``type`` is decoded. A kind that
-    is not served is asked for again after ``unserved_s``, and before that as ``older`` servers serve it.
+    ``fields`` is the field selector of the watch. ``redelivers`` selects objects that every list delivers again although they
+    are unchanged. ``gate`` is the feature gate that enables the watch; servers without it do not serve the kind. ``read``
+    decodes an object from JSON and raises InputError; without it, ``type`` is decoded. A kind that is not served is retried
+    after ``unserved_s``, and before that in its ``older`` versions.
     """
 
     type: type[T]
@@ -46,7 +46,7 @@ class WatchedResource(Generic[T]):
     plural: str
     namespaced: bool = True
     fields: str = ""
-    retold: Callable[[T], bool] = lambda obj: False
+    redelivers: Callable[[T], bool] = lambda obj: False
     gate: str = ""
     read: Callable[[bytes], T] | None = None
     unserved_s: float = 60.0
@@ -62,48 +62,48 @@ class WatchedResource(Generic[T]):
 
     @property
     def path(self) -> str:
-        """Where all of them are listed, over all namespaces."""
+        """The path that lists all objects in all namespaces."""
         return f"{self.root}/{self.plural}"
 
     def path_in(self, namespace: str) -> str:
-        """Where those of a namespace are listed and made; for what has no namespace, ``path``."""
+        """The path of the collection in a namespace; ``path`` for cluster-scoped kinds."""
         return f"{self.root}/namespaces/{namespace}/{self.plural}" if self.namespaced and namespace else self.path
 
     def path_of(self, namespace: str, name: str, subresource: str = "") -> str:
-        """Where one of them is found."""
+        """The path of one object."""
         one = f"{self.path_in(namespace)}/{name}"
         return f"{one}/{subresource}" if subresource else one
 
 
 _STORAGE, _DEVICES = "storage.k8s.io/v1", "resource.k8s.io/v1"
 
-#: client-go asks again after up to half a minute where a kind is not served.
-_YET_TO_COME_S: Final = 10.0
+#: client-go retries a kind that is not served after up to half a minute.
+_CUSTOM_RETRY_S: Final = 10.0
 
 
-def _read_old_budget(raw: bytes) -> PodDisruptionBudget:
-    """Read a budget of policy/v1beta1, whose empty selector selects nothing."""
+def _decode_v1beta1_budget(raw: bytes) -> PodDisruptionBudget:
+    """Decode a policy/v1beta1 budget, whose empty selector selects nothing."""
     found = decode(raw, PodDisruptionBudget, "PodDisruptionBudget")
     if found.spec.selector != LabelSelector():
         return found
     return structs.replace(found, spec=structs.replace(found.spec, selector=None))
 
 
-#: As servers of 1.19 and 1.20 serve budgets.
-_OLD_BUDGETS: Final[WatchedResource[Object]] = WatchedResource(
-    PodDisruptionBudget, "policy/v1beta1", "poddisruptionbudgets", read=_read_old_budget
+#: PodDisruptionBudget in the version of 1.19 and 1.20.
+_V1BETA1_BUDGETS: Final[WatchedResource[Object]] = WatchedResource(
+    PodDisruptionBudget, "policy/v1beta1", "poddisruptionbudgets", read=_decode_v1beta1_budget
 )
 
-#: All that the engine and the built-in plugins look up. Pods that have ended hold nothing, so they are not watched.
+#: All kinds that the engine and the built-in plugins look up. Pods that have ended use nothing, so they are not watched.
 WATCHED: Final[tuple[WatchedResource[Object], ...]] = (
     WatchedResource(Node, "v1", "nodes", namespaced=False),
-    # Whoever bound a pod in vain may have read that it is gone, which a server that lost its last writes takes back.
+    # A failed bind may have read that its pod is deleted, which a server that lost its last writes reverts.
     WatchedResource(
         Pod,
         "v1",
         "pods",
         fields="status.phase!=Succeeded,status.phase!=Failed",
-        retold=lambda obj: isinstance(obj, Pod) and not obj.spec.node_name,
+        redelivers=lambda obj: isinstance(obj, Pod) and not obj.spec.node_name,
     ),
     WatchedResource(Namespace, "v1", "namespaces", namespaced=False),
     WatchedResource(Service, "v1", "services"),
@@ -112,7 +112,7 @@ WATCHED: Final[tuple[WatchedResource[Object], ...]] = (
     WatchedResource(PersistentVolumeClaim, "v1", "persistentvolumeclaims"),
     WatchedResource(ReplicaSet, "apps/v1", "replicasets"),
     WatchedResource(StatefulSet, "apps/v1", "statefulsets"),
-    WatchedResource(PodDisruptionBudget, "policy/v1", "poddisruptionbudgets", older=(_OLD_BUDGETS,)),
+    WatchedResource(PodDisruptionBudget, "policy/v1", "poddisruptionbudgets", older=(_V1BETA1_BUDGETS,)),
     WatchedResource(StorageClass, _STORAGE, "storageclasses", namespaced=False),
     WatchedResource(CSINode, _STORAGE, "csinodes", namespaced=False),
     WatchedResource(CSIDriver, _STORAGE, "csidrivers", namespaced=False),
@@ -131,7 +131,7 @@ WATCHED: Final[tuple[WatchedResource[Object], ...]] = (
 
 
 def watched(gates: FeatureGates) -> tuple[WatchedResource[Object], ...]:
-    """Return what a scheduler of a release watches with these gates."""
+    """Return the resources that a scheduler watches with these gates."""
     return tuple(resource for resource in WATCHED if _is_watched(resource, gates))
 
 
@@ -143,14 +143,14 @@ def _is_watched(resource: WatchedResource[Object], gates: FeatureGates) -> bool:
 
 
 def custom_resource(kind: CustomKind) -> WatchedResource[Object]:
-    """Return where a kind is served that a plugin named. It may be installed at any time, so it is asked for more often."""
+    """Return the resource of a kind that a plugin names. It may be installed at any time, so it is retried more often."""
     name = str(kind)
     return WatchedResource(
         custom_type(name),
         kind.api_version,
         kind.plural,
         read=lambda raw: read_custom(raw, name, kind.plural),
-        unserved_s=_YET_TO_COME_S,
+        unserved_s=_CUSTOM_RETRY_S,
     )
 
 
@@ -158,7 +158,7 @@ _BY_TYPE = {resource.type: resource for resource in WATCHED}
 
 
 def resource_of(kind: type[Object]) -> WatchedResource[Object]:
-    """Return where objects of a kind are served.
+    """Return the resource of a kind.
 
     Raises  KeyError for kinds that are not watched
     """

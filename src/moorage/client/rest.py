@@ -1,7 +1,7 @@
-"""Requests to an API server over HTTP/1.1: throttled, bounded in time and size, tried again where the server asks for it.
+"""HTTP/1.1 requests to an API server: throttled, limited in time and size, retried when the server asks for it.
 
-Whatever goes wrong becomes a ``ClusterError`` with the server's own words. Binds are served before all other requests, over
-connections of their own, so that nothing else can keep them waiting.
+Every failure becomes a ``ClusterError`` with the server's message. Binds have priority over all other requests and use
+their own connections, so that nothing else can delay them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import msgspec
 
 from moorage.api.json_tree import UNREADABLE
 from moorage.client.endpoint import Endpoint, Identity, tls_context
-from moorage.client.exchange import Exchange, Reply, UnsentError
+from moorage.client.exchange import ConnectionPool, Reply, UnsentError
 from moorage.client.throttle import BINDING, OTHER, Throttle
 from moorage.errors import UNREACHABLE, ClusterError, InputError
 
@@ -31,32 +31,32 @@ __all__ = ["BIND_S", "MERGE_PATCH", "STRATEGIC_MERGE_PATCH", "Rest", "user_agent
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
-_TRIES = 10
+_MAX_ATTEMPTS = 10
 _REQUEST_S = 30.0
-#: Seconds between kube-scheduler's renewDeadline and its leaseDuration, where nothing else is configured.
+#: Difference between kube-scheduler's default leaseDuration and renewDeadline, in seconds.
 BIND_S = 5.0
 _CONNECT_S = 10.0
-_MOST_OBJECT = 16 << 20
-_MOST_LIST = 2 << 30
-_MOST_LINE = 16 << 20
+_MAX_OBJECT = 16 << 20
+_MAX_LIST = 2 << 30
+_MAX_LINE = 16 << 20
 _CHUNK = 1 << 16
-#: What may be sent a second time when a kept connection ends under it.
+#: Methods that may be sent again when an idle connection turns out to be closed.
 _REPEATABLE: Final = frozenset({"GET", "PUT", "DELETE"})
 _PATH_CHARACTERS: Final = "/%:@!$&'()*+,;=~"
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9/._-]*").fullmatch
 
 
 def user_agent(version: str, program: str = "moorage") -> str:
-    """Return what we call ourselves, in the form Kubernetes' own programs use."""
+    """Return our User-Agent, in the format of Kubernetes' programs."""
     return f"{program}/v{version} ({platform.system().lower()}/{platform.machine().lower()}) scheduler"
 
 
 class Rest:
     """A session with one API server; use it as an async context manager.
 
-    ``bind_s`` is how long a bind may take: one that took longer could be done when another scheduler leads already.
-    ``told`` hears of every request that was sent: its method, the status of its answer (0 for none), and how long that took;
-    ``waited`` before that how long it waited for its turn.
+    ``bind_s`` limits a bind, as another scheduler may already lead when a slower one takes effect. ``on_response`` is
+    called for every request with its method, response status (0 for none) and duration in seconds; ``on_throttled`` with
+    the time it waited for the throttle.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class Rest:
         burst: int = 100,
         agent: str = "moorage",
         bind_s: float = BIND_S,
-        told: Callable[[str, int, float], None] = lambda method, status, seconds: None,
-        waited: Callable[[str, float], None] = lambda method, seconds: None,
+        on_response: Callable[[str, int, float], None] = lambda method, status, seconds: None,
+        on_throttled: Callable[[str, float], None] = lambda method, seconds: None,
     ) -> None:
         self.endpoint = endpoint
         where = urlsplit(endpoint.server)
@@ -79,14 +79,14 @@ class Rest:
             ("Accept", "application/json"),
             *endpoint.headers,
         ]
-        self._head = "".join(f"{name}: {_in_one_line(name, value)}\r\n" for name, value in named)
-        self._told, self._waited = told, waited
+        self._head = "".join(f"{name}: {_printable(name, value)}\r\n" for name, value in named)
+        self._on_response, self._on_throttled = on_response, on_throttled
         self._bind_s = bind_s
         self._qps, self._burst = qps, burst
         self._agent = agent
         self._throttle: Throttle
         self._sessions: dict[int, aiohttp.ClientSession] = {}
-        self._exchanges: dict[int, Exchange] = {}
+        self._pools: dict[int, ConnectionPool] = {}
         self._identity: Identity | None = None
         self._retired: list[aiohttp.ClientSession] = []
 
@@ -95,25 +95,25 @@ class Rest:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for exchange in self._exchanges.values():
-            exchange.close()
+        for pool in self._pools.values():
+            pool.close()
         for session in (*self._sessions.values(), *self._retired):
             await session.close()
-        await asyncio.sleep(0)  # connections take a turn of the loop to be closed
+        await asyncio.sleep(0)  # connections close in the next turn of the loop
 
-    # -- what others call --------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     async def get(self, path: str, params: Mapping[str, str] = {}) -> bytes:
-        """Return the body of an answer.
+        """Return the body of a response.
 
         Raises  ClusterError
         """
-        return await self.send("GET", path, params=params, most=_MOST_LIST)
+        return await self.send("GET", path, params=params, max_bytes=_MAX_LIST)
 
-    async def _turn(self, method: str, lane: int) -> None:
+    async def _wait_for_throttle(self, method: str, lane: int) -> None:
         began = time.monotonic()
         await self._throttle.take(lane)
-        self._waited(method, time.monotonic() - began)
+        self._on_throttled(method, time.monotonic() - began)
 
     async def send(
         self,
@@ -125,55 +125,57 @@ class Rest:
         content_type: str = "application/json",
         lane: int = OTHER,
         check: Callable[[], None] = lambda: None,
-        most: int = _MOST_OBJECT,
+        max_bytes: int = _MAX_OBJECT,
     ) -> bytes:
-        """Send a request and return the body of the answer. ``check`` is called right before each sending, and may raise.
+        """Send a request and return the body of its response. ``check`` is called right before each attempt, and may raise.
 
-        Raises  ClusterError; what ``check`` raised
+        Raises  ClusterError; what ``check`` raises
         """
         headers = {"Content-Type": content_type} if body is not None else {}
-        refused = False
-        for tries in range(1, _TRIES + 1):
-            await self._turn(method, lane)
+        rejected = False
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
+            await self._wait_for_throttle(method, lane)
             session, auth = await self._session(lane)
             try:
-                if most == _MOST_LIST or self.endpoint.proxy:
+                if max_bytes == _MAX_LIST or self.endpoint.proxy:
                     check()
-                    return await self._once(session, method, path, params, body, headers | auth, most)
-                return await self._exchanged(lane, method, path, params, body, headers | auth, most, check)
+                    return await self._send_with_aiohttp(session, method, path, params, body, headers | auth, max_bytes)
+                return await self._send_pooled(lane, method, path, params, body, headers | auth, max_bytes, check)
             except ClusterError as error:
-                if error.status == 401 and not refused:
-                    refused = True
-                    self.endpoint.credentials.refused()
+                if error.status == 401 and not rejected:
+                    rejected = True
+                    self.endpoint.credentials.invalidate()
                     continue
-                if error.retry_after_s is None or tries == _TRIES:
+                if error.retry_after_s is None or attempt == _MAX_ATTEMPTS:
                     raise
                 await asyncio.sleep(error.retry_after_s)
         raise ClusterError(f"{method} {path}: refused every time", 401, "Unauthorized")
 
     @asynccontextmanager
     async def watch(self, path: str, params: Mapping[str, str], idle_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a watch and yield its lines. They end when the server ends them, or is silent for ``idle_s``."""
-        await self._turn("GET", OTHER)
+        """Open a watch and yield its lines. They end when the server ends the stream or sends nothing for ``idle_s``."""
+        await self._wait_for_throttle("GET", OTHER)
         session, auth = await self._session(OTHER)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=idle_s)
         try:
             began = time.monotonic()
-            async with session.get(self.endpoint.server + path, headers=auth, timeout=timeout, **self._how(params)) as response:
-                self._told("GET", response.status, time.monotonic() - began)
+            async with session.get(
+                self.endpoint.server + path, headers=auth, timeout=timeout, **self._options(params)
+            ) as response:
+                self._on_response("GET", response.status, time.monotonic() - began)
                 if response.status != 200:
-                    raise _refusal("watch", path, response, await _bounded(response, _MOST_OBJECT))
+                    raise _status_error("watch", path, response, await _bounded(response, _MAX_OBJECT))
                 yield _lines(response)
         except ClusterError as error:
             if error.status == 401:
-                self.endpoint.credentials.refused()
+                self.endpoint.credentials.invalidate()
             raise
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _failure(f"watch {path}", error) from error
+            raise _transport_error(f"watch {path}", error) from error
 
-    # -- one request ---------------------------------------------------------------------------------------------------------
+    # -- one request ---------------------------------------------------------------------------------------------------
 
-    async def _once(
+    async def _send_with_aiohttp(
         self,
         session: aiohttp.ClientSession,
         method: str,
@@ -181,23 +183,23 @@ class Rest:
         params: Mapping[str, str],
         body: bytes | None,
         headers: Mapping[str, str],
-        most: int,
+        max_bytes: int,
     ) -> bytes:
         began, status = time.monotonic(), 0
         try:
-            request = session.request(method, self.endpoint.server + path, data=body, headers=headers, **self._how(params))
+            request = session.request(method, self.endpoint.server + path, data=body, headers=headers, **self._options(params))
             async with request as response:
                 status = response.status
-                answer = await _bounded(response, most)
+                answer = await _bounded(response, max_bytes)
                 if response.status >= 300:
-                    raise _refusal(method, path, response, answer)
+                    raise _status_error(method, path, response, answer)
                 return answer
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _failure(f"{method} {path}", error) from error
+            raise _transport_error(f"{method} {path}", error) from error
         finally:
-            self._told(method, status, time.monotonic() - began)
+            self._on_response(method, status, time.monotonic() - began)
 
-    async def _exchanged(
+    async def _send_pooled(
         self,
         lane: int,
         method: str,
@@ -205,12 +207,12 @@ class Rest:
         params: Mapping[str, str],
         body: bytes | None,
         headers: Mapping[str, str],
-        most: int,
+        max_bytes: int,
         check: Callable[[], None],
     ) -> bytes:
-        """Do what ``_once`` does for a request whose answer is short, at a fraction of the cost."""
+        """Send a request with a short response over the connection pool, much cheaper than ``_send_with_aiohttp``."""
         request = self._request(method, path, params, body, headers)
-        patience_s = self._bind_s if lane == BINDING else _REQUEST_S
+        timeout_s = self._bind_s if lane == BINDING else _REQUEST_S
         began, status = 0.0, 0
 
         def checked() -> None:
@@ -219,55 +221,55 @@ class Rest:
             began = time.monotonic()
 
         try:
-            exchange = self._exchanges[lane]
+            pool = self._pools[lane]
             try:
-                reply = await exchange.ask(request, most, patience_s, checked)
+                reply = await pool.request(request, max_bytes, timeout_s, checked)
             except UnsentError:
                 if method not in _REPEATABLE:
                     raise
-                reply = await exchange.ask(request, most, patience_s, checked)
+                reply = await pool.request(request, max_bytes, timeout_s, checked)
             status = reply.status
         except (ClusterError, TimeoutError, OSError, UnicodeError) as error:
-            raise _failure(f"{method} {path}", error) from error
+            raise _transport_error(f"{method} {path}", error) from error
         finally:
             if began:
-                self._told(method, status, time.monotonic() - began)
+                self._on_response(method, status, time.monotonic() - began)
         if status >= 300:
-            raise _refused(method, path, reply)
+            raise _reply_error(method, path, reply)
         return reply.body
 
     def _request(
         self, method: str, path: str, params: Mapping[str, str], body: bytes | None, headers: Mapping[str, str]
     ) -> bytes:
-        """Return a request as it is sent."""
+        """Return the encoded request."""
         target = self._prefix + path
         if not _PLAIN_PATH(target):
             target = quote(target, safe=_PATH_CHARACTERS)
         if params:
             target = f"{target}?{urlencode(params)}"
-        said = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-        if said.count("\r") != len(headers) or said.count("\n") != len(headers) or "\0" in said:
+        header_lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        if header_lines.count("\r") != len(headers) or header_lines.count("\n") != len(headers) or "\0" in header_lines:
             raise ClusterError(f"{method} {path}: a header would be more than one line")
         length = "" if body is None and method == "GET" else f"Content-Length: {len(body or b'')}\r\n"
-        return f"{method} {target} HTTP/1.1\r\n{self._head}{said}{length}\r\n".encode() + (body or b"")
+        return f"{method} {target} HTTP/1.1\r\n{self._head}{header_lines}{length}\r\n".encode() + (body or b"")
 
-    def _how(self, params: Mapping[str, str]) -> dict[str, Any]:
-        how: dict[str, Any] = {"params": dict(params), "allow_redirects": False, "proxy": self.endpoint.proxy or None}
+    def _options(self, params: Mapping[str, str]) -> dict[str, Any]:
+        options: dict[str, Any] = {"params": dict(params), "allow_redirects": False, "proxy": self.endpoint.proxy or None}
         if self.endpoint.server_name:
-            how["server_hostname"] = self.endpoint.server_name
-        return how
+            options["server_hostname"] = self.endpoint.server_name
+        return options
 
     async def _session(self, lane: int) -> tuple[aiohttp.ClientSession, dict[str, str]]:
-        """Return the lane's session and the headers that say who we are. A new certificate means new connections."""
+        """Return the lane's session and the authorization header. A new certificate requires new connections."""
         try:
             identity = await self.endpoint.credentials.identity()
             changed = self._identity is None or identity.certificate != self._identity.certificate
             if changed:
                 self._retired += self._sessions.values()
-                for exchange in self._exchanges.values():
-                    exchange.close()
+                for pool in self._pools.values():
+                    pool.close()
                 self._sessions = {lane: self._new_session(identity, lane) for lane in (BINDING, OTHER)}
-                self._exchanges = {lane: self._new_exchange(identity) for lane in (BINDING, OTHER)}
+                self._pools = {lane: self._new_pool(identity) for lane in (BINDING, OTHER)}
         except InputError as error:
             raise ClusterError(f"no credentials for {self.endpoint.server}: {error}", 401, "Unauthorized") from error
         self._identity = identity
@@ -276,36 +278,36 @@ class Rest:
     def _new_session(self, identity: Identity, lane: int) -> aiohttp.ClientSession:
         tls = tls_context(self.endpoint, identity)
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=tls if tls is not None else True, socket_factory=_probing),
+            connector=aiohttp.TCPConnector(limit=0, ssl=tls if tls is not None else True, socket_factory=_keepalive_socket),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=[("User-Agent", self._agent), ("Accept", "application/json"), *self.endpoint.headers],
             timeout=aiohttp.ClientTimeout(total=self._bind_s if lane == BINDING else _REQUEST_S, sock_connect=_CONNECT_S),
         )
 
-    def _new_exchange(self, identity: Identity) -> Exchange:
+    def _new_pool(self, identity: Identity) -> ConnectionPool:
         where = urlsplit(self.endpoint.server)
         tls = tls_context(self.endpoint, identity)
         try:
             port = where.port or (443 if tls is not None else 80)
         except ValueError as error:
             raise InputError(f"{self.endpoint.server}: {error}") from None
-        return Exchange(where.hostname or "", port, tls, self.endpoint.server_name)
+        return ConnectionPool(where.hostname or "", port, tls, self.endpoint.server_name)
 
 
-def _probing(address: tuple[Any, ...]) -> socket.socket:
-    """Return a socket for an address that notices within 45 s that nobody is there, as kube-scheduler's pings of HTTP/2 do."""
+def _keepalive_socket(address: tuple[Any, ...]) -> socket.socket:
+    """Return a socket with TCP keepalive that detects a dead peer within 45 s, like kube-scheduler's HTTP/2 pings."""
     made = socket.socket(*address[:3])
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
-        option = getattr(socket, name, None)  # not every system has all of them
+        option = getattr(socket, name, None)  # not every system has all of these options
         if option is not None:
             made.setsockopt(socket.IPPROTO_TCP, option, value)
     return made
 
 
-def _in_one_line(name: str, value: str) -> str:
+def _printable(name: str, value: str) -> str:
     if not value.isprintable():
-        raise InputError(f"the header {name} cannot hold {value!r}: characters that are not printed")
+        raise InputError(f"the header {name} cannot contain {value!r}: it has unprintable characters")
     return value
 
 
@@ -319,12 +321,12 @@ class _Status(msgspec.Struct):
     details: _Details | None = None
 
 
-def _refusal(method: str, path: str, response: aiohttp.ClientResponse, body: bytes) -> ClusterError:
+def _status_error(method: str, path: str, response: aiohttp.ClientResponse, body: bytes) -> ClusterError:
     headers = {"retry-after": response.headers.get("Retry-After", "")}
-    return _refused(method, path, Reply(response.status, response.reason or "", headers, body))
+    return _reply_error(method, path, Reply(response.status, response.reason or "", headers, body))
 
 
-def _refused(method: str, path: str, reply: Reply) -> ClusterError:
+def _reply_error(method: str, path: str, reply: Reply) -> ClusterError:
     status = _Status()
     with suppress(*UNREADABLE):
         status = msgspec.json.decode(reply.body, type=_Status)
@@ -334,16 +336,16 @@ def _refused(method: str, path: str, reply: Reply) -> ClusterError:
 
 
 def _retry_after(text: str) -> float | None:
-    """Seconds that the server wants us to wait; other forms of the header than whole seconds are not Kubernetes'."""
+    """Return the seconds in a Retry-After header; Kubernetes uses whole seconds only."""
     return float(min(int(text), 600)) if text.isdecimal() and len(text) < 9 else None
 
 
-async def _bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
+async def _bounded(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     parts, size = [], 0
     async for chunk in response.content.iter_any():
         size += len(chunk)
-        if size > most:
-            raise ClusterError(f"the answer is longer than {most} bytes")
+        if size > max_bytes:
+            raise ClusterError(f"the answer is longer than {max_bytes} bytes")
         parts.append(chunk)
     return b"".join(parts)
 
@@ -356,28 +358,30 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
             for line in whole:
                 if line.strip():
                     yield line
-            if len(rest) > _MOST_LINE:
-                raise ClusterError(f"an event is longer than {_MOST_LINE} bytes")
+            if len(rest) > _MAX_LINE:
+                raise ClusterError(f"an event is longer than {_MAX_LINE} bytes")
     except (aiohttp.SocketTimeoutError, TimeoutError):
         return
 
 
-def _failure(what: str, error: BaseException) -> ClusterError:
-    """Return what to raise where no answer came. A server that nobody reaches is told apart from one that fell silent."""
+def _transport_error(what: str, error: BaseException) -> ClusterError:
+    """Return the error for a request without a response. An unreachable server is distinguished from one that stopped
+    responding.
+    """
     if isinstance(error, aiohttp.ClientPayloadError):
         return ClusterError(f"{what}: the answer broke off")
     if isinstance(error, (aiohttp.ClientSSLError, TimeoutError)):
-        return ClusterError(f"{what}: {_words(error)}")
+        return ClusterError(f"{what}: {_error_text(error)}")
     if isinstance(error, (aiohttp.ClientConnectorError, ConnectionRefusedError, socket.gaierror)):
-        return ClusterError(f"{what}: {_why_unreached(error)}", reason=UNREACHABLE)
-    return ClusterError(f"{what}: {_words(error)}")
+        return ClusterError(f"{what}: {_connect_error(error)}", reason=UNREACHABLE)
+    return ClusterError(f"{what}: {_error_text(error)}")
 
 
-def _why_unreached(error: OSError) -> str:
-    """Return the system's words for it, where it has some; asyncio replaces them by an address."""
+def _connect_error(error: OSError) -> str:
+    """Return the system's error message, which asyncio replaces with an address."""
     number = error.errno
-    return f"cannot connect: {os.strerror(number) if number is not None and number > 0 else _words(error)}"
+    return f"cannot connect: {os.strerror(number) if number is not None and number > 0 else _error_text(error)}"
 
 
-def _words(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return str(error) or type(error).__name__

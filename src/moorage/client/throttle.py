@@ -1,4 +1,4 @@
-"""How fast we may ask: a bucket of tokens that fills at a steady rate, where binds are served before all else."""
+"""Client-side throttling: a token bucket in which binds have priority."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 __all__ = ["BINDING", "OTHER", "Throttle"]
 
-#: Lanes: the lower goes first.
+#: Lanes in order of priority.
 BINDING, OTHER = 0, 1
 
 
 class Throttle:
-    """``qps`` tokens a second, up to ``burst`` saved up; a rate of 0 or less is no limit at all."""
+    """``qps`` tokens a second, with up to ``burst`` saved; a rate of 0 or less means no limit."""
 
     def __init__(self, qps: float, burst: int, clock: Callable[[], float]) -> None:
         self._qps, self._burst, self._clock = qps, float(max(burst, 1)), clock
@@ -23,7 +23,7 @@ class Throttle:
         self._timer: asyncio.TimerHandle | None = None
 
     async def take(self, lane: int = OTHER) -> None:
-        """Wait for a token. Within a lane, first come is first served."""
+        """Wait for a token. Requests of a lane are served in order."""
         if self._qps <= 0:
             return
         self._fill()
@@ -31,28 +31,28 @@ class Throttle:
             self._tokens -= 1.0
             return
         self._serial += 1
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (lane, self._serial, turn))
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (lane, self._serial, granted))
         self._arm()
-        await turn
+        await granted
 
     def _fill(self) -> None:
         now = self._clock()
         self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._qps)
         self._filled_at = now
 
-    def _serve(self) -> None:
+    def _grant(self) -> None:
         self._timer = None
         self._fill()
         while self._waiting and self._tokens >= 1.0 - 1e-9:
-            _, _, turn = heapq.heappop(self._waiting)
-            if not turn.done():  # whoever was cancelled takes no token
+            _, _, granted = heapq.heappop(self._waiting)
+            if not granted.done():  # cancelled requests take no token
                 self._tokens -= 1.0
-                turn.set_result(None)
+                granted.set_result(None)
         if self._waiting:
             self._arm()
 
     def _arm(self) -> None:
         if self._timer is None:
             wait_s = max(0.0, (1.0 - self._tokens) / self._qps)
-            self._timer = asyncio.get_running_loop().call_later(wait_s, self._serve)
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._grant)

@@ -20,7 +20,7 @@ from moorage.apiserver.access.listen_addresses import LOOPBACK, Address
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.storage.event_apis import delete_expired_events
 from moorage.apiserver.storage.store import Store
-from moorage.client.endpoint import Anonymous, Endpoint, Identity
+from moorage.client.endpoint import Endpoint, FixedCredentials, Identity
 from moorage.client.extenders import ExtenderClient
 from moorage.client.rest import Rest
 from moorage.controllers.machinery.controller import Controller
@@ -140,7 +140,7 @@ class Embedded:
     async def _schedule(self, scheduler: Scheduler, port: int, start: _Start) -> None:
         identity = f"moorage-{uuid.uuid4()}"
         shown = self.authority.issue(SCHEDULER)
-        credentials = Anonymous(Identity("", shown.certificate, shown.key))
+        credentials = FixedCredentials(Identity("", shown.certificate, shown.key))
         endpoint = Endpoint(self.address.url(port), credentials, self.authority.certificate)
         async with Rest(endpoint, qps=0) as rest, self.extenders as extenders:
             live = Live(

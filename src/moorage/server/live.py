@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from moorage.client.raw_objects import WholeObjects
+from moorage.client.raw_objects import RawObjects
 from moorage.client.reflector import Reflector
 from moorage.client.resources import custom_resource, watched
 from moorage.client.rest import Rest
@@ -81,7 +81,7 @@ class Live:
             scheduler, inbox, cluster, clock=self._clock, wall=wall, may_act=self._may_act, report=report, log=log,
             measures=measures, unix=lambda: datetime.fromisoformat(wall()).timestamp(), extenders=extenders, limits=limits,
         )  # fmt: skip
-        raw_objects = WholeObjects() if scheduler.cycle.extenders else None
+        raw_objects = RawObjects() if scheduler.cycle.extenders else None
         if raw_objects is not None:
             scheduler.cycle.whole = raw_objects.json_of
         named = scheduler.named_kinds
@@ -95,7 +95,7 @@ class Live:
                 clock=self._clock,
                 rng=chance,
                 report=report,
-                whole=raw_objects,
+                raw_objects=raw_objects,
                 streams=True,
             )
             for resource in (*watched(scheduler.gates), *map(custom_resource, named.kinds))
@@ -113,7 +113,7 @@ class Live:
     def waits_for(self) -> list[str]:
         """The lists that are missing before scheduling can start, with the last error of each."""
         pairs = zip(self.reflectors, self.loop.inbox.sources, strict=True)
-        left = [(source.name, one.trouble) for one, source in pairs if not source.synced]
+        left = [(source.name, one.last_error) for one, source in pairs if not source.synced]
         failed = [f"the list of {name}, which failed ({trouble})" for name, trouble in left if trouble]
         others = [name for name, trouble in left if not trouble]
         return [*failed, *([f"the list{'s' if len(others) > 1 else ''} of {', '.join(others)}"] if others else [])]

@@ -305,7 +305,7 @@ _EXPECTED: Final = {
 
 
 #: Position of a value: the path elements that lead to it, the last one first. Paths are built only for error messages,
-# as building one for every value below a long key would take quadratic time.
+#: as building one for every value below a long key would take quadratic time.
 _Position: TypeAlias = tuple[Any, str] | None
 
 

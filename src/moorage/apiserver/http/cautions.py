@@ -15,7 +15,7 @@ __all__ = ["MAX_TOTAL", "MAX_WARNING", "MAX_WARNINGS", "warning_headers"]
 MAX_TOTAL: Final = 4096
 MAX_WARNING: Final = 256
 #: Maximum number of warnings. Python's http.client accepts 100 headers in a response, of which about a dozen are
-# others. kube-apiserver has no such limit.
+#: others. kube-apiserver has no such limit.
 MAX_WARNINGS: Final = 80
 #: Characters that a header cannot contain: control characters and lone surrogates.
 _UNSENDABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")

@@ -19,7 +19,7 @@ from moorage.private_files import Tell
 __all__ = ["open_store"]
 
 #: Distance by which resource versions jump at a start. The file may lack the last changes that watches saw, and their
-# versions must not be reused.
+#: versions must not be reused.
 _VERSION_JUMP: Final = 1_000_000
 
 

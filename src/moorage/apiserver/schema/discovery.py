@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Final
 
-from moorage.apiserver.vocabulary.served_kinds import MEASURED, REVIEWS, Review, ServedKind, offered
+from moorage.apiserver.vocabulary.served_kinds import MEASURED, REVIEWS, Review, ServedKind, enabled_kinds
 
 __all__ = [
     "AGGREGATED",
@@ -61,7 +61,7 @@ def api_versions(host: str) -> dict[str, Any]:
 
 def _groups(gates: frozenset[str]) -> Iterator[tuple[str, list[ServedKind | Review]]]:
     """Yield every group version, such as ``apps/v1``, with its kinds; ``gates`` are the enabled gates that enable kinds."""
-    kinds: list[ServedKind | Review] = [*offered(gates), *MEASURED, *REVIEWS]
+    kinds: list[ServedKind | Review] = [*enabled_kinds(gates), *MEASURED, *REVIEWS]
     served = sorted(kinds, key=lambda one: (one.group, one.version, one.resource))
     for (group, version), members in groupby(served, key=lambda one: (one.group, one.version)):
         yield f"{group}/{version}", list(members)

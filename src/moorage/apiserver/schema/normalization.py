@@ -47,7 +47,7 @@ class _WrongType(Exception):  # noqa: N818 - never leaves this module
 
 
 #: Position of a value: the steps that lead to it, the last one first. Paths are built only for error messages, as
-# building one for every value below a long key would take quadratic time.
+#: building one for every value below a long key would take quadratic time.
 Place: TypeAlias = tuple[Any, str | int] | None
 
 

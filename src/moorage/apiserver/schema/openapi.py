@@ -18,7 +18,7 @@ import msgspec
 from moorage.apiserver.schema.discovery import VERSION
 from moorage.apiserver.schema.field_descriptions import describe
 from moorage.apiserver.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, Type, kind_schema
-from moorage.apiserver.vocabulary.served_kinds import MEASURED, REVIEWS, Review, ServedKind, offered
+from moorage.apiserver.vocabulary.served_kinds import MEASURED, REVIEWS, Review, ServedKind, enabled_kinds
 
 __all__ = ["document_of", "index", "swagger"]
 
@@ -219,7 +219,7 @@ def _operation(kind: ServedKind | Review, action: str, parameters: tuple[str, ..
 
 
 def _all_kinds(gates: frozenset[str]) -> tuple[ServedKind | Review, ...]:
-    return (*offered(gates), *MEASURED, *REVIEWS)
+    return (*enabled_kinds(gates), *MEASURED, *REVIEWS)
 
 
 @cache

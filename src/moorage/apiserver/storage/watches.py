@@ -19,7 +19,7 @@ from moorage.apiserver.vocabulary.records import Record
 __all__ = ["MAX_EXAMINED", "Watch", "WatchedObject"]
 
 #: Maximum number of changes and objects examined for one piece, so that a watch that selects few of many does not
-# block the server.
+#: block the server.
 MAX_EXAMINED: Final = 2048
 
 

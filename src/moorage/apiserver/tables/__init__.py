@@ -1,1 +1,1 @@
-"""What ``kubectl get`` and ``kubectl top`` print: objects as rows."""
+"""Tables for ``kubectl get`` and metrics for ``kubectl top``."""

@@ -1,4 +1,4 @@
-"""What the rows of a table are made of: ages, selectors and containers as kubectl prints them.
+"""Helpers for table cells: field access, ages, selectors and containers in kubectl's format.
 
 Source  kubernetes, pkg/printers/internalversion/printers.go; apimachinery, pkg/util/duration and pkg/labels
 """
@@ -20,29 +20,29 @@ Cell = str | int | bool
 NONE: Final = "<none>"
 
 
-# -- values -------------------------------------------------------------------------------------------------------------
+# -- values ------------------------------------------------------------------------------------------------------------
 
 
 def at(document: Mapping[str, Any], path: str, absent: Any = None) -> Any:
-    """Return what stands at a dotted path."""
-    here: Any = document
+    """Return the value at a dotted path, or ``absent``."""
+    current: Any = document
     for step in path.split("."):
-        here = here.get(step) if isinstance(here, Mapping) else None
-    return absent if here is None else here
+        current = current.get(step) if isinstance(current, Mapping) else None
+    return absent if current is None else current
 
 
 def word(document: Mapping[str, Any], path: str, absent: str = "") -> str:
-    """Return a text that stands at a dotted path, or another where there is none."""
+    """Return the string at a dotted path, or ``absent``."""
     return str(at(document, path) or absent)
 
 
 def number(document: Mapping[str, Any], path: str) -> int:
-    """Return a number that stands at a dotted path, 0 where there is none."""
+    """Return the number at a dotted path, or 0."""
     return int(at(document, path, 0))
 
 
 def items(document: Mapping[str, Any], path: str) -> list[Any]:
-    """Return the list that stands at a dotted path."""
+    """Return the list at a dotted path, or []."""
     found = at(document, path)
     return found if isinstance(found, list) else []
 
@@ -52,11 +52,11 @@ def name_of(document: Document) -> str:
     return str(document["metadata"]["name"])
 
 
-# -- times --------------------------------------------------------------------------------------------------------------
+# -- times -------------------------------------------------------------------------------------------------------------
 
 
 def human_duration(seconds: float) -> str:
-    """Return a duration in the two units that matter, as kubectl shows it: ``5m10s``, ``3d4h``, ``2y30d``."""
+    """Return a duration in kubectl's format, with up to two units: ``5m10s``, ``3d4h``, ``2y30d``."""
     left = int(seconds)
     if left < 0:
         return "<invalid>" if left < -1 else "0s"
@@ -69,7 +69,7 @@ def human_duration(seconds: float) -> str:
 
 _DAY: Final = 86_400
 _YEAR: Final = 365 * _DAY
-#: Below so many seconds: the unit, its seconds, and the smaller unit with its own.
+#: Upper limit in seconds; unit and its seconds; smaller unit and its seconds.
 _STEPS: Final = (
     (120, "s", 1, "", 0), (600, "m", 60, "s", 1), (10_800, "m", 60, "", 0), (28_800, "h", 3600, "m", 60),
     (172_800, "h", 3600, "", 0), (691_200, "d", _DAY, "h", 3600), (2 * _YEAR, "d", _DAY, "", 0),
@@ -78,7 +78,7 @@ _STEPS: Final = (
 
 
 def epoch_of(when: Any) -> float | None:
-    """Return a time of an object in seconds since 1970, None for what is none."""
+    """Return an object's timestamp in seconds since 1970, or None if it is not a valid time."""
     if not isinstance(when, str):
         return None
     try:
@@ -88,31 +88,31 @@ def epoch_of(when: Any) -> float | None:
 
 
 def age(when: Any, now: float) -> str:
-    """Return how long ago a time of an object was."""
+    """Return how long ago a timestamp was."""
     then = epoch_of(when)
     return "<unknown>" if then is None else human_duration(now - then)
 
 
 def age_of(document: Document, now: float) -> str:
-    """Return how old an object is."""
+    """Return the age of an object."""
     return age(document["metadata"].get("creationTimestamp"), now)
 
 
 def created_at(document: Document) -> str:
-    """Return when an object was made."""
+    """Return the creation timestamp of an object."""
     return str(document["metadata"].get("creationTimestamp") or "")
 
 
-# -- selectors and containers -------------------------------------------------------------------------------------------
+# -- selectors and containers ------------------------------------------------------------------------------------------
 
 
 def pairs(labels: Any) -> str:
-    """Return labels, or a selector that is no more than labels, in their order."""
+    """Return labels, or a selector of labels only, sorted by key."""
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) if labels else NONE
 
 
 def selector_of(found: Any) -> str:
-    """Return a ``LabelSelector`` as people write it: ``app=web,tier in (a,b),!old``."""
+    """Return a ``LabelSelector`` in string form: ``app=web,tier in (a,b),!old``."""
     selector = found if isinstance(found, Mapping) else {}
     terms = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
     terms += [(one["key"], _term(one)) for one in selector.get("matchExpressions") or ()]
@@ -133,6 +133,6 @@ def _term(expression: Mapping[str, Any]) -> str:
 
 
 def containers_of(spec: Any) -> list[Cell]:
-    """Return the names and the images of a pod's containers."""
+    """Return the names and images of a pod's containers."""
     containers = items(spec or {}, "containers")
     return [",".join(str(one.get(name, "")) for one in containers) for name in ("name", "image")]

@@ -1,4 +1,4 @@
-"""What a cluster is made of, as rows of a table: nodes, namespaces, services, settings, rights, and what happened.
+"""Table cells of nodes, namespaces, services, configuration, RBAC objects and events.
 
 Source  kubernetes, pkg/printers/internalversion/printers.go
 """
@@ -19,22 +19,22 @@ __all__ = [
 
 
 def plain(found: Document, now: float) -> list[Cell]:
-    """Return the cells of whatever has no columns of its own."""
+    """Return the cells of kinds without their own columns."""
     return [name_of(found), age_of(found, now)]
 
 
 def quota(found: Document, now: float) -> list[Cell]:
-    """Return the cells of a resource quota: what is used of what, limits of pods in a column of their own."""
+    """Return the cells of a resource quota: used and hard amounts, with pod limits in a separate column."""
     hard, used = (at(found, f"status.{name}") or {} for name in ("hard", "used"))
-    told = [(name, f"{name}: {used.get(name, '0')}/{amount}") for name, amount in sorted(hard.items())]
+    texts = [(name, f"{name}: {used.get(name, '0')}/{amount}") for name, amount in sorted(hard.items())]
     requests, limits = (
-        ", ".join(text for name, text in told if name.startswith("limits.") is is_limit) for is_limit in (False, True)
+        ", ".join(text for name, text in texts if name.startswith("limits.") is is_limit) for is_limit in (False, True)
     )
     return [name_of(found), requests, limits, age_of(found, now)]
 
 
 def created(found: Document, _: float) -> list[Cell]:
-    """Return the cells of what shows when it was made."""
+    """Return the cells of kinds that show their creation time."""
     return [name_of(found), created_at(found)]
 
 
@@ -75,18 +75,18 @@ def service(found: Document, now: float) -> list[Cell]:
     addresses = items(found, "spec.clusterIPs") or [one for one in [word(found, "spec.clusterIP")] if one]
     ports = ",".join(_port(one) for one in items(found, "spec.ports"))
     return [
-        name_of(found), word(found, "spec.type"), str(addresses[0]) if addresses else NONE, _outside(found), ports or NONE,
-        age_of(found, now), pairs(at(found, "spec.selector")),
+        name_of(found), word(found, "spec.type"), str(addresses[0]) if addresses else NONE, _external_addresses(found),
+        ports or NONE, age_of(found, now), pairs(at(found, "spec.selector")),
     ]  # fmt: skip
 
 
 def _port(port: Document) -> str:
-    outside = f":{port['nodePort']}" if port.get("nodePort") else ""
-    return f"{port.get('port')}{outside}/{port.get('protocol', 'TCP')}"
+    node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
+    return f"{port.get('port')}{node_port}/{port.get('protocol', 'TCP')}"
 
 
-def _outside(found: Document) -> str:
-    """Return what a service is reached under from outside the cluster."""
+def _external_addresses(found: Document) -> str:
+    """Return the external addresses of a service."""
     addresses = [str(one) for one in items(found, "spec.externalIPs")]
     match word(found, "spec.type"):
         case "ClusterIP" | "NodePort":
@@ -100,7 +100,7 @@ def _outside(found: Document) -> str:
             return "<unknown>"
 
 
-#: How many hosts of an ingress are shown.
+#: Number of hosts shown for an ingress.
 _HOSTS: Final = 3
 
 
@@ -116,17 +116,17 @@ def ingress(found: Document, now: float) -> list[Cell]:
     ]  # fmt: skip
 
 
-#: How many addresses of a service are shown.
+#: Number of addresses shown for endpoints.
 _SHOWN: Final = 3
 
 
 def endpoints(found: Document, now: float) -> list[Cell]:
     """Return the cells of endpoints."""
-    every = [place for subset in items(found, "subsets") for place in _places(subset)]
-    shown = ",".join(every[:_SHOWN])
-    if len(every) > _SHOWN:
-        shown += f" + {len(every) - _SHOWN} more..."
-    return [name_of(found), shown if items(found, "subsets") else NONE, age_of(found, now)]
+    addresses = [place for subset in items(found, "subsets") for place in _places(subset)]
+    text = ",".join(addresses[:_SHOWN])
+    if len(addresses) > _SHOWN:
+        text += f" + {len(addresses) - _SHOWN} more..."
+    return [name_of(found), text if items(found, "subsets") else NONE, age_of(found, now)]
 
 
 def _places(subset: Document) -> list[str]:
@@ -138,7 +138,7 @@ def _places(subset: Document) -> list[str]:
 
 
 def event(found: Document, now: float) -> list[Cell]:
-    """Return the row of an event of either API."""
+    """Return the cells of an event of either API."""
     first = _first_of(found, "firstTimestamp", "deprecatedFirstTimestamp", "eventTime")
     series = found.get("series")
     last = at(series, "lastObservedTime") if series else _first_of(found, "lastTimestamp", "deprecatedLastTimestamp") or first
@@ -161,8 +161,8 @@ def _first_of(found: Document, *names: str) -> Any:
 
 def priority_class(found: Document, now: float) -> list[Cell]:
     """Return the cells of a priority class."""
-    shared = bool(found.get("globalDefault"))
-    return [name_of(found), number(found, "value"), shared, age_of(found, now), word(found, "preemptionPolicy")]
+    is_global = bool(found.get("globalDefault"))
+    return [name_of(found), number(found, "value"), is_global, age_of(found, now), word(found, "preemptionPolicy")]
 
 
 def pod_group(found: Document, now: float) -> list[Cell]:
@@ -204,7 +204,7 @@ def scale(found: Document, now: float) -> list[Cell]:
 
 
 def role_binding(found: Document, now: float) -> list[Cell]:
-    """Return the cells of a binding of a role."""
+    """Return the cells of a role binding."""
     subjects = found.get("subjects") or []
     users, groups = (", ".join(one["name"] for one in subjects if one["kind"] == kind) for kind in ("User", "Group"))
     accounts = ", ".join(f"{one.get('namespace', '')}/{one['name']}" for one in subjects if one["kind"] == "ServiceAccount")

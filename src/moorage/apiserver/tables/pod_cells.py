@@ -1,7 +1,7 @@
-"""A pod as a row of a table: what state it is said to be in, how many of its containers are ready, how often they restarted.
+"""Table cells of a pod: its status, ready containers and restarts.
 
-The state is a word that kubectl's users know (``Init:1/2``, ``CrashLoopBackOff``, ``Completed``), found by going through the
-containers: those that initialise the pod first; once it is initialised, the others, from the last to the first.
+The status is one of kubectl's words (``Init:1/2``, ``CrashLoopBackOff``, ``Completed``). It is derived from the init
+containers first; once the pod is initialized, from the other containers, last to first.
 
 Source  kubernetes, pkg/printers/internalversion/printers.go, printPod
 """
@@ -22,17 +22,17 @@ _ENDED: Final = {"Succeeded": "The pod has completed successfully.", "Failed": "
 
 
 @dataclass(slots=True)
-class _Count:
-    """What is found on the way through the containers."""
+class _PodSummary:
+    """Values collected while going through the containers."""
 
     state: str
     ready: int = 0
     restarts: int = 0
-    #: When a container ended last that was started again since, as it stands in the pod.
+    #: Finish time of the latest container run that was restarted.
     ended: str = ""
 
     def add(self, status: Mapping[str, Any]) -> None:
-        """Count the restarts of a container."""
+        """Add the restarts of a container."""
         self.restarts += int(status.get("restartCount") or 0)
         ended = word(status, "lastState.terminated.finishedAt")
         if (epoch_of(ended) or 0) > (epoch_of(self.ended) or 0):
@@ -41,14 +41,14 @@ class _Count:
 
 def pod(found: Document, now: float) -> list[Cell]:
     """Return the cells of a pod."""
-    total, count = _counted(found)
+    total, count = _summarize(found)
     restarts = str(count.restarts)
     if count.restarts and count.ended:
         restarts += f" ({age(count.ended, now)} ago)"
     return [
         name_of(found),
         f"{count.ready}/{total}",
-        _last_word(found, count.state),
+        _final_status(found, count.state),
         restarts,
         age_of(found, now),
         *_wide(found),
@@ -56,34 +56,34 @@ def pod(found: Document, now: float) -> list[Cell]:
 
 
 def pod_conditions(found: Document) -> list[Document]:
-    """Return what a row says of a pod that has ended."""
+    """Return the row conditions of a pod that has ended."""
     phase = word(found, "status.phase")
     if phase not in _ENDED:
         return []
     return [{"type": "Completed", "status": "True", "reason": phase, "message": _ENDED[phase]}]
 
 
-def _counted(found: Document) -> tuple[int, _Count]:
-    """Return how many containers count, and what was found about them."""
+def _summarize(found: Document) -> tuple[int, _PodSummary]:
+    """Return the number of containers that count, and the values collected from them."""
     inits = items(found, "spec.initContainers")
     sidecars = {one.get("name") for one in inits if one.get("restartPolicy") == "Always"}
     total = len(items(found, "spec.containers")) + sum(1 for one in inits if one.get("restartPolicy") == "Always")
-    initial, of_sidecars = _Count(_first_word(found)), _Count("")
-    initializing = _go_through_inits(found, len(inits), sidecars, initial, of_sidecars)
+    initial, of_sidecars = _PodSummary(_initial_status(found)), _PodSummary("")
+    initializing = _add_init_containers(found, len(inits), sidecars, initial, of_sidecars)
     if initializing and not _is_true(found, "Initialized"):
         return total, initial
-    count = _Count(initial.state, initial.ready, of_sidecars.restarts, of_sidecars.ended)
-    _go_through(found, count)
+    count = _PodSummary(initial.state, initial.ready, of_sidecars.restarts, of_sidecars.ended)
+    _add_containers(found, count)
     return total, count
 
 
-def _first_word(found: Document) -> str:
+def _initial_status(found: Document) -> str:
     state = word(found, "status.reason") or word(found, "status.phase")
     gated = any(one.get("type") == "PodScheduled" and one.get("reason") == "SchedulingGated" for one in _conditions(found))
     return "SchedulingGated" if gated else state
 
 
-def _last_word(found: Document, state: str) -> str:
+def _final_status(found: Document, state: str) -> str:
     if not found["metadata"].get("deletionTimestamp"):
         return state
     if word(found, "status.reason") == "NodeLost":
@@ -91,8 +91,8 @@ def _last_word(found: Document, state: str) -> str:
     return state if word(found, "status.phase") in ENDED_PHASES else "Terminating"
 
 
-def _go_through_inits(found: Document, inits: int, sidecars: set[Any], count: _Count, of_sidecars: _Count) -> bool:
-    """Return True while the pod is being initialised, and note its state."""
+def _add_init_containers(found: Document, inits: int, sidecars: set[Any], count: _PodSummary, of_sidecars: _PodSummary) -> bool:
+    """Collect values from init containers, and return True while the pod is being initialized."""
     for at, status in enumerate(items(found, "status.initContainerStatuses")):
         count.add(status)
         is_sidecar = status.get("name") in sidecars
@@ -107,7 +107,7 @@ def _go_through_inits(found: Document, inits: int, sidecars: set[Any], count: _C
             continue
         waits = word(state, "waiting.reason")
         if ended is not None:
-            count.state = f"Init:{_end_of(ended)}"
+            count.state = f"Init:{_exit_reason(ended)}"
         elif waits and waits != "PodInitializing":
             count.state = f"Init:{waits}"
         else:
@@ -116,8 +116,8 @@ def _go_through_inits(found: Document, inits: int, sidecars: set[Any], count: _C
     return False
 
 
-def _go_through(found: Document, count: _Count) -> None:
-    """Note the state of a pod whose containers run, are about to, or have ended."""
+def _add_containers(found: Document, count: _PodSummary) -> None:
+    """Collect values from the regular containers."""
     runs, failure = False, ""
     for status in reversed(items(found, "status.containerStatuses")):
         count.add(status)
@@ -126,7 +126,7 @@ def _go_through(found: Document, count: _Count) -> None:
         if word(state, "waiting.reason"):
             count.state = word(state, "waiting.reason")
         elif ended is not None:
-            count.state = _end_of(ended)
+            count.state = _exit_reason(ended)
             failure = count.state if ended.get("exitCode") else failure
         elif status.get("ready") and state.get("running") is not None:
             runs = True
@@ -138,7 +138,7 @@ def _go_through(found: Document, count: _Count) -> None:
             count.state = failure or ("NotReady" if runs else count.state)
 
 
-def _end_of(ended: Mapping[str, Any]) -> str:
+def _exit_reason(ended: Mapping[str, Any]) -> str:
     if ended.get("reason"):
         return str(ended["reason"])
     return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode') or 0}"

@@ -1,4 +1,4 @@
-"""Volumes, their drivers and devices, as rows of a table.
+"""Table cells of volumes, drivers and devices.
 
 Source  kubernetes, pkg/printers/internalversion/printers.go; pkg/apis/core/helper, for modes and classes
 """
@@ -43,7 +43,7 @@ def _or_unset(found: Document, path: str) -> str:
 
 
 def volume(found: Document, now: float) -> list[Cell]:
-    """Return the cells of a volume."""
+    """Return the cells of a persistent volume."""
     of = at(found, "spec.claimRef")
     return [
         name_of(found), word(found, "spec.capacity.storage", "0"), _modes(items(found, "spec.accessModes")),
@@ -55,7 +55,7 @@ def volume(found: Document, now: float) -> list[Cell]:
 
 
 def claim(found: Document, now: float) -> list[Cell]:
-    """Return the cells of a claim."""
+    """Return the cells of a persistent volume claim."""
     held = word(found, "spec.volumeName")
     return [
         name_of(found), _phase(found), held, word(found, "status.capacity.storage", "0") if held else "",
@@ -75,7 +75,7 @@ def storage_class(found: Document, now: float) -> list[Cell]:
 
 
 def driver(found: Document, now: float) -> list[Cell]:
-    """Return the cells of a driver of volumes."""
+    """Return the cells of a CSI driver."""
     tokens = at(found, "spec.tokenRequests")
     audiences = _UNSET if tokens is None else ",".join(str(one.get("audience", "")) for one in tokens)
     flags = [bool(at(found, f"spec.{name}", name == "attachRequired")) for name in _FLAGS]
@@ -87,12 +87,12 @@ _FLAGS: Final = ("attachRequired", "podInfoOnMount", "storageCapacity", "require
 
 
 def driver_node(found: Document, now: float) -> list[Cell]:
-    """Return the cells of what drivers a node has."""
+    """Return the cells of a CSINode."""
     return [name_of(found), len(items(found, "spec.drivers")), age_of(found, now)]
 
 
 def attachment(found: Document, now: float) -> list[Cell]:
-    """Return the cells of a volume's attachment."""
+    """Return the cells of a volume attachment."""
     attached = bool(at(found, "status.attached"))
     names = (word(found, f"spec.{name}") for name in ("attacher", "source.persistentVolumeName", "nodeName"))
     return [name_of(found), *names, attached, age_of(found, now)]
@@ -104,7 +104,7 @@ def attributes_class(found: Document, now: float) -> list[Cell]:
 
 
 def device_claim(found: Document, now: float) -> list[Cell]:
-    """Return the cells of a claim for devices."""
+    """Return the cells of a resource claim."""
     states = ["deleted"] if found["metadata"].get("deletionTimestamp") else []
     if at(found, "status.allocation") is not None:
         states += ["allocated", "reserved"] if items(found, "status.reservedFor") else ["allocated"]
@@ -114,5 +114,5 @@ def device_claim(found: Document, now: float) -> list[Cell]:
 
 
 def slice_of_devices(found: Document, now: float) -> list[Cell]:
-    """Return the cells of a slice of devices."""
+    """Return the cells of a resource slice."""
     return [name_of(found), *(word(found, f"spec.{name}") for name in ("nodeName", "driver", "pool.name")), age_of(found, now)]

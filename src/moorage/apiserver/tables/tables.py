@@ -1,7 +1,7 @@
-"""What ``kubectl get`` prints: the server's own columns of each kind, the wide ones marked as such.
+"""The tables of ``kubectl get``: the columns of each kind.
 
-The cells of a row are made by the kind's function in one of the modules of cells. A column is spelled with what it is:
-``+Node`` is shown with ``-o wide`` only, ``Desired:integer`` holds numbers.
+A function of the cell modules makes the cells of a row. A column definition contains its properties: ``+Node`` is shown
+with ``-o wide`` only, ``Desired:integer`` holds integers.
 
 Source  kubernetes, pkg/printers/internalversion/printers.go
 """
@@ -32,12 +32,12 @@ class _Layout(NamedTuple):
 
 
 def table(kind: ServedKind, documents: Sequence[Document], now: float, include: str, *, heading: bool = True) -> Document:
-    """Return objects as a ``Table``. ``include`` is what each row carries of its object: Metadata, Object or None."""
+    """Return objects as a ``Table``. ``include`` is the part of the object in each row: Metadata, Object or None."""
     return _table(_LAYOUTS.get((kind.group, kind.kind), _PLAIN), documents, now, include, heading=heading)
 
 
 def rows(kind: ServedKind, documents: Iterable[Document], now: float, include: str) -> Iterator[Document]:
-    """Yield the rows of such a table one by one."""
+    """Yield the rows of a table one by one."""
     layout = _LAYOUTS.get((kind.group, kind.kind), _PLAIN)
     return (_row(layout, document, now, include) for document in documents)
 
@@ -48,15 +48,15 @@ def scale_table(scale: Document, now: float, include: str = "Metadata") -> Docum
     return {**shown, "metadata": {"resourceVersion": scale["metadata"]["resourceVersion"]}}
 
 
-def included(asked: str) -> str:
-    """Return what each row is to carry of its object, as a client asks for it.
+def included(parameter: str) -> str:
+    """Return the validated ``includeObject`` parameter, defaulting to Metadata.
 
     Raises  ApiError 400
     """
-    if asked not in {"", "Metadata", "None", "Object"}:
-        why = f"includeObject: Invalid value: {quoted(asked)}: must be 'Metadata', 'Object', 'None', or empty"
+    if parameter not in {"", "Metadata", "None", "Object"}:
+        why = f"includeObject: Invalid value: {quoted(parameter)}: must be 'Metadata', 'Object', 'None', or empty"
         raise bad_request(f"Unable to convert to Table as requested: {why}")
-    return asked or "Metadata"
+    return parameter or "Metadata"
 
 
 def _table(layout: _Layout, documents: Sequence[Document], now: float, include: str, *, heading: bool = True) -> Document:
@@ -73,15 +73,15 @@ def _row(layout: _Layout, document: Document, now: float, include: str) -> Docum
     return row
 
 
-def _column(spelled: str) -> Document:
-    name, _, form = spelled.removeprefix("+").partition(":")
+def _column(definition: str) -> Document:
+    name, _, form = definition.removeprefix("+").partition(":")
     return {
         "name": name, "type": form or "string", "format": "name" if name in _NAMES and not form else "",
-        "description": name, "priority": int(spelled.startswith("+")),
+        "description": name, "priority": int(definition.startswith("+")),
     }  # fmt: skip
 
 
-#: Columns that hold names, unless their type is spelled out.
+#: Columns that hold names, unless they state a type.
 _NAMES: Final = frozenset(["Attacher", "Name"])
 
 

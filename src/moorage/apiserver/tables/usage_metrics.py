@@ -1,12 +1,12 @@
-"""What pods and nodes use, in the form in which metrics-server tells it. Nothing is measured, as nothing runs: it is declared.
+"""Metrics of pods and nodes in metrics-server's form. Nothing is measured, as no container runs: usage is declared.
 
-A container that runs uses what it requests. A pod may declare other amounts, for all of its containers together:
+A running container uses what it requests. Annotations can set other amounts for all containers of a pod together:
 
     moorage.dev/usage-cpu       moorage.dev/usage-memory
 
-They are shared out as the requests are, and equally where there are none. Requests of a pod as a whole count likewise, for what
-no container requests for itself. A node uses what the pods on it do. As with metrics-server, pods that do not run have no
-metrics, nor has a node that is not heard of, nor have the pods on it.
+They are divided in proportion to the containers' requests, or equally if there are none. Pod-level requests are divided
+likewise if no container requests the resource. A node uses the sum of its pods. As with metrics-server, pods that are not
+running have no metrics, nor have nodes that are not ready, nor the pods on them.
 
 Source  metrics-server 0.8, pkg/api: pod.go, node.go
 """
@@ -28,11 +28,11 @@ from moorage.apiserver.vocabulary.statuses import not_found
 __all__ = ["amounts", "measure", "measure_all"]
 
 _PREFIX: Final = "moorage.dev/usage-"
-#: The time that a metric is an average of; metrics-server asks every 15 seconds.
+#: Averaging window of a metric; metrics-server samples every 15 seconds.
 _WINDOW: Final = "15s"
 _PODS: Final = served("pods")
 _NODES: Final = served("nodes")
-_OF_NODES, _OF_PODS = MEASURED
+_NODE_METRICS, _POD_METRICS = MEASURED
 
 
 class _Usage(NamedTuple):
@@ -40,23 +40,23 @@ class _Usage(NamedTuple):
     memory: int
 
 
-def measure_all(store: Store, kind: ServedKind, chosen: Selection) -> list[Record]:
-    """Return the metrics of all pods or nodes that are chosen and have some."""
-    if kind is _OF_PODS:
-        well = _well(store)
-        return [made for pod in store.all(_PODS, chosen) if (made := _pod_metrics(pod.document(), well, store.clock()))]
+def measure_all(store: Store, kind: ServedKind, selection: Selection) -> list[Record]:
+    """Return the metrics of the selected pods or nodes that have any."""
+    if kind is _POD_METRICS:
+        ready = _ready_nodes(store)
+        return [made for pod in store.all(_PODS, selection) if (made := _pod_metrics(pod.document(), ready, store.clock()))]
     used = _used_by_node(store)
-    return [_node_metrics(node, used[node.name], store.clock()) for node in store.all(_NODES, chosen) if node.name in used]
+    return [_node_metrics(node, used[node.name], store.clock()) for node in store.all(_NODES, selection) if node.name in used]
 
 
 def measure(store: Store, kind: ServedKind, namespace: str, name: str) -> Record:
     """Return the metrics of a pod or a node.
 
-    Raises  ApiError 404 where it is not there or has none
+    Raises  ApiError 404 if it does not exist or has none
     """
-    subject = store.get(_PODS if kind is _OF_PODS else _NODES, namespace, name)
-    if kind is _OF_PODS:
-        if made := _pod_metrics(subject.document(), _well(store), store.clock()):
+    subject = store.get(_PODS if kind is _POD_METRICS else _NODES, namespace, name)
+    if kind is _POD_METRICS:
+        if made := _pod_metrics(subject.document(), _ready_nodes(store), store.clock()):
             return made
         raise not_found("podmetrics", kind.group, f"{namespace}/{name}")
     used = _used_by_node(store)
@@ -65,11 +65,11 @@ def measure(store: Store, kind: ServedKind, namespace: str, name: str) -> Record
     return _node_metrics(subject, used[name], store.clock())
 
 
-# -- nodes --------------------------------------------------------------------------------------------------------------
+# -- nodes -------------------------------------------------------------------------------------------------------------
 
 
-def _well(store: Store) -> frozenset[str]:
-    """Return the names of the nodes that are heard of."""
+def _ready_nodes(store: Store) -> frozenset[str]:
+    """Return the names of the ready nodes."""
     return frozenset(node.name for node in store.all(_NODES) if _is_ready(node.document()))
 
 
@@ -79,56 +79,56 @@ def _is_ready(node: Document) -> bool:
 
 
 def _used_by_node(store: Store) -> dict[str, _Usage]:
-    """Return what the nodes that are heard of use."""
+    """Return the usage of each ready node."""
     cpu_milli, memory = Counter[str](), Counter[str]()
     for record in store.all(_PODS, ALL):
         if node := record.fields["spec.nodeName"]:
             for _, used in _containers(record.document()):
                 cpu_milli[node] += used.cpu_milli
                 memory[node] += used.memory
-    return {name: _Usage(cpu_milli[name], memory[name]) for name in _well(store)}
+    return {name: _Usage(cpu_milli[name], memory[name]) for name in _ready_nodes(store)}
 
 
 def _node_metrics(node: Record, used: _Usage, now: float) -> Record:
-    document = {**_head(_OF_NODES, node.document(), now), "usage": amounts(*used)}
-    return Record.of(_OF_NODES, document, 0)
+    document = {**_head(_NODE_METRICS, node.document(), now), "usage": amounts(*used)}
+    return Record.of(_NODE_METRICS, document, 0)
 
 
-# -- pods ---------------------------------------------------------------------------------------------------------------
+# -- pods --------------------------------------------------------------------------------------------------------------
 
 
-def _pod_metrics(pod: Document, well: frozenset[str], now: float) -> Record | None:
-    used = list(_containers(pod)) if (pod.get("spec") or {}).get("nodeName") in well else []
+def _pod_metrics(pod: Document, ready: frozenset[str], now: float) -> Record | None:
+    used = list(_containers(pod)) if (pod.get("spec") or {}).get("nodeName") in ready else []
     if not used:
         return None
     containers = [{"name": name, "usage": amounts(*one)} for name, one in used]
-    return Record.of(_OF_PODS, {**_head(_OF_PODS, pod, now), "containers": containers}, 0)
+    return Record.of(_POD_METRICS, {**_head(_POD_METRICS, pod, now), "containers": containers}, 0)
 
 
 def _containers(pod: Document) -> Iterator[tuple[str, _Usage]]:
-    """Yield the containers of a pod that run, sidecars last, and what they use."""
+    """Yield the running containers of a pod with their usage, sidecars last."""
     if (pod.get("status") or {}).get("phase") != "Running":
         return
     running = [*_running(pod, "containers", "containerStatuses"), *_sidecars(pod)]
-    cpu_milli = _shared(pod, running, "cpu", quantity.milli_value)
-    memory = _shared(pod, running, "memory", quantity.value)
+    cpu_milli = _divided(pod, running, "cpu", quantity.milli_value)
+    memory = _divided(pod, running, "memory", quantity.value)
     for container, cpu, held in zip(running, cpu_milli, memory, strict=True):
         yield container["name"], _Usage(cpu, held)
 
 
 def _running(pod: Document, part: str, statuses: str) -> list[Document]:
-    """Return the containers that run; all of them in a pod whose status does not tell."""
-    told = (pod.get("status") or {}).get(statuses)
-    states = {one.get("name"): one.get("state") or {} for one in told or ()}
-    return [one for one in pod["spec"].get(part) or () if told is None or "running" in states.get(one["name"], {})]
+    """Return the running containers; all of them if the pod's status has no container statuses."""
+    reported = (pod.get("status") or {}).get(statuses)
+    states = {one.get("name"): one.get("state") or {} for one in reported or ()}
+    return [one for one in pod["spec"].get(part) or () if reported is None or "running" in states.get(one["name"], {})]
 
 
 def _sidecars(pod: Document) -> list[Document]:
     return [one for one in _running(pod, "initContainers", "initContainerStatuses") if one.get("restartPolicy") == "Always"]
 
 
-def _shared(pod: Document, containers: list[Document], resource: str, read: Any) -> list[int]:
-    """Return what each container uses of a resource: what it requests, or its share of what is declared for the pod."""
+def _divided(pod: Document, containers: list[Document], resource: str, read: Any) -> list[int]:
+    """Return each container's usage of a resource: its request, or its share of the amount declared for the pod."""
     requests = [_read(_requests(one), resource, read) or 0 for one in containers]
     total = _read((pod["metadata"].get("annotations") or {}), f"{_PREFIX}{resource}", read)
     if total is None and not any(requests):
@@ -146,7 +146,7 @@ def _requests(holder: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _read(amounts: Mapping[str, Any], name: str, read: Any) -> int | None:
-    """Return an amount; None where there is none, or none that can be read."""
+    """Return an amount, or None if it is absent or invalid."""
     try:
         amount: int = read(amounts[name])
     except (KeyError, QuantityError):
@@ -154,7 +154,7 @@ def _read(amounts: Mapping[str, Any], name: str, read: Any) -> int | None:
     return amount if amount >= 0 else None
 
 
-# -- the form -----------------------------------------------------------------------------------------------------------
+# -- format ------------------------------------------------------------------------------------------------------------
 
 
 def _head(kind: ServedKind, subject: Document, now: float) -> Document:
@@ -167,7 +167,7 @@ def _head(kind: ServedKind, subject: Document, now: float) -> Document:
 
 
 def amounts(cpu_milli: int, memory: int) -> dict[str, str]:
-    """Return an amount of processor, in thousandths, and one of memory, in bytes, as metrics have them."""
+    """Return amounts of CPU in millicores and memory in bytes, in metrics format."""
     kibibytes, rest = divmod(memory, 1024)
     return {
         "cpu": quantity.canonical(f"{cpu_milli}m"),

@@ -1,4 +1,4 @@
-"""What makes pods, as rows of a table: deployments and their like, jobs, and how many of their pods may go.
+"""Table cells of workloads, jobs and disruption budgets.
 
 Source  kubernetes, pkg/printers/internalversion/printers.go
 """
@@ -81,7 +81,7 @@ def daemon_set(found: Document, now: float) -> list[Cell]:
 
 
 def controller_revision(found: Document, now: float) -> list[Cell]:
-    """Return the cells of a revision."""
+    """Return the cells of a controller revision."""
     owner = next((one for one in found["metadata"].get("ownerReferences") or () if one.get("controller")), None)
     return [name_of(found), _owner(owner) if owner else NONE, number(found, "revision"), age_of(found, now)]
 
@@ -92,22 +92,26 @@ def _owner(owner: Document) -> str:
     return f"{kind}.{group}/{owner['name']}" if slash else f"{kind}/{owner['name']}"
 
 
-#: What a job is said to be, by the first condition that holds; a job that goes comes between the second and the third.
-_ENDS: Final = ("Complete", "Failed")
-_STATES: Final = ("Suspended", "FailureTarget", "SuccessCriteriaMet")
+#: Job statuses, by the first true condition; Terminating comes between the two groups.
+_FINISHED: Final = ("Complete", "Failed")
+_UNFINISHED: Final = ("Suspended", "FailureTarget", "SuccessCriteriaMet")
 
 
 def job(found: Document, now: float) -> list[Cell]:
     """Return the cells of a job."""
-    names = [name_of(found), _job_state(found), _completions(found), _took(found, now), age_of(found, now)]
+    names = [name_of(found), _job_state(found), _completions(found), _duration(found, now), age_of(found, now)]
     return [*names, *_template(found), _selector(found)]
 
 
 def _job_state(found: Document) -> str:
     first = {one.get("type"): one.get("status") for one in reversed(items(found, "status.conditions"))}
     true = [kind for kind, status in first.items() if status == "True"]
-    going = ["Terminating"] if found["metadata"].get("deletionTimestamp") else []
-    states = [*(one for one in _ENDS if one in true), *going, *(one for one in _STATES if one in true)]
+    terminating = ["Terminating"] if found["metadata"].get("deletionTimestamp") else []
+    states = [
+        *(one for one in _FINISHED if one in true),
+        *terminating,
+        *(one for one in _UNFINISHED if one in true),
+    ]
     return states[0] if states else "Running"
 
 
@@ -122,7 +126,7 @@ def _completions(found: Document) -> str:
     return f"{succeeded}/1 of {at_a_time}" if at_a_time > 1 else f"{succeeded}/1"
 
 
-def _took(found: Document, now: float) -> str:
+def _duration(found: Document, now: float) -> str:
     started, ended = (epoch_of(at(found, f"status.{name}Time")) for name in ("start", "completion"))
     return human_duration((now if ended is None else ended) - started) if started is not None else ""
 
@@ -140,7 +144,7 @@ def cron_job(found: Document, now: float) -> list[Cell]:
 
 
 def budget(found: Document, now: float) -> list[Cell]:
-    """Return the cells of a budget."""
+    """Return the cells of a pod disruption budget."""
     bounds = [at(found, f"spec.{name}") for name in ("minAvailable", "maxUnavailable")]
     shown = ["N/A" if bound is None else str(bound) for bound in bounds]
     return [name_of(found), *shown, number(found, "status.disruptionsAllowed"), age_of(found, now)]

@@ -1,1 +1,1 @@
-"""The words that the rest of the server speaks in: kinds, records, versions, requests, users, and refusals."""
+"""Types shared by the whole server: kinds, records, versions, requests, users and errors."""

@@ -1,5 +1,5 @@
-"""What Go's standard library says, where kube-apiserver passes it on: what is wrong with a text that should be JSON, and
-values as ``%v`` and ``%q`` show them.
+"""Messages of Go's standard library that kube-apiserver passes on: JSON syntax errors, and values formatted with ``%v``
+and ``%q``.
 
 Source  Go 1.26: encoding/json/scanner.go, fmt/print.go, strconv/quote.go
 """
@@ -13,14 +13,14 @@ from typing import Any, Final
 __all__ = ["go_quoted", "go_value", "go_word", "syntax_fault"]
 
 
-# -- values -------------------------------------------------------------------------------------------------------------
+# -- values ------------------------------------------------------------------------------------------------------------
 
 _CONTROL: Final = re.compile(r"\\(\\|u00([01][0-9a-f]))|\x7f")
 _SHORT: Final = {"07": r"\a", "0b": r"\v"}
 
 
 def go_quoted(text: str) -> str:
-    """Return the text in double quotes, as ``%q`` shows it."""
+    """Return a text in double quotes, in the format of ``%q``."""
     return _CONTROL.sub(_control, json.dumps(text, ensure_ascii=False))
 
 
@@ -31,7 +31,7 @@ def _control(found: re.Match[str]) -> str:
 
 
 def go_value(value: Any) -> str:
-    """Return a JSON value as ``%v`` shows it once it is decoded: ``map[containers:[map[name:c]]]``."""
+    """Return a decoded JSON value in the format of ``%v``: ``map[containers:[map[name:c]]]``."""
     match value:
         case None:
             return "<nil>"
@@ -46,7 +46,7 @@ def go_value(value: Any) -> str:
 
 
 def go_word(value: Any) -> str:
-    """Return what Go's decoder calls a JSON value of this type."""
+    """Return the name that Go's decoder uses for the type of a JSON value."""
     match value:
         case bool():
             return "bool"
@@ -60,7 +60,7 @@ def go_word(value: Any) -> str:
             return "number"
 
 
-# -- syntax -------------------------------------------------------------------------------------------------------------
+# -- syntax ------------------------------------------------------------------------------------------------------------
 
 _END: Final = "unexpected end of JSON input"
 _SPACE: Final = re.compile(rb"[ \t\r\n]*")
@@ -79,7 +79,7 @@ class _Fault(Exception):  # noqa: N818 - never leaves this module
 
 
 def syntax_fault(data: bytes) -> str:
-    """Return what is wrong with a text that should be one JSON value; nothing for one that is."""
+    """Return Go's syntax error for a text that should be one JSON value, or ""."""
     try:
         at = _value(data, 0)
         at = _skip(data, at)
@@ -104,7 +104,7 @@ def _wrong(data: bytes, at: int, where: str) -> _Fault:
 
 
 def _value(data: bytes, start: int) -> int:
-    """Return where the value ends that begins at a place. It may hold others, however deep."""
+    """Return the end of the value that begins at ``start``, without recursion."""
     open_brackets: list[bytes] = []
     at = start
     while True:
@@ -136,7 +136,7 @@ def _value(data: bytes, start: int) -> int:
 
 
 def _key(data: bytes, at: int) -> int:
-    """Return where the value begins that belongs to a key."""
+    """Return the start of the value that belongs to the key at ``at``."""
     if data[at : at + 1] != b'"':
         raise _wrong(data, at, "looking for beginning of object key string")
     at = _skip(data, _text(data, at))

@@ -1,6 +1,6 @@
-"""A request and its response as values: nothing here knows of sockets.
+"""HTTP requests and responses as values, independent of the HTTP library.
 
-Source  apimachinery, pkg/conversion and pkg/runtime/conversion.go, for what parameters may look like
+Source  apimachinery, pkg/conversion and pkg/runtime/conversion.go, for boolean parameters
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ __all__ = ["HTTPRequest", "Response", "is_true"]
 
 
 def is_true(parameter: str) -> bool:
-    """Return what a parameter says that is given: true for everything but "0" and "false"."""
+    """Return the value of a boolean parameter that is present: False for "0" and "false" only."""
     return parameter.lower() not in {"0", "false"}
 
 
 @dataclass(frozen=True, slots=True)
 class HTTPRequest:
-    """``path`` is as it was sent, percent signs and all; ``media_type`` is that of the body."""
+    """A request. ``path`` is percent-encoded as sent; ``media_type`` is the body's."""
 
     method: str
     path: str
@@ -33,13 +33,13 @@ class HTTPRequest:
     user_agent: str = ""
 
     def flag(self, name: str) -> bool:
-        """Return a parameter that is true or false."""
+        """Return a boolean parameter."""
         return name in self.query and is_true(self.query[name])
 
     def number(self, name: str) -> int:
-        """Return a parameter that is a whole number, 0 where it is not given.
+        """Return an integer parameter, 0 if it is absent.
 
-        Raises  ApiError 400 for anything else
+        Raises  ApiError 400 if it is not an integer
         """
         value = self.query.get(name, "")
         digits = value.removeprefix("-").removeprefix("+") if value[1:2].isdigit() else value
@@ -55,7 +55,7 @@ class HTTPRequest:
 
     @property
     def validation(self) -> str:
-        """How fields that are unknown or stand twice are met: Ignore, Warn or Strict."""
+        """Field validation: Ignore, Warn or Strict."""
         return self.query.get("fieldValidation") or "Warn"
 
     @property
@@ -65,7 +65,7 @@ class HTTPRequest:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """``content`` is JSON: whole, or, of a list, what yields it part by part."""
+    """A response. ``content`` is JSON: complete, or an iterable of parts for a list."""
 
     code: int
     content: bytes | Iterable[bytes | memoryview]
@@ -73,5 +73,5 @@ class Response:
 
     @property
     def body(self) -> bytes:
-        """The JSON put together."""
+        """The complete JSON."""
         return self.content if isinstance(self.content, bytes) else b"".join(self.content)

@@ -1,6 +1,6 @@
-"""One version of one object as the store keeps it: its bytes, and beside them only what objects are selected by.
+"""Records: one stored version of an object as bytes, with the values that selectors use.
 
-Bytes are a tenth of what the same object takes as dicts, go out to clients as they are, and cannot be changed by accident.
+Bytes take a tenth of the memory of dicts, are sent to clients unchanged, and cannot be modified by accident.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from moorage.apiserver.vocabulary.served_kinds import ServedKind
 __all__ = ["Confirm", "Document", "Record", "key_of", "text_at"]
 
 Document = dict[str, Any]
-#: Refuses a write by what it makes: given the object before (None if it is new) and after, it passes or raises ``ApiError``.
+#: Checks a write by its result, given the object before (None on create) and after; raises ``ApiError`` to reject it.
 Confirm = Callable[[Document | None, Document], None]
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """A version of an object. ``fields`` are the values that field selectors of its kind look at."""
+    """A version of an object. ``fields`` are the values of the kind's field selectors."""
 
     namespace: str
     name: str
@@ -32,7 +32,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, kind: ServedKind, document: Document, version: int) -> Record:
-        """Return the record of a document as the given version. The document's own ``resourceVersion`` is written."""
+        """Return the record of a document with the given version, which is written to its ``resourceVersion``."""
         metadata = document["metadata"]
         if version:
             metadata["resourceVersion"] = str(version)
@@ -42,7 +42,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def read(cls, kind: ServedKind, body: bytes, version: int) -> Record:
-        """Return the record whose bytes were kept."""
+        """Return the record for stored bytes."""
         document = msgspec.json.decode(body)
         metadata = document["metadata"]
         fields = _fields(kind, document)
@@ -53,19 +53,19 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         return key_of(self.namespace, self.name)
 
     def document(self) -> Document:
-        """Return the object as plain data of the caller's own."""
+        """Return the decoded object, which the caller may modify."""
         document: Document = msgspec.json.decode(self.body)
         return document
 
     def as_of(self, version: int) -> Record:
-        """Return the same object under another version."""
+        """Return the same object with another version."""
         document = self.document()
         document["metadata"]["resourceVersion"] = str(version)
         return msgspec.structs.replace(self, version=version, body=msgspec.json.encode(document))
 
 
 def key_of(namespace: str, name: str) -> str:
-    """Return what objects of a kind are ordered by. No name holds a slash, so keys of two objects never meet."""
+    """Return the sort key of an object. Names contain no slash, so keys are unique."""
     return f"{namespace}/{name}"
 
 
@@ -74,23 +74,23 @@ def _steps(path: str) -> tuple[str, ...]:
     return tuple(path.split("."))
 
 
-#: Where those fields stand that are not where their names say.
-_HELD_AT = {
+#: Locations of selector fields that differ from their names.
+_OTHER_PATHS = {
     ("Event", "source"): ("source.component", "reportingComponent"),
     ("Job", "status.successful"): ("status.succeeded",),
 }  # fmt: skip
 
 
 @cache
-def _looked_at(kind: ServedKind) -> tuple[tuple[str, tuple[tuple[str, ...], ...], str], ...]:
-    """Return each field that selectors of a kind look at, with the places it may stand at and what stands for it otherwise."""
-    places = {path: _HELD_AT.get((kind.kind, path), (path,)) for path, _ in kind.fields}
+def _selector_fields(kind: ServedKind) -> tuple[tuple[str, tuple[tuple[str, ...], ...], str], ...]:
+    """Return each selector field of a kind with its possible paths and its default."""
+    places = {path: _OTHER_PATHS.get((kind.kind, path), (path,)) for path, _ in kind.fields}
     return tuple((path, tuple(map(_steps, places[path])), absent) for path, absent in kind.fields)
 
 
 def _fields(kind: ServedKind, document: Document) -> dict[str, str]:
-    """Return what field selectors of the kind look at."""
-    return {path: _first(document, places) or absent for path, places, absent in _looked_at(kind)}
+    """Return the values of the kind's selector fields."""
+    return {path: _first(document, places) or absent for path, places, absent in _selector_fields(kind)}
 
 
 def _first(document: Document, places: tuple[tuple[str, ...], ...]) -> str:
@@ -100,18 +100,18 @@ def _first(document: Document, places: tuple[tuple[str, ...], ...]) -> str:
 
 
 def text_at(document: Mapping[str, Any], path: str) -> str:
-    """Return what stands at a dotted path, as a field selector spells it; empty where nothing does."""
+    """Return the value at a dotted path in field selector form, or ""."""
     return _text(document, _steps(path))
 
 
 def _text(document: Mapping[str, Any], steps: tuple[str, ...]) -> str:
-    here: Any = document
+    current: Any = document
     for step in steps:
-        if type(here) is not dict and not isinstance(here, Mapping):  # asking an ABC takes ten times as long
+        if type(current) is not dict and not isinstance(current, Mapping):  # an ABC check takes ten times as long
             return ""
-        here = here.get(step)
-    if type(here) is str:
-        return here
-    if isinstance(here, bool):
-        return "true" if here else "false"
-    return "" if here is None or isinstance(here, (Mapping, list)) else str(here)
+        current = current.get(step)
+    if type(current) is str:
+        return current
+    if isinstance(current, bool):
+        return "true" if current else "false"
+    return "" if current is None or isinstance(current, (Mapping, list)) else str(current)

@@ -1,4 +1,4 @@
-"""From a request's path to what it is about: a kind, perhaps a namespace, perhaps a name, perhaps a subresource of it.
+"""Resolve request paths to targets: a kind, and optionally a namespace, a name and a subresource.
 
     /api/v1/namespaces/NS/pods/NAME/status     /apis/GROUP/VERSION/RESOURCE     …
 
@@ -18,7 +18,7 @@ __all__ = ["ReviewTarget", "Target", "find_target"]
 
 
 class Target(NamedTuple):
-    """What a path names. No namespace stands for all of them; no name for the whole collection."""
+    """The target of a request. A namespace of None means all namespaces; an empty name means the collection."""
 
     kind: ServedKind
     namespace: str | None
@@ -31,16 +31,16 @@ class ReviewTarget(NamedTuple):
     namespace: str | None
 
 
-#: What no segment of a path holds.
-_MARK: Final = re.compile(r"[/%\\\0]").search
+#: Characters that no path segment may contain.
+_has_special: Final = re.compile(r"[/%\\\0]").search
 _GROUPS: Final = frozenset(one.group for one in (*KINDS, *MEASURED)) | {one.group for one in REVIEWS}
 _REVIEWS: Final = {(one.group, one.version, one.resource): one for one in REVIEWS}
 
 
 def find_target(path: str, gates: frozenset[str] = ALL_GATES) -> Target | ReviewTarget:
-    """Return what a path, percent signs and all, is about. ``gates`` are those open that open kinds.
+    """Return the target of a percent-encoded path. ``gates`` are the enabled gates that enable kinds.
 
-    Raises  ApiError 404 for anything that is not served; in plain text where no API is there
+    Raises  ApiError 404 for paths that are not served; in plain text outside the API prefixes
     """
     parts = path.removeprefix("/").removesuffix("/").split("/")
     match [unquote(part) for part in parts] if "%" in path else parts:
@@ -57,7 +57,7 @@ def find_target(path: str, gates: frozenset[str] = ALL_GATES) -> Target | Review
 
 def _within(group: str, version: str, parts: list[str]) -> Target | ReviewTarget:
     namespace: str | None = None
-    if len(parts) > 2 and parts[0] == "namespaces" and not (group == "" and _is_own(parts[2])):
+    if len(parts) > 2 and parts[0] == "namespaces" and not (group == "" and _is_namespace_subresource(parts[2])):
         namespace, parts = parts[1], parts[2:]
     if not parts or not all(_is_segment(part) for part in (*parts, namespace or "x")):
         raise not_found_path()
@@ -76,10 +76,10 @@ def _within(group: str, version: str, parts: list[str]) -> Target | ReviewTarget
     return Target(kind, namespace if kind.namespaced else "", name, subresource)
 
 
-def _is_own(part: str) -> bool:
-    """Return True for the subresources of a namespace itself, which no resource is called."""
+def _is_namespace_subresource(part: str) -> bool:
+    """Return True for the subresources of namespaces, which are not resource names."""
     return part in {"finalize", "status"}
 
 
 def _is_segment(part: str) -> bool:
-    return part not in {"", ".", ".."} and not _MARK(part)
+    return part not in {"", ".", ".."} and not _has_special(part)

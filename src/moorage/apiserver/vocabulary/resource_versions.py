@@ -1,4 +1,4 @@
-"""Versions as clients write them.
+"""Parse resource versions from clients.
 
 Source  apiserver, pkg/storage/api_object_versioner.go
 """
@@ -13,7 +13,7 @@ __all__ = ["check_sent_version", "parse_version", "parse_version_of_one"]
 
 
 def parse_version(version: str) -> int:
-    """Return a version as a number, 0 for none.
+    """Return a version as a number, 0 for "".
 
     Raises  ApiError 400
     """
@@ -21,17 +21,17 @@ def parse_version(version: str) -> int:
 
 
 def parse_version_of_one(version: str) -> int:
-    """Return the version that an object is asked for at as a number, 0 for none.
+    """Return the version at which an object is requested as a number, 0 for "".
 
-    Raises  ApiError 500, as kube-apiserver does not foresee the fault
+    Raises  ApiError 500, as kube-apiserver does
     """
     return _parsed(version, unknown)
 
 
 def check_sent_version(version: str) -> None:
-    """Check the version that an object is sent with.
+    """Check the resource version in an object from a client.
 
-    Raises  ApiError 500 for what is no number
+    Raises  ApiError 500 if it is not a number
     """
     if fault := _fault(version):
         raise unknown(fault)
@@ -45,7 +45,7 @@ def _fault(version: str) -> str:
     return ""
 
 
-def _parsed(version: str, refusal: Callable[[str], ApiError]) -> int:
+def _parsed(version: str, make_error: Callable[[str], ApiError]) -> int:
     if fault := _fault(version):
-        raise refusal(f'resourceVersion: Invalid value: "{version}": {fault}')
+        raise make_error(f'resourceVersion: Invalid value: "{version}": {fault}')
     return int(version or 0)

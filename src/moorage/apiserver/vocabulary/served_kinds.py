@@ -1,4 +1,4 @@
-"""What the server serves: one row a resource, with its names, its verbs, its subresources and what it can be selected by.
+"""The served kinds: names, verbs, subresources and field selectors of each resource.
 
 Source  kube-apiserver 1.36, discovery and pkg/registry/*/strategy.go
 """
@@ -47,9 +47,9 @@ __all__ = [
     "VERBS",
     "Review",
     "ServedKind",
+    "enabled_kinds",
     "find_kind",
     "find_served",
-    "offered",
     "served",
 ]  # fmt: skip
 
@@ -58,12 +58,12 @@ VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", 
 
 @dataclass(frozen=True, eq=False)
 class ServedKind:
-    """A resource whose objects are stored, or measured when they are asked for.
+    """A resource whose objects are stored, or computed on request.
 
-    ``struct`` is what scheduling reads of it, and what its rules are checked on; None where nothing is checked but metadata.
-    ``status_on_create`` is what a new object's status is set to; None keeps the one that was sent.
-    ``fields`` are the field selectors beyond name and namespace, each with what stands for a field that is absent.
-    ``gate`` is the feature gate that must be open for it to be served; empty for what always is.
+    ``struct`` is the type that scheduling decodes and that is validated; None for kinds whose metadata alone is validated.
+    ``status_on_create`` is the initial status of a new object; None keeps the status that was sent. ``fields`` are the
+    field selectors in addition to name and namespace, each with its default. ``gate`` is the feature gate that enables the
+    kind, "" for none.
     """
 
     group: str
@@ -88,7 +88,7 @@ class ServedKind:
 
     @property
     def go(self) -> str:
-        """What Go calls it within kube-apiserver."""
+        """The internal Go type in kube-apiserver."""
         return f"{self.group.partition('.')[0] or 'core'}.{self.kind}"
 
     @property
@@ -110,7 +110,7 @@ class ServedKind:
 
 @dataclass(frozen=True)
 class Review:
-    """Something that is created and not stored: a question that is answered, or a pod's binding under its own name."""
+    """A kind that is created and not stored: a review, or a pod binding."""
 
     group: str
     kind: str
@@ -125,8 +125,8 @@ class Review:
 
 
 _STATUS: Final = ("status",)
-_SCALED: Final = ("scale", "status")
-_OF_PODS: Final = (
+_SCALE_AND_STATUS: Final = ("scale", "status")
+_POD_SUBRESOURCES: Final = (
     "attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "resize", "status",
 )  # fmt: skip
 _NODE_NAMES: Final = (("spec.unschedulable", "false"),)
@@ -196,7 +196,7 @@ KINDS: Final[tuple[ServedKind, ...]] = (
         "pods",
         ("po",),
         struct=Pod,
-        subresources=_OF_PODS,
+        subresources=_POD_SUBRESOURCES,
         in_all=True,
         has_generation=True,
         status_on_create={"phase": "Pending"},
@@ -209,7 +209,7 @@ KINDS: Final[tuple[ServedKind, ...]] = (
         "replicationcontrollers",
         ("rc",),
         struct=ReplicationController,
-        subresources=_SCALED,
+        subresources=_SCALE_AND_STATUS,
         in_all=True,
         has_generation=True,
         status_on_create={"replicas": 0},
@@ -249,7 +249,7 @@ KINDS: Final[tuple[ServedKind, ...]] = (
         "deployments",
         ("deploy",),
         struct=Deployment,
-        subresources=_SCALED,
+        subresources=_SCALE_AND_STATUS,
         in_all=True,
         has_generation=True,
         status_on_create={},
@@ -260,7 +260,7 @@ KINDS: Final[tuple[ServedKind, ...]] = (
         "replicasets",
         ("rs",),
         struct=ReplicaSet,
-        subresources=_SCALED,
+        subresources=_SCALE_AND_STATUS,
         in_all=True,
         has_generation=True,
         status_on_create={"replicas": 0},
@@ -271,7 +271,7 @@ KINDS: Final[tuple[ServedKind, ...]] = (
         "statefulsets",
         ("sts",),
         struct=StatefulSet,
-        subresources=_SCALED,
+        subresources=_SCALE_AND_STATUS,
         in_all=True,
         has_generation=True,
         status_on_create={"replicas": 0},
@@ -298,7 +298,7 @@ KINDS: Final[tuple[ServedKind, ...]] = (
         status_on_create={},
         fields=(("status.successful", "0"),),
     ),
-    # There are none, and none can be made: kubectl looks for them before it says that a kind is not known.
+    # No definition exists or can be created. kubectl lists them before it reports a kind as unknown.
     ServedKind(
         "apiextensions.k8s.io",
         "CustomResourceDefinition",
@@ -398,18 +398,18 @@ REVIEWS: Final[tuple[Review, ...]] = (
     Review("authorization.k8s.io", "SubjectAccessReview", "subjectaccessreviews"),
 )
 
-#: What is stored nowhere, and worked out when somebody asks; see ``measuring``.
+#: Kinds that are computed on request and not stored; see ``usage_metrics``.
 MEASURED: Final[tuple[ServedKind, ...]] = (
     ServedKind("metrics.k8s.io", "NodeMetrics", "nodes", namespaced=False, version="v1beta1", verbs=("get", "list")),
     ServedKind("metrics.k8s.io", "PodMetrics", "pods", version="v1beta1", verbs=("get", "list")),
 )
 
-#: The gates that open kinds.
+#: The gates that enable kinds.
 ALL_GATES: Final = frozenset(kind.gate for kind in KINDS if kind.gate)
 
 
-def offered(gates: frozenset[str]) -> tuple[ServedKind, ...]:
-    """Return the kinds that are stored and served where these gates are open."""
+def enabled_kinds(gates: frozenset[str]) -> tuple[ServedKind, ...]:
+    """Return the stored kinds that are served with these gates enabled."""
     return tuple(kind for kind in KINDS if not kind.gate or kind.gate in gates)
 
 
@@ -417,20 +417,20 @@ _BY_RESOURCE: Final = {(kind.group, kind.version, kind.resource): kind for kind 
 
 
 def find_kind(resource: str, group: str = "", version: str = "v1") -> ServedKind | None:
-    """Return what is stored under a group's resource name, or None."""
+    """Return the stored kind of a resource name, or None."""
     return _BY_RESOURCE.get((group, version, resource))
 
 
-_MEASURED: Final = {(kind.group, kind.version, kind.resource): kind for kind in MEASURED}
+_MEASURED_BY_RESOURCE: Final = {(kind.group, kind.version, kind.resource): kind for kind in MEASURED}
 
 
 def find_served(resource: str, group: str = "", version: str = "v1") -> ServedKind | None:
-    """Return what is stored or measured under a group's resource name, or None."""
-    return find_kind(resource, group, version) or _MEASURED.get((group, version, resource))
+    """Return the stored or computed kind of a resource name, or None."""
+    return find_kind(resource, group, version) or _MEASURED_BY_RESOURCE.get((group, version, resource))
 
 
 def served(resource: str, group: str = "", version: str = "v1") -> ServedKind:
-    """Return a kind that this server is known to serve, if its gate is open."""
+    """Return the kind of a resource name that the server is known to have."""
     found = find_kind(resource, group, version)
     if found is None:
         raise LookupError(resource)

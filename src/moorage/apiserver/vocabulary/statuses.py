@@ -1,6 +1,6 @@
-"""Refusals as the API server words them: an HTTP code, a reason that clients test for, and a message that people search for.
+"""Errors in kube-apiserver's format: an HTTP code, a reason for programs and a message.
 
-Every refusal is an ``ApiError``; ``status()`` is the ``Status`` object that goes over the wire.
+Every rejected request is an ``ApiError``; ``status()`` returns the ``Status`` object to send.
 
 Source  apimachinery, pkg/api/errors/errors.go; apiserver, pkg/endpoints/handlers/responsewriters/status.go
 """
@@ -38,10 +38,10 @@ class Cause:
 
 
 class ApiError(MoorageError):
-    """A request that was refused.
+    """A rejected request.
 
-    ``group``, ``kind`` and ``name`` say what it was about; the API puts a resource's plural or a kind into ``kind``.
-    ``routed`` is False for a request that came to nobody who knows what it is about: it has details that say nothing.
+    ``group``, ``kind`` and ``name`` identify its subject; ``kind`` holds a resource's plural or a kind, as in the API.
+    ``routed`` is False for errors raised before the request reached a handler, whose details are always present but empty.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ApiError(MoorageError):
         retry_after_s: int = 0,
         routed: bool = True,
     ) -> None:
-        Exception.__init__(self, message)  # it goes to the client as it is
+        Exception.__init__(self, message)  # sent to the client unchanged
         self.code = code
         self.reason = reason
         self.message = message
@@ -67,11 +67,11 @@ class ApiError(MoorageError):
         self.causes = tuple(causes)
         self.retry_after_s = retry_after_s
         self.routed = routed
-        #: What was amiss besides, and told of all the same.
+        #: Warnings to send with the error.
         self.warnings: tuple[str, ...] = ()
 
     def status(self) -> dict[str, Any]:
-        """Return the ``Status`` object of this refusal."""
+        """Return the ``Status`` object of this error."""
         details: dict[str, Any] = {"name": self.name, "group": self.group, "kind": self.kind}
         details["causes"] = [cause.document() for cause in self.causes]
         details["retryAfterSeconds"] = self.retry_after_s
@@ -80,13 +80,13 @@ class ApiError(MoorageError):
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message,
             "reason": self.reason, "details": details, "code": self.code,
         }  # fmt: skip
-        # The reason of an error that has none is left out, and so are details that say nothing.
+        # Unknown reasons are left out, and so are empty details of routed requests.
         kept = {"metadata"} if self.routed else {"metadata", "details"}
         return {key: value for key, value in status.items() if value or key in kept}
 
 
 def success(group: str = "", kind: str = "", name: str = "", uid: str = "", code: int = 0) -> dict[str, Any]:
-    """Return the ``Status`` object of a request that was carried out and has no object to show."""
+    """Return the ``Status`` object of a successful request that returns no object."""
     details = {key: value for key, value in {"name": name, "group": group, "kind": kind, "uid": uid}.items() if value}
     status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     if details:
@@ -100,34 +100,34 @@ def _qualified(resource: str, group: str) -> str:
     return f"{resource}.{group}" if group else resource
 
 
-# -- about an object ----------------------------------------------------------------------------------------------------
+# -- errors about an object --------------------------------------------------------------------------------------------
 
 
 def not_found(resource: str, group: str, name: str) -> ApiError:
-    """Return the refusal for an object that is not there."""
+    """Return the error for an object that does not exist."""
     message = f"{_qualified(resource, group)} {quoted(name)} not found"
     return ApiError(404, "NotFound", message, group=group, kind=resource, name=name)
 
 
 def already_exists(resource: str, group: str, name: str) -> ApiError:
-    """Return the refusal for an object whose name is taken."""
+    """Return the error for a name that is taken."""
     message = f"{_qualified(resource, group)} {quoted(name)} already exists"
     return ApiError(409, "AlreadyExists", message, group=group, kind=resource, name=name)
 
 
 def conflict(resource: str, group: str, name: str, why: str) -> ApiError:
-    """Return the refusal of a change that something else got ahead of."""
+    """Return the error for a change that conflicts with another."""
     message = f"Operation cannot be fulfilled on {_qualified(resource, group)} {quoted(name)}: {why}"
     return ApiError(409, "Conflict", message, group=group, kind=resource, name=name)
 
 
 def forbidden(resource: str, group: str, name: str, why: str, causes: Sequence[Cause] = ()) -> ApiError:
-    """Return the refusal of something that is not to be done."""
+    """Return the error for an action that is not allowed."""
     subject = " ".join(filter(None, [_qualified(resource, group), quoted(name) if name else ""]))
     return ApiError(403, "Forbidden", f"{subject} is forbidden: {why}", group=group, kind=resource, name=name, causes=causes)
 
 
-#: What the API calls a kind of fault where programs read it.
+#: Machine-readable reasons of validation faults.
 _CAUSES: Final = {
     "Invalid value": "FieldValueInvalid",
     "Required value": "FieldValueRequired",
@@ -141,30 +141,30 @@ _CAUSES: Final = {
 }
 
 
-#: How many errors a refusal lists, and how many characters their texts may have together. Each takes time to word.
+#: Maximum number of faults in an error, and of characters in their texts; formatting each takes time.
 MAX_FAULTS: Final = 1000
-MAX_TOLD: Final = 1 << 20
+MAX_FAULT_TEXT: Final = 1 << 20
 
 
 def invalid(kind: str, group: str, name: str, faults: Iterable[Fault]) -> ApiError:
-    """Return the refusal of an object that breaks its kind's rules. Faults beyond the limits are not even looked for."""
-    found, told = bounded(faults)
-    texts = list(dict.fromkeys(told))
-    listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    message = f"{_qualified(kind, group)} {quoted(name)} is invalid: {listed}"
+    """Return the error for an invalid object. Faults beyond the limits are not computed."""
+    found, fault_texts = bounded(faults)
+    texts = list(dict.fromkeys(fault_texts))
+    joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    message = f"{_qualified(kind, group)} {quoted(name)} is invalid: {joined}"
     causes = [Cause(_CAUSES.get(fault.kind, "FieldValueInvalid"), fault.body, fault.field) for fault in found]
     return ApiError(422, "Invalid", message, group=group, kind=kind, name=name, causes=causes)
 
 
 def bounded(faults: Iterable[_F]) -> tuple[list[_F], list[str]]:
-    """Return the faults that a refusal tells, and what it says of them: the last text says so where there are more."""
+    """Return the faults within the limits and their texts; a last text is added if there are more."""
     found: list[_F] = []
     texts: list[str] = []
     size = 0
     for fault in faults:
         text = str(fault)
         size += len(text)
-        if found and (len(found) == MAX_FAULTS or size > MAX_TOLD):
+        if found and (len(found) == MAX_FAULTS or size > MAX_FAULT_TEXT):
             texts.append(f"only the first {len(found)} errors are listed")
             break
         found.append(fault)
@@ -172,103 +172,103 @@ def bounded(faults: Iterable[_F]) -> tuple[list[_F], list[str]]:
     return found, texts
 
 
-# -- about a request ----------------------------------------------------------------------------------------------------
+# -- errors about a request --------------------------------------------------------------------------------------------
 
 
 def bad_request(message: str) -> ApiError:
-    """Return the refusal of a request that makes no sense."""
+    """Return the error for a malformed request."""
     return ApiError(400, "BadRequest", message)
 
 
 def forbidden_path(why: str) -> ApiError:
-    """Return the refusal of a path that is about no resource."""
+    """Return the error for a non-resource path that the user may not access."""
     return ApiError(403, "Forbidden", f"forbidden: {why}", routed=False)
 
 
 def unauthorized(message: str = "Unauthorized") -> ApiError:
-    """Return the refusal of a caller who did not say who they are."""
+    """Return the error for a request without valid credentials."""
     return ApiError(401, "Unauthorized", message)
 
 
 def not_found_path() -> ApiError:
-    """Return the refusal of a path below an API that nothing is served under."""
+    """Return the error for a path below an API prefix that is not served."""
     return ApiError(404, "NotFound", "the server could not find the requested resource", routed=False)
 
 
 class PlainError(ApiError):
-    """A refusal outside of every API: it is told in plain text."""
+    """An error outside of every API, sent as plain text."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(code, "", text, routed=False)
 
 
 def no_such_page() -> PlainError:
-    """Return the refusal of a path that is below no API."""
+    """Return the error for a path outside the API prefixes."""
     return PlainError(404, "404 page not found\n")
 
 
 def not_allowed(why: str = "") -> ApiError:
-    """Return the refusal of a method that a path does not have; ``why`` says more than that."""
+    """Return the error for a method that a path does not support; ``why`` is added to the message."""
     message = "the server does not allow this method on the requested resource"
     return ApiError(405, "MethodNotAllowed", f"{message}: {why}" if why else message, routed=False)
 
 
 def not_acceptable(accepted: Iterable[str]) -> ApiError:
-    """Return the refusal of a client that reads nothing the server writes."""
+    """Return the error for a client that accepts none of the encodings of a representation."""
     message = f"only the following media types are accepted: {', '.join(accepted)}"
     return ApiError(406, "NotAcceptable", message)
 
 
 def not_acceptable_at_all(offered: Iterable[str]) -> ApiError:
-    """Return the refusal of a client that reads no type that a path offers."""
+    """Return the error for a client that accepts no type that the path serves."""
     message = f"406: Not Acceptable\n\nAvailable representations: {', '.join(offered)}"
     return ApiError(406, "NotAcceptable", message, routed=False)
 
 
 def not_acceptable_form(form: str, what: str) -> ApiError:
-    """Return the refusal of a client that wants one object in the form of many, or many in that of one."""
+    """Return the error for a list form requested for one object, or the reverse."""
     return ApiError(406, "NotAcceptable", f"you requested {form}, but the requested object is {what}")
 
 
 def expired(message: str) -> ApiError:
-    """Return the refusal for a version that history does not reach back to."""
+    """Return the error for a version that is no longer cached."""
     return ApiError(410, "Expired", message)
 
 
 def too_large(limit: int) -> ApiError:
-    """Return the refusal of a body beyond the limit, in bytes."""
+    """Return the error for a body larger than ``limit`` bytes."""
     return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
 
 
 def unsupported_patch() -> ApiError:
-    """Return the refusal of a patch of a type that there is not."""
+    """Return the error for an unknown patch type."""
     return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", routed=False)
 
 
 def unsupported_media(accepted: Iterable[str]) -> ApiError:
-    """Return the refusal of a body in a format that is not read here."""
+    """Return the error for a body in an unsupported format."""
     types = ", ".join(accepted)
     message = f"the body of the request was in an unknown format - accepted media types include: {types}"
     return ApiError(415, "UnsupportedMediaType", message)
 
 
 def too_many(message: str, retry_after_s: int = 0, causes: Sequence[Cause] = ()) -> ApiError:
-    """Return the refusal of a request that may be repeated later."""
+    """Return the error for a request that may be retried later."""
     return ApiError(429, "TooManyRequests", message, retry_after_s=retry_after_s, causes=causes)
 
 
 def internal(message: str) -> ApiError:
-    """Return the refusal for a condition that the server does not handle."""
+    """Return the error for an unexpected condition in the server."""
     return ApiError(500, "InternalError", f"Internal error occurred: {message}", causes=[Cause("", message)])
 
 
 def unknown(message: str) -> ApiError:
-    """Return the refusal for an error that the API server has no reason for."""
+    """Return the error for a failure without a reason."""
     return ApiError(500, "", message)
 
 
 def timeout(wanted: int, current: int) -> ApiError:
-    """Return the refusal for a version that is yet to come."""
+    """Return the error for a future version."""
     message = f"Timeout: Too large resource version: {wanted}, current: {current}"
     causes = [Cause("ResourceVersionTooLarge", "Too large resource version")]
     return ApiError(504, "Timeout", message, causes=causes, retry_after_s=1)

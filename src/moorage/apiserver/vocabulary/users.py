@@ -1,4 +1,4 @@
-"""Who is asking: a name, groups, and what else those who authenticate_token for them say.
+"""Users: a name, groups, a uid and extra fields from the authenticator.
 
 Source  apiserver, pkg/authentication/user/user.go
 """
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 __all__ = ["AUTHENTICATED", "MASTERS", "User", "authenticated"]
 
-#: The group that may do everything, and the one that all who said who they are belong to.
+#: The group that may do everything, and the group of all authenticated users.
 MASTERS: Final = "system:masters"
 AUTHENTICATED: Final = "system:authenticated"
 _NOTHING: Final[Mapping[str, tuple[str, ...]]] = {}
@@ -24,5 +24,5 @@ class User(NamedTuple):
 
 
 def authenticated(user: User) -> User:
-    """Return a user as a member of the group of all who said who they are."""
+    """Return a user as a member of ``system:authenticated``."""
     return user if AUTHENTICATED in user.groups else user._replace(groups=(*user.groups, AUTHENTICATED))

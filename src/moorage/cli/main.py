@@ -20,13 +20,14 @@ from moorage.cli.pflag import FlagError
 from moorage.cli.terminal import guard, say, unguard
 from moorage.errors import MoorageError
 
-__all__ = ["ERROR", "INTERRUPTED", "OK", "PENDING", "main"]
+__all__ = ["ERROR", "INTERRUPTED", "OK", "PENDING", "UNDECIDED", "main"]
 
-OK, ERROR, PENDING, INTERRUPTED = 0, 1, 2, 130
+OK, ERROR, PENDING, UNDECIDED, INTERRUPTED = 0, 1, 2, 3, 130
 
 #: Subcommand → module:object, and its short help.
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "config": ("moorage.cli.config:config", "Check a scheduler configuration, or show what it resolves to."),
+    "explain": ("moorage.cli.explain:explain", "Say why a pod is pending, or why it is on its node."),
     "run": ("moorage.cli.run:run", "Schedule the pods of a live cluster."),
     "simulate": ("moorage.cli.simulate:simulate", "Show where every pending pod is scheduled, and why."),
     "up": ("moorage.cli.up:up", "Run an embedded cluster with simulated nodes."),

@@ -30,7 +30,7 @@ from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.simulate import Options, kinds_named
 from moorage.simulator.simulation import SimulatedAttempt
 
-__all__ = ["simulate"]
+__all__ = ["asking", "read_cluster", "simulate"]
 
 
 @click.command(cls=TakesFiles)
@@ -79,7 +79,7 @@ def simulate(**given: Any) -> int:
     events = EventLog() if given["events"] else None
     with Progress(quiet=given["quiet"]) as progress:
         progress.say("reading the input …")
-        with _asking(options) if given["extenders"] == "ask" else nullcontext(options) as options:
+        with asking(options) if given["extenders"] == "ask" else nullcontext(options) as options:
             run = _run(given, options, _on_attempt(progress, events, given["output"]))
     if took is not None:
         click.echo(took.table(), err=True)
@@ -110,7 +110,8 @@ def _options(given: dict[str, Any], took: _PluginTimes | None) -> Options:
     )
 
 
-def _asking(options: Options) -> AbstractContextManager[Options]:
+def asking(options: Options) -> AbstractContextManager[Options]:
+    """Return the options with a client that asks the configured extenders, for the length of a block."""
     from moorage.cli.extender_client import extenders_connected  # imports an HTTP client, which is rarely needed
 
     return extenders_connected(options)
@@ -124,7 +125,7 @@ def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[Simulate
             raise click.UsageError(
                 "nothing to simulate: give -f PATH (- for standard input), or --trace openb --nodes FILE --pods FILE"
             )
-        cluster = _read(given["paths"], given["recursive"], kinds_named(options))
+        cluster = read_cluster(given["paths"], given["recursive"], kinds_named(options))
         return simulate_cluster(cluster, options, on_attempt=on_attempt)[1]
     from moorage.simulator.trace_openb import read_openb
     from moorage.simulator.trace_run import simulate_trace
@@ -136,7 +137,11 @@ def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[Simulate
     return simulate_trace(read_openb(given["nodes"], given["pods"]), options, stay=given["stay"], on_attempt=on_attempt)
 
 
-def _read(paths: tuple[str, ...], recursive: bool, custom: tuple[str, ...]) -> ClusterInput:
+def read_cluster(paths: tuple[str, ...], recursive: bool, custom: tuple[str, ...]) -> ClusterInput:
+    """Read a cluster from files.
+
+    Raises  InputError if there is no object in them
+    """
     cluster = read(paths, recursive, stdin=sys.stdin.buffer, custom=custom)
     if not cluster.report.read and not cluster.report.unused:
         where = "standard input" if paths == (STDIN,) else ", ".join(paths)

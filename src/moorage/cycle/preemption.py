@@ -24,7 +24,7 @@ from moorage.framework.points import Attempt
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Status
 
-__all__ = ["NOT_HELPFUL", "Candidate", "PreemptionSearch", "choose", "find_candidates"]
+__all__ = ["HARMS", "NOT_HELPFUL", "Candidate", "PreemptionSearch", "choose", "find_candidates"]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
@@ -148,7 +148,7 @@ def choose(candidates: Sequence[Candidate]) -> Candidate:
     for candidate in candidates:
         kinds.setdefault(_harm_key(candidate.victims), candidate)
     left = list(kinds.values())
-    for harm in _HARMS:
+    for _, harm in HARMS:
         amounts = [harm(candidate.victims) for candidate in left]
         least = min(amounts)
         left = [candidate for candidate, amount in zip(left, amounts, strict=True) if amount == least]
@@ -182,7 +182,11 @@ def _time_run(victims: Victims) -> int:
     return -earliest_start(victims.pods)
 
 
-#: The measures of harm, the most important first.
-_HARMS: Final[tuple[Callable[[Victims], int], ...]] = (
-    _budgets_exceeded, _highest_priority, _sum_of_priorities, _number, _time_run,
-)  # fmt: skip
+#: The measures of harm with what the best candidate has, the most important first.
+HARMS: Final[tuple[tuple[str, Callable[[Victims], int]], ...]] = (
+    ("fewest budget violations", _budgets_exceeded),
+    ("lowest highest victim priority", _highest_priority),
+    ("lowest sum of priorities", _sum_of_priorities),
+    ("fewest victims", _number),
+    ("latest start of the most important victim", _time_run),
+)

@@ -3,6 +3,7 @@
 ================================  =======================================================================================
 ``why(state, pod, node)``         why the plugin refuses one node, in words and numbers: a ``Detail``, or None
 ``terms(state, pod, nodes)``      the plugin's terms that refuse nodes: pairs of a name and a mask over the view
+``shortfall(state, pod, nodes)``  how far each node is from fitting, shape (rows,), on any scale; 0 if it fits
 ================================  =======================================================================================
 
 ``state`` is what the plugin's ``pre_filter`` returned, and None if it has no ``pre_filter``; ``pod`` is the PodInfo. ``nodes``
@@ -11,7 +12,8 @@ called only for nodes that the plugin refuses.
 
 A plugin has one term for each condition that can refuse a node alone: a resource, a spread constraint, an affinity term. A
 node is refused if any term refuses it, so the masks together cover exactly the rows that ``filter`` refuses. For a plugin
-without ``terms``, each distinct reason counts as a term.
+without ``terms``, each distinct reason counts as a term. Of nodes that are refused for equal reasons, an explanation shows the
+one with the least ``shortfall``.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from moorage.framework.points import Plugin
@@ -26,13 +30,15 @@ from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["Detail", "ExplainingPlugin", "TermsPlugin"]
+__all__ = ["Detail", "ExplainingPlugin", "ShortfallPlugin", "TermsPlugin"]
 
 
 class Detail(Struct, frozen=True):
     """Why a plugin refuses one node.
 
     ``text``     a few words: ``cpu: needs 1, 870m free``
+    ``objects``  what stands in the way, if the text is about it and begins with "has": ``("search-0",)`` with the text
+                 ``has app=search``
     ``terms``    the names of the plugin's terms that refuse the node: ``("cpu",)``
     ``numbers``  what the text says in numbers, in the units of ``NodeView``: ``{"cpu.needed": 1000, "cpu.free": 870}``
     """
@@ -40,6 +46,7 @@ class Detail(Struct, frozen=True):
     text: str
     terms: tuple[str, ...] = ()
     numbers: Mapping[str, int] = {}
+    objects: tuple[str, ...] = ()
 
 
 @runtime_checkable
@@ -50,3 +57,8 @@ class ExplainingPlugin(Plugin, Protocol):
 @runtime_checkable
 class TermsPlugin(Plugin, Protocol):
     def terms(self, state: Any, pod: PodInfo, nodes: NodeView) -> Iterable[tuple[str, BoolArray]]: ...
+
+
+@runtime_checkable
+class ShortfallPlugin(Plugin, Protocol):
+    def shortfall(self, state: Any, pod: PodInfo, nodes: NodeView) -> npt.NDArray[np.float64]: ...

@@ -75,10 +75,15 @@ class AffinityCounts:
     refused: DomainCounts
     refusing: DomainCounts
 
+    @property
+    def is_first(self) -> bool:
+        """True if no pod that the pod wants to be near is placed, and the pod may be the first of its kind."""
+        return self.matches_itself and not any(counts.any() for counts in self.wanted.values())
+
     def near_wanted(self, nodes: NodeView) -> BoolArray:
         """Return, for each row, whether each of its domains holds a pod that matches the affinity terms."""
         near = np.ones(len(nodes), dtype=bool)
-        if self.matches_itself and not any(counts.any() for counts in self.wanted.values()):
+        if self.is_first:
             labelled = rows_with_labels(nodes, self.wanted)
             return near if labelled is None else labelled
         for key, counts in self.wanted.items():
@@ -87,7 +92,7 @@ class AffinityCounts:
 
     def closed(self) -> Iterator[tuple[str, BoolArray]]:
         """Yield each topology key and which of its domains Filter rejects, shape (values,); id 0: nodes without the label."""
-        none_yet = self.matches_itself and not any(counts.any() for counts in self.wanted.values())
+        none_yet = self.is_first
         for key, counts in self.wanted.items():
             closed = np.zeros(len(counts), dtype=bool) if none_yet else counts == 0
             closed[0] = True

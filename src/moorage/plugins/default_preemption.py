@@ -114,7 +114,7 @@ class DefaultPreemption:
             yield Wake(POD_DELETED, when=lambda pod, old, new: False)
 
     def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult | Consult:
-        why_not = self._ineligible(pod, attempt)
+        why_not = self.ineligible(pod, attempt)
         if why_not:
             return PostFilterResult(Code.UNSCHEDULABLE, (f"preemption: {why_not}",))
         search = self.search(attempt)
@@ -138,7 +138,7 @@ class DefaultPreemption:
             attempt, budgets, args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute, self._ranking
         )
 
-    def _ineligible(self, pod: PodInfo, attempt: Attempt) -> str:
+    def ineligible(self, pod: PodInfo, attempt: Attempt) -> str:
         """Return why the pod may not preempt; empty if it may.
 
         A pod that has already preempted waits for its victims to terminate, unless its nominated node is now unresolvable.

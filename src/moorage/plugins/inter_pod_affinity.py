@@ -23,11 +23,13 @@ from moorage.errors import Fault
 from moorage.framework.args import Int32, PluginArgs
 from moorage.framework.changes import Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.explaining import Detail
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature, Versioned
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.affinity_counts import AffinityCounts, ResolvedTerm, count_affinity, matches_all, resolved
+from moorage.plugins.affinity_reasons import explained, refusing_terms
 from moorage.plugins.affinity_remedies import remedies_of_neighbours
 from moorage.plugins.affinity_scores import AffinityWeights, normalize_weights, sum_weights, weigh_affinity
 from moorage.state.cluster import Snapshot
@@ -100,6 +102,15 @@ class InterPodAffinity:
 
     def closed_domains(self, state: AffinityCounts, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
         return state.closed()
+
+    # -- explanations -------------------------------------------------------------------------------------------------
+
+    def why(self, state: AffinityCounts, pod: PodInfo, node: NodeView) -> Detail | None:
+        return explained(state, pod, node)
+
+    def terms(self, state: AffinityCounts, pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
+        del pod
+        return refusing_terms(state, nodes)
 
     # -- score --------------------------------------------------------------------------------------------------------
 

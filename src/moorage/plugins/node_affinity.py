@@ -22,13 +22,15 @@ from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.explaining import Detail
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Reject, Skip
 from moorage.plugins.default_normalize import default_normalize
+from moorage.plugins.node_affinity_reasons import explained, refusing_terms
 from moorage.plugins.node_affinity_remedies import remedies_of_affinity, remedies_of_selector
 from moorage.state.cluster import Snapshot
-from moorage.state.columns import IntArray
+from moorage.state.columns import BoolArray, IntArray
 from moorage.state.node_matching import (
     required_node_affinity,
     required_node_affinity_rows,
@@ -127,6 +129,14 @@ class NodeAffinity:
         if _requires_only_node(pod, node.name):
             return None
         return None if required_node_affinity(pod).matches(node.node) else Hold.because(REASON, unresolvable=True)
+
+    def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail | None:
+        del state
+        return explained(pod, node.first.node, self._added)
+
+    def terms(self, state: object, pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
+        del state
+        return refusing_terms(pod, nodes, self._added)
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> tuple[PreferredTerm, ...] | Skip:
         preferred = _affinity(pod).preferred_during_scheduling_ignored_during_execution

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from moorage.framework.changes import Change
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.explaining import Detail
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import Hold, Reject
 from moorage.state.pod_info import PodInfo
@@ -39,6 +40,10 @@ class NodeName:
     def filter_node(self, pod: PodInfo, node: NodeInfo) -> Hold | None:
         wanted = pod.spec.node_name
         return Hold.because(REASON, unresolvable=True) if wanted and wanted != node.name else None
+
+    def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail:
+        del state, node
+        return Detail(f"nodeName is {pod.spec.node_name}", (f"nodeName {pod.spec.node_name}",))
 
     def sign(self, pod: PodInfo) -> Signature:
         return {"spec.nodeName": pod.spec.node_name}

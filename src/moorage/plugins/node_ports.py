@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from moorage.framework.change_values import port_text
 from moorage.framework.changes import Change, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.explaining import Detail
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.evictions import evict_all
 from moorage.plugins.term_names import port_name
 from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.view import NodeView
 
@@ -48,6 +50,21 @@ class NodePorts:
                     taken |= nodes.holding(holders)
         yield Reject(taken, REASON)
 
+    def why(self, wanted: Ports, pod: PodInfo, node: NodeView) -> Detail | None:
+        del pod
+        said = [
+            (port_name(port.protocol, port.port), f"port {port.port}/{port.protocol} held by {other.key}")
+            for port in sorted(wanted)
+            for other in node.first.pods
+            if clash(frozenset([port]), other.host_ports)
+        ]
+        return Detail("; ".join(text for _, text in said), tuple(dict(said))) if said else None
+
+    def terms(self, wanted: Ports, pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
+        del pod
+        for port in sorted(wanted):
+            yield port_name(port.protocol, port.port), _rows_taken(port, nodes)
+
     def sign(self, pod: PodInfo) -> Signature:
         return {"hostPorts": pod.host_ports}
 
@@ -63,6 +80,14 @@ class NodePorts:
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(POD_DELETED, when=lambda pod, gone, new: has_place(gone) and clash(pod.host_ports, gone.host_ports))
         yield Wake(NODE_ADDED)
+
+
+def _rows_taken(port: HostPort, nodes: NodeView) -> BoolArray:
+    taken = nodes.false()
+    for address, holders in nodes.host_ports.get((port.protocol, port.port), {}).items():
+        if port.clashes(port._replace(ip=address)):
+            taken |= nodes.holding(holders)
+    return taken
 
 
 def clash(wanted: Ports, held: Ports) -> bool:

@@ -20,7 +20,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from moorage.api.amounts import shown_amount
 from moorage.api.core import Node
 from moorage.api.devices import DeviceClass
 from moorage.api.names import check_qualified_name, is_extended_resource_name
@@ -28,6 +30,7 @@ from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.explaining import Detail
 from moorage.framework.features import FeatureGates
 from moorage.framework.placements import GroupInfo, Proposal
 from moorage.framework.points import Depends, Signature
@@ -46,8 +49,9 @@ from moorage.plugins.scoring_strategies import (
     scorer_of,
     sub_path,
 )
+from moorage.plugins.term_names import PODS
 from moorage.state.cluster import Snapshot
-from moorage.state.columns import IntArray
+from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import PodRequests, RequestOptions, amount
 from moorage.state.view import NodeInfo, NodeView
@@ -190,6 +194,42 @@ class NodeResourcesFit:
                 unresolvable = unresolvable or offered < count
         return Hold(tuple(reasons), unresolvable) if reasons else None
 
+    # -- explanations -----------------------------------------------------------------------------------------------------
+
+    def why(self, wants: tuple[RequestedResource, ...], pod: PodInfo, node: NodeView) -> Detail | None:
+        del pod
+        here = node.first
+        said: list[tuple[str, str]] = []
+        numbers: dict[str, int] = {}
+        if here.pod_count >= here.allowed_pods:
+            said.append((PODS, f"pods: {here.pod_count} of {here.allowed_pods}"))
+            numbers |= {"pods.count": here.pod_count, "pods.allowed": here.allowed_pods}
+        for want in wants:
+            offers = here.allocatable(want.resource)
+            left = offers - here.requested(want.resource)
+            if left < want.amount and (offers > 0 or not want.by_device):
+                free = max(0, left)
+                said.append((want.resource, _shortage(want, free, offers)))
+                numbers |= {f"{want.resource}.needed": want.amount, f"{want.resource}.free": free}
+                numbers |= {f"{want.resource}.allocatable": offers, f"{want.resource}.short": want.amount - free}
+        return Detail("; ".join(text for _, text in said), tuple(term for term, _ in said), numbers) if said else None
+
+    def terms(self, wants: tuple[RequestedResource, ...], pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
+        del pod
+        yield PODS, np.greater_equal(nodes.pod_count, nodes.allowed_pods)
+        for resource, count, by_device in wants:
+            offers = nodes.allocatable(resource)
+            lacking = np.less(offers - nodes.requested(resource), count)
+            yield resource, lacking & np.greater(offers, 0) if by_device else lacking
+
+    def shortfall(self, wants: tuple[RequestedResource, ...], pod: PodInfo, nodes: NodeView) -> npt.NDArray[np.float64]:
+        del pod
+        short = np.greater_equal(nodes.pod_count, nodes.allowed_pods).astype(np.float64)
+        for resource, count, _ in wants:
+            free = nodes.allocatable(resource) - nodes.requested(resource)
+            short += np.maximum(0, count - np.maximum(0, free)) / count
+        return short
+
     # -- Score ------------------------------------------------------------------------------------------------------------
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> ScoredDemands:
@@ -268,6 +308,15 @@ class NodeResourcesFit:
             offered(new, want.resource) > offered(old, want.resource) or (want.by_device and not offered(new, want.resource))
             for want in wants
         )
+
+
+def _shortage(want: RequestedResource, free: int, offers: int) -> str:
+    needs = shown_amount(want.resource, want.amount, up=True)
+    if not offers:
+        return f"{want.resource}: needs {needs}, none here"
+    if want.amount > offers:
+        return f"{want.resource}: needs {needs}, the node has {shown_amount(want.resource, offers)}"
+    return f"{want.resource}: needs {needs}, {shown_amount(want.resource, free)} free"
 
 
 def _holds(node: Node, wants: tuple[RequestedResource, ...]) -> bool:

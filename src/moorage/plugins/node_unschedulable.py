@@ -14,10 +14,13 @@ from moorage.api.core import Node, Taint
 from moorage.api.taints import find_untolerated
 from moorage.framework.changes import Change
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.explaining import Detail
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.taint_remedies import remedies_of_cordon
+from moorage.plugins.term_names import CORDON as CORDONED
+from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
@@ -51,6 +54,15 @@ class NodeUnschedulable:
         if not node.node.spec.unschedulable or self._tolerates_cordon(pod):
             return None
         return Hold.because(REASON, unresolvable=True)
+
+    def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail | None:
+        del state, pod
+        return Detail("cordoned", (CORDONED,)) if node.first.node.spec.unschedulable else None
+
+    def terms(self, state: object, pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
+        del state
+        if not self._tolerates_cordon(pod):
+            yield CORDONED, nodes.unschedulable
 
     def sign(self, pod: PodInfo) -> Signature:
         return {"spec.tolerations": pod.spec.tolerations}

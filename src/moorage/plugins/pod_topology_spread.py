@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Self
 
+import numpy as np
+import numpy.typing as npt
 from msgspec import structs
 
 from moorage.api.core import Node, TopologySpreadConstraint
@@ -28,12 +30,14 @@ from moorage.errors import Fault, PluginError
 from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.explaining import Detail
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature, Versioned
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.default_selector import OWNING_KINDS, controller_of, default_selector
 from moorage.plugins.spread_counts import CountedConstraint, Spread, count_spreads, counted_constraints
+from moorage.plugins.spread_reasons import excess, explained, refusing_terms
 from moorage.plugins.spread_remedies import remedies_of_spreads
 from moorage.plugins.spread_scores import (
     HOSTNAME,
@@ -225,6 +229,20 @@ class PodTopologySpread:
             closed = spread.crowded()
             closed[0] = True
             yield spread.constraint.topology_key, closed
+
+    # -- explanations -------------------------------------------------------------------------------------------------
+
+    def why(self, spreads: tuple[Spread, ...], pod: PodInfo, node: NodeView) -> Detail | None:
+        del pod
+        return explained(spreads, node)
+
+    def terms(self, spreads: tuple[Spread, ...], pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
+        del pod
+        return refusing_terms(spreads, nodes)
+
+    def shortfall(self, spreads: tuple[Spread, ...], pod: PodInfo, nodes: NodeView) -> npt.NDArray[np.float64]:
+        del pod
+        return excess(spreads, nodes)
 
     # -- score --------------------------------------------------------------------------------------------------------
 

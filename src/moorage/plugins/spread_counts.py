@@ -45,11 +45,15 @@ class Spread(Struct, frozen=True):
 
     def crowded(self) -> BoolArray:
         """Return for each domain whether one more pod would exceed ``maxSkew``; shape (values,), False for id 0."""
-        held = self.counts[self.domains]
-        least = int(held.min(initial=_NO_LEAST)) if len(held) >= self.constraint.min_domains else 0
-        crowded: BoolArray = self.counts > self.constraint.max_skew + least - self.own
+        crowded: BoolArray = self.counts > self.constraint.max_skew + self.least - self.own
         crowded[0] = False
         return crowded
+
+    @property
+    def least(self) -> int:
+        """The least count of a domain; 0 if there are fewer domains than ``minDomains``."""
+        held = self.counts[self.domains]
+        return int(held.min(initial=_NO_LEAST)) if len(held) >= self.constraint.min_domains else 0
 
     def shifted(self, other: PodInfo, row: int, domain: int, by: int) -> Spread:
         """Return the counts after ``other`` is added to (``by`` = 1) or removed from (``by`` = -1) a row.

@@ -9,30 +9,46 @@ Source    kube-scheduler 1.36, plugins/tainttoleration/taint_toleration.go
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
-from moorage.api.core import Node, Toleration
+import numpy as np
+
+from moorage.api.core import Node, Taint, Toleration
 from moorage.api.taints import find_untolerated
 from moorage.framework.changes import Change
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.explaining import Detail
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.default_normalize import default_normalize
 from moorage.plugins.taint_remedies import remedies_of_taints
+from moorage.plugins.term_names import taint_name, taint_text
 from moorage.state.cluster import Snapshot
-from moorage.state.columns import IntArray
+from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.taint_matching import DO_NOT_SCHEDULE, count_untolerated, rows_tolerated
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["REASON", "TaintToleration"]
+__all__ = ["CONDITIONS", "REASON", "TaintToleration"]
 
 # kube-scheduler's own text, kept word for word: people search their events for it.
 REASON = "node(s) had untolerated taint(s)"
 SOFT = "PreferNoSchedule"
 NODE_ADDED_OR_CHANGED = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)
 TOLERATIONS_CHANGED = ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION)
+#: Taints that the node lifecycle controller and kubectl cordon set → what they say about the node.
+CONDITIONS: Final[Mapping[str, str]] = {
+    "node.kubernetes.io/not-ready": "node not ready",
+    "node.kubernetes.io/unreachable": "node unreachable",
+    "node.kubernetes.io/memory-pressure": "node under memory pressure",
+    "node.kubernetes.io/disk-pressure": "node under disk pressure",
+    "node.kubernetes.io/pid-pressure": "node under process pressure",
+    "node.kubernetes.io/network-unavailable": "node network unavailable",
+    "node.kubernetes.io/unschedulable": "cordoned",
+    "node.cloudprovider.kubernetes.io/uninitialized": "node not initialized by its cloud provider",
+}
 
 
 class TaintToleration:
@@ -54,6 +70,22 @@ class TaintToleration:
 
     def filter_node(self, pod: PodInfo, node: NodeInfo) -> Hold | None:
         return None if self._untolerated(pod, node.node) is None else Hold.because(REASON, unresolvable=True)
+
+    def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail | None:
+        del state
+        taints = self._all_untolerated(pod, node.first.node.spec.taints)
+        return Detail(", ".join(map(_shown, taints)), tuple(map(taint_name, taints))) if taints else None
+
+    def terms(self, state: object, pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
+        del state
+        ids = nodes.ids(nodes.taints)
+        refusing = [self._all_untolerated(pod, taints) for taints in nodes.taints.values]
+        for taint in dict.fromkeys(taint for taints in refusing for taint in taints):
+            yield taint_name(taint), np.array([taint in taints for taints in refusing]).take(ids)
+
+    def _all_untolerated(self, pod: PodInfo, taints: Iterable[Taint]) -> list[Taint]:
+        held = pod.spec.tolerations
+        return [one for one in taints if find_untolerated((one,), held, DO_NOT_SCHEDULE, self._numeric) is not None]
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> tuple[Toleration, ...]:
         return tuple(held for held in pod.spec.tolerations if held.effect in {"", SOFT})
@@ -82,3 +114,11 @@ class TaintToleration:
 
     def _untolerated(self, pod: PodInfo, node: Node) -> object | None:
         return find_untolerated(node.spec.taints, pod.spec.tolerations, DO_NOT_SCHEDULE, self._numeric)
+
+
+def _shown(taint: Taint) -> str:
+    """Return a taint; one that the node lifecycle controller sets names the condition of the node that causes it."""
+    condition = CONDITIONS.get(taint.key)
+    if condition is None:
+        return taint_text(taint)
+    return f"{condition} since {taint.time_added}" if taint.time_added else condition

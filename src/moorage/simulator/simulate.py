@@ -127,7 +127,7 @@ def kinds_named(options: Options) -> tuple[str, ...]:
 
 
 def prepare(
-    options: Options, on_attempt: Callable[[SimulatedAttempt], None] | None = None
+    options: Options, on_attempt: Callable[[SimulatedAttempt], None] | None = None, *, cycle: type[Cycle] = Cycle
 ) -> tuple[Simulation, list[InputNote]]:
     """Return an empty simulation with its profiles built, and notes on enabled plugins that do not exist here.
 
@@ -138,7 +138,7 @@ def prepare(
     clock, timer = options.clock, options.timer
     scheduler, missing = build_scheduler(
         loaded,
-        _cycle(loaded, options),
+        _cycle(loaded, options, cycle),
         max_unschedulable_s=NEVER_S,
         max_disks=options.max_disks,
         wrap=None if clock is None or timer is None else lambda profile: profile.timed(clock, timer),
@@ -155,7 +155,7 @@ def prepare(
     return Simulation(scheduler, _told(on_attempt, options.scores, scheduler), ask=options.ask), notes
 
 
-def _cycle(loaded: Loaded, options: Options) -> Cycle:
+def _cycle(loaded: Loaded, options: Options, kind: type[Cycle]) -> Cycle:
     configuration = loaded.configuration
     percentage = configuration.percentage_of_nodes_to_score or 0
     extenders = () if options.skip_extenders else extenders_of(configuration.extenders, loaded.release)
@@ -166,7 +166,7 @@ def _cycle(loaded: Loaded, options: Options) -> Cycle:
             " the network by itself; choose --extenders=ask (in a program: Options(ask=...)) or --extenders=skip"
             " (Options(skip_extenders=True))"
         )
-    return Cycle(options.seed, percentage, always_score=options.scores is not None, extenders=extenders)
+    return kind(options.seed, percentage, always_score=options.scores is not None, extenders=extenders)
 
 
 def _told(

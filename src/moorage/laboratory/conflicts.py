@@ -1,0 +1,86 @@
+"""Correction sets and conflicts: which constraints to give up, and which cannot all hold on any node.
+
+For a node, the constraints that refuse it are its set. If constraints are independent, the correction sets are the
+inclusion-minimal sets: give one of them up, and the pod fits somewhere. The conflicts are the inclusion-minimal families of
+constraints that refuse every node together, that is, the minimal hitting sets of all sets.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
+
+import numpy as np
+
+from moorage.laboratory.verdicts import Constraint
+from moorage.state.columns import BoolArray
+
+__all__ = ["MOST_CONFLICTS", "conflicts", "correction_sets", "sets_of"]
+
+#: How many conflicts are returned.
+MOST_CONFLICTS = 20
+#: How many partial conflicts are looked at before the search ends.
+_MOST_STEPS = 20_000
+
+Family = frozenset[Constraint]
+
+
+def sets_of(constraints: Mapping[Constraint, BoolArray], among: BoolArray | None = None) -> list[Family]:
+    """Return the distinct sets of constraints that refuse a row, ``among`` the given rows; the empty set if a row is open."""
+    if not constraints:
+        return [frozenset()]
+    masks = np.stack(list(constraints.values()))
+    columns = np.unique(masks if among is None else masks[:, among], axis=1).T
+    keys = list(constraints)
+    return [frozenset(key for key, there in zip(keys, column, strict=True) if there) for column in columns.tolist()]
+
+
+def correction_sets(sets: Iterable[Family]) -> list[Family]:
+    """Return the inclusion-minimal sets, the smallest first."""
+    kept: list[Family] = []
+    for one in sorted(set(sets), key=lambda s: (len(s), sorted(s))):
+        if not any(other <= one for other in kept):
+            kept.append(one)
+    return kept
+
+
+def conflicts(sets: Iterable[Family], most: int = MOST_CONFLICTS, order: Sequence[Constraint] = ()) -> list[Family]:
+    """Return the inclusion-minimal families that share a constraint with every set, the smallest first; at most so many.
+
+    There is none if some set is empty: then a node is open. Families of one size are sorted by the ``order`` of constraints.
+    """
+    place = {one: at for at, one in enumerate(order)}
+
+    def rank(one: Constraint) -> tuple[int, Constraint]:
+        return place.get(one, len(place)), one
+
+    corrections = correction_sets(sets)
+    if not corrections or not corrections[0]:
+        return []
+    serial = count()
+    heap: list[tuple[int, int, Family]] = [(0, next(serial), frozenset())]
+    seen: set[Family] = set()
+    found: list[Family] = []
+    while heap and len(found) < most and len(seen) < _MOST_STEPS:
+        _, _, chosen = heapq.heappop(heap)
+        at = next((at for at, one in enumerate(corrections) if chosen.isdisjoint(one)), None)
+        if at is None:
+            found.append(chosen)
+            continue
+        for more in sorted(corrections[at], key=rank):
+            larger = chosen | {more}
+            if larger not in seen and _each_is_needed(larger, corrections[: at + 1]):
+                seen.add(larger)
+                heapq.heappush(heap, (len(larger), next(serial), larger))
+    return sorted(found, key=lambda family: (len(family), sorted(map(rank, family))))
+
+
+def _each_is_needed(chosen: Family, corrections: Sequence[Family]) -> bool:
+    """Return whether each chosen constraint is the only one of them in some set."""
+    alone: set[Constraint] = set()
+    for one in corrections:
+        hits = one & chosen
+        if len(hits) == 1:
+            alone |= hits
+    return len(alone) == len(chosen)

@@ -1,0 +1,95 @@
+"""Run a cluster as ``moorage simulate`` does, and explain what came of some of its pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from moorage.api.core import Pod
+from moorage.errors import InputError
+from moorage.laboratory.asked import pods_asked_for
+from moorage.laboratory.explanation import Subject, explain_bound, explain_pending, explain_untried
+from moorage.laboratory.moments import Moment, WatchingCycle
+from moorage.laboratory.pod_state import standing_without_attempt
+from moorage.report.explanation import ExplainRequest, Explanation
+from moorage.simulator.admission import admit
+from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.cluster_run import input_notes, objects_of, workload_names
+from moorage.simulator.lost_pods import lose_pods
+from moorage.simulator.simulate import Options, prepare
+from moorage.simulator.simulation import SimulatedAttempt, Simulation, State
+from moorage.simulator.workloads import expand
+
+__all__ = ["ExplainOptions", "explain_cluster"]
+
+#: So many pods are watched while they are placed; explaining a placement takes longer than making it.
+_MOST_WATCHED = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainOptions:
+    """Which pods to explain: those named, or all that stay pending. ``files`` are named in the answer."""
+
+    asked: tuple[str, ...] = ()
+    every_pending: bool = False
+    namespace: str = ""
+    files: tuple[str, ...] = ()
+
+
+def explain_cluster(
+    given: ClusterInput, options: Options, what: ExplainOptions,
+    *, on_attempt: Callable[[SimulatedAttempt], None] | None = None,
+) -> list[Explanation]:  # fmt: skip
+    """Place every pending pod of a cluster, and explain the pods that were asked for.
+
+    Raises  ConfigError, InputError
+    """
+    kept, _ = lose_pods(given)
+    cluster = admit(expand(kept))
+    workloads = workload_names(cluster)
+    pods = [] if what.every_pending else _named(cluster, workloads, what)
+    simulation, notes = prepare(options, on_attempt, cycle=WatchingCycle)
+    texts = tuple(note.text for note in (*input_notes(cluster), *notes))
+    release, seed = simulation.scheduler.gates.release, options.seed
+    subjects = {pod.uid: Subject(_question(pod, release, seed, what, texts), pod) for pod in pods}
+    _watch(simulation, subjects.values(), seed)
+    simulation.load(objects_of(cluster))
+    simulation.run()
+    if what.every_pending:
+        waiting = [record.pod for record in simulation.records.values() if record.state == State.PENDING]
+        subjects = {pod.uid: Subject(_question(pod, release, seed, what, texts), pod) for pod in waiting}
+    return [_explained(simulation, subject) for subject in subjects.values()]
+
+
+def _named(cluster: ClusterInput, workloads: dict[str, str], what: ExplainOptions) -> list[Pod]:
+    found: dict[str, Pod] = {}
+    for asked in what.asked:
+        found |= {pod.uid: pod for pod in pods_asked_for(asked, cluster.pods, workloads, what.namespace)}
+    if not found:
+        raise InputError("no pod to explain")
+    return list(found.values())
+
+
+def _question(pod: Pod, release: str, seed: int, what: ExplainOptions, notes: Sequence[str]) -> ExplainRequest:
+    return ExplainRequest(pod.key, release, seed, files=what.files, notes=tuple(notes))
+
+
+def _watch(simulation: Simulation, subjects: Iterable[Subject], seed: int) -> None:
+    cycle = simulation.scheduler.cycle
+    assert isinstance(cycle, WatchingCycle)
+    for subject in list(subjects)[:_MOST_WATCHED]:
+
+        def heard(moment: Moment, subject: Subject = subject) -> None:
+            subject.heard(moment, seed)
+
+        cycle.watched[subject.pod.uid] = heard
+
+
+def _explained(simulation: Simulation, subject: Subject) -> Explanation:
+    record = simulation.records.get(subject.pod.uid)
+    if record is None:
+        outside = standing_without_attempt(subject.pod, simulation.scheduler.profiles)
+        if outside is not None:
+            return explain_untried(subject.question, subject.pod, outside)
+        return explain_bound(subject.question, subject.pod)
+    return explain_pending(simulation, subject, record)

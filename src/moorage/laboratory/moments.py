@@ -1,0 +1,58 @@
+"""Decisions of the pods that an explanation is about, taken while the state is the one that they were made in.
+
+The state moves on with every decision, so what an explanation needs of it is worked out at once: ``WatchingCycle`` calls back
+right after it has decided on a watched pod, and before the engine acts on that decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from moorage.cycle.cycle import Cycle
+from moorage.cycle.decision import Decision
+from moorage.cycle.extenders import Asking
+from moorage.cycle.search_scope import EVERYWHERE, Scope
+from moorage.cycle.what_if import Nominated
+from moorage.framework.profile import Profile
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["Moment", "WatchingCycle"]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A decision, and the state it was made in; valid until the callback returns."""
+
+    profile: Profile
+    decision: Decision
+    snapshot: Snapshot
+    nominated: Nominated
+
+
+@dataclass
+class WatchingCycle(Cycle):
+    """A cycle that reports decisions on some pods. ``watched`` maps UIDs to what is called with each decision."""
+
+    watched: dict[str, Callable[[Moment], None]] = field(default_factory=dict)
+
+    def decide(
+        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None, scope: Scope = EVERYWHERE
+    ) -> Decision:
+        decision = super().decide(profile, pod, snapshot, nominated, scope)
+        self._report(Moment(profile, decision, snapshot, nominated or {}))
+        return decision
+
+    def deciding(
+        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None, scope: Scope = EVERYWHERE
+    ) -> Asking[Decision]:
+        decision = yield from super().deciding(profile, pod, snapshot, nominated, scope)
+        if self.extenders:
+            self._report(Moment(profile, decision, snapshot, nominated or {}))
+        return decision
+
+    def _report(self, moment: Moment) -> None:
+        heard = self.watched.get(moment.decision.pod.uid)
+        if heard is not None:
+            heard(moment)

@@ -1,0 +1,282 @@
+"""Why a pod was placed where it is: each plugin's contribution, the margin, and what would move the pod elsewhere.
+
+Everything is worked out in the state that the decision was made in. The total of a node is the sum over plugins of weight times
+normalised score, so flips by weight follow from the scores alone. Flips by usage are found by changing the sums of one node,
+and scoring all nodes again at every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.api.amounts import shown_amount
+from moorage.api.selectors import Requirement
+from moorage.cycle.cycle import rate
+from moorage.cycle.ties import draw
+from moorage.errors import PluginError
+from moorage.framework.plugin_runner import MAX_SCORE, Scores
+from moorage.framework.prefilter_state import PreFiltered
+from moorage.framework.profile import Profile
+from moorage.laboratory.score_model import ScoreModel
+from moorage.laboratory.verdicts import engine_view
+from moorage.plugins.node_affinity import preferred_terms
+from moorage.report.score_values import Flip, NodeTotal, ScoreReport, ScoreShare
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import IntArray
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["Choice", "choice_of", "score_report"]
+
+#: A margin of at most one in this many points of the total is a near tie.
+_NEAR: Final = 100
+#: How many nodes are described.
+_NODES: Final = 10
+#: In how many steps at most usage is scanned, before the exact amount is looked for.
+_STEPS: Final = 1024
+_SCANNED: Final = ("cpu", "memory")
+
+_Rows = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A decision with its scores, in the state that it was made in. ``at`` is the winner's position among the rows."""
+
+    profile: Profile
+    pod: PodInfo
+    snapshot: Snapshot
+    found: PreFiltered
+    scores: Scores
+    at: int
+    seed: int
+
+    @cached_property
+    def model(self) -> ScoreModel:
+        return ScoreModel(self.profile, self.found, self.pod, self.snapshot, self.scores)
+
+    @property
+    def winner(self) -> int:
+        return int(self.scores.rows[self.at])
+
+    def weight(self, plugin: str) -> int:
+        return self.scores.weights.get(plugin) or self.profile.weights.get(plugin, 1)
+
+    def normalised(self, plugin: str) -> IntArray:
+        share: IntArray = self.scores.final[plugin] // max(1, self.weight(plugin))
+        return share
+
+    def name(self, row: int) -> str:
+        return self.snapshot.table.nodes[row].name
+
+    def drawn(self, total: IntArray, rows: _Rows | None = None) -> int:
+        """Return the row that would be chosen by these totals."""
+        rows = self.scores.rows if rows is None else rows
+        return draw(self.snapshot.table, rows[total == total.max()], self.pod.uid, self.seed)
+
+
+def choice_of(
+    profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Mapping[str, tuple[PodInfo, ...]], node: str, seed: int,
+    scores: Scores | None = None,
+) -> Choice | None:  # fmt: skip
+    """Return the decision that put ``pod`` on ``node``, in the present state; None if the node does not fit now.
+
+    ``scores`` are those of the decision, if it has any; else all feasible nodes are scored.
+    """
+    try:
+        found, verdicts = engine_view(profile, pod, snapshot, nominated)
+        if scores is None:
+            feasible = np.flatnonzero(verdicts.feasible)
+            scores = rate(profile, found, pod, snapshot, feasible) if len(feasible) else None
+    except PluginError:
+        return None
+    at = None if scores is None else np.flatnonzero(scores.rows == snapshot.table.row_of.get(node, -1))
+    if scores is None or at is None or not len(at):
+        return None
+    return Choice(profile, pod, snapshot, found, scores, int(at[0]), seed)
+
+
+def score_report(choice: Choice, *, feasible: int, refused: int, flips: bool = True) -> ScoreReport:
+    """Return the contributions, the margin and the flips. ``feasible`` and ``refused`` count all nodes."""
+    total = choice.scores.total
+    order = _ranked(choice)
+    runner_up = int(order[1]) if len(order) > 1 else None
+    margin = 0 if runner_up is None else int(total[choice.at] - total[runner_up])
+    tied = [int(choice.scores.rows[at]) for at in order.tolist() if total[at] == total[choice.at]]
+    return ScoreReport(
+        nodes=tuple(_total(choice, at, rank + 1) for rank, at in enumerate(order[:_NODES].tolist())),
+        winner=choice.winner,
+        runner_up=None if runner_up is None else int(choice.scores.rows[runner_up]),
+        margin=margin,
+        near_tie=runner_up is not None and margin * _NEAR <= int(total[choice.at]),
+        tied=tuple(tied) if len(tied) > 1 else (),
+        split={} if runner_up is None else _split(choice, runner_up),
+        flips=tuple(_flips(choice, runner_up)) if flips and runner_up is not None else (),
+        feasible=feasible,
+        refused=refused,
+        unscored=max(0, feasible - len(choice.scores.rows)),
+    )
+
+
+def _ranked(choice: Choice) -> _Rows:
+    """Return positions among the rows: the winner first, then by total, then by name."""
+    total = choice.scores.total
+    names = [choice.name(row) for row in choice.scores.rows.tolist()]
+    order = sorted(range(len(names)), key=lambda at: (at != choice.at, -int(total[at]), names[at]))
+    return np.array(order, dtype=np.intp)
+
+
+def _total(choice: Choice, at: int, rank: int) -> NodeTotal:
+    scores = choice.scores
+    shares = tuple(
+        ScoreShare(name, int(raw[at]), int(choice.normalised(name)[at]), choice.weight(name), int(scores.final[name][at]))
+        for name, raw in scores.raw.items()
+    )
+    return NodeTotal(int(scores.rows[at]), rank, int(scores.total[at]), shares)
+
+
+def _split(choice: Choice, rival: int) -> dict[str, int]:
+    return {name: int(final[choice.at] - final[rival]) for name, final in choice.scores.final.items()}
+
+
+# -- flips ----------------------------------------------------------------------------------------------------------------
+
+
+def _flips(choice: Choice, runner_up: int) -> Iterator[Flip]:
+    yield from _by_usage(choice, runner_up)
+    for name in choice.scores.final:
+        yield from _by_weight(choice, name)
+    yield from _by_label(choice, runner_up)
+    yield from _without(choice)
+
+
+def _by_weight(choice: Choice, name: str) -> Iterator[Flip]:
+    """Yield the nearest weight in 1-100 that moves the pod, and whether disabling the plugin does."""
+    share, weight = choice.normalised(name), choice.weight(name)
+    ties: int | None = None
+    for other in sorted((w for w in range(1, MAX_SCORE + 1) if w != weight), key=lambda w: (abs(w - weight), w)):
+        total = choice.scores.total + (other - weight) * share
+        if total.max() > total[choice.at]:
+            to = choice.drawn(total)
+            tied = f" (a tie from {ties})" if ties is not None else ""
+            yield Flip("weight", f"{name} weight {other}{tied}", to, name, other, ties)
+            break
+        if ties is None and int((total == total.max()).sum()) > 1 and choice.scores.total[choice.at] > _second(choice):
+            ties = other
+    total = choice.scores.total - weight * share
+    to = choice.drawn(total)
+    if to != choice.winner:
+        tie = " (tie)" if total.max() == total[choice.at] else ""
+        yield Flip("disable", f"{name} disabled{tie}", to, name)
+
+
+def _second(choice: Choice) -> int:
+    others = np.delete(choice.scores.total, choice.at)
+    return int(others.max()) if len(others) else 0
+
+
+def _by_usage(choice: Choice, runner_up: int) -> Iterator[Flip]:
+    """Yield the least additional usage of the winner, and the least reduction on the runner-up, that moves the pod."""
+    model = choice.model
+    rival = int(choice.scores.rows[runner_up])
+    for resource in _SCANNED:
+        totals = model.totals_by_usage(choice.at, resource)
+        more = _least(choice, totals, resource, _room(choice, choice.winner, resource), 1)
+        if more is not None:
+            yield _usage(choice, f"more {resource} requested on {choice.name(choice.winner)}", resource, more)
+    for resource in _SCANNED:
+        held = int(choice.snapshot.table.requested(resource).data[rival])
+        less = _least(choice, model.totals_by_usage(runner_up, resource), resource, held, -1)
+        if less is not None:
+            yield _usage(choice, f"less {resource} requested on {choice.name(rival)}", resource, less)
+
+
+def _usage(choice: Choice, what: str, resource: str, found: tuple[int, IntArray]) -> Flip:
+    amount, totals = found
+    tie = " (tie)" if totals.max() == totals[choice.at] else ""
+    return Flip("usage", f"{shown_amount(resource, amount, up=True)} {what}{tie}", choice.drawn(totals), at=amount)
+
+
+def _room(choice: Choice, row: int, resource: str) -> int:
+    """Return how much more of a resource can be requested on a row so that the pod still fits there."""
+    table = choice.snapshot.table
+    free = int(table.allocatable(resource).data[row]) - int(table.requested(resource).data[row])
+    return max(0, free - choice.pod.requests.get(resource, 0))
+
+
+def _least(
+    choice: Choice, totals: Callable[[int], IntArray], resource: str, most: int, sign: int
+) -> tuple[int, IntArray] | None:
+    """Return the least change of a row's usage up to ``most`` that moves the pod, and the totals then.
+
+    Normalised scores need not move in one direction, so amounts are tried in order: every unit, or so many steps of equal
+    size, and then the units within the first step that moves the pod by halving.
+    """
+    unit = 1 if resource == "cpu" else 2**20
+    moves = partial(_moves, choice, totals, sign)
+    before = 0
+    for amount in _steps(most, unit):
+        if moves(amount):
+            exact = _halved(moves, before, amount, unit)
+            return exact, totals(sign * exact)
+        before = amount
+    return None
+
+
+def _moves(choice: Choice, totals: Callable[[int], IntArray], sign: int, amount: int) -> bool:
+    return choice.drawn(totals(sign * amount)) != choice.winner
+
+
+def _steps(most: int, unit: int) -> Iterator[int]:
+    units = most // unit
+    count = min(units, _STEPS)
+    last = 0
+    for step in range(1, count + 1):
+        amount = units * step // count * unit
+        if amount > last:
+            yield amount
+        last = amount
+
+
+def _halved(moves: Callable[[int], bool], low: int, high: int, unit: int) -> int:
+    while high - low > unit:
+        middle = (low + high) // 2 // unit * unit
+        low, high = (low, middle) if moves(middle) else (middle, high)
+    return high
+
+
+def _by_label(choice: Choice, runner_up: int) -> Iterator[Flip]:
+    """Yield labels for the runner-up that would meet one of the pod's preferred terms, and move the pod."""
+    step = next((one for one in choice.profile.at("score") if one.name == "NodeAffinity"), None)
+    raw = choice.scores.raw.get("NodeAffinity")
+    if step is None or raw is None:
+        return
+    row = int(choice.scores.rows[runner_up])
+    node = choice.snapshot.table.nodes[row]
+    for weight, term in preferred_terms(choice.pod):
+        asked = term.requirements[0] if len(term.requirements) == 1 and not term.fields and not term.faults else None
+        if asked is None or asked.operator not in {"In", "Exists"} or asked.matches(node.labels.get(asked.key)):
+            continue
+        changed = raw.copy()
+        changed[runner_up] += weight
+        to = choice.drawn(choice.model.totals_with(step.name, changed))
+        if to != choice.winner:
+            yield Flip("label", f"label {_label(asked)} on {node.name}", to, step.name)
+
+
+def _label(asked: Requirement) -> str:
+    return f"{asked.key}={asked.values[0]}" if asked.operator == "In" else asked.key
+
+
+def _without(choice: Choice) -> Iterator[Flip]:
+    """Yield where the pod would go if its node took no pods: the others are scored again, because normalisation changes."""
+    rows = np.delete(choice.scores.rows, choice.at)
+    if len(rows):
+        scores = rate(choice.profile, choice.found, choice.pod, choice.snapshot, rows)
+        to = choice.drawn(scores.total, rows)
+        yield Flip("withoutNode", f"Without {choice.name(choice.winner)}: {choice.name(to)}", to)

@@ -1,0 +1,239 @@
+"""Preemption in full: what it would do on every node, whom it would evict on the chosen one, and why that one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from moorage.api.selectors import SelectorError, compile_label_selector
+from moorage.api.workloads import PodDisruptionBudget
+from moorage.cycle.disruption_budgets import Budgets
+from moorage.cycle.importance import by_importance
+from moorage.cycle.preemption import HARMS, NOT_HELPFUL, Candidate, choose, find_candidates
+from moorage.cycle.reprieve import NO_VICTIMS
+from moorage.cycle.row_importance import Ranking
+from moorage.cycle.what_if import FailedAttempt, Nominated
+from moorage.errors import MoorageError, PluginError
+from moorage.framework.profile import Profile
+from moorage.framework.verdict_table import Verdicts
+from moorage.framework.verdicts import Code, Status
+from moorage.laboratory.verdicts import engine_view
+from moorage.report.preemption_values import PreemptionNode, PreemptionReport, VictimReport
+from moorage.simulator.wording import counted, some
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["preemption_of"]
+
+#: How many candidates are described pod by pod.
+_DESCRIBED: Final = 3
+#: How many priorities are tried in the search for the lowest that helps.
+_PRIORITIES: Final = 24
+
+
+def preemption_of(profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated) -> PreemptionReport | None:
+    """Return what preemption would do for a pod that fits nowhere; None if the profile's PostFilter is not preemption."""
+    plugin = next((step.plugin for step in profile.at("postFilter") if hasattr(step.plugin, "search")), None)
+    if plugin is None:
+        return None
+    try:
+        found, verdicts = engine_view(profile, pod, snapshot, nominated)
+        attempt: Any = FailedAttempt(profile, found, pod, snapshot, verdicts, nominated)
+        return _Story(plugin, attempt, profile, nominated).told()
+    except (PluginError, MoorageError):  # the verdicts show the error
+        return None
+
+
+class _Story:
+    """One failed attempt, and the search for victims over all nodes."""
+
+    def __init__(self, plugin: Any, attempt: Any, profile: Profile, nominated: Nominated) -> None:
+        self.plugin = plugin
+        self.attempt = attempt
+        self.profile = profile
+        self.nominated = nominated
+        self.table = attempt.snapshot.table
+        self.budgets = Budgets(attempt.snapshot.objects(PodDisruptionBudget).values())
+
+    def told(self) -> PreemptionReport:
+        attempt = self.attempt
+        considered = self.plugin.search(attempt)
+        everywhere = find_candidates(attempt, self.budgets, 100, len(attempt.verdicts), Ranking())
+        chosen = choose(considered.candidates) if considered.candidates else None
+        tried = {one.row for one in considered.candidates} | set(considered.fitting)
+        best = _best(everywhere.candidates, chosen)
+        nodes = []
+        for row, status in everywhere.verdicts.refused():
+            victims = next((one for one in everywhere.candidates if one.row == row), None)
+            seen = row in tried or _was_looked_at(considered.verdicts, row) or not self._may_help(row)
+            nodes.append(self._node(row, status, victims, considered=seen, described=victims in best))
+        not_eligible = self._not_eligible()
+        return PreemptionReport(
+            summary=self._summary(nodes, chosen, not_eligible),
+            nodes=tuple(nodes),
+            chosen=None if chosen is None or not_eligible else chosen.row,
+            decided_by="" if chosen is None or not_eligible else _decided_by(considered.candidates),
+            not_eligible=not_eligible,
+            reprieve=tuple(self._reprieved(chosen.row)) if chosen is not None else (),
+            lowest_priority=self.attempt.pod.priority if chosen is not None else self._lowest_priority(),
+        )
+
+    def _may_help(self, row: int) -> bool:
+        status = self.attempt.verdicts.status(row)
+        return status is not None and status.code is Code.UNSCHEDULABLE
+
+    def _not_eligible(self) -> str:
+        why = getattr(self.plugin, "ineligible", None)
+        return "" if why is None else str(why(self.attempt.pod, self.attempt))
+
+    # -- one node ---------------------------------------------------------------------------------------------------------
+
+    def _node(
+        self, row: int, status: Status, candidate: Candidate | None, *, considered: bool, described: bool
+    ) -> PreemptionNode:
+        if candidate is not None:
+            return self._candidate(candidate, considered=considered, described=described)
+        if status.reasons == (NOT_HELPFUL,):
+            own = self.attempt.verdicts.status(row) or status
+            return PreemptionNode(row, "notHelpful", considered, own.plugin, own.message)
+        if status.reasons == (NO_VICTIMS,):
+            return PreemptionNode(row, "noLowerPriority", considered)
+        return PreemptionNode(row, "notEnough", considered, status.plugin, status.message)
+
+    def _candidate(self, one: Candidate, *, considered: bool, described: bool) -> PreemptionNode:
+        victims = one.victims
+        short = self._short_of(one) if described else {}
+        gone = {pod.uid for pod in victims.pods}
+        lesser = [other for other in self.table.pods[one.row].values() if other.priority < self.attempt.pod.priority]
+        budgets = self._budgets_of(victims.exceeding)
+        return PreemptionNode(
+            node=one.row,
+            verdict="candidate",
+            considered=considered,
+            victims=tuple(
+                VictimReport(pod.key, pod.priority, budgets.get(pod.uid, ()), short.get(pod.uid, "")) for pod in victims.pods
+            ),
+            spared=tuple(other.key for other in by_importance(lesser) if other.uid not in gone) if described else (),
+            violations=victims.violations,
+            highest_priority=victims.pods[0].priority,
+            priority_sum=sum(pod.priority for pod in victims.pods),
+            latest_start=victims.pods[0].status.start_time or "",
+        )
+
+    def _order(self, row: int) -> list[PodInfo]:
+        """Return the pods of lower priority in the order in which they are put back."""
+        lesser = [other for other in self.table.pods[row].values() if other.priority < self.attempt.pod.priority]
+        exceeding, others = self.budgets.split(by_importance(lesser))
+        return [*exceeding, *others]
+
+    def _reprieved(self, row: int) -> Iterator[str]:
+        yield from (other.key for other in self._order(row))
+
+    def _short_of(self, one: Candidate) -> dict[str, str]:
+        """Put the pods back as preemption does, and return what was short for each that cannot stay."""
+        short: dict[str, str] = {}
+        order = self._order(one.row)
+        with self.attempt.what_if(one.row) as node:
+            for other in order:
+                node.remove(other)
+            node.refused_by()
+            for other in order:
+                node.add(other)
+                status = node.refused_by()
+                if status is not None:
+                    short[other.uid] = f"{status.plugin}: {status.message}" if status.plugin else status.message
+                    node.remove(other)
+        return short
+
+    def _budgets_of(self, exceeding: Sequence[PodInfo]) -> Mapping[str, tuple[str, ...]]:
+        held = self.attempt.snapshot.objects(PodDisruptionBudget).values()
+        return {pod.uid: tuple(one.metadata.name for one in held if _covers(one, pod)) for pod in exceeding}
+
+    # -- the whole --------------------------------------------------------------------------------------------------------
+
+    def _lowest_priority(self) -> int | None:
+        """Return the least priority at which a candidate appears; None if none of those present helps."""
+        pod: PodInfo = self.attempt.pod
+        rows = [row for row in range(len(self.table)) if self._may_help(row)]
+        present: list[int] = sorted({other.priority for row in rows for other in self.table.pods[row].values()})
+        for priority in [one + 1 for one in present if one + 1 > pod.priority][:_PRIORITIES]:
+            higher = PodInfo(replace(pod.pod, spec=replace(pod.spec, priority=priority, preemption_policy=None)))
+            found, verdicts = engine_view(self.profile, higher, self.attempt.snapshot, self.nominated)
+            attempt: Any = FailedAttempt(self.profile, found, higher, self.attempt.snapshot, verdicts, self.nominated)
+            search = find_candidates(attempt, self.budgets, 100, len(verdicts), Ranking())
+            if search.candidates or search.fitting:
+                return priority
+        return None
+
+    def _summary(self, nodes: Sequence[PreemptionNode], chosen: Candidate | None, not_eligible: str) -> str:
+        if not_eligible:
+            return f"Preemption: {not_eligible}"
+        if chosen is not None:
+            victims = some([pod.key for pod in chosen.victims.pods])
+            return f"Preemption would evict {victims} on {self._name(chosen.row)}."
+        parts = []
+        by_verdict: dict[str, list[PreemptionNode]] = {}
+        for one in nodes:
+            by_verdict.setdefault(one.verdict, []).append(one)
+        lacking = by_verdict.get("noLowerPriority", [])
+        if lacking:
+            parts.append(f"{self._names(lacking)} {'has' if len(lacking) == 1 else 'have'} no pod of lower priority")
+        parts += list(self._not_enough(by_verdict.get("notEnough", [])))
+        hopeless = by_verdict.get("notHelpful", [])
+        if hopeless:
+            others = "the other " if parts else ("" if len(hopeless) == 1 else "any of the ")
+            parts.append(f"eviction cannot resolve the refusals on {others}{counted(len(hopeless), 'node')}")
+        return f"Preemption would not help: {'; '.join(parts)}." if parts else "Preemption would not help."
+
+    def _not_enough(self, nodes: Sequence[PreemptionNode]) -> Iterator[str]:
+        by_reason: dict[str, list[PreemptionNode]] = {}
+        for one in nodes:
+            by_reason.setdefault(one.reason.removeprefix("node(s) "), []).append(one)
+        for reason, some_nodes in by_reason.items():
+            yield f"without its pods of lower priority, {self._names(some_nodes)} would still refuse it ({reason})"
+
+    def _names(self, nodes: Sequence[PreemptionNode]) -> str:
+        names = [self._name(one.node) for one in nodes]
+        if len(names) > _DESCRIBED:
+            return counted(len(names), "node")
+        return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+    def _name(self, row: int) -> str:
+        name: str = self.table.nodes[row].name
+        return name
+
+
+def _was_looked_at(verdicts: Verdicts, row: int) -> bool:
+    status = verdicts.status(row)
+    return status is not None and status.reasons != (NOT_HELPFUL,)
+
+
+def _best(candidates: Sequence[Candidate], chosen: Candidate | None) -> list[Candidate]:
+    """Return the candidates that do least harm, the chosen one first."""
+    ranked = sorted(candidates, key=lambda one: tuple(harm(one.victims) for _, harm in HARMS))
+    first = [one for one in candidates if chosen is not None and one.row == chosen.row]
+    return [*first, *(one for one in ranked if one not in first)][:_DESCRIBED]
+
+
+def _decided_by(candidates: Sequence[Candidate]) -> str:
+    """Return the first criterion that leaves one candidate, or one kind of candidates."""
+    if len(candidates) == 1:
+        return "only candidate"
+    left = list(candidates)
+    for name, harm in HARMS:
+        amounts = [harm(one.victims) for one in left]
+        least = min(amounts)
+        left = [one for one, amount in zip(left, amounts, strict=True) if amount == least]
+        if len(left) == 1:
+            return name
+    return "first in order"
+
+
+def _covers(budget: PodDisruptionBudget, pod: PodInfo) -> bool:
+    try:
+        selector = compile_label_selector(budget.spec.selector)
+    except SelectorError:
+        return False
+    return budget.metadata.namespace == pod.namespace and not selector.is_empty and selector.matches(pod.labels)

@@ -1,0 +1,167 @@
+"""From the verdicts of all plugins to report values: groups of nodes, the funnel, conflicts, and the nearest miss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+import numpy as np
+import numpy.typing as npt
+from msgspec.structs import replace
+
+from moorage.framework.explaining import Detail, ShortfallPlugin
+from moorage.framework.verdicts import Code, Status
+from moorage.laboratory.conflicts import Family, conflicts, sets_of
+from moorage.laboratory.verdicts import Constraint, EveryVerdict, Judgement, Stage
+from moorage.report.explanation import ConflictTerm, FunnelStep, NearestNode, NodeGroup, RefusalReport
+from moorage.state.columns import BoolArray
+
+__all__ = ["ELIGIBILITY", "all_conflicts", "conflict_terms", "eligible_conflict", "funnel", "groups", "nearest_of"]
+
+#: Plugins that say which nodes a pod may use at all, whatever it asks for: the others judge the eligible nodes.
+ELIGIBILITY = frozenset({"NodeUnschedulable", "TaintToleration"})
+
+#: On how many nodes of a group, and by how many names, what stands in the way is named.
+_NAMED = 3
+
+#: Cost of the least change for one node, by its row; None if it is not known.
+CostOf = Callable[[int], float | None]
+
+
+def groups(judged: EveryVerdict, cost_of: CostOf | None = None) -> tuple[NodeGroup, ...]:
+    """Return the nodes that are refused for equal reasons, in groups.
+
+    Groups are sorted by the cost of their least change where it is known, else by the number of refusals; then the larger
+    first, then by name.
+    """
+    if not len(judged.snapshot.table):
+        return ()
+    first, kind = judged.kinds
+    short = _shortfalls(judged)
+    found: list[NodeGroup] = []
+    for number, representative in enumerate(first.tolist()):
+        if judged.feasible[representative]:
+            continue
+        rows = np.flatnonzero(kind == number)
+        names = sorted(rows.tolist(), key=lambda row: judged.names[row])
+        nearest = min(names, key=lambda row: float(short[row]))
+        cost = None if cost_of is None else cost_of(nearest)
+        found.append(NodeGroup(tuple(names), tuple(_refusals(judged, nearest, names)), nearest, cost))
+    return tuple(sorted(found, key=lambda group: _rank(group, judged)))
+
+
+def _rank(group: NodeGroup, judged: EveryVerdict) -> tuple[float, int, int, str]:
+    cost = float("inf") if group.cost is None else group.cost
+    return cost, len(group.refusals), -len(group.nodes), judged.names[group.nodes[0]]
+
+
+def _shortfalls(judged: EveryVerdict) -> npt.NDArray[np.float64]:
+    """Return how far each row is from fitting, added up over the plugins that can tell."""
+    total = np.zeros(len(judged.snapshot.table))
+    for one in judged.refusing:
+        if one.stage is Stage.FILTER and isinstance(one.plugin, ShortfallPlugin):
+            with suppress(Exception):  # an explanation must not fail where the decision did not
+                total += one.plugin.shortfall(one.state, judged.pod, judged.snapshot.nodes) * one.refused
+    return total
+
+
+def _refusals(judged: EveryVerdict, row: int, alike: Sequence[int]) -> Iterator[RefusalReport]:
+    """Yield each reason why a row is refused, in running order; the first reason of a plugin carries its detail.
+
+    ``alike`` are rows that are refused for equal reasons: what stands in the way on a few of them is named, too.
+    """
+    for one in judged.refusing:
+        status = one.verdicts.status(row)
+        if status is None:
+            continue
+        detail = _shared(judged, one, row, alike)
+        for at, reason in enumerate(status.reasons or ("",)):
+            yield _report(one, status, reason, detail if at == 0 else None)
+
+
+def _shared(judged: EveryVerdict, one: Judgement, row: int, alike: Sequence[int]) -> Detail | None:
+    """Return the detail of one row, with the objects that a few other rows have in its place."""
+    detail = judged.why(one, row)
+    if detail is None or not detail.objects:
+        return detail
+    others = [judged.why(one, other) for other in alike[:_NAMED] if other != row]
+    same = [other.objects for other in others if other is not None and other.text == detail.text]
+    named = sorted({name for objects in (detail.objects, *same) for name in objects})
+    return replace(detail, objects=tuple(named[:_NAMED]))
+
+
+def _report(one: Judgement, status: Status, reason: str, detail: Detail | None) -> RefusalReport:
+    return RefusalReport(
+        plugin=status.plugin or one.name,
+        reason=reason,
+        resolvable=status.code is Code.UNSCHEDULABLE,
+        stage=one.stage.value,
+        error=status.code is Code.ERROR,
+        detail="" if detail is None else phrase(detail),
+        terms=() if detail is None else detail.terms,
+        numbers={} if detail is None else detail.numbers,
+    )
+
+
+def phrase(detail: Detail) -> str:
+    """Return the text of a detail with its objects: ``search-0, search-1 have app=search``."""
+    if not detail.objects:
+        return detail.text
+    text = detail.text
+    if len(detail.objects) > 1 and text.startswith("has "):
+        text = f"have {text.removeprefix('has ')}"
+    return f"{', '.join(detail.objects)} {text}"
+
+
+def funnel(judged: EveryVerdict) -> tuple[FunnelStep, ...]:
+    """Return the plugins in running order, with the nodes left after each."""
+    rows = len(judged.snapshot.table)
+    refusals = np.zeros(rows, dtype=np.int64)
+    for one in judged.refusing:
+        refusals += one.refused
+    left = np.ones(rows, dtype=bool)
+    steps = []
+    for one in judged.judgements:
+        before = int(left.sum())
+        left &= ~one.refused
+        alone = int((one.refused & (refusals == 1)).sum())
+        steps.append(FunnelStep(one.name or "nominated pods", before, int(left.sum()), alone, one.stage.value, one.skips))
+    return tuple(steps)
+
+
+def all_conflicts(judged: EveryVerdict) -> list[Family]:
+    """Return the minimal families of constraints that no node satisfies together, the smallest first."""
+    return conflicts(sets_of(judged.constraints), order=list(judged.constraints)) if len(judged.snapshot.table) else []
+
+
+def eligible_conflict(judged: EveryVerdict) -> Family | None:
+    """Return the smallest conflict over the nodes that the pod may use at all; None if there are no such nodes."""
+    eligible = _eligible(judged)
+    if not eligible.any():
+        return None
+    masks: Mapping[Constraint, BoolArray] = {
+        key: rows for key, rows in judged.constraints.items() if key.plugin not in ELIGIBILITY
+    }
+    found = conflicts(sets_of(masks, eligible), most=1, order=list(masks))
+    return found[0] if found else None
+
+
+def _eligible(judged: EveryVerdict) -> BoolArray:
+    eligible = np.ones(len(judged.snapshot.table), dtype=bool)
+    for key, rows in judged.constraints.items():
+        if key.plugin in ELIGIBILITY:
+            eligible &= ~rows
+    return eligible
+
+
+def conflict_terms(judged: EveryVerdict, family: Family) -> tuple[ConflictTerm, ...]:
+    """Return a conflict's constraints in running order."""
+    order = list(judged.constraints)
+    return tuple(ConflictTerm(*one) for one in sorted(family, key=order.index))
+
+
+def nearest_of(found: tuple[NodeGroup, ...]) -> NearestNode | None:
+    """Return the node that lacks least: the nearest of the first group."""
+    if not found:
+        return None
+    return NearestNode(found[0].nearest, found[0].refusals)

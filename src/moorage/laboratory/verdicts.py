@@ -1,0 +1,277 @@
+"""The verdicts of every Filter plugin on every node for one pod.
+
+kube-scheduler stops at the first plugin that refuses a node, and at the first PreFilter plugin that rejects the pod. Here every
+plugin judges every node with its own state: a rejection by PreFilter counts as a refusal of all nodes, a narrowing as a refusal
+of the nodes that it leaves out, and the other plugins still run. A plugin that raises refuses every node with an error.
+
+Nothing is changed: nodes with nominated pods are judged twice, in a what-if, as kube-scheduler does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.cycle.cycle import judge
+from moorage.cycle.what_if import Nominated, contenders, judge_with_nominated
+from moorage.errors import PluginError
+from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
+from moorage.framework.plugin_runner import ask, run_filter, run_pre_filter
+from moorage.framework.prefilter_state import PreFiltered
+from moorage.framework.profile import Profile, Step
+from moorage.framework.verdict_table import Verdicts
+from moorage.framework.verdicts import Code, Hold, Narrow, Skip, Status
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["Constraint", "EveryVerdict", "Judgement", "Stage", "engine_view", "verdicts_of_all"]
+
+
+class Stage(Enum):
+    """Where a refusal comes from. ``NOMINATED``: the node is refused only because of pods that are nominated to it."""
+
+    PRE_FILTER = "preFilter"
+    FILTER = "filter"
+    NOMINATED = "nominated"
+
+
+class Constraint(NamedTuple):
+    """One term of a plugin: a condition that can refuse a node by itself."""
+
+    plugin: str
+    term: str
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What one plugin says about all nodes at one stage. ``skips``: its PreFilter returned ``SKIP``, so it passes them all.
+
+    ``plugin`` is None for a stage that belongs to no single plugin.
+    """
+
+    name: str
+    stage: Stage
+    verdicts: Verdicts
+    plugin: Any = None
+    state: Any = None
+    skips: bool = False
+
+    @cached_property
+    def refused(self) -> BoolArray:
+        """The rows that the plugin refuses; shape (rows,)."""
+        return np.not_equal(self.verdicts.ids, 0)
+
+
+@dataclass(frozen=True)
+class EveryVerdict:
+    """All judgements on one pod, in running order: PreFilter, then Filter, then the nominated pods.
+
+    ``found`` are the results of PreFilter as kube-scheduler runs it; None if a plugin raised there.
+    """
+
+    pod: PodInfo
+    profile: Profile
+    snapshot: Snapshot
+    judgements: tuple[Judgement, ...]
+    found: PreFiltered | None
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The node names, by row."""
+        return [node.name for node in self.snapshot.table.nodes]
+
+    @cached_property
+    def refusing(self) -> tuple[Judgement, ...]:
+        """The judgements that refuse any node."""
+        return tuple(one for one in self.judgements if one.refused.any())
+
+    @cached_property
+    def feasible(self) -> BoolArray:
+        """The rows that nothing refuses; shape (rows,)."""
+        open_rows = np.ones(len(self.snapshot.table), dtype=bool)
+        for one in self.refusing:
+            open_rows &= ~one.refused
+        return open_rows
+
+    def statuses(self, row: int) -> list[Status]:
+        """Return the status of each plugin that refuses a row, in running order."""
+        found = (one.verdicts.status(row) for one in self.refusing)
+        return [status for status in found if status is not None]
+
+    def first(self, row: int) -> Status | None:
+        """Return the status that kube-scheduler would report for a row, by the first plugin that refuses it."""
+        return next(iter(self.statuses(row)), None)
+
+    @cached_property
+    def kinds(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        """Rows with equal refusals: the first row of each kind, and the kind of each row."""
+        kind: npt.NDArray[np.intp] = np.zeros(len(self.snapshot.table), dtype=np.intp)
+        first: npt.NDArray[np.intp] = np.zeros(min(len(kind), 1), dtype=np.intp)
+        for one in self.refusing:
+            both = kind * len(one.verdicts.statuses) + one.verdicts.ids
+            _, first, kind = np.unique(both, return_index=True, return_inverse=True)
+        return first, kind
+
+    @cached_property
+    def constraints(self) -> Mapping[Constraint, BoolArray]:
+        """The rows that each constraint refuses, in running order; only constraints that refuse any."""
+        masks: dict[Constraint, BoolArray] = {}
+        for one in self.refusing:
+            for name, rows in self._terms(one):
+                if rows.any():
+                    key = Constraint(one.name, name)
+                    masks[key] = masks[key] | rows if key in masks else rows
+        return masks
+
+    def _terms(self, one: Judgement) -> Iterable[tuple[str, BoolArray]]:
+        """Return the terms of a plugin; its reasons if it names none, or if its terms do not add up to what it refuses."""
+        if one.stage is Stage.FILTER and isinstance(one.plugin, TermsPlugin) and not one.verdicts.rows_with(Code.ERROR).size:
+            try:
+                terms = list(one.plugin.terms(one.state, self.pod, self.snapshot.nodes))
+            except Exception:  # an explanation must not fail where the decision did not
+                terms = []
+            if terms and np.array_equal(np.logical_or.reduce([rows for _, rows in terms]), one.refused):
+                return terms
+        return _by_reason(one.verdicts)
+
+    def why(self, one: Judgement, row: int) -> Detail | None:
+        """Return why a plugin refuses a row, in words and numbers; None if it does not say."""
+        if one.stage is not Stage.FILTER or not isinstance(one.plugin, ExplainingPlugin):
+            return None
+        try:
+            return one.plugin.why(one.state, self.pod, self.snapshot.nodes.at(row))
+        except Exception as error:  # an explanation must not fail where the decision did not
+            return Detail(f"{one.name} failed in why: {type(error).__name__}: {error}")
+
+
+def _by_reason(verdicts: Verdicts) -> Iterator[tuple[str, BoolArray]]:
+    rows: dict[str, BoolArray] = {}
+    for known, status in enumerate(verdicts.statuses):
+        mask = verdicts.ids == known
+        for reason in status.reasons if status is not None else ():
+            rows[reason] = rows[reason] | mask if reason in rows else mask
+    yield from rows.items()
+
+
+def verdicts_of_all(profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None) -> EveryVerdict:
+    """Return the verdicts of every Filter plugin of a profile on every node for ``pod``, which is not on any node."""
+    asked = {step.name: _ask(step, pod, snapshot) for step in profile.at("preFilter")}
+    found = _as_kube_scheduler(profile, pod, snapshot)
+    before = _before_filter(profile, asked, found, snapshot)
+    filters = [_filtered(profile, step, asked, pod, snapshot) for step in profile.at("filter")]
+    judged = EveryVerdict(pod, profile, snapshot, (*before, *filters), found)
+    crowded = _crowded(judged, nominated or {})
+    return judged if crowded is None else replace(judged, judgements=(*judged.judgements, crowded))
+
+
+def engine_view(
+    profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None
+) -> tuple[PreFiltered, Verdicts]:
+    """Return the results of PreFilter and the status of each row as kube-scheduler finds them, over all nodes.
+
+    Raises  PluginError if a plugin raises
+    """
+    found = run_pre_filter(profile, pod, snapshot)
+    verdicts = Verdicts(len(snapshot.table))
+    if found.refused is not None:
+        verdicts.pre_filter = found.refused
+        verdicts.refuse(np.arange(len(verdicts)), found.refused)
+        return found, verdicts
+    if found.nodes is None:
+        judge(profile, found, pod, snapshot.nodes, verdicts, nominated or {})
+        return found, verdicts
+    named = snapshot.nodes.named(found.nodes)
+    left_out = f"node(s) didn't satisfy plugin(s) [{' '.join(found.narrowed_by)}]"
+    verdicts.refuse(np.flatnonzero(~named), Status(Code.UNRESOLVABLE, "", (left_out,)))
+    judge(profile, found, pod, NodeView(snapshot, np.flatnonzero(named)), verdicts, nominated or {})
+    return found, verdicts
+
+
+def _ask(step: Step, pod: PodInfo, snapshot: Snapshot) -> Any:
+    """Run one PreFilter plugin and return its answer, or the PluginError that it ended with."""
+    try:
+        return ask(step, "preFilter", pod, snapshot)
+    except PluginError as error:
+        return error
+
+
+def _as_kube_scheduler(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> PreFiltered | None:
+    try:
+        return run_pre_filter(profile, pod, snapshot)
+    except PluginError:
+        return None
+
+
+def _before_filter(
+    profile: Profile, asked: Mapping[str, Any], found: PreFiltered | None, snapshot: Snapshot
+) -> Iterator[Judgement]:
+    """Yield the judgements of PreFilter plugins that reject the pod, raise, or narrow the nodes."""
+    for step in profile.at("preFilter"):
+        answer = asked[step.name]
+        if isinstance(answer, Hold):
+            status = Status(answer.code, step.name, answer.reasons)
+            yield _on_all(step, Stage.PRE_FILTER, status, len(snapshot.table))
+        elif isinstance(answer, PluginError):
+            yield _on_all(step, Stage.PRE_FILTER, _error(step, answer), len(snapshot.table))
+        elif isinstance(answer, Narrow):
+            verdicts = Verdicts(len(snapshot.table))
+            others = np.flatnonzero(~snapshot.nodes.named(answer.nodes))
+            verdicts.refuse(others, Status(Code.UNRESOLVABLE, step.name, (_narrowed(step.name, found),)))
+            yield Judgement(step.name, Stage.PRE_FILTER, verdicts, step.plugin, answer.state)
+
+
+def _narrowed(plugin: str, found: PreFiltered | None) -> str:
+    """Return kube-scheduler's reason for nodes that PreFilter plugins leave out."""
+    if found is not None and found.refused is not None and not found.refused.plugin:
+        return found.refused.message
+    together = found.narrowed_by if found is not None and plugin in found.narrowed_by else (plugin,)
+    return f"node(s) didn't satisfy plugin(s) [{' '.join(together)}]"
+
+
+def _on_all(step: Step, stage: Stage, status: Status, rows: int, state: Any = None) -> Judgement:
+    verdicts = Verdicts(rows)
+    verdicts.refuse(np.arange(rows), status)
+    return Judgement(step.name, stage, verdicts, step.plugin, state)
+
+
+def _error(step: Step, error: PluginError) -> Status:
+    return Status(Code.ERROR, step.name, (str(error),))
+
+
+def _filtered(profile: Profile, step: Step, asked: Mapping[str, Any], pod: PodInfo, snapshot: Snapshot) -> Judgement:
+    """Run one Filter plugin alone over all nodes. It passes them all if its PreFilter skipped, rejected the pod or raised."""
+    answer = asked.get(step.name)
+    verdicts = Verdicts(len(snapshot.table))
+    if isinstance(answer, (Skip, Hold, PluginError)):
+        return Judgement(step.name, Stage.FILTER, verdicts, step.plugin, skips=isinstance(answer, Skip))
+    state = answer.state if isinstance(answer, Narrow) else answer
+    found = PreFiltered({step.name: state} if step.name in asked else {}, frozenset())
+    alone = replace(profile, steps={"filter": (step,)}, run_all_filters=False)
+    try:
+        run_filter(alone, found, pod, snapshot.nodes, verdicts)
+    except PluginError as error:
+        return _on_all(step, Stage.FILTER, _error(step, error), len(verdicts), state)
+    return Judgement(step.name, Stage.FILTER, verdicts, step.plugin, state)
+
+
+def _crowded(judged: EveryVerdict, nominated: Mapping[str, Sequence[PodInfo]]) -> Judgement | None:
+    """Judge the nodes that only nominated pods close, with those pods added; None if there are none."""
+    table, found, pod = judged.snapshot.table, judged.found, judged.pod
+    if found is None or found.refused is not None:
+        return None
+    verdicts = Verdicts(len(table))
+    for name, pods in nominated.items():
+        row = table.row_of.get(name)
+        if row is not None and judged.feasible[row] and contenders(pods, pod):
+            status = judge_with_nominated(judged.profile, found, pod, judged.snapshot, row, pods)
+            if status is not None:
+                verdicts.refuse(row, status)
+    return Judgement("", Stage.NOMINATED, verdicts) if verdicts.ids.any() else None

@@ -1,0 +1,83 @@
+"""Why NodeAffinity refuses a node: each label or expression that the pod requires, and what the node has instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from moorage.api.core import Node
+from moorage.api.selectors import NodeSelectorMatcher, NodeTerm, Requirement
+from moorage.framework.explaining import Detail
+from moorage.plugins.term_names import ADDED_AFFINITY, NODE_AFFINITY, expression_name, selector_name
+from moorage.state.columns import BoolArray
+from moorage.state.node_matching import required_node_affinity, rows_labelled, rows_matching, rows_matching_term
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["explained", "refusing_terms"]
+
+
+def refusing_terms(pod: PodInfo, nodes: NodeView, added: NodeSelectorMatcher | None) -> Iterator[tuple[str, BoolArray]]:
+    """Yield each thing that is required of nodes, with the rows that lack it; ``added`` is required of every pod."""
+    if added is not None:
+        yield ADDED_AFFINITY, ~rows_matching(added, nodes)
+    required = required_node_affinity(pod)
+    for key, value in required.labels.items():
+        yield selector_name(key, value), ~rows_labelled({key: value}, nodes)
+    if required.matcher is None:
+        return
+    alone = _only_term(required.matcher)
+    if alone is None:
+        yield NODE_AFFINITY, ~rows_matching(required.matcher, nodes)
+        return
+    for one in alone.requirements:
+        yield expression_name(one), ~rows_matching_term(NodeTerm(requirements=(one,)), nodes)
+    for one in alone.fields:
+        yield expression_name(one), ~rows_matching_term(NodeTerm(fields=(one,)), nodes)
+
+
+def explained(pod: PodInfo, node: Node, added: NodeSelectorMatcher | None) -> Detail | None:
+    """Return what a node lacks: labels first, then the expressions of the required term that is nearest to matching."""
+    said: list[tuple[str, str]] = []
+    if added is not None and not added.matches(node.labels, node.name):
+        said.append((ADDED_AFFINITY, _lacking(_nearest(added, node), node)))
+    required = required_node_affinity(pod)
+    for key, value in required.labels.items():
+        if node.labels.get(key) != value:
+            said.append((selector_name(key, value), f"{key}={value} required; {_held(key, node)}"))
+    matcher = required.matcher
+    if matcher is not None and not matcher.matches(node.labels, node.name):
+        unmet = _nearest(matcher, node)
+        alone = _only_term(matcher)
+        if alone is None or not unmet:
+            said.append((NODE_AFFINITY, _lacking(unmet, node)))
+        else:
+            said += [(expression_name(one), _lacking([one], node)) for one in unmet]
+    return Detail("; ".join(text for _, text in said), tuple(term for term, _ in said)) if said else None
+
+
+def _only_term(matcher: NodeSelectorMatcher) -> NodeTerm | None:
+    return matcher.terms[0] if len(matcher.terms) == 1 and not matcher.terms[0].faults else None
+
+
+def _nearest(matcher: NodeSelectorMatcher, node: Node) -> list[Requirement]:
+    """Return what the node lacks of the term of which it lacks least; nothing if no term can be parsed."""
+    lacks = [
+        [one for one in term.requirements if not one.matches(node.labels.get(one.key))]
+        + [one for one in term.fields if not one.matches(node.name if one.key == "metadata.name" else "")]
+        for term in matcher.terms
+        if not term.faults
+    ]
+    return min(lacks, key=len, default=[])
+
+
+def _lacking(unmet: list[Requirement], node: Node) -> str:
+    if not unmet:
+        return "no required term can match"
+    return "; ".join(f"{one} required; {_held(one.key, node)}" for one in unmet)
+
+
+def _held(key: str, node: Node) -> str:
+    if key == "metadata.name":
+        return f"this is {node.name}"
+    value = node.labels.get(key)
+    return f"no {key} label" if value is None else f"{key}={value} here"

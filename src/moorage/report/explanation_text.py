@@ -1,0 +1,165 @@
+"""An explanation as text: the answer first, then what led to it; at most 100 columns wide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from moorage.printable import one_line
+from moorage.report.explanation import Explanation, NodeGroup, RefusalReport
+from moorage.report.preemption_text import preemption_lines
+from moorage.report.score_text import score_lines
+from moorage.report.style import WIDTH, cells, paragraph
+
+__all__ = ["explanation_text"]
+
+#: How many nodes, groups and conflicts are shown before the rest is counted; ``wide`` shows all.
+_NODES, _GROUPS, _CONFLICTS = 3, 12, 3
+
+
+def explanation_text(explanation: Explanation, *, wide: bool = False) -> str:
+    """Return the text, escaped, with signs and without colours."""
+    blocks = [_first(explanation), *_blocks(explanation, wide=wide)]
+    return "\n\n".join([*(block for block in blocks if block), _last(explanation, wide=wide)]) + "\n"
+
+
+def _first(explanation: Explanation) -> str:
+    lines = [paragraph(one_line(explanation.summary))]
+    lines += [paragraph(one_line(text), indent="  ") for text in explanation.standing.causes]
+    return "\n".join(lines)
+
+
+def _blocks(explanation: Explanation, *, wide: bool) -> Iterator[str]:
+    if explanation.scores is not None:
+        yield score_lines(explanation.scores, explanation.nodes, wide=wide)
+    if explanation.scores is None or wide:
+        yield _funnel(explanation)
+        yield _groups(explanation, wide=wide)
+        yield "\n".join(_conflicts(explanation, wide=wide))
+        yield _nearest(explanation, wide=wide)
+    if explanation.change_lines:
+        yield "\n".join(explanation.change_lines)
+    yield "\n".join(_endings(explanation, wide=wide))
+
+
+def _endings(explanation: Explanation, *, wide: bool) -> Iterator[str]:
+    """Yield the state in the queue, preemption, and the event."""
+    standing = explanation.standing
+    if standing.text and wide:
+        yield paragraph(one_line(standing.text), indent="  ")
+    if standing.ended_by and wide:
+        yield paragraph(one_line(f"Ended by: {', '.join(standing.ended_by)}"), indent="  ", hanging="    ")
+    if explanation.preemption is not None:
+        yield from preemption_lines(explanation.preemption, explanation.nodes, wide=wide)
+    if explanation.message:
+        yield paragraph(one_line(f"Event: {explanation.message}"), indent="  ", hanging="    ")
+    if wide:
+        for one in explanation.assumptions:
+            yield paragraph(one_line(f"Assumed: {one.name}: {one.value}"), indent="  ", hanging="    ")
+
+
+def _funnel(explanation: Explanation) -> str:
+    steps = [step for step in explanation.funnel if step.after < step.before]
+    if not steps:
+        return ""
+    nodes = f"{len(explanation.nodes)} node{'' if len(explanation.nodes) == 1 else 's'}"
+    parts = [nodes, *(f"{one_line(step.plugin)} {step.after}" for step in steps), "(remaining)"]
+    lines, line = [], " "
+    for part in parts:
+        if len(line) + 2 + len(part) > 100 and line.strip():
+            lines.append(line)
+            line = " " * (3 + len(nodes))
+        line += (" " if line == " " else "  ") + part
+    return "\n".join([*lines, line])
+
+
+def _groups(explanation: Explanation, *, wide: bool) -> str:
+    groups = explanation.groups if wide else explanation.groups[:_GROUPS]
+    if not groups:
+        return ""
+    said: set[str] = set()
+    rows = [["NODES", "  REFUSED BY", "WHAT IS THERE"], *(_group_row(g, explanation.nodes, said, wide=wide) for g in groups)]
+    more = len(explanation.groups) - len(groups)
+    left = sum(len(one.nodes) for one in explanation.groups[len(groups) :])
+    rest = f"\n  and {more} more group{'s' if more > 1 else ''} of {left} nodes: -o wide" if more else ""
+    return cells(rows, (30, 36, WIDTH)) + rest
+
+
+def _group_row(group: NodeGroup, names: Sequence[str], said: set[str], *, wide: bool) -> list[str]:
+    return [
+        _named([names[at] for at in group.nodes], group, names, wide=wide),
+        f"✗ {' '.join(dict.fromkeys(one_line(one.plugin or one.stage) for one in group.refusals))}",
+        _details(group, names, said),
+    ]
+
+
+def _named(nodes: Sequence[str], group: NodeGroup, names: Sequence[str], *, wide: bool) -> str:
+    shown = list(nodes) if wide or len(nodes) <= _NODES else list(nodes[:_NODES])
+    if names[group.nearest] not in shown:
+        shown[-1] = names[group.nearest]
+    more = len(nodes) - len(shown)
+    return one_line(" ".join(shown)) + (f" and {more} more" if more else "")
+
+
+def _details(group: NodeGroup, names: Sequence[str], said: set[str]) -> str:
+    """Return what is there: details of the refusals, without what another group has said already is required."""
+    parts: list[str] = []
+    described = {one.plugin for one in group.refusals if one.detail}
+    for one in group.refusals:
+        if not one.detail and one.plugin in described:
+            continue
+        for part in (one.detail or _reason(one)).split("; "):
+            if part.endswith(" required"):
+                if part in said:
+                    continue
+                said.add(part)
+            if part not in parts:
+                parts.append(part)
+    text = one_line("; ".join(parts))
+    varied = len(group.nodes) > 1 and any(one.numbers for one in group.refusals)
+    return f"{text} ({one_line(names[group.nearest])})" if varied else text
+
+
+def _reason(refusal: RefusalReport) -> str:
+    return refusal.reason.removeprefix("node(s) ")
+
+
+def _conflicts(explanation: Explanation, *, wide: bool) -> Iterator[str]:
+    """Yield the conflict that decides, and the others if there is more than one."""
+    if explanation.eligible_conflict:
+        terms = " · ".join(one_line(term.term) for term in explanation.eligible_conflict)
+        many = "both" if len(explanation.eligible_conflict) == 2 else "all of these"
+        yield paragraph(f"No eligible node satisfies {many}: {terms}", indent="  ", hanging="    ")
+    if wide:
+        for one in explanation.conflicts:
+            yield paragraph("Conflict: " + " · ".join(one_line(term.term) for term in one), indent="  ", hanging="    ")
+
+
+def _nearest(explanation: Explanation, *, wide: bool) -> str:
+    nearest = explanation.nearest
+    if nearest is None:
+        return ""
+    lines = []
+    if wide:
+        lacks = "; ".join(one_line(one.detail or _reason(one)) for one in nearest.refusals)
+        lines.append(paragraph(f"Nearest: {one_line(explanation.nodes[nearest.node])}: {lacks}", indent="  ", hanging="    "))
+    lines += [paragraph(one_line(hint), indent="  ", hanging="    ") for hint in nearest.hints]
+    return "\n".join(lines)
+
+
+def _last(explanation: Explanation, *, wide: bool) -> str:
+    """Return how certain the answer is, and how to see more."""
+    more = "" if wide else " More: -o wide"
+    return paragraph(f"{_certainty(explanation)}{more}")
+
+
+def _certainty(explanation: Explanation) -> str:
+    proof = explanation.proof
+    if explanation.scores is not None:
+        return "Scores are those of the decision itself; flips are verified by the engine."
+    if not explanation.groups:
+        return f"Decided as kube-scheduler {explanation.question.release} would, seed {explanation.question.seed}."
+    if proof.runs:
+        certain = "no cheaper answer exists" if proof.kind == "exhaustive" else "a cheaper answer may exist"
+        return f"All verified by the engine ({proof.runs} runs); {certain} among {proof.probes} changes."
+    plugins = sum(not one.skipped for one in explanation.funnel)
+    return f"Every plugin that applies ({plugins}) judged every node ({len(explanation.nodes)})."

@@ -1,0 +1,88 @@
+"""How reports look on a terminal: lines of at most 100 columns, signs, and colours that are never the only cue.
+
+Text is made of words and signs first; ``Style.finished`` then replaces the signs in ASCII, or colours them. Text from input is
+escaped before it gets here, so the only escape sequences are those that ``finished`` adds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Final
+
+__all__ = ["WIDTH", "Style", "cells", "paragraph"]
+
+WIDTH: Final = 100
+#: The least width of the last column.
+_LEAST: Final = 24
+#: Sign → how it is written in ASCII. Each is one character in both, so columns stay aligned; "→" and "…" are free text.
+_ASCII: Final[Mapping[str, str]] = {
+    "✗": "x", "✓": "+", "→": ">", "·": "-", "×": "x", "…": "...", "≤": "<=", "≥": ">=",  # noqa: RUF001
+}  # fmt: skip
+_RED, _GREEN, _YELLOW, _CYAN, _DIM, _BOLD, _PLAIN = (f"\x1b[{n}m" for n in ("31", "32", "33", "36", "2", "1", "0"))
+_SIGNS: Final[Mapping[str, str]] = {"✗": _RED, "✓": _GREEN, "→": _CYAN, "!": _YELLOW}
+_COMMAND: Final = re.compile(r"kubectl .*?(?= {2,}| →|$)")
+_SIGN: Final = re.compile(r"(?<!\S)[✗✓→!](?!\S)")
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """Whether to use ASCII alone, and whether to colour."""
+
+    ascii_only: bool = False
+    colour: bool = False
+
+    def finished(self, text: str) -> str:
+        """Return the text with its first line emphasised and its signs and commands coloured, or with signs in ASCII."""
+        if self.colour:
+            head, newline, rest = text.partition("\n")
+            rest = _SIGN.sub(lambda found: f"{_SIGNS[found[0]]}{found[0]}{_PLAIN}", rest)
+            rest = _COMMAND.sub(lambda found: f"{_CYAN}{found[0]}{_PLAIN}", rest)
+            text = f"{_BOLD}{head}{_PLAIN}{newline}{rest}"
+        if self.ascii_only:
+            for sign, plain in _ASCII.items():
+                text = text.replace(sign, plain)
+        return text
+
+
+def paragraph(text: str, *, indent: str = "", hanging: str | None = None, width: int = WIDTH) -> str:
+    """Return a text wrapped at words; a word that is longer than a line stays whole."""
+    lines = wrap(
+        text, width, initial_indent=indent, subsequent_indent=indent if hanging is None else hanging,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+    return "\n".join(lines) or indent.rstrip()
+
+
+def cells(rows: Iterable[Sequence[str]], most: Sequence[int], *, indent: str = "  ", gap: str = "  ") -> str:
+    """Lay out rows in columns of at most ``most`` characters each, the last one up to the end of the line.
+
+    A cell that is longer continues on the next line. A word that is longer than its column stays whole, and the rest of its row
+    starts on the next line.
+    """
+    table = [list(row) for row in rows]
+    widths = [min(limit, max((len(row[at]) for row in table), default=0)) for at, limit in enumerate(most)]
+    widths[-1] = max(_LEAST, WIDTH - len(indent) - sum(widths[:-1]) - len(gap) * (len(widths) - 1))
+    lines: list[str] = []
+    for row in table:
+        lines += _row(row, widths, indent, gap)
+    return "\n".join(lines)
+
+
+def _row(row: Sequence[str], widths: Sequence[int], indent: str, gap: str) -> list[str]:
+    parts = [
+        wrap(cell, max(width, 1), break_long_words=False, break_on_hyphens=False) or [""]
+        for cell, width in zip(row, widths, strict=True)
+    ]
+    lines: list[str] = []
+    while any(parts):
+        line, at = indent, len(indent)
+        for column, part in enumerate(parts):
+            if len(line.rstrip(" ")) > at and line.strip():
+                break  # the cell before is too long: this one starts on the next line
+            line = line.ljust(at) + (part.pop(0) if part else "")
+            at += widths[column] + len(gap)
+        lines.append(line.rstrip())
+    return lines

@@ -34,6 +34,10 @@ explore: $(VENV)/.ready-to-test  ## try the properties on examples that `make te
 	    $(BIN)/python -m pytest -q -n $(WORKERS) -m hypothesis --hypothesis-profile=other $(ARGS) || exit 1; \
 	done
 
+.PHONY: recordings
+recordings: $(VENV)/.ready-to-test  ## hold the verdicts of all plugins to every recorded decision of kube-scheduler
+	@MOORAGE_RECORDINGS=1 $(BIN)/python -m pytest -q -n $(WORKERS) tests/laboratory/test_verdicts.py $(ARGS)
+
 SEEDS ?= 200
 .PHONY: simtest
 simtest: $(VENV)/.ready-to-test  ## whole schedulers under faults in virtual time; SEEDS=10000 for more, ARGS='--seed N' for one again

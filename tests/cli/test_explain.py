@@ -1,0 +1,91 @@
+"""``moorage explain``: what it prints, and its exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from moorage.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+DEMO = str(ROOT / "examples" / "demo")
+
+
+@pytest.fixture
+def explained(capsys):
+    def run(*args):
+        with pytest.raises(SystemExit) as ended:
+            main(["explain", *args])
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.out, said.err
+
+    return run
+
+
+def test_a_pending_pod_is_answered_in_the_first_line(explained):
+    status, out, _ = explained("search-2", "-f", DEMO)
+    assert status == 2
+    lines = out.splitlines()
+    assert lines[0] == "default/search-2 is pending: no node satisfies both its nodeSelector and its anti-affinity."
+    assert "  8 nodes  NodeUnschedulable 7  TaintToleration 5  NodeAffinity 2  InterPodAffinity 0  (remaining)" in lines
+    assert "  general-a1 general-b1  ✗ InterPodAffinity                   search-0, search-1 have app=search" in lines
+    assert "  general-c1             ✗ NodeAffinity NodeResourcesFit      no disk label; cpu: needs 1, 870m free" in lines
+    assert "  No eligible node satisfies both: nodeSelector disk=ssd · podAntiAffinity app=search per host" in lines
+
+
+def test_no_line_is_wider_than_100_columns(explained):
+    for output in ("text", "wide"):
+        _, out, _ = explained("search-2", "warehouse", "-f", DEMO, "-o", output)
+        assert max(map(len, out.splitlines())) <= 100
+
+
+def test_a_placed_pod_is_answered_with_its_margin(explained):
+    status, out, _ = explained("search-0", "-f", DEMO)
+    assert status == 0
+    assert out.startswith("default/search-0 is on general-b1 by 1 point of 647: a near tie with general-a1.\n")
+    assert "Weights: no weight in 1-100 changes the choice.  Without general-b1: general-a1." in out
+
+
+def test_signs_can_be_ascii(explained):
+    _, out, _ = explained("search-2", "-f", DEMO, "--ascii")
+    assert out.isascii()
+
+
+UNCLEAR = {  # arguments, what the error says
+    "no such pod": (["serach-2", "-f", DEMO], "no pod or workload serach-2"),
+    "nothing named": (["-f", DEMO], "name a pod or a workload, or give --all"),
+    "a pod and --all": (["search-2", "--all", "-f", DEMO], "name a pod or a workload, or give --all"),
+    "nothing to read": (["search-2"], "nothing to read"),
+}
+
+
+@pytest.mark.parametrize(("args", "says"), UNCLEAR.values(), ids=UNCLEAR)
+def test_what_cannot_be_answered_is_said(explained, args, says):
+    status, out, err = explained(*args)
+    assert (status, out) == (1, "")
+    assert says in err
+
+
+def test_a_workload_stands_for_its_pods(explained):
+    status, out, _ = explained("sts/search", "-f", DEMO, "-o", "json")
+    assert status == 2
+    assert [one["answer"]["outcome"] for one in json.loads(out)["items"]] == ["placed", "placed", "pending"]
+
+
+def test_all_explains_what_stays_pending(explained):
+    status, out, _ = explained("--all", "-f", DEMO, "-o", "json")
+    assert status == 2
+    assert sorted(one["answer"]["pod"] for one in json.loads(out)["items"]) == ["default/search-2", "default/warehouse"]
+
+
+def test_a_pod_that_does_not_exist_yet(explained, tmp_path):
+    pod = {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new"},
+        "spec": {"nodeSelector": {"disk": "sdd"}, "containers": [{"name": "c", "image": "i"}]},
+    }  # fmt: skip
+    (tmp_path / "pod.json").write_text(json.dumps(pod))
+    status, out, _ = explained("new", "-f", str(tmp_path / "pod.json"), "-f", DEMO)
+    assert status == 2
+    assert out.startswith("default/new is pending: no node matches its nodeSelector disk=sdd.\n")

@@ -5,18 +5,42 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 __all__ = ["collector_paused"]
+
+
+class _Pauses:
+    """The pauses of all threads: the collector works again after the last of them, if it worked before the first.
+
+    Threads may switch between any two steps. At worst a pause is then shorter than it should be.
+    """
+
+    def __init__(self) -> None:
+        self._pauses: list[None] = []
+        self._was_on = False
+
+    def begin(self) -> None:
+        self._pauses.append(None)
+        if gc.isenabled():
+            self._was_on = True
+            gc.disable()
+
+    def end(self) -> None:
+        self._pauses.pop()
+        if not self._pauses and self._was_on:
+            self._was_on = False
+            gc.enable()
+
+
+_PAUSES: Final = _Pauses()
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
     """Keep the cycle collector from walking what grows in number and has no cycles; it would take a third of the time."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
+    _PAUSES.begin()
     try:
         yield
     finally:
-        gc.enable()
+        _PAUSES.end()

@@ -213,11 +213,13 @@ def _fields_of_new(shape: Struct, new: Document, ignored: FieldSet) -> FieldSet:
     if outline is None:
         return _computed_fields(shape, new, ignored)
     key = (id(shape), tuple(ignored), outline)
-    if key not in _CREATED_FIELDS:
+    held = _CREATED_FIELDS.get(key)  # once, as another thread may clear them in between
+    if held is None:
+        held = shape, _computed_fields(shape, new, ignored)
         if len(_CREATED_FIELDS) >= _MAX_OUTLINES:
             _CREATED_FIELDS.clear()
-        _CREATED_FIELDS[key] = shape, _computed_fields(shape, new, ignored)
-    return _CREATED_FIELDS[key][1]
+        _CREATED_FIELDS[key] = held
+    return held[1]
 
 
 def _computed_fields(shape: Struct, new: Document, ignored: FieldSet) -> FieldSet:

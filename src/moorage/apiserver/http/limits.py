@@ -28,8 +28,10 @@ class ServerLimits:
     """What one server takes on at a time. ``waiting`` is how many requests may wait for a seat, ``seat_s`` how long.
 
     ``unread_per_client`` is how many bytes of long answers one user may leave unread, lists apart, which are made as they are
-    read; one answer is let through whatever its length. ``client_s`` is how long a client may take for a handshake, a request's
-    head, its body, or to read part of a watch; ``answer_s`` is how long it may take to read an answer.
+    read; one answer is let through whatever its length. ``large_waiting`` is how many large requests may wait while one is
+    carried out, ``large_per_client`` how many of one user, and ``large_s`` how long one may take with its waiting.
+    ``client_s`` is how long a client may take for a handshake, a request's head, its body, or to read part of a watch;
+    ``answer_s`` is how long it may take to read an answer.
     """
 
     reading: int = 400
@@ -40,6 +42,9 @@ class ServerLimits:
     watches: int = 4000
     watches_per_client: int = 1000
     connections: int = 5000
+    large_waiting: int = 64
+    large_per_client: int = 16
+    large_s: float = 60.0
     seat_s: float = 1.0
     client_s: float = 10.0
     answer_s: float = 60.0

@@ -17,13 +17,14 @@ from moorage.apiserver.access.access_reviews import answer
 from moorage.apiserver.access.authentication import Authenticator
 from moorage.apiserver.access.confirming import write_check
 from moorage.apiserver.access.rbac_authorizer import Authorizer
+from moorage.apiserver.access.request_attributes import attributes_of
 from moorage.apiserver.http import write_requests
 from moorage.apiserver.http.list_options import check_list
 from moorage.apiserver.http.lists import metadata_list, object_list, table_list
 from moorage.apiserver.http.pod_connect import STREAMS, check_stream
 from moorage.apiserver.schema.representations import META as _META
 from moorage.apiserver.schema.representations import accepted, form_of, metadata_of
-from moorage.apiserver.schema.request_bodies import OBJECT_TYPES, Form, check_name, check_namespace, fitted, read_body
+from moorage.apiserver.schema.request_bodies import APPLY, OBJECT_TYPES, Form, check_name, check_namespace, fitted, read_body
 from moorage.apiserver.schema.schemas import kind_schema
 from moorage.apiserver.storage.delete_options import options_of
 from moorage.apiserver.storage.list_selection import Selection, selection
@@ -47,7 +48,19 @@ from moorage.apiserver.vocabulary.statuses import (
     timeout,
 )
 
-__all__ = ["HTTPRequest", "Response", "chosen_by", "serve"]
+__all__ = ["HTTPRequest", "Response", "check_making", "chosen_by", "serve"]
+
+
+def check_making(store: Store, authorizer: Authorizer, request: HTTPRequest, target: Target | ReviewTarget) -> None:
+    """Check that a user who replaces or applies what is not there may create it.
+
+    Raises  ApiError 403
+    """
+    if isinstance(target, ReviewTarget) or target.kind in MEASURED or not target.name or target.subresource:
+        return
+    makes = request.method == "PUT" or (request.method == "PATCH" and request.media_type == APPLY)
+    if makes and store.find(target.kind, target.namespace or "", target.name) is None:
+        authorizer.check(request.user, attributes_of("POST", target, {}))
 
 
 def serve(

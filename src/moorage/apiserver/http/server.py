@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Any, Final
 
 from aiohttp import HttpVersion10, HttpVersion11, web
@@ -21,20 +22,21 @@ from moorage.apiserver.access.rbac_authorizer import Authorizer
 from moorage.apiserver.access.rbac_rules import Attributes
 from moorage.apiserver.access.request_attributes import attributes_at, attributes_of
 from moorage.apiserver.http.connections import HEADERS, Connection
+from moorage.apiserver.http.large_requests import carry_out, is_large
 from moorage.apiserver.http.limits import Seats, ServerLimits
 from moorage.apiserver.http.lines import Lines
 from moorage.apiserver.http.request_metrics import CONTENT_TYPE, RequestMetrics
-from moorage.apiserver.http.requests import HTTPRequest, Response, serve
+from moorage.apiserver.http.requests import HTTPRequest, check_making, serve
 from moorage.apiserver.http.responses import OutgoingResponse, answer_of, refusal
 from moorage.apiserver.http.routes import check_route
 from moorage.apiserver.http.sending import LONG, close_after, cut, hang_up, narrow, send, write
 from moorage.apiserver.http.server_documents import check_method, document, health, is_document, is_health
 from moorage.apiserver.http.watch_stream import Stream, is_watch, open_stream
+from moorage.apiserver.http.worker import Worker
 from moorage.apiserver.schema.representations import check_types
 from moorage.apiserver.schema.request_bodies import MAX_BODY
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.request_targets import ReviewTarget, Target, find_target
-from moorage.apiserver.vocabulary.served_kinds import MEASURED
 from moorage.apiserver.vocabulary.statuses import (
     ApiError,
     bad_request,
@@ -51,7 +53,6 @@ _READ_ONLY: Final = frozenset(["GET", "HEAD"])
 _METHODS: Final = _READ_ONLY | {"DELETE", "PATCH", "POST", "PUT"}
 _GO_ON: Final = ("/attach", "/exec", "/log", "/portforward", "/proxy")
 _ALWAYS: Final = tuple((istr(name), value) for name, value in HEADERS.items())
-_APPLY: Final = "application/apply-patch+yaml"
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class Front:
         self.meter = RequestMetrics()
         self._streams: set[Stream] = set()
         self._lines = Lines()
+        self._worker = Worker(limits)
 
     def make_request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
         """Return a request of what the HTTP library read, with our limit for bodies."""
@@ -152,7 +154,7 @@ class Front:
                 return await self._watch(request, user, target)
         async with self.seats.taken(user.name, mutating=request.method not in _READ_ONLY):
             asked = await _read(request, user, self.limits.client_s)
-            answer = answer_of(asked, await self._serve(asked, target))
+            answer = await self._serve(asked, target)
             if answer.held <= LONG:
                 return await self._sent(request, answer)
             # The answer to a change is sent however much is unread.
@@ -184,38 +186,32 @@ class Front:
             return web.Response(status=304, headers=headers)
         return web.Response(body=page.body, headers=headers)
 
-    async def _serve(self, asked: HTTPRequest, target: Target | ReviewTarget) -> Response:
+    async def _serve(self, asked: HTTPRequest, target: Target | ReviewTarget) -> OutgoingResponse:
         """Carry out a request that ends; one that may change something is done once the change is kept."""
         if asked.method in _READ_ONLY:
-            return serve(self.store, self.guard, self.authorizer, asked, target)
+            return await self._carry_out(asked, target)
         if self.store.log is not None:
             await self.store.log.check()
-        if isinstance(target, Target):
-            self._check_making(asked, target)
         try:
-            return serve(self.store, self.guard, self.authorizer, asked, target)
+            return await self._carry_out(asked, target)
         finally:
             await self.store.settle()
+
+    async def _carry_out(self, asked: HTTPRequest, target: Target | ReviewTarget) -> OutgoingResponse:
+        """Carry out a request: here, or in the worker's thread if it is large."""
+        if is_large(self.store, asked, target):
+            return await self._worker.run(asked.user.name, partial(carry_out, self.store, self.guard, asked, target))
+        check_making(self.store, self.authorizer, asked, target)
+        return answer_of(asked, serve(self.store, self.guard, self.authorizer, asked, target))
 
     async def _sent(self, request: web.BaseRequest, answer: OutgoingResponse) -> web.StreamResponse:
         """Return a short answer. Send a long one: it keeps its seat until it is read."""
         return await send(request, answer.code, answer.headers, answer.parts, self.limits.answer_s)
 
-    def _check_making(self, asked: HTTPRequest, target: Target) -> None:
-        """Check that a user who replaces or applies what is not there may create it.
-
-        Raises  ApiError 403
-        """
-        if target.kind in MEASURED or not target.name or target.subresource:
-            return
-        makes = asked.method == "PUT" or (asked.method == "PATCH" and asked.media_type == _APPLY)
-        if makes and self.store.find(target.kind, target.namespace or "", target.name) is None:
-            self.authorizer.check(asked.user, attributes_of("POST", target, {}))
-
     async def _watch(self, request: web.BaseRequest, user: User, target: Target | ReviewTarget) -> web.StreamResponse:
         asked = await _read(request, user, self.limits.client_s)
         if not is_watch(asked, target):
-            return await self._sent(request, answer_of(asked, await self._serve(asked, target)))
+            return await self._sent(request, await self._serve(asked, target))
         stream = open_stream(self.store, asked, target, self._lines)
         headers = {"Content-Type": stream.media_type, **HEADERS}
         response = web.StreamResponse(headers=headers)

@@ -209,7 +209,7 @@ def _read_patch(request: HTTPRequest) -> _Patch:
     try:
         body = read_patch(request.body, strict=request.looks_closely)
     except ApiError as error:
-        raise bad_request(f"{head}{error.message}") from None
+        raise _undecoded(error, head) from None
     wanted = body.document
     if request.media_type == PATCH_TYPES[0]:
         return _Patch(wanted, (), _read_operations(wanted))
@@ -334,7 +334,12 @@ def _read_configuration(request: HTTPRequest) -> Body:
         if found:
             fault = f"{fault.partition(' of type struct')[0]} of type map[string]interface {{}}"
             raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: json: {fault}") from None
-        raise bad_request(f"error decoding YAML: error converting YAML to JSON: {error.message}") from None
+        raise _undecoded(error, "error decoding YAML: error converting YAML to JSON: ") from None
+
+
+def _undecoded(error: ApiError, head: str) -> ApiError:
+    """Return the refusal of a body that cannot be decoded; one that is too large is refused as it is."""
+    return error if error.code == 413 else bad_request(f"{head}{error.message}")
 
 
 def _made(store: Store, request: HTTPRequest, target: Target, document: Document, confirm: Confirm | None) -> Record:

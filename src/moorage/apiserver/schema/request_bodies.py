@@ -18,6 +18,7 @@ from moorage.apiserver.schema.normalization import FieldTypeError, conform
 from moorage.apiserver.schema.protobuf import PROTOBUF, read_protobuf
 from moorage.apiserver.schema.schemas import Struct, kind_schema
 from moorage.apiserver.schema.strictness import as_written, repeated_fields, strange_fields
+from moorage.apiserver.schema.value_limits import check_text, check_values
 from moorage.apiserver.vocabulary.go_messages import go_word, syntax_fault
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
@@ -56,10 +57,19 @@ def read_body(body: bytes, media_type: str, accepted: tuple[str, ...], *, kind: 
 
     ``strict`` looks for fields that stand twice.
 
-    Raises  ApiError 415 for a format that is not read here, 400 for what is not in its format
+    Raises  ApiError 415 for a format that is not read here, 413 for too many values, 400 for what is not in its format
     """
     if media_type not in accepted:
         raise unsupported_media(accepted)
+    if media_type == JSON:
+        check_text(body)
+    read = _readable(body, media_type, strict, kind)
+    if media_type != JSON:
+        check_values(read.document, len(body))
+    return read
+
+
+def _readable(body: bytes, media_type: str, strict: bool, kind: str) -> Body:
     try:
         if media_type == PROTOBUF:
             return Body(read_protobuf(body)) if body.strip() else Body({})
@@ -147,8 +157,9 @@ def _checked_head(document: Any) -> Any:
 def read_patch(body: bytes, *, strict: bool = False) -> Body:
     """Return what is in a patch, which is JSON.
 
-    Raises  ApiError 400 with what is wrong with it
+    Raises  ApiError 413 for too many values, 400 with what is wrong with it
     """
+    check_text(body)
     if fault := syntax_fault(body):
         raise bad_request(fault)
     try:

@@ -13,11 +13,12 @@ __all__ = ["KindStore", "between", "matching"]
 
 
 class KindStore:
-    """The objects of one kind. ``keys`` are the sorted keys of ``records``."""
+    """The objects of one kind. ``keys`` are the sorted keys of ``records``; ``version`` is that of the last change."""
 
     def __init__(self, capacity: int, floor: int = 0) -> None:
         self.records: dict[str, Record] = {}
         self.keys: list[str] = []
+        self.version = floor
         self.history = WatchCache(floor, capacity)
 
     def put(self, before: Record | None, after: Record) -> Change:
@@ -25,12 +26,14 @@ class KindStore:
         if before is None:
             insort(self.keys, after.key)
         self.records[after.key] = after
+        self.version = after.version
         return Change(after.version, before, after)
 
     def remove(self, before: Record, gone: Record) -> Change:
         """Remove an object, and return the change."""
         del self.records[before.key]
         del self.keys[bisect_left(self.keys, before.key)]
+        self.version = gone.version
         return Change(gone.version, before, gone, gone=True)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import datetime
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
@@ -74,8 +74,10 @@ from moorage.apiserver.vocabulary.statuses import (
 from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
 
-__all__ = ["DeleteOptions", "Deleted", "ListPage", "PersistentLog", "Store", "timestamp"]
+__all__ = ["MAX_OBJECT", "DeleteOptions", "Deleted", "ListPage", "PersistentLog", "Store", "check_size", "timestamp"]
 
+#: Largest object that is stored, in bytes of its JSON: what etcd takes unless it is set otherwise.
+MAX_OBJECT: Final = 3 << 19
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _MAX_BASE: Final = 58
 #: The version and variant bits of a random UUID (RFC 9562: version 4, variant 10), and the mask of the random bits.
@@ -111,6 +113,15 @@ class PersistentLog(Protocol):
     async def check(self) -> None: ...
     async def keep_up(self) -> None: ...
     def close(self) -> None: ...
+
+
+def check_size(record: Record) -> None:
+    """Check that an object is not larger than objects may be.
+
+    Raises  ApiError 500, in etcd's words
+    """
+    if len(record.body) > MAX_OBJECT:
+        raise unknown("etcdserver: request is too large")
 
 
 def timestamp(epoch_s: float) -> str:
@@ -351,8 +362,22 @@ class Store:
             raise already_exists(kind.resource, kind.group, metadata["name"])
         if dry_run:
             return Record.of(kind, document, 0)
-        quota_charges.store_charged_quotas(self, charges)
-        return self._commit(kind, None, Record.of(kind, document, self.version + 1))
+        return self._keep(kind, None, Record.of(kind, document, self._next_version()), charges)
+
+    def _keep(self, kind: ServedKind, before: Record | None, after: Record, charges: Sequence[Document]) -> Record:
+        """Store what was admitted, and charge it to quotas.
+
+        Raises  ApiError 500 for an object that is too large, in etcd's words
+        """
+        check_size(after)
+        if charges:
+            quota_charges.store_charged_quotas(self, charges)
+            after = after.as_of(self._next_version())
+        return self._commit(kind, before, after)
+
+    def _next_version(self) -> int:
+        """Return the version that the next change makes."""
+        return self.version + 1
 
     def _allocate_service_addresses(self, old: Document | None, new: Document) -> None:
         if faults := [*allocate_addresses(old, new, lambda: self.all(_SERVICES))]:
@@ -379,7 +404,7 @@ class Store:
         prepare_adopted(kind, document)
         if self.find(kind, namespace, metadata["name"]) is not None:
             raise already_exists(kind.resource, kind.group, metadata["name"])
-        return self._commit(kind, None, Record.of(kind, document, self.version + 1))
+        return self._commit(kind, None, Record.of(kind, document, self._next_version()))
 
     def _new_uid(self) -> str:
         bits = self._draw.getrandbits(128) & _UUID_KEPT | _UUID_4
@@ -444,13 +469,13 @@ class Store:
             return record
         if is_removable(document):
             return record if dry_run else self._remove(kind, record, document).record
-        if not dry_run:
-            quota_charges.store_charged_quotas(self, charges)
-        return self.put(kind, record, document, dry_run=dry_run)
+        if dry_run:
+            return self.put(kind, record, document, dry_run=True)
+        return self._keep(kind, record, Record.of(kind, document, self._next_version()), charges)
 
     def put(self, kind: ServedKind, before: Record, document: Document, *, dry_run: bool = False) -> Record:
         """Store a new version of an object that the caller has validated."""
-        record = Record.of(kind, document, before.version if dry_run else self.version + 1)
+        record = Record.of(kind, document, before.version if dry_run else self._next_version())
         return record if dry_run else self._commit(kind, before, record)
 
     # -- deleting ---------------------------------------------------------------------------------------------------
@@ -502,8 +527,10 @@ class Store:
         return self.put(kind, record, document, dry_run=dry_run)
 
     def _remove(self, kind: ServedKind, record: Record, document: Document) -> Deleted:
-        gone = Record.of(kind, document, self.version + 1)
-        self.version += 1
+        return self._drop(kind, record, Record.of(kind, document, self._next_version()))
+
+    def _drop(self, kind: ServedKind, record: Record, gone: Record) -> Deleted:
+        self.version = gone.version
         change = self._kind_stores[kind].remove(record, gone)
         if kind.namespaced:
             self._object_counts[record.namespace] -= 1

@@ -1,0 +1,148 @@
+"""One thread beside the event loop, for work that would hold the loop.
+
+A job has the thread until it ends; others wait, and users take turns. Python runs one thread at a time, so while a job runs
+the interpreter switches every millisecond: the loop gets its turn as soon as it has anything to do. The cycle collector pauses,
+as it would hold both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import traceback
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, Final, Generic, TypeVar
+
+from moorage.api.gc_pause import collector_paused
+from moorage.apiserver.http.limits import ServerLimits
+from moorage.apiserver.storage.detached_store import AskOwner
+from moorage.apiserver.vocabulary.statuses import ApiError, too_many
+
+__all__ = ["Worker"]
+
+T = TypeVar("T")
+#: How long a thread runs while the other waits, in seconds.
+_SWITCH_S: Final = 0.001
+_BUSY: Final = "too many large requests, please try again later"
+_TOO_SLOW: Final = "Timeout: request did not complete within requested timeout - context deadline exceeded"
+_RETRY_S: Final = 1
+
+
+class _GivenUpError(Exception):
+    """The client no longer waits for the job."""
+
+
+class _Job(Generic[T]):
+    """Work for the thread. Once ``given_up``, it changes nothing more."""
+
+    def __init__(self, work: Callable[[AskOwner], T]) -> None:
+        self.work = work
+        self.loop = asyncio.get_running_loop()
+        self.done: asyncio.Future[T] = self.loop.create_future()
+        self.given_up = False
+
+    def ask(self, function: Callable[[], Any]) -> Any:
+        """Call a function on the loop, from the thread; return or raise what it does."""
+        reply: Future[Any] = Future()
+        self.loop.call_soon_threadsafe(self._answer, function, reply)
+        return reply.result()
+
+    def _answer(self, function: Callable[[], Any], reply: Future[Any]) -> None:
+        try:
+            if self.given_up:
+                raise _GivenUpError
+            reply.set_result(function())
+        except Exception as error:  # it is the thread's to handle
+            reply.set_exception(error)
+
+    def end(self, result: T | None, error: BaseException | None) -> None:
+        if self.given_up or self.done.done():
+            return
+        if error is None:
+            self.done.set_result(result)  # type: ignore[arg-type]
+        else:
+            self.done.set_exception(error)
+
+
+class Worker:
+    """Carries out work in a thread that there is only while there is work."""
+
+    def __init__(self, limits: ServerLimits) -> None:
+        self._limits = limits
+        self._waiting: OrderedDict[str, deque[_Job[Any]]] = OrderedDict()
+        self._running: _Job[Any] | None = None
+        self._usual_switch_s = 0.0
+
+    async def run(self, client: str, work: Callable[[AskOwner], T]) -> T:
+        """Return what work returns. It is handed a function that calls another on the loop.
+
+        Raises  ApiError 429 where too much waits, of all or of the client; 504 after ``large_s``; and what the work raises
+        """
+        job = _Job(work)
+        self._add(client, job)
+        self._begin()
+        try:
+            await asyncio.wait([job.done], timeout=self._limits.large_s)
+            if not job.done.done():
+                raise ApiError(504, "Timeout", _TOO_SLOW)
+            return job.done.result()
+        finally:
+            job.given_up = True
+            self._forget(client, job)
+
+    def _add(self, client: str, job: _Job[Any]) -> None:
+        own = self._waiting.get(client, ())
+        total = sum(map(len, self._waiting.values()))
+        if total >= self._limits.large_waiting or len(own) >= self._limits.large_per_client:
+            raise too_many(_BUSY, _RETRY_S)
+        self._waiting.setdefault(client, deque()).append(job)
+
+    def _forget(self, client: str, job: _Job[Any]) -> None:
+        jobs = self._waiting.get(client)
+        if jobs is not None and job in jobs:
+            jobs.remove(job)
+            if not jobs:
+                del self._waiting[client]
+
+    def _begin(self) -> None:
+        """Begin the next job, of the user who has waited longest for a turn."""
+        if self._running is not None or not self._waiting:
+            return
+        client, jobs = self._waiting.popitem(last=False)
+        self._running = job = jobs.popleft()
+        if jobs:
+            self._waiting[client] = jobs
+        if not self._usual_switch_s:
+            self._usual_switch_s = sys.getswitchinterval()
+            sys.setswitchinterval(_SWITCH_S)
+        threading.Thread(target=self._work, args=[job], name="large request", daemon=True).start()
+
+    def _work(self, job: _Job[Any]) -> None:
+        result, error = _outcome(job)
+        with suppress(RuntimeError):  # where the loop is closed, no client waits
+            job.loop.call_soon_threadsafe(self._ended, job, result, error)
+
+    def _ended(self, job: _Job[Any], result: Any, error: BaseException | None) -> None:
+        job.end(result, error)
+        self._running = None
+        self._begin()
+        if self._running is None:
+            sys.setswitchinterval(self._usual_switch_s)
+            self._usual_switch_s = 0.0
+
+
+def _outcome(job: _Job[Any]) -> tuple[Any, BaseException | None]:
+    """Return what a job comes to: a result, or what it raised, which keeps nothing of its work alive."""
+    with collector_paused():
+        try:
+            return job.work(job.ask), None
+        except BaseException as error:
+            held: BaseException | None = error
+            while held is not None:
+                traceback.clear_frames(held.__traceback__)
+                held = held.__context__
+            return None, error

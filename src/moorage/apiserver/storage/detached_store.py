@@ -1,0 +1,148 @@
+"""The store as another thread works with it: reads happen in that thread, changes on the thread that the store belongs to.
+
+Everything that was read is remembered. A change is made only if all of it is still the same; otherwise the work begins again
+with what there is by then. So each change is as right as one that is made on the store's own thread.
+
+Records never change, and finding one or copying the list of keys is one step of the interpreter, so reading needs no lock.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from moorage.apiserver.storage import quota_charges
+from moorage.apiserver.storage.deletion import NO_OPTIONS
+from moorage.apiserver.storage.kind_stores import between
+from moorage.apiserver.storage.list_selection import ALL, Selection
+from moorage.apiserver.storage.store import Deleted, DeleteOptions, Store, check_size
+from moorage.apiserver.storage.watch_cache import Change
+from moorage.apiserver.vocabulary.records import Document, Record, key_of
+from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
+
+__all__ = ["AskOwner", "DetachedStore", "StaleReadError"]
+
+T = TypeVar("T")
+_NAMESPACES: Final = served("namespaces")
+
+
+class AskOwner(Protocol):
+    """Calls a function on the thread that the store belongs to; returns or raises what it does."""
+
+    def __call__(self, function: Callable[[], T]) -> T: ...
+
+
+class StaleReadError(Exception):
+    """Something that was read has changed, so what was to be stored may be wrong."""
+
+
+class _Listed(NamedTuple):
+    version: int
+    records: list[Record]
+
+
+class DetachedStore(Store):
+    """A store for one request that is worked on in another thread than the store's.
+
+    Every call may raise ``StaleReadError`` once it is about to change something.
+    """
+
+    def __init__(self, store: Store, ask: AskOwner) -> None:
+        vars(self).update(vars(store))
+        self._store = store
+        self._ask = ask
+        #: Stands for the version of what is to be stored until that is known. No client can guess it.
+        self._placeholder = secrets.randbits(62) | 1 << 62
+        self._followers = []
+        self._looked_up: dict[tuple[ServedKind, str], Record | None] = {}
+        self._listed: dict[tuple[ServedKind, str | None], _Listed] = {}
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    def find(self, kind: ServedKind, namespace: str, name: str) -> Record | None:
+        key = kind, key_of(namespace, name)
+        if key not in self._looked_up:
+            self._looked_up[key] = self._store.find(kind, namespace, name)
+        return self._looked_up[key]
+
+    def all(self, kind: ServedKind, chosen: Selection = ALL) -> Iterator[Record]:
+        key = kind, chosen.namespace
+        if key not in self._listed:
+            version = self._kind_stores[kind].version
+            self._listed[key] = _Listed(version, self._list(kind, chosen.namespace))
+        return filter(chosen.matches, self._listed[key].records)
+
+    def _list(self, kind: ServedKind, namespace: str | None) -> list[Record]:
+        shelf = self._kind_stores[kind]
+        keys = shelf.keys.copy()
+        return [record for i in between(keys, namespace, "") if (record := shelf.records.get(keys[i])) is not None]
+
+    def count(self, kind: ServedKind) -> int:
+        return sum(1 for _ in self.all(kind))
+
+    # -- changing ---------------------------------------------------------------------------------------------------
+
+    def delete(
+        self, kind: ServedKind, namespace: str, name: str, options: DeleteOptions = NO_OPTIONS, *, dry_run: bool = False
+    ) -> Deleted:
+        if kind is not _NAMESPACES:
+            return super().delete(kind, namespace, name, options, dry_run=dry_run)
+        return self._ask(lambda: self._store.delete(kind, namespace, name, options, dry_run=dry_run))
+
+    def _keep(self, kind: ServedKind, before: Record | None, after: Record, charges: Sequence[Document]) -> Record:
+        check_size(after)
+
+        def keep() -> Record:
+            quota_charges.store_charged_quotas(self._store, charges)
+            return self._store._commit(kind, before, self._numbered(after))
+
+        return self._change(kind, before, after, keep)
+
+    def _commit(self, kind: ServedKind, before: Record | None, after: Record) -> Record:
+        return self._change(kind, before, after, lambda: self._store._commit(kind, before, self._numbered(after)))
+
+    def _drop(self, kind: ServedKind, record: Record, gone: Record) -> Deleted:
+        return self._change(kind, record, gone, lambda: self._store._drop(kind, record, self._numbered(gone)))
+
+    def _change(self, kind: ServedKind, before: Record | None, after: Record, change: Callable[[], T]) -> T:
+        def checked() -> T:
+            self._check_reads()
+            if self._store.find(kind, after.namespace, after.name) is not before:
+                raise StaleReadError
+            return change()
+
+        made = self._ask(checked)
+        self._looked_up.clear()
+        self._listed.clear()
+        return made
+
+    def _check_reads(self) -> None:
+        """Check that what was read is still so, on the store's own thread.
+
+        Raises  StaleReadError
+        """
+        for (kind, key), record in self._looked_up.items():
+            if self._kind_stores[kind].records.get(key) is not record:
+                raise StaleReadError
+        for (kind, namespace), listed in self._listed.items():
+            if self._kind_stores[kind].version != listed.version and not _are_same(self._list(kind, namespace), listed.records):
+                raise StaleReadError
+
+    def _next_version(self) -> int:
+        return self._placeholder
+
+    def _numbered(self, record: Record) -> Record:
+        """Return a record as the store's next version."""
+        version = self._store.version + 1
+        body = record.body.replace(b'"%d"' % record.version, b'"%d"' % version, 1)
+        return msgspec.structs.replace(record, version=version, body=body)
+
+    def follow(self, follower: Callable[[ServedKind, Change], None]) -> None:
+        """Do nothing: a follower of this store does not outlive it, nor does it see a change."""
+
+
+def _are_same(now: list[Record], then: list[Record]) -> bool:
+    return len(now) == len(then) and all(a is b for a, b in zip(now, then, strict=True))

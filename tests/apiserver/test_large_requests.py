@@ -1,0 +1,356 @@
+"""Large requests are carried out beside the event loop, which is never held for long, and write what they would on it."""
+
+import asyncio
+import gc
+import random
+import threading
+import time
+
+import msgspec
+import pytest
+
+from moorage.apiserver.access.authentication import Authenticator, User
+from moorage.apiserver.access.rbac_authorizer import Authorizer
+from moorage.apiserver.http.large_requests import carry_out, is_heavy
+from moorage.apiserver.http.limits import ServerLimits
+from moorage.apiserver.http.requests import serve
+from moorage.apiserver.http.responses import answer_of
+from moorage.apiserver.http.serve import serving
+from moorage.apiserver.http.worker import Worker
+from moorage.apiserver.schema.value_limits import MAX_VALUES
+from moorage.apiserver.storage.store import MAX_OBJECT, Store
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest
+from moorage.apiserver.vocabulary.request_targets import find_target
+from moorage.apiserver.vocabulary.served_kinds import ALL_GATES, served
+from moorage.apiserver.vocabulary.statuses import ApiError
+
+ADMIN = User("admin", ("system:masters",))
+TOKEN = "a-token"
+GUARD = Authenticator({TOKEN: ADMIN})
+JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
+STRATEGIC, OPERATIONS = "application/strategic-merge-patch+json", "application/json-patch+json"
+PODS = "/api/v1/namespaces/default/pods"
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+def pod(name="x", metadata=None, **spec):
+    metadata = {"name": name, "namespace": "default", **(metadata or {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"containers": [{"name": "c", "image": "i"}], **spec},
+    }
+
+
+def config_map(name, data, **metadata):
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "default", **metadata},
+        "data": data,
+    }
+
+
+def containers(count, name="c"):
+    return [{"name": f"{name}{i}", "image": "i"} for i in range(count)]
+
+
+def make_store():
+    store = Store(lambda: 1_790_000_000.0, random.Random(5), b"k")
+    store.create(served("pods"), "default", pod())
+    store.create(served("configmaps"), "default", config_map("many", {f"k{i}": "v" for i in range(60_000)}))
+    return store
+
+
+# -- how long the loop is held -------------------------------------------------------------------------------------------
+
+M = MAX_VALUES
+MANAGERS = [
+    {"manager": f"m{i}", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "time": "2026-01-01T00:00:00Z",
+     "fieldsV1": {"f:metadata": {"f:labels": {f"f:x{i}": {}}}}} for i in range(M // 24)
+]  # fmt: skip
+HUGE = {"name": "i", "image": "i", "args": ["x" * MAX_OBJECT]}
+TWICE = b",".join([b'"a":1'] * (M // 2 - 20))
+INSERTS = [{"op": "add", "path": "/spec/containers/0", "value": one} for one in containers(9990)]
+
+
+def encoded(document):
+    return document if isinstance(document, bytes) else msgspec.json.encode(document)
+
+
+#: Requests as large as the limits let them be: method, path, body, its type, the type of the answer; and the answer's code.
+LARGEST = {
+    "a strategic merge patch": ("PATCH", f"{PODS}/x", {"spec": {"containers": containers(M // 5 - 9)}}, STRATEGIC, JSON, 422),
+    "bad containers": ("POST", PODS, pod("y", containers=[{"name": f"_{i}"} for i in range(M // 3 - 20)]), JSON, JSON, 422),
+    "tolerations": ("POST", PODS, pod("y", tolerations=[{}] * (M // 2 - 20)), JSON, JSON, 422),
+    "bad labels": ("POST", PODS, pod("y", {"labels": {f"_{i}": "_" for i in range(M // 2 - 20)}}), JSON, JSON, 422),
+    "inserts by JSON patch": ("PATCH", f"{PODS}/x", INSERTS, OPERATIONS, JSON, 422),
+    "managers": ("PUT", f"{MAPS}/many", config_map("many", {}, managedFields=MANAGERS, labels={"a": "b"}), JSON, JSON, 200),
+    "documents in YAML": ("POST", PODS, b"---\n" * (3 << 18), YAML, JSON, 422),
+    "items in YAML": ("POST", PODS, b"kind: Pod\nmetadata: {name: _}\nx:\n" + b"- {}\n" * (M // 2 - 20), YAML, JSON, 422),
+    "fields that stand twice": ("POST", PODS, b'{"kind":"Pod",' + TWICE + b"}", JSON, JSON, 422),
+    "too many values": ("POST", PODS, pod("y", tolerations=[{}] * (10**6)), JSON, JSON, 413),
+    "an object that is too large": ("POST", PODS, pod("y", initContainers=[HUGE]), JSON, JSON, 500),
+    "an answer in YAML": ("GET", f"{MAPS}/many", b"", JSON, YAML, 200),
+    "an answer in protobuf": ("GET", f"{MAPS}/many", b"", JSON, PROTOBUF, 200),
+    "a table": ("GET", f"{MAPS}/many", b"", JSON, "application/json;as=Table;g=meta.k8s.io;v=v1", 200),
+    "a deletion": ("DELETE", f"{MAPS}/many", b"", JSON, YAML, 200),
+}  # fmt: skip
+
+
+class Ticker:
+    """Measures for how long at most the loop had no turn, in seconds of this process's work, which others do not slow down."""
+
+    def __init__(self):
+        self.longest_s = 0.0
+
+    async def run(self):
+        last = time.process_time()
+        while True:
+            await asyncio.sleep(0.001)
+            now = time.process_time()
+            self.longest_s = max(self.longest_s, now - last)
+            last = time.process_time()
+
+
+async def exchange(port, method, path, body=b"", form=JSON, accept=JSON):
+    """Send a request; return the code of its answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 22)
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nConnection: close\r\n"
+    writer.write(f"{head}Content-Type: {form}\r\nAccept: {accept}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+    answer = await reader.read(16)
+    while await reader.read(1 << 16):
+        pass
+    writer.close()
+    return int(answer[9:12])
+
+
+async def held_s(request):
+    """Return the answer's code, and for how long a request holds the loop, while the server answers others as well."""
+    method, path, document, form, accept = request
+    body = encoded(document)
+    async with serving(make_store(), GUARD) as port:
+        ticker = Ticker()
+        ticking = asyncio.create_task(ticker.run())
+        asked = asyncio.create_task(exchange(port, method, path, body, form, accept))
+        answered = 0
+        while not asked.done():
+            assert await exchange(port, "GET", "/readyz") == 200
+            answered += 1
+            await asyncio.sleep(0.02)
+        ticking.cancel()
+        assert answered > 0
+        return await asked, ticker.longest_s
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LARGEST)
+def test_no_request_holds_the_loop(name):
+    *request, code = LARGEST[name]
+    gc.freeze()  # what the tests hold is no part of a server
+    try:
+        for _ in range(4):
+            answered, longest_s = asyncio.run(held_s(request))
+            assert answered == code
+            if longest_s < 0.1:
+                break
+        assert longest_s < 0.1
+    finally:
+        gc.unfreeze()
+
+
+# -- what they write -----------------------------------------------------------------------------------------------------
+
+
+def request(method, path, document=b"", form=JSON, accept=JSON, **query):
+    return HTTPRequest(method, path, query, accept, form, encoded(document), ADMIN, "tests/1")
+
+
+def beside(store, asked, before_change=lambda: None):
+    """Carry a request out as a thread would; others do something before each change."""
+
+    def ask(function):
+        before_change()
+        return function()
+
+    return carry_out(store, GUARD, asked, find_target(asked.path, ALL_GATES), ask)
+
+
+def at_once(store, asked):
+    return answer_of(asked, serve(store, GUARD, Authorizer(store), asked, find_target(asked.path, ALL_GATES)))
+
+
+def outcome(carry_out, store, asked):
+    """Return what a request comes to: its answer or its refusal, and what is stored then."""
+    try:
+        answer = carry_out(store, asked)
+        told = answer.code, b"".join(answer.parts)
+    except ApiError as error:
+        told = error.code, error.message
+    return (
+        told,
+        store.version,
+        {kind: list(store.all(kind)) for kind in (served("pods"), served("configmaps"), served("namespaces"))},
+    )
+
+
+LIMITED = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"configmaps": "3"}}}
+REQUESTS = {
+    "create": request("POST", MAPS, config_map("y", {"a": "b"})),
+    "create with a name that is made": request("POST", MAPS, config_map("", {"a": "b"}, generateName="y-")),
+    "create what is there": request("POST", PODS, pod()),
+    "create in vain": request("POST", PODS, pod("_")),
+    "create for show": request("POST", MAPS, config_map("y", {}), dryRun="All"),
+    "replace": request("PUT", f"{MAPS}/many", config_map("many", {"a": "b"})),
+    "replace nothing": request("PUT", f"{MAPS}/none", config_map("none", {"a": "b"})),
+    "replace another version": request("PUT", f"{MAPS}/many", config_map("many", {}, resourceVersion="1")),
+    "patch": request("PATCH", f"{PODS}/x", {"metadata": {"labels": {"a": "b"}}}, STRATEGIC),
+    "patch for show": request("PATCH", f"{PODS}/x", {"metadata": {"labels": {"a": "b"}}}, STRATEGIC, dryRun="All"),
+    "patch nothing": request("PATCH", f"{PODS}/x", {}, STRATEGIC),
+    "apply": request("PATCH", f"{MAPS}/new", config_map("new", {"a": "b"}), "application/apply-patch+yaml", fieldManager="me"),
+    "bind": request("POST", f"{PODS}/x/binding", {"metadata": {"name": "x"}, "target": {"kind": "Node", "name": "n"}}),
+    "evict": request("POST", f"{PODS}/x/eviction", {"metadata": {"name": "x"}}),
+    "delete": request("DELETE", f"{MAPS}/many"),
+    "delete a pod": request("DELETE", f"{PODS}/x"),
+    "delete a namespace": request("DELETE", "/api/v1/namespaces/default"),
+    "read as YAML": request("GET", f"{PODS}/x", accept=YAML),
+    "review": request("POST", "/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": TOKEN}}),
+}
+
+
+def small_store():
+    store = Store(lambda: 1_790_000_000.0, random.Random(5), b"k")
+    store.create(served("pods"), "default", pod())
+    store.create(served("configmaps"), "default", config_map("many", {"k": "v"}))
+    store.create(served("resourcequotas"), "default", msgspec.json.decode(msgspec.json.encode(LIMITED)))
+    return store
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_request_comes_to_the_same_in_a_thread_as_on_the_loop(name):
+    assert outcome(beside, small_store(), REQUESTS[name]) == outcome(at_once, small_store(), REQUESTS[name])
+
+
+def labelled(store, labels):
+    store.change(served("pods"), "default", "x", lambda document: document["metadata"].update(labels=labels))
+
+
+def test_what_changed_meanwhile_is_not_lost():
+    store, changes = small_store(), [{"theirs": "1"}]
+    asked = request("PATCH", f"{PODS}/x", {"metadata": {"labels": {"mine": "1"}}}, STRATEGIC)
+    assert beside(store, asked, lambda: labelled(store, changes.pop()) if changes else None).code == 200
+    assert store.get(served("pods"), "default", "x").labels == {"theirs": "1", "mine": "1"}
+
+
+def test_what_changes_again_and_again_is_a_conflict():
+    store, numbers = small_store(), iter(range(100))
+    asked = request("PATCH", f"{PODS}/x", {"metadata": {"labels": {"mine": "1"}}}, STRATEGIC)
+    with pytest.raises(ApiError, match='pods "x": the object has been modified; please apply') as caught:
+        beside(store, asked, lambda: labelled(store, {"theirs": str(next(numbers))}))
+    assert (caught.value.code, next(numbers)) == (409, 5)
+    assert store.get(served("pods"), "default", "x").labels == {"theirs": "4"}
+
+
+def test_a_name_that_is_taken_meanwhile_is_taken():
+    store, others = small_store(), [config_map("y", {"theirs": "1"})]
+    asked = request("POST", MAPS, config_map("y", {"mine": "1"}))
+    with pytest.raises(ApiError, match="already exists"):
+        beside(store, asked, lambda: store.create(served("configmaps"), "default", others.pop()) if others else None)
+    assert store.get(served("configmaps"), "default", "y").document()["data"] == {"theirs": "1"}
+
+
+def test_a_quota_that_is_used_up_meanwhile_is_used_up():
+    store = small_store()
+    store.change(
+        served("resourcequotas"), "default", "q",
+        lambda quota: quota.update(status={"hard": {"configmaps": "3"}, "used": {"configmaps": "2"}}), subresource="status",
+    )  # fmt: skip
+    others = [config_map("theirs", {})]
+    asked = request("POST", MAPS, config_map("mine", {}))
+    with pytest.raises(ApiError, match="exceeded quota: q"):
+        beside(store, asked, lambda: store.create(served("configmaps"), "default", others.pop()) if others else None)
+
+
+def test_an_object_may_only_be_so_large():
+    store = small_store()
+    document = pod("y", initContainers=[{"name": "i", "image": "i", "args": ["x" * MAX_OBJECT]}])
+    with pytest.raises(ApiError) as caught:
+        at_once(store, request("POST", PODS, document))
+    assert (caught.value.code, caught.value.reason, caught.value.message) == (500, "", "etcdserver: request is too large")
+    document["spec"]["initContainers"][0]["args"] = ["x" * (MAX_OBJECT - 10_000)]
+    assert at_once(store, request("POST", PODS, document)).code == 201
+
+
+@pytest.mark.parametrize("form", [JSON, YAML])
+def test_a_body_may_only_hold_so_many_values(form):
+    def asked(text):
+        return request(
+            "POST", MAPS, b'{"kind": "ConfigMap", "metadata": {"name": "y"}, "data": {"a": "%b"}, "x": [%b]}' % text, form
+        )
+
+    with pytest.raises(ApiError, match=f"limit is {MAX_VALUES} values") as caught:
+        at_once(small_store(), asked((b"", b",".join([b"1"] * (MAX_VALUES + 1)))))
+    assert caught.value.code == 413
+    # In a text they are no values.
+    assert at_once(small_store(), asked((b'[{:, \\"' * (MAX_VALUES // 10), b"1"))).code == 201
+
+
+# -- the thread ----------------------------------------------------------------------------------------------------------
+
+
+def test_small_requests_stay_on_the_loop():
+    assert not is_heavy(encoded(pod(containers=containers(200))))
+    assert is_heavy(encoded(pod(containers=containers(2000))))
+    assert not is_heavy(b'{"a":"' + b"x" * 200_000 + b'"}')
+    assert is_heavy(b'{"a":"' + b"x" * 300_000 + b'"}')
+    assert is_heavy(b"a: b\n" * 2000, counted=False)
+
+
+def test_large_requests_wait_for_one_another_and_users_take_turns():
+    async def run():
+        worker = Worker(ServerLimits(large_waiting=4, large_per_client=3))
+        done, gate, threads = [], threading.Event(), set()
+
+        def work(name, ask):
+            threads.add(threading.get_ident())
+            assert gate.wait(10)
+            ask(lambda: done.append(name))
+            return name
+
+        async def asked(client, name):
+            return await worker.run(client, lambda ask: work(name, ask))
+
+        tasks = [
+            asyncio.create_task(asked(client, name)) for client, name in (("a", 1), ("a", 2), ("a", 3), ("a", 4), ("b", 5))
+        ]
+        await asyncio.sleep(0.01)
+        for client in "ac":  # one of them has too many, then all together
+            with pytest.raises(ApiError, match="too many large requests") as caught:
+                await asked(client, 6)
+            assert (caught.value.code, caught.value.retry_after_s) == (429, 1)
+        assert threading.active_count() == 2
+        gate.set()
+        assert await asyncio.gather(*tasks) == [1, 2, 3, 4, 5]
+        assert done == [1, 2, 5, 3, 4]
+        assert threading.get_ident() not in threads
+
+    asyncio.run(run())
+
+
+def test_a_large_request_that_takes_too_long_changes_nothing():
+    async def run():
+        worker, gate, changes = Worker(ServerLimits(large_s=0.02)), threading.Event(), []
+
+        def work(ask):
+            assert gate.wait(10)
+            ask(lambda: changes.append("too late"))
+
+        with pytest.raises(ApiError, match="Timeout: request did not complete within requested timeout") as caught:
+            await worker.run("a", work)
+        assert caught.value.code == 504
+        gate.set()
+        assert await worker.run("a", lambda ask: ask(lambda: "next")) == "next"
+        assert changes == []
+
+    asyncio.run(run())

@@ -22,7 +22,7 @@ def after_a_deaf_bind(meanwhile, seconds=60.0, faults=()):
         async with running(cluster) as loop:
             cluster.put(pod("p"))
             await asyncio.sleep(0.012)  # it was told of, and its bind was not
-            cluster.deaf = True
+            cluster.stalled = True
             await asyncio.sleep(1)
             assert placed(cluster) == {"p": "n1"}
             cluster.faults += faults
@@ -89,7 +89,7 @@ def test_an_eviction_that_was_forgotten_is_made_again():
             await asyncio.sleep(1)
             cluster.put(pod("important", cpu="2", priority=9))
             await asyncio.sleep(0.012)
-            cluster.deaf = True
+            cluster.stalled = True
             await asyncio.sleep(0.5)
             held = cluster.get(Pod, "default/victim")
             assert held.metadata.deletion_timestamp

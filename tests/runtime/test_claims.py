@@ -173,7 +173,7 @@ def test_an_allocation_that_no_watch_tells_of_is_read_less_and_less_often():
     async def main():
         cluster = a_cluster("p")
         async with running(cluster) as loop:
-            cluster.deaf = True
+            cluster.stalled = True
             await asyncio.sleep(600)
             return cluster, loop.scheduler
 
@@ -187,7 +187,7 @@ def test_an_allocation_that_was_lost_before_any_watch_told_of_it_is_made_again()
         cluster = a_cluster("p")
         before = the_claim(cluster)
         async with running(cluster) as loop:
-            cluster.deaf = True
+            cluster.stalled = True
             await asyncio.sleep(1)
             cluster._objects[ResourceClaim, "default/c"] = before
             await asyncio.sleep(15)

@@ -120,7 +120,7 @@ def test_nothing_is_tried_while_a_later_list_is_taken_in():
         async with running(cluster, limits=LoopLimits(facts=2)) as loop:
             await asyncio.sleep(1)
             assert loop.attempts == 1
-            cluster.deaf = True
+            cluster.stalled = True
             list_of_all = [cluster.put(obj) for obj in crowd(20)]
             (source,) = loop.inbox.sources
             source.begin()
@@ -260,7 +260,7 @@ def test_a_gap_in_the_watch_is_healed_by_listing_again():
         cluster = MemoryCluster([node("n1", cpu="1"), pod("p1")])
         async with running(cluster) as loop:
             await asyncio.sleep(5)
-            cluster.deaf = True
+            cluster.stalled = True
             cluster.remove(pod("p1"))
             cluster.put(pod("p2"))
             await asyncio.sleep(60)
@@ -422,7 +422,7 @@ def test_whatever_goes_wrong_no_pod_is_lost_and_no_node_overfull(faults, lag_s, 
             for number, size in enumerate(sizes):
                 cluster.put(pod(f"p{number}", cpu=size))
                 if gap and number == 1:
-                    cluster.deaf = True
+                    cluster.stalled = True
                 await asyncio.sleep(0.3)
             await asyncio.sleep(50)
             cluster.relist()
@@ -540,7 +540,7 @@ def test_what_a_read_back_found_is_known_before_the_watch_tells(found):
             cluster.faults.append(Trouble("bind", None, hold_s=1.0))
             cluster.put(pod("p2"))
             await asyncio.sleep(0.5)
-            cluster.deaf = True
+            cluster.stalled = True
             held = cluster.get(Pod, "default/p2")
             cluster.remove(held)
             if found == "elsewhere":

@@ -94,11 +94,11 @@ def lets_groups_grow(method, path, answer):
 
 
 WRONG = {
-    "groups grow": (lets_groups_grow, "pod groups stay as they were made: another size"),
+    "groups grow": (lets_groups_grow, "pod groups are immutable: another size"),
     "every bind is accepted": (always_bound, "pods are bound once: binding it again"),
-    "stale writes win": (never_conflicts, "versions grow and stale writes lose: a stale write"),
-    "pages have no end": (forgets_pages, "lists come in pages: sizes of pages"),
-    "budgets are not asked": (lets_everybody_go, "evictions ask their budget: a budget without room"),
+    "stale writes win": (never_conflicts, "versions grow and stale writes fail: a stale write"),
+    "pages have no end": (forgets_pages, "lists are paginated: sizes of pages"),
+    "budgets are not asked": (lets_everybody_go, "evictions respect budgets: a budget without room"),
 }
 
 

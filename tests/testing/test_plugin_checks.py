@@ -89,32 +89,32 @@ BROKEN = {
     "filter raises": (plugin(filter=lambda self, state, nodes: 1 / 0), "failed in filter: ZeroDivisionError"),
     "other answer when asked again": (
         plugin(filter=lambda self, state, nodes: [Reject(nodes.named({f"n{next(counter) % 5}"}), "no")]),
-        "refuses other nodes when asked again",
+        "rejects other nodes when the call is repeated",
     ),
     "counts in the view": (
         plugin(filter=lambda self, state, nodes: [mask(nodes, "n0")] if len(nodes) > 2 else []),
-        "of node n0 alone",
+        "for node n0 alone",
     ),
     "two forms of filter": (
         plugin(
             filter=lambda self, state, nodes: [mask(nodes, "n0")],
             filter_node=lambda self, state, node: Hold.because("taken") if node.name == "n1" else None,
         ),
-        "filter_node says yes of node n0",
+        "filter_node returns yes for node n0",
     ),
     "two reasons": (
         plugin(
             filter=lambda self, state, nodes: [mask(nodes, "n0")],
             filter_node=lambda self, state, node: Hold.because("full") if node.name == "n0" else None,
         ),
-        "filter_node says Unschedulable: full of node n0, and filter Unschedulable: taken",
+        "filter_node returns Unschedulable: full for node n0, and filter Unschedulable: taken",
     ),
     "domains": (
         plugin(
             filter=lambda self, state, nodes: [mask(nodes, "n0")],
             closed_domains=lambda self, state, nodes: [("disk", np.array([False, True]))],
         ),
-        "closed_domains refuses node n1",
+        "closed_domains rejects node n1",
     ),
     "score out of range": (plugin(score=lambda self, state, nodes: nodes.zeros() + 140), "scores must be in the range"),
     "score of floats": (plugin(score=lambda self, state, nodes: np.ones(len(nodes))), "return an int64 array"),
@@ -124,7 +124,7 @@ BROKEN = {
     ),
     "scores change": (
         plugin(score=lambda self, state, nodes: nodes.zeros() + next(counter) % 7),
-        "scores differently when asked again",
+        "scores differently when the call is repeated",
     ),
     "two forms of score": (
         plugin(score=lambda self, state, nodes: nodes.zeros(), score_node=lambda self, state, node: node.row),
@@ -135,12 +135,12 @@ BROKEN = {
             score=lambda self, state, nodes: nodes.zeros(),
             domain_scores=lambda self, state, nodes: ("disk", np.array([0, 5])),
         ),
-        "domain_scores come to [5, 5, 5, 0, 0, 0]",
+        "domain_scores gives [5, 5, 5, 0, 0, 0]",
     ),
     "signature of lists": (plugin(filter=lambda *args: (), sign=lambda self, pod: {"x": []}), "cannot be hashed"),
     "signature that changes": (
         plugin(filter=lambda *args: (), sign=lambda self, pod: {"x": next(counter)}),
-        "signs the same pod",
+        "gives the same pod the signatures",
     ),
     "signature that raises": (plugin(filter=lambda *args: (), sign=lambda self, pod: pod.nothing), "AttributeError"),
     "signature that says too little": (
@@ -148,7 +148,7 @@ BROKEN = {
             filter=lambda self, pod, nodes: [Reject(~nodes.false(), "x")] if pod.name == "web" else [],
             sign=lambda self, pod: {},
         ),
-        "signs pods plain and web alike",
+        "gives pods plain and web the same signature",
     ),
     "depends on more than it says": (
         plugin(
@@ -177,7 +177,7 @@ BROKEN = {
             add_pod=lambda self, count, pod, other, node: count,
             remove_pod=lambda self, count, pod, other, node: count - 1,
         ),
-        "after add_pod of other says n0: yes, and asked anew n0: Unschedulable: crowded",
+        "after add_pod of other returns n0: yes, and a new PreFilter gives n0: Unschedulable: crowded",
     ),
     "half a what-if": (
         plugin(filter=lambda *args: (), add_pod=lambda self, state, pod, other, node: state),
@@ -189,20 +189,20 @@ BROKEN = {
     ),
     "wakes on a kind that is none": (
         plugin(filter=lambda *args: (), wakes_on=lambda self: [Wake(ClusterEvent("foos.v1", Action.ADD))]),
-        "wakes_on names 'foos.v1', which is no kind",
+        "wakes_on names 'foos.v1', which is not a kind",
     ),
     "wakes_on raises": (plugin(filter=lambda *args: (), wakes_on=lambda self: 1 / 0), "wakes_on failed: ZeroDivisionError"),
     "reserve answers yes": (
         plugin(reserve=lambda self, *args: True, unreserve=lambda self, *args: None),
-        "answered True in reserve",
+        "returned True from reserve",
     ),
     "unreserve raises the second time": (
         plugin(reserve=lambda self, state, pod, node: None, unreserve=lambda self, state, pod, node: {}.pop(pod.uid)),
         "KeyError",
     ),
-    "permit answers yes": (plugin(permit=lambda self, *args: True), "answered True in permit"),
-    "pre_bind writes itself": (plugin(pre_bind=lambda self, *args: ["done"]), "answered 'done' in pre_bind"),
-    "bind says so": (plugin(bind=lambda self, *args: True), "answered True in bind"),
+    "permit answers yes": (plugin(permit=lambda self, *args: True), "returned True from permit"),
+    "pre_bind writes itself": (plugin(pre_bind=lambda self, *args: ["done"]), "returned 'done' from pre_bind"),
+    "bind says so": (plugin(bind=lambda self, *args: True), "returned True from bind"),
 }
 
 

@@ -1,1 +1,1 @@
-"""What we ship for testing: builders, checks for plugins, and answers to recorded scenarios."""
+"""Test helpers for users: object builders, plugin checks, and answers to recorded scenarios."""

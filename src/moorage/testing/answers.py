@@ -1,8 +1,8 @@
 """Answer recorded scenarios: ``python -m moorage.testing.answers FILE… > answers.jsonl``.
 
-Reads files of scenarios (one JSON document a line, ``.gz`` or not) and prints one line of JSON for each: what Moorage decides
-where the real kube-scheduler's decision was recorded. Documents that hold a configuration's text are answered with the
-profiles it resolves to, or the faults for which it is refused.
+Reads files of scenarios (one JSON document per line, optionally gzipped) and prints one line of JSON for each: Moorage's
+decisions, in the form of the recorded ones of kube-scheduler. For a document with the text of a configuration it prints the
+resolved profiles, or the faults for which it is rejected.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def answer(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _results(scenario: Scenario) -> Iterator[dict[str, Any]]:
-    # As the recordings were made: every node is judged, errors are told, and in a sequence nobody is preempted.
+    # Like the recordings: filter every node, report errors per node, and do not preempt in a sequence.
     cycle = Cycle(always_score=True, nominated_first=False, errors_end=False)
     profiles = {name: without_post_filter(p) if scenario.in_sequence else p for name, p in scenario.profiles.items()}
     for pod in scenario.pending:
@@ -51,13 +51,13 @@ def _results(scenario: Scenario) -> Iterator[dict[str, Any]]:
 
 
 def without_post_filter(profile: Profile) -> Profile:
-    """Return the profile as recorded sequences ran it: nobody is preempted."""
+    """Return the profile as recorded sequences use it: without preemption."""
     steps = {point: in_point for point, in_point in profile.steps.items() if point != "postFilter"}
     return replace(profile, steps=steps)
 
 
 def reserve(profile: Profile, decision: Decision, node: str) -> None:
-    """Let plugins note what the pod takes on the node: later pods find it taken."""
+    """Run Reserve, so that later pods see what this pod uses on the node."""
     states = decision.found.states if decision.found is not None else {}
     for step in profile.at("reserve"):
         held = ask(step, "reserve", states.get(step.name), decision.pod, node)

@@ -1,4 +1,4 @@
-"""A failed attempt, as PostFilter plugins get to see it."""
+"""Build a failed attempt, the input of PostFilter plugins."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["failed_attempt"]
 
 
 def failed_attempt(rules: Iterable[Any], pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None) -> FailedAttempt:
-    """Return what PostFilter would be handed for a pod, with these plugins to judge by, in this order.
+    """Return the input of PostFilter for a pod, filtered by these plugins in this order.
 
-    Nodes that would take the pod are left as they are: they have no status. PreFilter must not turn the pod down.
+    Nodes that admit the pod get no status. PreFilter must not reject the pod.
     """
     plugins = {rule.name: rule for rule in rules}
     points = {point: [name for name, rule in plugins.items() if point in points_of(rule)] for point in ("preFilter", "filter")}

@@ -1,6 +1,6 @@
-"""Pods, nodes and clusters in a few words, for tests.
+"""Concise builders of pods, nodes and clusters for tests.
 
-What is given is written as in a manifest (camelCase, nested dicts), so a test reads like the YAML it stands for:
+Arguments are spelled as in a manifest (camelCase, nested dicts), so that a test reads like its YAML:
 
     a_pod("web", nodeSelector={"disk": "ssd"})
     a_node("n1", {"disk": "ssd"}, taints=[{"key": "gpu", "effect": "NoSchedule"}])
@@ -31,10 +31,10 @@ def a_pod(
     status: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> PodInfo:
-    """Return a pod with this spec. Its UID is ``namespace/name`` unless given; ``metadata`` holds what else it has there."""
+    """Return a pod with this spec. Its UID is ``namespace/name`` unless given; ``metadata`` adds other metadata fields."""
     named = {"name": name, "namespace": namespace, "uid": uid or f"{namespace}/{name}", "labels": dict(labels or {})}
-    whole = {"metadata": {**named, **(metadata or {})}, "spec": spec, "status": dict(status or {})}
-    return PodInfo(msgspec.convert(whole, Pod))
+    document = {"metadata": {**named, **(metadata or {})}, "spec": spec, "status": dict(status or {})}
+    return PodInfo(msgspec.convert(document, Pod))
 
 
 def a_node(
@@ -46,7 +46,7 @@ def a_node(
     declared_features: Iterable[str] = (),
     **spec: Any,
 ) -> Node:
-    """Return a node with this spec; what kubelet would report of it has names of its own here."""
+    """Return a node with this spec; arguments for the status that kubelet reports are separate."""
     status = {"images": tuple(images), "declaredFeatures": tuple(declared_features), "allocatable": dict(allocatable or {})}
     return msgspec.convert({"metadata": {"name": name, "labels": dict(labels or {})}, "spec": spec, "status": status}, Node)
 

@@ -1,8 +1,7 @@
-"""``check_cluster``: does this answer as a Kubernetes API server would, as far as a scheduler can tell?
+"""``check_cluster``: check that an API server behaves as kube-apiserver does, as far as a scheduler depends on it.
 
-One suite for every cluster there is: a store in memory, the embedded server over HTTP, or a real kube-apiserver. It makes a
-namespace of its own and a few cluster-wide objects with names that nobody else has, and removes them. Everything that is not
-as it should be is told at once.
+The same checks run against a store in memory, the embedded server over HTTP, or a real kube-apiserver. They create a namespace
+and a few cluster-scoped objects with unique names, and delete them. All deviations are reported together.
 
     async with HttpWire(endpoint) as wire:
         await check_cluster(wire)
@@ -26,7 +25,7 @@ _WAIT_S = 10.0
 
 
 class Bench:
-    """A namespace to make things in, and what was found wrong so far. ``check`` is the one at work."""
+    """A namespace for the checks, and the deviations so far. ``check`` is the name of the running check."""
 
     def __init__(self, wire: ClusterWire, namespace: str) -> None:
         self.wire, self.namespace = wire, namespace
@@ -37,12 +36,12 @@ class Bench:
         self.check = ""
 
     def expect(self, what: str, found: Any, wanted: Any) -> None:
-        """Note it if something is not what it should be."""
+        """Record a deviation if a value differs from the expected one."""
         if found != wanted:
             self.broken.append(f"{self.check}: {what}: expected {wanted!r}, found {found!r}")
 
     def refused(self, what: str, answer: WireAnswer, code: int, reason: str, *texts: str) -> None:
-        """Note it if an answer is not this refusal; its message must hold the texts."""
+        """Record a deviation if a response is not this error; its message must contain the texts."""
         self.expect(what, (answer.code, answer.reason), (code, reason))
         for text in texts:
             if text not in answer.message:
@@ -55,10 +54,10 @@ class Bench:
         return answer
 
     async def pod(self, name: str, *, labels: Document | None = None, **spec: Any) -> WireAnswer:
-        """Make a pod that no scheduler cares for."""
-        whole = {"schedulerName": "nobody", "containers": [{"name": "c", "image": "i"}], **spec}
+        """Create a pod that no scheduler handles."""
+        document = {"schedulerName": "no-scheduler", "containers": [{"name": "c", "image": "i"}], **spec}
         metadata = {"name": name, "labels": labels or {}}
-        return await self.make(self.pods, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": whole})
+        return await self.make(self.pods, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": document})
 
     async def bind(self, name: str, node: str = "no-such-node", *, uid: str = "", said: str = "", **target: Any) -> WireAnswer:
         metadata = {"name": said or name, **({"uid": uid} if uid else {})}
@@ -80,7 +79,7 @@ def service(name: str, **labels: str) -> Document:
 # -- objects ------------------------------------------------------------------------------------------------------------
 
 
-async def objects_come_change_and_go(bench: Bench) -> None:
+async def objects_are_created_updated_and_deleted(bench: Bench) -> None:
     ask, path = bench.wire.ask, f"{bench.services}/one"
     made = await bench.make(bench.services, service("one"))
     bench.expect("the path of a new object", made.body["metadata"]["namespace"], bench.namespace)
@@ -114,7 +113,7 @@ async def patches_change_what_they_name(bench: Bench) -> None:
     bench.expect("a patch of an unknown form", (await ask("PATCH", path, {}, form="text/plain")).code, 415)
 
 
-async def versions_grow_and_stale_writes_lose(bench: Bench) -> None:
+async def versions_grow_and_stale_writes_fail(bench: Bench) -> None:
     ask, path = bench.wire.ask, f"{bench.services}/versioned"
     first = await bench.make(bench.services, service("versioned"))
     labelled = {**first.body, "metadata": {**first.body["metadata"], "labels": {"x": "1"}}}
@@ -135,13 +134,13 @@ async def versions_grow_and_stale_writes_lose(bench: Bench) -> None:
     bench.expect("a version that is none", (await ask("GET", bench.services, query={"resourceVersion": "x"})).code, 400)
 
 
-async def dry_runs_leave_nothing(bench: Bench) -> None:
+async def dry_runs_persist_nothing(bench: Bench) -> None:
     answer = await bench.wire.ask("POST", bench.services, service("dry"), query={"dryRun": "All"})
     bench.expect("a dry run", answer.code, 201)
     bench.expect("after a dry run", (await bench.get(f"{bench.services}/dry")).code, 404)
 
 
-async def lists_come_in_pages(bench: Bench) -> None:
+async def lists_are_paginated(bench: Bench) -> None:
     ask = bench.wire.ask
     for number in range(5):
         await bench.make(bench.services, service(f"page-{number}", paged="yes"))
@@ -165,7 +164,7 @@ async def lists_come_in_pages(bench: Bench) -> None:
     bench.expect("a token that was made up", (await ask("GET", bench.services, query={"continue": "bm9uZQ"})).code, 400)
 
 
-async def selectors_choose(bench: Bench) -> None:
+async def selectors_filter(bench: Bench) -> None:
     await bench.pod("chosen", labels={"app": "a", "tier": "x"})
     await bench.pod("other", labels={"app": "b"}, nodeName="no-such-node")
 
@@ -179,9 +178,7 @@ async def selectors_choose(bench: Bench) -> None:
         bench.expect(f"labels {selector}", await names(labelSelector=selector), wanted)
     for selector, wanted in {"spec.nodeName=": ["chosen"], "spec.nodeName=no-such-node,metadata.name!=x": ["other"]}.items():
         bench.expect(f"fields {selector}", await names(fieldSelector=selector), wanted)
-    bench.expect(
-        "a field nobody selects by", (await bench.wire.ask("GET", bench.pods, query={"fieldSelector": "a.b=c"})).code, 400
-    )
+    bench.expect("an unknown field", (await bench.wire.ask("GET", bench.pods, query={"fieldSelector": "a.b=c"})).code, 400)
 
 
 # -- watches ------------------------------------------------------------------------------------------------------------
@@ -201,7 +198,7 @@ def _shown(events: list[Document]) -> list[tuple[str, str]]:
     return [(event["type"], event["object"]["metadata"]["name"]) for event in events]
 
 
-async def watches_tell_everything_in_order(bench: Bench) -> None:
+async def watches_deliver_every_event_in_order(bench: Bench) -> None:
     ask, version = bench.wire.ask, (await bench.get(bench.services)).version
     await bench.make(bench.services, service("before"))
     async with bench.wire.watch(bench.services, {"resourceVersion": str(version)}) as events:
@@ -215,7 +212,7 @@ async def watches_tell_everything_in_order(bench: Bench) -> None:
     bench.expect("versions grow", versions, sorted(set(versions)))
 
 
-async def watches_begin_with_what_there_is(bench: Bench) -> None:
+async def watches_begin_with_existing_objects(bench: Bench) -> None:
     await bench.make(bench.services, service("there", begin="yes"))
     async with bench.wire.watch(bench.services, {"labelSelector": "begin=yes"}) as events:
         bench.expect("a watch of no version", _shown(await _take(events, 1)), [("ADDED", "there")])
@@ -232,7 +229,7 @@ async def watches_begin_with_what_there_is(bench: Bench) -> None:
     bench.expect("what ends a streamed list", (mark["type"], ended), ("BOOKMARK", "true"))
 
 
-async def watches_follow_their_selection(bench: Bench) -> None:
+async def watches_respect_selectors(bench: Bench) -> None:
     version = (await bench.get(bench.pods)).version
     query = {"resourceVersion": str(version), "fieldSelector": "spec.nodeName="}
     async with bench.wire.watch(bench.pods, query) as events:
@@ -262,8 +259,8 @@ async def pods_are_bound_once(bench: Bench) -> None:
     bench.refused("moving it by writing", answer, 422, "Invalid")
 
 
-async def what_may_not_be_bound_is_refused(bench: Bench) -> None:
-    bench.refused("a pod that is not there", await bench.bind("nobody"), 404, "NotFound", 'pods "nobody" not found')
+async def invalid_bindings_are_rejected(bench: Bench) -> None:
+    bench.refused("a pod that is not there", await bench.bind("missing"), 404, "NotFound", 'pods "missing" not found')
     await bench.pod("gated", schedulingGates=[{"name": "example.com/g"}])
     gates = "pod gated has non-empty .spec.schedulingGates"
     bench.refused("a gated pod", await bench.bind("gated"), 409, "Conflict", gates)
@@ -274,7 +271,7 @@ async def what_may_not_be_bound_is_refused(bench: Bench) -> None:
         answer = await bench.bind("free", **({"node": target["name"]} if "name" in target else target))
         bench.expect(what, answer.code, 500)
     ending = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "ending", "finalizers": ["example.com/f"]}}
-    spec = {"schedulerName": "nobody", "containers": [{"name": "c", "image": "i"}]}
+    spec = {"schedulerName": "no-scheduler", "containers": [{"name": "c", "image": "i"}]}
     await bench.make(bench.pods, {**ending, "spec": spec})
     await bench.wire.ask("DELETE", f"{bench.pods}/ending")
     text = "pod ending is being deleted, cannot be assigned to a host"
@@ -308,7 +305,7 @@ async def conditions_are_merged_by_type(bench: Bench) -> None:
     bench.expect("a spec written through the status", spec.get("nodeName", ""), "")
 
 
-async def pods_take_their_time_to_end(bench: Bench) -> None:
+async def pods_have_a_grace_period(bench: Bench) -> None:
     await bench.pod("waiting-pod")
     await bench.wire.ask("DELETE", f"{bench.pods}/waiting-pod")
     bench.expect("a pod on no node is gone at once", (await bench.get(f"{bench.pods}/waiting-pod")).code, 404)
@@ -321,7 +318,7 @@ async def pods_take_their_time_to_end(bench: Bench) -> None:
     bench.expect("without grace it is gone", (await bench.get(f"{bench.pods}/placed-pod")).code, 404)
 
 
-async def evictions_ask_their_budget(bench: Bench) -> None:
+async def evictions_respect_budgets(bench: Bench) -> None:
     ready = [{"type": "Ready", "status": "True"}]
     for name, app in (("guarded", "guarded"), ("unguarded", "free")):
         await bench.pod(name, labels={"app": app}, nodeName="no-such-node", terminationGracePeriodSeconds=0)
@@ -347,7 +344,7 @@ async def evictions_ask_their_budget(bench: Bench) -> None:
     causes = [cause.get("reason") for cause in answer.body.get("details", {}).get("causes", ())]
     bench.expect("why", causes, ["DisruptionBudget"])
     bench.expect("a pod of no budget", (await evict("unguarded")).code, 201)
-    bench.refused("a pod that is not there", await evict("nobody"), 404, "NotFound")
+    bench.refused("a pod that is not there", await evict("missing"), 404, "NotFound")
     bench.refused("another name", await evict("guarded", "other"), 400, "BadRequest")
 
 
@@ -370,8 +367,8 @@ async def priorities_are_resolved(bench: Bench) -> None:
         await bench.wire.ask("DELETE", f"{path}/{name}")
 
 
-async def pod_groups_stay_as_they_were_made(bench: Bench) -> None:
-    """Where they are served: they are alpha, and most clusters do not know them."""
+async def pod_groups_are_immutable(bench: Bench) -> None:
+    """Skipped where pod groups are not served: they are alpha, and most clusters do not have them."""
     ask, path = bench.wire.ask, f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{bench.namespace}/podgroups"
     if (await bench.get(path)).code == 404:
         return
@@ -407,23 +404,23 @@ async def pod_groups_stay_as_they_were_made(bench: Bench) -> None:
 
 
 CHECKS: tuple[Callable[[Bench], Awaitable[None]], ...] = (
-    objects_come_change_and_go, patches_change_what_they_name, versions_grow_and_stale_writes_lose, dry_runs_leave_nothing,
-    lists_come_in_pages, selectors_choose, watches_tell_everything_in_order, watches_begin_with_what_there_is,
-    watches_follow_their_selection, pods_are_bound_once, what_may_not_be_bound_is_refused, one_of_many_binds_wins,
-    conditions_are_merged_by_type, pods_take_their_time_to_end, evictions_ask_their_budget, priorities_are_resolved,
-    pod_groups_stay_as_they_were_made,
+    objects_are_created_updated_and_deleted, patches_change_what_they_name, versions_grow_and_stale_writes_fail,
+    dry_runs_persist_nothing, lists_are_paginated, selectors_filter, watches_deliver_every_event_in_order,
+    watches_begin_with_existing_objects, watches_respect_selectors, pods_are_bound_once, invalid_bindings_are_rejected,
+    one_of_many_binds_wins, conditions_are_merged_by_type, pods_have_a_grace_period, evictions_respect_budgets,
+    priorities_are_resolved, pod_groups_are_immutable,
 )  # fmt: skip
 
 
 async def check_cluster(wire: ClusterWire, namespace: str = "moorage-check") -> None:
-    """Raise AssertionError listing every answer that a kube-apiserver would not have given, or return.
+    """Raise AssertionError listing every response that deviates from kube-apiserver's, or return.
 
-    ``namespace`` is made, used and deleted; it must not exist yet.
+    ``namespace`` is created, used and deleted; it must not exist yet.
     """
     bench = Bench(wire, namespace)
     await bench.make("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-    # Where a controller makes it, too, one of the two is refused.
+    # A controller may create it, too; then this request fails.
     await wire.ask("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts", account)
     try:
         for check in CHECKS:
@@ -435,6 +432,4 @@ async def check_cluster(wire: ClusterWire, namespace: str = "moorage-check") -> 
     finally:
         await wire.ask("DELETE", f"/api/v1/namespaces/{namespace}")
     if bench.broken:
-        raise AssertionError(
-            "this cluster answers otherwise than Kubernetes:\n" + "\n".join(f"  {line}" for line in bench.broken)
-        )
+        raise AssertionError("this cluster deviates from Kubernetes:\n" + "\n".join(f"  {line}" for line in bench.broken))

@@ -1,4 +1,4 @@
-"""How ``check_cluster`` talks to what it checks: a store in this process, or any API server over HTTP."""
+"""Transports for ``check_cluster``: a store in this process, or any API server over HTTP."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ADMIN = User("admin", ("system:masters",))
 
 @dataclass(frozen=True, slots=True)
 class WireAnswer:
-    """What came back: the status code, and the object or ``Status``."""
+    """The response: the status code, and the object or ``Status``."""
 
     code: int
     body: Document
@@ -51,7 +51,7 @@ class WireAnswer:
 
 
 class ClusterWire(Protocol):
-    """Requests to an API server as somebody who may do everything."""
+    """Requests to an API server with administrator rights."""
 
     async def ask(
         self, method: str, path: str, body: Any = None, *, query: Mapping[str, str] = {}, form: str = _JSON
@@ -61,7 +61,7 @@ class ClusterWire(Protocol):
 
 
 class StoreWire:
-    """The embedded API server's own code, without HTTP."""
+    """The embedded API server without HTTP."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._guard, self._authorizer = store, Authenticator({}), Authorizer(store)
@@ -72,7 +72,7 @@ class StoreWire:
     async def ask(
         self, method: str, path: str, body: Any = None, *, query: Mapping[str, str] = {}, form: str = _JSON
     ) -> WireAnswer:
-        """Carry out a request at once."""
+        """Execute a request."""
         raw = b"" if body is None else json.dumps(body).encode()
         try:
             request, target = self._request(method, path, query, form, raw), find_target(path, self._store.offers)
@@ -116,7 +116,7 @@ class HttpWire:
     async def ask(
         self, method: str, path: str, body: Any = None, *, query: Mapping[str, str] = {}, form: str = _JSON
     ) -> WireAnswer:
-        """Send a request once."""
+        """Send a request, without retries."""
         raw = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": form} if raw is not None else {}
         url = self._endpoint.server + path
@@ -137,8 +137,8 @@ class HttpWire:
 async def _events(chunks: Any) -> AsyncIterator[Document]:
     rest = b""
     async for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
-        for line in whole:
+        *complete, rest = (rest + chunk).split(b"\n")
+        for line in complete:
             if line.strip():
                 yield json.loads(line)
         await asyncio.sleep(0)

@@ -1,7 +1,7 @@
-"""What Moorage makes of a scheduler configuration, in the form that recorded answers of kube-scheduler have.
+"""Load a scheduler configuration and describe the result in the form of the recorded answers of kube-scheduler.
 
 An answer is ``{name, refused, faults: [{field, detail}], profiles}``; profiles map a scheduler name to its extension points,
-those to the plugins in the order they run, score plugins with their weights.
+and those to the plugins in their order, score plugins with their weights.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["answer"]
 
 
 def answer(name: str, text: str, gates: FeatureGates | None = None) -> dict[str, Any]:
-    """Return the answer for one document; ``name`` is only repeated."""
+    """Return the answer for one document; ``name`` is copied into it."""
     gates = gates or FeatureGates()
     registry = builtin_registry()
     try:

@@ -1,10 +1,10 @@
-"""A cluster in memory for tests of the runtime: an API server's rules for pods, a watch that lags, and faults on demand.
+"""An in-memory cluster for tests of the runtime: an API server's rules for pods, a delayed watch, and injected faults.
 
     cluster = MemoryCluster([a_node("n1", allocatable={"cpu": "4", "pods": "10"})])
-    cluster.faults.append(Trouble("bind", after=True))      # the next bind is done, and its reply is lost
-    cluster.watch(inbox)                                    # facts come as they would over a watch, ``lag_s`` later
+    cluster.faults.append(Trouble("bind", after=True))      # the next bind succeeds, and its response is lost
+    cluster.watch(inbox)                                    # deliver facts like a watch, delayed by ``lag_s``
 
-``history`` keeps every accepted write in order, for an oracle that does not believe the scheduler.
+``history`` keeps every accepted write in order, for an oracle that is independent of the scheduler.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ __all__ = ["MemoryCluster", "Trouble", "WriteEntry"]
 
 @dataclass(slots=True)
 class Trouble:
-    """What goes wrong with the next ``times`` requests of a verb that ``when`` takes.
+    """A fault in the next ``times`` requests of a verb for which ``when`` returns True.
 
-    ``after``: the request is carried out first, and then answered with the error. ``hold_s``: it is held that long.
+    ``after``: execute the request before the error is returned. ``hold_s``: delay it that long.
     """
 
     verb: str
@@ -54,35 +54,35 @@ class WriteEntry:
 
 
 class MemoryCluster:
-    """Objects by kind and key, and who watches them. Satisfies ``moorage.runtime.ports.ClusterWriter``."""
+    """Objects by kind and key, and their watchers. Implements ``moorage.runtime.ports.ClusterWriter``."""
 
     def __init__(self, objects: Iterable[Object] = (), *, lag_s: float = 0.01, latency_s: float = 0.002) -> None:
         self.lag_s, self.latency_s = lag_s, latency_s
         self.faults: list[Trouble] = []
         self.history: list[WriteEntry] = []
         self.notes: list[EventNote] = []
-        #: Events by name, as they were last written; ``notes`` holds each once.
+        #: Events by name in their last form; ``notes`` contains each once.
         self.events: dict[str, EventRecord] = {}
-        #: Requests by verb, counted as they arrive.
+        #: The number of requests by verb, counted on arrival.
         self.requests: dict[str, int] = {}
-        #: While True, watches deliver nothing; ``relist`` then tells what was missed.
-        self.deaf = False
+        #: While True, watches deliver nothing; ``relist`` then delivers the differences.
+        self.stalled = False
         self._objects: dict[tuple[type[Object], str], Object] = {}
         self._watchers: list[Inbox] = []
-        self._on_the_way: deque[Fact] = deque()
-        self._told: dict[tuple[type[Object], str], Object] = {}
+        self._undelivered: deque[Fact] = deque()
+        self._delivered: dict[tuple[type[Object], str], Object] = {}
         for obj in objects:
             self.put(obj)
 
-    # -- the world outside -------------------------------------------------------------------------------------------------
+    # -- other clients --------------------------------------------------------------------------------------------------
 
     def put(self, obj: Object, verb: str = "put") -> Object:
-        """Create or replace an object, as somebody else would."""
+        """Create or replace an object, as another client would."""
         revision = len(self.history) + 1
         stored: Object = replace(obj, metadata=replace(obj.metadata, resource_version=str(revision)))
         self._objects[_key(stored)] = stored
         self.history.append(WriteEntry(revision, verb, stored, _now()))
-        self._tell(Seen(stored))
+        self._deliver(Seen(stored))
         return stored
 
     def remove(self, obj: Object) -> None:
@@ -90,7 +90,7 @@ class MemoryCluster:
         gone = self._objects.pop(_key(obj), None)
         if gone is not None:
             self.history.append(WriteEntry(len(self.history) + 1, "remove", gone, _now()))
-            self._tell(Gone(gone))
+            self._deliver(Gone(gone))
 
     def get(self, kind: type[Object], key: str) -> Any:
         """Return an object by ``namespace/name``, or None."""
@@ -100,44 +100,44 @@ class MemoryCluster:
         return [obj for obj in self._objects.values() if isinstance(obj, Pod)]
 
     def watch(self, inbox: Inbox) -> None:
-        """Put all that is there into an inbox, as one list, and every change from now on."""
+        """Deliver all objects to an inbox, as one list, and every change from now on."""
         self._watchers.append(inbox)
         source = inbox.source("everything")
         source.begin()
         for key, obj in self._objects.items():
-            self._told[key] = obj
+            self._delivered[key] = obj
             inbox.put_now(Seen(obj))
         source.end()
 
     def relist(self) -> None:
-        """Hear again, and tell what changed meanwhile: the last state only, as a list would."""
-        self.deaf = False
-        for key, old in list(self._told.items()):
+        """Resume delivery, and deliver the differences: only the last state of each object, like a list."""
+        self.stalled = False
+        for key, old in list(self._delivered.items()):
             new = self._objects.get(key)
             if new is None or _uid(new) != _uid(old):
-                self._tell(Gone(old))
+                self._deliver(Gone(old))
         for key, obj in self._objects.items():
-            if self._told.get(key) != obj:
-                self._tell(Seen(obj))
+            if self._delivered.get(key) != obj:
+                self._deliver(Seen(obj))
 
-    def _tell(self, fact: Fact) -> None:
-        if self.deaf or not self._watchers:
+    def _deliver(self, fact: Fact) -> None:
+        if self.stalled or not self._watchers:
             return
         obj = getattr(fact, "obj")  # noqa: B009
         if isinstance(fact, Seen):
-            self._told[_key(obj)] = obj
+            self._delivered[_key(obj)] = obj
         else:
-            self._told.pop(_key(obj), None)
-        self._on_the_way.append(fact)
+            self._delivered.pop(_key(obj), None)
+        self._undelivered.append(fact)
         asyncio.get_running_loop().call_later(self.lag_s, self._arrive)
 
     def _arrive(self) -> None:
-        """Tell of the oldest change that is on its way: of two timers that are due at once, either may come first."""
-        fact = self._on_the_way.popleft()
+        """Deliver the oldest pending change: two timers that are due at once may fire in any order."""
+        fact = self._undelivered.popleft()
         for inbox in self._watchers:
             inbox.put_now(fact)
 
-    # -- the port ----------------------------------------------------------------------------------------------------------
+    # -- the port -------------------------------------------------------------------------------------------------------
 
     async def bind(self, pod: Pod, node: str, check: Callable[[], None]) -> None:
         check()

@@ -1,10 +1,9 @@
-"""``check_plugin``: does a plugin keep the contract of its extension points?
+"""``check_plugin``: check that a plugin keeps the contract of its extension points.
 
-Runs the plugin, alone, over a small varied cluster (or yours) and looks for what would surprise the scheduler: masks of the
-wrong shape, scores out of range, answers that change when asked again or when fewer nodes are shown, forms of a rule that
-disagree, what-ifs that spoil the state they were given or come to another answer than asking anew, a ``depends`` that is not
-true, a signature that changes, cannot be hashed or is shared by pods that are treated differently, events and effects that are
-none. Everything found is told at once.
+Runs the plugin alone on a small, varied cluster (or a given one) and reports every violation: masks of the wrong shape, scores
+out of range, answers that change when the call is repeated or when fewer nodes are passed, forms of a point that disagree,
+what-ifs that modify their input state or differ from a new PreFilter, a wrong ``depends``, a signature that changes, is not
+hashable or is shared by pods that are treated differently, and invalid events and effects.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ __all__ = ["check_plugin", "sample_cluster", "sample_pods"]
 
 
 def check_plugin(plugin: Any, *, pods: Iterable[PodInfo] | None = None, cluster: ClusterState | None = None) -> None:
-    """Raise AssertionError listing every way in which ``plugin`` breaks its contract, or return.
+    """Raise AssertionError listing every violation of the contract by ``plugin``, or return.
 
-    ``pods`` and ``cluster`` stand in for the samples; give such as your plugin has something to say about.
+    ``pods`` and ``cluster`` replace the samples; pass objects that the plugin reacts to.
     """
     bench = _Bench(plugin, (cluster or sample_cluster()).snapshot, tuple(sample_pods() if pods is None else pods))
     broken = list(_check_shape(plugin))
@@ -46,7 +45,7 @@ def check_plugin(plugin: Any, *, pods: Iterable[PodInfo] | None = None, cluster:
 
 
 def sample_pods() -> list[PodInfo]:
-    """Return pods of several kinds: plain, labelled, with affinity, ports, tolerations, large."""
+    """Return pods of several kinds: plain, labelled, with affinity, ports or tolerations, large."""
     asks = {"name": "c", "image": "app:1", "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}}}
     near = {"topologyKey": "topology.kubernetes.io/zone", "labelSelector": {"matchLabels": {"app": "web"}}}
     together = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}
@@ -62,7 +61,7 @@ def sample_pods() -> list[PodInfo]:
 
 
 def sample_cluster() -> ClusterState:
-    """Return six nodes in two zones: empty, busy, tainted, cordoned; with a few pods placed."""
+    """Return six nodes in two zones: empty, busy, tainted, cordoned; with a few placed pods."""
     offers: dict[str, str | int] = {"cpu": "4", "memory": "8Gi", "pods": 10}
     nodes = [
         a_node(
@@ -93,7 +92,7 @@ class _Bench:
 
     @property
     def others(self) -> list[PodInfo]:
-        """Pods that come and go in what-ifs."""
+        """Pods to add and remove in what-ifs."""
         return [a_pod("other", {"app": "web"}, containers=[{"name": "c"}], priority=1), *self.pods]
 
 
@@ -129,7 +128,7 @@ def _check_shape(plugin: Any) -> Iterator[str]:
         else:
             yield from (f"wakes_on yields {wake!r}; yield Wake(event, when)" for wake in wakes if not isinstance(wake, Wake))
             for name in unusable_names(wake for wake in wakes if isinstance(wake, Wake)):
-                yield f"wakes_on names {name!r}, which is no kind; take a Resource, or write plural.version.group"
+                yield f"wakes_on names {name!r}, which is not a kind; use a Resource, or plural.version.group"
 
 
 def _check_filter(bench: _Bench, pod: PodInfo) -> Iterator[str]:
@@ -137,14 +136,14 @@ def _check_filter(bench: _Bench, pod: PodInfo) -> Iterator[str]:
         return
     whole = refusals(bench.plugin, pod, bench.snapshot)
     if whole != refusals(bench.plugin, pod, bench.snapshot):
-        yield "refuses other nodes when asked again"
+        yield "rejects other nodes when the call is repeated"
 
 
 def _check_score(bench: _Bench, pod: PodInfo) -> Iterator[str]:
     if "score" not in points_of(bench.plugin):
         return
     if final_scores(bench.plugin, pod, bench.snapshot) != final_scores(bench.plugin, pod, bench.snapshot):
-        yield "scores differently when asked again"
+        yield "scores differently when the call is repeated"
 
 
 def _check_rules(bench: _Bench, pod: PodInfo) -> Iterator[str]:
@@ -155,7 +154,7 @@ def _check_rules(bench: _Bench, pod: PodInfo) -> Iterator[str]:
 
 
 def _check_shared_signatures(bench: _Bench) -> Iterator[str]:
-    """Pods that are signed alike must be treated alike."""
+    """Check that pods with equal signatures are treated equally."""
     sign = getattr(bench.plugin, "sign", None)
     if sign is None:
         return
@@ -166,7 +165,7 @@ def _check_shared_signatures(bench: _Bench) -> Iterator[str]:
             continue
         twin = first.setdefault(tuple(signature.items()), pod)
         if _treated(bench, pod) != _treated(bench, twin):
-            yield f"signs pods {twin.name} and {pod.name} alike ({signature!r}), but treats them differently"
+            yield f"gives pods {twin.name} and {pod.name} the same signature ({signature!r}), but treats them differently"
 
 
 def _treated(bench: _Bench, pod: PodInfo) -> Any:
@@ -183,7 +182,7 @@ def _check_signature(bench: _Bench, pod: PodInfo) -> Iterator[str]:
     if signature is None:
         return
     if signature != sign(PodInfo(pod.pod)):
-        yield f"signs the same pod {signature!r} and {sign(PodInfo(pod.pod))!r}"
+        yield f"gives the same pod the signatures {signature!r} and {sign(PodInfo(pod.pod))!r}"
     try:
         hash(tuple(signature.items()))
     except TypeError as error:
@@ -196,20 +195,20 @@ def _check_reserve(bench: _Bench, pod: PodInfo) -> Iterator[str]:
     if callable(getattr(plugin, "reserve", None)):
         held = plugin.reserve(state, pod, node)
         if held is not None and not isinstance(held, Hold):
-            yield f"answered {held!r} in reserve; answer None or Hold"
+            yield f"returned {held!r} from reserve; return None or Hold"
         for _ in range(2):
             undone = plugin.unreserve(state, pod, node)
             yield from (
-                f"unreserve yields {e!r}; yield effects, or answer None" for e in undone or () if not isinstance(e, Effect)
+                f"unreserve yields {e!r}; yield effects, or return None" for e in undone or () if not isinstance(e, Effect)
             )
     if callable(getattr(plugin, "permit", None)):
         answer = plugin.permit(state, pod, node)
         if answer is not None and not isinstance(answer, Hold | Wait):
-            yield f"answered {answer!r} in permit; answer None, Hold or Wait"
+            yield f"returned {answer!r} from permit; return None, Hold or Wait"
 
 
 def _reserved(plugin: Any, call: Callable[..., Any], state: Any, pod: PodInfo, node: str) -> Any:
-    """Call a method as the scheduler does: between Reserve, whose refusal is the answer then, and Unreserve."""
+    """Call a method as the scheduler does: between Reserve, whose rejection becomes the answer, and Unreserve."""
     if not callable(getattr(plugin, "reserve", None)):
         return call(state, pod, node)
     try:
@@ -219,7 +218,7 @@ def _reserved(plugin: Any, call: Callable[..., Any], state: Any, pod: PodInfo, n
 
 
 def _check_effects(bench: _Bench, pod: PodInfo) -> Iterator[str]:
-    """PreBind and Bind answer with effects. A plugin that needs what its PreFilter found is not asked without it."""
+    """Check that PreBind and Bind return effects. The plugin gets the state of its PreFilter; a rejected pod is skipped."""
     node = bench.snapshot.table.nodes[0].name
     for method, others in (("pre_bind", ()), ("bind", (Skip,))):
         call = getattr(bench.plugin, method, None)
@@ -234,4 +233,4 @@ def _check_effects(bench: _Bench, pod: PodInfo) -> Iterator[str]:
         effects = answer if isinstance(answer, Iterable) else [answer] if answer is not None else []
         for effect in effects:
             if not isinstance(effect, Effect):
-                yield f"answered {effect!r} in {method}; yield effects, see moorage.framework.effects"
+                yield f"returned {effect!r} from {method}; yield effects, see moorage.framework.effects"

@@ -1,6 +1,6 @@
-"""Ask one plugin by itself: whom does it refuse, how does it score, what wakes a pod it turned down?
+"""Run a single plugin: which nodes does it reject, how does it score, and which events wake a pod that it rejected?
 
-The plugin runs as the only one of a profile, so what comes back has been through the same hands as in a real decision.
+The plugin runs as the only one of a profile, so that its answers pass through the same code as in a real decision.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ __all__ = ["final_scores", "refusals", "wakes"]
 
 
 def refusals(plugin: Any, pod: PodInfo, nodes: Snapshot | NodeView) -> Mapping[str, Status]:
-    """Return the status of each node the plugin refuses, by name. Nodes that PreFilter leaves out are refused by nobody.
+    """Return the status of each node that the plugin rejects, by name. Nodes that PreFilter excludes have no status.
 
-    If PreFilter turns the pod down, that is every node's status.
+    If PreFilter rejects the pod, every node has its status.
     """
     view = _view(nodes)
     profile = _alone(plugin)
@@ -39,7 +39,7 @@ def refusals(plugin: Any, pod: PodInfo, nodes: Snapshot | NodeView) -> Mapping[s
 
 
 def final_scores(plugin: Any, pod: PodInfo, nodes: Snapshot | NodeView) -> Mapping[str, int] | None:
-    """Return each node's normalised score, by name, taking all the given nodes for feasible; None if PreScore skips."""
+    """Return each node's normalized score, by name, with all given nodes taken as feasible; None if PreScore skips."""
     view = _view(nodes)
     profile = _alone(plugin)
     scores = run_score(profile, run_pre_filter(profile, pod, view.snapshot), pod, view)
@@ -48,7 +48,7 @@ def final_scores(plugin: Any, pod: PodInfo, nodes: Snapshot | NodeView) -> Mappi
 
 
 def wakes(plugin: AnyPlugin, pod: PodInfo, resource: Resource, action: Action, old: object = None, new: object = None) -> bool:
-    """Say whether this event would bring a pod that the plugin turned down back into play."""
+    """Return whether an event would wake a pod that the plugin rejected."""
     happened = ClusterEvent(resource, action)
     return any(wake.event.covers(happened) and (wake.when is None or wake.when(pod, old, new)) for wake in plugin.wakes_on())
 

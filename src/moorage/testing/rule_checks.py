@@ -1,7 +1,7 @@
-"""The part of ``check_plugin`` that looks into Filter and Score: their forms agree, what-ifs spoil nothing, claims are true.
+"""The checks of Filter and Score for ``check_plugin``: their forms agree, what-ifs modify nothing, ``depends`` is correct.
 
-A rule may be written in several forms, may follow pods that come and go (``add_pod``, ``remove_pod``), and says what its
-answers depend on. The scheduler relies on all of that without looking again; here it is looked at.
+A plugin may implement a point in several forms, may follow pods in what-ifs (``add_pod``, ``remove_pod``), and declares what
+its answers depend on. The scheduler relies on all of that without verifying it; these checks verify it.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ Statuses = dict[str, Status | None]
 
 
 def check_filter_forms(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> Iterator[str]:
-    """Filter says the same of a node in a view of few, as ``filter_node``, and as ``closed_domains``."""
+    """Check that Filter gives a node the same verdict in a view of one node, by ``filter_node`` and by ``closed_domains``."""
     profile, found = _prepared(plugin, pod, snapshot)
     if found is None or plugin.name in found.skipped or not profile.at("filter"):
         return
     step = profile.at("filter")[0]
     state = found.state_of(step, pod)
-    whole = _verdicts(profile, found, pod, snapshot.nodes)
+    combined = _verdicts(profile, found, pod, snapshot.nodes)
     one_node = other_form(step, "filter", "filter_node")
     for row, node in enumerate(snapshot.table.nodes):
         alone = _verdicts(profile, found, pod, NodeView(snapshot, np.array([row], dtype=np.intp)))[node.name]
-        if alone != whole[node.name]:
-            yield f"filter says {_said(alone)} of node {node.name} alone, and {_said(whole[node.name])} of it among all"
+        if alone != combined[node.name]:
+            yield f"filter returns {_text(alone)} for node {node.name} alone, and {_text(combined[node.name])} among all nodes"
         if one_node is not None and not step.one_by_one:
             held = one_node.call(state, NodeInfo(snapshot.table, row))
-            said = Status(held.code, plugin.name, held.reasons) if isinstance(held, Hold) else None
-            if said != whole[node.name]:
-                yield f"filter_node says {_said(said)} of node {node.name}, and filter {_said(whole[node.name])}"
+            single = Status(held.code, plugin.name, held.reasons) if isinstance(held, Hold) else None
+            if single != combined[node.name]:
+                yield f"filter_node returns {_text(single)} for node {node.name}, and filter {_text(combined[node.name])}"
     closed = other_form(step, "filter", "closed_domains")
     if closed is not None:
         refused = snapshot.nodes.false()
         for key, values in closed.call(state, snapshot.nodes):
             refused |= np.asarray(values)[snapshot.nodes.ids(snapshot.nodes.label(key))]
         for node, at in zip(snapshot.table.nodes, refused.tolist(), strict=True):
-            if at != (whole[node.name] is not None):
-                yield f"closed_domains {'refuses' if at else 'takes'} node {node.name}, and filter does not"
+            if at != (combined[node.name] is not None):
+                yield f"closed_domains {'rejects' if at else 'admits'} node {node.name}, and filter does not"
 
 
 def check_score_forms(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> Iterator[str]:
-    """Raw scores of a node are the same in a view of few, by ``score_node``, and by ``domain_scores``."""
+    """Check that raw scores of a node are equal in a view of one node, by ``score_node`` and by ``domain_scores``."""
     profile, found = _prepared(plugin, pod, snapshot)
     if found is None or not profile.at("score"):
         return
@@ -70,7 +70,7 @@ def check_score_forms(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> Iterator
     for row, node in enumerate(snapshot.table.nodes):
         alone = scored(step, state, NodeView(snapshot, np.array([row], dtype=np.intp))).tolist()[0]
         if alone != raw[row]:
-            yield f"scores node {node.name} {alone} alone, and {raw[row]} among all; compare nodes in normalize, not in score"
+            yield f"scores node {node.name} {alone} alone and {raw[row]} among all; compare nodes in normalize, not in score"
         if one_node is not None and not step.one_by_one:
             given = one_node.call(state, NodeInfo(snapshot.table, row))
             if given != raw[row]:
@@ -81,11 +81,11 @@ def check_score_forms(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> Iterator
         key, scores = answer
         spread = np.asarray(scores)[snapshot.nodes.ids(snapshot.nodes.label(key))].tolist()
         if spread != raw:
-            yield f"domain_scores come to {spread}, and score gives {raw}"
+            yield f"domain_scores gives {spread}, and score gives {raw}"
 
 
 def check_what_ifs(plugin: Any, pod: PodInfo, others: list[PodInfo], snapshot: Snapshot) -> Iterator[str]:
-    """``add_pod`` and ``remove_pod`` return a state as if PreFilter had been asked anew, and leave the old one as it was."""
+    """Check that ``add_pod`` and ``remove_pod`` return the state of a new PreFilter and leave the old state unchanged."""
     methods = [method for method in ("add_pod", "remove_pod") if callable(getattr(plugin, method, None))]
     if len(methods) == 1:
         yield f"has {methods[0]} without the other of add_pod and remove_pod"
@@ -98,13 +98,13 @@ def check_what_ifs(plugin: Any, pod: PodInfo, others: list[PodInfo], snapshot: S
     for other in others:
         for row in range(len(snapshot.table)):
             if other.uid != pod.uid and snapshot.where(other.uid) is None:
-                yield from _come_and_go(plugin, profile, found, pod, other, snapshot, row)
+                yield from _add_and_remove(plugin, profile, found, pod, other, snapshot, row)
                 if _verdicts(profile, found, pod, snapshot.nodes) != before:
                     yield "add_pod or remove_pod changed the state it was given; return a new one"
                     return
 
 
-def _come_and_go(
+def _add_and_remove(
     plugin: Any, profile: Profile, found: PreFiltered, pod: PodInfo, other: PodInfo, snapshot: Snapshot, row: int
 ) -> Iterator[str]:
     node = NodeInfo(snapshot.table, row)
@@ -112,22 +112,22 @@ def _come_and_go(
     first = _verdicts(profile, found, pod, view)
     with snapshot.table.what_if(row):
         snapshot.table.add_pod(row, other)
-        come = shifted(profile, found, pod, [("add_pod", other)], node)
-        followed = _verdicts(profile, come, pod, view)
+        added = shifted(profile, found, pod, [("add_pod", other)], node)
+        followed = _verdicts(profile, added, pod, view)
         _, fresh = _prepared(plugin, pod, snapshot)
         if fresh is not None and plugin.name not in fresh.skipped:
-            anew = _verdicts(profile, fresh, pod, view)
-            if anew != followed:
-                yield f"after add_pod of {other.name} says {_told(followed)}, and asked anew {_told(anew)}"
+            expected = _verdicts(profile, fresh, pod, view)
+            if expected != followed:
+                yield f"after add_pod of {other.name} returns {_texts(followed)}, and a new PreFilter gives {_texts(expected)}"
         snapshot.table.remove_pod(row, other)
-        gone = shifted(profile, come, pod, [("remove_pod", other)], node)
-        last = _verdicts(profile, gone, pod, view)
+        removed = shifted(profile, added, pod, [("remove_pod", other)], node)
+        last = _verdicts(profile, removed, pod, view)
     if last != first:
-        yield f"says {_told(first)}, and after add_pod and remove_pod of {other.name} {_told(last)}"
+        yield f"returns {_texts(first)}, and after add_pod and remove_pod of {other.name} {_texts(last)}"
 
 
 def check_claims(plugin: Any, pod: PodInfo, others: list[PodInfo], snapshot: Snapshot) -> Iterator[str]:
-    """What ``depends`` says is true: verdicts and raw scores stay as they are when pods come to nodes they do not hang on."""
+    """Check ``depends``: verdicts and raw scores must not change when pods are added to nodes that they do not depend on."""
     depends = getattr(plugin, "depends", Depends.CLUSTER)
     if depends is Depends.CLUSTER or not {"filter", "score"} & set(points_of(plugin)):
         return
@@ -147,7 +147,7 @@ def check_claims(plugin: Any, pod: PodInfo, others: list[PodInfo], snapshot: Sna
 
 
 def _answers(plugin: Any, pod: PodInfo, snapshot: Snapshot, view: NodeView) -> tuple[Any, ...]:
-    """Verdicts and raw scores of a view, PreFilter and PreScore asked anew."""
+    """Return verdicts and raw scores of a view, with a new PreFilter and PreScore."""
     profile, found = _prepared(plugin, pod, snapshot)
     if found is None:
         return ()
@@ -160,7 +160,7 @@ def _answers(plugin: Any, pod: PodInfo, snapshot: Snapshot, view: NodeView) -> t
 
 
 def _prepared(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> tuple[Profile, PreFiltered | None]:
-    """Return the plugin as a profile of its own, and what its PreFilter says; None if that turns the pod down."""
+    """Return the plugin as the only one of a profile, and its PreFilter result; None if that rejects the pod."""
     points = {point: [plugin.name] for point in points_of(plugin)}
     profile = make_profile("alone", {plugin.name: plugin}, points, {plugin.name: 1})
     found = run_pre_filter(profile, pod, snapshot)
@@ -173,9 +173,9 @@ def _verdicts(profile: Profile, found: PreFiltered, pod: PodInfo, view: NodeView
     return {view.table.nodes[int(row)].name: verdicts.status(int(row)) for row in view.row_numbers}
 
 
-def _said(status: Status | None) -> str:
+def _text(status: Status | None) -> str:
     return "yes" if status is None else f"{status.code.value}: {status.message}"
 
 
-def _told(statuses: Statuses) -> str:
-    return ", ".join(f"{name}: {_said(status)}" for name, status in statuses.items())
+def _texts(statuses: Statuses) -> str:
+    return ", ".join(f"{name}: {_text(status)}" for name, status in statuses.items())

@@ -1,4 +1,4 @@
-"""A recorded scenario as a cluster: objects in, state and profiles out."""
+"""Load a recorded scenario: from its objects and configuration to cluster state and profiles."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["Scenario", "known_kinds", "load_scenario"]
 
 @cache
 def known_kinds() -> Mapping[str, type[Object]]:
-    """Return what an object in a recorded scenario may be, by its kind."""
+    """Return the types of objects in recorded scenarios, by kind."""
     return {
         name: kind
         for module in (core, workloads, storage, dra)
@@ -40,7 +40,7 @@ def known_kinds() -> Mapping[str, type[Object]]:
 
 @dataclass
 class _Bench:
-    """Stands in for a running scheduler: plugins find the gates and the snapshot here, and no pod ever waits."""
+    """Replaces a running scheduler for the plugins: it has the gates and the snapshot, and no pod waits at Permit."""
 
     gates: FeatureGates
     snapshot: Snapshot
@@ -60,7 +60,7 @@ class _Bench:
 
 @dataclass
 class Scenario:
-    """A cluster, the pods that wait for a place in it, and the profiles that judge them."""
+    """A cluster, its pending pods, and the profiles that schedule them."""
 
     cluster: ClusterState
     pending: list[PodInfo]
@@ -74,7 +74,7 @@ class Scenario:
 
 
 def load_scenario(document: Mapping[str, Any]) -> Scenario:
-    """Build the scenario's cluster, applying the API server's defaulting to every object."""
+    """Build the scenario's cluster, with the API server's defaulting applied to every object."""
     cluster = ClusterState()
     pending: list[PodInfo] = []
     loaded = _loaded(document)
@@ -90,14 +90,14 @@ def load_scenario(document: Mapping[str, Any]) -> Scenario:
 
 
 def _as_listed(numbered: tuple[int, Mapping[str, Any]]) -> tuple[int, str, int]:
-    """Put nodes first, by name, as a scheduler's first list of them has it; the rest as it stands."""
+    """Return a sort key that puts nodes first, by name, as in a scheduler's first list; other objects keep their order."""
     at, data = numbered
     is_node = data.get("kind") == "Node"
     return (0, data["metadata"]["name"], at) if is_node else (1, "", at)
 
 
 def _loaded(document: Mapping[str, Any]) -> Loaded:
-    """Return what a scenario is scheduled by: what it says itself, in the release that it says it was recorded with."""
+    """Return the scenario's configuration, in the release that it was recorded with."""
     rules = ReleasePlugins(",".join(f"{gate}={value}" for gate, value in document.get("featureGates", {}).items()))
     if "algorithmProvider" in document:
         return from_provider(document["algorithmProvider"], rules)
@@ -113,7 +113,7 @@ def _add(
 ) -> None:
     kind = known_kinds().get(data.get("kind", ""))
     if kind is None:
-        raise InputError(f"{where}: kind {data.get('kind')!r} is not known")
+        raise InputError(f"{where}: kind {data.get('kind')!r} is unknown")
     obj = decode(data, kind, where)
     if isinstance(obj, core.Node):
         cluster.set_node(default_node(obj))

@@ -1,7 +1,7 @@
-"""Claims, volumes and what CSI drivers say, in a few words, for tests. As in ``builders``, what is given reads like a manifest.
+"""Concise builders of claims, volumes and CSI nodes for tests. As in ``builders``, arguments are spelled as in a manifest.
 
-a_claim("data", storageClassName="fast")           waits for a volume
-a_bound_claim("data", "pv-1")                      has one
+a_claim("data", storageClassName="fast")           an unbound claim
+a_bound_claim("data", "pv-1")                      a bound claim
 a_volume("pv-1", size="10Gi", nodeAffinity=on_hosts("n1"))
 a_pod(volumes=standing_on("data"))
 """
@@ -33,14 +33,14 @@ def a_claim(
     status: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> PersistentVolumeClaim:
-    """Return a claim of this size. Its UID is ``namespace/name`` unless ``metadata`` says another."""
+    """Return a claim of this size. Its UID is ``namespace/name`` unless ``metadata`` sets another."""
     named = {"name": name, "namespace": namespace, "uid": f"{namespace}/{name}", **(metadata or {})}
     asked = {"resources": {"requests": {"storage": size}}, "accessModes": ["ReadWriteOnce"], **spec}
     return msgspec.convert({"metadata": named, "spec": asked, "status": dict(status or {})}, PersistentVolumeClaim)
 
 
 def a_bound_claim(name: str, volume: str, **rest: Any) -> PersistentVolumeClaim:
-    """Return a claim that has its volume for good."""
+    """Return a claim that is bound to a volume."""
     metadata = dict(rest.pop("metadata", {}))
     metadata["annotations"] = {BIND_COMPLETED: "yes", **metadata.get("annotations", {})}
     return a_claim(name, volumeName=volume, metadata=metadata, **rest)
@@ -55,20 +55,20 @@ def a_volume(
     metadata: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> PersistentVolume:
-    """Return a volume of this size that is free to be claimed, unless told otherwise."""
+    """Return a volume of this size, by default Available."""
     named = {"name": name, "labels": dict(labels or {}), **(metadata or {})}
     offered = {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], **spec}
     return msgspec.convert({"metadata": named, "spec": offered, "status": {"phase": phase}}, PersistentVolume)
 
 
 def a_class(name: str = "fast", **fields: Any) -> StorageClass:
-    """Return a class whose volumes are made, by the driver ``csi.example.com``, where the first pod goes that needs them."""
+    """Return a storage class that provisions volumes with the driver ``csi.example.com`` for the first consumer."""
     ways = {"provisioner": "csi.example.com", "volumeBindingMode": "WaitForFirstConsumer", **fields}
     return msgspec.convert({"metadata": {"name": name}, **ways}, StorageClass)
 
 
 def a_csi_node(name: str = "node", limits: Mapping[str, int | None] | None = None, *, migrated: Iterable[str] = ()) -> CSINode:
-    """Return what drivers say of a node: how many volumes each takes there, and which in-tree plugins they serve."""
+    """Return a CSINode: the volume limit of each driver, and the in-tree plugins migrated to CSI."""
     drivers = [
         {"name": driver, **({} if limit is None else {"allocatable": {"count": limit}})}
         for driver, limit in (limits or {}).items()
@@ -78,13 +78,13 @@ def a_csi_node(name: str = "node", limits: Mapping[str, int | None] | None = Non
 
 
 def on_nodes_labelled(key: str, *values: str) -> dict[str, Any]:
-    """Return the node affinity of a volume that is reached from nodes with one of these values of a label."""
+    """Return the node affinity of a volume that can be reached from nodes with one of these values of a label."""
     asked = {"key": key, "operator": "In", "values": list(values)}
     return {"required": {"nodeSelectorTerms": [{"matchExpressions": [asked]}]}}
 
 
 def on_hosts(*names: str) -> dict[str, Any]:
-    """Return the node affinity of a volume that is local to these hosts, by their label ``kubernetes.io/hostname``."""
+    """Return the node affinity of a volume on these hosts, by their label ``kubernetes.io/hostname``."""
     return on_nodes_labelled("kubernetes.io/hostname", *names)
 
 

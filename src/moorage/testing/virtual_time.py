@@ -1,7 +1,7 @@
-"""An asyncio loop whose clock stands still while anything runs, and jumps when everything waits.
+"""An asyncio loop in virtual time: its clock stands still while tasks run, and jumps to the next timer when all wait.
 
-What takes ten minutes of waiting takes no time at all, and always happens in the same order. Nothing outside the process can
-be awaited in it: no sockets, no threads, no processes.
+Ten minutes of waiting take no real time, and the order of events is deterministic. Code on this loop cannot await anything
+outside the process: no sockets, threads or subprocesses.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 
 class StalledError(RuntimeError):
-    """Everything waits for something, and nothing is due: nobody would ever go on."""
+    """All tasks wait and no timer is set: the loop can never continue."""
 
 
 class _Jumps(selectors.SelectSelector):
-    """A selector that, instead of waiting, moves the loop's clock on."""
+    """A selector that advances the loop's clock instead of waiting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,9 +46,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run_virtually(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end in virtual time and return what it returned.
+    """Run a coroutine in virtual time and return its result.
 
-    Raises  StalledError if it waits for something that cannot come
+    Raises  StalledError if it waits for something that cannot happen
     """
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main)

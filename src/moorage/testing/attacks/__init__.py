@@ -1,1 +1,1 @@
-"""Attack the embedded API server as hostile clients would, and judge each answer without a second server."""
+"""Attack the embedded API server as hostile clients would, and check each response without a reference server."""

@@ -1,4 +1,4 @@
-"""``python -m moorage.testing.attacks``: attack the embedded API server in many rounds, or play one attack again."""
+"""``python -m moorage.testing.attacks``: run many rounds of attacks on the embedded API server, or repeat one attack."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def _show(attack: Attack, answer: AttackResponse | None) -> None:
 
 
 def main() -> int:
-    """Play rounds; exits with 1 when a promise was broken."""
+    """Run rounds; exit with 1 if an invariant was broken."""
     parser = argparse.ArgumentParser(prog="python -m moorage.testing.attacks", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=1, help="how many rounds; each attacks every route in every way [1]")
+    parser.add_argument("--rounds", type=int, default=1, help="number of rounds of attacks on every route [1]")
     parser.add_argument("--seed", type=int, default=0, help="the seed of the first round [0]")
-    parser.add_argument("--attacks", type=int, help="how many attacks of each round [all]")
-    parser.add_argument("--only", type=int, metavar="NUMBER", help="only this attack of a round, shown with its answer")
+    parser.add_argument("--attacks", type=int, help="number of attacks per round [all]")
+    parser.add_argument("--only", type=int, metavar="NUMBER", help="run only this attack of a round and print its response")
     given = parser.parse_args()
     start, broken, played = time.process_time(), 0, 0
     for seed in range(given.seed, given.seed + given.rounds):
@@ -31,10 +31,10 @@ def main() -> int:
         broken += len(result.broken)
         for line in result.broken:
             sys.stdout.write(f"seed {seed}: {some_lines(line)}\n")
-        codes = ", ".join(f"{code or 'hung up'}: {count}" for code, count in sorted(result.codes.items()))
+        codes = ", ".join(f"{code or 'no response'}: {count}" for code, count in sorted(result.codes.items()))
         sys.stdout.write(f"seed {seed}: {codes}\n")
         sys.stdout.flush()
-    sys.stdout.write(f"{played} attacks, {broken} broken promises, {time.process_time() - start:.1f} s CPU\n")
+    sys.stdout.write(f"{played} attacks, {broken} broken invariants, {time.process_time() - start:.1f} s CPU\n")
     return 1 if broken else 0
 
 

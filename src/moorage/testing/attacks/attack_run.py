@@ -1,8 +1,8 @@
-"""Play attacks against a server and say what was wrong. The same seed plays the same attacks.
+"""Run attacks against a server and report what went wrong. The same seed gives the same attacks.
 
-After each request: no fault of the server, no inside shown, an answer of the form that it says, nothing written by what was
-refused, no right overstepped, the connection in step. After a run: the server is ready, everything stored is sound, no user
-has gained a right, and nothing is left behind in memory or open.
+After each request: no server error, no leaked internals, a well-formed response, no write by a rejected request, no exceeded
+rights, and a connection that stays in sync. After a run: the server is ready, every stored object is valid, no user has gained
+rights, and no memory or descriptor is leaked.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from moorage.testing.attacks.wire import AttackConnection, AttackResponse, Malfo
 
 __all__ = ["AttackRun", "run"]
 
-#: What one request may cost, in seconds of the processor's time. A pause of the garbage collector falls within.
+#: The CPU time that one request may take, in seconds. Includes pauses of the garbage collector.
 _MOST_CPU_S: Final = 2.0
 _READY: Final = b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n"
-#: How often the server is asked whether it is ready where nothing is suspicious.
+#: Check readiness after this many attacks without a suspicion.
 _EVERY: Final = 50
 
 
 @dataclass
 class AttackRun:
-    """What came of one seed: each broken promise with the attack that broke it, and the codes that were answered."""
+    """The result of one seed: each broken invariant with its attack, and the response codes."""
 
     seed: int
     attacks: int = 0
@@ -52,25 +52,25 @@ def run(
     seed: int,
     attacks: int | None = None,
     only: int | None = None,
-    told: Callable[[Attack, AttackResponse | None], None] | None = None,
+    report: Callable[[Attack, AttackResponse | None], None] | None = None,
 ) -> AttackRun:
-    """Play a seed's attacks: one of each route, method and type of body in an order of its own, or the first so many of them.
+    """Run a seed's attacks: one for each route, method and media type in a random order, or the first ``attacks`` of them.
 
-    ``only`` plays a single one of them. ``told`` sees each with its answer.
+    ``only`` runs a single one. ``report`` receives each attack with its response.
     """
     result = AttackRun(seed)
-    before = _left_behind()
-    asyncio.run(_play(result, attacks, only, told))
+    before = _leaks()
+    asyncio.run(_play(result, attacks, only, report))
     gc.collect()
-    after = _left_behind()
+    after = _leaks()
     result.blame(
-        [f"{more} {name} more than before are left behind" for name, more in (after - before).items()], "the whole run"
+        [f"{more} more {name} than before are still alive" for name, more in (after - before).items()], "the whole run"
     )
     return result
 
 
-def _left_behind() -> Counter[str]:
-    """Count what must not outlive a server: its objects, and open descriptors."""
+def _leaks() -> Counter[str]:
+    """Count the objects that must not outlive a server, and open descriptors."""
     names = {"Store", "Front", "Connection", "Stream", "Watch", "AttackConnection", "Task"}
     kept = Counter(type(one).__name__ for one in gc.get_objects() if type(one).__name__ in names and _is_ours(type(one)))
     kept["open descriptors"] = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
@@ -82,7 +82,7 @@ def _is_ours(of: type) -> bool:
 
 
 async def _play(
-    result: AttackRun, attacks: int | None, only: int | None, told: Callable[[Attack, AttackResponse | None], None] | None
+    result: AttackRun, attacks: int | None, only: int | None, report: Callable[[Attack, AttackResponse | None], None] | None
 ) -> None:
     rng = random.Random(result.seed)  # noqa: S311 - chance, not secrecy
     order = combinations()
@@ -94,10 +94,10 @@ async def _play(
             attack = make(random.Random(f"{result.seed}/{number}"), number, what)  # noqa: S311
             if only is None or number == only:
                 answer = await _attack(result, ground, lines, attack, rights)
-                if told is not None:
-                    told(attack, answer)
+                if report is not None:
+                    report(attack, answer)
         gained = held_rights(ground) - rights
-        result.blame([f"{who} has gained {one}" for who, one in sorted(gained)], "the whole run")
+        result.blame([f"{who} has gained the right {one}" for who, one in sorted(gained)], "the whole run")
         result.blame(await faults_of_store(ground, lines[1]), "the whole run")
         result.blame([f"logged: {line}" for line in ground.logged()], "while the store was looked at")
         for line in lines:
@@ -114,13 +114,13 @@ async def _attack(
     try:
         answer = await lines[0].ask(attack.raw(ground.tokens[attack.who]), is_head=attack.method == "HEAD", ends=ends)
     except Malformed as fault:
-        faults.append(f"the answer is no HTTP: {fault}")
+        faults.append(f"the response is not valid HTTP: {fault}")
         await lines[0].close()
     except TimeoutError:
-        faults.append("no answer came in time")
+        faults.append("no response in time")
         await lines[0].close()
     if (spent := time.process_time() - spent) > _MOST_CPU_S:
-        faults.append(f"took {spent:.1f} s of the processor's time")
+        faults.append(f"took {spent:.1f} s of CPU time")
     result.attacks += 1
     result.codes[answer.code if answer is not None else 0] += 1
     faults += [f"logged: {line}" for line in ground.logged()]
@@ -137,35 +137,35 @@ async def _attack(
 
 
 def _faults_of_version(ground: Ground, attack: Attack, answer: AttackResponse | None, before: int) -> Iterator[str]:
-    """Yield how the store's version must not have changed."""
+    """Yield invalid changes of the store's version."""
     now = ground.store.version
     if now < before:
-        yield f"the store's version went back from {before} to {now}"
+        yield f"the store's version decreased from {before} to {now}"
     elif now > before:
-        # A collection is deleted object by object, as by kube-apiserver: those before the one that stays are gone.
+        # Like kube-apiserver, the server deletes a collection object by object: a failure keeps the earlier deletions.
         of_many = attack.method == "DELETE" and not attack.what.route.name
         if answer is not None and answer.code >= 400 and not (of_many and answer.code != 406):
-            yield f"was refused with {answer.code}, and wrote: {answer.body[:300]!r}"
+            yield f"was rejected with {answer.code}, but wrote: {answer.body[:300]!r}"
         elif attack.method in {"GET", "HEAD"}:
-            yield "a request that reads wrote"
+            yield "a read request wrote"
         elif attack.is_plain and ("dryRun", "All") in attack.query[:1]:
             yield "a dry run wrote"
 
 
 def _faults_of_silence(attack: Attack) -> Iterator[str]:
-    """Yield that a request was not answered at all, where it was one."""
+    """Yield a fault if a well-formed request got no response."""
     if not attack.framing and attack.is_plain:
-        yield "was not answered"
+        yield "got no response"
 
 
 async def _faults_of_step(lines: tuple[AttackConnection, AttackConnection]) -> list[str]:
-    """Return what is wrong with the next request: over the attack's connection, if that stays open, and over another."""
+    """Return faults of the next request: on the attack's connection, if it is still open, and on another one."""
     faults = []
     for line, which in zip(lines, ("the same", "another"), strict=True):
         try:
             answer = await line.ask(_READY) or await line.ask(_READY)  # an idle connection may have been closed meanwhile
             if answer is None or (answer.code, answer.body) != (200, b"ok"):
-                faults.append(f"/readyz over {which} connection is answered {answer}")
+                faults.append(f"/readyz over {which} connection returns {answer}")
         except (Malformed, TimeoutError) as fault:
             faults.append(f"/readyz over {which} connection: {type(fault).__name__} {fault}")
             await line.close()

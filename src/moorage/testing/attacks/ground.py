@@ -1,4 +1,4 @@
-"""Where attacks go: an embedded API server with a seeded object of every kind, and with users of few rights."""
+"""The target of attacks: an embedded API server with a seeded object of every kind, and users with few rights."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from moorage.apiserver.vocabulary.request_targets import Target
 from moorage.apiserver.vocabulary.served_kinds import KINDS, Review, ServedKind, served
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.framework.features import FeatureGates
-from moorage.testing.attacks.objects import sound
+from moorage.testing.attacks.objects import valid_object
 from moorage.testing.attacks.routes import CLOSED, OPEN, SEEDED
 
 __all__ = ["PLANTED", "Ground", "a_ground"]
 
-#: What stands in every object that ordinary users may not read.
+#: A marker in every object that ordinary users may not read.
 PLANTED: Final = "planted-where-only-the-administrator-reads"
 _RBAC: Final = "rbac.authorization.k8s.io"
 _ADMIN: Final = User("admin", ("system:masters",))
@@ -40,7 +40,7 @@ _USER: Final = User("user", ("people",))
 _ROBOT: Final = User(f"system:serviceaccount:{OPEN}:robot", ("system:serviceaccounts", f"system:serviceaccounts:{OPEN}"))
 _ALL: Final = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
 
-#: What the ordinary users may do, all of it in one namespace; the last is what they may do with cluster-wide roles.
+#: The rights of the ordinary users, all in one namespace; the last entry is for cluster-scoped roles.
 _RULES: Final[dict[str, list[Document]]] = {
     "user": [
         {"apiGroups": ["", "apps", "batch"], "resources": ["*"], "verbs": ["get", "list"]},
@@ -61,7 +61,7 @@ _ROLES: Final[Document] = {
 
 
 class _Log(logging.Handler):
-    """Keeps what the server logs as an error."""
+    """Collects what the server logs as an error."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -72,7 +72,7 @@ class _Log(logging.Handler):
 
 
 class Ground:
-    """A server that is attacked: its store, its port, the tokens of its users, and what was written since the last look."""
+    """The attacked server: its store and port, the tokens of its users, and the writes since the last check."""
 
     def __init__(self, store: Store, port: int, tokens: dict[str, str], accounts: AccountTokens, log: list[str]) -> None:
         self.store = store
@@ -92,7 +92,7 @@ class Ground:
             self._is_torn = True
 
     def restore(self, about: ServedKind | Review | None) -> None:
-        """Make what earlier attacks deleted of a kind's seeded objects; all that was there where rights may be gone."""
+        """Recreate the seeded objects of a kind that earlier attacks deleted; everything if rights may have been deleted."""
         if self._is_torn:
             self._is_torn = False
             bootstrap_cluster(self.store)
@@ -103,12 +103,12 @@ class Ground:
         self.written()
 
     def written(self) -> list[tuple[ServedKind, Change]]:
-        """Return what was written since this was asked last."""
+        """Return the writes since the last call."""
         found, self._written = self._written, []
         return found
 
     def logged(self) -> list[str]:
-        """Return what was logged since this was asked last."""
+        """Return the logged errors since the last call."""
         found = [*self.log]
         self.log.clear()
         return found
@@ -116,7 +116,7 @@ class Ground:
 
 @asynccontextmanager
 async def a_ground(seed: int) -> AsyncIterator[Ground]:
-    """Serve a cluster of its own for one run of attacks."""
+    """Serve a new cluster for one run of attacks."""
     gates = FeatureGates({"GenericWorkload": True})
     store = open_store(clock=lambda: 1_790_000_000.0, seed=seed, gates=gates)
     try:
@@ -152,7 +152,7 @@ def _listening() -> Iterator[list[str]]:
 
 
 def _plant(store: Store) -> None:
-    """Make what is missing of the namespaces, the seeded objects and the rights of ordinary users."""
+    """Create the missing namespaces, seeded objects and rights of ordinary users."""
     for namespace in (OPEN, CLOSED):
         _create(store, served("namespaces"), "", {"metadata": {"name": namespace}})
     for kind in KINDS:
@@ -162,28 +162,28 @@ def _plant(store: Store) -> None:
 
 
 def _plant_kind(store: Store, kind: ServedKind) -> None:
-    """Make the seeded objects of a kind, where they are missing."""
+    """Create the missing seeded objects of a kind."""
     if "create" in kind.verbs:
         for namespace in (OPEN, CLOSED) if kind.namespaced else ("",):
             mark = PLANTED if _is_secret(kind, namespace) else ""
-            with suppress(ApiError):  # an earlier attack made what forbids it: a range of limits, or a namespace that ends
-                _create(store, kind, namespace, sound(kind, namespace, SEEDED, mark))
+            with suppress(ApiError):  # an earlier attack may prevent it, with a limit range or a terminating namespace
+                _create(store, kind, namespace, valid_object(kind, namespace, SEEDED, mark))
 
 
 def _create(store: Store, kind: ServedKind, namespace: str, document: Document) -> None:
-    """Make an object as a request does, unless it is there."""
+    """Create an object with a request, unless it exists."""
     if store.find(kind, namespace, document["metadata"]["name"]) is None:
         asked = HTTPRequest("POST", "/", {}, "", "application/json", msgspec.json.encode(document), _ADMIN, "attacks")
         create(store, asked, Target(kind, namespace), None)
 
 
 def _is_secret(kind: ServedKind, namespace: str) -> bool:
-    """Return True for what ordinary users may not read; changing cluster-wide roles shows them."""
+    """Return True for objects that ordinary users may not read; they see cluster-scoped roles when they patch them."""
     return namespace == CLOSED or (not namespace and kind.group != _RBAC)
 
 
 def _give(store: Store) -> None:
-    """Give the ordinary users their rights."""
+    """Grant the ordinary users their rights."""
     account: Document = {"kind": "ServiceAccount", "name": "robot", "namespace": OPEN}
     subjects = {"user": {"kind": "User", "apiGroup": _RBAC, "name": "user"}, "robot": account}
     _create(store, served("serviceaccounts"), OPEN, {"metadata": {"name": "robot"}})

@@ -1,4 +1,4 @@
-"""What is wrong with an answer, whatever was asked."""
+"""Check a response for faults that do not depend on the request."""
 
 from __future__ import annotations
 
@@ -15,52 +15,52 @@ from moorage.testing.attacks.wire import AttackResponse
 
 __all__ = ["faults_of", "read_answer"]
 
-#: What an answer that shows the inside of the program has in it.
+#: Patterns of leaked program internals.
 _INSIDE: Final = re.compile(
     rb"Traceback|site-packages|/moorage/|\.py\b|object at 0x|<class '|NoneType|'(?:dict|list|str|int)' object|msgspec"
 )
-#: Codes of 500 and more that are documented, and why: a stream that is not served; HTTP/2; versions yet to come; too busy.
+#: Documented codes from 500: a stream that is not served, HTTP/2, a future resource version, overload.
 _DOCUMENTED: Final = frozenset([501, 503, 504, 505])
 _TEXT: Final = "text/plain"
 
 
 def faults_of(attack: Attack, answer: AttackResponse) -> Iterator[str]:
-    """Yield what no answer may be, in a sentence each."""
+    """Yield a sentence for each fault of a response."""
     form = answer.headers.get("content-type", "")
     if answer.code >= 500 and answer.code not in _DOCUMENTED and not _is_foreseen(answer):
         yield f"answered {answer.code}: {answer.body[:300]!r}"
     if found := _INSIDE.search(answer.body):
-        yield f"shows the inside of the program: {answer.body[max(0, found.start() - 60) : found.end() + 60]!r}"
+        yield f"leaks program internals: {answer.body[max(0, found.start() - 60) : found.end() + 60]!r}"
     if attack.method == "HEAD" or answer.code == 304 or answer.streams:
         return
     if not form:
-        yield "the answer does not say what it is"
+        yield "the response has no Content-Type"
         return
     try:
         document = read_answer(answer)
     except Exception as error:  # whatever its reader finds wrong with it
-        yield f"is no {form}: {type(error).__name__} {str(error)[:100]}: {answer.body[:100]!r}"
+        yield f"is not valid {form}: {type(error).__name__} {str(error)[:100]}: {answer.body[:100]!r}"
         return
     if answer.code >= 400 and isinstance(document, dict):
         yield from _status_faults(answer, document)
 
 
 def _is_foreseen(answer: AttackResponse) -> bool:
-    """Return True for a 500 that kube-apiserver gives as well: one that says its cause."""
+    """Return True for a 500 with a stated cause, which kube-apiserver returns as well."""
     return answer.code == 500 and b"Internal error occurred" not in answer.body
 
 
 def _status_faults(answer: AttackResponse, document: dict[str, Any]) -> Iterator[str]:
     if document.get("kind") != "Status" or document.get("status") != "Failure" or not document.get("message"):
-        yield f"a refusal is no Status that says why: {answer.body[:200]!r}"
+        yield f"an error response is not a Status with a message: {answer.body[:200]!r}"
     elif document.get("code") != answer.code:
         yield f"a Status of {document.get('code')} under {answer.code}"
 
 
 def read_answer(answer: AttackResponse) -> Any:
-    """Return what is in an answer; None where its form has no reader here.
+    """Return the decoded body of a response; None where this has no decoder for its media type.
 
-    Raises  anything, for what is not in the form that the answer says
+    Raises  any exception for a body that does not match its media type
     """
     form = answer.headers.get("content-type", "").partition(";")[0]
     if form == "application/json":

@@ -1,4 +1,4 @@
-"""Make attacks: one request each, hostile in its path, its parameters, its headers, its framing or its body."""
+"""Generate attacks: single requests that are hostile in path, parameters, headers, framing or body."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from moorage.apiserver.schema.request_bodies import APPLY, OBJECT_TYPES, PATCH_T
 from moorage.apiserver.schema.schemas import kind_schema
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import Review, ServedKind
-from moorage.testing.attacks.objects import sound, sound_part, sound_review
+from moorage.testing.attacks.objects import valid_object, valid_part, valid_review
 from moorage.testing.attacks.routes import CLOSED, MADE, OPEN, SEEDED, Combination
 from moorage.testing.attacks.spoiling import HOSTILE, distorted, operations, protobuf_of, spoil, text_of
 
 __all__ = ["USERS", "Attack", "make"]
 
-#: Who attacks. Each but the first has a token; only the last may do everything.
+#: The users that attack. All but the first have a token; only the last is an administrator.
 USERS: Final = ("anonymous", "user", "robot", "admin")
 
 _PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -65,7 +65,7 @@ _HEADERS: Final = (
     ("X-Forwarded-For", "127.0.0.1"), ("X-HTTP-Method-Override", "DELETE"), ("X-Original-URL", "/api/v1/secrets"),
     ("X-Remote-User", "admin"), ("X-Remote-Group", "system:masters"), ("X-Long", "x" * 70_000), ("X-A", "\t"), ("X A", "b"),
 )  # fmt: skip
-#: What stands in for the length of a body, beside "" for what is right.
+#: Ways to frame a body, apart from "" for the correct one.
 _FRAMINGS: Final = (
     "chunked", "chunked", "both", "two lengths", "too long", "too short", "negative", "none", "bad chunk",
     "endless chunk", "HTTP/1.0",
@@ -75,7 +75,7 @@ _METHODS: Final = ("OPTIONS", "TRACE", "CONNECT", "get", "PRI", "PROPFIND", "G T
 
 @dataclass(frozen=True)
 class Attack:
-    """One request. ``what`` is the combination it began as; ``is_plain`` says that path and framing were left as they are."""
+    """One request. ``what`` is the combination that it was derived from; ``is_plain``: path and framing were not changed."""
 
     number: int
     who: str
@@ -89,7 +89,7 @@ class Attack:
     query: tuple[tuple[str, str], ...] = field(default=())
 
     def raw(self, token: str) -> bytes:
-        """Return the request as it goes over the wire."""
+        """Return the bytes of the request."""
         version = "1.0" if self.framing == "HTTP/1.0" else "1.1"
         lines = [f"{self.method} {self.target} HTTP/{version}", "Host: localhost"]
         if token:
@@ -103,12 +103,12 @@ class Attack:
         return f"#{self.number} {self.who}: {self.method} {self.target[:300]} [{headers}] {self.framing} {self.body[:1500]!r}"
 
 
-#: A request that must never be answered: it stands within the body of another.
+#: A request inside the body of another one, which must never get a response.
 _SMUGGLED: Final = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def _framed(framing: str, body: bytes) -> tuple[list[str], bytes]:
-    """Return the headers that say where a body ends, and what is sent of it."""
+    """Return the headers that delimit the body, and the bytes of the body."""
     right, in_chunks = f"Content-Length: {len(body)}", "Transfer-Encoding: chunked"
     chunk = b"%x\r\n%s\r\n" % (len(body), body) if body else b""
     usual = [right] if body else []
@@ -126,7 +126,7 @@ def _framed(framing: str, body: bytes) -> tuple[list[str], bytes]:
 
 
 def make(rng: random.Random, number: int, what: Combination) -> Attack:
-    """Return an attack that begins as a plain request."""
+    """Return an attack derived from a well-formed request."""
     who = rng.choices(USERS, (2, 10, 10, 78))[0]
     path = _spoiled_path(rng, what.route.path) if rng.random() < 0.06 else what.route.path
     method = rng.choice(_METHODS) if rng.random() < 0.01 else what.method
@@ -155,7 +155,7 @@ def _query(rng: random.Random, what: Combination) -> tuple[tuple[str, str], ...]
 
 
 def _headers(rng: random.Random, form: str) -> tuple[tuple[tuple[str, str], ...], str]:
-    """Return headers, and the type of body that they announce."""
+    """Return headers, and the media type of the body that they declare."""
     headers = []
     if rng.random() < 0.3:
         headers.append(("Accept", rng.choice(_ACCEPTS)))
@@ -224,7 +224,7 @@ def _document(rng: random.Random, what: Combination) -> Document:
     route = what.route
     if route.about is None:
         return {"kind": "x"}
-    document = _sound(rng, what)
+    document = _valid_body(rng, what)
     if rng.random() < 0.75:
         spoil(rng, document, kind_schema(route.about))
     if rng.random() < 0.1 and isinstance(metadata := document.get("metadata"), dict):
@@ -232,20 +232,20 @@ def _document(rng: random.Random, what: Combination) -> Document:
     return document
 
 
-def _sound(rng: random.Random, what: Combination) -> Document:
+def _valid_body(rng: random.Random, what: Combination) -> Document:
     about, route = what.route.about, what.route
     if isinstance(about, Review):
-        return sound_review(about, route.namespace)
+        return valid_review(about, route.namespace)
     assert isinstance(about, ServedKind)
     if rng.random() < 0.03:
-        return sound_part(about, route.namespace, SEEDED, rng.choice(("binding", "eviction", "scale", "token")))
+        return valid_part(about, route.namespace, SEEDED, rng.choice(("binding", "eviction", "scale", "token")))
     if route.subresource:
-        return sound_part(about, route.namespace, route.name, route.subresource)
-    return sound(about, route.namespace, route.name or rng.choice((MADE, MADE, SEEDED, "other")))
+        return valid_part(about, route.namespace, route.name, route.subresource)
+    return valid_object(about, route.namespace, route.name or rng.choice((MADE, MADE, SEEDED, "other")))
 
 
 def _contradict(rng: random.Random, metadata: Document) -> None:
-    """Say something else than the path does, or what only the server may say."""
+    """Set a metadata field that contradicts the path, or that only the server may set."""
     name, value = rng.choice((
         ("name", "other"), ("namespace", CLOSED), ("namespace", OPEN), ("uid", "00000000-0000-0000-0000-000000000000"),
         ("resourceVersion", "1"), ("resourceVersion", "x"), ("resourceVersion", "0"), ("generateName", "g" * 400),
@@ -260,7 +260,7 @@ def _contradict(rng: random.Random, metadata: Document) -> None:
 
 
 def _directed(rng: random.Random, document: Document) -> Document:
-    """Return a document with directives of strategic merge patches in it."""
+    """Return a document with directives of strategic merge patches added."""
     if rng.random() < 0.5:
         return document
     home = document.get("spec") if isinstance(document.get("spec"), dict) and rng.random() < 0.5 else document

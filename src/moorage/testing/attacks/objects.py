@@ -1,4 +1,4 @@
-"""A sound body for every route that takes one: what attacks begin with before they spoil it."""
+"""Valid bodies for every route: the documents that attacks start from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import Review, ServedKind
 
-__all__ = ["sound", "sound_part", "sound_review"]
+__all__ = ["valid_object", "valid_part", "valid_review"]
 
 _SELECTOR: Final[Document] = {"matchLabels": {"app": "x"}}
 _POD: Final[Document] = {
@@ -34,7 +34,7 @@ _REF: Final[Document] = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Clust
 _STORED: Final[Document] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 _POLICY: Final[Document] = {"basic": {}}
 
-#: What a kind's objects need beside metadata.
+#: The fields that objects of a kind need besides metadata.
 _OBJECTS: Final[Mapping[str, Document]] = {
     "configmaps": {"data": {"a": "b"}},
     "endpoints": {"subsets": [{"addresses": [{"ip": "10.1.2.3"}], "ports": [{"port": 80}]}]},
@@ -87,7 +87,7 @@ _OBJECTS: Final[Mapping[str, Document]] = {
     "volumeattributesclasses.storage.k8s.io": {"driverName": "a.b", "parameters": {"a": "b"}},
 }  # fmt: skip
 
-#: What parts of objects take in their stead, by the name of the subresource.
+#: Bodies of subresources, by name.
 _PARTS: Final[Mapping[str, Document]] = {
     "binding": {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "seeded"}},
     "eviction": {"apiVersion": "policy/v1", "kind": "Eviction"},
@@ -106,8 +106,8 @@ _SPECS: Final[Mapping[str, Document]] = {
 }
 
 
-def sound(kind: ServedKind, namespace: str, name: str, mark: str = "") -> Document:
-    """Return an object that the server takes. ``mark`` is put into an annotation."""
+def valid_object(kind: ServedKind, namespace: str, name: str, mark: str = "") -> Document:
+    """Return an object that the server accepts. ``mark`` is stored in an annotation."""
     metadata: Document = {"name": name, "labels": {"app": "x"}, "annotations": {"c": mark or "d"}}
     if namespace:
         metadata["namespace"] = namespace
@@ -116,7 +116,7 @@ def sound(kind: ServedKind, namespace: str, name: str, mark: str = "") -> Docume
 
 
 def _about(kind: ServedKind, namespace: str) -> Document:
-    """Return what an event tells of, which has to be in its own namespace."""
+    """Return the fields of an event about a pod in its namespace; empty for other kinds."""
     if kind.kind != "Event":
         return {}
     about = {"apiVersion": "v1", "kind": "Pod", "name": "seeded", "namespace": namespace}
@@ -128,16 +128,16 @@ def _about(kind: ServedKind, namespace: str) -> Document:
     }  # fmt: skip
 
 
-def sound_part(kind: ServedKind, namespace: str, name: str, subresource: str) -> Document:
-    """Return what may be sent to a part of an object: a document of its own, or the whole object."""
+def valid_part(kind: ServedKind, namespace: str, name: str, subresource: str) -> Document:
+    """Return a valid body for a subresource: a document of its own kind, or the whole object."""
     part: Any = _PARTS.get(subresource)
     if part is None:
-        return sound(kind, namespace, name)
+        return valid_object(kind, namespace, name)
     return {**copy.deepcopy(part), "metadata": {"name": name, "namespace": namespace}}
 
 
-def sound_review(review: Review, namespace: str) -> Document:
-    """Return a question that the server answers."""
+def valid_review(review: Review, namespace: str) -> Document:
+    """Return a valid access review."""
     if review.kind == "Binding":
         return {**copy.deepcopy(_PARTS["binding"]), "metadata": {"name": "seeded", "namespace": namespace}}
     metadata = {"namespace": namespace} if namespace else {}

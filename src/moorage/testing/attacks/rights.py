@@ -1,4 +1,4 @@
-"""What ordinary users may do, asked of the server as they would ask it, and what they did beyond that."""
+"""The rights of ordinary users, as the server reports them, and what the users did beyond them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from moorage.testing.attacks.wire import AttackConnection, AttackResponse, Malfo
 
 __all__ = ["Rights", "faults_of_rights", "held_rights"]
 
-#: Who may do what.
+#: Pairs of a user and an allowed request.
 Rights: TypeAlias = set[tuple[str, Attributes]]
 
 _VERBS: Final = {"DELETE": "delete", "GET": "get", "HEAD": "get", "PATCH": "patch", "POST": "create", "PUT": "update"}
 _OF_MANY: Final = {"delete": "deletecollection", "get": "list"}
 _CHANGING: Final = ("create", "update", "patch", "delete", "deletecollection")
 _ALL: Final = (*_CHANGING, "get", "list", "watch", "bind", "escalate")
-#: What the server writes on behalf of who was let in elsewhere: the other name of an event, room for evictions, counts.
+#: Kinds that the server writes as a side effect of allowed requests: events of the other group, budgets, quotas.
 _ALONG: Final = frozenset(["Event", "PodDisruptionBudget", "ResourceQuota"])
 
 
@@ -36,19 +36,19 @@ async def faults_of_rights(
     written: list[tuple[ServedKind, Change]],
     rights: Rights,
 ) -> list[str]:
-    """Return what an ordinary user saw or did without the right to. ``rights`` are those held at the start."""
+    """Return what an ordinary user read or wrote without the right to. ``rights`` are those at the start of the run."""
     if attack.who == "admin":
         return []
     faults = [fault for kind, change in written for fault in _overwritten(rights, attack, kind, change)]
     if answer is None:
         return faults
     if PLANTED.encode() in answer.body:
-        faults.append(f"{attack.who} is shown an object of others")
+        faults.append(f"{attack.who} can read an object of others")
     about = attack.what.route.about
     if answer.code < 300 and about is not None and attack.is_plain and not _decides_rights(about.group):
         asked = _asked(attack, answer)
         if not await _may(ground, line, attack.who, asked):
-            faults.append(f"SelfSubjectAccessReview denies {attack.who} what was answered {answer.code}: {asked}")
+            faults.append(f"SelfSubjectAccessReview denies {attack.who} a request that returned {answer.code}: {asked}")
     return faults
 
 
@@ -75,9 +75,9 @@ async def _may(ground: Ground, line: AttackConnection, who: str, asked: dict[str
     ]  # fmt: skip
     answer = await line.ask("\r\n".join(lines).encode() + body)
     if answer is not None and answer.code == 403:
-        return True  # an earlier attack took the right to ask
+        return True  # an earlier attack revoked the right to request reviews
     if answer is None or answer.code != 201:
-        raise Malformed(f"a review is answered {answer}")
+        raise Malformed(f"a review returns {answer}")
     return bool(msgspec.json.decode(answer.body)["status"]["allowed"])
 
 
@@ -91,11 +91,11 @@ def _overwritten(rights: Rights, attack: Attack, kind: ServedKind, change: Chang
         for part in ("", *kind.subresources)
     )
     if not any((attack.who, one) in rights for one in asked):
-        yield f"{attack.who} wrote {kind.qualified} {record.key} without a right to"
+        yield f"{attack.who} wrote {kind.qualified} {record.key} without the right to"
 
 
 def held_rights(ground: Ground) -> Rights:
-    """Return what every ordinary user may do, of all that could be asked."""
+    """Return the rights of every ordinary user, among all possible requests."""
     asked = [
         Attributes(verb, kind.group, kind.resource, part, "", namespace)
         for kind in KINDS

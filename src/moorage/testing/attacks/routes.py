@@ -1,4 +1,4 @@
-"""Every path that the embedded API server serves, derived from its own tables, so that a new kind is attacked as well."""
+"""Every path that the embedded API server serves, derived from its own tables, so that new kinds are attacked as well."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from moorage.apiserver.vocabulary.statuses import ApiError
 
 __all__ = ["CLOSED", "MADE", "METHODS", "OPEN", "SEEDED", "Route", "combinations", "object_path", "routes"]
 
-#: The namespaces: one where ordinary users hold some rights, and one where they hold none.
+#: The namespaces: one where ordinary users have some rights, and one where they have none.
 OPEN: Final = "open"
 CLOSED: Final = "closed"
-#: The name of the object that is there from the start, and of the one that attacks make.
+#: The names of the object that exists from the start and of the one that attacks create.
 SEEDED: Final = "seeded"
 MADE: Final = "made"
 
@@ -32,7 +32,7 @@ _DOCUMENTS: Final = (
 
 
 class Route(NamedTuple):
-    """A path and what it is about. ``about`` is None for documents."""
+    """A path and its kind. ``about`` is None for paths without objects."""
 
     path: str
     about: ServedKind | Review | None = None
@@ -48,14 +48,14 @@ class Combination(NamedTuple):
 
 
 def object_path(kind: ServedKind | Review, namespace: str, name: str = "", subresource: str = "") -> str:
-    """Return the path of an object, of a part of it, or of a collection."""
+    """Return the path of an object, a subresource or a collection."""
     head = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
     parts = (f"namespaces/{namespace}" if namespace else "", kind.resource, name, subresource)
     return "/".join([head, *filter(None, parts)])
 
 
 def routes() -> Iterator[Route]:
-    """Yield every route, with names put in."""
+    """Yield every route, with names filled in."""
     yield from (Route(path) for path in _DOCUMENTS)
     groups = sorted({(kind.group, kind.version) for kind in _ALL if kind.group})
     yield from (Route(f"/apis/{group}/{version}") for group, version in groups)
@@ -78,7 +78,7 @@ def _of_kind(kind: ServedKind) -> Iterator[Route]:
 
 
 def combinations() -> list[Combination]:
-    """Return every route with every method and every type of body that it takes; once with a method that it does not take."""
+    """Return every route with every method and media type that it supports, and once with one that it does not."""
     return [
         Combination(route, method, form)
         for route in routes()
@@ -88,7 +88,7 @@ def combinations() -> list[Combination]:
 
 
 def _takes(route: Route, method: str) -> bool:
-    """Return whether a method is served under a path."""
+    """Return whether a path supports a method."""
     if route.about is None:
         return method == "GET"
     try:

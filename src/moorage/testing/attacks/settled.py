@@ -1,4 +1,4 @@
-"""What must hold of a server after attacks: all that is stored is sound, and can be read, written, watched and deleted."""
+"""Check a server after attacks: every stored object is valid and can be read, written, watched and deleted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FORMS: Final = (
 
 
 class _Asking:
-    """Asks as the administrator."""
+    """Sends requests as the administrator."""
 
     def __init__(self, ground: Ground, line: AttackConnection) -> None:
         self._ground, self._line = ground, line
@@ -42,7 +42,7 @@ class _Asking:
 
 
 async def faults_of_store(ground: Ground, line: AttackConnection) -> list[str]:
-    """Return what is wrong with what is stored. Everything is deleted on the way."""
+    """Return the faults of all stored objects. Deletes everything in the process."""
     asking = _Asking(ground, line)
     kinds = [kind for kind in KINDS if not kind.gate or kind.gate in ground.store.offers]
     faults = [fault for kind in kinds async for fault in _of_kind(ground, asking, kind)]
@@ -53,7 +53,7 @@ async def faults_of_store(ground: Ground, line: AttackConnection) -> list[str]:
 
 
 async def faults_of_written(ground: Ground, line: AttackConnection, written: list[tuple[ServedKind, Change]]) -> list[str]:
-    """Return what is wrong with the objects that a request wrote, as far as they are still there."""
+    """Return the faults of the objects that a request wrote and that still exist."""
     asking = _Asking(ground, line)
     faults = []
     for kind, change in written:
@@ -77,9 +77,9 @@ async def _of_kind(ground: Ground, asking: _Asking, kind: ServedKind) -> AsyncIt
         if fault := _unread(answer):
             yield f"{kind.qualified} cannot be listed as {form}: {fault}"
     watched = await asking.ask("GET", object_path(kind, "") + "?watch=1&resourceVersion=0&allowWatchBookmarks=true")
-    told = watched.body.count(b'"type":"ADDED"')
-    if watched.code != 200 or told != len(records):
-        yield f"{kind.qualified}: a watch begins with {told} of {len(records)}, code {watched.code}"
+    events = watched.body.count(b'"type":"ADDED"')
+    if watched.code != 200 or events != len(records):
+        yield f"{kind.qualified}: a watch begins with {events} of {len(records)} objects, code {watched.code}"
     for record in records:
         async for fault in _of_object(asking, kind, record):
             yield f"{kind.qualified} {record.key}: {fault}"
@@ -90,7 +90,7 @@ def _unread(answer: AttackResponse) -> str:
         return f"{answer.code} {answer.body[:300]!r}"
     try:
         read_answer(answer)
-    except Exception as error:  # whatever its reader finds wrong with it
+    except Exception as error:  # the decoders raise various exceptions
         return f"{type(error).__name__} {str(error)[:200]}"
     return ""
 
@@ -103,7 +103,7 @@ async def _of_object(asking: _Asking, kind: ServedKind, record: Record) -> Async
         return
     document: Document = msgspec.json.decode(shown.body)
     if document != record.document():
-        yield "is shown otherwise than it is stored"
+        yield "is returned differently than it is stored"
     if "update" in kind.verbs:
         again = await asking.ask("PUT", f"{path}?dryRun=All&fieldValidation=Strict", document)
         if again.code == 422 and _is_bound_nowhere(kind, again):
@@ -111,11 +111,11 @@ async def _of_object(asking: _Asking, kind: ServedKind, record: Record) -> Async
         if again.code != 200:
             yield f"is not valid by the server's own rules: {again.code} {again.body[:400]!r} {record.body[:1500]!r}"
         elif changed := [*_changes(document, msgspec.json.decode(again.body))]:
-            yield f"is changed by being written as it is, at {changed[:3]}"
+            yield f"changes when it is written back unchanged, at {changed[:3]}"
 
 
 def _is_bound_nowhere(kind: ServedKind, answer: AttackResponse) -> bool:
-    """Return True for a pod whose only fault is its node's name. Bindings may name any, as with kube-apiserver."""
+    """Return True for a pod whose only fault is its node's name: bindings accept any name, as in kube-apiserver."""
     causes = msgspec.json.decode(answer.body)["details"].get("causes") or [{}]
     return kind.kind == "Pod" and all(cause.get("field") == "spec.nodeName" for cause in causes)
 

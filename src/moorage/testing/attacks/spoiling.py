@@ -1,4 +1,4 @@
-"""Spoil sound documents: in their values, by the shape of their kind, in their text, and as bytes."""
+"""Mutate valid documents: their values, their structure, their text and their bytes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _DEPTH: Final = 4
 
 
 def spoil(rng: random.Random, document: Document, shape: Struct) -> None:
-    """Change one to three places of a document, to values of the right type or of any other."""
+    """Change one to three places of a document, to values of the right type or of any other type."""
     for _ in range(rng.choice((1, 1, 2, 3))):
         if rng.random() < 0.65:
             _fill(rng, document, shape)
@@ -81,7 +81,7 @@ def spoil(rng: random.Random, document: Document, shape: Struct) -> None:
 
 
 def _fill(rng: random.Random, document: Document, shape: Struct) -> None:
-    """Set a field that the shape has somewhere, to a value of its type."""
+    """Set a field that exists in the schema to a value of its type."""
     home, within = document, shape
     for _ in range(rng.randint(0, 5)):
         below = [name for name, field in within.fields.items() if isinstance(_item(field.type), Struct) and name in home]
@@ -116,7 +116,7 @@ def _value(rng: random.Random, of: Type, depth: int) -> Any:
 
 
 def _break(rng: random.Random, document: Document) -> None:
-    """Replace, remove, repeat or rename what is there."""
+    """Replace, remove, repeat or rename an existing field."""
     home, key = rng.choice([*_places(document)] or [(document, "kind")])
     match rng.randrange(6):
         case 0 if isinstance(home, dict):
@@ -139,7 +139,7 @@ def _places(document: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def operations(rng: random.Random, document: Document) -> list[Any]:
-    """Return operations of a JSON patch, over places that are there and places that are not."""
+    """Return operations of a JSON patch on existing and missing paths."""
     pointers = ["", "/", "/-", "/spec/-", "/a~b", "/a~2", "/metadata/name", "/metadata/uid", *_pointers(document, "")]
     verbs = ("add", "remove", "replace", "move", "copy", "test", "", "ADD", 5)
     made: list[Any] = []
@@ -168,20 +168,20 @@ def _pointers(document: Any, at: str) -> Iterator[str]:
 
 
 def text_of(document: Any) -> bytes:
-    """Return a document as JSON, whatever stands in it: NaN and half a surrogate pair, too."""
+    """Return a document as JSON, including NaN and lone surrogates."""
     return json.dumps(document).encode()
 
 
 def protobuf_of(document: Document) -> bytes:
-    """Return a document as protobuf, or some bytes that begin like one where it has no such form."""
+    """Return a document as protobuf, or bytes with a protobuf prefix where that is impossible."""
     try:
         return write_protobuf(document)
-    except Exception:  # a document that is spoiled: what cannot be written is not what is tested here
+    except Exception:  # mutated documents may not be encodable
         return b"k8s\0" + text_of(document)
 
 
 def distorted(rng: random.Random, text: bytes) -> bytes:
-    """Return a text that its reader has trouble with."""
+    """Return a text that is hard to parse."""
     return rng.choice(_DISTORTIONS)(rng, text)
 
 
@@ -206,7 +206,7 @@ def _insert(rng: random.Random, text: bytes) -> bytes:
 
 
 def _twice(rng: random.Random, text: bytes) -> bytes:
-    """Repeat a field: the last one of the document stands before it, too."""
+    """Repeat a field: insert another value before the existing one."""
     field = rng.choice((b'"kind":"Other",', b'"metadata":{"name":"other"},', b'"spec":null,', b'"apiVersion":"v2",'))
     return text.replace(b"{", b"{" + field, 1)
 

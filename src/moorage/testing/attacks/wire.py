@@ -1,4 +1,4 @@
-"""A client that says over a socket whatever it is given, and reads what comes back strictly."""
+"""A client that sends arbitrary bytes over a socket and parses responses strictly."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _GLANCE_S = 0.005
 
 
 class Malformed(Exception):  # noqa: N818 - never leaves this package
-    """An answer that is no HTTP."""
+    """A response that is not valid HTTP."""
 
 
 @dataclass
 class AttackResponse:
-    """What was answered. ``streams`` says that it did not end while it was read."""
+    """A response. ``streams``: it had not ended when it was read."""
 
     version: str
     code: int
@@ -33,7 +33,7 @@ class AttackResponse:
 
 
 class AttackConnection:
-    """A connection, opened again when it was closed."""
+    """A connection that is reopened after it was closed."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -44,9 +44,9 @@ class AttackConnection:
         return self._pipe is not None
 
     async def ask(self, request: bytes, *, is_head: bool = False, ends: bool = False) -> AttackResponse | None:
-        """Send a request; return the answer, None where the server hangs up without one. ``ends`` says that no more will come.
+        """Send a request; return the response, None where the server closes the connection. ``ends``: half-close after sending.
 
-        Raises  Malformed, and TimeoutError where nothing comes
+        Raises  Malformed, and TimeoutError without a response
         """
         async with asyncio.timeout(_PATIENCE_S):
             if self._pipe is None:
@@ -106,7 +106,7 @@ def _fields(lines: list[str]) -> dict[str, str]:
 
 
 async def _stream(reader: asyncio.StreamReader, answer: AttackResponse) -> None:
-    """Read what a watch tells at once."""
+    """Read the events that a watch sends immediately."""
     try:
         while True:
             async with asyncio.timeout(_GLANCE_S):

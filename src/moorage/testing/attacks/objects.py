@@ -34,7 +34,7 @@ _REF: Final[Document] = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Clust
 _STORED: Final[Document] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 _POLICY: Final[Document] = {"basic": {}}
 
-#: The fields that objects of a kind need besides metadata.
+#: The fields that objects of a kind need in addition to metadata.
 _OBJECTS: Final[Mapping[str, Document]] = {
     "configmaps": {"data": {"a": "b"}},
     "endpoints": {"subsets": [{"addresses": [{"ip": "10.1.2.3"}], "ports": [{"port": 80}]}]},

@@ -1,12 +1,12 @@
-"""A whole scheduler under faults, in virtual time, judged by an oracle that shares no code with it.
+"""Run a complete scheduler under faults in virtual time, judged by an oracle that shares no code with it.
 
-    python -m moorage.testing.simtest --seeds 200        many runs, each with another draw of faults
-    python -m moorage.testing.simtest --seed 17          one of them again, its history saved
+    python -m moorage.testing.simtest --seeds 200        many runs, each with other random faults
+    python -m moorage.testing.simtest --seed 17          repeat one run and save its history
 
-``moorage.server.live.Live`` runs as it would in a process: watches, loop, engine, binding, lease. Only two things are not real:
-time, and the sockets, in whose place requests go to the embedded API server's own code. Between the two sits ``Network``, which
-loses, delays, repeats and refuses by the seed. Everything that happens is written down in a ``Recording``; when the faults are
-over and the world has calmed down, ``judge`` reads it.
+``moorage.server.live.Live`` runs as in a real process: watches, loop, engine, binding, lease. Only time and the sockets are
+simulated: requests are served by the embedded API server's code. ``Network``, between the two, loses, delays, repeats and
+rejects requests as the seed decides. A ``Recording`` keeps everything that happens; when the faults have ended and the system
+has settled, ``judge`` checks it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m moorage.testing.simtest``: many seeds, or one of them again."""
+"""``python -m moorage.testing.simtest``: run many seeds, or repeat one of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from moorage.testing.simtest.nemesis import FAULTS
 from moorage.testing.simtest.run import HOLDINGS, FinishedRun, run
 
 
-def _told(result: FinishedRun, folder: Path, flags: str) -> None:
+def _print_failure(result: FinishedRun, folder: Path, flags: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"seed-{result.seed}.jsonl"
     result.recording.save(path)
@@ -25,29 +25,27 @@ def _told(result: FinishedRun, folder: Path, flags: str) -> None:
 
 
 def _show(text: str) -> None:
-    """Show on a terminal, and nowhere else, how far it is; "" wipes it off."""
+    """Show progress on a terminal; "" erases it."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r{text}\x1b[K")
         sys.stderr.flush()
 
 
 def main() -> int:
-    """Run seeds; exits with 1 when a promise was broken."""
+    """Run seeds; exit with 1 if an invariant was broken."""
     parser = argparse.ArgumentParser(prog="python -m moorage.testing.simtest", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=20, help="how many runs [20]")
-    parser.add_argument("--first", type=int, default=0, help="the seed to begin with [0]")
-    parser.add_argument("--seed", type=int, help="only this seed, and save its history")
-    parser.add_argument("--fault", action="append", choices=sorted(FAULTS), help="these faults instead of drawn ones")
-    parser.add_argument(
-        "--plugins", action="append", default=[], metavar="MODULE:CLASS", help="a plugin of your own to run along"
-    )
-    parser.add_argument("--history", type=Path, default=Path("simtest-failures"), help="where histories of failures go")
-    parser.add_argument("--gangs", action="store_true", help="some pods come in groups that go together or not at all")
-    parser.add_argument("--holding", action="append", choices=HOLDINGS, help="what pods hold besides room [drawn by the seed]")
+    parser.add_argument("--seeds", type=int, default=20, help="number of runs [20]")
+    parser.add_argument("--first", type=int, default=0, help="first seed [0]")
+    parser.add_argument("--seed", type=int, help="run only this seed and save its history")
+    parser.add_argument("--fault", action="append", choices=sorted(FAULTS), help="use this fault instead of random ones")
+    parser.add_argument("--plugins", action="append", default=[], metavar="MODULE:CLASS", help="a custom plugin to enable")
+    parser.add_argument("--history", type=Path, default=Path("simtest-failures"), help="directory for failed histories")
+    parser.add_argument("--gangs", action="store_true", help="create pod groups with gang scheduling")
+    parser.add_argument("--holding", action="append", choices=HOLDINGS, help="what pods use beyond node resources [random]")
     parser.add_argument(
         "--crowded",
         action=argparse.BooleanOptionalAction,
-        help="nodes are full at the start, inboxes small [drawn by the seed]",
+        help="start with full nodes and small inboxes [random]",
     )
     given = parser.parse_args()
     plugins = [load(name) for name in given.plugins]
@@ -61,17 +59,17 @@ def main() -> int:
     start, bound = time.process_time(), 0
     failed: list[int] = []
     for done, seed in enumerate(seeds):
-        _show(f"{done} of {len(seeds)} runs, {len(failed)} with broken promises")
+        _show(f"{done} of {len(seeds)} runs, {len(failed)} with broken invariants")
         result = run(seed, given.fault, plugins, gangs=given.gangs, holding=given.holding, crowded=given.crowded)
         bound += result.bound
         _show("")
         if result.broken or given.seed is not None:
-            _told(result, given.history, flags)
+            _print_failure(result, given.history, flags)
         if result.broken:
             failed.append(seed)
     spent = time.process_time() - start
     sys.stdout.write(
-        f"{len(seeds)} runs, {len(failed)} with broken promises, {bound} pods placed at the end, {spent:.1f} s CPU\n"
+        f"{len(seeds)} runs, {len(failed)} with broken invariants, {bound} pods bound at the end, {spent:.1f} s CPU\n"
     )
     return 1 if failed else 0
 

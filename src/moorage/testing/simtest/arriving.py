@@ -1,4 +1,4 @@
-"""What lists say when they reach a program: read from the bytes of the answer, before the program does."""
+"""Record the content of lists when they reach a scheduler, read from the bytes of the response."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from moorage.testing.simtest.recording import Listed, Recording
 
 __all__ = ["Arrivals"]
 
-#: The annotation of the bookmark that ends the list at the beginning of a watch.
+#: The annotation of the bookmark that ends the initial list of a watch.
 _END = "k8s.io/initial-events-end"
 
 
 class Arrivals:
-    """Records each list of one program once the whole of it has arrived."""
+    """Records each list of one scheduler when all of it has arrived."""
 
     def __init__(self, recording: Recording, actor: str) -> None:
         self._recording, self._actor = recording, actor
-        #: Versions by UID, of the pages that have arrived, by path.
+        #: Path → resource versions by UID, from the pages that have arrived.
         self._pages: dict[str, dict[str, int]] = {}
 
     def page(self, sent: Sent, body: bytes) -> None:
-        """Read an answer, if it is a page of a list."""
+        """Read a response, if it is a page of a list."""
         query = sent.query
         if sent.method != "GET" or not sent.path.endswith(f"/{sent.plural}") or query.get("limit") == "1":
             return
@@ -34,11 +34,11 @@ class Arrivals:
         if page["metadata"].get("continue"):
             self._pages[sent.path] = found
         else:
-            lags = query.get("resourceVersionMatch") == "Exact"  # the network wrote that into the request
+            lags = query.get("resourceVersionMatch") == "Exact"  # set by the network to simulate a lagging list
             self._add(page["kind"].removesuffix("List"), page["metadata"], found, lags=lags)
 
     async def lines(self, query: Mapping[str, str], lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Pass on the lines of a watch, and read the list that it may begin with."""
+        """Pass the lines of a watch on, and read its initial list, if it has one."""
         found: dict[str, tuple[str, int]] | None = {} if "sendInitialEvents" in query else None
         async for line in lines:
             if found is not None and self._read(line, found):
@@ -46,11 +46,11 @@ class Arrivals:
             yield line
 
     def _read(self, line: bytes, found: dict[str, tuple[str, int]]) -> bool:
-        """Read a line that belongs to a list. Return True if it is the last."""
+        """Read a line of an initial list. Return True if it is the last."""
         try:
             event = json.loads(line)
         except ValueError:
-            return True  # the network garbled it, and the program will ask again
+            return True  # garbled by the network: the scheduler will list again
         obj = event["object"]
         metadata = obj.get("metadata", {})
         key = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"

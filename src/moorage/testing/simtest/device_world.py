@@ -1,8 +1,8 @@
-"""The devices of a world: some on each node, claims on them, and the controller that gives back what nobody uses.
+"""The devices of a world: devices on each node, claims, and the controller that deallocates unused claims.
 
-The part of kube-controller-manager's claim controller that scheduling depends on is played here in objects as JSON: pods that
-are gone or over are no users of a claim, and a claim that lost its last user gives its devices back. It knows the API's state
-as it is at the moment, and acts some time after something has changed.
+Simulates the part of kube-controller-manager's resource claim controller that scheduling depends on: deleted and ended pods are
+removed from a claim's reservations, and a claim without any is deallocated. It reads the API's current state, and acts with a
+random delay after a change.
 
 Source  kubernetes, pkg/controller/resourceclaim/controller.go, syncClaim
 """
@@ -27,7 +27,7 @@ _WATCHED = frozenset(["ResourceClaim", "Pod"])
 
 
 class Gadgets:
-    """Offers, claims and takes back. Construct it before schedulers begin; ``run`` it for as long as anything is claimed."""
+    """Creates slices and claims, and deallocates. Construct it before the schedulers start; ``run`` it while claims exist."""
 
     def __init__(self, api: VirtualApi, rng: random.Random) -> None:
         self._api, self.rng = api, rng
@@ -39,22 +39,22 @@ class Gadgets:
     def _create(self, path: str, kind: str, name: str, **parts: Any) -> None:
         self._api.do("POST", path, {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}, **parts})
 
-    # -- what there is ------------------------------------------------------------------------------------------------------
+    # -- objects --------------------------------------------------------------------------------------------------------
 
     def begin(self, nodes: int) -> None:
-        """Offer what a cluster of so many nodes has."""
+        """Create slices for the nodes of a cluster."""
         for number in range(nodes):
             self.offer(f"n{number}", self.rng.choice([1, 2, 3]))
 
     def offer(self, node: str, count: int) -> None:
-        """Let a node have so many devices."""
+        """Give a node so many devices."""
         pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
         devices = [{"name": f"{node}-g{number}"} for number in range(count)]
         spec = {"driver": "gadgets.example.com", "nodeName": node, "pool": pool, "devices": devices}
         self._create(f"{_GROUP}/resourceslices", "ResourceSlice", f"slice-{node}", spec=spec)
 
     def claim(self, count: int = 1, name: str = "") -> str:
-        """Claim so many devices of one node, and return the claim's name."""
+        """Create a claim for so many devices of one node, and return its name."""
         if not name:
             self._serial += 1
             name = f"rc{self._serial}"
@@ -63,11 +63,11 @@ class Gadgets:
         return name
 
     def claims(self) -> list[Document]:
-        """Return all claims as the API has them."""
+        """Return all claims in the API."""
         return self._api.items(DEVICE_CLAIMS)
 
     def any_use(self) -> Document:
-        """Return what a pod's spec says of devices: mostly of a claim made for it, else of one that others have."""
+        """Return a pod's resourceClaims at random: mostly a new claim, sometimes a shared one."""
         rng = self.rng
         if rng.random() < 0.35:
             return {}
@@ -77,20 +77,20 @@ class Gadgets:
         return using(self.claim(rng.choice([1, 1, 1, 2])))
 
     def clear_away(self) -> None:
-        """Delete some of the claims that no pod names."""
+        """Delete some of the claims that no pod uses."""
         used = {name for pod in self._api.items(_PODS) for name in _claims_of(pod)}
         for claim in self.claims():
             if claim["metadata"]["name"] not in used and self.rng.random() < 0.5:
                 self._api.do("DELETE", f"{DEVICE_CLAIMS}/{claim['metadata']['name']}")
 
-    # -- the controller -----------------------------------------------------------------------------------------------------
+    # -- the controller -------------------------------------------------------------------------------------------------
 
     def look_again(self) -> None:
-        """See soon to whatever there is to be done."""
+        """Check for work soon."""
         self._news.set()
 
     async def run(self) -> None:
-        """Take back until cancelled, some time after each change."""
+        """Deallocate until cancelled, with a random delay after each change."""
         while True:
             await self._news.wait()
             await asyncio.sleep(self.rng.choice([0.02, 0.3, 1.0, 3.0]))
@@ -100,7 +100,7 @@ class Gadgets:
                 await asyncio.sleep(self.rng.choice([0.0, 0.05]))
 
     def _due(self) -> Iterator[tuple[str, Document]]:
-        """Yield what is to be written, and its path. One that was changed meanwhile is refused, and looked at again."""
+        """Yield the updates to write, with their paths. A conflicting update is rejected and repeated later."""
         using_now = {pod["metadata"]["uid"] for pod in self._api.items(_PODS) if not _is_done(pod)}
         for claim in self.claims():
             path, status = f"{DEVICE_CLAIMS}/{claim['metadata']['name']}", claim.get("status") or {}
@@ -118,7 +118,7 @@ class Gadgets:
 
 
 def using(claim: str) -> Document:
-    """Return what the spec of a pod says that uses a claim."""
+    """Return the part of a pod's spec that refers to a claim."""
     return {"resourceClaims": [{"name": "r", "resourceClaimName": claim}]}
 
 

@@ -1,7 +1,7 @@
-"""Which volumes there are and who has them, and the oracle's own idea of what that means for a pod on a node.
+"""Volumes and devices with their users, and the oracle's independent rules for which node suits a pod that uses them.
 
-It knows claims whose volume waits for the first pod, volumes that are made beforehand, and which nodes reach them. All volumes
-of a class are taken to be alike, so that any that is free will do for any claim.
+It models claims that wait for the first consumer, preprovisioned volumes and their node affinity. All volumes of a class are
+interchangeable.
 """
 
 from __future__ import annotations
@@ -21,58 +21,58 @@ _DONE = "pv.kubernetes.io/bind-completed"
 
 
 def claims_of(pod: Document) -> list[str]:
-    """Return the keys of the claims on volumes that a pod names."""
+    """Return the keys of the volume claims that a pod uses."""
     uses = [one["persistentVolumeClaim"] for one in pod["spec"].get("volumes") or () if one.get("persistentVolumeClaim")]
     return [f"{pod['metadata']['namespace']}/{use['claimName']}" for use in uses]
 
 
 def holds_any(pod: Document) -> bool:
-    """True for a pod that wants more than room."""
+    """Return True for a pod that uses volumes or devices."""
     return bool(claims_of(pod) or device_claims_of(pod))
 
 
 def device_claims_of(pod: Document) -> list[str]:
-    """Return the keys of the claims on devices that a pod names."""
+    """Return the keys of the device claims that a pod uses."""
     return [f"{pod['metadata']['namespace']}/{use['resourceClaimName']}" for use in pod["spec"].get("resourceClaims") or ()]
 
 
 @dataclass
 class HeldObjects:
-    """Everything of the kinds in ``HELD``, by kind and key, as the API has it or as somebody was told."""
+    """All objects of the kinds in ``HELD``, by kind and key, as the API has them or as a scheduler has seen them."""
 
     held: dict[str, dict[str, Document]] = field(default_factory=lambda: {kind: {} for kind in HELD})
 
     def put(self, kind: str, key: str, document: Document | None) -> None:
-        """Take note of an object as it is now; None for gone."""
+        """Record an object's current state; None for a deleted one."""
         if document is None:
             self.held[kind].pop(key, None)
         else:
             self.held[kind][key] = document
 
     def replace(self, documents: Iterable[Document]) -> None:
-        """Take these for all that there is."""
+        """Replace all objects with these."""
         self.held = {kind: {} for kind in HELD}
         for one in documents:
             metadata = one["metadata"]
             key = f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else metadata["name"]
             self.held[one["kind"]][key] = one
 
-    # -- volumes ------------------------------------------------------------------------------------------------------------
+    # -- volumes --------------------------------------------------------------------------------------------------------
 
     def volume_of(self, claim: str) -> Document | None:
-        """Return the volume that a claim is bound to for good."""
+        """Return the volume that a claim is fully bound to."""
         found = self.held["PersistentVolumeClaim"].get(claim)
         if found is None or _DONE not in (found["metadata"].get("annotations") or {}):
             return None
         return self.held["PersistentVolume"].get(found["spec"].get("volumeName", ""))
 
     def has_volume(self, claim: str, node: Document) -> bool:
-        """True for a claim that is bound for good to a volume which the node reaches."""
+        """Return True for a claim that is fully bound to a volume that the node can reach."""
         volume = self.volume_of(claim)
         return volume is not None and reaches(volume, node)
 
     def lacks(self, pod: Document, node: Document) -> str:
-        """Say why a node is not for a pod for its volumes or devices: out of reach, or none free there; "" if it is."""
+        """Return why a node does not suit a pod's volumes or devices; "" if it does."""
         return self._lacks_volume(pod, node) or self._lacks_device(pod, node)
 
     def _lacks_volume(self, pod: Document, node: Document) -> str:
@@ -80,10 +80,10 @@ class HeldObjects:
         for key in claims_of(pod):
             claim = self.held["PersistentVolumeClaim"].get(key)
             if claim is None or claim["metadata"].get("deletionTimestamp") or claim["status"].get("phase") == "Lost":
-                return f"{key} is not to be had"
+                return f"{key} is not available"
             if claim["spec"].get("volumeName"):
                 if not self.has_volume(key, node):
-                    return f"the volume of {key} is not reached"
+                    return f"the volume of {key} cannot be reached"
                 continue
             free = (name for name in self.held["PersistentVolume"] if name not in taken and self._is_for(name, claim, node))
             chosen = next(free, None)
@@ -92,16 +92,16 @@ class HeldObjects:
             taken.add(chosen)
         return ""
 
-    # -- devices ------------------------------------------------------------------------------------------------------------
+    # -- devices --------------------------------------------------------------------------------------------------------
 
     def devices_of(self, claim: Document) -> list[tuple[str, str, str]]:
-        """Return the devices that a claim has."""
+        """Return the devices that are allocated to a claim."""
         allocation = (claim.get("status") or {}).get("allocation") or {}
         results = (allocation.get("devices") or {}).get("results") or ()
         return [(one["driver"], one["pool"], one["device"]) for one in results]
 
     def has_devices(self, key: str, pod: Document, node: Document) -> bool:
-        """True for a claim that has devices of a node and is kept for a pod."""
+        """Return True for a claim with allocated devices of a node that is reserved for a pod."""
         claim = self.held["ResourceClaim"].get(key)
         users = ((claim or {}).get("status") or {}).get("reservedFor") or ()
         return claim is not None and self._is_there(claim, node) and pod["metadata"]["uid"] in {one["uid"] for one in users}
@@ -115,7 +115,7 @@ class HeldObjects:
         for key in device_claims_of(pod):
             claim = self.held["ResourceClaim"].get(key)
             if claim is None or claim["metadata"].get("deletionTimestamp"):
-                return f"{key} is not to be had"
+                return f"{key} is not available"
             if self.devices_of(claim) and not self._is_there(claim, node):
                 return f"the devices of {key} are elsewhere"
             if not self.devices_of(claim):
@@ -124,10 +124,10 @@ class HeldObjects:
         slices = [one["spec"] for one in self.held["ResourceSlice"].values()]
         mine = [one for one in slices if one.get("nodeName") == node["metadata"]["name"]]
         there = {(one["driver"], one["pool"]["name"], device["name"]) for one in mine for device in one["devices"]}
-        return f"{len(there - held)} devices are free of {wanted}" if wanted > len(there - held) else ""
+        return f"{len(there - held)} of {wanted} devices are free" if wanted > len(there - held) else ""
 
     def _is_for(self, name: str, claim: Document, node: Document) -> bool:
-        """True for a volume that may still be had, and that suits a claim on a node."""
+        """Return True for an available volume that suits a claim on a node."""
         volume = self.held["PersistentVolume"][name]
         spec, to = volume["spec"], volume["spec"].get("claimRef")
         if volume["metadata"].get("deletionTimestamp") or spec.get("storageClassName") != claim["spec"]["storageClassName"]:
@@ -140,7 +140,7 @@ class HeldObjects:
 
 
 def reaches(volume: Document, node: Document) -> bool:
-    """True for a node from which a volume is reached."""
+    """Return True if a node can reach a volume."""
     affinity = (volume["spec"].get("nodeAffinity") or {}).get("required")
     labels = node["metadata"].get("labels") or {}
     return affinity is None or any(

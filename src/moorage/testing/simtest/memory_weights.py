@@ -1,7 +1,7 @@
-"""What a scheduler holds on to, counted from outside: every object that can be reached from it, whatever its parts are called.
+"""Measure a scheduler's memory from outside: the number of objects that can be reached from it.
 
-Virtual time has no descriptors and no memory of its own for each process, so leaks are looked for where they begin: in what is
-reachable. It takes a few hundredths of a second, and knows nothing of the scheduler.
+Processes in virtual time share descriptors and memory, so leaks are measured as reachable objects. A measurement takes a few
+hundredths of a second and needs no knowledge of the scheduler.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _CODE = (ModuleType, type)
 
 
 def tasks(others: Iterable[asyncio.Future[Any]]) -> int:
-    """Return how many tasks there are, but for some that are none of the scheduler's."""
+    """Return the number of tasks except the given ones, which are not the scheduler's."""
     return len(asyncio.all_tasks() - set(others))
 
 
 def reachable(root: object, beyond: Iterable[object]) -> int:
-    """Return how many objects can be reached from one, without going through code or what lies ``beyond``."""
+    """Return the number of objects reachable from one, not following code or the objects in ``beyond``."""
     loop = asyncio.get_running_loop()
     seen = {id(one) for one in (*beyond, loop)}
     front, count = [root], 0

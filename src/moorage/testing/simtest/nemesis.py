@@ -1,4 +1,4 @@
-"""What can be done to a run: each fault is a coroutine that acts for a while, chosen and timed by the seed."""
+"""The faults of a run: each is a coroutine that acts for a while, chosen and timed by the seed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _POINTS = (
 )  # fmt: skip
 
 
-#: What tells schedulers of holdings, and how they write them.
+#: Resources of volumes and devices, and the requests that write them.
 _HELD = ("persistentvolumes", "persistentvolumeclaims", "resourceclaims")
 _HELD_WRITES = ("PUT persistentvolumes", "PUT persistentvolumeclaims", "PUT resourceclaims", "PUT status")
 
@@ -41,7 +41,7 @@ def _is(*whats: str) -> Callable[[Sent], bool]:
 
 
 def _requests(*whats: str, **how: object) -> Fault:
-    """Return a fault that spoils a share of some requests."""
+    """Return a fault that affects a share of some requests."""
 
     async def spoil(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
         share = rng.choice([0.2, 0.5, 0.9])
@@ -71,7 +71,7 @@ async def _everything_slow(sim: SimtestRun, rng: random.Random, seconds: float) 
 
 
 async def _outage(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
-    """Nobody reaches the API server, and every watch breaks."""
+    """No scheduler reaches the API server, and all watches break."""
     for member in sim.members:
         sim.api.network.cut_off(member.actor)
     await asyncio.sleep(rng.choice([1.0, 5.0, 30.0]))
@@ -87,10 +87,10 @@ async def _partition(sim: SimtestRun, rng: random.Random, seconds: float) -> Non
 
 
 async def _die(sim: SimtestRun, rng: random.Random, *, leaps: bool) -> None:
-    """Let the API server end and come back with its last seconds lost, of which replies had told, and watches or not."""
+    """Stop the API server and restart it without the last writes, which clients may have seen in responses and watches."""
     begin, entries = sim.now, sim.api.recording.entries
     then, first = sim.api.store.version, len(entries)
-    late = sim.api.network.links(rng.choice(["pods", "nobody's", *(_HELD if sim.holding else ())]))
+    late = sim.api.network.links(rng.choice(["pods", "none", *(_HELD if sim.holding else ())]))
     for link in late:
         link.delay_s = 1.0
     least_s, binds = rng.choice([0.05, 0.5, 3.0]), list[int]()
@@ -99,7 +99,7 @@ async def _die(sim: SimtestRun, rng: random.Random, *, leaps: bool) -> None:
         binds = [one.version for one in entries[first:] if isinstance(one, WriteRecord) and _matters(one)]
     sim.api.network.die()
     await asyncio.sleep(rng.choice([0.0, 0.5, 5.0]))
-    if not any(isinstance(one, Lost) for one in entries[first:]):  # else it has died meanwhile, and that is enough
+    if not any(isinstance(one, Lost) for one in entries[first:]):  # otherwise another fault has stopped it already
         then = rng.choice([then, *(version - 1 for version in binds)])
         sim.api.go_back(then, sim.api.store.version + rng.choice([1, 1000]) if leaps else then)
     sim.world.look_again()
@@ -109,7 +109,7 @@ async def _die(sim: SimtestRun, rng: random.Random, *, leaps: bool) -> None:
 
 
 def _matters(write: WriteRecord) -> bool:
-    """True for what a scheduler believes it has done once it is answered."""
+    """Return True for a write that a scheduler relies on once it gets the response."""
     return write.verb == "POST binding" or (write.kind in HELD and write.actor != "world")
 
 
@@ -121,7 +121,7 @@ async def _writes_lost(sim: SimtestRun, rng: random.Random, seconds: float) -> N
 
 
 async def _back_in_time(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
-    """Versions are given out a second time. Nobody can tell, so schedulers are started anew, as etcd's manual asks for."""
+    """Reuse resource versions. Clients cannot detect that, so restart the schedulers, as etcd's manual requires."""
     await _die(sim, rng, leaps=False)
     try:
         await asyncio.sleep(rng.choice([0.0, 1.0, 10.0]))
@@ -146,7 +146,7 @@ def _cuts(how: str) -> Fault:
 
 
 async def _swizzle(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
-    """Watches fall silent one by one, and are heard again in another order."""
+    """Stall watches one by one, and resume them in another order."""
     links = sim.api.network.links()
     rng.shuffle(links)
     for link in links:
@@ -167,7 +167,7 @@ async def _silence(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
 
 
 async def _lost_events(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
-    """Nothing is heard for a while, and then that history is gone: only a list tells."""
+    """Stall watches until their history has expired: only a list shows the missed events."""
     links = sim.api.network.links(rng.choice(["pods", "nodes", ""]))
     for link in links:
         link.stalled = True
@@ -178,7 +178,7 @@ async def _lost_events(sim: SimtestRun, rng: random.Random, seconds: float) -> N
 
 
 async def _crowds_unseen(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
-    """Many pods come to nodes and go while watches are silent. Then that history is gone: only a long list shows it."""
+    """Create, bind and delete many pods while watches are stalled until their history expires: only a long list shows that."""
     end = sim.now + seconds
     while sim.now < end:
         links = sim.api.network.links(rng.choice(["pods", ""]))
@@ -230,7 +230,7 @@ async def _lagging_lists(sim: SimtestRun, rng: random.Random, seconds: float) ->
 
 
 def _often(act: Callable[[SimtestRun, random.Random], None], least_s: float = 0.05, most_s: float = 2.0) -> Fault:
-    """Return a fault that does something now and then."""
+    """Return a fault that repeats an action at random intervals."""
 
     async def keep_on(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
         end = sim.now + seconds
@@ -243,7 +243,7 @@ def _often(act: Callable[[SimtestRun, random.Random], None], least_s: float = 0.
 
 def _a_pod(sim: SimtestRun, rng: random.Random) -> str:
     pods = sim.world.pods()
-    return str(rng.choice(pods)["metadata"]["name"]) if pods else "nobody"
+    return str(rng.choice(pods)["metadata"]["name"]) if pods else "missing"
 
 
 def _a_node(sim: SimtestRun, rng: random.Random) -> str:
@@ -293,7 +293,7 @@ def _taint(sim: SimtestRun, rng: random.Random) -> None:
 
 
 def _foreign_pod(sim: SimtestRun, rng: random.Random) -> None:
-    spec = {"nodeName": _a_node(sim, rng), "schedulerName": "somebody-else"}
+    spec = {"nodeName": _a_node(sim, rng), "schedulerName": "other-scheduler"}
     sim.world.pod("", rng.choice(["500m", "1", "2"]), actor="other", **spec)
 
 
@@ -308,25 +308,25 @@ def _important(sim: SimtestRun, rng: random.Random) -> None:
 
 
 def _holding_changed(sim: SimtestRun, rng: random.Random) -> None:
-    """Change something that no rule reads, so that who writes at the same time is told of a conflict."""
+    """Change a field that no plugin reads, so that concurrent writes get a conflict."""
     path = rng.choice(_held_paths(sim))
     beat = {"metadata": {"annotations": {"beat": str(rng.randrange(10**6))}}}
     sim.api.do("PATCH", path, beat, media_type="application/merge-patch+json")
 
 
 def _claim_deleted(sim: SimtestRun, rng: random.Random) -> None:
-    sim.api.do("DELETE", rng.choice([path for path in _held_paths(sim) if "claims/" in path] or ["/api/v1/nobody"]))
+    sim.api.do("DELETE", rng.choice([path for path in _held_paths(sim) if "claims/" in path] or ["/api/v1/missing"]))
 
 
 def _held_paths(sim: SimtestRun) -> list[str]:
     found = []
     for path in sim.world.holdings():
         found += [f"{path}/{one['metadata']['name']}" for one in sim.api.items(path)]
-    return found or ["/api/v1/nobody"]
+    return found or ["/api/v1/missing"]
 
 
 async def _storm(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
-    """Many updates in a moment, that mean nothing."""
+    """Send many irrelevant updates at once."""
     for _ in range(300):
         sim.world.touch_node(_a_node(sim, rng))
         if rng.random() < 0.05:
@@ -369,9 +369,9 @@ async def _slow_pre_bind(sim: SimtestRun, rng: random.Random, seconds: float) ->
 
 
 async def _preempted_while_preparing(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
-    """A node becomes free, small pods come and take their time at PreBind, and then a large one wants their room.
+    """Free a node, create small pods with a slow PreBind, and then a large pod that preempts them.
 
-    What PreBind makes takes its time as well.
+    Writes of PreBind are slow as well.
     """
     for mood in sim.moods:
         mood.calls, mood.calls_fail = rng.choice([0.1, 0.8]), rng.choice([0.0, 0.2])
@@ -479,9 +479,9 @@ FAULTS: dict[str, Fault] = {
     "holdings changed": _often(_holding_changed, 0.05, 1.0),
     "claims deleted": _often(_claim_deleted, 1.0, 8.0),
 }
-#: Faults in which an API server loses what it had accepted.
+#: Faults in which the API server loses accepted writes.
 LOSSES = frozenset(["last writes lost", "last writes lost, versions given out again"])
-#: Faults of worlds in which pods hold more than room.
+#: Faults that need volumes or devices.
 OF_HOLDINGS = frozenset(
     ["holdings not written", "holdings' replies lost", "holdings late", "holdings changed", "claims deleted"]
 )

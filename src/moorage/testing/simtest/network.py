@@ -1,7 +1,7 @@
-"""The way between programs and the API server, and all that can go wrong on it.
+"""The network between schedulers and the API server, and its faults.
 
-A ``Rule`` spoils requests; a ``Link`` is one watched resource of one program, whose events can be cut off, held up, repeated,
-or told as if a delete and a new object of the same name were one change. Nothing happens unless asked for.
+A ``Rule`` affects requests. A ``Link`` is one watched resource of one scheduler; its events can be cut off, delayed, repeated,
+or collapsed so that a delete and a new object of the same name look like one change. Without rules everything is delivered.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OPENING = ("WATCH",)
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A request on its way. ``plural`` is the resource it is about."""
+    """A request. ``plural`` is its resource."""
 
     actor: str
     method: str
@@ -44,18 +44,18 @@ class Sent:
 
     @property
     def what(self) -> str:
-        """``METHOD resource`` or ``METHOD subresource``, as ``POST binding`` or ``GET pods``."""
+        """``METHOD resource`` or ``METHOD subresource``, for example ``POST binding`` or ``GET pods``."""
         last = self.path.rpartition("/")[2]
         return f"{self.method} {last if last in {'binding', 'status'} else self.plural}"
 
 
 @dataclass
 class Rule:
-    """What goes wrong with requests that ``takes`` says yes to, for ``share`` of them, and ``times`` at most.
+    """A fault for requests that ``takes`` accepts, for a ``share`` of them, and at most ``times``.
 
-    ``hold_s``: kept that long on the way there; it ``arrives`` then though its sender has hung up meanwhile. ``error``: the
-    answer, given instead of carrying out the request, or ``after`` it was carried out. ``late_s``: the connection breaks, and
-    so much later the request is carried out all the same.
+    ``hold_s``: delay before the server; with ``arrives`` the request is executed even if its sender gives up meanwhile.
+    ``error``: the response, instead of executing the request, or ``after`` executing it. ``late_s``: the connection breaks,
+    and the request is executed that much later.
     """
 
     takes: Callable[[Sent], bool]
@@ -70,27 +70,27 @@ class Rule:
 
 @dataclass
 class Network:
-    """Every link and rule. ``down`` are the actors that reach nobody."""
+    """All links and rules. ``down``: the actors that cannot reach the server."""
 
     rng: random.Random
     clock: Callable[[], float]
     latency_s: float = 0.002
     rules: list[Rule] = field(default_factory=list)
     down: set[str] = field(default_factory=set)
-    #: Nobody reaches the API server, whoever it is.
+    #: No actor can reach the API server.
     dead: bool = False
-    #: Lists of these resources are answered as they were so many versions ago.
+    #: Resource → lists are answered with the state of so many versions ago.
     lagging: dict[str, int] = field(default_factory=dict)
-    #: Whether lists may be asked for as the beginning of a watch; where lists lag, they may not.
+    #: Whether watches may start with an initial list; never for lagging lists.
     streams: bool = True
-    #: How many requests were spoiled by rules.
+    #: The number of requests affected by rules.
     spoiled: int = 0
     _links: dict[tuple[str, str], Link] = field(default_factory=dict)
     _late: set[asyncio.Task[None]] = field(default_factory=set)
     _deaths: int = 0
 
     def link(self, actor: str, plural: str) -> Link:
-        """Return how a program hears of a resource; the same one for each of its watches."""
+        """Return the link of an actor for a resource; the same one for each of its watches."""
         key = actor, plural
         if key not in self._links:
             self._links[key] = Link(self.rng, self.clock)
@@ -100,7 +100,7 @@ class Network:
         return [link for (_, of), link in self._links.items() if plural in {"", of}]
 
     def heal(self) -> None:
-        """Let everything go through from now on."""
+        """Remove all faults."""
         self.rules.clear()
         self.down.clear()
         self.dead = False
@@ -109,14 +109,14 @@ class Network:
             link.heal()
 
     def cut_off(self, actor: str) -> None:
-        """Let a program reach nobody, and break its watches."""
+        """Disconnect an actor, and break its watches."""
         self.down.add(actor)
         for (whose, _), link in self._links.items():
             if whose == actor:
                 link.cut("connection reset")
 
     def die(self) -> None:
-        """Let the API server end: what was on its way there or back is lost, every watch breaks, and nobody reaches it."""
+        """Stop the API server: requests in flight are lost, all watches break, and no actor can reach it."""
         self.dead = True
         self._deaths += 1
         for task in self._late:
@@ -125,13 +125,13 @@ class Network:
             link.cut("connection reset")
 
     async def open(self, sent: Sent) -> None:
-        """Let a watch begin, or not."""
+        """Open a watch, or reject it."""
         if sent.query.get("sendInitialEvents") and (not self.streams or sent.plural in self.lagging):
             raise ClusterError("sendInitialEvents is forbidden", 422, "Invalid")
         await self.carry(sent, lambda: b"", 0)
 
     async def carry(self, sent: Sent, carry_out: Callable[[], bytes], version: int) -> bytes:
-        """Take a request there and its answer back.
+        """Deliver a request and return its response.
 
         Raises  ClusterError
         """
@@ -151,7 +151,7 @@ class Network:
         if rule is not None and rule.late_s is not None:
             self._carry_out_later(rule.late_s, carry_out)
         if rule is not None and rule.error is not None and not rule.after:
-            raise copy(rule.error)  # an error that is raised again and again keeps every stack it came from
+            raise copy(rule.error)  # a reused exception object would collect tracebacks
         back = self.lagging.get(sent.plural, 0)
         if back and sent.method == "GET" and sent.path.endswith(sent.plural) and "continue" not in sent.query:
             sent.query["resourceVersion"], sent.query["resourceVersionMatch"] = str(max(1, version - back)), "Exact"
@@ -188,36 +188,36 @@ async def _after(late_s: float, carry_out: Callable[[], bytes]) -> None:
 
 
 class Link:
-    """The watch of one program on one resource, whichever stream it runs over at the moment."""
+    """The watch of one actor on one resource, across all of its streams."""
 
     def __init__(self, rng: random.Random, clock: Callable[[], float]) -> None:
         self._rng, self._clock = rng, clock
         self._lines: deque[tuple[float, bytes | None]] = deque()
         self._news = asyncio.Event()
         self._cut: str | None = None
-        #: Events come so much later, but in order.
+        #: Delay of events, which keeps their order.
         self.delay_s = 0.0
-        #: Nothing comes, though the connection stays open.
+        #: No events are delivered while the connection stays open.
         self.stalled = False
-        #: The share of events that come twice.
+        #: The share of events that are delivered twice.
         self.twice = 0.0
-        #: A delete and a new object of the same name within the delay are told as one change.
+        #: A delete and a new object of the same name within the delay are delivered as one change.
         self.collapses = False
 
     def heal(self) -> None:
-        """Let events through from now on. What was held up comes with the next stream, as on a new connection."""
+        """Deliver events again. Stalled events are delivered by the next stream, as on a new connection."""
         if self.stalled:
             self.cut("")
         self.delay_s, self.stalled, self.twice, self.collapses = 0.0, False, 0.0, False
         self._news.set()
 
     def cut(self, how: str) -> None:
-        """End the stream: "" cleanly, "expired" with a 410 in it, "garbled" in the middle of a line, else as a broken one."""
+        """End the stream: "" cleanly, "expired" with a 410, "garbled" in the middle of a line, otherwise with that error."""
         self._cut = how
         self._news.set()
 
     def begin(self) -> Link:
-        """Begin a new stream; nothing is left of the one before."""
+        """Start a new stream and drop what is left of the previous one."""
         self._lines.clear()
         self._cut = None
         return self
@@ -270,7 +270,7 @@ class Link:
             return
 
     def _ready(self) -> list[bytes | None]:
-        """Return the lines that have arrived by now."""
+        """Return the lines that are due."""
         ready: list[bytes | None] = []
         while not self.stalled and self._lines and self._lines[0][0] + self.delay_s <= self._clock() + 1e-9:
             ready.append(self._lines.popleft()[1])
@@ -282,20 +282,20 @@ class Link:
 
 
 def _collapsed(lines: list[bytes | None]) -> list[bytes | None]:
-    """Tell a delete and the next object of the same name as one change, as only a list could."""
-    told: list[bytes | None] = []
+    """Merge a delete and the next object of the same name into one change, as only a list could."""
+    merged: list[bytes | None] = []
     gone: dict[str, int] = {}
     for line in lines:
         event: Any = json.loads(line) if line is not None else {}
         key = _name_of(event)
         if event.get("type") == "DELETED":
-            gone[key] = len(told)
+            gone[key] = len(merged)
         elif event.get("type") == "ADDED" and key in gone:
-            told[gone.pop(key)] = b""
-            told.append(json.dumps({**event, "type": "MODIFIED"}).encode())
+            merged[gone.pop(key)] = b""
+            merged.append(json.dumps({**event, "type": "MODIFIED"}).encode())
             continue
-        told.append(line)
-    return [line for line in told if line != b""]
+        merged.append(line)
+    return [line for line in merged if line != b""]
 
 
 def _name_of(event: Any) -> str:

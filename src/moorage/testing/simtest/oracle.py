@@ -1,19 +1,19 @@
-"""The oracle: reads what happened and says which promises were broken.
+"""The oracle: check a recording against the invariants of scheduling.
 
-    S1  a pod is bound once, and stays where it was bound
-    S2  no node is overfull, unless by somebody else's doing
-    S3  each of our binds was right by what the scheduler had been told
-    S4  no bind is sent after the lease ran out
-    S5  what may not be bound is not: ending, ended, of another scheduler
-    S6  victims are less important, are marked before they are deleted, and are asked to go but once, in their own time
-    S7  who was asked to reserve is told in the end: bound, or not
-    S9  what a scheduler holds does not grow while nothing else does
-    S13 no pod of a gang is bound before there were places for as many as it needs
-    S14 to S17  about what pods hold besides room, see ``judging_holdings``
-    S18 about lists, see ``judging_lists``
-    L2  when all is well again, no pod waits that would fit somewhere, and no gang whose pods would
+        S1  a pod is bound once, and stays on its node
+        S2  no node is overcommitted, unless another client caused it
+        S3  each bind was valid by what its scheduler had seen
+        S4  no bind is sent after the lease expired
+        S5  no invalid pod is bound: terminating, ended, gated, or of another scheduler
+        S6  victims have lower priority, are marked before they are deleted, and are deleted once, with their grace period
+        S7  every Reserve is followed by PostBind or by Unreserve of all plugins
+        S9  a scheduler's memory does not grow without load
+        S13 no pod of a gang is bound before enough of its pods had nodes
+        S14 to S17  volumes and devices, see ``holdings_oracle``
+        S18 lists, see ``lists_oracle``
+        L2  after all faults, no pod is pending that fits somewhere, nor a gang whose pods would
 
-It reads a ``Recording`` and nothing else: not the scheduler's memory, and none of its code.
+It reads only the ``Recording``: neither the scheduler's memory nor its code.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from moorage.testing.simtest.recording import (
     Listed,
     Lost,
     MemoryRecord,
+    Observed,
     RequestRecord,
-    Told,
     WriteRecord,
 )
 from moorage.testing.simtest.recording_index import choices_that_came_true, has, holds, reserving_plugins
@@ -47,12 +47,12 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class Terms:
-    """What a run has to be measured by.
+    """The conditions of a run.
 
-    ``settled``   the run ended in peace, so that what should have happened by then has
-    ``calm``      requests were never carried out after their sender had given them up
-    ``schedulers``  scheduler names that are ours
-    ``renew_s``   for how long a renewed lease lets its holder act
+    ``settled``   the run ended without faults, so that everything has completed
+    ``calm``      no request was executed after its sender had given up
+    ``schedulers``  the names of the tested schedulers
+    ``renew_s``   how long a renewed lease allows its holder to act
     """
 
     settled: bool = True
@@ -63,11 +63,11 @@ class Terms:
 
 @dataclass
 class _View:
-    """What one scheduler has been told, and what it assumed."""
+    """The state of one scheduler: the objects that it has seen, and the pods that it assumed."""
 
     nodes: dict[str, Document] = field(default_factory=dict)
     pods: dict[str, Document] = field(default_factory=dict)
-    #: Choices that came true, and all that were not taken back yet.
+    #: Decisions that led to a bind, and all decisions that were not undone yet.
     assumed: dict[str, str] = field(default_factory=dict)
     hoped: dict[str, str] = field(default_factory=dict)
 
@@ -81,9 +81,9 @@ class _View:
 
 
 class _Choice(NamedTuple):
-    """Why a choice was wrong by what its scheduler had been told ("" for right).
+    """A decision: why it was wrong by what its scheduler had seen ("" for a valid one).
 
-    ``pods`` by UID and ``nodes`` by name are what it could know: what it had been told, and what lists had shown it.
+    ``pods`` by UID and ``nodes`` by name are what it could know: the objects that it had seen, and those in its lists.
     """
 
     reason: str
@@ -92,7 +92,7 @@ class _Choice(NamedTuple):
 
 
 def judge(entries: Iterable[Entry], terms: Terms = Terms()) -> list[str]:
-    """Return every promise that was broken, with where."""
+    """Return every broken invariant, with time and objects."""
     entries = list(entries)
     judgement = _Judgement(entries, terms)
     for number, entry in enumerate(entries):
@@ -116,13 +116,13 @@ class _Judgement:
         self._wanted_gone: dict[str, list[tuple[str, str]]] = {}
         self._marked: set[str] = set()
         self._deletes: dict[tuple[str, str], int] = {}
-        self._writers = {entry.actor for entry in entries if isinstance(entry, Told)}
+        self._writers = {entry.actor for entry in entries if isinstance(entry, Observed)}
         self._bound_by: dict[str, str] = {}
         self._groups: dict[str, Document] = {}
         self._holdings = Holdings(self._say)
         self._lists = Lists(entries, self._say)
         self._newest = 0
-        #: Pods of a group that were ever bound, tried with success, or reserved at once with enough others, by the group.
+        #: Group → its pods that were ever bound, had a successful attempt, or were reserved together with enough others.
         self._had_places: dict[str, set[str]] = {}
         self._weights: dict[tuple[str, str], list[tuple[float, int]]] = {}
         self._came_true = choices_that_came_true(entries)
@@ -152,8 +152,8 @@ class _Judgement:
                 self._asked(entry)
             case Listed():
                 self._lists.listed(entry)
-            case Told():
-                self._lists.told(entry)
+            case Observed():
+                self._lists.observed(entry)
                 self._took_in(entry)
             case AttemptRecord():
                 self._lists.tried(number, entry)
@@ -163,7 +163,7 @@ class _Judgement:
             case MemoryRecord():
                 self._weights.setdefault((entry.actor, entry.what), []).append((entry.at_s, entry.count))
 
-    # -- the API ------------------------------------------------------------------------------------------------------------
+    # -- the API --------------------------------------------------------------------------------------------------------
 
     def _written(self, entry: WriteRecord) -> None:
         self._newest = max(self._newest, entry.version)
@@ -194,7 +194,7 @@ class _Judgement:
         self._check_place(entry, before)
 
     def _lost(self, entry: Lost) -> None:
-        """What was lost never was. Whoever was told of it believes in it until told otherwise, and is judged by that."""
+        """Restore the state without the lost writes. A scheduler that saw them is judged by its view until that changes."""
         self._nodes = {node["metadata"]["name"]: node for node in entry.nodes}
         self._pods = {pod["metadata"]["uid"]: pod for pod in entry.pods}
         self._bound = {uid: pod["spec"]["nodeName"] for uid, pod in self._pods.items() if pod["spec"].get("nodeName")}
@@ -203,7 +203,7 @@ class _Judgement:
         self._lists.lost(entry, self._newest)
 
     def _check_place(self, entry: WriteRecord, before: Document | None) -> None:
-        """S1, and for our binds S2, S3 and S5."""
+        """Check S1, and for binds of the tested schedulers S2, S3 and S5."""
         node = entry.document["spec"].get("nodeName", "")
         was = self._bound.get(entry.uid, "")
         if was and node != was:
@@ -219,23 +219,23 @@ class _Judgement:
     def _check_bind(self, entry: WriteRecord, before: Document, node: str) -> None:
         choice = self._choices.get((entry.actor, entry.uid, node))
         if before["spec"]["schedulerName"] not in self.terms.schedulers:
-            self._say("S5", entry.at_s, f"{entry.key} is another scheduler's")
+            self._say("S5", entry.at_s, f"{entry.key} belongs to another scheduler")
         if before["metadata"].get("deletionTimestamp") or before["spec"].get("schedulingGates"):
-            self._say("S5", entry.at_s, f"{entry.key} was ending or gated when it was bound")
+            self._say("S5", entry.at_s, f"{entry.key} was terminating or gated when it was bound")
         if choice is None:
-            self._say("S3", entry.at_s, f"{entry.key} was bound to {node}, which {entry.actor} never chose for it")
+            self._say("S3", entry.at_s, f"{entry.key} was bound to {node}, without a decision of {entry.actor}")
             return
         group = oracle_rules.group_of(entry.document)
         least, had = oracle_rules.least_of(self._groups.get(group)), len(self._had_places[group])
         if had < least:
-            self._say("S13", entry.at_s, f"{entry.key} was bound when {had} of its gang had places, which needs {least}")
+            self._say("S13", entry.at_s, f"{entry.key} was bound when {had} of the required {least} pods of its gang had nodes")
         if choice.reason and self.terms.calm:
-            self._say("S3", entry.at_s, f"{entry.key} was bound to {node} against what {entry.actor} knew: {choice.reason}")
+            self._say("S3", entry.at_s, f"{entry.key} was bound to {node} against what {entry.actor} saw: {choice.reason}")
         self._check_room(entry, node, choice)
         self._holdings.bound(entry, node, self._nodes, calm=self.terms.calm)
 
     def _check_room(self, entry: WriteRecord, node: str, choice: _Choice) -> None:
-        """S2: the node is not overfull now, or something about it happened that the scheduler could not know."""
+        """Check S2: the node is not overcommitted, unless something changed that the scheduler could not know."""
         held = self._nodes.get(node)
         if held is None:
             return
@@ -247,14 +247,14 @@ class _Judgement:
             self._say("S2", entry.at_s, f"{node} has {what} since {entry.key} was bound to it")
 
     def _is_news(self, pod: Document, choice: _Choice, actor: str) -> bool:
-        """True for a placed pod that a scheduler could not know of. What it bound itself it knows before it is told."""
+        """Return True for a placed pod that a scheduler could not know; it knows its own binds without a watch event."""
         uid = pod["metadata"]["uid"]
         known = choice.pods.get(uid)
         if known is None or oracle_rules.is_over(known):
             return True
         return known != pod and self._bound_by.get(uid) != actor
 
-    # -- requests ------------------------------------------------------------------------------------------------------------
+    # -- requests -------------------------------------------------------------------------------------------------------
 
     def _asked(self, entry: RequestRecord) -> None:
         if entry.actor not in self._writers:
@@ -262,34 +262,34 @@ class _Judgement:
         if entry.path.endswith("/binding") and self._leases.get(entry.actor) is not None:
             renewals = [at for at in self._leases[entry.actor] if at <= entry.at_s]
             if not renewals or entry.at_s > max(renewals) + self.terms.renew_s:
-                self._say("S4", entry.at_s, f"{entry.actor} sent {entry.path} after its lease had run out")
+                self._say("S4", entry.at_s, f"{entry.actor} sent {entry.path} after its lease had expired")
         if entry.method == "DELETE" and "/pods/" in entry.path and entry.code == 200:
             self._check_victim(entry)
 
     def _check_victim(self, entry: RequestRecord) -> None:
-        """S6."""
+        """Check S6."""
         if entry.uid not in self._marked:
             self._say("S6", entry.at_s, f"{entry.path} was deleted before it was marked")
         if entry.grace_given:
-            self._say("S6", entry.at_s, f"{entry.path} was not given its own time to end")
+            self._say("S6", entry.at_s, f"{entry.path} was deleted with another grace period than its own")
         if not self._wanted_gone.get(entry.uid):
-            self._say("S6", entry.at_s, f"{entry.path} was deleted, and nobody asked for it")
+            self._say("S6", entry.at_s, f"{entry.path} was deleted, but no preemptor selected it")
         for preemptor, _ in set(self._wanted_gone.get(entry.uid, ())):
             self._deletes[entry.uid, preemptor] = self._deletes.get((entry.uid, preemptor), 0) + 1
         asked_for = len(self._wanted_gone.get(entry.uid, ()))
         if max((count for (uid, _), count in self._deletes.items() if uid == entry.uid), default=0) > asked_for:
-            self._say("S6", entry.at_s, f"{entry.path} was deleted more often than anybody asked for")
+            self._say("S6", entry.at_s, f"{entry.path} was deleted more often than it was selected")
 
-    # -- the schedulers --------------------------------------------------------------------------------------------------------
+    # -- the schedulers -------------------------------------------------------------------------------------------------
 
     def _view(self, actor: str) -> _View:
         return self._views.setdefault(actor, _View())
 
-    def _took_in(self, entry: Told) -> None:
+    def _took_in(self, entry: Observed) -> None:
         view = self._view(entry.actor)
         document = self._versions.get((entry.kind, entry.uid, entry.version))
         if entry.kind in HELD and (entry.gone or document is not None):
-            self._holdings.told(entry.actor).put(entry.kind, entry.key, None if entry.gone else document)
+            self._holdings.seen_by(entry.actor).put(entry.kind, entry.key, None if entry.gone else document)
         elif entry.kind == "Node" and entry.gone:
             view.nodes.pop(entry.key, None)
         elif entry.kind == "Node" and document is not None:
@@ -299,7 +299,7 @@ class _Judgement:
         else:
             self._holdings.look(entry.actor, view.nodes)
 
-    def _took_in_pod(self, entry: Told, view: _View, document: Document | None) -> None:
+    def _took_in_pod(self, entry: Observed, view: _View, document: Document | None) -> None:
         for uid in [uid for uid, pod in view.pods.items() if _key(pod) == entry.key and uid != entry.uid and not entry.gone]:
             del view.pods[uid]
         if entry.gone:
@@ -313,7 +313,7 @@ class _Judgement:
         view = self._view(entry.actor)
         for victim in entry.victims:
             self._check_choice_of_victim(entry, victim, view)
-            view.hoped.pop(victim, None)  # a victim that is not bound yet releases its node at once
+            view.hoped.pop(victim, None)  # a victim that is not bound yet releases its node immediately
         if not entry.node:
             if not entry.victims:
                 view.assumed.pop(entry.uid, None)
@@ -321,17 +321,17 @@ class _Judgement:
         pod = view.pods.get(entry.uid)
         node = view.nodes.get(entry.node)
         if pod is None or node is None:
-            reason = "it knew no such pod or node"
+            reason = "it had not seen the pod or the node"
         else:
-            # A pod that later came to nothing may have made this choice possible, and cannot have made it wrong.
+            # A pod whose attempt failed later may have made this decision possible, but cannot make it wrong.
             reason = oracle_rules.fits_beside(pod, node, view.nodes, view.placed(view.assumed))
             reason = reason and oracle_rules.fits_beside(pod, node, view.nodes, view.placed(view.hoped))
-            reason = reason or self._holdings.told(entry.actor).lacks(pod, node)
+            reason = reason or self._holdings.seen_by(entry.actor).lacks(pod, node)
             self._holdings.chose(entry.actor, pod, entry.node, view.nodes)
         self._choices[entry.actor, entry.uid, entry.node] = self._choice(reason, entry.actor, view)
         if pod is not None:
             self._had_places.setdefault(oracle_rules.group_of(pod), set()).add(entry.uid)
-        # Only what came true is held against later choices.
+        # Later decisions are judged only by decisions that led to a bind.
         view.hoped[entry.uid] = entry.node
         if number in self._came_true:
             view.assumed[entry.uid] = entry.node
@@ -352,18 +352,18 @@ class _Judgement:
             return
         self._wanted_gone.setdefault(victim, []).append((entry.uid, entry.actor))
         if min(self._priorities(its)) >= max(self._priorities(mine)):
-            self._say("S6", entry.at_s, f"{_key(mine)} would push out {_key(its)}, which is as important")
+            self._say("S6", entry.at_s, f"{_key(mine)} preempts {_key(its)}, whose priority is not lower")
         if mine["spec"].get("preemptionPolicy") == "Never":
-            self._say("S6", entry.at_s, f"{_key(mine)} would push out {_key(its)}, and never preempts")
+            self._say("S6", entry.at_s, f"{_key(mine)} preempts {_key(its)}, but its preemptionPolicy is Never")
 
     def _priorities(self, pod: Document) -> list[int]:
-        """Return the priorities that may count for a pod: its own, and that of its group if there is one."""
+        """Return the priorities that may apply to a pod: its own, and that of its group."""
         group = self._groups.get(oracle_rules.group_of(pod))
         given = None if group is None else group["spec"].get("priority")
         return [oracle_rules.priority_of(pod), *([] if given is None else [int(given)])]
 
     def _called(self, entry: Called) -> None:
-        """S7: Reserve opens an attempt; PostBind or all of Unreserve closes it."""
+        """Check S7: Reserve opens an attempt; PostBind or Unreserve of all plugins closes it."""
         calls = self._reserved.setdefault((entry.actor, entry.uid), [])
         if entry.point == "unreserve":
             self._view(entry.actor).hoped.pop(entry.uid, None)
@@ -375,9 +375,9 @@ class _Judgement:
             self._holds_a_place(entry)
 
     def _holds_a_place(self, entry: Called) -> None:
-        """S13: a gang had its places when enough of it were reserved at once, though a plugin broke down at Permit after that.
+        """Record for S13 that a gang had nodes: enough of its pods were reserved at once, even if Permit fails later.
 
-        Those that waited are let go by then, in kube-scheduler too.
+        The pods that waited at Permit are admitted by then, in kube-scheduler too.
         """
         pods = self._view(entry.actor).pods
         pod = pods.get(entry.uid)
@@ -394,14 +394,14 @@ class _Judgement:
         bound = tuple(one.plugin for one in calls if one.point == "post_bind")
         if (undone, bound) not in {(tuple(reversed(self._plugins)), ()), ((), self._plugins)}:
             reserved = [one.plugin for one in calls if one.point == "reserve"]
-            text = f"{calls[-1].uid}: reserved by {reserved}, undone by {undone}, told of its binding {bound}"
+            text = f"{calls[-1].uid}: Reserve of {reserved}, Unreserve of {undone}, PostBind of {bound}"
             self._say("S7", calls[-1].at_s, text)
 
-    # -- the end -----------------------------------------------------------------------------------------------------------
+    # -- the end --------------------------------------------------------------------------------------------------------
 
     def close(self) -> list[str]:
         for calls in self._reserved.values():
-            if any(one.point != "reserve" for one in calls):  # else the scheduler ended in the middle of it
+            if any(one.point != "reserve" for one in calls):  # otherwise the scheduler was stopped in between
                 self._close_attempt(calls)
         if self.terms.settled:
             self._check_waiting()
@@ -409,15 +409,15 @@ class _Judgement:
         return self.broken
 
     def _check_weights(self) -> None:
-        """S9: the most of the last third is no more than the most of the first, give or take a tenth."""
+        """Check S9: the maximum of the last third exceeds that of the first third by at most a tenth."""
         for (actor, what), weights in self._weights.items():
             third = max(1, len(weights) // 3)
             first, last = (max(count for _, count in part) for part in (weights[:third], weights[-third:]))
             if last > first * 1.1:
-                self._say("S9", weights[-1][0], f"{actor} held {first} {what} at first, and {last} at last")
+                self._say("S9", weights[-1][0], f"{actor} had {first} {what} at first, and {last} at the end")
 
     def _check_waiting(self) -> None:
-        """L2: nobody waits who would fit, or who could push out others."""
+        """Check L2: no pending pod fits on a node, or could preempt others."""
         alive = [pod for pod in self._pods.values() if not oracle_rules.is_over(pod)]
         waiting = [pod for pod in alive if self._is_ours_to_place(pod)]
         placed = [(pod, pod["spec"]["nodeName"]) for pod in alive if pod["spec"].get("nodeName")]
@@ -434,14 +434,14 @@ class _Judgement:
                 if self._holdings.truth.lacks(pod, node):
                     continue
                 if not oracle_rules.fits_beside(pod, node, self._nodes, [*placed, *promised]):
-                    self._say("L2", float("inf"), f"{_key(pod)} waits, and would fit on {name}")
+                    self._say("L2", float("inf"), f"{_key(pod)} is pending, but fits on {name}")
                     break
                 if self._could_preempt(pod, node, placed, promised):
-                    self._say("L2", float("inf"), f"{_key(pod)} waits, and could take the place of others on {name}")
+                    self._say("L2", float("inf"), f"{_key(pod)} is pending, but could preempt pods on {name}")
                     break
 
     def _check_gangs(self, waiting: list[Document], placed: list[tuple[Document, str]]) -> None:
-        """L2 for gangs, whose pods are alike: those that wait are put where they fit, one after the other."""
+        """Check L2 for gangs, whose pods are equal: place the pending ones one after the other."""
         for key, group in self._groups.items():
             mine = [pod for pod in waiting if oracle_rules.group_of(pod) == key]
             there = [(pod, on) for pod, on in placed if oracle_rules.group_of(pod) == key]
@@ -457,7 +457,7 @@ class _Judgement:
             found = len(held) - len(placed)
             if found and found + len(there) >= oracle_rules.least_of(group):
                 self._say(
-                    "L2", float("inf"), f"{len(mine)} pods of {key} wait, and {found} would fit beside {len(there)} others"
+                    "L2", float("inf"), f"{len(mine)} pods of {key} are pending, but {found} fit in addition to {len(there)}"
                 )
 
     def _could_preempt(

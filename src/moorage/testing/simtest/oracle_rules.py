@@ -1,7 +1,7 @@
-"""What fits where, worked out anew and plainly from objects as JSON: the oracle's own idea of the rules.
+"""The oracle's own rules for which pod fits on which node, computed from JSON objects.
 
-It knows resources, pods per node, host ports, taints, cordons, node selectors, and required affinity and spread between pods.
-It is slow, and it shares no line with the scheduler.
+It covers resources, pods per node, host ports, taints, cordoned nodes, node selectors, and required affinity and spread between
+pods. It is slow, and shares no code with the scheduler.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ def amount(text: Any) -> Fraction:
 
 
 def is_over(pod: Document) -> bool:
-    """True for a pod that has ended and holds nothing."""
+    """Return True for a pod that has ended."""
     return pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}
 
 
 def group_of(pod: Document) -> str:
-    """Return the key of the group that a pod is of; "" for none."""
+    """Return the key of a pod's group; "" for none."""
     name = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
     return f"{pod['metadata']['namespace']}/{name}" if name else ""
 
 
 def least_of(group: Document | None) -> int:
-    """Return how many pods of a group go together or not at all."""
+    """Return the minimum number of pods of a gang; 0 for other groups."""
     gang = group["spec"]["schedulingPolicy"].get("gang") if group is not None else None
     return int(gang["minCount"]) if gang is not None else 0
 
 
 def keeps_together(group: Document) -> bool:
-    """True for a group whose pods have to be on nodes that share a label."""
+    """Return True for a group with a topology constraint."""
     return bool((group["spec"].get("schedulingConstraints") or {}).get("topology"))
 
 
 def priority_of(pod: Document) -> int:
-    """Return how important a pod is; 0 where nobody said."""
+    """Return the priority of a pod, 0 by default."""
     return int(pod["spec"].get("priority") or 0)
 
 
 def asks(pod: Document) -> dict[str, Fraction]:
-    """Return what a pod asks of its node: its containers together, or the largest that runs before them."""
+    """Return the resource requests of a pod: the sum of its containers, or the largest init container."""
     total: dict[str, Fraction] = {"pods": Fraction(1)}
     for container in pod["spec"]["containers"]:
         for name, value in container.get("resources", {}).get("requests", {}).items():
@@ -84,9 +84,9 @@ def _clash(one: tuple[str, int, str], other: tuple[str, int, str]) -> bool:
 
 
 def crowds(pod: Document, node: Document, others: Iterable[Document]) -> str:
-    """Say what there is too much of once a pod joins others on a node; "" if it fits.
+    """Return the resource or port that is overcommitted when a pod joins others on a node; "" if the pod fits.
 
-    What the others lack without it does not matter, as it does not for the scheduler.
+    Resources that the pod does not request are ignored, as in the scheduler.
     """
     others = list(others)
     has = node["status"].get("allocatable", {})
@@ -96,11 +96,11 @@ def crowds(pod: Document, node: Document, others: Iterable[Document]) -> str:
             return f"{float(used):g} {name} where there is {has.get(name, 0)}"
     for port in _ports(pod):
         if any(_clash(port, held) for other in others for held in _ports(other)):
-            return f"port {port[1]} is held twice"
+            return f"port {port[1]} is used twice"
     return ""
 
 
-# -- the node alone -----------------------------------------------------------------------------------------------------
+# -- node without other pods --------------------------------------------------------------------------------------------
 
 
 def _tolerates(pod: Document, taint: Document) -> bool:
@@ -116,7 +116,7 @@ def _tolerates(pod: Document, taint: Document) -> bool:
 
 
 def selected(labels: dict[str, str], requirements: Iterable[Document]) -> bool:
-    """True if labels meet every requirement of a selector."""
+    """Return True if labels match every requirement of a selector."""
     for one in requirements:
         held, values = labels.get(one["key"]), one.get("values") or []
         passes = {
@@ -131,7 +131,7 @@ def selected(labels: dict[str, str], requirements: Iterable[Document]) -> bool:
 
 
 def _chooses(pod: Document, node: Document) -> bool:
-    """True if the pod's selector and required node affinity take the node."""
+    """Return True if the pod's node selector and required node affinity match the node."""
     labels = node["metadata"].get("labels") or {}
     if any(labels.get(key) != value for key, value in (pod["spec"].get("nodeSelector") or {}).items()):
         return False
@@ -143,7 +143,7 @@ def _chooses(pod: Document, node: Document) -> bool:
 
 
 def fits_alone(pod: Document, node: Document) -> str:
-    """Say why a node, empty as it may be, is not for this pod; "" if it is."""
+    """Return why a node does not suit a pod regardless of other pods; "" if it does."""
     spec = node.get("spec") or {}
     taints = [taint for taint in spec.get("taints") or () if taint["effect"] in {"NoSchedule", "NoExecute"}]
     if spec.get("unschedulable"):
@@ -154,11 +154,11 @@ def fits_alone(pod: Document, node: Document) -> str:
     return "" if _chooses(pod, node) else "the node is not selected"
 
 
-# -- beside others ------------------------------------------------------------------------------------------------------
+# -- with other pods ----------------------------------------------------------------------------------------------------
 
 
 def fits_beside(pod: Document, node: Document, nodes: dict[str, Document], placed: Iterable[tuple[Document, str]]) -> str:
-    """Say why a pod cannot be on a node, given who is placed where; "" if it can."""
+    """Return why a pod does not fit on a node, given the placed pods; "" if it fits."""
     placed = [(other, on) for other, on in placed if on in nodes and other["metadata"]["uid"] != pod["metadata"]["uid"]]
     name = node["metadata"]["name"]
     reason = fits_alone(pod, node)
@@ -180,7 +180,7 @@ def _terms(pod: Document, kind: str) -> list[Document]:
 
 
 def _matches(term: Document, owner: Document, pod: Document) -> bool:
-    """True if a term of one pod speaks of another."""
+    """Return True if an affinity term of one pod matches another."""
     if pod["metadata"]["namespace"] not in (term.get("namespaces") or [owner["metadata"]["namespace"]]):
         return False
     return _by_selector(term.get("labelSelector"), pod)
@@ -207,7 +207,7 @@ def _anti_affinity(pod: Document, node: Document, nodes: dict[str, Document], pl
                 key = term["topologyKey"]
                 here, there = _domain(node, key), _domain(nodes[on], key)
                 if here is not None and here == there and _matches(term, owner, subject):
-                    return f"{owner['metadata']['name']} will not be near {subject['metadata']['name']}"
+                    return f"anti-affinity of {owner['metadata']['name']} to {subject['metadata']['name']}"
     return ""
 
 
@@ -224,10 +224,10 @@ def _affinity(pod: Document, node: Document, nodes: dict[str, Document], placed:
             break
     else:
         return ""
-    # The first of its kind may stand anywhere.
+    # The first pod of a self-matching term may be placed anywhere.
     anywhere = any(_domain(nodes[on], term["topologyKey"]) is not None for _, on in wanted for term in terms)
     first = not anywhere and all(_matches(term, pod, pod) for term in terms)
-    return "" if first else "nobody it wants to be near"
+    return "" if first else "no pod that its affinity requires"
 
 
 def _spread(pod: Document, node: Document, nodes: dict[str, Document], placed: list[tuple[Document, str]]) -> str:
@@ -251,5 +251,5 @@ def _spread(pod: Document, node: Document, nodes: dict[str, Document], placed: l
             return "no such domain"
         mine = 1 if _by_selector(one.get("labelSelector"), pod) else 0
         if counts.get(here, 0) + mine - min(counts.values(), default=0) > one["maxSkew"]:
-            return f"{here} would hold too many"
+            return f"{here} would exceed maxSkew"
     return ""

@@ -1,6 +1,6 @@
-"""What happened in a run, in order: every write that the API accepted, every request, what schedulers were told and tried.
+"""The history of a run, in order: the writes that the API accepted, the requests, and what schedulers saw and tried.
 
-Plain values that go to a file as JSON and know nothing of the scheduler. An oracle needs nothing else.
+Plain values that are saved as JSON and are independent of the scheduler. The oracle needs nothing else.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ __all__ = [
     "Listed",
     "Lost",
     "MemoryRecord",
+    "Observed",
     "Recording",
     "RequestRecord",
-    "Told",
     "WriteRecord",
 ]
 
 Document = dict[str, Any]
 
-#: Kinds of what pods hold.
+#: The kinds of volumes and devices.
 HELD = ("PersistentVolume", "PersistentVolumeClaim", "ResourceClaim", "ResourceSlice")
 
 
@@ -48,10 +48,10 @@ class WriteRecord:
 
 @dataclass(slots=True)
 class Lost:
-    """The API server lost its last writes with its life: these are all pods and nodes from now on, as they once were, and what
-    pods hold (``held``: volumes, claims and the like).
+    """The API server lost its last writes: these are all pods, nodes and ``held`` objects (volumes, claims, devices) now.
 
-    Whoever saw or made those writes still believes in them. ``version`` is the one that the server goes on from.
+    Clients that saw or made the lost writes still rely on them. ``version`` is the resource version that the server goes on
+    from.
     """
 
     at_s: float
@@ -63,7 +63,7 @@ class Lost:
 
 @dataclass(slots=True)
 class RequestRecord:
-    """A request was sent. ``code`` is what the API answered, 0 where it never got there; the client may not have heard."""
+    """A request was sent. ``code``: the API's response, which the client may not have received; 0 if it never arrived."""
 
     at_s: float
     actor: str
@@ -78,9 +78,9 @@ class RequestRecord:
 
 @dataclass(slots=True)
 class Listed:
-    """A list of a kind has reached a scheduler as a whole: the versions of all objects in it, by UID.
+    """A complete list of a kind reached a scheduler: the resource versions of its objects, by UID.
 
-    ``lags``: it shows how things were some time before it was asked for, so a scheduler that knew better does not believe it.
+    ``lags``: it shows an earlier state, so a scheduler with newer objects ignores it.
     """
 
     at_s: float
@@ -92,8 +92,8 @@ class Listed:
 
 
 @dataclass(slots=True)
-class Told:
-    """A scheduler took in an object as it was at ``version``, or that it is gone."""
+class Observed:
+    """A scheduler observed an object at ``version``, or its deletion."""
 
     at_s: float
     actor: str
@@ -106,7 +106,7 @@ class Told:
 
 @dataclass(slots=True)
 class AttemptRecord:
-    """A scheduler made an attempt. ``node`` is "" where it found none; ``victims`` are who it wants evicted."""
+    """A scheduler made an attempt. ``node`` is "" for a failed one; ``victims`` are the pods to preempt."""
 
     at_s: float
     actor: str
@@ -128,7 +128,7 @@ class Called:
 
 @dataclass(slots=True)
 class MemoryRecord:
-    """How much of something a scheduler held, at a time when nothing was different from when it was weighed before."""
+    """A measurement of a scheduler's memory at a time without load."""
 
     at_s: float
     actor: str
@@ -136,12 +136,12 @@ class MemoryRecord:
     count: int
 
 
-Entry = WriteRecord | Lost | RequestRecord | Listed | Told | AttemptRecord | Called | MemoryRecord
+Entry = WriteRecord | Lost | RequestRecord | Listed | Observed | AttemptRecord | Called | MemoryRecord
 
 
 @dataclass
 class Recording:
-    """``broken`` are promises that were seen broken while it ran; ``faults`` what was done to the run, for people."""
+    """``broken``: invariants that were seen broken during the run; ``faults``: the injected faults, for people."""
 
     clock: Callable[[], float]
     entries: list[Entry] = field(default_factory=list)
@@ -160,7 +160,7 @@ class Recording:
         self.faults.append(f"{self.clock():9.3f} {line}")
 
     def save(self, path: Path) -> None:
-        """Write everything as one JSON object a line."""
+        """Save everything as one JSON object a line."""
         with path.open("w", encoding="utf-8") as file:
             for entry in self.entries:
                 file.write(json.dumps({"what": type(entry).__name__, **asdict(entry)}, sort_keys=True) + "\n")

@@ -1,4 +1,4 @@
-"""What has to be read of a whole recording before single entries can be judged: which choices came true, and who reserves."""
+"""Facts about a whole recording that are needed to judge single entries: decisions that led to a bind, and Reserve plugins."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["choices_that_came_true", "has", "holds", "reserving_plugins"]
 
 
 def choices_that_came_true(entries: Iterable[Entry]) -> set[int]:
-    """Return where in the recording each attempt stands that ended in the pod being bound."""
+    """Return the indexes of the attempts that led to a bind."""
     last: dict[tuple[str, str, str], int] = {}
     bound: set[str] = set()
     found: set[int] = set()
@@ -30,12 +30,12 @@ def choices_that_came_true(entries: Iterable[Entry]) -> set[int]:
 
 
 def holds(calls: list[Called], plugins: tuple[str, ...]) -> bool:
-    """Say whether a pod is reserved for by every plugin, and nothing was undone or done yet."""
+    """Return whether every plugin has reserved for a pod, and none has undone or finished."""
     return tuple((one.plugin, one.point) for one in calls) == tuple((plugin, "reserve") for plugin in plugins)
 
 
 def reserving_plugins(entries: Iterable[Entry]) -> tuple[str, ...]:
-    """Return the plugins that take part in Reserve, in running order: those of the longest row of calls."""
+    """Return the plugins that implement Reserve, in their order: those of the longest sequence of calls."""
     longest: tuple[str, ...] = ()
     row: list[str] = []
     last = ""
@@ -50,5 +50,5 @@ def reserving_plugins(entries: Iterable[Entry]) -> tuple[str, ...]:
 
 
 def has(calls: Iterable[Called], entry: Called) -> bool:
-    """Say whether a plugin was called at that point already."""
+    """Return whether a plugin was already called at that point."""
     return any((one.point, one.plugin) == (entry.point, entry.plugin) for one in calls)

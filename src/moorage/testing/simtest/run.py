@@ -1,4 +1,4 @@
-"""One run: a world, a few faults at once, then peace; and what the oracle makes of it."""
+"""One run: a world under several faults, then a time without faults, then the oracle's verdict."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from moorage.testing.virtual_time import run_virtually
 __all__ = ["FinishedRun", "SimtestRun", "run"]
 
 CHAOS_S, HEAL_S = 60.0, 150.0
-#: What pods may hold besides room.
+#: What pods may use in addition to node resources.
 HOLDINGS = ("volumes", "devices")
-#: Gates that are open where gangs come.
+#: Feature gates for gangs.
 _GANGS = {"GenericWorkload": True, "GangScheduling": True}
 _PROCESSES = ("schedulers killed", "schedulers terminated", "lease stolen", "partition", "clock jumps")
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run that is over. ``broken`` says which promises were; empty is good."""
+    """A finished run. ``broken`` lists the broken invariants; empty means success."""
 
     seed: int
     faults: tuple[str, ...]
@@ -100,7 +100,7 @@ class SimtestRun:
         )  # fmt: skip
 
     async def play(self) -> None:
-        """Begin, suffer, heal."""
+        """Start the world and the schedulers, inject the faults, then remove them."""
         for number in range(self.size):
             self.world.node(f"n{number}", self._rng.choice([2, 4]), "ab"[number % 2])
         for what in self.world.furniture():
@@ -112,11 +112,11 @@ class SimtestRun:
         for member in self.members:
             member.start()
         await asyncio.sleep(self._rng.choice([0.0, 0.05, 3.0]))
-        await self._suffer()
+        await self._inject_faults()
         await self._heal()
 
-    async def _suffer(self) -> None:
-        suffering = [asyncio.ensure_future(self._afflict(name)) for name in self.faults]
+    async def _inject_faults(self) -> None:
+        faults = [asyncio.ensure_future(self._inject(name)) for name in self.faults]
         end = self.now + self.chaos_s
         while self.now < end:
             pods = self.world.pods()
@@ -127,9 +127,9 @@ class SimtestRun:
             for what in self.world.furniture():
                 what.clear_away()
             await asyncio.sleep(self._rng.uniform(0.05, 3.0))
-        for task in suffering:
+        for task in faults:
             task.cancel()
-        for failed in await asyncio.gather(*suffering, return_exceptions=True):
+        for failed in await asyncio.gather(*faults, return_exceptions=True):
             if isinstance(failed, Exception):
                 raise failed
 
@@ -139,7 +139,7 @@ class SimtestRun:
         else:
             self.world.any_pod()
 
-    async def _afflict(self, name: str) -> None:
+    async def _inject(self, name: str) -> None:
         rng = random.Random(f"{self._seed}/{name}")  # noqa: S311
         await asyncio.sleep(rng.uniform(0, self.chaos_s / 2))
         self.api.recording.fault(f"{name}: begins")
@@ -147,7 +147,7 @@ class SimtestRun:
         self.api.recording.fault(f"{name}: ends")
 
     async def _heal(self) -> None:
-        """End every fault, and see that things are well again before any pod is tried only because it waited so long."""
+        """Remove every fault, and let the system settle before pods are flushed from the unschedulable ones by timeout."""
         self.api.recording.fault("all is well")
         self.api.network.heal()
         for mood in self.moods:
@@ -156,11 +156,11 @@ class SimtestRun:
         for number in range(self.size):
             self.world.touch_node(f"n{number}")
         await asyncio.sleep(75)
-        self._weigh()
+        self._measure()
         await asyncio.sleep(HEAL_S - 100)
-        self._weigh()
+        self._measure()
 
-    def _weigh(self) -> None:
+    def _measure(self) -> None:
         for member in self.members:
             count = tasks(self.world.tasks)
             self.api.recording.add(MemoryRecord(self.now, member.actor, "tasks", count))
@@ -172,7 +172,7 @@ async def _play(seed: int, faults: list[str], plugins: Iterable[type[Any]], chao
     await simulation.play()
     broken = list(recording.broken)
     if not any(member.live is not None and member.live.leads for member in simulation.members):
-        broken.append("L4: nobody leads")
+        broken.append("L4: no scheduler leads")
     for member in simulation.members:
         broken += differences(member, simulation.world)
     alone = not ({"bind done late"} & set(faults))
@@ -188,11 +188,11 @@ def run(
     seed: int, faults: Iterable[str] | None = None, plugins: Iterable[type[Any]] = (), chaos_s: float = CHAOS_S, *,
     gangs: bool = False, holding: Iterable[str] | None = None, crowded: bool | None = None,
 ) -> FinishedRun:  # fmt: skip
-    """Play a run in virtual time: ``chaos_s`` seconds of faults, three to six by the seed where none are given, then peace.
+    """Run a simulation in virtual time: ``chaos_s`` seconds of faults, by default three to six random ones, then none.
 
-    With ``gangs``, some of the pods come in groups that go together or not at all. ``holding`` says what pods hold apart from
-    room, of ``HOLDINGS``; the seed decides where it is None. ``crowded``: all nodes are full at the start, of more pods than a
-    scheduler takes in between two attempts and than its inbox holds; there may be no lease. The seed decides where it is None.
+    ``gangs``: create pod groups with gang scheduling. ``holding``: what pods use in addition to node resources, of
+    ``HOLDINGS``; random for None. ``crowded``: all nodes start full, with more pods than a scheduler processes between two
+    attempts and than its inbox holds; leader election may be off. Random for None.
     """
     if crowded is None:
         crowded = random.Random(f"{seed}/crowd").random() < 0.25  # noqa: S311

@@ -1,7 +1,7 @@
-"""One scheduler of a run, as a process would be: it starts, may lose its lease and exit, be killed, and start anew.
+"""One scheduler of a run, as a process: it starts, may lose its lease and exit, may be killed, and is restarted.
 
-``WatchedScheduler`` is the engine with somebody looking over its shoulder: what it is told and what it tries is written down,
-and after each step it is asked whether every pod is where it should be.
+``WatchedScheduler`` is the engine with recording: it records what it observes and tries, and checks after each step that every
+pod is in exactly one place.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from moorage.runtime.leader_election import LeadershipLostError
 from moorage.runtime.loop import USUAL, LoopLimits
 from moorage.server.live import LeaderSettings, Live
 from moorage.simulator.simulate import registry_with
-from moorage.testing.simtest.recording import AttemptRecord, Recording, Told
+from moorage.testing.simtest.recording import AttemptRecord, Observed, Recording
 from moorage.testing.simtest.virtual_api import VirtualApi, VirtualRest, wall_time
 
 __all__ = ["Member", "WatchedScheduler", "watched_scheduler"]
@@ -37,7 +37,7 @@ _HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfigur
 
 
 class WatchedScheduler(Scheduler):
-    """See the module's text. ``actor`` is whose engine it is."""
+    """The engine of scheduler ``actor``, with its observations and attempts recorded."""
 
     actor = ""
     recording: Recording
@@ -55,7 +55,7 @@ class WatchedScheduler(Scheduler):
         super().observe(fact, now)
 
     def _note_answer(self, fact: Wrote | WriteLost) -> None:
-        """Take note of what a write came to, as far as it is news."""
+        """Record the result of a write, as far as it is news."""
         if isinstance(fact, WriteLost):
             if self.is_unconfirmed(fact.obj):
                 self._note(Gone(fact.obj) if fact.found is None else Seen(fact.found))
@@ -71,7 +71,7 @@ class WatchedScheduler(Scheduler):
         kind, uid = type(obj).__name__, metadata.uid
         key = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
         version = int(metadata.resource_version or 0)
-        self.recording.add(Told(self.recording.clock(), self.actor, gone, kind, key, uid, version))
+        self.recording.add(Observed(self.recording.clock(), self.actor, gone, kind, key, uid, version))
         if isinstance(obj, Pod):
             if gone or obj.status.phase in {"Succeeded", "Failed"}:
                 self._known.pop(uid, None)
@@ -95,14 +95,14 @@ class WatchedScheduler(Scheduler):
         return attempted
 
     def _check_order(self, decision: Decision, ready: dict[str, int]) -> None:
-        """L5: nobody is tried before a pod that was ready and is more important."""
+        """Check L5: no pod is tried before a ready pod of higher priority."""
         for uid, priority in ready.items():
             queued = self.queue.get(uid)
             if priority > decision.pod.priority and queued is not None and queued.place is QueuePlace.ACTIVE:
-                self._broken(f"L5: {decision.pod.key} was tried before {queued.pod.key}, which is more important and was ready")
+                self._broken(f"L5: {decision.pod.key} was tried before {queued.pod.key}, a ready pod of higher priority")
 
     def check_conservation(self) -> None:
-        """L1: every pod that is ours to place is in exactly one place."""
+        """Check L1: every pod of this scheduler is in exactly one place."""
         for uid, pod in self._known.items():
             if pod.spec.node_name or pod.spec.scheduler_name not in self.profiles or pod.metadata.deletion_timestamp:
                 continue
@@ -136,10 +136,10 @@ def watched_scheduler(
     actor: str, recording: Recording, plugins: Iterable[type[Any]] = (), *, seed: int = 0, profiles: str = "",
     opened: Mapping[str, bool] = {},
 ) -> WatchedScheduler:  # fmt: skip
-    """Return an engine with the default plugins and these.
+    """Return an engine with the default plugins and the given ones.
 
-    ``profiles``  the rest of the configuration, in YAML, instead of a profile that enables these plugins
-    ``opened``    feature gates that are not as they come
+    ``profiles``  the profiles of the configuration, in YAML, instead of one that enables these plugins
+    ``opened``    feature gates that differ from their defaults
     """
     gates = FeatureGates(opened)
     given = list(plugins)
@@ -159,7 +159,7 @@ def watched_scheduler(
 
 
 class Member:
-    """A scheduler that is started again whenever it ends. ``make`` builds its engine; ``wall`` is the time of day it sees."""
+    """A scheduler process that is restarted when it ends. ``make`` builds its engine; ``wall`` is its clock."""
 
     def __init__(
         self, api: VirtualApi, name: str, make: Callable[[str], WatchedScheduler], *, leader: LeaderSettings | None = None,
@@ -177,27 +177,27 @@ class Member:
 
     @property
     def actor(self) -> str:
-        """What the present process is called."""
+        """The name of the current process."""
         return f"{self.name}-{self.starts}"
 
     def start(self) -> None:
         self._keeping = asyncio.ensure_future(self._keep())
 
     async def stop(self) -> None:
-        """End for good, as after SIGTERM."""
+        """Stop for good, as after SIGTERM."""
         if self._keeping is not None:
             self._keeping.cancel()
             with suppress(asyncio.CancelledError):
                 await self._keeping
 
     async def terminate(self) -> None:
-        """End the present process as SIGTERM does; it is started anew."""
+        """Stop the current process with SIGTERM; it is restarted."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait({self._running})
 
     async def kill(self) -> None:
-        """End the present process as SIGKILL does: nothing it would still send arrives. It is started anew."""
+        """Stop the current process with SIGKILL: none of its later requests arrive. It is restarted."""
         if self._running is not None:
             self._api.network.cut_off(self.actor)
             self._running.cancel()

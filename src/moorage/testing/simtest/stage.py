@@ -1,12 +1,13 @@
-"""A stage for one fault at a time: schedulers in virtual time, a world to act on, and at the end everything must be well.
+"""A stage for tests with specific faults: schedulers and a world in virtual time, with all invariants checked at the end.
 
-def test_a_pod_is_bound_though_the_reply_is_lost():
-    async def main(stage):
-        stage.world.node("n1")
-        stage.spoil("POST binding", error=LOST, after=True, times=1)
-        stage.world.pod("p")
-        assert await stage.placed("p") == "n1"
-    stage(main)
+async def main(stage):
+    stage.world.node("n1")
+    stage.spoil("POST binding", error=LOST, after=True, times=1)
+    stage.world.pod("p")
+    assert await stage.placed("p") == "n1"
+
+def test_a_pod_is_bound_when_the_response_is_lost():
+    on_stage(main)
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ from moorage.testing.virtual_time import run_virtually
 
 __all__ = ["LOST", "Stage", "on_stage"]
 
-#: What a client hears of a connection that broke.
+#: The error of a client whose connection broke.
 LOST = ClusterError("connection reset")
 _SETTLE_S = 30.0
 _TERMS = Terms()
 
 
 class Stage:
-    """A world, and schedulers that live in it as processes would. ``members[0]`` is the one that leads at first."""
+    """A world and its schedulers, which run as processes would. ``members[0]`` is the first leader."""
 
     def __init__(
         self, plugins: Iterable[type[Any]], members: int, seed: int, profiles: str, leader: bool, opened: Mapping[str, bool]
@@ -80,34 +81,34 @@ class Stage:
         for member in self.members:
             member.start()
 
-    # -- acting -------------------------------------------------------------------------------------------------------------
+    # -- faults ---------------------------------------------------------------------------------------------------------
 
     def spoil(self, *whats: str, **how: Any) -> Rule:
-        """Spoil requests that are called so, as ``POST binding`` or ``GET pods``; see ``Rule`` for how."""
+        """Inject a fault into the named requests, for example ``POST binding`` or ``GET pods``; ``how`` as in ``Rule``."""
         rule = Rule(lambda sent: sent.what in whats and "/leases" not in sent.path, **how)
         self.network.rules.append(rule)
         return rule
 
     def mend(self) -> None:
-        """Let every request and event through again."""
+        """Remove all faults."""
         self.network.heal()
 
     def links(self, plural: str = "") -> list[Link]:
         return self.network.links(plural)
 
-    # -- looking ------------------------------------------------------------------------------------------------------------
+    # -- observing ------------------------------------------------------------------------------------------------------
 
     def pod(self, name: str) -> dict[str, Any] | None:
-        """Return a pod as the API has it now."""
+        """Return a pod in the API; None if it does not exist."""
         return next((pod for pod in self.world.pods() if pod["metadata"]["name"] == name), None)
 
     def node_of(self, name: str) -> str:
-        """Return where a pod is; "" for nowhere, or where there is none."""
+        """Return the node of a pod; "" for a pod without one, or no pod."""
         pod = self.pod(name)
         return str(pod["spec"].get("nodeName", "")) if pod is not None else ""
 
     async def placed(self, *names: str, within_s: float = 15.0) -> str:
-        """Wait until these pods have nodes, and return the last one's.
+        """Wait until these pods have nodes, and return the node of the last one.
 
         Raises  AssertionError if it takes longer
         """
@@ -115,7 +116,7 @@ class Stage:
         return self.node_of(names[-1])
 
     async def until(self, condition: Callable[[], Any], within_s: float = 15.0) -> float:
-        """Wait for something to come true, and return how many seconds it took. It looks less often the longer it waits.
+        """Wait for a condition, and return how many seconds it took. It is checked less often the longer it takes.
 
         Raises  AssertionError if it takes longer
         """
@@ -127,7 +128,7 @@ class Stage:
         return self.now - begin
 
     def requests(self, method: str, ending: str) -> list[RequestRecord]:
-        """Return the requests of schedulers whose path ends so."""
+        """Return the schedulers' requests whose path ends with ``ending``."""
         asked = [entry for entry in self.recording.entries if isinstance(entry, RequestRecord)]
         return [one for one in asked if one.method == method and one.path.endswith(ending)]
 
@@ -138,10 +139,10 @@ class Stage:
         """Return every write of a pod."""
         return [entry for entry in self.recording.entries if isinstance(entry, WriteRecord) and entry.key == f"default/{name}"]
 
-    # -- the end ------------------------------------------------------------------------------------------------------------
+    # -- the end --------------------------------------------------------------------------------------------------------
 
     async def close(self, terms: Terms | None, settle_s: float) -> None:
-        """Heal, wait, and look whether every promise was kept.
+        """Remove all faults, wait, and check every invariant.
 
         Raises  AssertionError
         """
@@ -162,13 +163,13 @@ def on_stage(
     leader: bool = True, terms: Terms | None = _TERMS, settle_s: float = _SETTLE_S, begun: bool = True,
     opened: Mapping[str, bool] = {},
 ) -> Any:  # fmt: skip
-    """Play ``main`` on a stage in virtual time, heal what it spoiled, and see that all is well. Returns what it returned.
+    """Run ``main`` on a stage in virtual time, remove its faults, and check all invariants. Return its result.
 
-    ``plugins``   enabled besides the usual ones; where ``profiles`` are given, those say which are
-    ``profiles``  the configuration but for its head, in YAML
-    ``opened``    feature gates that are not as they come, of schedulers and of the API server
-    ``terms``     by which the oracle judges what happened; None where it does not know the rules at play
-    ``begun``     the schedulers run already when it begins; otherwise it calls ``stage.start()``
+    ``plugins``   plugins to enable in addition to the defaults; ``profiles`` overrides which are enabled
+    ``profiles``  the profiles of the configuration, in YAML
+    ``opened``    feature gates that differ from their defaults, of schedulers and of the API server
+    ``terms``     the conditions for the oracle; None if it does not know the rules in use
+    ``begun``     start the schedulers before ``main``; otherwise it calls ``stage.start()``
     """
 
     async def play() -> Any:

@@ -1,8 +1,8 @@
-"""The storage of a world: disks of nodes and zones, claims on them, and the controllers that bind and clear them away.
+"""The storage of a world: local and zonal volumes, claims, and the controllers that bind and recycle them.
 
-What a cluster has in kube-controller-manager and a provisioner of local volumes is played here, in objects as JSON: a volume
-that a scheduler pointed at a claim is bound to it, one whose claim is gone is wiped and offered anew, a claim that nobody uses
-is deleted now and then. It knows the API's state as it is at the moment, and acts some time after something has changed.
+Simulates kube-controller-manager's volume controller and a provisioner of local volumes: a volume that a scheduler bound to a
+claim completes the binding, a released volume is deleted and created again, an unused claim is deleted now and then. It reads
+the API's current state, and acts with a random delay after a change.
 
 Source  kubernetes, pkg/controller/volume/persistentvolume/pv_controller.go: syncClaim, syncVolume, bind, unbindVolume
 """
@@ -25,14 +25,14 @@ CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 PODS = "/api/v1/namespaces/default/pods"
 _CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 _DONE, _BY_CONTROLLER = "pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller"
-#: By storage class: the label that the nodes share from which its volumes are reached.
+#: Storage class → the label that the nodes share from which its volumes can be reached.
 _REACHED_BY = {"local": "kubernetes.io/hostname", "zonal": "topology.kubernetes.io/zone"}
 _WATCHED = frozenset(["PersistentVolume", "PersistentVolumeClaim", "Pod"])
 _SIZE = {"storage": "1Gi"}
 
 
 class Disks:
-    """Offers, claims and binds. Construct it before schedulers begin; ``run`` it for as long as anything is to be bound."""
+    """Creates volumes and claims, and binds. Construct it before the schedulers start; ``run`` it while claims are pending."""
 
     def __init__(self, api: VirtualApi, rng: random.Random) -> None:
         self._api, self.rng = api, rng
@@ -51,10 +51,10 @@ class Disks:
         made: Document | None = self._api.do("POST", path, body)
         return made
 
-    # -- what there is ------------------------------------------------------------------------------------------------------
+    # -- objects --------------------------------------------------------------------------------------------------------
 
     def begin(self, nodes: int) -> None:
-        """Offer what a cluster of so many nodes has."""
+        """Create volumes for the nodes of a cluster."""
         for number in range(nodes):
             for disk in range(self.rng.choice([1, 2, 3])):
                 self.offer(f"n{number}-d{disk}", "local", f"n{number}")
@@ -62,7 +62,7 @@ class Disks:
             self.offer(f"zone-{zone}", "zonal", zone)
 
     def offer(self, name: str, kind: str, where: str) -> None:
-        """Make a volume of a class (``local``, ``zonal``), reached from a node or a zone; once wiped, it is offered anew."""
+        """Create a volume of a class (``local``, ``zonal``) for a node or a zone; it is created again after it was released."""
         self._offered[name] = kind, where
         within = {"matchExpressions": [{"key": _REACHED_BY[kind], "operator": "In", "values": [where]}]}
         self._create(
@@ -75,7 +75,7 @@ class Disks:
         )  # fmt: skip
 
     def claim(self, kind: str = "local", name: str = "") -> str:
-        """Make a claim, and return its name."""
+        """Create a claim, and return its name."""
         if not name:
             self._serial += 1
             name = f"c{self._serial}"
@@ -84,7 +84,7 @@ class Disks:
         return name
 
     def any_use(self) -> Document:
-        """Return what a pod's spec says of volumes: mostly of claims made for it, else of such as others have."""
+        """Return a pod's volumes at random: mostly new claims, sometimes a shared one."""
         rng = self.rng
         if rng.random() < 0.35:
             return {}
@@ -93,14 +93,14 @@ class Disks:
             return using(rng.choice(there))
         return using(*(self.claim(rng.choice(["local", "local", "zonal"])) for _ in range(rng.choice([1, 1, 1, 2]))))
 
-    # -- controllers --------------------------------------------------------------------------------------------------------
+    # -- controllers ----------------------------------------------------------------------------------------------------
 
     def look_again(self) -> None:
-        """See soon to whatever there is to be done."""
+        """Check for work soon."""
         self._news.set()
 
     async def run(self) -> None:
-        """Bind and clear away until cancelled, some time after each change."""
+        """Bind and recycle until cancelled, with a random delay after each change."""
         while True:
             await self._news.wait()
             await asyncio.sleep(self.rng.choice([0.02, 0.3, 1.0, 3.0]))
@@ -109,7 +109,7 @@ class Disks:
                 await asyncio.sleep(self.rng.choice([0.0, 0.05]))
 
     def _act(self) -> bool:
-        """Do the first thing there is to be done, if any; False when all is as it should be."""
+        """Do the first pending action; return False if there is none."""
         volumes = {one["metadata"]["name"]: one for one in self._api.items(VOLUMES)}
         claims = {one["metadata"]["name"]: one for one in self._api.items(CLAIMS)}
         for path, changed, status in self._due(volumes, claims):
@@ -125,7 +125,7 @@ class Disks:
         return bool(wiped)
 
     def _due(self, volumes: dict[str, Document], claims: dict[str, Document]) -> Iterator[tuple[str, Document | None, bool]]:
-        """Yield what is to be written, its path and whether only its status is; None is to be deleted."""
+        """Yield the updates to write: path, document (None to delete it), and whether only the status changes."""
         for name, volume in volumes.items():
             changed, status = self._volume(volume, claims)
             if changed != volume:
@@ -141,7 +141,7 @@ class Disks:
                 yield f"{CLAIMS}/{name}", changed, status
 
     def _volume(self, volume: Document, claims: dict[str, Document]) -> tuple[Document | None, bool]:
-        """Return a volume as it should be."""
+        """Return the desired state of a volume (None to delete it), and whether only its status changes."""
         if volume["metadata"].get("deletionTimestamp"):
             return _with(volume, "metadata", finalizers=[]), False
         to = volume["spec"].get("claimRef")
@@ -158,7 +158,7 @@ class Disks:
         return (_with(volume, "status", phase="Bound"), True) if bound_to else (volume, False)
 
     def clear_away(self) -> None:
-        """Delete some of the claims that no pod names."""
+        """Delete some of the claims that no pod uses."""
         used = {name for pod in self._api.items(PODS) for name in claims_of(pod)}
         for claim in self._api.items(CLAIMS):
             if claim["metadata"]["name"] not in used and self.rng.random() < 0.5:
@@ -166,7 +166,7 @@ class Disks:
 
 
 def using(*claims: str) -> Document:
-    """Return what the spec of a pod says that uses these claims."""
+    """Return the part of a pod's spec that refers to these claims."""
     return {
         "volumes": [{"name": f"v{number}", "persistentVolumeClaim": {"claimName": name}} for number, name in enumerate(claims)]
     }
@@ -179,7 +179,7 @@ def claims_of(pod: Document) -> list[str]:
 
 
 def _claim(claim: Document, volumes: dict[str, Document]) -> tuple[Document, bool]:
-    """Return a claim as it should be, and whether only its status is not."""
+    """Return the desired state of a claim, and whether only its status changes."""
     annotations = claim["metadata"].get("annotations") or {}
     if _DONE in annotations:
         volume = volumes.get(claim["spec"].get("volumeName", ""))
@@ -195,7 +195,7 @@ def _claim(claim: Document, volumes: dict[str, Document]) -> tuple[Document, boo
 
 
 def _with(document: Document, part: str, **changes: Any) -> Document:
-    """Return a document with something changed in one of its parts; None takes out."""
+    """Return a document with changed fields in one part; None removes a field."""
     after = {**document.get(part, {}), **changes}
     return {**document, part: {key: value for key, value in after.items() if value is not None}}
 

@@ -1,6 +1,6 @@
-"""A plugin that keeps no contract: it raises, answers nonsense, waits and refuses, as the seed and its mood say.
+"""A plugin that violates its contract: it raises, returns invalid values, waits and rejects, as its seeded ``Mood`` decides.
 
-What it does at Reserve, Unreserve and PostBind is written down, so that an oracle can see whether they came in pairs.
+Its calls at Reserve, Unreserve and PostBind are recorded, so that the oracle can check that they match.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ANSWERS_NOTHING = frozenset(["unreserve", "post_bind", "pre_filter"])
 
 @dataclass
 class Mood:
-    """How often the plugin does what, from 0 to 1. All zero is calm."""
+    """The probability of each misbehaviour, from 0 to 1. All zero is calm."""
 
     rng: random.Random
     recording: Recording
@@ -48,7 +48,7 @@ class Mood:
         return share > 0 and self.rng.random() < share
 
     def at(self, point: str) -> Any:
-        """Raise, or return something that makes no sense; None to go on."""
+        """Raise, or return an invalid value; None to behave."""
         if self.happens(self.raises.get(point, 0.0)):
             kind = self.rng.choice(RAISED)
             raise kind(f"unruly in {point}")
@@ -57,7 +57,7 @@ class Mood:
         return None
 
     async def call(self) -> None:
-        """Take some time, and then fail or not. Whoever breaks it off finds it in a hurry, tidying up, or cross."""
+        """Sleep, then fail or not. When cancelled, it stops at once, stops after a cleanup, or raises another error."""
         try:
             await asyncio.sleep(self.rng.choice([0.0, 0.1, 1.0, 4.0]))
         except asyncio.CancelledError:
@@ -72,7 +72,7 @@ class Mood:
 
 
 class Unruly:
-    """Stands at every point but QueueSort, where the default stays. Subclasses have a name, an actor and a mood."""
+    """Implements every point except QueueSort. Subclasses set a name, an actor and a mood."""
 
     name = "Unruly"
     actor = ""
@@ -136,7 +136,7 @@ class Unruly:
 
 
 def unruly(its_name: str, whose: str, its_mood: Mood) -> type[Unruly]:
-    """Return a plugin class of that name, for one scheduler."""
+    """Return a plugin class with a name, for one scheduler."""
 
     class Named(Unruly):
         name, actor, mood = its_name, whose, its_mood

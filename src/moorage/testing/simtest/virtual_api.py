@@ -1,7 +1,7 @@
-"""An API server without sockets: the embedded one's code, a network that misbehaves on demand, and an unsuspecting client.
+"""An API server without sockets: the embedded server's code, a network with faults on demand, and the real client.
 
-``VirtualApi`` carries requests to the store and writes down what came of them. ``VirtualRest`` is the real client from its
-public face down to where a socket would be: throttle, retries, lanes and time limits are its own.
+``VirtualApi`` executes requests on the store and records the results. ``VirtualRest`` is the real client down to the socket:
+rate limiter, retries, lanes and timeouts are its own.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from moorage.testing.simtest.recording import HELD, Lost, Recording, RequestReco
 
 __all__ = ["EPOCH", "Network", "VirtualApi", "VirtualRest", "wall_time"]
 
-#: What the time of day is when virtual time begins, in seconds since 1970.
+#: The time of day at the start of virtual time, in seconds since 1970.
 EPOCH = 1_790_000_000.0
 _ADMIN = User("admin", ("system:masters",))
 _LIMITS_S = {BINDING: 5.0, OTHER: 30.0}
@@ -49,12 +49,12 @@ _UNRECORDED = frozenset(["Event"])
 
 
 def wall_time(at_s: float) -> str:
-    """Return the time of day at a virtual time, as the API writes it."""
+    """Return the time of day at a virtual time, in the API's format."""
     return datetime.fromtimestamp(EPOCH + at_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 class VirtualApi:
-    """A store that is asked by path, and what came of it. Construct it inside a running loop."""
+    """A store that serves requests by path, and the recording of the results. Construct it inside a running loop."""
 
     def __init__(self, seed: int = 0, *, capacity: int = 16_384, gates: FeatureGates | None = None) -> None:
         self.clock = asyncio.get_running_loop().time
@@ -81,7 +81,7 @@ class VirtualApi:
         self, actor: str, method: str, path: str, body: Any = None, query: Mapping[str, str] = {},
         media_type: str = "application/json",
     ) -> Response:  # fmt: skip
-        """Carry out a request at once, past the network.
+        """Execute a request without the network.
 
         Raises  ApiError
         """
@@ -96,7 +96,7 @@ class VirtualApi:
     def do(
         self, method: str, path: str, body: Any = None, *, actor: str = "world", media_type: str = "application/json"
     ) -> Any:
-        """Carry out a request of the world outside and return the object of the answer; None where the API refuses."""
+        """Execute a request of the world and return the object of the response; None if the API rejects it."""
         try:
             response = self.serve(actor, method, path, body, media_type=media_type)
         except ApiError:
@@ -104,24 +104,24 @@ class VirtualApi:
         return msgspec.json.decode(response.body)
 
     def items(self, path: str) -> list[dict[str, Any]]:
-        """Return all objects that are listed at a path."""
+        """Return all objects in the list at a path."""
         items: list[dict[str, Any]] = self.do("GET", path)["items"]
         return items
 
     def go_back(self, then: int, version: int) -> None:
-        """Lose every write after version ``then``, as a server does whose disk had no more, and go on from ``version``."""
+        """Drop every write after version ``then``, as a server with a lagging disk does, and continue from ``version``."""
         kept = [(kind, one) for kind in KINDS for one in self.store.page(kind, version=str(then), match="Exact").records]
         self.store.restore(kept, version)
         pods, nodes = ([one.document() for kind, one in kept if kind.kind == name] for name in ("Pod", "Node"))
         held = [{**one.document(), "kind": kind.kind} for kind, one in kept if kind.kind in HELD]
         self.recording.add(Lost(self.clock(), version, pods, nodes, held))
 
-    # -- what clients of the network see -----------------------------------------------------------------------------------
+    # -- requests over the network --------------------------------------------------------------------------------------
 
     async def ask(self, sent: Sent) -> bytes:
-        """Carry a request over the network and back.
+        """Send a request over the network and return the response.
 
-        Raises  ClusterError, as a client would see it
+        Raises  ClusterError, as a client sees it
         """
         asked = _asked(self.clock(), sent)
         self.recording.add(asked)
@@ -172,7 +172,7 @@ def _asked(at_s: float, sent: Sent) -> RequestRecord:
         body = json.loads(sent.body or b"null")
     body = body if isinstance(body, dict) else {}
     metadata = body.get("metadata") or {}
-    head, events, _ = sent.path.partition("/events/")  # whose names are drawn by real chance
+    head, events, _ = sent.path.partition("/events/")  # event names are not seeded
     return RequestRecord(
         at_s, sent.actor, sent.method, head + events,
         node=(body.get("target") or {}).get("name", ""),
@@ -188,7 +188,7 @@ class _Session:
 
 
 class VirtualRest(Rest):
-    """The client of one program on the virtual network."""
+    """The client of one actor on the virtual network."""
 
     def __init__(self, api: VirtualApi, actor: str, *, qps: float = 50.0, burst: int = 100) -> None:
         super().__init__(Endpoint("http://virtual"), qps=qps, burst=burst)

@@ -1,4 +1,4 @@
-"""The cluster around the schedulers: nodes, what makes and deletes pods, and kubelets that end them."""
+"""The cluster around the schedulers: nodes, the clients that create and delete pods, and kubelets that end them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _APPS = ("web", "db", "batch")
 
 
 class World:
-    """Acts on the API as everybody but the schedulers. ``end_after_s``: how long pods take to end."""
+    """All clients of the API except the schedulers. ``end_after_s``: how long pods take to stop."""
 
     def __init__(self, api: VirtualApi, rng: random.Random, *, end_after_s: float = 3.0) -> None:
         self.api, self.rng, self.end_after_s = api, rng, end_after_s
@@ -36,7 +36,7 @@ class World:
             api.do("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", {**body, **policy})
         api.store.follow(lambda kind, change: self._kubelet(kind.kind, change))
 
-    # -- kubelets -----------------------------------------------------------------------------------------------------------
+    # -- kubelets -------------------------------------------------------------------------------------------------------
 
     def _kubelet(self, kind: str, change: Any) -> None:
         if kind != "Pod" or change.gone:
@@ -53,7 +53,7 @@ class World:
         self.delete_pod(name, uid=uid, grace=0)
 
     def look_again(self) -> None:
-        """See to what would have been seen to already, had the API server not lost its last writes."""
+        """Resume the actions that the lost writes would have triggered."""
         for what in self.furniture():
             what.look_again()
         there = {node["metadata"]["name"] for node in self.nodes()}
@@ -66,7 +66,7 @@ class World:
                 self._soon(self._collect(node))
 
     def furnish(self, what: Disks | Gadgets) -> None:
-        """Let there be storage, or devices, and somebody who sees to it."""
+        """Add storage or devices, with their controller."""
         if isinstance(what, Disks):
             self.disks = what
         else:
@@ -74,11 +74,11 @@ class World:
         self._soon(what.run())
 
     def furniture(self) -> list[Disks | Gadgets]:
-        """Return what there is for pods to hold besides room."""
+        """Return the parts of the world that provide volumes and devices."""
         return [what for what in (self.disks, self.gadgets) if what is not None]
 
     def holdings(self) -> list[str]:
-        """Return the paths of what pods may hold besides room."""
+        """Return the API paths of the volumes and devices of this world."""
         volumes = [VOLUMES, CLAIMS] if self.disks is not None else []
         return volumes + ([DEVICE_CLAIMS] if self.gadgets is not None else [])
 
@@ -87,10 +87,10 @@ class World:
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    # -- nodes --------------------------------------------------------------------------------------------------------------
+    # -- nodes ----------------------------------------------------------------------------------------------------------
 
     def node(self, name: str, cpu: int = 4, zone: str = "a", *, pods: int = 8, **spec: Any) -> Document | None:
-        """Make a node, or change its size."""
+        """Create a node, or resize it."""
         amounts = {"cpu": str(cpu), "memory": f"{cpu * 2}Gi", "pods": str(pods)}
         labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone}
         held = self.api.do("GET", f"{NODES}/{name}")
@@ -115,14 +115,14 @@ class World:
         return written
 
     def touch_node(self, name: str) -> None:
-        """Change something about a node that no rule reads."""
+        """Change a label of a node that no plugin reads."""
         held = self.api.do("GET", f"{NODES}/{name}")
         if held is not None:
             labels = {**held["metadata"].get("labels", {}), "beat": str(self.rng.randrange(10**6))}
             self.write_node({**held, "metadata": {**held["metadata"], "labels": labels}})
 
     def delete_node(self, name: str) -> None:
-        """Delete a node; its pods are collected some time later."""
+        """Delete a node; its pods are garbage collected some time later."""
         self.api.do("DELETE", f"{NODES}/{name}")
         self._soon(self._collect(name))
 
@@ -136,13 +136,13 @@ class World:
     def nodes(self) -> list[Document]:
         return self.api.items(NODES)
 
-    # -- pods ---------------------------------------------------------------------------------------------------------------
+    # -- pods -----------------------------------------------------------------------------------------------------------
 
     def pods(self) -> list[Document]:
         return self.api.items("/api/v1/pods")
 
     def pod(self, name: str = "", cpu: str = "1", *, actor: str = "world", **spec: Any) -> Document | None:
-        """Make a pod; a name is drawn where none is given."""
+        """Create a pod; without a name, it gets a number."""
         if not name:
             self._serial += 1
             name = f"p{self._serial}"
@@ -157,7 +157,7 @@ class World:
         return made
 
     def any_pod(self) -> Document | None:
-        """Make a pod of a random kind."""
+        """Create a pod of a random kind."""
         rng = self.rng
         spec: Document = {"app": rng.choice(_APPS), "priorityClassName": rng.choice(["low", "low", "middle", "high", "polite"])}
         app = {"labelSelector": {"matchLabels": {"app": spec["app"]}}}
@@ -183,7 +183,7 @@ class World:
         return self.pod("", rng.choice(["250m", "500m", "1", "1", "2", "3"]), **spec, **holds)
 
     def crowd(self) -> None:
-        """Fill every node with small pods, and let a few come that ask for more than is left."""
+        """Fill every node with small pods, and create two pods that need more than is left."""
         for node in self.nodes():
             cpu_milli = 1000 * int(node["status"]["allocatable"]["cpu"])
             for _ in range(6):
@@ -193,7 +193,7 @@ class World:
             self.pod("", "1", priorityClassName="low")
 
     def gang(self, size: int, least: int, cpu: str = "1", **spec: Any) -> str:
-        """Make a pod group of which so many pods go together or not at all, and its pods. Returns its name."""
+        """Create a gang: a pod group of ``size`` pods with minCount ``least``. Return its name."""
         self._serial += 1
         name = f"g{self._serial}"
         policy = {"schedulingPolicy": {"gang": {"minCount": least}}}
@@ -204,7 +204,7 @@ class World:
         return name
 
     def any_gang(self) -> None:
-        """Make a gang of a random size."""
+        """Create a gang of random size."""
         size = self.rng.randrange(2, 5)
         least = self.rng.choice([size, size, size - 1])
         self.gang(size, least, self.rng.choice(["500m", "1", "1", "2"]), priorityClassName=self.rng.choice(["low", "middle"]))
@@ -218,7 +218,7 @@ class World:
         self.api.do("DELETE", f"{PODS}/{name}", options)
 
     def recreate_pod(self, name: str) -> None:
-        """Delete a pod at once and make another of its name."""
+        """Delete a pod at once and create another one with its name."""
         held = self.api.do("GET", f"{PODS}/{name}")
         if held is None:
             return
@@ -243,6 +243,6 @@ class World:
         self.api.do("POST", f"{PODS}/{name}/binding", body, actor="other")
 
     def finish(self, name: str) -> None:
-        """Let a pod end by itself."""
+        """Let a pod succeed."""
         patch = {"status": {"phase": "Succeeded"}}
         self.api.do("PATCH", f"{PODS}/{name}/status", patch, media_type="application/merge-patch+json")

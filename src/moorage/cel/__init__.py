@@ -1,6 +1,6 @@
-"""The Common Expression Language, as far as selectors of devices may use it: read, checked, run within limits.
+"""The Common Expression Language (CEL), as far as device selectors use it: parse, check, and run within limits.
 
-``compile_expression`` gives a ``Program`` for any variables; ``compile_selector`` one that is asked about devices.
+``compile_expression`` returns a ``Program`` for any variables; ``compile_selector`` returns a selector for devices.
 """
 
 from moorage.cel.cel_errors import CelError, CompileError, CostLimitError, EvalError

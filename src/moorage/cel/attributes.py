@@ -1,7 +1,6 @@
 """Paths into values: ``a.b``, ``a["b"]``, ``a[0]``, ``a.?b``, ``has(a.b)``.
 
-Once a step of a path is optional, so is what comes out: missing parts end in "no value", not in an error.
-
+Once a step of a path is optional, the result is optional: a missing part gives "no value" instead of an error.
 Source  cel-go: interpreter/attributes.go
 """
 
@@ -17,7 +16,7 @@ __all__ = ["Qualifier", "attribute"]
 
 
 class Qualifier(NamedTuple):
-    """One step: a ``key`` that is known, or one to be worked out (``run``). ``optional``: it may lead nowhere."""
+    """One step: a known ``key``, or a key to compute (``run``). ``optional``: the key may be missing."""
 
     key: Value
     run: Run | None = None
@@ -25,7 +24,7 @@ class Qualifier(NamedTuple):
 
 
 def attribute(root: Run, qualifiers: tuple[Qualifier, ...], *, test: bool, cost: int) -> Run:
-    """Return the value at the end of a path; with ``test``, whether the last step leads anywhere."""
+    """Return the value at the end of a path; with ``test``, whether the last step exists."""
 
     def run(frame: Frame) -> Value:
         value = root(frame)
@@ -56,9 +55,9 @@ def attribute(root: Run, qualifiers: tuple[Qualifier, ...], *, test: bool, cost:
 
 
 def _step(value: Value, key: Value, *, lenient: bool) -> tuple[Value, bool]:
-    """Return what a key leads to, and whether it leads anywhere.
+    """Return the value of a key, and whether the key exists.
 
-    Raises  EvalError if it does not, and is not ``lenient``; or for an index that is none
+    Raises  EvalError if the key is missing and ``lenient`` is false, or if an index is invalid
     """
     if isinstance(value, Map):
         found, present = value.find(key)
@@ -78,7 +77,7 @@ def _step(value: Value, key: Value, *, lenient: bool) -> tuple[Value, bool]:
 
 
 def _index(key: Value) -> int:
-    """Return a whole number as an index, be it an int, a uint or a double."""
+    """Return a whole number (int, uint or double) as an index."""
     if isinstance(key, int) and not isinstance(key, bool):
         return int(key)
     if isinstance(key, float) and key.is_integer():

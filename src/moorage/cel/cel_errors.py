@@ -1,4 +1,4 @@
-"""What can go wrong with an expression: before it runs, while it runs, and when it would run too long."""
+"""The errors of an expression: at compilation, at evaluation, and at the cost limit."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ __all__ = ["CelError", "CompileError", "CostLimitError", "EvalError", "SourceErr
 
 
 class CelError(InputError):
-    """An expression that cannot be compiled, or that has no value. The text is cel-go's own, with its line breaks."""
+    """An expression cannot be compiled or has no value. The text is cel-go's own, with its line breaks."""
 
     def __init__(self, text: str) -> None:
         Exception.__init__(self, text)
 
 
 class CompileError(CelError):
-    """The expression makes no sense; the text shows where, as cel-go prints it."""
+    """The expression is invalid; the text shows the position as cel-go prints it."""
 
 
 class EvalError(CelError):
-    """The expression has no value for this device. ``&&``, ``||`` and quantifiers may absorb it, as CEL has it."""
+    """The expression has no value for this device. As CEL specifies, ``&&``, ``||`` and quantifiers may absorb the error."""
 
 
 class CostLimitError(CelError):
-    """The expression was stopped because it costs too much. Nothing absorbs this."""
+    """The expression exceeded its cost limit. Nothing absorbs this error."""
 
     def __init__(self) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
 
 
 class SourceError(Exception):
-    """A fault at one place of the source, on its way to becoming part of a ``CompileError``."""
+    """A fault at one position of the source; the parser and the checker turn it into a ``CompileError``."""
 
     def __init__(self, at: int, text: str) -> None:
         super().__init__(text)
@@ -39,9 +39,9 @@ class SourceError(Exception):
 
 
 def located(source: str, at: int, text: str) -> str:
-    """Return a fault with its line and column, and the line with a mark below the place.
+    """Return a fault with its line and column, and the line with a mark below the position.
 
-    ``at`` counts code points; a negative one stands for no place.
+    ``at`` counts code points; a negative number means no position.
     """
     if at < 0:
         return f"ERROR: <input>:-1:0: {text}"

@@ -1,6 +1,6 @@
-"""Checking an expression before it runs: are all names known, and do the types of operands fit?
+"""The type checker: are all names declared, and do the types of operands fit?
 
-What comes back is the type of the whole; calls are marked with the overloads that fit. All faults are found.
+It returns the type of the expression, marks calls with the overloads that fit, and finds all faults.
 
 Source  cel-go: checker/checker.go
 """
@@ -44,7 +44,7 @@ _LOGICAL = frozenset(["_&&_", "_||_"])
 def check(
     expression: Expr, variables: Mapping[str, Type], functions: Functions, fields: Fields
 ) -> tuple[Type, list[SourceError]]:
-    """Return the type of an expression and what is wrong with it, in no particular order."""
+    """Return the type of an expression and its faults, in no particular order."""
     checker = _Checker(variables, functions, fields)
     found = checker.check(expression)
     return checker.bindings.substitute(found, to_dyn=True), checker.problems
@@ -59,7 +59,7 @@ class _Checker:
         self._fields = fields
 
     def check(self, node: Expr) -> Type:
-        """Return the type of a node; ERROR where it has none."""
+        """Return the type of a node; ERROR if it has none."""
         match node:
             case Literal():
                 return _type_of(node.value)
@@ -164,7 +164,7 @@ class _Checker:
         return result
 
     def _fits(self, overload: Overload, args: list[Type]) -> Type | None:
-        """Return the type an overload gives for these operands, None if it does not take them."""
+        """Return the result type of an overload for these operands, None if it does not accept them."""
         if len(overload.args) != len(args):
             return None
         result, *wanted = self.bindings.renamed((overload.result, *overload.args))
@@ -180,7 +180,7 @@ class _Checker:
                 wrong = True
         return ERROR if wrong else BOOL
 
-    # -- lists, maps, walks -----------------------------------------------------------------------------------------------
+    # -- lists, maps, comprehensions --------------------------------------------------------------------------------------
 
     def _list(self, node: ListExpr) -> Type:
         joined: Type | None = None
@@ -211,7 +211,7 @@ class _Checker:
         return held
 
     def _joined(self, node: Expr, before: Type | None, found: Type) -> Type:
-        """All elements of a literal are of one type."""
+        """Unify the type of an element with those before it: all elements of a literal have one type."""
         if before is None:
             return found
         if self.bindings.assignable((before,), (found,)):
@@ -220,11 +220,11 @@ class _Checker:
         return ERROR
 
     def _fold(self, node: Fold) -> Type:
-        walked = self.check(node.range)
+        range_type = self.check(node.range)
         accumulated = self.check(node.start)
-        walked = self.bindings.substitute(walked)
+        range_type = self.bindings.substitute(range_type)
         self._scopes.append({node.accumulator: accumulated})
-        self._scopes.append(dict(zip(node.variables, self._element_types(node, walked), strict=True)))
+        self._scopes.append(dict(zip(node.variables, self._element_types(node, range_type), strict=True)))
         self._expect(node.condition, BOOL)
         self._expect(node.step, accumulated)
         self._scopes.pop()
@@ -232,20 +232,20 @@ class _Checker:
         self._scopes.pop()
         return self.bindings.substitute(result)
 
-    def _element_types(self, node: Fold, walked: Type) -> list[Type]:
-        """Return the types of a walk's variables: the element, or index (or key) and value."""
+    def _element_types(self, node: Fold, range_type: Type) -> list[Type]:
+        """Return the types of a comprehension's variables: the element, or index (or key) and value."""
         two = len(node.variables) == 2
-        if walked.kind == "list":
-            return [INT, walked.params[0]] if two else [walked.params[0]]
-        if walked.kind == "map":
-            return list(walked.params) if two else [walked.params[0]]
-        # cel-go counts ``any`` among what cannot be walked over, but is lenient about what comes of it.
-        if walked.kind in {"dyn", "error", "param"}:
-            self.bindings.assignable((DYN,), (walked,))
+        if range_type.kind == "list":
+            return [INT, range_type.params[0]] if two else [range_type.params[0]]
+        if range_type.kind == "map":
+            return list(range_type.params) if two else [range_type.params[0]]
+        # cel-go counts ``any`` among types that have no range, but is lenient about the result.
+        if range_type.kind in {"dyn", "error", "param"}:
+            self.bindings.assignable((DYN,), (range_type,))
             return [DYN] * len(node.variables)
         self._problem(
             node.range.at,
-            f"expression of type '{walked}' cannot be range of a comprehension (must be list, map, or dynamic)",
+            f"expression of type '{range_type}' cannot be range of a comprehension (must be list, map, or dynamic)",
         )
         return [ERROR] * len(node.variables)
 

@@ -1,4 +1,4 @@
-"""From one type to another: ``int("7")``, ``string(1.5)``, ``type(x)``, ``dyn(x)``; and ``size``.
+"""Conversions between types: ``int("7")``, ``string(1.5)``, ``type(x)``, ``dyn(x)``; and ``size``.
 
 Source  cel-go: common/types, the ConvertToType methods
 """
@@ -20,7 +20,7 @@ from moorage.cel.values import INT_MAX, INT_MIN, UINT_MAX, Growing, GrowingMap, 
 
 __all__ = ["CONVERSIONS", "FUNCTIONS", "TYPE_NAMES"]
 
-#: Functions whose value is worked out beforehand where the operand is a constant.
+#: Functions that are evaluated at compile time if the operand is constant.
 CONVERSIONS: Final = frozenset(["bool", "bytes", "double", "dyn", "int", "string", "type", "uint"])
 
 _INT = re.compile(r"[-+]?[0-9]+")
@@ -82,7 +82,7 @@ def _to_bytes(value: Value) -> bytes:
 
 
 def to_string(value: Value) -> str:
-    """Return a value as ``string()`` gives it."""
+    """Return a value as ``string()`` converts it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, bytes):
@@ -117,7 +117,7 @@ _TYPES: Final[dict[Any, Type]] = {
     Growing: _LIST, Map: _MAP, GrowingMap: _MAP, TypeValue: _TYPE, Optional: _OPTIONAL, Quantity: QUANTITY, Semver: SEMVER,
 }  # fmt: skip
 
-#: Names that stand for types.
+#: Identifiers that denote types.
 TYPE_NAMES: Final = {
     "bool": BOOL, "bytes": BYTES, "double": DOUBLE, "int": INT, "list": _LIST, "map": _MAP, "null_type": NULL, "string": STRING,
     "type": _TYPE, "uint": UINT, "optional_type": _OPTIONAL, "kubernetes.Quantity": QUANTITY, "kubernetes.Semver": SEMVER,

@@ -1,7 +1,7 @@
-"""Which functions there are, and with which types of operands.
+"""Declarations of functions, with the types of their operands.
 
-A function has overloads. The checker finds those that fit; where the types are known just one does, and that one runs. Where an
-operand is dynamic, the overloads that may fit are tried at run time by what the operands turn out to be.
+A function has overloads. The checker finds those that fit. If the types are known, exactly one fits and runs. If an operand is
+dynamic, the program chooses among the overloads that may fit by the values of the operands.
 
 Source  cel-go: common/decls/decls.go
 """
@@ -19,18 +19,18 @@ from moorage.cel.values import Map, Optional, TypeValue, UInt, Value
 
 __all__ = ["Cost", "Function", "Functions", "Metered", "Overload", "accepts", "functions_of"]
 
-#: What a call costs, given its operands and its result.
+#: The cost of a call, given its operands and its result.
 Cost = Callable[[list[Value], Value], int]
 
 
 class Metered(NamedTuple):
-    """A function that is handed the frame before its operands, because its work may exceed its cost, or comes before it."""
+    """A function that gets the frame as first operand, because its work may exceed its cost or must be paid in advance."""
 
     run: Callable[..., Value]
 
 
 class Overload(NamedTuple):
-    """``run`` is None for operators, which the planner knows itself. ``cost`` None: 1. ``metered``: see ``Metered``."""
+    """``run`` is None for operators, which the planner implements. ``cost`` None means 1. ``metered``: see ``Metered``."""
 
     name: str
     args: tuple[Type, ...]
@@ -53,7 +53,7 @@ Functions = Mapping[str, Function]
 def functions_of(*libraries: Iterable[tuple[str, str, Any, Cost | None]]) -> dict[str, Function]:
     """Collect functions from libraries of ``(name, signature, run, cost)``.
 
-    A signature reads ``string, int -> string``; for a method what it is called on stands first, before a dot:
+    A signature reads ``string, int -> string``; a method has its receiver first, before a dot:
     ``string . int -> string``.
     """
     found: dict[str, Function] = {}
@@ -74,7 +74,7 @@ def _overload(name: str, signature: str, run: Any, cost: Cost | None) -> Overloa
 
 
 def _split(text: str) -> list[str]:
-    """Split at the commas that stand outside of brackets."""
+    """Split at the commas outside angle brackets."""
     parts, depth, start = [], 0, 0
     for at, char in enumerate(text):
         depth += (char == "<") - (char == ">")
@@ -93,7 +93,7 @@ _STRUCTS: Mapping[str, type[Any]] = {"kubernetes.Quantity": Quantity, "kubernete
 
 
 def accepts(wanted: Type, value: Value) -> bool:
-    """Say whether an operand is of the type an overload wants, as far as that is looked at when it runs."""
+    """Return whether an operand has the type that an overload requires, as far as cel-go checks it at run time."""
     kind = wanted.kind
     if kind in {"dyn", "any", "param", "error"}:
         return True

@@ -1,8 +1,7 @@
-"""Selectors: expressions over one device that say whether it will do.
+"""Device selectors: expressions over one device that return whether it is suitable.
 
-``device.driver``, ``device.allowMultipleAllocations``, ``device.attributes["domain"].name`` and
-``device.capacity["domain"].name`` are what an expression sees. A domain that the device knows nothing
-of is an empty map, not an error.
+An expression sees ``device.driver``, ``device.allowMultipleAllocations``, ``device.attributes["domain"].name`` and
+``device.capacity["domain"].name``. A domain for which the device has no entries is an empty map, not an error.
 
 Source  dynamic-resource-allocation/cel/compile.go
 """
@@ -27,14 +26,14 @@ _DEVICE: Final = Type("struct", "kubernetes.DRADevice")
 
 
 class Version(NamedTuple):
-    """A version as text, to be read when an expression is asked about the device."""
+    """A version as text; expressions see it as a semantic version."""
 
     text: str
 
 
 class DeviceFacts(NamedTuple):
-    """A device as expressions see it. ``attributes``: name → bool, int, str, ``Version``, or a tuple of them; None if it has no
-    value that is known. ``capacity``: name → quantity as text. Names without a domain belong to the driver.
+    """A device as expressions see it. ``attributes``: name → bool, int, str, ``Version``, or a tuple of them; None for an
+    attribute without a supported value. ``capacity``: name → quantity as text. Names without a domain belong to the driver.
     """
 
     driver: str
@@ -44,13 +43,13 @@ class DeviceFacts(NamedTuple):
 
 
 class CompiledSelector:
-    """A compiled selector."""
+    """A compiled device selector."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
 
     def matches(self, variables: Mapping[str, Value]) -> bool:
-        """Say whether the selector takes a device; ``variables`` are what ``device_variables`` made of it.
+        """Return whether the selector selects a device; ``variables`` come from ``device_variables``.
 
         Raises  EvalError, CostLimitError; the text is kube-scheduler's
         """
@@ -60,7 +59,7 @@ class CompiledSelector:
         return taken
 
     def judge(self, variables: Mapping[str, Value], limit: int) -> tuple[bool | EvalError, int]:
-        """Say whether the selector takes a device, or why there is no answer; and how much of the limit that took.
+        """Return whether the selector selects a device, or the error of the evaluation; and the cost.
 
         Raises  CostLimitError
         """
@@ -72,7 +71,7 @@ class CompiledSelector:
 
 
 def _why_no_bool(value: Value) -> str:
-    """Say that a value is no bool, as Go words it for each type."""
+    """Return why a value is no bool, as Go words it for each type."""
     match type_name(value):
         case "int" | "uint" as name:
             return f"unsupported type conversion from '{name}' to bool"
@@ -88,7 +87,7 @@ def _why_no_bool(value: Value) -> str:
 
 @lru_cache(maxsize=1024)
 def compile_selector(expression: str, list_attributes: bool = False) -> CompiledSelector:
-    """Compile a selector; ``list_attributes`` says whether attributes may be lists (gate ``DRAListTypeAttributes``).
+    """Compile a selector; ``list_attributes``: attributes may be lists (gate ``DRAListTypeAttributes``).
 
     Raises  CompileError with kube-scheduler's text
     """
@@ -108,7 +107,7 @@ def compile_selector(expression: str, list_attributes: bool = False) -> Compiled
 def device_variables(device: DeviceFacts, list_attributes: bool = False) -> Mapping[str, Value]:
     """Return a device as the variables of an expression.
 
-    Raises  EvalError for an attribute that has no value or one that cannot be read
+    Raises  EvalError for an attribute without a supported value, or with an invalid one
     """
     attributes: dict[str, dict[str, Value]] = {}
     for name, value in device.attributes.items():

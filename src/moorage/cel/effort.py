@@ -1,7 +1,7 @@
-"""Work that CEL's cost does not show: comparing nested lists, copying long ones, reading what turns out to be no number.
+"""Charges for work that CEL's cost does not include: comparing nested lists, copying long ones, parsing operands in vain.
 
-Their cost is that of the outermost list, or of a single step, so that a short expression could go on for hours. Here the work
-is counted before it is done, in units that take about as long as one of cost, and comes off the limit (see ``Frame.strain``).
+CEL charges the outermost list or a single step, so a short expression could run for hours. Here such work is counted before it
+is done, in units that take about as long as a cost unit, and is subtracted from the limit (see ``Frame.strain``).
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from moorage.cel.values import Map, Value
 
 __all__ = ["nested_parts", "strain_of_failure", "strain_operator", "strain_search"]
 
-#: Elements that are copied, and nested ones that are compared, for the price of one unit.
+#: How many copied elements, and how many compared nested elements, cost one unit.
 _COPIED: Final = 64
 _COMPARED: Final = 2
-#: Characters that are read for one.
+#: How many characters read cost one unit.
 _READ: Final = 10
 
 
 def strain_operator(frame: Frame, name: str, one: Value, other: Value) -> None:
-    """Account for the work of an operator with a list or a map on its right.
+    """Charge the work of an operator with a list or a map on its right.
 
     Raises  CostLimitError
     """
@@ -37,7 +37,7 @@ def strain_operator(frame: Frame, name: str, one: Value, other: Value) -> None:
 
 
 def strain_search(frame: Frame, wanted: Value, within: Value) -> None:
-    """Account for comparing each of some values with each of others, as far as they are lists or maps themselves.
+    """Charge comparing each value of ``wanted`` with each of ``within``, as far as these are lists or maps themselves.
 
     Raises  CostLimitError
     """
@@ -49,14 +49,14 @@ def strain_search(frame: Frame, wanted: Value, within: Value) -> None:
 
 
 def strain_of_failure(args: list[Value]) -> int:
-    """Return what a function is charged that failed: it may have read all of its operands."""
+    """Return the charge for a function that failed: it may have read all of its operands."""
     return 1 + sum([len(arg) for arg in args if isinstance(arg, str | bytes | list | tuple)]) // _READ
 
 
 def nested_parts(value: Value, enough: int) -> int:
-    """Count the elements of the lists and maps within a list or map, however deep; give up beyond ``_COMPARED * enough``.
+    """Count the elements of the lists and maps inside a value, at any depth; stop beyond ``_COMPARED * enough``.
 
-    The same list may be there many times, and counts each time: it is compared each time.
+    A list that occurs several times counts each time, because it is compared each time.
     """
     most = _COMPARED * max(enough, 0) + _COMPARED
     waiting = [part for part in _parts(value) if isinstance(part, list | tuple | Map)]

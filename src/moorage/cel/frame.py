@@ -1,4 +1,4 @@
-"""What an expression runs in: its variables, and the account of what it has cost so far."""
+"""The frame in which an expression runs: its variables, and its cost so far."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["Failed", "Frame", "Lazy", "Run"]
 
 
 class Frame:
-    """``vars``: name → value, ``Lazy`` or ``Failed``. ``cost`` may not go beyond ``limit``.
+    """``vars``: name → value, ``Lazy`` or ``Failed``. ``cost`` must not exceed ``limit``.
 
-    The cost is what kube-scheduler counts. Some of its functions cost little and take long: what they take beyond their cost
-    comes off the limit (``strain``), so that the limit bounds the time as well.
+    The cost is what kube-scheduler counts. Some functions cost little but take long: their work beyond the cost is subtracted
+    from the limit (``strain``), so that the limit bounds the time as well.
     """
 
     __slots__ = ("cost", "limit", "vars")
@@ -26,9 +26,9 @@ class Frame:
         self.cost = 0
 
     def spend(self, cost: int) -> None:
-        """Account for a step.
+        """Charge a step.
 
-        Raises  CostLimitError when that was one too many
+        Raises  CostLimitError if the limit is exceeded
         """
         self.cost += cost
         if self.cost > self.limit:
@@ -36,11 +36,11 @@ class Frame:
 
     @property
     def left(self) -> int:
-        """What may still be spent."""
+        """The cost that may still be spent."""
         return self.limit - self.cost
 
     def expect(self, cost: int) -> None:
-        """Make sure that a step which is about to be taken can be paid for; it is still to be accounted for.
+        """Check that the limit allows a step which is charged later.
 
         Raises  CostLimitError
         """
@@ -48,9 +48,9 @@ class Frame:
             raise CostLimitError
 
     def strain(self, work: int) -> None:
-        """Account for work that is not part of the cost.
+        """Charge work that is not part of the cost.
 
-        Raises  CostLimitError when that was too much
+        Raises  CostLimitError if the limit is exceeded
         """
         self.limit -= work
         if self.cost > self.limit:
@@ -59,22 +59,22 @@ class Frame:
     def look_up(self, name: str) -> Value:
         """Return the value of a variable.
 
-        Raises  EvalError if working it out failed
+        Raises  EvalError if its computation failed
         """
         value = self.vars[name]
         if isinstance(value, Lazy):
             value = value.resolve(self)
         if isinstance(value, Failed):
-            raise value.error.with_traceback(None)  # it is raised often, and each time would make its traceback longer
+            raise value.error.with_traceback(None)  # raised repeatedly; each time would lengthen its traceback
         return value
 
 
-#: A node, ready to run.
+#: A compiled node.
 Run: TypeAlias = Callable[[Frame], Value]
 
 
 class Failed:
-    """A value that could not be told."""
+    """A variable whose computation failed."""
 
     __slots__ = ("error",)
 
@@ -83,7 +83,7 @@ class Failed:
 
 
 class Lazy:
-    """A value that is worked out when it is first wanted, in the scope it was written in; then it is kept."""
+    """A value that is computed at first use, in the scope of its definition, and then cached."""
 
     __slots__ = ("_found", "_run", "_scope")
 

@@ -1,4 +1,4 @@
-"""What Kubernetes adds for devices: quantities, versions and ``includes``; and functions on optional values.
+"""The Kubernetes extensions of CEL for devices: quantities, versions and ``includes``; and functions on optional values.
 
 Source  apiserver/pkg/cel/library/quantity.go, semverlib.go; dynamic-resource-allocation/cel/compile.go, includesFunc;
         cel-go: cel/library.go, OptionalTypes
@@ -20,7 +20,7 @@ from moorage.cel.values import NONE, Map, Optional, UInt, Value, equal, show
 
 __all__ = ["FUNCTIONS", "MAX_INCLUDED"]
 
-#: How many values ``includes`` looks through.
+#: The longest list that ``includes`` searches.
 MAX_INCLUDED: Final = 48
 
 
@@ -62,7 +62,7 @@ def _is_semver(text: str, normalize: bool = False) -> bool:
 
 
 def _number(value: int) -> int:
-    """A version's numbers are unsigned; as CEL's int the greatest of them wrap around, as in Go."""
+    """Return an unsigned number of a version as CEL's int; the largest ones wrap around, as in Go."""
     return value - 2**64 if value >= 2**63 else value
 
 

@@ -1,4 +1,4 @@
-"""From text to tokens: CEL's words, numbers, strings and signs.
+"""The lexer: split CEL source into identifiers, numbers, strings and signs.
 
 Source  cel-go: parser/gen/CEL.g4, parser/unescape.go
 """
@@ -15,7 +15,7 @@ __all__ = ["Token", "scan", "unquoted"]
 
 
 class Token(NamedTuple):
-    """``kind`` is int uint float string bytes word end, or the sign or keyword itself."""
+    """``kind`` is int, uint, float, string, bytes, word or end, or the sign or keyword itself."""
 
     kind: str
     text: str
@@ -44,9 +44,9 @@ _KEYWORDS: Final = frozenset(["in", "true", "false", "null"])
 
 
 def scan(source: str) -> Iterator[Token]:
-    """Yield the tokens, the last of kind ``end``.
+    """Yield the tokens, the last one of kind ``end``.
 
-    Raises  SourceError at the first character that begins no token
+    Raises  SourceError at the first character that starts no token
     """
     at = 0
     while at < len(source):
@@ -72,9 +72,9 @@ _ESCAPE = re.compile(r"\\(?:([xX])([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-
 
 
 def unquoted(token: Token) -> str | bytes:
-    """Return what a string or bytes token stands for.
+    """Return the value of a string or bytes token.
 
-    Raises  SourceError for an escape that does not exist, or a code point that no text may hold
+    Raises  SourceError for an invalid escape or code point
     """
     text = token.text
     as_bytes = token.kind == "bytes"

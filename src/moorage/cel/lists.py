@@ -1,4 +1,4 @@
-"""Functions on lists and maps: order, sums, sets, cutting, sorting.
+"""Functions on lists and maps: sorting, sums, sets, slices.
 
 Source  apiserver/pkg/cel/library/lists.go, cost.go; cel-go: ext/lists.go, ext/sets.go, ext/comprehensions.go
 """
@@ -38,8 +38,8 @@ def _summed(zero: Value) -> Callable[[list[Value]], Value]:
     return run
 
 
-def _best(name: str, worse: int) -> Callable[[list[Value]], Value]:
-    """Return a function for the first element that no other beats; ``worse`` is how it compares to one that does."""
+def _extreme(name: str, worse: int) -> Callable[[list[Value]], Value]:
+    """Return the function for the first extreme element; ``worse`` is how a non-extreme element compares to it."""
 
     def run(values: list[Value]) -> Value:
         if not values:
@@ -145,7 +145,7 @@ def _sets_intersects(frame: Frame, one: list[Value], other: list[Value]) -> bool
 
 
 def _expect_crossing(frame: Frame, one: list[Value], other: list[Value]) -> None:
-    """Make sure that all pairs can be compared.
+    """Check that the limit allows comparing all pairs.
 
     Raises  CostLimitError
     """
@@ -172,12 +172,12 @@ def _reversed(values: list[Value]) -> list[Value]:
 # -- costs ----------------------------------------------------------------------------------------------------------------
 
 
-#: No expression may cost more, so that nothing has to be counted beyond.
+#: No expression may cost more, so counting stops there.
 _MOST: Final = 1_000_000
 
 
 def _walked(args: list[Value], result: Value) -> int:
-    """One for each number and a tenth for each character, however deep in lists and maps."""
+    """Charge one for each number and a tenth for each character, at any depth."""
     del result
     total, waiting = 0, list(args[0])
     while waiting and total <= _MOST:
@@ -214,8 +214,8 @@ def _pairwise(args: list[Value], result: Value) -> int:
 FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     *(("isSorted", f"list<{t}> . -> bool", _is_sorted, _walked) for t in _COMPARABLE),
     *(("sum", f"list<{t}> . -> {t}", _summed(_ZERO[t]), _walked) for t in _ZERO),
-    *(("max", f"list<{t}> . -> {t}", _best("max", -1), _walked) for t in _COMPARABLE),
-    *(("min", f"list<{t}> . -> {t}", _best("min", 1), _walked) for t in _COMPARABLE),
+    *(("max", f"list<{t}> . -> {t}", _extreme("max", -1), _walked) for t in _COMPARABLE),
+    *(("min", f"list<{t}> . -> {t}", _extreme("min", 1), _walked) for t in _COMPARABLE),
     ("indexOf", "list<A> . A -> int", Metered(_index_of), _walked),
     ("lastIndexOf", "list<A> . A -> int", Metered(_last_index_of), _walked),
     ("slice", "list<T> . int, int -> list<T>", _slice, _output),

@@ -1,6 +1,6 @@
-"""Macros: ``has``, ``all``, ``exists``, ``map``, ``filter`` … are rewritten into plainer nodes before anything is checked.
+"""Macros: ``has``, ``all``, ``exists``, ``map``, ``filter`` and others are rewritten into basic nodes before the check.
 
-A walk over a list or map becomes a ``Fold``. Where names or arguments do not fit a macro, the call stays a call.
+A comprehension over a list or map becomes a ``Fold``. A call whose name or arguments fit no macro stays a call.
 
 Source  cel-go: parser/macro.go, cel/library.go (optionals), ext/comprehensions.go, ext/bindings.go, ext/lists.go
 """
@@ -16,21 +16,21 @@ from moorage.cel.syntax import CallNode, Expr, Fold, Ident, ListExpr, Literal, M
 __all__ = ["ACCUMULATOR", "expand"]
 
 ACCUMULATOR: Final = "@result"
-#: The name cel-go used before; no variable may take it.
+#: cel-go's former name of the accumulator; no variable may have it.
 _OLD_ACCUMULATOR: Final = "__result__"
 _UNUSED: Final = "#unused"
 
 
 def expand(call: CallNode) -> Expr:
-    """Return what a call stands for: the call itself unless it is a macro.
+    """Return the expansion of a call; the call itself if it is not a macro.
 
-    Raises  SourceError if it is one and its arguments make no sense
+    Raises  SourceError if the arguments of a macro are invalid
     """
     macro = _MACROS.get((call.function, len(call.args), call.target is not None))
     return call if macro is None else macro(call)
 
 
-def _accu(at: int) -> Expr:
+def _accumulator(at: int) -> Expr:
     return Ident(at, ACCUMULATOR)
 
 
@@ -68,9 +68,9 @@ def _all(count: int) -> Callable[[CallNode], Expr]:
     def made(call: CallNode) -> Expr:
         at = call.at
         names = _variables(call, count, "argument must be a simple name")
-        condition = CallNode(at, "@not_strictly_false", [_accu(at)])
-        step = CallNode(at, "_&&_", [_accu(at), call.args[count]])
-        return Fold(at, _target(call), names, ACCUMULATOR, Literal(at, True), condition, step, _accu(at))
+        condition = CallNode(at, "@not_strictly_false", [_accumulator(at)])
+        step = CallNode(at, "_&&_", [_accumulator(at), call.args[count]])
+        return Fold(at, _target(call), names, ACCUMULATOR, Literal(at, True), condition, step, _accumulator(at))
 
     return made
 
@@ -79,9 +79,9 @@ def _exists(count: int) -> Callable[[CallNode], Expr]:
     def made(call: CallNode) -> Expr:
         at = call.at
         names = _variables(call, count, "argument must be a simple name")
-        condition = CallNode(at, "@not_strictly_false", [CallNode(at, "!_", [_accu(at)])])
-        step = CallNode(at, "_||_", [_accu(at), call.args[count]])
-        return Fold(at, _target(call), names, ACCUMULATOR, Literal(at, False), condition, step, _accu(at))
+        condition = CallNode(at, "@not_strictly_false", [CallNode(at, "!_", [_accumulator(at)])])
+        step = CallNode(at, "_||_", [_accumulator(at), call.args[count]])
+        return Fold(at, _target(call), names, ACCUMULATOR, Literal(at, False), condition, step, _accumulator(at))
 
     return made
 
@@ -90,9 +90,9 @@ def _exists_one(count: int) -> Callable[[CallNode], Expr]:
     def made(call: CallNode) -> Expr:
         at = call.at
         names = _variables(call, count, "argument must be a simple name")
-        more = CallNode(at, "_+_", [_accu(at), Literal(at, 1)])
-        step = CallNode(at, "_?_:_", [call.args[count], more, _accu(at)])
-        result = CallNode(at, "_==_", [_accu(at), Literal(at, 1)])
+        more = CallNode(at, "_+_", [_accumulator(at), Literal(at, 1)])
+        step = CallNode(at, "_?_:_", [call.args[count], more, _accumulator(at)])
+        result = CallNode(at, "_==_", [_accumulator(at), Literal(at, 1)])
         return Fold(at, _target(call), names, ACCUMULATOR, Literal(at, 0), Literal(at, True), step, result)
 
     return made
@@ -104,45 +104,45 @@ def _exists_one(count: int) -> Callable[[CallNode], Expr]:
 def _transform(
     count: int, start: Callable[[int], Expr], add: Callable[[int, tuple[str, ...], Expr], Expr]
 ) -> Callable[[CallNode], Expr]:
-    """A macro that collects a value for each element, or for those that a predicate before it takes."""
+    """Return a macro that collects a value for each element, or for each that its predicate selects."""
 
     def made(call: CallNode) -> Expr:
         at = call.at
         names = _variables(call, count, "argument is not an identifier")
         step = add(at, names, call.args[-1])
         if len(call.args) == count + 2:
-            step = CallNode(at, "_?_:_", [call.args[count], step, _accu(at)])
-        return Fold(at, _target(call), names, ACCUMULATOR, start(at), Literal(at, True), step, _accu(at))
+            step = CallNode(at, "_?_:_", [call.args[count], step, _accumulator(at)])
+        return Fold(at, _target(call), names, ACCUMULATOR, start(at), Literal(at, True), step, _accumulator(at))
 
     return made
 
 
 def _into_list(at: int, names: tuple[str, ...], value: Expr) -> Expr:
     del names
-    return CallNode(at, "_+_", [_accu(at), ListExpr(at, [value])])
+    return CallNode(at, "_+_", [_accumulator(at), ListExpr(at, [value])])
 
 
 def _into_map(at: int, names: tuple[str, ...], value: Expr) -> Expr:
-    return CallNode(at, "cel.@mapInsert", [_accu(at), Ident(at, names[0]), value])
+    return CallNode(at, "cel.@mapInsert", [_accumulator(at), Ident(at, names[0]), value])
 
 
 def _entry_into_map(at: int, names: tuple[str, ...], value: Expr) -> Expr:
     del names
-    return CallNode(at, "cel.@mapInsert", [_accu(at), value])
+    return CallNode(at, "cel.@mapInsert", [_accumulator(at), value])
 
 
 def _filter(call: CallNode) -> Expr:
     at = call.at
     names = _variables(call, 1, "argument is not an identifier")
-    step = CallNode(at, "_?_:_", [call.args[1], _into_list(at, names, call.args[0]), _accu(at)])
-    return Fold(at, _target(call), names, ACCUMULATOR, ListExpr(at, []), Literal(at, True), step, _accu(at))
+    step = CallNode(at, "_?_:_", [call.args[1], _into_list(at, names, call.args[0]), _accumulator(at)])
+    return Fold(at, _target(call), names, ACCUMULATOR, ListExpr(at, []), Literal(at, True), step, _accumulator(at))
 
 
 # -- bindings and optionals -------------------------------------------------------------------------------------------------
 
 
 def _bound(at: int, name: str, value: Expr, body: Expr) -> Expr:
-    """``body`` with a name for ``value``: a walk over nothing."""
+    """Return ``body`` with a name bound to ``value``: a fold over an empty list."""
     return Fold(at, ListExpr(at, []), (_UNUSED,), name, value, Literal(at, False), Ident(at, name), body)
 
 
@@ -176,7 +176,7 @@ def _sort_by(call: CallNode) -> Expr:
     varies = "@__sortBy_input__"
     keys = Fold(
         at, Ident(at, varies), (_variable(name, ""),), ACCUMULATOR, ListExpr(at, []), Literal(at, True),
-        _into_list(at, (), call.args[1]), _accu(at),
+        _into_list(at, (), call.args[1]), _accumulator(at),
     )  # fmt: skip
     return _bound(at, varies, _target(call), CallNode(at, "@sortByAssociatedKeys", [keys], Ident(at, varies)))
 
@@ -189,7 +189,7 @@ def _empty_map(at: int) -> Expr:
     return MapExpr(at, [])
 
 
-#: (name, number of arguments, called on a target) → what makes of the call what it stands for.
+#: (name, number of arguments, has a target) → the function that expands the call.
 _MACROS: Final[dict[tuple[str, int, bool], Callable[[CallNode], Expr]]] = {
     ("has", 1, False): _has,
     ("all", 2, True): _all(1),

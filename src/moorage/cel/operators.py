@@ -1,6 +1,6 @@
 """Arithmetic, comparison and membership, with CEL's checked 64-bit integers.
 
-Operands of types that an operator does not know are an error when it runs: the checker lets dynamic ones pass.
+Operands of unsupported types are an error at run time, because the checker accepts dynamic operands.
 
 Source  cel-go: common/types/int.go, uint.go, double.go, overflow.go; common/stdlib/standard.go
 """
@@ -30,7 +30,7 @@ __all__ = ["BINARY", "contains", "negate", "negate_bool", "signatures"]
 
 
 def checked_int(value: int) -> int:
-    """Return an int as it is, if 64 bits hold it."""
+    """Return an int, if 64 bits hold it."""
     if not INT_MIN <= value <= INT_MAX:
         raise EvalError("integer overflow")
     return value
@@ -43,8 +43,8 @@ def checked_uint(value: int) -> UInt:
     return UInt(value)
 
 
-def _refused(operator: str, left: Value) -> EvalError:
-    """Strings take any call before they find it unknown, so messages differ."""
+def _unsupported(operator: str, left: Value) -> EvalError:
+    """Return the error for operands that an operator does not support; cel-go words it differently for strings."""
     return no_such_overload() if isinstance(left, str) else EvalError(f"no such overload: {operator}")
 
 
@@ -62,7 +62,7 @@ def _arithmetic(
             if type(right) is not float:
                 raise no_such_overload()
             return on_doubles(left, right)
-        raise _refused(operator, left)
+        raise _unsupported(operator, left)
 
     return run
 
@@ -122,7 +122,7 @@ def _ordered(operator: str, holds: Callable[[int], bool]) -> Callable[[Value, Va
 
 
 def contains(value: Value, within: Value) -> bool:
-    """Say whether a list has an element equal to ``value``, or a map such a key."""
+    """Return whether a list has an element equal to ``value``, or a map has this key."""
     if isinstance(within, Map):
         return value in within
     if not isinstance(within, tuple | list):
@@ -138,19 +138,19 @@ def _is_equal(one: Value, other: Value) -> bool:
 
 
 def _differ(left: Value, right: Value) -> bool:
-    """What cannot be compared is not equal."""
+    """Return whether two values differ; values that cannot be compared do."""
     return not _is_equal(left, right)
 
 
 def negate(value: Value) -> Value:
-    """Return ``-value``; only numbers that may be negative have one."""
+    """Return ``-value``, for an int or a double."""
     if type(value) is int:
         return checked_int(-value)
     if type(value) is float:
         return -value
     if isinstance(value, bool):
         raise no_such_overload()
-    raise _refused("-_", value)
+    raise _unsupported("-_", value)
 
 
 def negate_bool(value: Value) -> bool:
@@ -179,7 +179,7 @@ _NUMBERS: Final = ("int", "uint", "double")
 
 
 def signatures() -> list[tuple[str, str, None, None]]:
-    """Return what the checker is to know of operators; the planner runs them without looking at overloads."""
+    """Return the signatures of operators for the checker; the planner runs operators without looking at overloads."""
     found: list[tuple[str, str]] = [
         ("_?_:_", "bool, A, A -> A"),
         ("_&&_", "bool, bool -> bool"),

@@ -1,7 +1,7 @@
-"""From tokens to a tree. Macros are expanded on the way.
+"""The parser: build the syntax tree of an expression from its tokens, and expand macros.
 
 Precedence, loosest first: ``?:``, ``||``, ``&&``, relations, ``+ -``, ``* / %``, unary ``!`` and ``-``, paths and calls.
-How deep an expression may nest is limited, and so is its size.
+The size of an expression and the depth of its nesting are limited.
 
 Source  cel-go: parser/gen/CEL.g4, parser/parser.go
 """
@@ -18,10 +18,10 @@ from moorage.cel.values import INT_MAX, INT_MIN, UINT_MAX, UInt
 
 __all__ = ["MAX_CODE_POINTS", "MAX_DEPTH", "parse"]
 
-#: cel-go's limit of an expression's size.
+#: cel-go's limit on the size of an expression.
 MAX_CODE_POINTS: Final = 100_000
-#: How deep expressions may nest, and how high their trees may grow. cel-go allows 250; nobody writes a tenth of that, and
-#: Python's stack is not Go's. Chains of ``&&`` and ``||`` may be of any length.
+#: How deep expressions may nest, and how high their trees may grow. cel-go allows 250; real expressions need a tenth of that,
+#: and Python's stack is smaller than Go's. Chains of ``&&`` and ``||`` may have any length.
 MAX_DEPTH: Final = 64
 MAX_HEIGHT: Final = 120
 
@@ -42,18 +42,18 @@ _STARTS: Final = (
 
 
 def parse(source: str) -> Expr:
-    """Read an expression.
+    """Parse an expression.
 
     Raises  SourceError at the first fault
     """
     if len(source) > MAX_CODE_POINTS:
         raise SourceError(-1, f"expression code point size exceeds limit: size: {len(source)}, limit {MAX_CODE_POINTS}")
     parser = _Parser(list(scan(source)))
-    read = parser.expression()
+    tree = parser.expression()
     parser.expect("end", "<EOF>")
-    if _height_exceeds(read, MAX_HEIGHT):
+    if _height_exceeds(tree, MAX_HEIGHT):
         raise SourceError(-1, f"expression recursion limit exceeded: {MAX_HEIGHT}")
-    return read
+    return tree
 
 
 class _Parser:
@@ -73,11 +73,11 @@ class _Parser:
         self._next += 1
         return token
 
-    def _took(self, kind: str) -> Token | None:
+    def _take_if(self, kind: str) -> Token | None:
         return self._take() if self._token.kind == kind else None
 
     def expect(self, kind: str, shown: str = "") -> Token:
-        """Take a token of a kind."""
+        """Consume a token of the given kind."""
         token = self._token
         if token.kind != kind:
             what = "mismatched" if token.kind == "end" or kind == "word" else "extraneous"
@@ -90,17 +90,17 @@ class _Parser:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise SourceError(-1, f"expression recursion limit exceeded: {MAX_DEPTH}")
-        read = self._binary(0)
-        mark = self._took("?")
+        tree = self._binary(0)
+        mark = self._take_if("?")
         if mark is not None:
             yes = self._binary(0)
             self.expect(":")
-            read = CallNode(mark.at, "_?_:_", [read, yes, self.expression()])
+            tree = CallNode(mark.at, "_?_:_", [tree, yes, self.expression()])
         self._depth -= 1
-        return read
+        return tree
 
     def _binary(self, level: int) -> Expr:
-        """Read operators of a level and tighter ones, by an operator stack: no recursion, however long the chain."""
+        """Parse operators of a level and tighter ones with an operator stack, so that long chains need no recursion."""
         operands = [self._unary()]
         waiting: list[tuple[int, str, int]] = []
         while (found := self._operator(level)) is not None:
@@ -134,40 +134,40 @@ class _Parser:
         return self._members(self._primary())
 
     def _repeated(self, sign: str, function: str) -> Expr:
-        """Signs in a row cancel out in pairs."""
+        """Parse a row of equal signs, which cancel out in pairs."""
         at, count = self._token.at, 0
-        while self._took(sign):
+        while self._take_if(sign):
             count += 1
         operand = self._members(self._primary())
         return CallNode(at, function, [operand]) if count % 2 else operand
 
     # -- members ----------------------------------------------------------------------------------------------------------
 
-    def _members(self, read: Expr) -> Expr:
+    def _members(self, tree: Expr) -> Expr:
         while self._token.kind in {".", "["}:
             op = self._take()
-            optional = self._took("?") is not None
+            optional = self._take_if("?") is not None
             if op.kind == "[":
                 index = self.expression()
                 self.expect("]")
-                read = CallNode(op.at, "_[?_]" if optional else "_[_]", [read, index])
+                tree = CallNode(op.at, "_[?_]" if optional else "_[_]", [tree, index])
                 continue
             name = self.expect("word", "IDENTIFIER")
             if optional:
-                read = CallNode(op.at, "_?._", [read, Literal(name.at, name.text)])
-            elif (open_ := self._took("(")) is not None:
-                read = expand(CallNode(open_.at, name.text, self._arguments(), read))
+                tree = CallNode(op.at, "_?._", [tree, Literal(name.at, name.text)])
+            elif (open_ := self._take_if("(")) is not None:
+                tree = expand(CallNode(open_.at, name.text, self._arguments(), tree))
             else:
-                read = Select(op.at, read, name.text)
-        return read
+                tree = Select(op.at, tree, name.text)
+        return tree
 
     def _arguments(self) -> list[Expr]:
         args: list[Expr] = []
-        if self._took(")"):
+        if self._take_if(")"):
             return args
         while True:
             args.append(self.expression())
-            if not self._took(","):
+            if not self._take_if(","):
                 self.expect(")")
                 return args
 
@@ -177,12 +177,12 @@ class _Parser:
         token = self._token
         match token.kind:
             case "word" | ".":
-                return self._named()
+                return self._identifier()
             case "(":
                 self._take()
-                read = self.expression()
+                tree = self.expression()
                 self.expect(")")
-                return read
+                return tree
             case "[":
                 return self._list()
             case "{":
@@ -198,12 +198,12 @@ class _Parser:
                 return Literal(token.at, unquoted(self._take()))
         raise SourceError(token.at, f"Syntax error: mismatched input '{token.text}' expecting {_STARTS}")
 
-    def _named(self) -> Expr:
-        dot = "." if self._took(".") else ""
+    def _identifier(self) -> Expr:
+        dot = "." if self._take_if(".") else ""
         token = self.expect("word", "IDENTIFIER")
         if token.text in _RESERVED:
             raise SourceError(token.at, f"reserved identifier: {token.text}")
-        open_ = self._took("(")
+        open_ = self._take_if("(")
         if open_ is not None:
             return expand(CallNode(open_.at, dot + token.text, self._arguments()))
         if self._begins_message():
@@ -211,23 +211,23 @@ class _Parser:
         return Ident(token.at, dot + token.text)
 
     def _begins_message(self) -> bool:
-        """Say whether names joined by dots and an opening brace follow."""
+        """Return whether names joined by dots and an opening brace follow."""
         at = self._next
         while self._tokens[at].kind == "." and self._tokens[at + 1].kind == "word":
             at += 2
         return self._tokens[at].kind == "{"
 
     def _message(self, name: str) -> Expr:
-        while self._took("."):
+        while self._take_if("."):
             name += "." + self._take().text
         brace = self.expect("{")
         values: list[Expr] = []
-        while not self._took("}"):
-            self._took("?")
+        while not self._take_if("}"):
+            self._take_if("?")
             self.expect("word", "IDENTIFIER")
             self.expect(":")
             values.append(self.expression())
-            if not self._took(","):
+            if not self._take_if(","):
                 self.expect("}")
                 break
         return Message(brace.at, name, values)
@@ -236,11 +236,11 @@ class _Parser:
         at = self._take().at
         elements: list[Expr] = []
         optional: set[int] = set()
-        while not self._took("]"):
-            if self._took("?"):
+        while not self._take_if("]"):
+            if self._take_if("?"):
                 optional.add(len(elements))
             elements.append(self.expression())
-            if not self._took(","):
+            if not self._take_if(","):
                 self.expect("]")
                 break
         return ListExpr(at, elements, frozenset(optional))
@@ -248,12 +248,12 @@ class _Parser:
     def _map(self) -> Expr:
         at = self._take().at
         entries: list[MapEntry] = []
-        while not self._took("}"):
-            optional = self._took("?") is not None
+        while not self._take_if("}"):
+            optional = self._take_if("?") is not None
             key = self.expression()
             colon = self.expect(":")
             entries.append(MapEntry(colon.at, key, self.expression(), optional))
-            if not self._took(","):
+            if not self._take_if(","):
                 self.expect("}")
                 break
         return MapExpr(at, entries)
@@ -265,28 +265,28 @@ class _Parser:
             if number in {float("inf"), float("-inf")}:
                 raise SourceError(at, "invalid double literal")
             return Literal(at, number)
-        whole = _whole(sign + token.text)
-        if not INT_MIN <= whole <= INT_MAX:
+        number = _integer(sign + token.text)
+        if not INT_MIN <= number <= INT_MAX:
             raise SourceError(at, "invalid int literal")
-        return Literal(at, whole)
+        return Literal(at, number)
 
     def _uint(self) -> Expr:
         token = self._take()
-        whole = _whole(token.text[:-1])
-        if whole > UINT_MAX:
+        number = _integer(token.text[:-1])
+        if number > UINT_MAX:
             raise SourceError(token.at, "invalid uint literal")
-        return Literal(token.at, UInt(whole))
+        return Literal(token.at, UInt(number))
 
 
-def _whole(text: str) -> int:
-    """Read digits; what is too long for any type of integer comes back as just that."""
+def _integer(text: str) -> int:
+    """Read digits; digits too many for any integer type are cut off, but stay too many."""
     if "x" in text:
         return int(text, 16)
     return int(text) if len(text) < 100 else int(text[:100])
 
 
 def _reduce(operands: list[Expr], waiting: list[tuple[int, str, int]]) -> None:
-    """Make one node of the last two operands; ``&&`` and ``||`` in a row become one node with many."""
+    """Combine the last two operands into a node; ``&&`` and ``||`` in a row become one node with many operands."""
     _, name, at = waiting.pop()
     right = operands.pop()
     left = operands[-1]

@@ -1,7 +1,7 @@
-"""From a checked tree to something that runs: each node becomes a Python function of the frame it runs in.
+"""The planner: turn a checked tree into a program. Each node becomes a Python function of the frame it runs in.
 
-Running counts what it costs, as kube-scheduler counts, and stops at a limit. A value that cannot be told is an ``EvalError``;
-``&&``, ``||`` and the walks of ``all`` and ``exists`` catch it where the other side decides.
+Running counts the cost as kube-scheduler does and stops at a limit. A failed operand is an ``EvalError``; ``&&``, ``||`` and
+the folds of ``all`` and ``exists`` absorb it where another operand decides.
 
 Source  cel-go: interpreter/planner.go, interpretable.go, runtimecost.go, decorators.go
 """
@@ -41,12 +41,12 @@ __all__ = ["plan"]
 LIST_COST: Final = 10
 MAP_COST: Final = 30
 
-#: A constant, or what has to run. Constants cost nothing.
+#: A constant, which costs nothing, or a function to run.
 Planned: TypeAlias = "Constant | Run"
 
 
 class Constant:
-    """A node whose value is known beforehand."""
+    """A node whose value is known at compile time."""
 
     __slots__ = ("value",)
 
@@ -55,9 +55,9 @@ class Constant:
 
 
 def plan(expression: Expr, functions: Functions) -> Run:
-    """Return a function that evaluates an expression the checker had no fault to find with.
+    """Return a function that evaluates a checked expression.
 
-    Raises  SourceError for a constant conversion or pattern that makes no sense
+    Raises  SourceError for an invalid constant conversion or pattern
     """
     return _Planner(functions).run(expression)
 
@@ -78,7 +78,7 @@ class _Planner:
         return _running(self.planned(node))
 
     def planned(self, node: Expr, *, branch: bool = False) -> Planned:
-        """Plan a node. A ``branch`` of a conditional does not pay for being a name."""
+        """Plan a node. A name that is a ``branch`` of a conditional costs nothing."""
         match node:
             case Literal():
                 return Constant(node.value)
@@ -112,7 +112,7 @@ class _Planner:
         return run
 
     def _attribute(self, node: Expr, branch: bool) -> Run:
-        """A root and the way from it: ``a.b["c"][d].?e``."""
+        """Plan a root and a path from it: ``a.b["c"][d].?e``."""
         qualifiers: list[Qualifier] = []
         test = False
         while True:
@@ -127,7 +127,7 @@ class _Planner:
                 node = node.args[0]
             else:
                 break
-            if isinstance(node, Select) and node.test:  # has(…) yields a bool: the path begins anew after it
+            if isinstance(node, Select) and node.test:  # has(…) yields a bool, so the path starts after it
                 break
         root = self.planned(node, branch=True) if isinstance(node, Ident) else self.planned(node)
         return attribute(_running(root), tuple(reversed(qualifiers)), test=test, cost=0 if branch or test else 1)
@@ -155,7 +155,7 @@ class _Planner:
         if node.function in BINARY:
             return self._binary(node)
         if node.target is not None and node.function in {"or", "orValue"}:
-            return _or_else(self.run(node.target), self.run(node.args[0]), whole=node.function == "or")
+            return _or_else(self.run(node.target), self.run(node.args[0]), keep_optional=node.function == "or")
         return self._function(node)
 
     def _conditional(self, node: CallNode) -> Run:
@@ -173,7 +173,7 @@ class _Planner:
     def _binary(self, node: CallNode) -> Run:
         left, right = self.planned(node.args[0]), self.planned(node.args[1])
         if node.function == "@in" and isinstance(right, Constant) and _are_primitive(right.value):
-            return _among(_running(left), right.value)
+            return _member_of(_running(left), right.value)
         return _operator(node.function, _running(left), _running(right))
 
     def _function(self, node: CallNode) -> Planned:
@@ -202,7 +202,7 @@ class _Planner:
                     raise SourceError(node.args[-1].at, f"invalid matches argument: {error}") from error
                 raise SourceError(-2, str(error)) from error
 
-    # -- lists, maps, walks -----------------------------------------------------------------------------------------------
+    # -- lists, maps, comprehensions --------------------------------------------------------------------------------------
 
     def _list(self, node: ListExpr) -> Planned:
         planned = [self.planned(element) for element in node.elements]
@@ -252,17 +252,17 @@ class _Planner:
         return run
 
     def _fold(self, node: Fold) -> Run:
-        walked, start = self.run(node.range), self.run(node.start)
+        range_run, start = self.run(node.range), self.run(node.start)
         self._scopes.append(frozenset([node.accumulator]))
         self._scopes.append(frozenset(node.variables))
         condition, step = self.run(node.condition), self.run(node.step)
         self._scopes.pop()
         result = self.run(node.result)
         self._scopes.pop()
-        return _walk(node, walked, _growing(node, start), condition, step, result)
+        return _run_fold(node, range_run, _growing(node, start), condition, step, result)
 
 
-# -- what runs ------------------------------------------------------------------------------------------------------------
+# -- functions that run ---------------------------------------------------------------------------------------------------
 
 
 def _are_primitive(values: Value) -> bool:
@@ -270,7 +270,7 @@ def _are_primitive(values: Value) -> bool:
 
 
 def _logical(terms: list[Run], *, deciding: bool) -> Run:
-    """Any term of the deciding value decides, even beside terms that fail."""
+    """Return ``&&`` or ``||``: a term with the deciding value decides, even beside terms that fail."""
 
     def run(frame: Frame) -> Value:
         failed: EvalError | None = None
@@ -312,20 +312,20 @@ def _unary(operand: Run, apply: Callable[[Value], Value]) -> Run:
     return run
 
 
-def _or_else(optional: Run, other: Run, *, whole: bool) -> Run:
+def _or_else(optional: Run, other: Run, *, keep_optional: bool) -> Run:
     def run(frame: Frame) -> Value:
         value = optional(frame)
         if not isinstance(value, Optional):
             raise no_such_overload()
         if value.has_value:
-            return value if whole else value.held
+            return value if keep_optional else value.held
         return other(frame)
 
     return run
 
 
-def _among(operand: Run, values: list[Value]) -> Run:
-    """Membership in a constant list costs nothing: it is looked up."""
+def _member_of(operand: Run, values: list[Value]) -> Run:
+    """Return membership in a constant list: a lookup, which costs nothing."""
     members = Map((value, True) for value in values)
 
     def run(frame: Frame) -> Value:
@@ -365,7 +365,7 @@ def _operator_cost(name: str, one: Value, other: Value) -> int:
 
 
 def _dispatch(name: str, overloads: list[Overload], operands: list[Run]) -> Run:
-    """Run the overload that takes the operands as they turn out."""
+    """Return a function that runs the overload which accepts the operands at run time."""
 
     def run(frame: Frame) -> Value:
         args = [operand(frame) for operand in operands]
@@ -385,7 +385,7 @@ def _dispatch(name: str, overloads: list[Overload], operands: list[Run]) -> Run:
 
 
 def _growing(node: Fold, start: Run) -> Run:
-    """A walk that begins with an empty list or map may add to it in place."""
+    """Let a fold that starts with an empty list or map extend it in place."""
     if isinstance(node.start, ListExpr) and not node.start.elements:
         return lambda frame: Growing()
     if isinstance(node.start, MapExpr) and not node.start.entries:
@@ -393,18 +393,18 @@ def _growing(node: Fold, start: Run) -> Run:
     return start
 
 
-def _walk(node: Fold, walked: Run, start: Run, condition: Run, step: Run, result: Run) -> Run:
+def _run_fold(node: Fold, range_run: Run, start: Run, condition: Run, step: Run, result: Run) -> Run:
     accumulator = node.accumulator
 
     def run(frame: Frame) -> Value:
-        elements = _elements(walked(frame), len(node.variables))
+        elements = _elements(range_run(frame), len(node.variables))
         outer = frame.vars
         inner = {**outer, accumulator: Lazy(start, outer)}
         frame.vars = inner
         try:
             for element in elements:
                 inner.update(zip(node.variables, element, strict=True))
-                if not _goes_on(condition, frame):
+                if not _continues(condition, frame):
                     break
                 inner[accumulator] = _outcome(step, frame)
             frame.vars = {**outer, accumulator: inner[accumulator]}
@@ -416,7 +416,7 @@ def _walk(node: Fold, walked: Run, start: Run, condition: Run, step: Run, result
     return run
 
 
-def _goes_on(condition: Run, frame: Frame) -> bool:
+def _continues(condition: Run, frame: Frame) -> bool:
     try:
         return condition(frame) is not False
     except EvalError:
@@ -424,18 +424,18 @@ def _goes_on(condition: Run, frame: Frame) -> bool:
 
 
 def _outcome(step: Run, frame: Frame) -> Value:
-    """What a step comes to; a failure is kept, for later steps may outvote it."""
+    """Return the value of a step; keep a failure as a value, because later steps may absorb it."""
     try:
         return step(frame)
     except EvalError as error:
         return Failed(error)
 
 
-def _elements(walked: Value, variables: int) -> list[tuple[Value, ...]]:
-    if isinstance(walked, Map):
-        return list(walked.items()) if variables == 2 else [(key,) for key in walked]
-    if isinstance(walked, tuple | list):
-        return list(enumerate(walked)) if variables == 2 else [(value,) for value in walked]
+def _elements(range_run: Value, variables: int) -> list[tuple[Value, ...]]:
+    if isinstance(range_run, Map):
+        return list(range_run.items()) if variables == 2 else [(key,) for key in range_run]
+    if isinstance(range_run, tuple | list):
+        return list(enumerate(range_run)) if variables == 2 else [(value,) for value in range_run]
     if variables == 2:
-        raise EvalError(f"unsupported comprehension range type: {go_type(walked)}")
-    raise EvalError(f"got '{go_type(walked)}', expected iterable type")
+        raise EvalError(f"unsupported comprehension range type: {go_type(range_run)}")
+    raise EvalError(f"got '{go_type(range_run)}', expected iterable type")

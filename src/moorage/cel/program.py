@@ -1,4 +1,4 @@
-"""A compiled expression: from its text to something that can be asked for its value, again and again."""
+"""A compiled expression, which can be evaluated any number of times."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from moorage.cel.values import Value
 
 __all__ = ["COST_LIMIT", "Program", "compile_expression"]
 
-#: What evaluating a selector may cost, in CEL's units (CELSelectorExpressionMaxCost).
+#: The cost limit of a selector, in CEL's units (CELSelectorExpressionMaxCost).
 COST_LIMIT: Final = 1_000_000
 
-#: How many faults of an expression an error lists, as in cel-go.
+#: How many faults of an expression an error message lists, as in cel-go.
 MOST_FAULTS: Final = 100
 
 _PARAMETERS: Final = {"list": (DYN,), "map": (DYN, DYN), "optional_type": (DYN,)}
@@ -31,7 +31,7 @@ _PARAMETERS: Final = {"list": (DYN,), "map": (DYN, DYN), "optional_type": (DYN,)
 
 @cache
 def standard_functions() -> Mapping[str, Function]:
-    """Return every function there is, by name."""
+    """Return all functions, by name."""
     libraries = (conversions.FUNCTIONS, strings.FUNCTIONS, lists.FUNCTIONS, kubernetes.FUNCTIONS)
     return functions_of(signatures(), *libraries)
 
@@ -42,7 +42,7 @@ def _type_names() -> Mapping[str, Type]:
 
 
 class Program:
-    """``type`` is what the checker says of the value; ``evaluate`` may be asked any number of times."""
+    """A compiled expression. ``type`` is the type of its value as the checker found it."""
 
     def __init__(self, source: str, of: Type, run: Run) -> None:
         self.source = source
@@ -52,12 +52,12 @@ class Program:
     def evaluate(self, variables: Mapping[str, Value], cost_limit: int = COST_LIMIT) -> Value:
         """Return the value.
 
-        Raises  EvalError if it has none, CostLimitError if finding it costs too much
+        Raises  EvalError if it has none, CostLimitError if the cost exceeds the limit
         """
         return self.measure(variables, cost_limit)[0]
 
     def attempt(self, variables: Mapping[str, Value], limit: int) -> tuple[Value | EvalError, int]:
-        """Return the value, or why there is none, and how much of the limit finding out took.
+        """Return the value, or the error that prevents it, and how much of the limit the evaluation used.
 
         Raises  CostLimitError
         """
@@ -69,13 +69,13 @@ class Program:
         return value, limit - frame.left
 
     def measure(self, variables: Mapping[str, Value], cost_limit: int = COST_LIMIT) -> tuple[Value, int]:
-        """Return the value and what finding it cost."""
+        """Return the value and the cost of the evaluation."""
         frame = Frame(variables, cost_limit)
         return self._run(frame), frame.cost
 
 
 def compile_expression(source: str, variables: Mapping[str, Type], fields: Fields | None = None) -> Program:
-    """Compile an expression over variables of the given types; ``fields`` are those of their struct types.
+    """Compile an expression over variables of the given types; ``fields`` are the fields of struct types.
 
     Raises  CompileError with the faults found, as cel-go prints them
     """

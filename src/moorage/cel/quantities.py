@@ -1,7 +1,7 @@
-"""Quantities within expressions: sums, comparisons, and which of them are whole numbers.
+"""Quantities in expressions: sums, comparisons, and whether they are integers.
 
-Amounts are exact. Go keeps a quantity as 64 bits and a power of ten where it can and as a big decimal where it cannot; which of
-them it is shows in ``asInteger``, so that is kept track of.
+Amounts are exact. Go holds a quantity as 64 bits and a power of ten if it can, else as a big decimal. ``asInteger`` depends on
+which, so this class tracks it.
 
 Source  apimachinery, pkg/api/resource/quantity.go, amount.go; apiserver/pkg/cel/library/quantity.go
 """
@@ -15,7 +15,7 @@ __all__ = ["Quantity"]
 
 
 class Quantity:
-    """``value * 10^scale``. ``big``: Go holds it as a big decimal. ``computed``: it is a sum or a difference."""
+    """``value * 10^scale``. ``big``: Go holds it as a big decimal. ``computed``: the result of an addition or subtraction."""
 
     __slots__ = ("big", "computed", "scale", "value")
 
@@ -27,9 +27,9 @@ class Quantity:
 
     @classmethod
     def parse(cls, text: str | int | float) -> Quantity:
-        """Read a quantity.
+        """Parse a quantity.
 
-        Raises  QuantityError for a text that is none
+        Raises  QuantityError for an invalid text
         """
         value, scale, big = decimal_parts(text)
         return cls(value, scale, big=big)
@@ -40,7 +40,7 @@ class Quantity:
 
     @property
     def as_int64(self) -> int | None:
-        """The amount as an integer of 64 bits; None where Go gives up on that."""
+        """The amount as a 64-bit integer; None where Go cannot convert it."""
         if self.big or self.scale < 0:
             return None
         whole = self.value * 10**self.scale if self.scale < 20 or not self.value else INT64_MAX + 1
@@ -69,7 +69,7 @@ class Quantity:
         return Quantity(total, scale, big=self.big or other.big or abs(total) > INT64_MAX, computed=True)
 
     def _scaled(self, scale: int) -> int:
-        """Return the mantissa for a scale that is not greater than the quantity's own."""
+        """Return the mantissa for a scale that is at most the quantity's own."""
         return int(self.value * 10 ** (self.scale - scale)) if self.value else 0
 
     def __str__(self) -> str:

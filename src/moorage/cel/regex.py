@@ -1,7 +1,7 @@
-"""Regular expressions with RE2's syntax, matched in time that grows with text times pattern, whatever the pattern.
+"""Regular expressions with RE2's syntax, matched in time proportional to text times pattern.
 
-Python's own engine can take for ever over a pattern such as ``(a*)*b``, and it knows words that RE2 refuses. Here a pattern
-becomes a small program, and all ways through it are walked at once; where several match, Perl's choice is taken.
+Python's own engine can take exponential time for a pattern such as ``(a*)*b``, and it accepts syntax that RE2 rejects. Here a
+pattern becomes a small program whose threads run over the text in parallel; of several matches, Perl's choice wins.
 
 Source  Go's regexp and regexp/syntax packages
 """
@@ -27,17 +27,17 @@ from moorage.cel.regex_syntax import (
 
 __all__ = ["Regex", "RegexError", "compile_regex"]
 
-#: The longest program; Go allows more.
+#: The maximum length of a program; Go allows more.
 MAX_PROGRAM: Final = 10_000
 
-#: The longest search.
+#: The maximum number of steps of a search.
 MAX_STEPS: Final = 2_000_000
 
 _CHAR, _SPLIT, _JUMP, _ASSERT, _MATCH = range(5)
 
 
 class _Step(NamedTuple):
-    """``_CHAR``: ``test`` a character and go on; ``_SPLIT``: ``to`` first, then ``other``; ``_ASSERT``: ``name`` holds."""
+    """``_CHAR``: ``test`` a character; ``_SPLIT``: try ``to`` first, then ``other``; ``_ASSERT``: ``name`` must hold."""
 
     kind: int
     to: int = 0
@@ -50,7 +50,7 @@ class Regex:
     """A compiled pattern."""
 
     def __init__(self, node: Node) -> None:
-        #: steps that the last search took, and how many it may take
+        #: steps of the last search, and their limit
         self.steps = 0
         self._most = MAX_STEPS
         self._program: list[_Step] = []
@@ -59,21 +59,21 @@ class Regex:
 
     @property
     def size(self) -> int:
-        """How many steps the pattern stands for."""
+        """The number of steps in the program."""
         return len(self._program)
 
     def find(self, text: str, most: int = MAX_STEPS) -> tuple[int, int] | None:
-        """Return where the leftmost match begins and ends, None if there is none; of several the one Perl prefers.
+        """Return start and end of the leftmost match, None if there is none; of several, the one Perl prefers.
 
-        Raises  CostLimitError if that takes more than ``most`` steps
+        Raises  CostLimitError after more than ``most`` steps
         """
         self.steps, self._most = 0, most
         return self._find(text, 0)
 
     def find_all(self, text: str, limit: int, most: int = MAX_STEPS) -> list[str]:
-        """Return the texts of matches that do not overlap, at most ``limit`` of them (below zero: all).
+        """Return the texts of non-overlapping matches, at most ``limit`` of them (below zero: all).
 
-        Raises  CostLimitError if that takes more than ``most`` steps
+        Raises  CostLimitError after more than ``most`` steps
         """
         self.steps, self._most = 0, most
         found: list[str] = []
@@ -83,14 +83,14 @@ class Regex:
             if match is None:
                 break
             begun, end = match
-            if end > begun or begun != last_end:  # an empty match right after another does not count
+            if end > begun or begun != last_end:  # skip an empty match right after another match
                 found.append(text[begun:end])
             last_end = end
             at = end if end > begun else end + 1
         return found
 
     def _find(self, text: str, start: int) -> tuple[int, int] | None:
-        """Walk all threads over the text, character by character. A thread: where in the program, and where its match began."""
+        """Run all threads over the text. A thread is a position in the program and the start of its match."""
         found: tuple[int, int] | None = None
         threads: list[tuple[int, int]] = []
         seen: set[int] = set()
@@ -116,7 +116,7 @@ class Regex:
         return found
 
     def _follow(self, start: int, begun: int, at: int, text: str, threads: list[tuple[int, int]], seen: set[int]) -> None:
-        """Add what is to be tested next from a step on, in order of preference; each step once a character."""
+        """Add the tests reachable from a step, in order of preference; each step at most once per character."""
         waiting = [start]
         while waiting:
             where = waiting.pop()
@@ -134,7 +134,7 @@ class Regex:
             else:
                 threads.append((where, begun))
 
-    # -- making the program -----------------------------------------------------------------------------------------------
+    # -- compilation ------------------------------------------------------------------------------------------------------
 
     def _add(self, step: _Step) -> int:
         if len(self._program) >= MAX_PROGRAM:
@@ -213,6 +213,6 @@ def _is_word(char: str) -> bool:
 def compile_regex(pattern: str) -> Regex:
     """Compile a pattern.
 
-    Raises  RegexError with the text that Go gives
+    Raises  RegexError with Go's text
     """
     return Regex(parse_regex(pattern))

@@ -1,4 +1,4 @@
-"""Reading RE2's syntax for regular expressions.
+"""The parser of RE2's syntax for regular expressions.
 
 Source  github.com/google/re2/wiki/Syntax; Go's regexp/syntax, parse.go
 """
@@ -26,7 +26,7 @@ MAX_DEPTH: Final = 100
 
 
 class RegexError(ValueError):
-    """A pattern that RE2 would not take. ``effort``: how many steps were made before that turned out."""
+    """A pattern that RE2 rejects. ``effort``: the number of steps made before that was clear."""
 
     def __init__(self, what: str, where: str = "", effort: int = 0) -> None:
         super().__init__(f"error parsing regexp: {what}" + (f": `{where}`" if where else ""))
@@ -34,13 +34,13 @@ class RegexError(ValueError):
 
 
 class Characters(NamedTuple):
-    """One character that passes the test."""
+    """A single character that passes the test."""
 
     test: Callable[[str], bool]
 
 
 class Assertion(NamedTuple):
-    """``^ $ m^ m$ b B``."""
+    """A zero-width assertion: ``^ $ m^ m$ b B``."""
 
     name: str
 
@@ -81,7 +81,7 @@ _CONTROL: Final = {"a": 7, "f": 12, "t": 9, "n": 10, "r": 13, "v": 11}
 
 
 def parse_regex(pattern: str) -> Node:
-    """Read a pattern.
+    """Parse a pattern.
 
     Raises  RegexError
     """
@@ -123,7 +123,7 @@ class _Parser:
         return choices[0] if len(choices) == 1 else Alternate(tuple(choices))
 
     def _sequence(self, flags: frozenset[str]) -> tuple[Node, frozenset[str]]:
-        """Read up to ``|`` or ``)``; flags set on the way hold from there on."""
+        """Parse up to ``|`` or ``)``; flags that the pattern sets apply from there on."""
         parts: list[Node] = []
         while self.at < len(self._pattern) and self._pattern[self.at] not in "|)":
             if self._take("\\Q"):
@@ -168,7 +168,7 @@ class _Parser:
         self.at += len(name) + 1
 
     def _flags(self, flags: frozenset[str], begun: int) -> tuple[frozenset[str], bool]:
-        """Read ``i``, ``m``, ``s``, ``U`` and what they apply to: True if that is all that follows."""
+        """Parse ``i``, ``m``, ``s``, ``U``; return the new flags, and True if the group ends right after them."""
         on = set(flags)
         negative = False
         while self.at < len(self._pattern):
@@ -252,7 +252,7 @@ class _Parser:
         return Characters(test) if test is not None else _literal(chr(self._code()), flags)
 
     def _class_escape(self) -> Callable[[str], bool] | None:
-        """Read ``\\d``, ``\\pL`` and their like; None (and nothing read) where another escape stands."""
+        """Parse ``\\d``, ``\\pL`` and the like; return None, and consume nothing, for other escapes."""
         char = self._pattern[self.at + 1 : self.at + 2]
         if char and char.lower() in _PERL:
             self.at += 2
@@ -280,7 +280,7 @@ class _Parser:
         return lambda c: unicodedata.category(c).startswith(name) is not negated
 
     def _code(self) -> int:
-        """Read an escape that stands for one character."""
+        """Parse an escape that denotes one character."""
         begun = self.at
         self.at += 1
         char = self._pattern[self.at : self.at + 1]

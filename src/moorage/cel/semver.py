@@ -1,4 +1,4 @@
-"""Semantic versions: read strictly or leniently, and compared as semver.org says; build metadata does not count.
+"""Semantic versions: parsed strictly or leniently, and compared as semver.org specifies; build metadata does not count.
 
 Source  github.com/blang/semver/v4; apiserver/pkg/cel/library/semverlib.go, normalizeAndParse
 """
@@ -15,12 +15,12 @@ _WORD = re.compile(r"[0-9A-Za-z-]*")
 
 
 class SemverError(ValueError):
-    """A text that is no semantic version."""
+    """A text is not a semantic version."""
 
 
 @total_ordering
 class _Identifier:
-    """One part of a pre-release: numbers go by value and before words."""
+    """One part of a pre-release: numbers compare by value and precede words."""
 
     __slots__ = ("key",)
 
@@ -47,14 +47,14 @@ class _Identifier:
 
 
 class Semver:
-    """A version. ``text`` is what was read."""
+    """A semantic version. ``text`` is its source."""
 
     __slots__ = ("_key", "major", "minor", "patch", "text")
 
     def __init__(self, text: str, numbers: tuple[int, int, int], prerelease: list[_Identifier]) -> None:
         self.text = text
         self.major, self.minor, self.patch = numbers
-        # Without a pre-release a version comes after those that have one.
+        # A version without a pre-release follows all versions with one.
         self._key = (numbers, not prerelease, prerelease)
 
     def compare(self, other: Semver) -> int:
@@ -66,9 +66,9 @@ class Semver:
 
 
 def parse_semver(text: str, *, normalize: bool = False) -> Semver:
-    """Read ``major.minor.patch[-prerelease][+build]``; ``normalize`` forgives a ``v``, missing parts and leading zeros.
+    """Parse ``major.minor.patch[-prerelease][+build]``; ``normalize`` accepts a ``v``, missing parts and leading zeros.
 
-    Raises  SemverError with the text that kube-scheduler gives
+    Raises  SemverError with kube-scheduler's text
     """
     if normalize:
         text = _normalized(text)

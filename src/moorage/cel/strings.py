@@ -1,6 +1,6 @@
-"""Functions on strings: searching, cutting, joining, regular expressions.
+"""Functions on strings: search, slices, joins, regular expressions.
 
-Positions count code points. Costs are those of kube-scheduler's estimator.
+Positions count code points. Costs equal those of kube-scheduler's estimator.
 
 Source  cel-go: ext/strings.go (version 2); apiserver/pkg/cel/library/regex.go, cost.go
 """
@@ -18,17 +18,17 @@ from moorage.cel.values import Value, bounded, show
 
 __all__ = ["FUNCTIONS", "REGEX_FUNCTIONS"]
 
-#: Functions whose last or only argument is a pattern, looked at beforehand where it is a constant: name → its position.
+#: Functions with a pattern argument, which is compiled in advance if constant: name → its position.
 REGEX_FUNCTIONS: Final = {"matches": 1, "find": 1, "findAll": 1}
-#: What a step of the regular expression engine counts where a pattern makes far more of them than its length lets expect.
+#: Steps of the regular expression engine per cost unit, for patterns with far more steps than their length suggests.
 _STEPS_PER_COST: Final = 5
-#: How large a machine a character of a pattern usually stands for; and how much more than that is made for one unit.
+#: Usual number of program steps per character of a pattern; and how many steps beyond that are built for one unit.
 _USUAL_SIZE: Final = 4
 _BUILT_PER_UNIT: Final = 2
 
 
 def _compiled(frame: Frame, pattern: str, prefix: str = "") -> Regex:
-    """Return the compiled pattern; one that stands for a machine far larger than itself takes long to make."""
+    """Return the compiled pattern, and charge for a program far larger than its pattern."""
     try:
         regex = compile_regex(pattern)
     except RegexError as error:
@@ -112,7 +112,7 @@ def _substring(text: str, start: int, *end: int) -> str:
     return text[start : end[0]] if end else text[start:]
 
 
-#: What Go's ``strings.TrimSpace`` takes off.
+#: The characters that Go's ``strings.TrimSpace`` removes.
 _WHITE: Final = (
     "\t\n\v\f\r \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f"
     "\u3000"
@@ -159,7 +159,7 @@ def _built(args: list[Value], result: Value) -> int:
 
 
 def _regex_cost(args: list[Value], result: Value) -> int:
-    """Text times pattern; more where the pattern, short as it is, stands for a large machine."""
+    """Charge text times pattern; more if a short pattern has a large program."""
     del result
     usual = math.ceil((1 + len(args[0])) * 0.1) * math.ceil(len(args[1]) * 0.25)
     return max(usual, compile_regex(args[1]).steps // _STEPS_PER_COST)
@@ -171,7 +171,7 @@ def _contains_cost(args: list[Value], result: Value) -> int:
 
 
 def _per_element(args: list[Value], result: Value) -> int:
-    """What a search through a list costs, which kube-scheduler charges for searches through strings as well."""
+    """Charge the cost of a search through a list, which kube-scheduler also charges for searches through strings."""
     del result
     return int(len(args[0]) * 0.1)
 

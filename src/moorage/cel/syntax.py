@@ -1,6 +1,6 @@
-"""The tree of an expression. ``at`` is where a node stands in the source, in code points, as messages count.
+"""The syntax tree of an expression. ``at`` is the position of a node in the source, in code points, for messages.
 
-Operators are calls by the names cel-go gives them: ``_+_``, ``_?_:_``, ``_[_]``, ``_?._`` … Macros leave ``Fold`` s behind.
+Operators are calls with cel-go's names: ``_+_``, ``_?_:_``, ``_[_]``, ``_?._`` and so on. Macros expand to ``Fold`` nodes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Ident:
 
 @dataclass(slots=True, eq=False)
 class Select:
-    """``operand.field``; with ``test``, whether that is there: ``has(operand.field)``."""
+    """``operand.field``; with ``test``, whether the field exists: ``has(operand.field)``."""
 
     at: int
     operand: Expr
@@ -37,7 +37,7 @@ class Select:
 
 @dataclass(slots=True, eq=False)
 class CallNode:
-    """A function or, with a target, a method. ``overloads`` are those the checker found to fit."""
+    """A function call or, with a target, a method call. ``overloads``: the names of those that fit, set by the checker."""
 
     at: int
     function: str
@@ -48,7 +48,7 @@ class CallNode:
 
 @dataclass(slots=True, eq=False)
 class ListExpr:
-    """``optional`` holds the indices of elements written ``?e``: left out when they have no value."""
+    """``optional``: the indexes of elements written ``?e``, which are left out if they have no value."""
 
     at: int
     elements: list[Expr]
@@ -71,7 +71,7 @@ class MapExpr:
 
 @dataclass(slots=True, eq=False)
 class Message:
-    """``name{…}``: nothing can be made this way here; the checker says so."""
+    """``name{…}``: no message type can be constructed here, and the checker reports it."""
 
     at: int
     name: str
@@ -80,8 +80,8 @@ class Message:
 
 @dataclass(slots=True, eq=False)
 class Fold:
-    """Walk over ``range`` with ``variables`` bound to each element (or to key and value) as long as ``condition`` holds;
-    ``accumulator`` starts as ``start`` and becomes ``step`` each time; then the value is that of ``result``.
+    """Iterate over ``range`` with ``variables`` bound to each element (or key and value) while ``condition`` holds;
+    ``accumulator`` starts as ``start`` and becomes ``step`` each time; the value is that of ``result``.
     """
 
     at: int
@@ -98,7 +98,7 @@ Expr: TypeAlias = Literal | Ident | Select | CallNode | ListExpr | MapExpr | Mes
 
 
 def children(node: Expr) -> list[Expr]:
-    """Return the nodes right below one."""
+    """Return the direct children of a node."""
     match node:
         case Select():
             return [node.operand]

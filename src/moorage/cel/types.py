@@ -1,7 +1,7 @@
-"""The types that expressions are checked with, and when one may stand where another is wanted.
+"""The types of expressions, and when one is assignable to another.
 
-``dyn`` (and ``any``, what attributes of devices have) may stand for everything: such an operand is looked at again at run
-time. Type parameters, written as capital letters, are bound as a call is checked.
+``dyn`` (and ``any``, the type of device attributes) is assignable to and from everything: such an operand is checked again at
+run time. Type parameters, written as capital letters, are bound while a call is checked.
 
 Source  cel-go: checker/types.go, checker/format.go, common/types/types.go
 """
@@ -39,7 +39,7 @@ __all__ = [
 
 
 class Type(NamedTuple):
-    """``kind`` is one of dyn any error param null bool bytes double int string uint list map type opaque struct."""
+    """``kind`` is dyn, any, error, param, null, bool, bytes, double, int, string, uint, list, map, type, opaque or struct."""
 
     kind: str
     name: str = ""
@@ -89,23 +89,23 @@ def map_of(key: Type, value: Type) -> Type:
 
 
 def optional_of(value: Type) -> Type:
-    """Return the type of values that may be missing."""
+    """Return the type of optional values."""
     return Type("opaque", "optional_type", (value,))
 
 
 def type_of(value: Type) -> Type:
-    """Return the type of a type, as a value."""
+    """Return the type of a type that is used as a value."""
     return Type("type", params=(value,))
 
 
 def unwrap_optional(t: Type) -> tuple[Type, bool]:
-    """Return what an optional holds and True; any other type as it is and False."""
+    """Return the type inside an optional type and True; any other type itself and False."""
     return (t.params[0], True) if t.kind == "opaque" and t.name == "optional_type" else (t, False)
 
 
 @lru_cache(maxsize=512)
 def typed(text: str) -> Type:
-    """Read a type: ``int``, ``list<A>``, ``map<string, dyn>``, ``optional<V>``; single capitals are parameters."""
+    """Parse a type: ``int``, ``list<A>``, ``map<string, dyn>``, ``optional<V>``; single capitals are parameters."""
     read, at = _typed(text, 0)
     if text[at:].strip():
         raise ValueError(f"{text!r} is no type")
@@ -137,27 +137,27 @@ def format_call(args: list[Type], *, member: bool) -> str:
 
 
 class TypeBindings:
-    """What type parameters stand for so far. Trying an assignment works on a copy, kept only if it holds."""
+    """The bindings of type parameters so far. A failed assignment restores the earlier bindings."""
 
     def __init__(self) -> None:
         self._bound: dict[str, Type] = {}
         self._fresh = 0
 
     def fresh(self) -> Type:
-        """Return a type parameter that nothing is bound to."""
+        """Return a new unbound type parameter."""
         self._fresh += 1
         return Type("param", f"_var{self._fresh - 1}")
 
     def assignable(self, to: tuple[Type, ...], given: tuple[Type, ...]) -> bool:
-        """Say whether each of ``to`` goes with its fellow in ``given``; if so, remember what that binds."""
+        """Return whether each of ``to`` is assignable from its counterpart in ``given``; if so, keep the bindings."""
         before = dict(self._bound)
-        if len(to) == len(given) and all(map(self._goes, to, given)):
+        if len(to) == len(given) and all(map(self._is_assignable, to, given)):
             return True
         self._bound = before
         return False
 
     def substitute(self, t: Type, *, to_dyn: bool = False) -> Type:
-        """Replace bound parameters; with ``to_dyn`` the unbound ones as well, by ``dyn``."""
+        """Replace bound parameters by their types; with ``to_dyn``, unbound ones by ``dyn``."""
         while t.kind == "param" and t.name in self._bound:
             t = self._bound[t.name]
         if t.kind == "param":
@@ -172,26 +172,26 @@ class TypeBindings:
         fresh = {name: self.fresh() for name in names}
         return tuple([_renamed(t, fresh) for t in types]) if names else types
 
-    def _goes(self, one: Type, other: Type) -> bool:
+    def _is_assignable(self, one: Type, other: Type) -> bool:
         if other.kind == "param":
-            valid, bound = self._stands_for(one, other)
+            valid, bound = self._bind(one, other)
             if valid or bound:
                 return valid
         if one.kind == "param":
-            return self._stands_for(other, one)[0]
+            return self._bind(other, one)[0]
         if one.is_dyn_or_error or other.is_dyn_or_error:
             return True
         if "null" in {one.kind, other.kind}:
             return one.kind == other.kind or (other if one.kind == "null" else one).kind in {"opaque", "struct"}
         if one.kind in {"opaque", "list", "map"}:
             same = one.kind == other.kind and one.name == other.name and len(one.params) == len(other.params)
-            return same and all(map(self._goes, one.params, other.params))
+            return same and all(map(self._is_assignable, one.params, other.params))
         if one.kind == "type":
             return other.kind == "type"
         return one == other
 
-    def _stands_for(self, t: Type, param: Type) -> tuple[bool, bool]:
-        """Say whether ``t`` may be what ``param`` stands for, and whether it stood for something already."""
+    def _bind(self, t: Type, param: Type) -> tuple[bool, bool]:
+        """Return whether ``param`` may denote ``t``, and whether it was bound before."""
         if t == param:
             return True, True
         bound = self._bound.get(param.name)
@@ -202,7 +202,7 @@ class TypeBindings:
             return free, False
         if t == bound:
             return True, True
-        if not self._goes(t, bound):
+        if not self._is_assignable(t, bound):
             return False, True
         wider = most_general(t, bound)
         if not self._occurs(param, wider):
@@ -229,17 +229,19 @@ def _renamed(t: Type, fresh: dict[str, Type]) -> Type:
 
 
 def most_general(one: Type, other: Type) -> Type:
-    """Return that of two types that go together which says less."""
-    return one if _says_less(one, other) else other
+    """Return the more general of two assignable types."""
+    return one if _is_more_general(one, other) else other
 
 
-def _says_less(one: Type, other: Type) -> bool:
+def _is_more_general(one: Type, other: Type) -> bool:
     if one.is_dyn or one.kind == "param":
         return True
     if other.is_dyn or other.kind == "param" or one.kind != other.kind:
         return False
     if one.kind in {"list", "map", "opaque"}:
         return (
-            one.name == other.name and len(one.params) == len(other.params) and all(map(_says_less, one.params, other.params))
+            one.name == other.name
+            and len(one.params) == len(other.params)
+            and all(map(_is_more_general, one.params, other.params))
         )
     return one.kind == "type" or one == other

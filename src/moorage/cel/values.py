@@ -1,7 +1,7 @@
-"""The values of expressions, as Python objects, and when two of them are equal or one is less.
+"""The values of expressions as Python objects, with their equality and order.
 
-``int`` is CEL's int (64 bits, checked where it is made), ``UInt`` its uint, ``float`` its double; bool, str, bytes and None are
-what they seem; a list is a tuple or a list, a map a ``Map``. What has no counterpart in Python has a class here.
+``int`` is CEL's int (64 bits, checked where it is computed), ``UInt`` its uint, ``float`` its double; bool, str, bytes and None
+are themselves; a list is a tuple or a list, a map is a ``Map``. Types without a counterpart in Python have a class here.
 
 Source  cel-go: common/types; apiserver/pkg/cel/quantity.go, semver.go
 """
@@ -45,20 +45,20 @@ INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
 UINT_MAX: Final = 2**64 - 1
 
-#: The longest text or list that is built.
+#: The longest text or list that an expression may build.
 MAX_SIZE: Final = 10_000_000
 #: Any value of an expression.
 Value: TypeAlias = Any
 
 
 class UInt(int):
-    """An unsigned integer of 64 bits."""
+    """An unsigned 64-bit integer."""
 
     __slots__ = ()
 
 
 class TypeValue:
-    """A type as a value: what ``type(x)`` gives, and what names such as ``int`` stand for."""
+    """A type as a value: the result of ``type(x)``, and the meaning of identifiers such as ``int``."""
 
     __slots__ = ("type",)
 
@@ -67,7 +67,7 @@ class TypeValue:
 
 
 class Optional:
-    """A value that may be missing; ``NONE`` is the one that is."""
+    """An optional value; ``NONE`` is the empty one."""
 
     __slots__ = ("has_value", "held")
 
@@ -80,9 +80,9 @@ NONE: Final = Optional(has_value=False)
 
 
 class Map:
-    """A map. Numbers that are equal are one key, whatever their type; a bool is not a number.
+    """A map. Equal numbers are the same key, whatever their types; a bool is not a number.
 
-    ``default`` is what looking up a missing key finds (but the key is not "in" the map), None if that is an error.
+    ``default`` is the result for a missing key (which still is not "in" the map); None means that a missing key is an error.
     """
 
     __slots__ = ("_entries", "default")
@@ -95,7 +95,7 @@ class Map:
         return len(self._entries)
 
     def __iter__(self) -> Iterator[Value]:
-        """Yield the keys, in the order they came."""
+        """Yield the keys in insertion order."""
         for key, _ in self._entries.values():
             yield key
 
@@ -106,16 +106,16 @@ class Map:
         yield from self._entries.values()
 
     def find(self, key: Value) -> tuple[Value, bool]:
-        """Return what stands under a key, and whether anything does."""
+        """Return the value of a key, and whether the key exists."""
         found = self._entries.get(_key(key))
         if found is not None:
             return found[1], True
         return (self.default, True) if self.default is not None else (None, False)
 
     def with_entry(self, key: Value, value: Value) -> Map:
-        """Return a map with one entry more.
+        """Return a map with one more entry.
 
-        Raises  EvalError if the key is there already
+        Raises  EvalError if the key exists
         """
         if key in self:
             raise EvalError(f"insert failed: key {show(key)} already exists")
@@ -123,13 +123,13 @@ class Map:
 
 
 class Growing(list[Any]):
-    """The list a walk builds: nobody else sees it until it is done, so adding to it need not copy it."""
+    """The list that a fold builds: nothing else sees it before it is complete, so elements are appended in place."""
 
     __slots__ = ()
 
 
 class GrowingMap(Map):
-    """The map a walk builds."""
+    """The map that a fold builds."""
 
     __slots__ = ()
 
@@ -150,7 +150,7 @@ def _key(key: Value) -> Value:
 
 
 def bounded(size: int) -> None:
-    """Refuse to build what no expression within its cost limit could go on to use.
+    """Refuse to build a value that no expression could use within its cost limit.
 
     Raises  CostLimitError
     """
@@ -159,7 +159,7 @@ def bounded(size: int) -> None:
 
 
 def no_such_overload() -> EvalError:
-    """Return what an operator or function says of operands it does not know."""
+    """Return the error for operands that an operator or function does not support."""
     return EvalError("no such overload")
 
 
@@ -172,12 +172,12 @@ _GO: Final = {bool: "Bool", int: "Int", UInt: "Uint", float: "Double", str: "Str
 
 
 def type_name(value: Value) -> str:
-    """Return the name of a value's type as run-time messages give it."""
+    """Return the name of a value's type as run-time messages show it."""
     return _NAMES.get(type(value), "dyn")
 
 
 def go_type(value: Value) -> str:
-    """Return the name of the Go type that cel-go holds such a value in."""
+    """Return the name of the Go type in which cel-go holds such a value."""
     if isinstance(value, Quantity):
         return "*cel.Quantity" if value.computed else "cel.Quantity"
     if isinstance(value, Semver):
@@ -188,7 +188,7 @@ def go_type(value: Value) -> str:
 
 
 def show(value: Value) -> str:
-    """Return a value as messages print it."""
+    """Return a value as messages show it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
@@ -197,7 +197,7 @@ def show(value: Value) -> str:
 
 
 def size_of(value: Value) -> int | None:
-    """Return how many characters, bytes, elements or entries a value has; None if it has no size."""
+    """Return the number of characters, bytes, elements or entries; None for a value without size."""
     return len(value) if isinstance(value, str | bytes | tuple | list | Map) else None
 
 
@@ -205,9 +205,9 @@ _NUMBERS: Final = frozenset([int, UInt, float])
 
 
 def equal(one: Value, other: Value) -> bool:
-    """Say whether two values are equal. Values of different types are not, but numbers are compared as such.
+    """Return whether two values are equal. Numbers compare by value; other values of different types are not equal.
 
-    Raises  EvalError for a quantity or a version beside something else, as cel-go has it
+    Raises  EvalError for a quantity or a version compared with another type, as cel-go does
     """
     kind, its_kind = type(one), type(other)
     if kind in _NUMBERS and its_kind in _NUMBERS:
@@ -234,7 +234,7 @@ def _numbers_equal(one: Value, other: Value) -> bool:
 
 
 def _not_unequal(one: Value, other: Value) -> bool:
-    """Parts that cannot be compared do not make a whole unequal."""
+    """Return False only if two parts are comparable and differ."""
     try:
         return equal(one, other)
     except EvalError:
@@ -252,7 +252,7 @@ def _maps_equal(one: Map, other: Map) -> bool:
 
 
 def _same_held(one: Value, other: Value) -> bool:
-    """Compare two optionals, or two types."""
+    """Return whether two optionals, or two types, are equal."""
     if isinstance(one, TypeValue):
         return (one.type.kind, one.type.name) == (other.type.kind, other.type.name)
     if not one.has_value or not other.has_value:
@@ -263,7 +263,7 @@ def _same_held(one: Value, other: Value) -> bool:
 def compare(one: Value, other: Value) -> int:
     """Return -1, 0 or 1.
 
-    Raises  EvalError for values that have no order, or none among each other
+    Raises  EvalError for values without an order
     """
     kind, its_kind = type(one), type(other)
     if kind in _NUMBERS and its_kind in _NUMBERS:
@@ -278,7 +278,7 @@ def compare(one: Value, other: Value) -> int:
 
 
 def _compare_numbers(one: Value, other: Value) -> int:
-    """Compare as cel-go does: an integer beside a double is looked at as a double, once it is known to be in range."""
+    """Compare as cel-go does: convert an integer to a double if the double is within the integer's range."""
     if isinstance(one, float) != isinstance(other, float):
         number, real = (other, one) if isinstance(one, float) else (one, other)
         least, most = (0, UINT_MAX) if isinstance(number, UInt) else (INT_MIN, INT_MAX)

@@ -1,1 +1,1 @@
-"""Kubernetes objects as frozen values, and the small languages written inside them (quantities, selectors)."""
+"""Kubernetes objects as frozen values, and the small languages inside them (quantities, selectors, durations, schedules)."""

@@ -1,8 +1,8 @@
-"""What admission plugins of a stock API server add to an object when it is created, as far as scheduling reads it.
+"""What the admission plugins of a stock API server add to a new object, as far as scheduling reads it.
 
-Offline there is no API server, so whoever simulates creating a pod calls these. Each returns the changed object and,
-where the real server would have refused, says why; the caller decides whether that is fatal. Objects from a dump went
-through admission when they were made and are not to be admitted again.
+Without an API server, the code that simulates creating a pod calls these functions. Each returns the changed object and the
+texts with which a real API server would have rejected it; the caller decides whether these are fatal. Objects from a dump were
+admitted when they were created and must not be admitted again.
 
 Source  kubernetes, plugin/pkg/admission: priority, limitranger, defaulttolerationseconds, runtimeclass,
         storage/storageclass/setdefault
@@ -46,7 +46,7 @@ class RuntimeClass(Object):
 
 
 class Admitted(NamedTuple):
-    """A pod after admission, and what a real API server would have refused it for (empty: nothing)."""
+    """A pod after admission, and the texts with which a real API server would have rejected it (empty: none)."""
 
     pod: Pod
     refusals: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Admitted(NamedTuple):
 
 # -- priority -----------------------------------------------------------------------------------------------------------
 
-#: The classes that every cluster has. Nobody can change them.
+#: The priority classes that every cluster has. They cannot be changed.
 SYSTEM_PRIORITY_CLASSES: Final = {
     "system-cluster-critical": PriorityClass(
         metadata=ObjectMeta(name="system-cluster-critical"),
@@ -72,10 +72,10 @@ SYSTEM_PRIORITY_CLASSES: Final = {
 
 
 def resolve_priority(pod: Pod, classes: Mapping[str, PriorityClass]) -> Admitted:
-    """Give the pod the number and the preemption policy of its priority class, or of the cluster's default one.
+    """Set the pod's priority and preemption policy from its priority class, or from the cluster's default class.
 
-    ``classes`` are the cluster's own, by name. A pod that brings its number keeps it, whatever its class says: that is
-    how pods from a dump look. An unknown class leaves the pod without a number, which counts as 0.
+    ``classes`` are the cluster's own classes, by name. A pod that has a priority keeps it, whatever its class says, because
+    pods from a dump look like that. An unknown class leaves the pod without a priority, which counts as 0.
     """
     spec = pod.spec
     found = _class_named(spec.priority_class_name, classes)
@@ -91,7 +91,7 @@ def resolve_priority(pod: Pod, classes: Mapping[str, PriorityClass]) -> Admitted
 
 
 def _class_named(name: str, classes: Mapping[str, PriorityClass]) -> PriorityClass | None:
-    """Return the class of that name, or the cluster's default one where there is no name."""
+    """Return the class of that name; the cluster's default class if the name is empty."""
     if not name:
         return default_priority_class(classes.values())
     return SYSTEM_PRIORITY_CLASSES.get(name) or classes.get(name)
@@ -102,7 +102,7 @@ def _no_class(name: str) -> str:
 
 
 def resolve_group_priority(group: PodGroup, classes: Mapping[str, PriorityClass]) -> tuple[PodGroup, tuple[str, ...]]:
-    """Give a pod group the number of its priority class, or of the cluster's default one; say what speaks against it."""
+    """Set a pod group's priority from its class or the cluster's default class; also return the reasons to reject it."""
     spec = group.spec
     found = _class_named(spec.priority_class_name, classes)
     if found is None and spec.priority_class_name:
@@ -132,7 +132,7 @@ def _contradictions(given: int, value: int, given_policy: str, policy: str) -> I
 
 
 def default_priority_class(classes: Iterable[PriorityClass]) -> PriorityClass | None:
-    """Return the class of pods that name none: the lowest, should there be several, then the first by name."""
+    """Return the default class for pods that name none: of several, the one of lowest value, then the first by name."""
     marked = [found for found in classes if found.global_default]
     return min(marked, key=lambda found: (found.value, found.metadata.name), default=None)
 
@@ -141,9 +141,9 @@ def default_priority_class(classes: Iterable[PriorityClass]) -> PriorityClass | 
 
 
 def apply_limit_ranges(pod: Pod, limit_ranges: Iterable[LimitRange]) -> Admitted:
-    """Give the pod's containers the default limits and requests of its namespace, and hold it against the bounds.
+    """Set default limits and requests of the pod's containers, and check them against the bounds of the namespace.
 
-    ``limit_ranges`` are those of the pod's namespace. The first that names a resource decides; they go by name.
+    ``limit_ranges`` are those of the pod's namespace. They apply in the order of their names; the first to set a value wins.
     """
     refusals: list[str] = []
     for limit_range in sorted(limit_ranges, key=lambda one: one.metadata.name):
@@ -158,7 +158,7 @@ def apply_limit_ranges(pod: Pod, limit_ranges: Iterable[LimitRange]) -> Admitted
         containers = tuple(_filled(container, limits, requests) for container in spec.containers)
         inits = tuple(_filled(container, limits, requests) for container in spec.init_containers)
         if (containers, inits) != (spec.containers, spec.init_containers):
-            pod = _noted(replace(pod, spec=replace(spec, containers=containers, init_containers=inits)), pod)
+            pod = _annotated(replace(pod, spec=replace(spec, containers=containers, init_containers=inits)), pod)
         refusals += _out_of_bounds(pod, completed)
         if refusals:
             break
@@ -171,9 +171,9 @@ def _filled(container: Container, limits: ResourceList, requests: ResourceList) 
     return container if filled == resources else replace(container, resources=filled)
 
 
-def _noted(pod: Pod, before: Pod) -> Pod:
-    """Return a pod that says what its containers were given."""
-    told: list[str] = []
+def _annotated(pod: Pod, before: Pod) -> Pod:
+    """Annotate the pod with the defaults that its containers got."""
+    texts: list[str] = []
     for what, held, given in (
         ("container", before.spec.containers, pod.spec.containers),
         ("init container", before.spec.init_containers, pod.spec.init_containers),
@@ -182,10 +182,10 @@ def _noted(pod: Pod, before: Pod) -> Pod:
             for side in ("requests", "limits"):
                 names = sorted(getattr(new.resources, side).keys() - getattr(old.resources, side).keys())
                 if names:
-                    told.append(f"{', '.join(names)} {side.removesuffix('s')} for {what} {new.name}")
-    if not told:
+                    texts.append(f"{', '.join(names)} {side.removesuffix('s')} for {what} {new.name}")
+    if not texts:
         return pod
-    annotations = {**pod.metadata.annotations, _NOTE: f"LimitRanger plugin set: {'; '.join(told)}"}
+    annotations = {**pod.metadata.annotations, _NOTE: f"LimitRanger plugin set: {'; '.join(texts)}"}
     return replace(pod, metadata=replace(pod.metadata, annotations=annotations))
 
 
@@ -196,25 +196,25 @@ def _out_of_bounds(pod: Pod, limit_range: LimitRange) -> Iterable[str]:
     for item in limit_range.spec.limits:
         if item.type == "Container":
             for container in (*pod.spec.containers, *pod.spec.init_containers):
-                yield from _beyond(item, container.resources.requests, container.resources.limits)
+                yield from _violations(item, container.resources.requests, container.resources.limits)
         elif item.type == "Pod":
-            yield from _beyond(item, _of_pod(pod, "requests"), _of_pod(pod, "limits"))
+            yield from _violations(item, _of_pod(pod, "requests"), _of_pod(pod, "limits"))
 
 
 def _of_pod(pod: Pod, side: str) -> ResourceList:
-    """Return what a pod asks for as a whole: all that runs at the same time, and what is said of the pod itself."""
+    """Return the total of a pod: of the containers that run at the same time, and pod-level resources."""
     total: dict[str, int] = {}
-    begun: dict[str, int] = {}
+    sidecars: dict[str, int] = {}
     most: dict[str, int] = {}
     for container in pod.spec.containers:
         _add(total, getattr(container.resources, side))
     for container in pod.spec.init_containers:
         own: ResourceList = getattr(container.resources, side)
         for name, amount in own.items():
-            most[name] = max(parse(amount) + begun.get(name, 0), most.get(name, 0))
+            most[name] = max(parse(amount) + sidecars.get(name, 0), most.get(name, 0))
         if container.restart_policy == "Always":
             _add(total, own)
-            _add(begun, own)
+            _add(sidecars, own)
     found: ResourceList = {name: quantity_of_nano(max(total.get(name, 0), most.get(name, 0))) for name in {**total, **most}}
     own_amounts: ResourceList = {} if pod.spec.resources is None else getattr(pod.spec.resources, side)
     return {**found, **own_amounts}
@@ -226,26 +226,26 @@ def _add(total: dict[str, int], amounts: ResourceList) -> None:
 
 
 def out_of_claims_bounds(claim: PersistentVolumeClaim, limit_ranges: Iterable[LimitRange]) -> tuple[str, ...]:
-    """Return what speaks against a claim: the first of its namespace's limit ranges, by name, that it does not keep to."""
+    """Return the violations of a claim: of the first limit range of its namespace, by name, that it violates."""
     for limit_range in sorted(limit_ranges, key=lambda one: one.metadata.name):
-        told: list[str] = []
+        texts: list[str] = []
         for item in limit_range.spec.limits:
             if item.type == "PersistentVolumeClaim":
                 for name, least in item.min.items():
-                    told += _below(item.type, name, least, claim.spec.resources.requests.get(name), None)
+                    texts += _below(item.type, name, least, claim.spec.resources.requests.get(name), None)
                 for name, most in item.max.items():
                     asked = claim.spec.resources.requests.get(name)
                     opening = f"maximum {name} usage per {item.type} is {most}"
                     if asked is None:
-                        told.append(f"{opening}.  No request is specified")
+                        texts.append(f"{opening}.  No request is specified")
                     elif parse(asked) > parse(most):
-                        told.append(f"{opening}, but request is {asked}")
-        if told:
-            return tuple(told)
+                        texts.append(f"{opening}, but request is {asked}")
+        if texts:
+            return tuple(texts)
     return ()
 
 
-def _beyond(item: LimitRangeItem, requests: ResourceList, limits: ResourceList) -> Iterable[str]:
+def _violations(item: LimitRangeItem, requests: ResourceList, limits: ResourceList) -> Iterable[str]:
     for name, least in item.min.items():
         yield from _below(item.type, name, least, requests.get(name), limits.get(name))
     for name, most in item.max.items():
@@ -291,7 +291,7 @@ TROUBLES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 def add_default_tolerations(pod: Pod) -> Pod:
-    """Let the pod stay five minutes on a node that stops answering, unless it says otherwise.
+    """Let the pod stay five minutes on a node that becomes unreachable or not ready, unless its tolerations say otherwise.
 
     Source  plugin/pkg/admission/defaulttolerationseconds/admission.go
     """
@@ -305,7 +305,7 @@ def add_default_tolerations(pod: Pod) -> Pod:
 
 
 def apply_runtime_class(pod: Pod, classes: Mapping[str, RuntimeClass]) -> Admitted:
-    """Give the pod the overhead, node selector and tolerations of its runtime class.
+    """Add the overhead, node selector and tolerations of the pod's runtime class.
 
     Source  plugin/pkg/admission/runtimeclass/admission.go
     """
@@ -355,7 +355,7 @@ _OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
 def default_storage_class(classes: Iterable[StorageClass]) -> StorageClass | None:
-    """Return the class of claims that name none: the newest that is marked as default, then the first by name."""
+    """Return the default class for claims that name none: the newest that is marked as default, then the first by name."""
     marked = [found for found in classes if any(found.metadata.annotations.get(key) == "true" for key in _DEFAULT_CLASS)]
     marked.sort(key=lambda found: found.metadata.name)
     # A stable sort: among classes of the same age the first name stays first. Times are RFC 3339, which sort as text.
@@ -364,7 +364,7 @@ def default_storage_class(classes: Iterable[StorageClass]) -> StorageClass | Non
 
 
 def set_default_storage_class(claim: PersistentVolumeClaim, classes: Iterable[StorageClass]) -> PersistentVolumeClaim:
-    """Give a claim that says nothing about its class the cluster's default one, if there is one."""
+    """Set the cluster's default class, if there is one, on a claim that names no class."""
     if claim.spec.storage_class_name is not None or _OLD_CLASS in claim.metadata.annotations:
         return claim
     found = default_storage_class(classes)

@@ -1,7 +1,7 @@
-"""Core objects: pods, nodes, namespaces, services and what they are made of.
+"""Core objects: pods, nodes, namespaces, services and their parts.
 
-Defaults here are the API server's, where it has a fixed one; the rest (limits to requests, host-network ports,
-priority classes) is applied by ``moorage.api.defaults``.
+Field defaults here are the API server's fixed ones. ``moorage.api.defaults`` applies the others (limits to requests, ports of
+host-network pods), ``moorage.api.admission`` priority classes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
     "TopologySpreadConstraint", "Volume", "WeightedPodAffinityTerm",
 ]  # fmt: skip
 
-#: Phases of pods that have run their course.
+#: Phases of pods that have finished.
 ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -160,7 +160,7 @@ class ImageVolumeSource(Value):
 
 
 class Volume(Value):
-    """A pod's volume. In-tree disks keep their wire form; the volume plugins read what they need of it."""
+    """A pod's volume. In-tree disks keep their wire form; the volume plugins read the fields they need."""
 
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
@@ -272,7 +272,7 @@ class Pod(Object):
 
     @property
     def priority(self) -> int:
-        """The pod's priority; 0 where none was given."""
+        """The pod's priority; 0 if absent."""
         return self.spec.priority or 0
 
 

@@ -1,8 +1,7 @@
-"""When a cron schedule is due: five fields, or a word for what is usual, in a time zone.
+"""Cron schedules: five fields or a descriptor such as ``@daily``, in a time zone.
 
-``*/15 9-17 * * MON-FRI`` is read as robfig/cron reads it. Where both days are restricted either is enough. In the hour that a
-change to summer time leaves out nothing is due, but for schedules of every hour; in the hour that comes twice, a schedule is
-due both times.
+``*/15 9-17 * * MON-FRI`` means what it means to robfig/cron. If both days are restricted, either is enough. In the hour that a
+change to summer time skips, only schedules of every hour are due; in the hour that occurs twice, a schedule is due both times.
 
 Source  github.com/robfig/cron v3, parser.go and spec.go
 """
@@ -21,7 +20,7 @@ __all__ = ["CronError", "Schedule", "parse_schedule", "zone_named"]
 
 
 class CronError(ValueError):
-    """A schedule that cannot be read."""
+    """A schedule is invalid."""
 
 
 class _Field(NamedTuple):
@@ -46,12 +45,12 @@ _WORDS: Final = {
 }  # fmt: skip
 _EVERY: Final = re.compile(r"(\d+(?:\.\d+)?)(h|m|s)")
 _UNITS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0}
-#: How far ahead a due time is looked for, in years.
+#: How many years ahead to search for a due time.
 _HORIZON: Final = 5
 
 
 class _Set(NamedTuple):
-    """The values of a field; ``free`` for one that asks for none in particular."""
+    """The values of a field; ``free`` if the field is unrestricted."""
 
     values: frozenset[int]
     free: bool
@@ -59,7 +58,7 @@ class _Set(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """``every_s`` is the period of an ``@every``, otherwise the fields count."""
+    """A parsed schedule. ``every_s``: the period of an ``@every`` schedule, which has no fields; 0 otherwise."""
 
     minutes: _Set
     hours: _Set
@@ -70,7 +69,7 @@ class Schedule:
     every_s: float = 0.0
 
     def after(self, epoch_s: float) -> float | None:
-        """Return the next time it is due after one, both in seconds since 1970; None if it is not due within years."""
+        """Return the next due time after ``epoch_s``, both in Unix seconds; None if there is none within years."""
         if self.every_s:
             return float(int(epoch_s) + self.every_s)
         start = datetime.fromtimestamp(int(epoch_s), UTC).replace(second=0) + timedelta(minutes=1)
@@ -96,11 +95,11 @@ class Schedule:
         return of_month and of_week if self.days.free or self.weekdays.free else of_month or of_week
 
     def _skip(self, moment: datetime, target: datetime) -> datetime:
-        """Return the first moment of a local day, which is later than ``moment`` however the clocks are set there."""
+        """Return the first moment of a local day, which is later than ``moment`` even where clocks change."""
         found = target.replace(tzinfo=self.zone).astimezone(UTC)
         local = found.astimezone(self.zone)
         if local.day != target.day:
-            # Midnight is left out on that day.
+            # A clock change skips midnight on that day.
             found += timedelta(hours=24 - local.hour)
         return max(found, moment + timedelta(minutes=1))
 
@@ -111,17 +110,17 @@ def _next_month(local: datetime) -> datetime:
 
 
 def _rounded(moment: datetime, local: datetime) -> datetime:
-    """Return the beginning of the local hour a moment is in, given the local time an hour before."""
+    """Return the start of the local hour of a moment, given the local time an hour before."""
     return moment - timedelta(minutes=local.minute)
 
 
-# -- reading ------------------------------------------------------------------------------------------------------------
+# -- parsing ------------------------------------------------------------------------------------------------------------
 
 
 def zone_named(name: str | None) -> TimeZone:
-    """Return a time zone; UTC for none.
+    """Return the time zone of a name; UTC if the name is empty.
 
-    Raises  CronError for one that is not known
+    Raises  CronError for an unknown time zone
     """
     if not name:
         return UTC
@@ -132,7 +131,7 @@ def zone_named(name: str | None) -> TimeZone:
 
 
 def parse_schedule(text: str, zone: TimeZone = UTC) -> Schedule:
-    """Return the schedule a text spells. ``TZ=…`` before it names a time zone of its own.
+    """Parse a schedule. A prefix ``TZ=…`` overrides the time zone.
 
     Raises  CronError
     """
@@ -173,7 +172,7 @@ def _read(text: str, field: _Field) -> _Set:
 
 
 def _span(part: str, field: _Field) -> tuple[range, bool]:
-    """Return the values that one part of a field stands for, and whether that is all of them without a step."""
+    """Return the values of one part of a field, and whether it is ``*`` or ``?`` without a step."""
     bounds, slash, step_text = part.partition("/")
     low_text, dash, high_text = bounds.partition("-")
     if low_text in {"*", "?"}:

@@ -1,8 +1,8 @@
-"""Objects of kinds that only their authors know: custom resources, named as ``quotas.v1.example.com``.
+"""Custom resources: objects of kinds unknown to Moorage, named as in ``quotas.v1.example.com``.
 
-The name is plural, version and group, as kube-scheduler takes it in ``EventsToRegister``; an empty group is the core one
-(``configmaps.v1.``). Nobody here knows what such an object means, so it is kept as the document it is, beside the metadata
-that all objects have. Each named kind has a Python type of its own, by which those who keep objects tell kinds apart.
+The name is plural, version and group, as kube-scheduler takes it in ``EventsToRegister``; an empty group is the core group
+(``configmaps.v1.``). Moorage keeps such an object as a plain document, beside the metadata that all objects have. Each kind has
+a Python type of its own, so caches can tell kinds apart by type.
 
 Source  kube-scheduler, eventhandlers.go, addAllEventHandlers; apimachinery, schema.ParseResourceArg
 """
@@ -28,7 +28,7 @@ _NAME = re.compile(rf"({_LABEL})\.({_LABEL})\.((?:{_LABEL}(?:\.{_LABEL})*)?)")
 
 
 class CustomKind(NamedTuple):
-    """A kind by the names that its paths are made of. ``group`` is "" for the core one."""
+    """A kind by the names in its API path. ``group`` is "" for the core group."""
 
     plural: str
     version: str
@@ -36,7 +36,7 @@ class CustomKind(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> CustomKind | None:
-        """Return the kind that ``plural.version.group`` names; None if it is no such name."""
+        """Return the kind that ``plural.version.group`` names; None for another form."""
         parts = _NAME.fullmatch(name)
         return None if parts is None else cls(*parts.groups())
 
@@ -49,9 +49,9 @@ class CustomKind(NamedTuple):
 
 
 class CustomObject(Object):
-    """One object. ``document`` is all of it as it was read but for ``managedFields``; it is shared, and not to be changed."""
+    """One object. ``document`` is the whole object without ``managedFields``; it is shared and must not be changed."""
 
-    resource: ClassVar[str] = ""  #: What plugins call the kind.
+    resource: ClassVar[str] = ""  #: The name of the kind that plugins use.
 
     document: Mapping[str, Any] = {}
 
@@ -64,7 +64,7 @@ class CustomObject(Object):
         return self.metadata.namespace
 
     def get(self, *path: str, default: Any = None) -> Any:
-        """Return what stands at a path of fields, such as ``get("spec", "limit")``; ``default`` where there is none."""
+        """Return the value at a path of fields, such as ``get("spec", "limit")``; ``default`` if there is none."""
         found: Any = self.document
         for field in path:
             if not isinstance(found, Mapping) or field not in found:
@@ -73,13 +73,13 @@ class CustomObject(Object):
         return found
 
     def having(self, **fields: Any) -> Self:
-        """Return the object with these fields of its document in the place of what was there: ``having(status={…})``."""
+        """Return the object with these top-level fields of its document replaced: ``having(status={…})``."""
         return msgspec.structs.replace(self, document={**self.document, **fields})
 
 
 @cache
 def custom_type(name: str) -> type[CustomObject]:
-    """Return the type of the objects of a kind, the same one whenever it is asked for."""
+    """Return the type of the objects of a kind; repeated calls return the same type."""
     made = msgspec.defstruct(
         name, [], bases=(CustomObject,), module=__name__, namespace={"resource": name}, frozen=True, kw_only=True, gc=False
     )
@@ -87,9 +87,9 @@ def custom_type(name: str) -> type[CustomObject]:
 
 
 def read_custom(raw: bytes | Mapping[str, Any], name: str, where: str) -> CustomObject:
-    """Read an object of the kind ``name``.
+    """Decode an object of the kind ``name``.
 
-    Raises  InputError if it is not one object with sound metadata
+    Raises  InputError if it is not one object with valid metadata
     """
     metadata = decode(raw, Object, where).metadata
     try:
@@ -103,7 +103,7 @@ def read_custom(raw: bytes | Mapping[str, Any], name: str, where: str) -> Custom
 
 
 def guess_plural(kind: str) -> str:
-    """Return the plural that a kind most probably has, as kubectl guesses it where no server can be asked."""
+    """Return the likely plural of a kind, as kubectl guesses it without a server."""
     singular = kind.lower()
     if singular.endswith("endpoints"):
         return singular
@@ -113,7 +113,7 @@ def guess_plural(kind: str) -> str:
 
 
 def with_identity(obj: CustomObject, metadata: ObjectMeta) -> CustomObject:
-    """Return the object under another name, namespace or UID, which the document then says, too."""
+    """Return the object with another name, namespace or UID, in its metadata and in its document."""
     said = {"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid}
     given = {**obj.document["metadata"], **{key: value for key, value in said.items() if value}}
     return msgspec.structs.replace(obj, metadata=metadata, document={**obj.document, "metadata": given})

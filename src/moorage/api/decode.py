@@ -1,9 +1,8 @@
-"""Plain data or JSON to API objects, with Kubernetes' idea of null and errors that name the object and the field.
+"""Decode plain data or JSON to API objects, with Kubernetes' treatment of null and errors that name object and field.
 
-The API lets ``null`` stand for any list, map or struct that is left out, and writes it in dumps; ``msgspec`` does not.
-So data that will not decode gets its nulls replaced by what Go would make of them, and a second try. An error then says
-where the object stands, which object it is, which field, what was found and, for labels that YAML took for numbers,
-what to do:
+The API accepts ``null`` for a list, map or struct that is left out, and dumps contain it; ``msgspec`` rejects it. So data that
+fails to decode gets its nulls replaced by Go's zero values, and is decoded again. An error names the position of the object,
+the object, the field, the value found and, for labels that YAML parsed as numbers, the remedy:
 
     apps.yaml:12: Pod default/web: metadata.labels[version]: expected str, found float 1.5; quote it: "1.5"
 
@@ -34,7 +33,7 @@ _STEP = re.compile(r"\.(?P<field>[^.\[]+)|\[(?P<index>[0-9]+)\]|\[\.\.\.\]")
 
 
 def decode(data: Mapping[str, Any] | bytes, kind: type[T], where: str) -> T:
-    """Return the object that plain data or JSON text describes. Fields the type does not declare are dropped.
+    """Decode the object in plain data or JSON text. Fields that the type does not declare are dropped.
 
     Raises  InputError: ``where: Kind namespace/name: path.to.field: expected …, found …``; for bytes that are not JSON,
             ``where:line: …``
@@ -64,7 +63,7 @@ def _one_document(data: bytes, where: str) -> Any:
 
 
 def _without_nulls(data: Any, kind: inspect.Type) -> Any:
-    """Return the data with every null that its place cannot hold left out or replaced by the place's zero."""
+    """Return the data without nulls that their fields cannot hold: left out, or replaced by the zero value."""
     match kind, data:
         case inspect.StructType(cls=cls), dict():
             places = _places(cls)
@@ -86,7 +85,7 @@ def _without_nulls(data: Any, kind: inspect.Type) -> Any:
 
 @lru_cache(maxsize=512)
 def _described(cls: type) -> inspect.Type:
-    """Return what a type is made of; looking it up takes milliseconds."""
+    """Return the structure of a type, cached because computing it takes milliseconds."""
     return inspect.type_info(cls)
 
 
@@ -120,7 +119,7 @@ def _or_zero(value: Any, kind: inspect.Type) -> Any:
 
 
 def _explain(message: str, data: Any, kind: type) -> str:
-    """Translate ``msgspec``'s account of a fault into one that names the object, the field and the value."""
+    """Translate an error of ``msgspec`` into one that names the object, the field and the value."""
     place = _PLACE.search(message)
     path = place["path"] if place else "$"
     mismatch = _MISMATCH.match(message)
@@ -155,11 +154,11 @@ def _name_of(data: Any, kind: type) -> str:
 
 
 def _candidates(data: Any, path: str, found: str) -> Iterator[tuple[str, Any]]:
-    """Yield the values a path can mean and their own paths; ``[...]`` in it stands for any key of a map."""
-    reached: list[tuple[str, Any]] = [("", data)]
+    """Yield the values that a path may mean, with their own paths; ``[...]`` in it matches any key of a map."""
+    candidates: list[tuple[str, Any]] = [("", data)]
     for step in _STEP.finditer(path, 1):
-        reached = [next_one for one in reached for next_one in _follow(*one, step)]
-    return (one for one in reached if _type_name(one[1]) == found)
+        candidates = [next_one for one in candidates for next_one in _follow(*one, step)]
+    return (one for one in candidates if _type_name(one[1]) == found)
 
 
 def _follow(path: str, value: Any, step: re.Match[str]) -> Iterator[tuple[str, Any]]:

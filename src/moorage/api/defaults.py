@@ -1,10 +1,10 @@
-"""What the API server fills in when an object is created, as far as scheduling reads it.
+"""Defaults that the API server sets when an object is created, as far as scheduling reads them.
 
-A manifest says less than a stored object: limits become requests, ports of host-network pods become host ports, label
-keys of affinity terms become requirements. Dumps of a cluster have all of that already; for them every function here
-returns the very object it was given. Applying a function twice changes nothing more.
+A manifest has fewer fields than a stored object: limits become requests, ports of host-network pods become host ports, label
+keys of affinity terms become requirements. Objects from a dump are complete; for them every function here returns the object it
+was given. Applying a function twice has no further effect.
 
-What admission plugins add (priorities, limit ranges, tolerations) is in ``moorage.api.admission``.
+``moorage.api.admission`` holds what admission plugins add (priorities, limit ranges, tolerations).
 
 Source  kubernetes, pkg/apis/core/v1/defaults.go and zz_generated.defaults.go; pkg/registry/core/pod/strategy.go
 """
@@ -57,9 +57,9 @@ _V = TypeVar("_V", bound=Value)
 
 
 def default_pod(pod: Pod) -> Pod:
-    """Return the pod as the API server would store it, or the same object if nothing is to be filled in.
+    """Return the pod as the API server would store it, or the same object if it is complete.
 
-    Raises  InputError if pod-level resources are to be worked out from a quantity that cannot be parsed
+    Raises  InputError if computing pod-level resources meets a quantity that cannot be parsed
     """
     if _is_complete(pod.spec):
         return pod
@@ -73,7 +73,7 @@ def default_pod(pod: Pod) -> Pod:
 
 
 def _is_complete(spec: PodSpec) -> bool:
-    """Return True for what most pods of a dump are: nothing to fill in. False only says that a closer look is needed."""
+    """Return True if the spec needs no defaults, as for most pods of a dump. False only means that it may need some."""
     if spec.resources is not None or _uses_label_keys(spec):
         return False
     if not (spec.restart_policy and spec.scheduler_name) or spec.termination_grace_period_seconds is None:
@@ -105,7 +105,7 @@ def _uses_label_keys(spec: PodSpec) -> bool:
 
 
 def default_pod_spec(spec: PodSpec) -> PodSpec:
-    """Return a pod's or a template's spec with what is filled in for both."""
+    """Return a spec with the defaults that pods and pod templates share."""
     return _changed(
         spec,
         restart_policy=spec.restart_policy or "Always",
@@ -120,7 +120,7 @@ def default_pod_spec(spec: PodSpec) -> PodSpec:
 
 
 def default_container(container: Container) -> Container:
-    """Return a container with the protocols of its ports filled in."""
+    """Return a container with the default protocol of its ports."""
     return _changed(container, ports=_map(container.ports, lambda port: _changed(port, protocol=port.protocol or "TCP")))
 
 
@@ -137,7 +137,7 @@ def _host_port(port: ContainerPort) -> ContainerPort:
 
 
 def _volume(volume: Volume) -> Volume:
-    """Fill in the pool of a Ceph block device; volumes of one pool must not be mounted twice."""
+    """Set the default pool of a Ceph block device; the scheduler compares pools to find shared disks."""
     if volume.rbd is None or volume.rbd.get("pool"):
         return volume
     return replace(volume, rbd={**volume.rbd, "pool": "rbd"})
@@ -147,10 +147,10 @@ def _volume(volume: Volume) -> Volume:
 
 
 def _pod_level(spec: PodSpec, resources: ResourceRequirements) -> ResourceRequirements:
-    """Complete pod-level resources that were given in part.
+    """Complete pod-level resources that are set in part.
 
-    Limits of huge pages come from the containers' limits, where the pod asks for none. Then requests: of what may be
-    overcommitted the containers' sum, else the pod's own limit.
+    Limits of huge pages default to the containers' total, unless the pod requests them. Requests default to the containers'
+    total for resources that allow overcommitment, else to the pod's own limit.
     """
     if not resources.limits and not resources.requests:
         return resources
@@ -176,7 +176,7 @@ def _counts_for_pods(name: str) -> bool:
 
 
 def _sum_over_containers(spec: PodSpec, part: Callable[[ResourceRequirements], ResourceList]) -> dict[str, int]:
-    """Return what the containers ask for together, in nano-units: the larger of running and of any step of starting up.
+    """Return the containers' total in nano-units: the larger of the running containers' and any startup step's total.
 
     Source  component-helpers/resource/helpers.go, AggregateContainerRequests and AggregateContainerLimits
     """
@@ -216,9 +216,9 @@ def quantity_of_nano(nano: int) -> str:
 
 
 def merge_label_keys(pod: Pod) -> Pod:
-    """Write ``matchLabelKeys`` and ``mismatchLabelKeys`` into the label selectors beside them, as creating a pod does.
+    """Merge ``matchLabelKeys`` and ``mismatchLabelKeys`` into the label selectors, as the API server does on creation.
 
-    Keys that the pod has no label for say nothing; a term without a selector stays without one.
+    Keys that the pod has no label for are ignored; a term without a selector stays without one.
     Source  pkg/registry/core/pod/strategy.go, mutatePodAffinity and mutateTopologySpreadConstraints
     """
     spec = pod.spec
@@ -279,14 +279,14 @@ def _merged_selector(selector: LabelSelector, operator: str, keys: Iterable[str]
 
 
 def default_node(node: Node) -> Node:
-    """Return the node with what it can give away (``allocatable``) taken from what it has, where that is all it says."""
+    """Return the node with ``allocatable`` set from ``capacity``, if only the latter is set."""
     if node.status.allocatable or not node.status.capacity:
         return node
     return replace(node, status=replace(node.status, allocatable=node.status.capacity))
 
 
 def default_namespace(namespace: Namespace) -> Namespace:
-    """Return the namespace with the label that carries its name."""
+    """Return the namespace with the label ``kubernetes.io/metadata.name``."""
     labels, name = namespace.metadata.labels, namespace.metadata.name
     if not name or labels.get("kubernetes.io/metadata.name") == name:
         return namespace
@@ -294,7 +294,7 @@ def default_namespace(namespace: Namespace) -> Namespace:
 
 
 def default_replication_controller(controller: ReplicationController) -> ReplicationController:
-    """Return the controller with its template's labels as selector, where it has none."""
+    """Return the controller with its template's labels as selector, if it has none."""
     spec = controller.spec
     if spec.selector or spec.template is None or not spec.template.metadata.labels:
         return controller
@@ -302,7 +302,7 @@ def default_replication_controller(controller: ReplicationController) -> Replica
 
 
 def default_limit_range(limit_range: LimitRange) -> LimitRange:
-    """Return the limit range with its containers' defaults completed: from the maximum, the default and the minimum."""
+    """Return the limit range with its containers' defaults completed from the maximum, the default and the minimum."""
     limits = _map(limit_range.spec.limits, _limit_item)
     return limit_range if limits is limit_range.spec.limits else replace(limit_range, spec=LimitRangeSpec(limits=limits))
 
@@ -315,7 +315,7 @@ def _limit_item(item: LimitRangeItem) -> LimitRangeItem:
 
 
 def default_resource_claim(claim: ResourceClaim) -> ResourceClaim:
-    """Return the claim with how many devices each request is for: one, unless it says otherwise.
+    """Return the claim with default device counts and allocation modes.
 
     Source  kubernetes, pkg/apis/resource/v1/defaults.go
     """
@@ -323,7 +323,7 @@ def default_resource_claim(claim: ResourceClaim) -> ResourceClaim:
 
 
 def default_resource_claim_template(template: ResourceClaimTemplate) -> ResourceClaimTemplate:
-    """Return the template with the defaults of the claims that are made from it."""
+    """Return the template with the defaults of its claims."""
     return _changed(template, spec=_changed(template.spec, spec=_claim_spec(template.spec.spec)))
 
 
@@ -336,25 +336,25 @@ def _device_request(request: DeviceRequest) -> DeviceRequest:
     return _changed(request, exactly=exactly, first_available=_map(request.first_available, _counted))
 
 
-_Asked = TypeVar("_Asked", ExactDeviceRequest, DeviceSubRequest)
+_Request = TypeVar("_Request", ExactDeviceRequest, DeviceSubRequest)
 
 
-def _counted(asked: _Asked) -> _Asked:
+def _counted(asked: _Request) -> _Request:
     mode = asked.allocation_mode or "ExactCount"
     return _changed(asked, allocation_mode=mode, count=(asked.count or 1) if mode == "ExactCount" else asked.count)
 
 
-# -- keeping what does not change ---------------------------------------------------------------------------------------
+# -- sharing unchanged values -------------------------------------------------------------------------------------------
 
 
 def _map(items: tuple[_T, ...], change: Callable[[_T], _T]) -> tuple[_T, ...]:
-    """Change each item; return the tuple that was given if none came back as another object."""
+    """Change each item; return the given tuple if no item changed."""
     changed = tuple([change(item) for item in items])
     return items if all(new is old for new, old in zip(changed, items, strict=True)) else changed
 
 
 def _changed(value: _V, **fields: Any) -> _V:
-    """Return the value with these fields, or the value itself if it has them already."""
+    """Return the value with these fields set; the value itself if it has them already."""
     for name, wanted in fields.items():
         held = getattr(value, name)
         if held is not wanted and held != wanted:

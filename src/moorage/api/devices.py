@@ -1,7 +1,6 @@
-"""Devices: what nodes offer beyond CPU and memory, and the claims that ask for it (dynamic resource allocation).
+"""Devices and claims of dynamic resource allocation, in the form of ``resource.k8s.io/v1``.
 
-The shapes are those of ``resource.k8s.io/v1``. Names of attributes and capacities are as written: ``driver.example/name``
-or a bare name, which belongs to the slice's driver.
+Names of attributes and capacities are as written: ``driver.example/name``, or a bare name, which belongs to the slice's driver.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ __all__ = [
 ]  # fmt: skip
 
 
-# -- what nodes offer -----------------------------------------------------------------------------------------------------
+# -- resource slices ------------------------------------------------------------------------------------------------------
 
 
 class DeviceAttribute(Value):
-    """One of its fields is set. The plural forms are lists of values."""
+    """One of the fields is set. The plural ones are lists of values."""
 
     int_value: int | None = field(name="int", default=None)
     bool_value: bool | None = field(name="bool", default=None)
@@ -124,7 +123,7 @@ class ResourceSlice(Object):
         return self.metadata.name
 
 
-# -- what pods ask for ----------------------------------------------------------------------------------------------------
+# -- resource claims ------------------------------------------------------------------------------------------------------
 
 
 class CELDeviceSelector(Value):
@@ -152,7 +151,7 @@ class ExactDeviceRequest(Value):
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = "ExactCount"
-    #: Counts only with ``ExactCount``.
+    #: Only used with ``ExactCount``.
     count: int = 1
     admin_access: bool | None = None
     tolerations: tuple[DeviceToleration, ...] = ()
@@ -170,7 +169,7 @@ class DeviceSubRequest(Value):
 
 
 class DeviceRequest(Value):
-    """``exactly`` or one of ``first_available``, whichever is set."""
+    """Either ``exactly`` is set, or ``first_available`` lists alternatives."""
 
     name: str = ""
     exactly: ExactDeviceRequest | None = None
@@ -199,7 +198,7 @@ class ResourceClaimSpec(Value):
 
 
 class DeviceAllocation(Value):
-    """One device given to one request."""
+    """One device allocated to one request."""
 
     request: str = ""
     driver: str = ""
@@ -276,7 +275,7 @@ class ResourceClaimTemplate(Object):
 class DeviceClassSpec(Value):
     selectors: tuple[DeviceSelector, ...] = ()
     config: tuple[DeviceConfig, ...] = ()
-    #: Pods may ask for the class under this name, as if it were an extended resource.
+    #: Pods may request the class under this name, as an extended resource.
     extended_resource_name: str | None = None
 
 

@@ -1,4 +1,4 @@
-"""Go durations: ``1m30s``, ``500ms``, ``0``, as nanoseconds, and back as Go prints them.
+"""Go durations such as ``1m30s``, ``500ms`` and ``0``: parse them to nanoseconds, and format them as Go does.
 
 Source  Go's time package, ParseDuration and Duration.String
 """
@@ -26,18 +26,18 @@ _UNITS: Final = {
     "h": 3600 * NANO_PER_SECOND,
 }
 _STEP = re.compile(r"([0-9]*)(?:(\.)([0-9]*))?([^.0-9]*)")
-#: The longest text worth reading; Go prints no duration with more than 25 characters.
+#: The longest text to parse; Go prints no duration with more than 25 characters.
 _MAX_TEXT: Final = 200
 
 
 class DurationError(InputError):
-    """A text that is not a Go duration, such as ``10`` or ``1 day``."""
+    """A text is not a Go duration, such as ``10`` or ``1 day``."""
 
 
 def parse_duration(text: str) -> int:
-    """Return a duration in nanoseconds.
+    """Parse a duration and return nanoseconds.
 
-    Raises  DurationError, with Go's words, for unknown and missing units and for what 64 bits cannot hold
+    Raises  DurationError, with Go's text, for unknown and missing units and for values beyond 64 bits
     """
     unsigned = text[1:] if text[:1] in {"+", "-"} else text
     if unsigned == "0":
@@ -67,7 +67,7 @@ def _nanoseconds(text: str, whole: str, places: str, unit: str) -> int:
 
 
 def _fraction(places: str, scale: int) -> int:
-    """Return the part behind the point as Go adds it: a float product, cut off, of as many digits as 63 bits hold."""
+    """Return the fraction as Go computes it: a truncated float product of as many digits as 63 bits hold."""
     digits = 0
     count = 0
     for count, digit in enumerate(places):  # noqa: B007 - counts what was taken
@@ -81,12 +81,12 @@ def _fraction(places: str, scale: int) -> int:
 
 
 def duration_seconds(text: str) -> float:
-    """Return a duration in seconds."""
+    """Parse a duration and return seconds."""
     return parse_duration(text) / NANO_PER_SECOND
 
 
 def format_duration(nanoseconds: int) -> str:
-    """Return a duration as Go prints it: ``1h0m0s``, ``1m30s``, ``1.5s``, ``100ms``, ``0s``."""
+    """Format a duration as Go does: ``1h0m0s``, ``1m30s``, ``1.5s``, ``100ms``, ``0s``."""
     if nanoseconds == 0:
         return "0s"
     sign, size = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)

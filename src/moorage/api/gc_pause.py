@@ -1,4 +1,4 @@
-"""Python's cycle collector, held back where it can find nothing."""
+"""A switch for Python's cycle collector, for code that creates many objects without cycles."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PAUSES: Final = _Pauses()
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Keep the cycle collector from walking what grows in number and has no cycles; it would take a third of the time."""
+    """Pause the cycle collector while many objects without cycles are created; collecting would take a third of the time."""
     _PAUSES.begin()
     try:
         yield

@@ -1,7 +1,7 @@
-"""Integers as Go's ``strconv.ParseInt(text, 10, 64)`` reads them.
+"""Integers, parsed as Go's ``strconv.ParseInt(text, 10, 64)`` does.
 
-Python's ``int()`` is too generous for the API: it takes blanks, underscores and every script's digits. Label values and
-taint values go through this module instead, so that what is a number here is a number to kube-scheduler.
+Python's ``int()`` accepts blanks, underscores and digits of every script, which the API does not. Label values and taint values
+are parsed here, so that they are numbers exactly when kube-scheduler says so.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CANONICAL = re.compile(r"0|-?[1-9][0-9]*")
 
 
 def parse_int64(text: str) -> int | None:
-    """Return the number a text spells, or None where Go would report an error (not a number, or beyond 64 bits)."""
+    """Return the parsed number, or None where Go would report an error (not a number, or beyond 64 bits)."""
     found = _PARSED.fullmatch(text)
     if found is None or len(found[2]) > 19:
         return None
@@ -27,7 +27,7 @@ def parse_int64(text: str) -> int | None:
 
 
 def is_decimal_integer(text: str) -> bool:
-    """Return True for an integer as a person writes it: no plus sign, no leading zeros, no ``-0``.
+    """Return True for an integer in canonical form: no plus sign, no leading zeros, no ``-0``.
 
     Source  apimachinery, pkg/api/validate/content/decimal_int.go
     """

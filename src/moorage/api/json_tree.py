@@ -1,9 +1,8 @@
-"""JSON to plain data: one document fast, a stream of them or a doubtful one carefully.
+"""JSON to plain data: a single document fast, a stream or a doubtful document carefully.
 
-``msgspec`` reads a sound document straight from bytes. Anything else (several objects after one another, as ``kubectl``
-accepts them; duplicates, where reading is strict; anything ``msgspec`` refused) is read again by the standard library's
-decoder, which says on which line a fault is, with its leniencies switched off: no NaN, no infinities, no lone
-surrogates, no number too large to be one.
+``msgspec`` parses a valid document straight from bytes. Anything else (several objects in a row, as ``kubectl`` accepts them;
+possible duplicates in strict mode; anything ``msgspec`` rejects) is parsed again by the standard library's decoder, which
+reports the line of a fault. Its leniencies are off: no NaN, no infinities, no lone surrogates, no numbers out of range.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ __all__ = ["MAX_DEPTH", "MAX_REPEATS", "UNREADABLE", "JsonSyntaxError", "loads_s
 MAX_DEPTH: Final = 100
 #: How many duplicate fields of a document an error lists, as Go's decoder does.
 MAX_REPEATS: Final = 100
-#: What msgspec's decoders raise for bytes that are not what was asked for.
+#: The exceptions of msgspec's decoders for invalid input.
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
-#: What may stand between two documents: blanks, and separators as in YAML.
+#: What may separate two documents: blanks, and separator lines as in YAML.
 _BLANK = re.compile(r"(?:[ \t\r\n]++|(?<=\n)---[ \t]*(?:#[^\n]*)?(?=\r?\n|\Z))*+")
 _SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}|\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{},:]')
 
 
 class JsonSyntaxError(InputError):
-    """Bytes that are not JSON, so that they may still be YAML. ``after`` counts the documents read before."""
+    """The bytes are not JSON, but may still be YAML. ``after``: the number of documents read before the fault."""
 
     def __init__(self, message: str, after: int) -> None:
         self.after = after
@@ -44,14 +43,14 @@ class JsonSyntaxError(InputError):
 
 
 class _Refused(Exception):  # noqa: N818 - never leaves this module
-    """A value that the standard library's decoder would let pass."""
+    """A value that the standard library's decoder would accept."""
 
 
 def read_tree(data: bytes, where: str, *, strict: bool = False) -> Iterator[tuple[Any, int]]:
     """Yield each document of a JSON stream (UTF-8, no byte order mark) with the line it starts on.
 
-    Raises  JsonSyntaxError for what is not JSON; InputError for what is, but is refused. Messages open with
-            ``where:line:``. With ``strict`` duplicate fields are refused, up to ``MAX_REPEATS`` of a document's at once
+    Raises  JsonSyntaxError for input that is not JSON; InputError for JSON that is rejected. Messages start with
+            ``where:line:``. ``strict`` rejects duplicate fields and reports up to ``MAX_REPEATS`` of a document at once
     """
     try:
         document = msgspec.json.decode(data)
@@ -67,7 +66,7 @@ def read_tree(data: bytes, where: str, *, strict: bool = False) -> Iterator[tupl
 
 
 def _reads_back(document: Any, data: bytes) -> bool:
-    """Return True for a document that was written as we would: then nothing stands twice in it. Programs mostly write so."""
+    """Return True if encoding the document gives the same bytes, as for most files that programs write: no duplicates then."""
     try:
         return msgspec.json.encode(document) == data.strip(b" \t\r\n")
     except (OverflowError, RecursionError):
@@ -78,7 +77,7 @@ def _read_carefully(data: bytes, where: str, strict: bool) -> Iterator[tuple[Any
     text = _decoded(data, where)
     repeats: list[str] = []
     decoder = json.JSONDecoder(
-        object_pairs_hook=_noticing(repeats) if strict else None,
+        object_pairs_hook=_recording(repeats) if strict else None,
         parse_float=_float,
         parse_int=_int,
         parse_constant=_no,
@@ -131,7 +130,7 @@ def _syntax_fault(error: json.JSONDecodeError) -> str:
     return f"{message} at {json.dumps(error.doc[error.pos : error.pos + 12], ensure_ascii=False)}"
 
 
-# -- what the standard library would let pass ---------------------------------------------------------------------------
+# -- leniencies of the standard library ---------------------------------------------------------------------------------
 
 
 def _no(constant: str) -> NoReturn:
@@ -152,7 +151,7 @@ def _int(text: str) -> int:
 
 
 def refuse_depth(document: Any, here: str) -> None:
-    """Refuse a document nested deeper than ``MAX_DEPTH``, level by level, so that its depth never is the walk's.
+    """Reject a document nested deeper than ``MAX_DEPTH``. It is checked level by level, without recursion.
 
     Raises  InputError
     """
@@ -182,8 +181,8 @@ def _refuse_surrogates(document: Any, text: str, start: int, end: int, here: str
 # -- duplicates ---------------------------------------------------------------------------------------------------------
 
 
-def _noticing(repeats: list[str]) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
-    """Return a builder of objects that notes the keys of every object with a field that came twice."""
+def _recording(repeats: list[str]) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
+    """Return a hook that builds objects and records the keys of objects with duplicate fields."""
 
     def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         built = dict(pairs)
@@ -195,7 +194,7 @@ def _noticing(repeats: list[str]) -> Callable[[list[tuple[str, Any]]], dict[str,
 
 
 def _duplicates(text: str, start: int, end: int, first_line: int, where: str) -> Iterator[str]:
-    """Yield a line of text for every field that is in its object already. ``text[start:end]`` is sound JSON."""
+    """Yield a message for every duplicate field. ``text[start:end]`` is valid JSON."""
     path: list[str | int] = []
     seen: list[set[str] | None] = []
     line, counted, string = first_line, start, ""
@@ -228,7 +227,7 @@ def _dotted(path: list[str | int]) -> str:
 
 
 def loads_strict_json(data: bytes | str, where: str) -> Any:
-    """Return the one document that a text holds, refusing duplicate fields and whatever JSON does not allow."""
+    """Return the only document of a text; reject duplicate fields and everything that is not JSON."""
     documents = read_tree(to_utf8(data, where), where, strict=True)
     first = next(documents, None)
     if first is None:

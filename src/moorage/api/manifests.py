@@ -1,10 +1,10 @@
-"""Files to plain data: YAML or JSON, one document or many, sound or hostile.
+"""Files to plain data: YAML or JSON, one document or many, valid or hostile.
 
-``read_documents`` looks at the first character, as kubectl does: a brace means JSON, and where that turns out not to be
-JSON after all, a small file gets a second chance as YAML, whose flow style looks alike. What comes out are dicts, lists
-and scalars that JSON could hold, each document with the line it starts on; ``decode`` makes objects of them.
+``read_documents`` looks at the first character, as kubectl does: a brace means JSON. If a small file then turns out not to be
+JSON, it is parsed as YAML, whose flow style looks similar. The result is dicts, lists and scalars that JSON can hold, each
+document with the line it starts on; ``decode`` turns them into objects.
 
-Whatever is wrong with the input, the answer is an InputError whose message opens with ``where:line:``.
+Every fault of the input is an InputError whose message starts with ``where:line:``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from moorage.errors import InputError
 
 __all__ = ["Document", "loads_strict_json", "read_documents", "read_first_yaml", "read_json", "read_yaml"]
 
-#: JSON that is not JSON is tried as YAML up to this size; beyond it, it is surely a damaged dump.
+#: Up to this size, text that fails as JSON is parsed as YAML; beyond it, it is most likely a damaged dump.
 _SECOND_CHANCE = 1 << 20
 _JSON_LIKE = re.compile(rb'\s*(\{\s*["}]|\[\s*["{\[0-9])')
 
@@ -36,28 +36,28 @@ class Document:
 
 
 def read_yaml(data: bytes | str, where: str, *, strict: bool = False) -> Iterator[Document]:
-    """Yield the documents of a YAML stream, leaving out empty ones. ``strict`` refuses duplicate keys."""
+    """Yield the documents of a YAML stream without empty ones. ``strict`` rejects duplicate keys."""
     return _documents(_yaml(data, where, strict))
 
 
 def read_first_yaml(data: bytes | str, where: str, *, strict: bool = False) -> Any:
-    """Return the first document of a YAML stream, None for one that is empty. What comes after it is not looked at."""
+    """Return the first document of a YAML stream, None if it is empty. The rest is not parsed."""
     return next((tree for tree, _ in _yaml(data, where, strict)), None)
 
 
 def _yaml(data: bytes | str, where: str, strict: bool) -> Iterator[tuple[Any, int]]:
-    from moorage.api import yaml_tree  # it takes long to import, and much input is JSON
+    from moorage.api import yaml_tree  # importing it is slow, and much input is JSON
 
     return yaml_tree.read_tree(to_utf8(data, where), where, strict=strict)
 
 
 def read_json(data: bytes | str, where: str, *, strict: bool = False) -> Iterator[Document]:
-    """Yield the documents of JSON text, of which there may be several in a row. ``strict`` refuses duplicate fields."""
+    """Yield the documents of JSON text, which may hold several in a row. ``strict`` rejects duplicate fields."""
     return _documents(json_tree.read_tree(to_utf8(data, where), where, strict=strict))
 
 
 def read_documents(data: bytes | str, where: str, *, strict: bool = False) -> Iterator[Document]:
-    """Yield the documents of a file that is YAML or JSON."""
+    """Yield the documents of a file in YAML or JSON."""
     text = to_utf8(data, where)
     if text.lstrip(b" \t\r\n")[:1] not in (b"{", b"["):
         yield from read_yaml(text, where, strict=strict)
@@ -71,7 +71,7 @@ def read_documents(data: bytes | str, where: str, *, strict: bool = False) -> It
 
 
 def _rest_as_yaml(text: bytes, where: str, strict: bool, error: JsonSyntaxError) -> Iterator[Document]:
-    """Read as YAML what is not JSON. Where that fails too, the error is in the terms of what the text looks like."""
+    """Parse as YAML what is not JSON. If that fails too, raise the error of the format that the text resembles."""
     documents = read_yaml(text, where, strict=strict)
     try:
         yield from islice(documents, error.after, None)

@@ -1,7 +1,7 @@
-"""What every Kubernetes object carries: the base class, metadata, references and label selectors.
+"""The parts that all Kubernetes objects share: the base class, metadata, references and label selectors.
 
-Objects are frozen values that hold only what scheduling reads; fields that are not declared are dropped when
-decoding. Names follow Python's spelling and are translated to the wire's camelCase by ``msgspec``.
+Objects are frozen values that hold only what scheduling reads; decoding drops undeclared fields. Field names are Python's, and
+``msgspec`` translates them to the wire's camelCase.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ __all__ = [
     "is_older",
 ]  # fmt: skip
 
-#: A quantity as it stands on the wire: ``"100m"``, ``"1Gi"``, ``2``. See ``moorage.api.quantity``.
+#: A quantity in its wire form: ``"100m"``, ``"1Gi"``, ``2``. See ``moorage.api.quantity``.
 Quantity: TypeAlias = str | int | float
 #: Resource name to quantity, for example ``{"cpu": "100m", "memory": "1Gi"}``.
 ResourceList: TypeAlias = dict[str, Quantity]
 
 
-# msgspec hands "frozen" down to subclasses; type checkers take it from the nearest dataclass_transform, so it is said here.
+# msgspec passes "frozen" on to subclasses; type checkers take it from the nearest dataclass_transform, hence this one.
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Value(msgspec.Struct, frozen=True, kw_only=True, gc=False, rename="camel", omit_defaults=True):
     """Base of all API values: immutable, compared by content, decoded without tracking by the garbage collector."""
@@ -63,7 +63,7 @@ class Object(Value):
 
 
 def is_older(version: str, than: str) -> bool:
-    """True if a resourceVersion is surely older than another; of such as are no numbers, nothing can be said."""
+    """Return True if a resource version is certainly older than another; False if either is not a number."""
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
@@ -74,7 +74,7 @@ class LabelSelectorRequirement(Value):
 
 
 class LabelSelector(Value):
-    """An absent selector matches nothing, an empty one everything: callers hold ``LabelSelector | None``."""
+    """An absent selector (None) matches nothing, an empty one everything; fields therefore are ``LabelSelector | None``."""
 
     match_labels: dict[str, str] = {}
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()

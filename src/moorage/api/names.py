@@ -1,7 +1,7 @@
-"""What may be called what: names, label keys, label values and the families of resource names.
+"""Syntax of names: object names, label keys, label values, and the families of resource names.
 
-The ``check_…`` functions return what is wrong, in the API server's own words, and an empty list where nothing is. The
-``is_…`` functions say which family a resource name belongs to; the scheduler treats each family differently.
+The ``check_…`` functions return faults in the API server's words, an empty list if there are none. The ``is_…`` functions tell
+the family of a resource name; the scheduler treats each family differently.
 
 Source  apimachinery, pkg/api/validate/content; kubernetes, pkg/apis/core/v1/helper/helpers.go
 """
@@ -23,7 +23,7 @@ _LABEL_KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE = f"({_LABEL_KEY})?"
 
 _is_dns_label = re.compile(_DNS_LABEL).fullmatch
-# The same, but that no label is looked at a second time: nothing is remembered of a long text but where it stands.
+# The same, but with possessive groups: matching never goes back, so a long text needs no memory.
 _is_dns_subdomain = re.compile(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*+").fullmatch
 _is_label_key = re.compile(_LABEL_KEY).fullmatch
 _is_label_value = re.compile(_LABEL_VALUE).fullmatch
@@ -55,7 +55,7 @@ _EMPTY = "must be non-empty"
 
 
 def _too_long(limit: int, unit: str = "bytes") -> str:
-    """Return the fault of a text beyond its length, which is always counted in bytes and not always said to be."""
+    """Return the fault of a text beyond its maximum length, which counts bytes even if ``unit`` says otherwise."""
     return f"must be no more than {limit} {unit}"
 
 
@@ -64,7 +64,7 @@ def _size(text: str) -> int:
 
 
 def check_dns1123_label(text: str) -> list[str]:
-    """Return what keeps a text from being one DNS label: a namespace, a container's name."""
+    """Return why a text is not a DNS label, such as a namespace or a container's name."""
     faults = [_too_long(63, "characters")] if _size(text) > 63 else []
     if not _is_dns_label(text):
         faults.append("must not contain dots" if _is_dns_subdomain(text) else _DNS_LABEL_FAULT)
@@ -72,7 +72,7 @@ def check_dns1123_label(text: str) -> list[str]:
 
 
 def check_dns1123_subdomain(text: str) -> list[str]:
-    """Return what keeps a text from being a DNS name: most objects' names."""
+    """Return why a text is not a DNS subdomain, as most objects' names are."""
     return _subdomain_faults(text, "characters")
 
 
@@ -84,19 +84,19 @@ def _subdomain_faults(text: str, unit: str) -> list[str]:
 
 
 def check_qualified_name(text: str) -> list[str]:
-    """Return what keeps a text from being a label key: ``name`` or ``example.com/name``."""
+    """Return why a text is not a label key: ``name`` or ``example.com/name``."""
     return list(_qualified_name_faults(text) if len(text) <= _CACHED_SIZE else _qualified_name_faults.__wrapped__(text))
 
 
 def check_label_value(text: str) -> list[str]:
-    """Return what keeps a text from being a label's value. The empty text is one."""
+    """Return why a text is not a label value. The empty text is one."""
     faults = [_too_long(63)] if _size(text) > 63 else []
     if not _is_label_value(text):
         faults.append(_LABEL_VALUE_FAULT)
     return faults
 
 
-#: Longer texts are judged afresh each time rather than kept.
+#: Longer texts are checked each time instead of cached.
 _CACHED_SIZE = 512
 
 
@@ -145,14 +145,14 @@ def is_attachable_volume_resource(name: str) -> bool:
 
 
 def is_extended_resource_name(name: str) -> bool:
-    """Return True for resources someone else defined, such as ``nvidia.com/gpu``."""
+    """Return True for resources that a third party defines, such as ``nvidia.com/gpu``."""
     if is_native_resource(name) or name.startswith(_REQUESTS_PREFIX):
         return False
     return not check_qualified_name(_REQUESTS_PREFIX + name)
 
 
 def is_scalar_resource_name(name: str) -> bool:
-    """Return True for resources the scheduler counts besides CPU, memory, ephemeral storage and pods.
+    """Return True for resources the scheduler counts in addition to CPU, memory, ephemeral storage and pods.
 
     Source  kubernetes, pkg/scheduler/util/utils.go, IsScalarResourceName
     """

@@ -1,7 +1,7 @@
-"""Node selectors: which nodes a list of terms allows, any of which may match.
+"""Node selectors: lists of terms, one of which must match a node.
 
-A term that cannot be parsed never matches and carries its faults, as upstream's lazy node selector does; a term that asks
-for nothing is dropped, because it matches nothing. ``metadata.name`` is the only field that can be asked for.
+A term that cannot be parsed never matches and keeps its faults, as in upstream's lazy node selector. An empty term is dropped,
+because it matches nothing. ``metadata.name`` is the only supported field.
 
 Source  component-helpers, scheduling/corev1/nodeaffinity/nodeaffinity.go
 """
@@ -24,8 +24,8 @@ _FIELD_OPERATORS = ("In", "NotIn")
 class NodeTerm:
     """One term of a node selector: all of its requirements must hold, on labels and on the node's name.
 
-    ``fields`` are requirements on node fields; ``metadata.name`` is the only one that has a value.
-    ``faults`` says why a term cannot be parsed; such a term has no requirements and never matches.
+    ``fields`` are requirements on node fields; only ``metadata.name`` has a value.
+    ``faults`` says why the term cannot be parsed; it then has no requirements and never matches.
     """
 
     requirements: tuple[Requirement, ...] = ()
@@ -42,7 +42,7 @@ class NodeTerm:
         return all(asked.matches(labels.get(asked.key)) for asked in self.requirements) and self.matches_name(node_name)
 
     def matches_name(self, node_name: str) -> bool:
-        """Judge the fields alone. A node without a name has no fields to judge, and fields we do not know are empty."""
+        """Match the fields alone. A node without a name matches; fields other than the name are empty."""
         if not node_name:
             return True
         return all(asked.matches(node_name if asked.key == "metadata.name" else "") for asked in self.fields)
@@ -56,7 +56,7 @@ class NodeSelectorMatcher:
 
     @property
     def error(self) -> str | None:
-        """What upstream reports when no term matches and some could not be parsed."""
+        """The error that upstream reports if no term matches and some cannot be parsed."""
         faults = [fault for term in self.terms for fault in term.faults]
         return aggregate(faults) if faults else None
 
@@ -72,7 +72,7 @@ def compile_node_selector(selector: NodeSelector, path: str = "") -> NodeSelecto
 
 
 def compile_node_term(term: NodeSelectorTerm, path: str = "") -> NodeTerm | None:
-    """Return the compiled form of one term, or None for one that asks for nothing and therefore matches nothing."""
+    """Return the compiled form of one term, or None for an empty term, which matches nothing."""
     if not term.match_expressions and not term.match_fields:
         return None
     at = f"{path}." if path else ""

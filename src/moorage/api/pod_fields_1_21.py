@@ -1,8 +1,8 @@
-"""Pods as an API server of Kubernetes 1.21 would have kept them: fields that came later are dropped.
+"""Pods as an API server of Kubernetes 1.21 would have stored them: without newer fields.
 
-A pod that was written for today is scheduled by an old release as if it had never said what that release does not know: its
-sidecars are plain init containers, its scheduling gates hold nothing. Gates of that release close some fields more. And because
-it rounds what each container requests before it adds up, and not the sum, requests are rounded here.
+An old release schedules a pod without the fields it does not know: sidecars are plain init containers, scheduling gates have no
+effect. Feature gates of that release drop more fields. That release rounds the requests of each container, not their sum, so
+requests are rounded here.
 
 Source  api 0.21, core/v1/types.go; kubernetes 1.21, pkg/api/pod/util.go, dropDisabledFields
 """
@@ -34,7 +34,7 @@ _T = TypeVar("_T", bound=PodAffinity)
 
 
 class OldFields(NamedTuple):
-    """Which fields the gates of an old release let through."""
+    """The fields that the feature gates of an old release keep."""
 
     namespace_selector: bool = False
     overhead: bool = True
@@ -43,7 +43,7 @@ class OldFields(NamedTuple):
 
 
 def as_kept_by_1_21(pod: Pod, fields: OldFields) -> Pod:
-    """Return the pod without what 1.21 does not know; the very pod given if there is nothing to drop."""
+    """Return the pod without fields that 1.21 does not know; the same object if there are none."""
     spec, status = _spec(pod.spec, fields), _status(pod.status)
     return pod if spec == pod.spec and status == pod.status else replace(pod, spec=spec, status=status)
 
@@ -71,19 +71,19 @@ def _volume(volume: Volume, fields: OldFields) -> Volume:
 
 def _container(container: Container, fields: OldFields) -> Container:
     requests = container.resources.requests
-    kept = _rounded(_counted(requests, fields))
-    resources = container.resources if kept is requests else replace(container.resources, requests=kept)
+    rounded = _rounded(_counted(requests, fields))
+    resources = container.resources if rounded is requests else replace(container.resources, requests=rounded)
     return replace(container, restart_policy=None, restart_policy_rules=(), resources=resources)
 
 
 def _rounded(requests: ResourceList) -> ResourceList:
-    """Return requests in whole units, rounded up; the very ones given if they are."""
+    """Return requests in whole units, rounded up; the same object if they are whole already."""
     parts = {name: whole for name, quantity in requests.items() if (whole := _whole(name, quantity)) is not None}
     return {**requests, **parts} if parts else requests
 
 
 def _whole(name: str, quantity: Quantity) -> Quantity | None:
-    """Return a request in whole units if it is not; None for one that is, or that makes no sense."""
+    """Return a fractional request in whole units; None if it is whole already, or invalid."""
     try:
         nano = parse(quantity)
         if nano % (NANO_PER_MILLI if name == "cpu" else NANO_PER_UNIT) == 0:

@@ -1,8 +1,8 @@
-"""Pod groups (pods that are scheduled together) and the workloads whose templates they are made from.
+"""Pod groups (pods that are scheduled together) and the workloads whose templates they are created from.
 
-``scheduling.k8s.io/v1alpha2``. A pod names its group in ``spec.schedulingGroup.podGroupName``; the group says whether its pods
-go all or none (``gang``) or each as it can (``basic``). Scheduling reads groups alone: what a workload asks for has been
-copied into them by whoever made them.
+``scheduling.k8s.io/v1alpha2``. A pod names its group in ``spec.schedulingGroup.podGroupName``; the group's policy says whether
+its pods are scheduled all or none (``gang``) or individually (``basic``). Scheduling reads only groups: their creator copies
+the fields of the workload's template into them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = [
     "WorkloadPodGroupTemplateReference", "WorkloadSpec", "find_condition", "with_condition",
 ]  # fmt: skip
 
-#: The condition that says whether what a group asks of scheduling has been met.
+#: The type of the condition that says whether the group's scheduling requirements are met.
 POD_GROUP_SCHEDULED: Final = "PodGroupScheduled"
-#: Values of ``disruptionMode``: each pod may be sent away by itself, or all of them together. Unset means the first.
+#: Values of ``disruptionMode``: pods may be disrupted individually, or only all together. Unset means the former.
 DISRUPTED_POD_BY_POD: Final = "Pod"
 DISRUPTED_AS_ONE: Final = "PodGroup"
 
@@ -31,7 +31,7 @@ G = TypeVar("G", bound="PodGroup")
 
 
 class Condition(Value):
-    """What is observed of an object, as of its ``generation``. ``meta/v1``."""
+    """A condition of an object, observed at ``observed_generation``. ``meta/v1``."""
 
     type: str = ""
     status: str = ""
@@ -42,11 +42,11 @@ class Condition(Value):
 
 
 class BasicSchedulingPolicy(Value):
-    """Asks for nothing: pods of the group go as they can."""
+    """No requirements: the group's pods are scheduled individually."""
 
 
 class GangSchedulingPolicy(Value):
-    #: How many pods must find a node at the same time for any of them to be bound.
+    #: How many pods must fit at the same time for any of them to be bound.
     min_count: int = 0
 
 
@@ -58,7 +58,7 @@ class PodGroupSchedulingPolicy(Value):
 
 
 class TopologyConstraint(Value):
-    #: Label of nodes; all pods of the group go to nodes that share its value.
+    #: A node label; all pods of the group are placed on nodes that share its value.
     key: str = ""
 
 
@@ -113,18 +113,18 @@ class PodGroup(Object):
 
     @property
     def min_count(self) -> int | None:
-        """How many pods go together or not at all; None if the group is no gang."""
+        """The minimum number of pods to schedule together; None if the group is no gang."""
         gang = self.spec.scheduling_policy.gang
         return None if gang is None else gang.min_count
 
     @property
     def priority(self) -> int:
-        """The group's priority; 0 where none was given."""
+        """The group's priority; 0 if absent."""
         return self.spec.priority or 0
 
     @property
     def topology_keys(self) -> tuple[str, ...]:
-        """Labels of nodes that the nodes of all its pods have to agree on."""
+        """The node labels whose values must be equal for all of the group's pods."""
         constraints = self.spec.scheduling_constraints
         return () if constraints is None else tuple(constraint.key for constraint in constraints.topology)
 
@@ -151,28 +151,28 @@ class WorkloadSpec(Value):
 
 
 class Workload(Object):
-    """What pod groups are made from; scheduling does not read it."""
+    """The object that pod groups are created from; scheduling does not read it."""
 
     spec: WorkloadSpec = WorkloadSpec()
 
 
 def find_condition(group: PodGroup, kind: str) -> Condition | None:
-    """Return a group's condition of that type."""
+    """Return the group's condition of a type, if any."""
     return next((condition for condition in group.status.conditions if condition.type == kind), None)
 
 
 def with_condition(group: G, condition: Condition, now: str | None) -> G:
-    """Return the group with the condition, in the place of one of the same type; the group itself if nothing differs.
+    """Return the group with the condition, replacing one of the same type; the same object if nothing changes.
 
-    ``now`` becomes the time of transition where the status is another than before, and is left alone where it is not.
+    If the status changes, ``now`` becomes the transition time; otherwise the transition time stays.
 
     Source  apimachinery, api/meta/conditions.go, SetStatusCondition
     """
-    held = find_condition(group, condition.type)
-    turned = held is None or held.status != condition.status
-    new = replace(condition, last_transition_time=now if held is None or turned else held.last_transition_time)
-    if new == held:
+    current = find_condition(group, condition.type)
+    changed = current is None or current.status != condition.status
+    new = replace(condition, last_transition_time=now if current is None or changed else current.last_transition_time)
+    if new == current:
         return group
     conditions = group.status.conditions
-    put = (*conditions, new) if held is None else tuple(new if one is held else one for one in conditions)
-    return replace(group, status=replace(group.status, conditions=put))
+    updated = (*conditions, new) if current is None else tuple(new if one is current else one for one in conditions)
+    return replace(group, status=replace(group.status, conditions=updated))

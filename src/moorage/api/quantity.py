@@ -1,11 +1,11 @@
-"""Quantities: ``100m``, ``1.5Gi``, ``2e3`` as exact numbers, and back in Kubernetes' canonical form.
+"""Quantities such as ``100m``, ``1.5Gi`` and ``2e3`` as exact numbers, and their canonical text form.
 
-A quantity is a decimal number with a suffix. Nothing here is a float: amounts are Python integers of nano-units, the
-finest step the API knows. Smaller steps round up, away from zero; amounts beyond 2^63-1 units are capped, *before* any
-big integer is built, so that ``1e999999999`` costs nothing. Dumps repeat the same few texts, so parsed texts are kept.
+A quantity is a decimal number with a suffix. No floats are involved: amounts are Python integers of nano-units, the API's
+finest step. Finer amounts round up, away from zero. Amounts beyond 2^63-1 units are capped *before* any big integer is built,
+so ``1e999999999`` costs nothing. Dumps repeat the same few texts, so parsed texts are cached.
 
-Two things differ from apimachinery, on purpose: a text without a digit (``.``, ``+``, ``k``) is refused where Go reads
-zero, and integers saturate where Go's ``Value()`` wraps around or falls to zero on overflow.
+Two details differ from apimachinery on purpose: a text without a digit (``.``, ``+``, ``k``) is invalid where Go parses zero,
+and integers saturate where Go's ``Value()`` wraps around or becomes zero on overflow.
 
 Source  apimachinery, pkg/api/resource/quantity.go, ParseQuantity, CanonicalizeBytes
 """
@@ -37,7 +37,7 @@ __all__ = [
 NANO_PER_UNIT: Final = 10**9
 NANO_PER_MILLI: Final = 10**6
 MAX_NANO: Final = INT64_MAX * NANO_PER_UNIT
-#: Go has no limit; a longer text than this carries no more information than its first digits.
+#: Go has no limit; the rest of a longer text adds nothing to its first digits.
 MAX_TEXT: Final = 512
 
 _TEXT = re.compile(r"([+-]?)([0-9]*)(?:(\.)([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)")
@@ -53,7 +53,7 @@ _WRONG_SUFFIX = "unable to parse quantity's suffix"
 
 
 class QuantityError(InputError):
-    """A text that is not a quantity, such as ``1.1.M``."""
+    """A text is not a quantity, such as ``1.1.M``."""
 
 
 class _Format(Enum):
@@ -63,22 +63,22 @@ class _Format(Enum):
 
 
 class _Amount(NamedTuple):
-    """``mantissa * 10^exponent``; ``text`` is what was read, where Go would print that again as it stands."""
+    """``mantissa * 10^exponent``; ``text`` is the source text, if Go would print it unchanged."""
 
     mantissa: int
     exponent: int
     format: _Format
     text: str = ""
-    #: Go keeps it as a big decimal, not as 64 bits and a power of ten.
+    #: Go holds it as a big decimal instead of 64 bits and a power of ten.
     big: bool = False
 
 
 def parse(q: str | int | float) -> int:
     """Return a quantity in nano-units.
 
-    Rounds  away from zero below one nano-unit, so that asking for something never becomes nothing
+    Rounds  away from zero below one nano-unit, so that a request never becomes zero
     Caps    at ±(2^63-1) units
-    Raises  QuantityError for everything that is not a quantity, booleans, NaN and infinities among it
+    Raises  QuantityError for everything that is not a quantity, including booleans, NaN and infinities
     """
     return _nano(q) if isinstance(q, str) else _nano_of(_amount(q))
 
@@ -100,27 +100,27 @@ def sign(q: str | int | float) -> int:
 
 
 def is_negative(q: str | int | float) -> bool:
-    """Return True below zero; the API server refuses such requests and capacities."""
+    """Return True below zero; the API server rejects such requests and capacities."""
     return parse(q) < 0
 
 
 def canonical(q: str | int | float) -> str:
     """Return the text the API server would store: ``0.1`` → ``100m``, ``1.1Mi`` → ``1153433600m``, ``1000`` → ``1k``.
 
-    The family of suffixes stays the one that was given, unless binary suffixes would lose precision.
+    The suffix family stays as given, unless binary suffixes would lose precision.
     """
     return _canonical_text(q) if isinstance(q, str) else _print(_amount(q))
 
 
 def decimal_parts(q: str | int | float) -> tuple[int, int, bool]:
-    """Return (mantissa, exponent of ten, whether Go keeps it as a big decimal), for arithmetic that shows how Go does it."""
+    """Return (mantissa, exponent of ten, whether Go holds a big decimal), for arithmetic whose result depends on this."""
     amount = _amount(q)
     return amount.mantissa, amount.exponent, amount.big
 
 
 class Exact(NamedTuple):
-    """An amount to reckon with, in nano-units, that is written as Go writes what it has added up: with the suffixes that the
-    first amount had, if that was not zero. ``text`` is how it was given; sums have none.
+    """An exact amount in nano-units for sums and differences, printed as Go prints them: with the suffix family of the first
+    operand, if that was not zero. ``text`` is the source text; sums have none.
     """
 
     nano: int = 0
@@ -146,7 +146,7 @@ class Exact(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def exact(q: str | int | float) -> Exact:
-    """Return a quantity to reckon with.
+    """Return a quantity as an exact amount.
 
     Raises  QuantityError
     """
@@ -173,26 +173,26 @@ def _nano_of(amount: _Amount) -> int:
     shift = amount.exponent + 9
     if amount.mantissa == 0:
         return 0
-    if shift < 0:  # never below nano: reading has rounded to that
+    if shift < 0:  # cannot happen: parsing rounds to nano-units
         raise AssertionError(f"{amount} is finer than a nano-unit")
     if shift > 40:
         return MAX_NANO if amount.mantissa > 0 else -MAX_NANO
     return int(max(-MAX_NANO, min(MAX_NANO, amount.mantissa * 10**shift)))
 
 
-# -- reading ------------------------------------------------------------------------------------------------------------
+# -- parsing ------------------------------------------------------------------------------------------------------------
 
 
 def _amount(q: str | int | float) -> _Amount:
     if isinstance(q, str):
         return _read(q)
     if isinstance(q, bool) or not isinstance(q, (int, float)):
-        raise _refused(q, "a quantity is a number or a text such as 100m or 1Gi")
+        raise _invalid(q, "a quantity is a number or a text such as 100m or 1Gi")
     if isinstance(q, float):
         if not math.isfinite(q):
-            raise _refused(q, "a quantity is finite")
+            raise _invalid(q, "a quantity is finite")
         return _read(repr(q))
-    if q.bit_length() > MAX_TEXT:  # long beyond every cap, and perhaps too long to print
+    if q.bit_length() > MAX_TEXT:  # far beyond the cap, and perhaps too long to print
         return _Amount(INT64_MAX if q > 0 else -INT64_MAX, 0, _Format.DECIMAL)
     return _read(str(q))
 
@@ -200,23 +200,23 @@ def _amount(q: str | int | float) -> _Amount:
 def _read(text: str) -> _Amount:
     found = _TEXT.fullmatch(text) if len(text) <= MAX_TEXT else None
     if found is None:
-        raise _refused(text, _WRONG_FORMAT)
+        raise _invalid(text, _WRONG_FORMAT)
     negative, digits, places, suffix = found[1] == "-", found[2], found[4] or "", found[5]
     if not digits and not places:
-        raise _refused(text, _WRONG_FORMAT)
+        raise _invalid(text, _WRONG_FORMAT)
     mantissa = int("0" + digits + places)
     if negative:
         mantissa = -mantissa
     if suffix in _BINARY:
         return _read_binary(text, mantissa, digits.lstrip("0"), places, _BINARY[suffix])
     exponent, family = _exponent(text, suffix)
-    # Go counts the digits left of the point without leading zeros, but at least one.
+    # Go counts the digits left of the point without leading zeros, but counts at least one.
     integer = digits.lstrip("0") or "0"
     scale = exponent - len(places)
     if len(integer) + len(places) <= 18 and scale >= -9:
         shifted = integer + places
-        kept = scale % 3 == 0 and not shifted.endswith("000") and shifted[0] != "0"
-        return _Amount(mantissa, scale, family, text if kept else "")
+        unchanged = scale % 3 == 0 and not shifted.endswith("000") and shifted[0] != "0"
+        return _Amount(mantissa, scale, family, text if unchanged else "")
     return _round_to_nano(mantissa, scale, family)
 
 
@@ -226,15 +226,15 @@ def _exponent(text: str, suffix: str) -> tuple[int, _Format]:
     found = _EXPONENT.fullmatch(suffix)
     exponent = parse_int64(found[1]) if found else None
     if exponent is None:
-        raise _refused(text, _WRONG_SUFFIX)
+        raise _invalid(text, _WRONG_SUFFIX)
     return exponent, _Format.EXPONENT
 
 
 def _read_binary(text: str, mantissa: int, integer: str, places: str, power: int) -> _Amount:
     exact = mantissa << power
     if not places and 14 - len(integer or "0") - power * 3 // 10 >= 0:
-        kept = mantissa & 7 != 0
-        return _Amount(exact, 0, _Format.BINARY, text if kept else "")
+        unchanged = mantissa & 7 != 0
+        return _Amount(exact, 0, _Format.BINARY, text if unchanged else "")
     rounded = _round_to_nano(exact, -len(places), _Format.BINARY)
     ceiling = INT64_MAX * 10**-rounded.exponent
     if abs(rounded.mantissa) > ceiling:
@@ -245,18 +245,18 @@ def _read_binary(text: str, mantissa: int, integer: str, places: str, power: int
 
 
 def _round_to_nano(mantissa: int, exponent: int, family: _Format) -> _Amount:
-    """Drop what is finer than a nano-unit, away from zero."""
+    """Round to nano-units, away from zero."""
     if exponent >= -9:
         return _Amount(mantissa, exponent, family, big=True)
     drop = -9 - exponent
-    if drop > MAX_TEXT:  # far below one nano-unit, whatever the digits
+    if drop > MAX_TEXT:  # far below one nano-unit, whatever the digits are
         return _Amount((mantissa > 0) - (mantissa < 0), -9, family, big=True)
     step = 10**drop
     whole = -(-abs(mantissa) // step)
     return _Amount(whole if mantissa >= 0 else -whole, -9, family, big=True)
 
 
-def _refused(q: object, why: str) -> QuantityError:
+def _invalid(q: object, why: str) -> QuantityError:
     shown = f"'{q}'" if isinstance(q, str) and q.isprintable() else repr(q)
     if len(shown) > 64:
         shown = shown[:60] + "…" + shown[-1]
@@ -279,7 +279,7 @@ def _print(amount: _Amount) -> str:
 
 
 def _units(amount: _Amount) -> int | None:
-    """Return the amount in whole units, or None where it has a fraction."""
+    """Return the amount in whole units, or None if it has a fraction."""
     if amount.exponent >= 0:
         return int(amount.mantissa * 10**amount.exponent)
     units, rest = divmod(amount.mantissa, 10**-amount.exponent)
@@ -299,7 +299,7 @@ def _print_decimal(amount: _Amount) -> str:
     while mantissa % 10 == 0:
         mantissa //= 10
         exponent += 1
-    # Exponents are multiples of three; there is no suffix above E, so those keep their zeros.
+    # Exponents are multiples of three; there is no suffix above E, so larger amounts keep their zeros.
     drop = exponent % 3 if amount.format is _Format.EXPONENT else exponent - min(18, exponent // 3 * 3)
     mantissa, exponent = mantissa * 10**drop, exponent - drop
     if amount.format is _Format.EXPONENT:

@@ -1,4 +1,4 @@
-"""Resource quotas: how much of what a namespace may hold, of all its objects or of those in some scopes."""
+"""Resource quotas: limits on the resources and objects of a namespace, for all objects or those in some scopes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ResourceQuotaSpec(Value):
 
     @property
     def requirements(self) -> tuple[ScopedResourceSelectorRequirement, ...]:
-        """What an object must meet to count, scopes and selector in one form."""
+        """The requirements an object must meet to count: scopes and scope selector in one form."""
         named = [ScopedResourceSelectorRequirement(scope_name=scope, operator="Exists") for scope in self.scopes]
         return (*named, *(self.scope_selector.match_expressions if self.scope_selector is not None else ()))
 
@@ -37,7 +37,7 @@ class ResourceQuotaStatus(Value):
 
 
 class ResourceQuota(Object):
-    """What is enforced is the status: a limit in ``spec`` counts once the controller has measured what is used of it."""
+    """A quota. The status is enforced: a limit in ``spec`` applies once the controller has measured its usage."""
 
     spec: ResourceQuotaSpec = ResourceQuotaSpec()
     status: ResourceQuotaStatus = ResourceQuotaStatus()

@@ -1,4 +1,4 @@
-"""Who may do what: rules, the roles that hold them, and the bindings that give roles to users.
+"""RBAC: rules, the roles that hold them, and the bindings that grant roles to subjects.
 
 Source  api, rbac/v1/types.go
 """
@@ -15,7 +15,7 @@ __all__ = [
 
 
 class PolicyRule(Value):
-    """Verbs on resources, or on paths that are none. ``*`` stands for all; no ``resource_names`` for every name."""
+    """Verbs on resources or non-resource URLs. ``*`` means all; empty ``resource_names`` means every name."""
 
     verbs: tuple[str, ...] = ()
     api_groups: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
-"""Requirements: what a selector asks of one label, and what makes such a question invalid.
+"""Requirements: the parts of a selector, each on one label, and their validation.
 
-A requirement judges one label's value, or its absence, and nothing else: whoever holds labels as columns can ask it once
-per distinct value. Requirements are frozen and sorted inside, so equal questions are equal values.
+A requirement depends only on one label's value or absence, so code that holds labels as columns evaluates it once per distinct
+value. Requirements are frozen and their values sorted, so equal requirements are equal objects.
 
 Source  apimachinery, pkg/labels/selector.go, Requirement and NewRequirement
 """
@@ -32,12 +32,12 @@ NODE_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
 class SelectorError(InputError):
-    """A selector that cannot be parsed; the texts are apimachinery's."""
+    """A selector is invalid; the texts are apimachinery's."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Requirement:
-    """What is asked of one label. ``values`` are sorted and without repeats; operators are the API's words."""
+    """A requirement on one label. ``values`` are sorted, without repeats; operators are the API's names."""
 
     key: str
     operator: str
@@ -53,7 +53,7 @@ class Requirement:
         object.__setattr__(self, "_bound", parse_int64(self.values[0]) if compares else None)
 
     def matches(self, value: str | None) -> bool:
-        """Judge one label's value; None stands for a label that is not there."""
+        """Match one label's value; None means that the label is absent."""
         match self.operator:
             case "In":
                 return value is not None and value in self._known
@@ -89,15 +89,15 @@ class Requirement:
 
 
 def aggregate(faults: Iterable[object]) -> str:
-    """Join error texts as Go's aggregate error does: one stands alone, several go in brackets, repeats are dropped."""
+    """Join error texts as Go's aggregate error does: a single one as it is, several in brackets, without repeats."""
     unique = list(dict.fromkeys(map(str, faults)))
     return unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
 
 
 def requirement_faults(key: str, operator: str, values: tuple[str, ...], path: str = "") -> list[Fault]:
-    """Return what is wrong with one requirement, in apimachinery's words (pkg/labels, NewRequirement).
+    """Return the faults of one requirement, in apimachinery's words (pkg/labels, NewRequirement).
 
-    ``path`` is where the requirement stands, such as ``matchExpressions[0]``.
+    ``path`` is the path of the requirement, such as ``matchExpressions[0]``.
     """
     at = f"{path}." if path else ""
     faults = []
@@ -129,7 +129,7 @@ def _value_count_faults(operator: str, values: tuple[str, ...], at: str) -> list
 
 
 def invalid(path: str, found: str | tuple[str, ...], why: str) -> Fault:
-    """Return an ``Invalid value`` fault. An empty list reads "null": that is how Go prints the nil slice it arrives as."""
+    """Return an ``Invalid value`` fault. An empty list shows as "null", as Go prints a nil slice."""
     return Fault("Invalid value", path, why, found if found or isinstance(found, str) else None)
 
 

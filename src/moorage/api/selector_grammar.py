@@ -4,8 +4,8 @@
     requirement = [ "!" ] KEY | KEY ( "=" | "==" | "!=" | ">" | "<" ) [ VALUE ] | KEY ( "in" | "notin" ) "(" [ values ] ")"
     values      = [ VALUE ] { "," [ VALUE ] }
 
-``in`` and ``notin`` are words only where an operator is due; as a key or a value they are names like any other. Values
-may be missing and are then empty. Errors are apimachinery's, word for word, odd ``<nil>`` included: people search them.
+``in`` and ``notin`` are operators only where one is expected; as a key or a value they are ordinary names. A missing value is
+empty. Errors are apimachinery's, word for word, including its odd ``<nil>``: people search for them.
 
 Source  apimachinery, pkg/labels/selector.go, Lexer and Parser
 """
@@ -20,7 +20,7 @@ from moorage.api.requirements import Requirement, SelectorError, aggregate, inva
 
 __all__ = ["MAX_TEXT", "parse_requirements"]
 
-#: Longest text that is parsed, in characters. An API server's URL would not carry more.
+#: The longest text to parse, in characters; a URL for an API server would not hold more.
 MAX_TEXT: Final = 1 << 16
 
 _TOKEN = re.compile(r"==|!=|[=!(),<>]|[^ \t\r\n=!(),<>]+")
@@ -30,14 +30,14 @@ _EXPECTED_OPERATORS = "in, notin, =, ==, !=, gt, lt"
 
 
 class _Token(NamedTuple):
-    """A symbol, a name, or the end, whose text is empty."""
+    """A symbol, a name, or the end, which has an empty text."""
 
     text: str
     is_name: bool
 
 
 def parse_requirements(text: str) -> list[Requirement]:
-    """Return the requirements a text spells, in its order.
+    """Return the requirements of a text, in its order.
 
     Raises  SelectorError
     """
@@ -48,7 +48,7 @@ def parse_requirements(text: str) -> list[Requirement]:
 
 class _Parser:
     def __init__(self, text: str) -> None:
-        # Go's lexer takes a NUL for the end.
+        # Go's lexer ends at a NUL.
         words = _TOKEN.findall(text.partition("\0")[0])
         self.tokens = [_Token(word, word not in _SYMBOLS) for word in words] + [_Token("", False)]
         self.at = 0
@@ -131,7 +131,7 @@ class _Parser:
         return values
 
     def _value_list(self) -> list[str]:
-        """Read up to the closing parenthesis, which stays. A comma without a value before or after it adds an empty one."""
+        """Parse up to the closing parenthesis, without it. A comma without a value before or after it adds an empty value."""
         values: list[str] = []
         while True:
             token = self.take()

@@ -1,8 +1,8 @@
 """Label selectors as frozen values that can be matched, compared and used as keys.
 
-A selector is compiled once into a sorted set of requirements. Two selectors that say the same thing in another order
-compile to equal values, so counts and verdicts can be kept per selector. The same selector has three spellings: the
-structure inside an object, a plain map of labels, and the text that ``kubectl -l`` takes.
+A selector is compiled once into a sorted set of requirements. Selectors that differ only in order compile to equal values, so
+counts and verdicts can be cached per selector. There are three source forms: the structure inside an object, a plain map of
+labels, and the text of ``kubectl -l``.
 
 Source  apimachinery, pkg/labels/selector.go and pkg/apis/meta/v1/helpers.go
 """
@@ -34,24 +34,24 @@ __all__ = [
 ]  # fmt: skip
 
 
-#: Up to this many requirements are checked one by one, which is faster for few.
+#: Up to this many requirements are checked one by one, which is faster for few of them.
 _FEW: Final = 16
-#: Operators that an absent label satisfies, and those that it does not.
+#: Operators that an absent label satisfies, and operators that it does not satisfy.
 _WITHOUT: Final = frozenset(["DoesNotExist", "NotIn"])
 _WITH: Final = frozenset(["Exists", "Gt", "In", "Lt"])
 
 
-class _Sieve(NamedTuple):
-    """Many requirements by their keys, so that a match costs time in proportion to the labels, not to the requirements.
+class _RequirementsByKey(NamedTuple):
+    """Many requirements by key, so that a match takes time proportional to the labels instead of the requirements.
 
-    ``needed`` holds the keys of the labels that must exist.
+    ``needed``: the keys of labels that must exist.
     """
 
     needed: frozenset[str]
     by_key: Mapping[str, tuple[Requirement, ...]]
 
     @classmethod
-    def of(cls, requirements: Iterable[Requirement]) -> _Sieve | None:
+    def of(cls, requirements: Iterable[Requirement]) -> _RequirementsByKey | None:
         """Return the requirements by key; None if one has an unknown operator."""
         by_key: dict[str, list[Requirement]] = {}
         needed: set[str] = set()
@@ -74,18 +74,18 @@ class _Sieve(NamedTuple):
 class Selector:
     """A compiled label selector: every requirement must hold. Sorted, without repeats, hashable.
 
-    ``matches_nothing`` is the selector of an absent ``labelSelector``; adding to it changes nothing.
+    ``matches_nothing``: the selector of an absent ``labelSelector``; adding requirements has no effect.
     """
 
     requirements: tuple[Requirement, ...] = ()
     matches_nothing: bool = False
     _hash: int = field(init=False, repr=False, compare=False)
-    _sieve: _Sieve | None = field(init=False, repr=False, compare=False)
+    _by_key: _RequirementsByKey | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         requirements = () if self.matches_nothing else tuple(sorted(set(self.requirements)))
         object.__setattr__(self, "requirements", requirements)
-        object.__setattr__(self, "_sieve", _Sieve.of(requirements) if len(requirements) > _FEW else None)
+        object.__setattr__(self, "_by_key", _RequirementsByKey.of(requirements) if len(requirements) > _FEW else None)
         object.__setattr__(self, "_hash", hash((requirements, self.matches_nothing)))
 
     def __hash__(self) -> int:
@@ -93,27 +93,27 @@ class Selector:
 
     @property
     def is_empty(self) -> bool:
-        """True when every set of labels matches."""
+        """True if it matches every set of labels."""
         return not self.requirements and not self.matches_nothing
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         if self.matches_nothing:
             return False
-        if self._sieve is not None:
-            return self._sieve.matches(labels)
+        if self._by_key is not None:
+            return self._by_key.matches(labels)
         for asked in self.requirements:  # noqa: SIM110 - all() and its generator take twice as long
             if not asked.matches(labels.get(asked.key)):
                 return False
         return True
 
     def with_requirement(self, key: str, operator: str, values: Iterable[str] = ()) -> Selector:
-        """Return this selector with one more requirement. Values may be anything a label holds; they are not checked."""
+        """Return this selector with one more requirement. The values are not validated."""
         if operator not in NODE_OPERATORS:
             raise SelectorError(f"{quoted(operator)} is not a valid label selector operator")
         return Selector((*self.requirements, Requirement(key, operator, tuple(values))), self.matches_nothing)
 
     def __str__(self) -> str:
-        """Return the selector as ``kubectl -l`` takes it; a selector that matches nothing has no such text."""
+        """Return the selector in the form of ``kubectl -l``, which has no form for a selector that matches nothing."""
         return ",".join(map(str, self.requirements))
 
 
@@ -122,14 +122,14 @@ NOTHING = Selector(matches_nothing=True)
 
 
 def label_selector_matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Judge one set of labels. None matches nothing, an empty selector everything. Compile it to ask more than once."""
+    """Match one set of labels. None matches nothing, an empty selector everything. To match repeatedly, compile it."""
     return compile_label_selector(selector).matches(labels)
 
 
 def compile_label_selector(selector: LabelSelector | None) -> Selector:
     """Return the compiled form of a label selector.
 
-    Raises  SelectorError for an unknown operator, values that do not suit it, or texts no label can hold
+    Raises  SelectorError for an unknown operator, values that the operator does not allow, or invalid keys or values
     """
     if selector is None:
         return NOTHING
@@ -145,14 +145,14 @@ def compile_label_selector(selector: LabelSelector | None) -> Selector:
 
 
 def selector_from_map(labels: Mapping[str, str]) -> Selector:
-    """Return the selector of a service, a replication controller or ``nodeSelector``: every label as given, unchecked."""
+    """Return the selector of a service, a replication controller or a ``nodeSelector``, without validating the labels."""
     return Selector(tuple(Requirement(key, "In", (value,)) for key, value in labels.items()))
 
 
 def parse_selector(text: str) -> Selector:
-    """Return the selector that a text spells, such as ``app in (a,b),tier!=cache,!legacy``; the empty text is everything.
+    """Parse a selector such as ``app in (a,b),tier!=cache,!legacy``; the empty text matches everything.
 
-    Raises  SelectorError with apimachinery's words, or for a text beyond 64 KiB
+    Raises  SelectorError with apimachinery's text, or for a text beyond 64 KiB
     """
     return Selector(tuple(parse_requirements(text)))
 

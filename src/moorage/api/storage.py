@@ -1,7 +1,7 @@
-"""Storage: volumes, claims, classes and what CSI drivers say about nodes.
+"""Storage objects: volumes, claims, classes and CSI objects.
 
-Sources of in-tree disks keep their wire form, as in ``moorage.api.core.Volume``; the volume plugins read what they need
-of it. Defaults with a fixed value are the API server's.
+Sources of in-tree disks keep their wire form, as in ``moorage.api.core.Volume``; the volume plugins read the fields they need.
+Field defaults are the API server's fixed ones.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ObjectReference(Value):
 
 
 class TypedReference(Value):
-    """What a claim is filled from. ``namespace`` is empty for an object beside the claim."""
+    """The data source of a claim. ``namespace`` is empty for an object in the claim's namespace."""
 
     api_group: str = ""
     kind: str = ""
@@ -108,7 +108,7 @@ class PersistentVolumeClaimSpec(Value):
     selector: LabelSelector | None = None
     resources: VolumeResourceRequirements = VolumeResourceRequirements()
     volume_name: str = ""
-    #: None asks for the cluster's default class, an empty text for no class at all.
+    #: None means the cluster's default class, an empty text no class at all.
     storage_class_name: str | None = None
     volume_mode: str | None = "Filesystem"
     data_source: TypedReference | None = None
@@ -130,7 +130,7 @@ class PersistentVolumeClaim(Object):
 
 
 class PersistentVolumeClaimTemplate(Value):
-    """What an ephemeral volume's claim is made from."""
+    """The template of an ephemeral volume's claim."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
@@ -153,7 +153,7 @@ class StorageClass(Object):
     parameters: dict[str, str] = {}
     reclaim_policy: str | None = "Delete"
     allow_volume_expansion: bool | None = None
-    #: None only where a document says ``null``; the volume binding plugin reports that as an error.
+    #: None only if a document says ``null``; VolumeBinding reports that as an error.
     volume_binding_mode: str | None = "Immediate"
     allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
     mount_options: tuple[str, ...] = ()
@@ -164,7 +164,7 @@ class StorageClass(Object):
 
 
 class VolumeAttributesClass(Object):
-    """What a CSI driver is asked to change about volumes that exist. Pods are placed without it."""
+    """Parameters that a CSI driver applies to existing volumes. Scheduling does not read them."""
 
     driver_name: str = ""
     parameters: dict[str, str] = {}
@@ -174,7 +174,7 @@ class VolumeAttributesClass(Object):
 
 
 class VolumeNodeResources(Value):
-    #: How many volumes of the driver a node can hold; None is no limit.
+    #: The maximum number of the driver's volumes on a node; None means no limit.
     count: int | None = None
 
 

@@ -1,8 +1,8 @@
-"""Taints and tolerations: which marks on a node a pod puts up with.
+"""Taints and tolerations: which taints of a node a pod tolerates.
 
-A toleration without a key tolerates every key, without an effect every effect, and without an operator compares values
-for equality. ``Lt`` and ``Gt`` compare the taint's value, as a number, with the toleration's, and count only where the
-``TaintTolerationComparisonOperators`` gate is on.
+A toleration without a key matches every key, without an effect every effect, and without an operator compares values for
+equality. ``Lt`` and ``Gt`` compare the taint's value, as a number, with the toleration's; they require the feature gate
+``TaintTolerationComparisonOperators``.
 
 Source  api/core/v1/toleration.go, ToleratesTaint; component-helpers, scheduling/corev1/helpers.go
 """
@@ -18,7 +18,7 @@ __all__ = ["find_untolerated", "tolerates"]
 
 
 def tolerates(toleration: Toleration, taint: Taint, *, numeric: bool = False) -> bool:
-    """Return True when this one toleration covers this one taint."""
+    """Return True if the toleration tolerates the taint."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -35,7 +35,7 @@ def tolerates(toleration: Toleration, taint: Taint, *, numeric: bool = False) ->
 
 
 def _compares(toleration: Toleration, taint: Taint) -> bool:
-    """Compare two canonical integers; anything else compares as False, as upstream does after logging it."""
+    """Compare two canonical integers; return False for anything else, as upstream does after logging it."""
     if not (is_decimal_integer(toleration.value) and is_decimal_integer(taint.value)):
         return False
     bound, value = parse_int64(toleration.value), parse_int64(taint.value)
@@ -50,7 +50,7 @@ def find_untolerated(
     effects: Container[str] | None = None,
     numeric: bool = False,
 ) -> Taint | None:
-    """Return the first taint that no toleration covers, looking only at taints with one of ``effects`` (None: all)."""
+    """Return the first taint that no toleration tolerates, among taints with one of ``effects`` (None: all)."""
     held = tuple(tolerations)
     for taint in taints:
         if effects is not None and taint.effect not in effects:

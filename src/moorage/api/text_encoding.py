@@ -1,7 +1,7 @@
-"""Bytes to UTF-8: what editors and shells put around a document, taken off or refused with a hint.
+"""Text encodings: convert a document to UTF-8, or reject it with a hint.
 
-PowerShell redirects in UTF-16, Windows editors put a byte order mark in front, and a compressed dump is one forgotten
-flag away. Everything that reads a document comes through here first, so that each of these has one clear answer.
+PowerShell redirects in UTF-16, Windows editors prepend a byte order mark, and a dump is easily left compressed. All code that
+parses documents calls this first, so each of these cases has one clear outcome.
 """
 
 from __future__ import annotations

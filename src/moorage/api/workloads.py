@@ -87,9 +87,9 @@ class JobSpec(Value):
     completion_mode: str = "NonIndexed"
     suspend: bool = False
     selector: LabelSelector | None = None
-    #: True: the selector and the labels it asks for are the user's own.
+    #: True: the user sets the selector and the labels that it requires.
     manual_selector: bool = False
-    #: Another controller than Kubernetes' own makes the pods, unless this is ``kubernetes.io/job-controller``.
+    #: If set and not ``kubernetes.io/job-controller``, another controller creates the pods.
     managed_by: str | None = None
     template: PodTemplateSpec = PodTemplateSpec()
     active_deadline_seconds: int | None = None

@@ -1,8 +1,8 @@
-"""YAML scalars as kubectl reads them: go-yaml's rules, then JSON's numbers.
+"""YAML scalars as kubectl parses them: go-yaml's rules, then JSON's numbers.
 
-Kubernetes reads YAML 1.1 words (``yes``, ``on``, ``n`` are booleans, also as keys), C-like integers (``0777`` is octal,
-``1_000`` has a thousand) and floats such as ``25105916e1``, but leaves dates and sexagesimals as text. What was read is
-then written as JSON, so ``1.0`` becomes the integer 1 and a key that is not text becomes text.
+Kubernetes parses YAML 1.1 words (``yes``, ``on``, ``n`` are booleans, also as keys), C-like integers (``0777`` is octal,
+``1_000`` is a thousand) and floats such as ``25105916e1``, but leaves dates and sexagesimal numbers as text. The values are
+then converted to JSON, so ``1.0`` becomes the integer 1, and a key that is not text becomes text.
 
 Source  go.yaml.in/yaml/v2, resolve.go; sigs.k8s.io/yaml, convertToJSONableObject; strconv.ParseInt and ParseFloat
 """
@@ -39,23 +39,23 @@ _NUMBER_STARTS = frozenset("+-.0123456789")
 _INTEGER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+|0[0-7]*|[1-9][0-9]*)")
 _BASES = {"0x": 16, "0o": 8, "0b": 2}
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-#: A number that starts with its point keeps Go's stricter rule for underscores: between digits only.
+#: A number that starts with its point has Go's stricter rule for underscores: only between digits.
 _POINT_FLOAT = re.compile(r"\.[0-9]+(_[0-9]+)*([eE][-+]?[0-9]+(_[0-9]+)*)?")
-#: go-yaml hands what follows ``0b`` to a parser that takes a sign.
+#: go-yaml passes the text after ``0b`` to a parser that accepts a sign.
 _SIGNED_BINARY = re.compile(r"0b([-+]?[01]+)")
 
-#: Longer texts are judged afresh each time rather than kept.
+#: Longer texts are resolved each time instead of cached.
 _CACHED_SIZE = 40
 _TAG = "tag:yaml.org,2002:"
 _TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(([Tt][0-9:.]+(Z|[-+][0-9]{2}:[0-9]{2}))|( [0-9:.]+))?")
 
 
 class ScalarError(ValueError):
-    """A scalar that contradicts its tag, or cannot be written as JSON."""
+    """A scalar contradicts its tag, or cannot be converted to JSON."""
 
 
 def resolve_plain(text: str) -> Scalar:
-    """Return what an unquoted, untagged scalar stands for."""
+    """Return the value of an unquoted, untagged scalar."""
     first = text[:1]
     if first in _NUMBER_STARTS:
         return _resolve_number(text) if len(text) <= _CACHED_SIZE else _resolve_number.__wrapped__(text)
@@ -82,7 +82,7 @@ def _resolve_number(text: str) -> Scalar:
 
 
 def _integer(plain: str) -> int | None:
-    """Read a C-like integer of at most 64 bits; only a number without a sign may use the last bit."""
+    """Parse a C-like integer of at most 64 bits; with a sign, of at most 63."""
     found = _INTEGER.fullmatch(plain)
     if found is None:
         return None
@@ -100,13 +100,13 @@ def _integer(plain: str) -> int | None:
 
 def _float(text: str, plain: str) -> Scalar:
     number = float(plain)
-    return text if math.isinf(number) else number  # beyond a float's range it stays text
+    return text if math.isinf(number) else number  # beyond the range of a float it stays text
 
 
 def resolve_tagged(tag: str, text: str) -> Scalar:
-    """Return what a scalar with an explicit tag stands for. Tags nobody knows leave the text as it is.
+    """Return the value of a scalar with an explicit tag. An unknown tag leaves the text as it is.
 
-    Raises  ScalarError when the text is not what the tag says
+    Raises  ScalarError if the text contradicts the tag
     """
     name = tag.removeprefix(_TAG) if tag.startswith(_TAG) else ""
     if name == "binary":
@@ -141,7 +141,7 @@ def _binary(text: str) -> str:
 
 
 def to_json(value: float) -> int | float:
-    """Return a float as it would come back from JSON: integral values below 1e21 are integers there.
+    """Return a float as JSON returns it: integral values below 1e21 become integers.
 
     Raises  ScalarError for NaN and infinities
     """

@@ -1,11 +1,11 @@
-"""YAML events to plain data: dicts, lists and scalars, as kubectl would see them, whatever is thrown at it.
+"""YAML events to plain data: dicts, lists and scalars as kubectl sees them, safe for hostile input.
 
-The parser (libyaml's, through PyYAML) hands over a flat stream of events; the tree is put together here, without
-recursion. So nesting is counted before it can hurt, aliases are copied within a budget, and 20 MB take seconds rather
-than the half minute and the gigabyte that PyYAML's own constructor needs. ``yaml_scalars`` says what a scalar means.
+The parser (libyaml's, through PyYAML) returns a flat stream of events, and ``_Tree`` builds the tree from it without recursion.
+So nesting is limited before it can exhaust the stack, aliases are copied within a budget, and 20 MB take seconds instead of the
+half minute and the gigabyte of PyYAML's own constructor. ``yaml_scalars`` resolves scalars.
 
-Three habits of go-yaml are kept: a later duplicate key wins (or is reported, where reading is strict), ``<<`` overrides
-the keys before it and is overridden by those after it, and an anchor may be redefined.
+Three habits of go-yaml are kept: a later duplicate key wins (in strict mode it is an error), ``<<`` overrides the keys before
+it and is overridden by those after it, and an anchor may be redefined.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from moorage.errors import InputError
 
 __all__ = ["MAX_ALIASED", "MAX_DEPTH", "MAX_NODES", "read_tree"]
 
-#: Deepest nesting of lists and mappings.
+#: The deepest nesting of lists and mappings.
 MAX_DEPTH: Final = 100
-#: Most scalars, lists and mappings in one stream. A 20 MB dump has about a million.
+#: The maximum number of scalars, lists and mappings in one stream. A 20 MB dump has about a million.
 MAX_NODES: Final = 8_000_000
-#: Most nodes that aliases may add to one stream, copies of copies included, and the most characters in those.
+#: The maximum number of nodes that aliases may add to one stream, including copies of copies, and of characters in those.
 MAX_ALIASED: Final = 100_000
 MAX_ALIASED_TEXT: Final = 32 << 20
 #: libyaml compares every %TAG with all before it.
@@ -61,7 +61,7 @@ class EventSource(Protocol):
 
 
 class PureParser(Reader, Scanner, Parser):
-    """PyYAML's own parser, for machines where it was built without libyaml: the same events, five times slower."""
+    """PyYAML's own parser, for installations without libyaml: the same events, five times slower."""
 
     def __init__(self, stream: bytes) -> None:
         Reader.__init__(self, stream)
@@ -71,13 +71,13 @@ class PureParser(Reader, Scanner, Parser):
     def get_event(self) -> Event | None:
         event: Event | None = super().get_event()  # type: ignore[no-untyped-call]
         if isinstance(event, ScalarEvent) and _SURROGATE.search(event.value):
-            problem = "found invalid Unicode character escape code"  # libyaml's words
+            problem = "found invalid Unicode character escape code"  # libyaml's text
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=cast("Mark", event.start_mark))
         return event
 
 
 def default_parser() -> Callable[[bytes], EventSource]:
-    """Return libyaml's parser, or the pure one where there is none."""
+    """Return libyaml's parser, or the pure Python one if libyaml is missing."""
     try:
         from yaml._yaml import CParser
     except ImportError:
@@ -90,9 +90,9 @@ def read_tree(
 ) -> Iterator[tuple[Plain, int]]:
     """Yield each document of a YAML stream with the line it starts on. Empty documents are None.
 
-    Raises  InputError, its message opening with ``where:line:``, for anything that kubectl would refuse and for streams
-            beyond the limits of this module; with ``strict`` also for duplicate keys, up to ``MAX_REPEATS`` of a document's
-            at once
+    Raises  InputError, with a message that starts with ``where:line:``, for anything that kubectl would reject and for
+            streams beyond the limits of this module; with ``strict`` also for duplicate keys, up to ``MAX_REPEATS`` of a
+            document at once
     """
     if data.count(b"\n%") + data.count(b"\r%") > _MAX_DIRECTIVES:
         raise InputError(f"{where}:1: more than {_MAX_DIRECTIVES} directives")
@@ -103,7 +103,7 @@ def read_tree(
 
 
 def _build_document(tree: _Tree, events: Iterator[Event]) -> bool:
-    """Feed one document's events to the tree; return False where there was none."""
+    """Pass one document's events to the tree; return False if there are no more documents."""
     handlers = tree.handlers()
     with collector_paused():
         for event in events:
@@ -111,7 +111,7 @@ def _build_document(tree: _Tree, events: Iterator[Event]) -> bool:
             if handle is not None:
                 tree.nodes += 1
                 if tree.nodes > MAX_NODES:
-                    raise tree.refused(event, f"more than {MAX_NODES} values; split the file")
+                    raise tree.rejected(event, f"more than {MAX_NODES} values; split the file")
                 handle(event)
             elif type(event) is DocumentEndEvent:
                 tree.finish()
@@ -120,7 +120,7 @@ def _build_document(tree: _Tree, events: Iterator[Event]) -> bool:
 
 
 def _events(data: bytes, where: str, parser: Callable[[bytes], EventSource]) -> Iterator[Event]:
-    """Yield the parser's events; whatever it raises becomes an InputError with its line."""
+    """Yield the parser's events; turn its exceptions into an InputError with the line."""
     try:
         source = parser(data)
         while (event := source.get_event()) is not None:
@@ -135,7 +135,7 @@ def _events(data: bytes, where: str, parser: Callable[[bytes], EventSource]) -> 
 
 
 def _syntax_fault(error: yaml.MarkedYAMLError, data: bytes) -> str:
-    """Return ``line: problem``. The parser puts what is missing at the end on a line after the last."""
+    """Return ``line: problem``. The parser reports what is missing at the end on the line after the last one."""
     mark = error.problem_mark or error.context_mark
     line = min(mark.line + 1, data.rstrip().count(b"\n") + 1) if mark else 1
     started = (
@@ -154,18 +154,18 @@ class _NoKey:
 
 
 class _Merge:
-    """Stands where a mapping's key would: its value is merged into the mapping."""
+    """Marks a merge key ``<<``: its value is merged into the mapping."""
 
 
 class _Open:
-    """Stands for an anchored node that is not complete yet."""
+    """Marks an anchored node that is not complete yet."""
 
 
 _NO_KEY, _MERGE, _OPEN = _NoKey(), _Merge(), _Open()
 
 
 class _Tree:
-    """The document being built: the innermost open collection, the key that waits for its value, and what is outside."""
+    """The document being built: the innermost open collection, the key that waits for its value, and the outer collections."""
 
     def __init__(self, where: str, strict: bool) -> None:
         self.where = where
@@ -225,19 +225,19 @@ class _Tree:
         try:
             return resolve_tagged(tag, event.value)
         except ScalarError as error:
-            raise self.refused(event, str(error)) from None
+            raise self.rejected(event, str(error)) from None
 
     def _number(self, value: float, event: Event) -> int | float:
         try:
             return to_json(value)
         except ScalarError as error:
-            raise self.refused(event, str(error)) from None
+            raise self.rejected(event, str(error)) from None
 
     def _key(self, value: Plain, event: Event) -> str:
         try:
             return intern(value if type(value) is str else key_text(value))
         except ScalarError as error:
-            raise self.refused(event, str(error)) from None
+            raise self.rejected(event, str(error)) from None
 
     def start_mapping(self, event: MappingStartEvent) -> None:
         self._start({}, event)
@@ -247,9 +247,9 @@ class _Tree:
 
     def _start(self, collection: Plain, event: CollectionStartEvent) -> None:
         if len(self.outside) >= MAX_DEPTH:
-            raise self.refused(event, f"nested deeper than {MAX_DEPTH} levels")
+            raise self.rejected(event, f"nested deeper than {MAX_DEPTH} levels")
         if type(self.here) is dict and self.key is _NO_KEY:
-            raise self.refused(event, "invalid map key: a list or a mapping cannot be a key")
+            raise self.rejected(event, "invalid map key: a list or a mapping cannot be a key")
         if event.anchor is not None:
             self.anchors[event.anchor] = _OPEN
         self.outside.append((self.here, self.key, event))
@@ -265,17 +265,17 @@ class _Tree:
     def alias(self, event: AliasEvent) -> None:
         name = event.anchor
         if name not in self.anchors:
-            raise self.refused(event, f"unknown anchor '{name}' referenced")
+            raise self.rejected(event, f"unknown anchor '{name}' referenced")
         value = self.anchors[name]
         if value is _OPEN:
-            raise self.refused(event, f"anchor '{name}' value contains itself")
+            raise self.rejected(event, f"anchor '{name}' value contains itself")
         if type(self.here) is dict and self.key is _NO_KEY:
             if isinstance(value, (dict, list)):
-                raise self.refused(event, "invalid map key: a list or a mapping cannot be a key")
+                raise self.rejected(event, "invalid map key: a list or a mapping cannot be a key")
             self.key = self._key(value, event)
             return
         if self.key is _MERGE and not isinstance(value, dict):
-            raise self.refused(event, "map merge requires map or sequence of maps as the value")
+            raise self.rejected(event, "map merge requires map or sequence of maps as the value")
         copied = self._copy(value, event, len(self.outside))
         self._add(self._number(copied, event) if type(copied) is float else copied, event)
 
@@ -286,11 +286,11 @@ class _Tree:
         elif isinstance(value, dict):
             self.aliased_text += sum(map(len, value))
         if self.aliased > MAX_ALIASED or self.aliased_text > MAX_ALIASED_TEXT:
-            raise self.refused(event, "document contains excessive aliasing")
+            raise self.rejected(event, "document contains excessive aliasing")
         if not isinstance(value, (dict, list)):
             return value
         if depth >= MAX_DEPTH:
-            raise self.refused(event, f"nested deeper than {MAX_DEPTH} levels")
+            raise self.rejected(event, f"nested deeper than {MAX_DEPTH} levels")
         if isinstance(value, dict):
             return {key: self._copy(inner, event, depth + 1) for key, inner in value.items()}
         return [self._copy(inner, event, depth + 1) for inner in value]
@@ -317,13 +317,13 @@ class _Tree:
         self.here[key] = value
 
     def _merge(self, value: Plain, event: Event) -> None:
-        """Merge one mapping, or several of which the earlier ones take precedence."""
+        """Merge one mapping, or several, of which earlier ones take precedence."""
         sources = [value] if isinstance(value, dict) else value
         if not isinstance(sources, list) or not all(isinstance(source, dict) for source in sources):
-            raise self.refused(event, "map merge requires map or sequence of maps as the value")
+            raise self.rejected(event, "map merge requires map or sequence of maps as the value")
         for source in reversed(sources):
             for key, inner in source.items():
                 self._set(key, inner, event)
 
-    def refused(self, event: Event, why: str) -> InputError:
+    def rejected(self, event: Event, why: str) -> InputError:
         return InputError(f"{self.where}:{_line(event)}: {why}")

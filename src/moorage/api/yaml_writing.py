@@ -1,4 +1,4 @@
-"""YAML as it is written for people's eyes: letters of every script stand for themselves, and no text steers a terminal."""
+"""YAML output for people: characters of every script stay readable, and no text can control a terminal."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["PrintableDumper"]
 
 
 class PrintableDumper(yaml.SafeDumper):
-    """A dumper, for ``allow_unicode=True``, that puts a text with characters that mislead in double quotes, as escapes."""
+    """A dumper, for ``allow_unicode=True``, that writes texts with misleading characters as escapes in double quotes."""
 
     def analyze_scalar(self, scalar: str) -> Any:
-        # The emitter analyzes a scalar right before it writes it, and looks at allow_unicode in both steps.
+        # The emitter analyzes a scalar right before it writes it, and both steps read allow_unicode.
         self.allow_unicode = is_printable(scalar.replace("\n", "").replace("\t", ""))
         return super().analyze_scalar(scalar)

@@ -1,7 +1,7 @@
-"""What the API server would refuse: each kind's own rules, as far as scheduling reads the object.
+"""Validation of API objects, as far as scheduling reads them, with the API server's rules.
 
-``validate`` takes an object that has its defaults and returns every fault with its path. Parts that scheduling does not
-read (images, probes, mounts, security) are not looked at, and neither is what only matters when an object changes.
+``validate`` takes an object with defaults and returns all faults with their paths. It does not check parts that scheduling does
+not read (images, probes, mounts, security), nor rules for updates.
 """
 
 from __future__ import annotations
@@ -93,14 +93,14 @@ _CHECKS: Final[Mapping[type[Value], Callable[[Any], Faults]]] = {
 
 
 def validate(found: Value) -> list[Fault]:
-    """Return everything that is wrong with an object; nothing for kinds without rules.
+    """Return all faults of an object; none for kinds without rules.
 
-    Many pods in a row are checked faster by one ``PodValidator``.
+    For many pods in a row, one ``PodValidator`` is faster.
     """
     return list(faults_of(found))
 
 
 def faults_of(found: Value) -> Faults:
-    """Yield what is wrong with an object, one fault at a time, for a caller that stops after some."""
+    """Yield the faults of an object, so that a caller can stop after some."""
     check = _CHECKS.get(type(found))
     return iter(()) if check is None else check(found)

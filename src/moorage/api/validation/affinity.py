@@ -1,4 +1,4 @@
-"""Affinity, spread constraints, tolerations: the terms by which a pod chooses nodes and neighbours.
+"""Affinity, topology spread constraints and tolerations.
 
 Source  kubernetes, pkg/apis/core/validation/validation.go, validateAffinity, validateTopologySpreadConstraints,
         ValidateTolerations
@@ -46,7 +46,7 @@ _WEIGHT: Final = "must be in the range 1-100"
 
 
 def affinity(path: str, given: Affinity) -> Faults:
-    """Find what is wrong with what a pod says about nodes and other pods."""
+    """Yield the faults of a pod's affinity."""
     nodes = given.node_affinity
     if nodes is not None:
         at = f"{path}.nodeAffinity"
@@ -55,7 +55,7 @@ def affinity(path: str, given: Affinity) -> Faults:
         for i, preferred in enumerate(nodes.preferred_during_scheduling_ignored_during_execution):
             if not 1 <= preferred.weight <= 100:
                 yield invalid(f"{at}.{_PREFERRED}[{i}].weight", preferred.weight, _WEIGHT)
-            # Values of preferences are not held to be label values; they only never match.
+            # Values of preferred terms are not validated as label values; invalid ones never match.
             yield from _node_term(f"{at}.{_PREFERRED}[{i}].preference", preferred.preference, values_are_labels=False)
     if given.pod_affinity is not None:
         yield from _pod_affinity(f"{path}.podAffinity", given.pod_affinity)
@@ -67,7 +67,7 @@ def affinity(path: str, given: Affinity) -> Faults:
 
 
 def node_selector(path: str, selector: NodeSelector) -> Faults:
-    """Find what is wrong with a required node selector; one without terms is refused."""
+    """Yield the faults of a required node selector; it needs at least one term."""
     if not selector.node_selector_terms:
         yield required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
     for i, term in enumerate(selector.node_selector_terms):
@@ -143,7 +143,7 @@ def _label_keys(path: str, match: tuple[str, ...], mismatch: tuple[str, ...], se
         for i, key in enumerate(keys):
             yield from label_name(f"{path}.{name}[{i}]", key)
     if match and selector is not None:
-        # Once merged into the selector a key stands there by right; only a second time is one too many.
+        # A key that was merged into the selector occurs there once; a second occurrence is a fault.
         held, places = set(selector.match_labels), {key: i for i, key in reversed([*enumerate(match)])}
         for asked in selector.match_expressions:
             if asked.key in places and asked.key in held:
@@ -159,7 +159,7 @@ def _label_keys(path: str, match: tuple[str, ...], mismatch: tuple[str, ...], se
 
 
 def spread_constraints(path: str, constraints: tuple[TopologySpreadConstraint, ...]) -> Faults:
-    """Find constraints that are unsound, or that say twice how one topology is to be spread."""
+    """Yield the faults of constraints, including pairs of topology and policy that occur twice."""
     left = Counter((one.topology_key, one.when_unsatisfiable) for one in constraints)
     for i, constraint in enumerate(constraints):
         at = f"{path}[{i}]"
@@ -169,7 +169,7 @@ def spread_constraints(path: str, constraints: tuple[TopologySpreadConstraint, .
         yield from one_of(f"{at}.whenUnsatisfiable", constraint.when_unsatisfiable, ("DoNotSchedule", "ScheduleAnyway"))
         pair = (constraint.topology_key, constraint.when_unsatisfiable)
         left[pair] -= 1
-        if left[pair]:  # a later one says so, too
+        if left[pair]:  # the pair occurs again later
             yield duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{pair[0]}, {pair[1]}}}")
         if constraint.min_domains is not None:
             yield from positive(f"{at}.minDomains", constraint.min_domains)
@@ -186,7 +186,7 @@ def spread_constraints(path: str, constraints: tuple[TopologySpreadConstraint, .
 
 
 def tolerations(path: str, given: Iterable[Toleration]) -> Faults:
-    """Find what is wrong with tolerations. ``Lt`` and ``Gt`` are refused: they are behind a gate that is off."""
+    """Yield the faults of tolerations. ``Lt`` and ``Gt`` are rejected: their feature gate is off."""
     for i, one in enumerate(given):
         at = f"{path}[{i}]"
         if one.key:

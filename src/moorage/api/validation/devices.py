@@ -1,6 +1,6 @@
-"""Device claims, classes and slices.
+"""Resource claims, device classes and resource slices.
 
-Expressions are not compiled here; one that cannot be is reported by whoever evaluates it.
+CEL expressions are not compiled here; their evaluation reports invalid ones.
 
 Source  kubernetes, pkg/apis/resource/validation/validation.go
 """
@@ -45,13 +45,13 @@ _EFFECTS: Final = ("NoExecute", "NoSchedule", "None")
 
 
 def resource_claim_faults(claim: ResourceClaim) -> Faults:
-    """Find what is wrong with a claim for devices."""
+    """Yield the faults of a claim for devices."""
     yield from object_meta(claim.metadata, True)
     yield from _claim_spec("spec", claim.spec)
 
 
 def resource_claim_template_faults(template: ResourceClaimTemplate) -> Faults:
-    """Find what is wrong with a template; its claim stands in ``spec.spec``."""
+    """Yield the faults of a claim template; its claim is in ``spec.spec``."""
     yield from object_meta(template.metadata, True)
     yield from _claim_spec("spec.spec", template.spec.spec)
 
@@ -110,13 +110,13 @@ def _selectors(path: str, selectors: tuple[DeviceSelector, ...]) -> Faults:
 
 
 def device_class_faults(device_class: DeviceClass) -> Faults:
-    """Find what is wrong with a device class."""
+    """Yield the faults of a device class."""
     yield from object_meta(device_class.metadata, False)
     yield from _selectors("spec.selectors", device_class.spec.selectors)
 
 
 def resource_slice_faults(resource_slice: ResourceSlice) -> Faults:
-    """Find what is wrong with a slice: whose it is, which nodes it is for, and its devices."""
+    """Yield the faults of a slice: of its driver, its node selection and its devices."""
     spec = resource_slice.spec
     yield from object_meta(resource_slice.metadata, False)
     for path, value in (("spec.driver", spec.driver), ("spec.pool.name", spec.pool.name)):

@@ -1,6 +1,6 @@
-"""The kinds of faults that the API server finds, in its words, and the checks that many objects share.
+"""The fault types of the API server, in its words, and checks that many objects share.
 
-Every check is a generator: nothing comes out of it for a sound value. Paths are texts such as ``spec.containers[0].name``.
+Each check is a generator that yields nothing for a valid value. Paths are texts such as ``spec.containers[0].name``.
 
 Source  apimachinery, pkg/util/validation/field/errors.go; pkg/apis/meta/v1/validation/validation.go
 """
@@ -27,27 +27,27 @@ POSITIVE: Final = "must be greater than zero"
 
 
 def invalid(path: str, value: object, detail: str) -> Fault:
-    """Return the fault of a value that breaks a rule."""
+    """Return the fault of a value that violates a rule."""
     return Fault("Invalid value", path, detail, value)
 
 
 def required(path: str, detail: str = "") -> Fault:
-    """Return the fault of a value that is not there."""
+    """Return the fault of a missing value."""
     return Fault("Required value", path, detail)
 
 
 def duplicate(path: str, value: object, detail: str = "") -> Fault:
-    """Return the fault of a value that is there already."""
+    """Return the fault of a value that occurs twice."""
     return Fault("Duplicate value", path, detail, value)
 
 
 def forbidden(path: str, detail: str) -> Fault:
-    """Return the fault of a field that may not be set."""
+    """Return the fault of a field that must not be set."""
     return Fault("Forbidden", path, detail)
 
 
 def unsupported(path: str, value: object, supported: Iterable[str]) -> Fault:
-    """Return the fault of a value that is none of those supported."""
+    """Return the fault of a value that is not supported."""
     return Fault("Unsupported value", path, "supported values: " + ", ".join(f'"{one}"' for one in supported), value)
 
 
@@ -55,27 +55,27 @@ def unsupported(path: str, value: object, supported: Iterable[str]) -> Fault:
 
 
 def int32(path: str, value: int | None) -> Faults:
-    """Find numbers that the API has no room for. The real server refuses them while decoding."""
+    """Yield the fault of a number beyond 32 bits. A real API server rejects it while decoding."""
     if value is not None and not -INT32_MAX - 1 <= value <= INT32_MAX:
         yield invalid(path, value, "must be a 32-bit integer")
 
 
 def nonnegative(path: str, value: int | None) -> Faults:
-    """Find numbers below zero."""
+    """Yield the fault of a negative number."""
     if value is not None and value < 0:
         yield invalid(path, value, NOT_NEGATIVE)
     yield from int32(path, value)
 
 
 def positive(path: str, value: int | None) -> Faults:
-    """Find numbers that are not above zero."""
+    """Yield the fault of a number that is not above zero."""
     if value is not None and value <= 0:
         yield invalid(path, value, POSITIVE)
     yield from int32(path, value)
 
 
 def quantity(path: str, value: Quantity, *, integer: bool = False) -> Faults:
-    """Find quantities that are none, that are negative, or that have a fraction where whole things are counted."""
+    """Yield the faults of a quantity: invalid, negative, or with a fraction although ``integer`` is true."""
     try:
         nano = parse(value)
     except QuantityError as error:
@@ -88,7 +88,7 @@ def quantity(path: str, value: Quantity, *, integer: bool = False) -> Faults:
 
 
 def positive_quantity(path: str, value: Quantity) -> Faults:
-    """Find quantities that are not above zero."""
+    """Yield the fault of a quantity that is not above zero."""
     try:
         is_positive = parse(value) > 0
     except QuantityError as error:
@@ -102,13 +102,13 @@ def positive_quantity(path: str, value: Quantity) -> Faults:
 
 
 def named(path: str, value: str, check: Callable[[str], list[str]] = check_dns1123_label) -> Faults:
-    """Find what keeps a text from being a name of the given kind."""
+    """Yield the faults of a name, according to ``check``."""
     for fault in check(value):
         yield invalid(path, value, fault)
 
 
 def member(path: str, value: str, seen: set[str]) -> Faults:
-    """Find labels of a list that are missing, no DNS label or there already; adds the value to ``seen``."""
+    """Yield the faults of a list entry's name: missing, not a DNS label, or in ``seen``; add the name to ``seen``."""
     if not value:
         yield required(path)
         return
@@ -119,25 +119,25 @@ def member(path: str, value: str, seen: set[str]) -> Faults:
 
 
 def one_of(path: str, value: str | None, supported: Iterable[str]) -> Faults:
-    """Find values that are not supported. None is a value that was left out."""
+    """Yield the fault of an unsupported value. None means that the field is unset."""
     if value is not None and value not in supported:
         yield unsupported(path, value, supported)
 
 
 def label_name(path: str, key: str) -> Faults:
-    """Find what keeps a text from being the key of a label."""
+    """Yield the faults of a label key."""
     yield from named(path, key, check_qualified_name)
 
 
 def labels(path: str, given: Mapping[str, str]) -> Faults:
-    """Find keys and values that are none of labels. The path is that of the whole map, as the API has it."""
+    """Yield the faults of label keys and values. As in the API server, the path is that of the whole map."""
     for key, value in given.items():
         yield from label_name(path, key)
         yield from named(path, value, check_label_value)
 
 
 def label_selector(path: str, selector: LabelSelector | None) -> Faults:
-    """Find what is wrong with a label selector."""
+    """Yield the faults of a label selector."""
     if selector is None:
         return
     if selector.match_labels:

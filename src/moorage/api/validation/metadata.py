@@ -1,4 +1,4 @@
-"""Names, namespaces, labels, annotations and owners of any object.
+"""Object metadata: names, namespaces, labels, annotations, owners and finalizers.
 
 Source  apimachinery, pkg/api/validation/objectmeta.go
 """
@@ -15,14 +15,14 @@ from moorage.errors import Fault
 
 __all__ = ["MAX_ANNOTATIONS", "annotation_faults", "object_meta"]
 
-#: All of an object's annotations together, keys and values, in bytes.
+#: The maximum size of all annotations of an object together, keys and values, in bytes.
 MAX_ANNOTATIONS: Final = 256 * 1024
 
 
 def object_meta(
     metadata: ObjectMeta, namespaced: bool, check_name: Callable[[str], list[str]] = check_dns1123_subdomain
 ) -> Faults:
-    """Find what is wrong with an object's metadata."""
+    """Yield the faults of an object's metadata."""
     if metadata.generate_name:
         yield from named("metadata.generateName", metadata.generate_name, lambda base: check_name(_as_prefix(base)))
     if not metadata.name:
@@ -44,12 +44,12 @@ def object_meta(
 
 
 def _as_prefix(base: str) -> str:
-    """Return a base for generated names with the dash at its end, if it has one, taken for a letter."""
+    """Return a base for generated names with a trailing dash replaced by a letter."""
     return base[:-2] + "a" if len(base) > 1 and base.endswith("-") else base
 
 
 def annotation_faults(path: str, given: Mapping[str, str]) -> Faults:
-    """Find keys that are no label keys, letter case aside, and too much text."""
+    """Yield the faults of annotations: keys that are no label keys (ignoring case), and excessive size."""
     for key in given:
         for fault in check_qualified_name(key.lower()):
             yield invalid(path, key, fault)

@@ -18,14 +18,14 @@ __all__ = ["limit_range_faults", "namespace_faults", "node_faults", "node_status
 
 
 def node_faults(node: Node) -> Faults:
-    """Find what is wrong with a node. Taints have the path that the real server gives them, which is not where they are."""
+    """Yield the faults of a node. As in the API server, the path of taints is ``metadata.taints``, not their real one."""
     yield from object_meta(node.metadata, False)
     yield from _taints("metadata.taints", node.spec.taints)
     yield from node_status_faults(node)
 
 
 def node_status_faults(node: Node) -> Faults:
-    """Find what is wrong with what a node says it has."""
+    """Yield the faults of a node's capacity and allocatable."""
     yield from node_resources("status.capacity", node.status.capacity)
     yield from node_resources("status.allocatable", node.status.allocatable)
 
@@ -46,12 +46,12 @@ def _taints(path: str, taints: Iterable[Taint]) -> Faults:
 
 
 def namespace_faults(namespace: Namespace) -> Faults:
-    """Find what is wrong with a namespace: its name is a DNS label."""
+    """Yield the faults of a namespace, whose name must be a DNS label."""
     return object_meta(namespace.metadata, False, check_dns1123_label)
 
 
 def limit_range_faults(limit_range: LimitRange) -> Faults:
-    """Find what is wrong with a limit range: its types and its amounts. How these relate to each other is not looked at."""
+    """Yield the faults of a limit range's types and amounts. Their relations to each other are not checked."""
     yield from object_meta(limit_range.metadata, True)
     seen: set[str] = set()
     for i, item in enumerate(limit_range.spec.limits):

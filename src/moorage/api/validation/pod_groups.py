@@ -1,6 +1,6 @@
-"""Pod groups and the workloads whose templates they are made from.
+"""Pod groups and the workloads whose templates they are created from.
 
-Whether a field may be set at all is decided by feature gates, before anybody comes here: what is closed is dropped.
+Feature gates decide whether a field may be set; fields of disabled gates are dropped before validation.
 
 Source  kubernetes, pkg/apis/scheduling/v1alpha2/zz_generated.validations.go (rules that stand beside the types)
 """
@@ -38,15 +38,15 @@ _MODES: Final = ("Pod", "PodGroup")
 
 
 def pod_group_faults(group: PodGroup) -> Faults:
-    """Find what is wrong with a pod group."""
+    """Yield the faults of a pod group."""
     yield from object_meta(group.metadata, True)
     if group.spec.pod_group_template_ref is not None:
-        yield from _origin("spec.podGroupTemplateRef", group.spec.pod_group_template_ref)
-    yield from _rest("spec", group.spec)
+        yield from _template_reference("spec.podGroupTemplateRef", group.spec.pod_group_template_ref)
+    yield from _common_faults("spec", group.spec)
 
 
 def workload_faults(workload: Workload) -> Faults:
-    """Find what is wrong with a workload."""
+    """Yield the faults of a workload."""
     yield from object_meta(workload.metadata, True)
     if workload.spec.controller_ref is not None:
         yield from _controller("spec.controllerRef", workload.spec.controller_ref)
@@ -56,18 +56,18 @@ def workload_faults(workload: Workload) -> Faults:
     if len(templates) > _MOST_TEMPLATES:
         yield _too_many(path, len(templates), _MOST_TEMPLATES)
         return
-    yield from _each_once(path, templates)
+    yield from _unique_names(path, templates)
     for i, template in enumerate(templates):
         yield from _name(f"{path}[{i}].name", template.name)
-        yield from _rest(f"{path}[{i}]", template)
+        yield from _common_faults(f"{path}[{i}]", template)
 
 
 def _too_many(path: str, count: int, most: int) -> Fault:
     return Fault("Too many", path, f"must have at most {most} items", count)
 
 
-def _each_once(path: str, things: Iterable[PodGroupTemplate | PodGroupResourceClaim]) -> Faults:
-    """Find things whose name an earlier one has."""
+def _unique_names(path: str, things: Iterable[PodGroupTemplate | PodGroupResourceClaim]) -> Faults:
+    """Yield the faults of items whose name occurs twice."""
     seen: set[str] = set()
     for i, one in enumerate(things):
         if one.name in seen:
@@ -76,7 +76,7 @@ def _each_once(path: str, things: Iterable[PodGroupTemplate | PodGroupResourceCl
 
 
 def _one_of(path: str, given: dict[str, object]) -> Faults:
-    """Find unions of which no member is set, or several are."""
+    """Yield the fault of a union with no member set, or with several."""
     supported = ", ".join(f"`{name}`" for name in given)
     chosen = [name for name, value in given.items() if value is not None]
     if not chosen:
@@ -92,7 +92,7 @@ def _name(path: str, name: str) -> Faults:
         yield from named(path, name, check_dns1123_label)
 
 
-def _origin(path: str, origin: PodGroupTemplateReference) -> Faults:
+def _template_reference(path: str, origin: PodGroupTemplateReference) -> Faults:
     yield from _one_of(path, {"workload": origin.workload})
     if (workload := origin.workload) is None:
         return
@@ -114,7 +114,7 @@ def _controller(path: str, controller: TypedLocalObjectReference) -> Faults:
 
 
 def _check_segment(text: str) -> list[str]:
-    """Return what keeps a text from being one segment of a path."""
+    """Return why a text is not a valid path segment."""
     if text in {".", ".."}:
         return [f"may not be '{text}'"]
     return [f"may not contain '{letter}'" for letter in "/%" if letter in text]
@@ -123,7 +123,7 @@ def _check_segment(text: str) -> list[str]:
 # -- what groups and templates share ------------------------------------------------------------------------------------
 
 
-def _rest(path: str, spec: PodGroupSpec | PodGroupTemplate) -> Faults:
+def _common_faults(path: str, spec: PodGroupSpec | PodGroupTemplate) -> Faults:
     yield from _policy(f"{path}.schedulingPolicy", spec.scheduling_policy)
     if spec.scheduling_constraints is not None:
         yield from _constraints(f"{path}.schedulingConstraints.topology", spec.scheduling_constraints)
@@ -165,7 +165,7 @@ def _claims(path: str, claims: tuple[PodGroupResourceClaim, ...]) -> Faults:
     if len(claims) > _MOST_CLAIMS:
         yield _too_many(path, len(claims), _MOST_CLAIMS)
         return
-    yield from _each_once(path, claims)
+    yield from _unique_names(path, claims)
     for i, claim in enumerate(claims):
         at = f"{path}[{i}]"
         sources = {

@@ -1,4 +1,4 @@
-"""Resources of a pod as a whole, beside those of its containers: what the pod has must hold what they ask for.
+"""Pod-level resources: they must cover what the pod's containers request.
 
 Source  kubernetes, pkg/apis/core/validation/validation.go, validatePodResourceConsistency; component-helpers,
         resource/helpers.go, AggregateContainerRequests
@@ -21,9 +21,9 @@ _Sums: TypeAlias = dict[str, Exact]
 
 
 def pod_level_faults(path: str, spec: PodSpec) -> Faults:
-    """Find containers that ask for more than their pod has, together or one of them, at ``path`` of the pod's resources.
+    """Yield the faults of pod-level resources that do not cover the containers; ``path`` is their path.
 
-    Amounts that are none are told of where they stand, and count for nothing here.
+    Invalid amounts are reported elsewhere and ignored here.
     """
     if spec.resources is None:
         return
@@ -47,7 +47,7 @@ def _short(path: str, given: _Sums, needed: _Sums, what: str) -> Faults:
 
 
 def _total(spec: PodSpec, part: Callable[[Container], ResourceList]) -> _Sums:
-    """Return the most that containers take at a time: all of them, or one that runs before them with the sidecars it finds."""
+    """Return the containers' total: of all running ones, or of an init container with the sidecars started before it."""
     running: _Sums = {}
     beside: _Sums = {}
     most: _Sums = {}

@@ -1,4 +1,4 @@
-"""Pods and pod templates, as far as scheduling reads them. Images, probes, mounts and security are not looked at.
+"""Pods and pod templates, as far as scheduling reads them, without images, probes, mounts and security.
 
 Source  kubernetes, pkg/apis/core/validation/validation.go, ValidatePodSpec
 """
@@ -49,28 +49,28 @@ _PORT_NAME = re.compile("[-a-z0-9]+")
 
 
 def pod_faults(pod: Pod) -> Faults:
-    """Find what is wrong with a pod that has its defaults."""
+    """Yield the faults of a pod with defaults."""
     yield from object_meta(pod.metadata, True)
     yield from pod_spec_faults("spec", pod.spec, is_pod=True)
 
 
 def pod_template_faults(path: str, template: PodTemplateSpec) -> Faults:
-    """Find what is wrong with a template, at ``path``."""
+    """Yield the faults of a template, at ``path``."""
     yield from labels(f"{path}.labels", template.metadata.labels)
     yield from annotation_faults(f"{path}.annotations", template.metadata.annotations)
     yield from pod_spec_faults(f"{path}.spec", template.spec)
 
 
 class PodValidator:
-    """Finds what is wrong with pods, looking at each distinct shape once.
+    """Validates pods, each distinct shape once.
 
-    Most pods of a cluster are copies: they differ in name, node, annotations and volumes, and share the rest.
+    Most pods of a cluster are copies that differ only in name, node, annotations and volumes.
     """
 
     def __init__(self) -> None:
-        self._sound: set[bytes] = set()
-        self._sound_keys: set[str] = set()
-        self._sound_nodes: set[str] = {""}
+        self._valid_shapes: set[bytes] = set()
+        self._valid_keys: set[str] = set()
+        self._valid_nodes: set[str] = {""}
         self._encode = msgspec.msgpack.Encoder().encode
 
     def __call__(self, pod: Pod) -> Faults:
@@ -100,28 +100,31 @@ class PodValidator:
                 spec.scheduling_group,
             )
         )
-        if shape in self._sound:
-            return iter(()) if self._is_plain(pod) else self._of_its_own(pod)
+        if shape in self._valid_shapes:
+            return iter(()) if self._is_plain(pod) else self._own_faults(pod)
         faults = list(pod_faults(pod))
         if not faults:
-            self._sound.add(shape)
-            self._sound_keys.update(metadata.annotations)
-            self._sound_nodes.add(spec.node_name)
+            self._valid_shapes.add(shape)
+            self._valid_keys.update(metadata.annotations)
+            self._valid_nodes.add(spec.node_name)
         return iter(faults)
 
     def _is_plain(self, pod: Pod) -> bool:
-        """Return True where what a copy has of its own is quickly seen to be sound. False asks for a closer look."""
+        """Return True if a quick check finds the copy's own fields valid. False requires a full check."""
         metadata, spec = pod.metadata, pod.spec
-        if check_dns1123_subdomain(metadata.name) or spec.node_name not in self._sound_nodes:
+        if check_dns1123_subdomain(metadata.name) or spec.node_name not in self._valid_nodes:
             return False
-        noted = metadata.annotations
-        if noted and (not noted.keys() <= self._sound_keys or len("".join((*noted, *noted.values()))) > MAX_ANNOTATIONS // 4):
+        annotations = metadata.annotations
+        if annotations and (
+            not annotations.keys() <= self._valid_keys
+            or len("".join((*annotations, *annotations.values()))) > MAX_ANNOTATIONS // 4
+        ):
             return False
         names = [volume.name for volume in spec.volumes]
-        return len(set(names)) == len(names) and not any(map(check_dns1123_label, names)) and not _claims_nothing(spec)
+        return len(set(names)) == len(names) and not any(map(check_dns1123_label, names)) and not _has_unnamed_claim(spec)
 
-    def _of_its_own(self, pod: Pod) -> Faults:
-        """Find what is wrong with the parts of a pod that its shape does not hold."""
+    def _own_faults(self, pod: Pod) -> Faults:
+        """Yield the faults of the fields that are not part of a pod's shape."""
         faults = [
             *named("metadata.name", pod.metadata.name, check_dns1123_subdomain),
             *annotation_faults("metadata.annotations", pod.metadata.annotations),
@@ -129,18 +132,18 @@ class PodValidator:
             *_volumes("spec.volumes", pod.spec.volumes),
         ]
         if not faults:
-            self._sound_keys.update(pod.metadata.annotations)
-            self._sound_nodes.add(pod.spec.node_name)
+            self._valid_keys.update(pod.metadata.annotations)
+            self._valid_nodes.add(pod.spec.node_name)
         return iter(faults)
 
 
-def _claims_nothing(spec: PodSpec) -> bool:
-    """Return True if a volume is a claim without a name."""
+def _has_unnamed_claim(spec: PodSpec) -> bool:
+    """Return True if a volume has a claim without a name."""
     return any(v.persistent_volume_claim is not None and not v.persistent_volume_claim.claim_name for v in spec.volumes)
 
 
 def pod_spec_faults(path: str, spec: PodSpec, *, is_pod: bool = False) -> Faults:
-    """Find what is wrong with a spec. That of a pod is held to what defaulting leaves, that of a template is not."""
+    """Yield the faults of a spec. Only a pod's spec must be consistent with defaulting, a template's need not."""
     yield from _volumes(f"{path}.volumes", spec.volumes)
     claims = frozenset(claim.name for claim in spec.resource_claims)
     yield from _resource_claims(f"{path}.resourceClaims", spec.resource_claims)
@@ -231,7 +234,7 @@ def _ports(path: str, ports: Iterable[ContainerPort]) -> Faults:
 
 
 def port_name_faults(name: str) -> Iterator[str]:
-    """Find what keeps a text from being the name of a port."""
+    """Yield the faults of a port name."""
     if len(name) > 15:
         yield "must be no more than 15 characters"
     if not _PORT_NAME.fullmatch(name):

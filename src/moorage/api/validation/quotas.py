@@ -1,4 +1,4 @@
-"""Resource quotas: what can be limited, to how much, and which scopes go with what.
+"""Resource quotas: which resources can be limited, the amounts, and the scopes that apply to them.
 
 Source  kubernetes, pkg/apis/core/validation/validation.go, ValidateResourceQuota; pkg/apis/core/helper/helpers.go
 """
@@ -25,14 +25,14 @@ from moorage.api.validation.resources import is_integer_resource
 __all__ = ["quota_faults", "quota_status_faults", "quota_warnings"]
 
 _COMPUTE: Final = frozenset(["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"])
-#: Names without a slash that quotas know.
+#: Names without a slash that quotas support.
 _STANDARD: Final = _COMPUTE | {
     "configmaps", "ephemeral-storage", "limits.ephemeral-storage", "persistentvolumeclaims", "pods", "replicationcontrollers",
     "requests.ephemeral-storage", "requests.storage", "resourcequotas", "secrets", "services", "services.loadbalancers",
     "services.nodeports",
 }  # fmt: skip
 _OF_PODS: Final = _COMPUTE | {"pods"}
-#: What each scope can limit, of the names above; by itself any name with a slash goes with any scope.
+#: The resources above that each scope can limit; names with a slash are allowed in any scope.
 _SCOPED: Final[Mapping[str, frozenset[str]]] = {
     "BestEffort": frozenset(["pods"]),
     "CrossNamespacePodAffinity": _OF_PODS,
@@ -42,7 +42,7 @@ _SCOPED: Final[Mapping[str, frozenset[str]]] = {
     "Terminating": _OF_PODS,
     "VolumeAttributesClass": frozenset(["persistentvolumeclaims", "requests.storage"]),
 }
-#: Scopes that an object is in or is not, and no two of which go together where they stand side by side.
+#: Scopes that only allow the operator Exists. The opposed pairs below must not occur together.
 _PLAIN: Final = ("BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "Terminating")
 _OPPOSED: Final = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
 _ONLY_EXISTS: Final = (
@@ -52,7 +52,7 @@ _ONLY_EXISTS: Final = (
 
 
 def quota_faults(quota: ResourceQuota) -> Faults:
-    """Find what is wrong with a quota, but for its status."""
+    """Yield the faults of a quota, except of its status."""
     yield from object_meta(quota.metadata, True)
     yield from _amounts("spec.hard", quota.spec.hard)
     yield from _scopes(quota.spec)
@@ -60,22 +60,22 @@ def quota_faults(quota: ResourceQuota) -> Faults:
 
 
 def quota_status_faults(status: ResourceQuotaStatus) -> Faults:
-    """Find what is wrong with a quota's status."""
+    """Yield the faults of a quota's status."""
     yield from _amounts("status.hard", status.hard)
     yield from _amounts("status.used", status.used)
 
 
 def quota_warnings(hard: ResourceList) -> tuple[str, ...]:
-    """Return what is told to whoever makes a quota of these limits: where more may be requested than the limits can be."""
-    told = []
+    """Return the warnings for a user who writes a quota with these limits: requests should not exceed limits."""
+    warnings = []
     for resource in ("cpu", "memory", "storage", "ephemeral-storage"):
         asked, limit = f"requests.{resource}", f"limits.{resource}"
         if asked not in hard and resource in {"cpu", "memory"}:
             asked = resource
         if asked in hard and limit in hard and parse(hard[asked]) > parse(hard[limit]):
             shown = f"{limit} ({canonical(hard[limit])})"
-            told.append(f"ResourceQuota {asked} ({canonical(hard[asked])}) should be less than {shown}")
-    return tuple(told)
+            warnings.append(f"ResourceQuota {asked} ({canonical(hard[asked])}) should be less than {shown}")
+    return tuple(warnings)
 
 
 def _amounts(path: str, amounts: ResourceList) -> Faults:
@@ -111,7 +111,7 @@ def _scopes(spec: ResourceQuotaSpec) -> Faults:
 
 
 def _out_of_scope(spec: ResourceQuotaSpec) -> dict[str, int]:
-    """Return with how many of the limited resources each scope has nothing to do."""
+    """Return, for each scope, how many of the limited resources it does not apply to."""
     limited = [name for name in spec.hard if _is_standard(name)]
     return {scope: sum(name not in known for name in limited) for scope, known in _SCOPED.items()}
 
@@ -137,7 +137,7 @@ def _selector(spec: ResourceQuotaSpec) -> Faults:
 
 
 def _as_go(selector: ScopeSelector) -> object:
-    """Return a selector with the names that its fields have in Go, as refusals show it."""
+    """Return a selector with Go's field names, as errors show it."""
     asked = selector.match_expressions
     named = [{"ScopeName": one.scope_name, "Operator": one.operator, "Values": one.values or None} for one in asked]
     return {"MatchExpressions": named}

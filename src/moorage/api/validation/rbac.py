@@ -1,4 +1,4 @@
-"""Rules of roles and bindings: what a role must say to grant anything, and whom a binding may name.
+"""RBAC objects: what a role needs to grant anything, and which subjects a binding may name.
 
 Source  kubernetes, pkg/apis/rbac/validation/validation.go
 """
@@ -18,21 +18,21 @@ GROUP: Final = "rbac.authorization.k8s.io"
 
 
 def check_path_segment(name: str) -> list[str]:
-    """Return why a name cannot be a part of a path; roles may be called anything else."""
+    """Return why a name is not a valid path segment; names of roles have no other rules."""
     if name in {".", ".."}:
         return [f"may not be '{name}'"]
     return [f"may not contain '{mark}'" for mark in "/%" if mark in name]
 
 
 def role_faults(role: Role) -> Faults:
-    """Find what is wrong with a role."""
+    """Yield the faults of a role."""
     yield from object_meta(role.metadata, True, check_path_segment)
     for i, rule in enumerate(role.rules):
         yield from _rule(f"rules[{i}]", rule, True)
 
 
 def cluster_role_faults(role: ClusterRole) -> Faults:
-    """Find what is wrong with a cluster role."""
+    """Yield the faults of a cluster role."""
     yield from object_meta(role.metadata, False, check_path_segment)
     for i, rule in enumerate(role.rules):
         yield from _rule(f"rules[{i}]", rule, False)
@@ -61,7 +61,7 @@ def _rule(path: str, rule: PolicyRule, namespaced: bool) -> Faults:
 
 
 def role_binding_faults(binding: RoleBinding | ClusterRoleBinding) -> Faults:
-    """Find what is wrong with a binding, of either kind."""
+    """Yield the faults of a role binding or a cluster role binding."""
     namespaced = isinstance(binding, RoleBinding)
     yield from object_meta(binding.metadata, namespaced, check_path_segment)
     yield from _role_ref(binding.role_ref, ("ClusterRole", "Role") if namespaced else ("ClusterRole",))

@@ -1,4 +1,4 @@
-"""Requests and limits: known names, sound amounts, requests within limits.
+"""Requests and limits: known names, valid amounts, requests within limits.
 
 Source  kubernetes, pkg/apis/core/validation/validation.go, validateResourceRequirements; pkg/apis/core/helper/helpers.go
 """
@@ -25,7 +25,7 @@ _COUNTED: Final = frozenset(
         "services.loadbalancers", "services.nodeports",
     ]
 )  # fmt: skip
-#: Names without a slash that mean something, if not to containers then to quotas.
+#: Valid names without a slash, for containers or for quotas.
 _STANDARD: Final = _CONTAINER | _COUNTED | {
     "storage", "requests.cpu", "requests.memory", "requests.storage", "requests.ephemeral-storage", "limits.cpu",
     "limits.memory", "limits.ephemeral-storage",
@@ -33,12 +33,12 @@ _STANDARD: Final = _CONTAINER | _COUNTED | {
 
 
 def is_integer_resource(name: str) -> bool:
-    """Return True for resources that are counted in whole things."""
+    """Return True for resources that are counted in integers."""
     return name in _COUNTED or is_extended_resource_name(name)
 
 
 def container_resources(path: str, resources: ResourceRequirements, claims: Set[str] = frozenset()) -> Faults:
-    """Find what is wrong with a container's resources; ``claims`` are the names of the pod's resource claims."""
+    """Yield the faults of a container's resources; ``claims`` are the names of the pod's resource claims."""
     if resources.limits or resources.requests:
         for part, amounts in (("limits", resources.limits), ("requests", resources.requests)):
             for name, amount in amounts.items():
@@ -50,7 +50,7 @@ def container_resources(path: str, resources: ResourceRequirements, claims: Set[
 
 
 def pod_resources(path: str, resources: ResourceRequirements) -> Faults:
-    """Find what is wrong with pod-level resources, taken by themselves."""
+    """Yield the faults of pod-level resources, without regard to the containers."""
     if resources.claims:
         yield forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level")
     for part, amounts in (("limits", resources.limits), ("requests", resources.requests)):
@@ -65,7 +65,7 @@ def pod_resources(path: str, resources: ResourceRequirements) -> Faults:
 
 
 def node_resources(path: str, amounts: ResourceList) -> Faults:
-    """Find amounts that are negative, or parts of what comes in whole."""
+    """Yield the faults of amounts that are negative, or fractions of resources counted in integers."""
     for name, amount in amounts.items():
         yield from quantity(f"{path}.{name}", amount, integer=is_integer_resource(name))
 

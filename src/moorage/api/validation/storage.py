@@ -51,7 +51,7 @@ _MOST_BYTES: Final = 256 << 10
 
 
 def volume_faults(volume: PersistentVolume) -> Faults:
-    """Find what is wrong with a persistent volume; where its data lies is not looked at."""
+    """Yield the faults of a persistent volume; the source of its data is not checked."""
     spec = volume.spec
     yield from object_meta(volume.metadata, False)
     if not spec.access_modes:
@@ -78,13 +78,13 @@ def volume_faults(volume: PersistentVolume) -> Faults:
 
 
 def claim_faults(claim: PersistentVolumeClaim) -> Faults:
-    """Find what is wrong with a persistent volume claim."""
+    """Yield the faults of a persistent volume claim."""
     yield from object_meta(claim.metadata, True)
     yield from claim_spec_faults("spec", claim.spec)
 
 
 def claim_spec_faults(path: str, spec: PersistentVolumeClaimSpec) -> Faults:
-    """Find what is wrong with a claim or a claim template, at ``path``."""
+    """Yield the faults of a claim or a claim template, at ``path``."""
     if not spec.access_modes:
         yield required(f"{path}.accessModes", "at least 1 access mode is required")
     yield from _access_modes(f"{path}.accessModes", spec.access_modes)
@@ -108,7 +108,7 @@ def _access_modes(path: str, modes: Iterable[str]) -> Faults:
 
 
 def storage_class_faults(storage_class: StorageClass) -> Faults:
-    """Find what is wrong with a storage class."""
+    """Yield the faults of a storage class."""
     yield from object_meta(storage_class.metadata, False)
     if not storage_class.provisioner:
         yield required("provisioner")
@@ -129,7 +129,7 @@ def storage_class_faults(storage_class: StorageClass) -> Faults:
 
 
 def attributes_class_faults(attributes: VolumeAttributesClass) -> Faults:
-    """Find what is wrong with a volume attributes class."""
+    """Yield the faults of a volume attributes class."""
     yield from object_meta(attributes.metadata, False)
     if not attributes.driver_name:
         yield required("driverName")
@@ -149,7 +149,7 @@ def attributes_class_faults(attributes: VolumeAttributesClass) -> Faults:
 
 
 def csi_node_faults(csi_node: CSINode) -> Faults:
-    """Find drivers without a name or there twice, and limits below zero."""
+    """Yield the faults of a CSINode: drivers without a name or listed twice, negative limits."""
     yield from object_meta(csi_node.metadata, False)
     seen: set[str] = set()
     for i, driver in enumerate(csi_node.spec.drivers):
@@ -164,7 +164,7 @@ def csi_node_faults(csi_node: CSINode) -> Faults:
 
 
 def capacity_faults(capacity: CSIStorageCapacity) -> Faults:
-    """Find what is wrong with what a CSI driver says about its capacity."""
+    """Yield the faults of a CSIStorageCapacity."""
     yield from object_meta(capacity.metadata, True)
     if not capacity.storage_class_name:
         yield required("storageClassName")

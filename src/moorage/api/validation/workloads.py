@@ -45,12 +45,12 @@ __all__ = [
 
 _PERCENT = re.compile("[0-9]+%")
 _HIGHEST_PRIORITY: Final = 1_000_000_000
-#: A cron job's jobs are named after it, with eleven characters more.
+#: A cron job's jobs have its name with eleven more characters.
 _MAX_CRON_NAME: Final = 52
 
 
 def deployment_faults(deployment: Deployment) -> Faults:
-    """Find what is wrong with a deployment."""
+    """Yield the faults of a deployment."""
     spec = deployment.spec
     yield from object_meta(deployment.metadata, True)
     yield from nonnegative("spec.replicas", spec.replicas)
@@ -58,7 +58,7 @@ def deployment_faults(deployment: Deployment) -> Faults:
 
 
 def replica_set_faults(replica_set: ReplicaSet) -> Faults:
-    """Find what is wrong with a replica set. The texts say "deployment", as the real ones do."""
+    """Yield the faults of a replica set. As in the API server, the texts say "deployment"."""
     spec = replica_set.spec
     yield from object_meta(replica_set.metadata, True)
     yield from nonnegative("spec.replicas", spec.replicas)
@@ -66,7 +66,7 @@ def replica_set_faults(replica_set: ReplicaSet) -> Faults:
 
 
 def stateful_set_faults(stateful_set: StatefulSet) -> Faults:
-    """Find what is wrong with a stateful set; its claim templates are read when its pods are made."""
+    """Yield the faults of a stateful set; its claim templates are decoded when its pods are created."""
     spec = stateful_set.spec
     yield from object_meta(stateful_set.metadata, True)
     if spec.pod_management_policy not in {"OrderedReady", "Parallel"}:
@@ -78,13 +78,13 @@ def stateful_set_faults(stateful_set: StatefulSet) -> Faults:
 
 
 def daemon_set_faults(daemon_set: DaemonSet) -> Faults:
-    """Find what is wrong with a daemon set."""
+    """Yield the faults of a daemon set."""
     yield from object_meta(daemon_set.metadata, True)
     yield from _selects(daemon_set.spec.selector, daemon_set.spec.template, "daemonset")
 
 
 def _selects(selector: LabelSelector | None, template: PodTemplateSpec, kind: str) -> Faults:
-    """Find what is wrong with a selector, a template, and the two together."""
+    """Yield the faults of a selector, a template, and their combination."""
     if selector is None:
         yield required("spec.selector")
     elif not selector.match_labels and not selector.match_expressions:
@@ -101,19 +101,19 @@ def _mismatch(selector: LabelSelector, template: PodTemplateSpec) -> Faults:
     try:
         matches = compile_label_selector(selector).matches(template.metadata.labels)
     except SelectorError:
-        return  # told already, with its place
+        return  # already reported with its path
     if not matches:
         yield invalid("spec.template.metadata.labels", template.metadata.labels, "`selector` does not match template `labels`")
 
 
 def pod_template_object_faults(held: PodTemplate) -> Faults:
-    """Find what is wrong with a pod template that is an object of its own."""
+    """Yield the faults of a PodTemplate object."""
     yield from object_meta(held.metadata, True)
     yield from pod_template_faults("template", held.template)
 
 
 def replication_controller_faults(controller: ReplicationController) -> Faults:
-    """Find what is wrong with a replication controller."""
+    """Yield the faults of a replication controller."""
     spec = controller.spec
     yield from object_meta(controller.metadata, True)
     yield from nonnegative("spec.replicas", spec.replicas)
@@ -134,16 +134,16 @@ def replication_controller_faults(controller: ReplicationController) -> Faults:
 
 
 def job_faults(job: Job) -> Faults:
-    """Find what is wrong with a job."""
+    """Yield the faults of a job."""
     yield from object_meta(job.metadata, True)
     if len(job.metadata.name) > 63:
-        # The name becomes a label of its pods.
+        # The name becomes a label of the job's pods.
         yield invalid("metadata.name", job.metadata.name, "must be no more than 63 characters")
     yield from _job_spec("spec", job.spec)
 
 
 def cron_job_faults(cron_job: CronJob) -> Faults:
-    """Find what is wrong with a cron job; its schedule is not parsed."""
+    """Yield the faults of a cron job; its schedule is not parsed."""
     yield from object_meta(cron_job.metadata, True)
     if len(cron_job.metadata.name) > _MAX_CRON_NAME:
         yield invalid("metadata.name", cron_job.metadata.name, f"must be no more than {_MAX_CRON_NAME} characters")
@@ -164,7 +164,7 @@ def _job_spec(path: str, spec: JobSpec) -> Faults:
     yield from pod_template_faults(f"{path}.template", spec.template)
     policy = spec.template.spec.restart_policy
     if policy not in {"OnFailure", "Never"}:
-        # Left out, the policy is Always: also the real server makes a job say it.
+        # The default is Always; a real API server requires an explicit policy as well.
         yield unsupported(f"{path}.template.spec.restartPolicy", policy, ("OnFailure", "Never"))
 
 
@@ -172,7 +172,7 @@ def _job_spec(path: str, spec: JobSpec) -> Faults:
 
 
 def budget_faults(budget: PodDisruptionBudget) -> Faults:
-    """Find what is wrong with a disruption budget."""
+    """Yield the faults of a disruption budget."""
     spec = budget.spec
     yield from object_meta(budget.metadata, True)
     if spec.min_available is not None and spec.max_unavailable is not None:
@@ -196,7 +196,7 @@ def _number_or_percent(path: str, value: int | str | None) -> Faults:
 
 
 def priority_class_faults(priority_class: PriorityClass) -> Faults:
-    """Find what is wrong with a priority class: numbers and names that are the system's own."""
+    """Yield the faults of a priority class, including reserved names and values."""
     metadata, value = priority_class.metadata, priority_class.value
     yield from object_meta(metadata, False)
     yield from int32("value", value)

@@ -68,7 +68,7 @@ def simulated(moorage, tmp_path, extender):
 def test_nobody_is_asked_unless_one_says_so(simulated, extender):
     ran = simulated()
     assert (ran.status, ran.out, extender.asked) == (1, "", [])
-    assert f"1 extender configured ({extender.url}), and a simulation asks nobody over the network by itself" in ran.err
+    assert f"1 extender configured ({extender.url}), and a simulation calls extenders only on request" in ran.err
     assert "--extenders=ask" in ran.err
     assert "--extenders=skip" in ran.err
 

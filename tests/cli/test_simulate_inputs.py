@@ -228,7 +228,7 @@ def test_the_trace_in_the_reference_is_a_real_run(process):
 
 
 def test_an_input_without_nodes_is_told_of(moorage, tmp_path, pod, node):
-    told = "no nodes in the input, so that no pod has anywhere to go: kubectl get nodes -o yaml prints them"
+    told = "no nodes in the input, so that no pod can be scheduled: kubectl get nodes -o yaml prints them"
     pods, nodes = tmp_path / "pod.yaml", tmp_path / "node.yaml"
     pods.write_text(pod)
     nodes.write_text(node)

@@ -262,7 +262,7 @@ def test_files_end_to_end(tmp_path: Path):
     (tmp_path / "README.md").write_text("x")
     cluster = read([str(tmp_path)])
     assert (len(cluster.pods), len(cluster.nodes)) == (1, 1)
-    assert cluster.report.notes == (f"1 file not read for the name: {tmp_path / 'README.md'}",)
+    assert cluster.report.notes == (f"1 file not read because of the name: {tmp_path / 'README.md'}",)
 
 
 DAMAGE = json.dumps(a_list(POD, NODE), indent=1).encode()

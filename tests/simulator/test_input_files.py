@@ -16,8 +16,8 @@ from moorage.errors import InputError
 from moorage.simulator.input_files import open_sources
 
 
-def names(*paths: Path | str, recursive: bool = False, passed_over: list[str] | None = None) -> list[str]:
-    found = open_sources([str(path) for path in paths], recursive=recursive, passed_over=passed_over)
+def names(*paths: Path | str, recursive: bool = False, skipped: list[str] | None = None) -> list[str]:
+    found = open_sources([str(path) for path in paths], recursive=recursive, skipped=skipped)
     return [os.path.basename(source.where) for source in found]
 
 
@@ -32,16 +32,16 @@ def tree(tmp_path: Path) -> Path:
 
 
 def test_a_directory_is_read_by_name_and_not_below(tree):
-    passed_over: list[str] = []
-    assert names(tree, passed_over=passed_over) == ["a.json", "b.yaml", "c.yml", "d.YAML", "e.json.gz"]
-    assert [os.path.basename(path) for path in passed_over] == ["notes.txt"]
+    skipped: list[str] = []
+    assert names(tree, skipped=skipped) == ["a.json", "b.yaml", "c.yml", "d.YAML", "e.json.gz"]
+    assert [os.path.basename(path) for path in skipped] == ["notes.txt"]
 
 
 def test_recursion_looks_below_but_not_through_links(tree):
     (tree / "loop").symlink_to(tree)
-    passed_over: list[str] = []
-    assert names(tree, recursive=True, passed_over=passed_over)[-1] == "f.yaml"
-    assert any("loop (a link)" in path for path in passed_over)
+    skipped: list[str] = []
+    assert names(tree, recursive=True, skipped=skipped)[-1] == "f.yaml"
+    assert any("loop (a link)" in path for path in skipped)
 
 
 def test_paths_are_read_in_the_order_given_whatever_they_are_called(tree):

@@ -1,4 +1,4 @@
-"""Charges for work that CEL's cost does not include: comparing nested lists, copying long ones, parsing operands in vain.
+"""Charges for work that CEL's cost does not include: comparing nested lists, copying long ones, parsing invalid operands.
 
 CEL charges the outermost list or a single step, so a short expression could run for hours. Here such work is counted before it
 is done, in units that take about as long as a cost unit, and is subtracted from the limit (see ``Frame.strain``).

@@ -44,7 +44,7 @@ def documents(given: Mapping[str, Any] | str | PathLike[str], where: str) -> Ite
         return
     text = text_of(given)
     sources: Iterable[InputFile] = (
-        open_sources([os.fspath(given)], recursive=False, stdin=None, passed_over=[])
+        open_sources([os.fspath(given)], recursive=False, stdin=None, skipped=[])
         if text is None
         else [InputFile(where, text.encode())]
     )

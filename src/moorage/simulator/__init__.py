@@ -1,1 +1,1 @@
-"""The laboratory: what people have is read, workloads become pods, and the engine runs over them in virtual time."""
+"""The simulator: it reads a cluster's objects, expands workloads into pods, and runs the engine over them in virtual time."""

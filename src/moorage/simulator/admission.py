@@ -1,8 +1,7 @@
-"""Admission, offline: what a stock API server adds to the objects that are new, and which it would have refused.
+"""Admission without an API server: what a stock API server adds to new objects, and which objects it would reject.
 
-Objects from a dump carry the time they were created and went through admission then; those without one are new. A pod
-that would have been refused stays in the simulation, because more often than not the dump is what is incomplete, but the
-report says so.
+Objects from a dump have a creation time and went through admission then; objects without one are new. A pod that would be
+rejected stays in the simulation, because usually it is the dump that is incomplete, and the report says so.
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ __all__ = ["admit"]
 
 
 def admit(cluster: ClusterInput) -> ClusterInput:
-    """Return the cluster with its new pods and unbound claims as admission leaves them, and refusals in the report.
+    """Return the cluster with its new pods and unbound claims after admission, and with rejections in the report.
 
-    Pods that share a spec share it afterwards too. Admitting twice changes nothing more.
+    Pods that share a spec still share it afterwards. Admitting twice has no further effect.
     """
-    desk = _Desk(cluster)
-    pods = tuple(desk.pod(pod) for pod in cluster.pods)
-    groups = tuple(desk.group(group) for group in cluster.pod_groups)
+    admission = _Admission(cluster)
+    pods = tuple(admission.pod(pod) for pod in cluster.pods)
+    groups = tuple(admission.group(group) for group in cluster.pod_groups)
     claims = tuple(_claim(claim, cluster) for claim in cluster.persistent_volume_claims)
-    notes = (*cluster.report.notes, *desk.notes())
+    notes = (*cluster.report.notes, *admission.notes())
     report = with_fields(cluster.report, notes=notes)
     return with_fields(cluster, pods=pods, pod_groups=groups, persistent_volume_claims=claims, report=report)
 
 
-class _Desk:
+class _Admission:
     """Admits pods, each distinct spec of a namespace once."""
 
     def __init__(self, cluster: ClusterInput) -> None:
@@ -52,7 +51,7 @@ class _Desk:
         self._limits: dict[str, list[LimitRange]] = {}
         for limit_range in cluster.limit_ranges:
             self._limits.setdefault(limit_range.metadata.namespace, []).append(limit_range)
-        # The spec that was admitted is kept beside the outcome, so that its id is not given to another.
+        # The admitted spec is kept beside the outcome, so that its id is not reused.
         self._seen: dict[tuple[str, int], tuple[PodSpec, PodSpec, tuple[str, ...]]] = {}
         self._refused: dict[str, list[str]] = {}
 
@@ -69,28 +68,30 @@ class _Desk:
         return pod if spec is pod.spec else replace(pod, spec=spec)
 
     def _admitted(self, pod: Pod) -> Admitted:
-        limited = apply_limit_ranges(pod, self._limits.get(pod.namespace, ()))
-        ranked = resolve_priority(limited.pod, self._priorities)
-        boxed = apply_runtime_class(add_default_tolerations(ranked.pod), self._runtimes)
-        return Admitted(boxed.pod, (*limited.refusals, *ranked.refusals, *boxed.refusals))
+        with_limits = apply_limit_ranges(pod, self._limits.get(pod.namespace, ()))
+        with_priority = resolve_priority(with_limits.pod, self._priorities)
+        with_runtime = apply_runtime_class(add_default_tolerations(with_priority.pod), self._runtimes)
+        return Admitted(with_runtime.pod, (*with_limits.refusals, *with_priority.refusals, *with_runtime.refusals))
 
     def group(self, group: PodGroup) -> PodGroup:
-        """Give a group the priority of its class, or of the default class, as pods get theirs."""
+        """Set a group's priority from its class or the default class, as for pods."""
         if group.spec.priority is not None:
             return group
-        ranked = resolve_priority(Pod(spec=PodSpec(priority_class_name=group.spec.priority_class_name)), self._priorities).pod
-        return replace(group, spec=replace(group.spec, priority=ranked.spec.priority))
+        with_priority = resolve_priority(
+            Pod(spec=PodSpec(priority_class_name=group.spec.priority_class_name)), self._priorities
+        ).pod
+        return replace(group, spec=replace(group.spec, priority=with_priority.spec.priority))
 
     def notes(self) -> list[str]:
         return [
-            f"{counted(len(names), 'pod')} would be refused by the API server and simulated all the same, "
-            f"{some(names)}: {refusal}"
+            f"the API server would reject {counted(len(names), 'pod')}, which {'is' if len(names) == 1 else 'are'} simulated "
+            f"anyway, {some(names)}: {refusal}"
             for refusal, names in self._refused.items()
         ]
 
 
 def _claim(claim: PersistentVolumeClaim, cluster: ClusterInput) -> PersistentVolumeClaim:
-    """Give a claim that is neither bound nor says its class the default class; the real cluster does so at any time."""
+    """Set the default class on a claim that is unbound and names no class; a real cluster does so at any time."""
     if claim.spec.storage_class_name is not None or claim.spec.volume_name:
         return claim
     found = default_storage_class(cluster.storage_classes)

@@ -1,7 +1,7 @@
-"""The controllers that look after device claims in a simulated cluster: claims are made for pods, and given up with them.
+"""The resource claim controller of a simulated cluster: it creates claims for pods and cleans claims up after pods.
 
-It acts on pods that come, end and go during the run. Users of a claim that were never heard of stay: more pods may be left out
-of a dump than claims.
+It acts on pods that are added, finish or are deleted during the run. Consumers of a claim that are not in the input stay: a
+dump may leave out pods more often than claims.
 
 Source  kubernetes, pkg/controller/resourceclaim/controller.go; the garbage collector for what a pod owned
 """
@@ -22,9 +22,9 @@ __all__ = ["ClaimController"]
 
 
 class ClaimController:
-    """``note`` it every fact, let it ``act`` before the scheduler's next step. What it does is told by ``tell``.
+    """Call ``note`` with every fact and ``act`` before each step of the scheduler. It reports its changes through ``tell``.
 
-    ``pods``: all that there are, by UID.
+    ``pods``: all pods, by UID.
     """
 
     def __init__(self, snapshot: Snapshot, pods: Mapping[str, Pod], tell: Callable[[News], None]) -> None:
@@ -34,11 +34,11 @@ class ClaimController:
         #: UID of a pod → keys of the claims it uses or owns.
         self._claims_of: dict[str, dict[str, None]] = {}
         self._pods_of: dict[str, tuple[str, ...]] = {}
-        self._gone: dict[str, Pod] = {}
-        self._come: dict[str, None] = {}
+        self._removed: dict[str, Pod] = {}
+        self._added: dict[str, None] = {}
 
     def note(self, fact: News) -> None:
-        """Take notice of something that happened."""
+        """Record a fact."""
         if isinstance(fact, Done):
             return
         obj = fact.obj
@@ -46,20 +46,20 @@ class ClaimController:
             self._file(obj.key, None if isinstance(fact, Gone) else obj)
         elif isinstance(obj, Pod):
             if isinstance(fact, Gone) or is_done(obj):
-                self._gone[obj.uid] = obj
+                self._removed[obj.uid] = obj
             elif obj.spec.resource_claims and is_active(obj) and not obj.spec.node_name:
-                self._come[obj.uid] = None
+                self._added[obj.uid] = None
 
     def act(self) -> None:
-        """Do all that can be done now."""
-        while self._gone or self._come:
-            gone, self._gone = self._gone, {}
-            for pod in gone.values():
+        """Process all recorded facts."""
+        while self._removed or self._added:
+            removed, self._removed = self._removed, {}
+            for pod in removed.values():
                 for key in tuple(self._claims_of.get(pod.uid, ())):
-                    self._give_up(key, pod)
-            come, self._come = self._come, {}
-            for uid in come:
-                self._make_for(self._pods.get(uid))
+                    self._clean_up(key, pod)
+            added, self._added = self._added, {}
+            for uid in added:
+                self._create_claims(self._pods.get(uid))
 
     def _file(self, key: str, claim: ResourceClaim | None) -> None:
         for uid in self._pods_of.pop(key, ()):
@@ -75,8 +75,8 @@ class ClaimController:
         for uid in self._pods_of[key]:
             self._claims_of.setdefault(uid, {})[key] = None
 
-    def _give_up(self, key: str, pod: Pod) -> None:
-        """Take a pod that is done off a claim; the claim goes, too, if it was the pod's own."""
+    def _clean_up(self, key: str, pod: Pod) -> None:
+        """Remove a finished pod from a claim's consumers; delete the claim if it was generated for the pod."""
         claim = self._snapshot.objects(ResourceClaim).get(key)
         if claim is None:
             return
@@ -88,13 +88,13 @@ class ClaimController:
         if is_the_pods and (pod.uid not in self._pods or is_orphaned(left, pod)):
             self._tell(Gone(left))
 
-    def _make_for(self, pod: Pod | None) -> None:
+    def _create_claims(self, pod: Pod | None) -> None:
         if pod is None:
             return
         made: dict[str, ResourceClaim] = {}
-        told = with_device_claims(pod, self._snapshot.objects(ResourceClaimTemplate), made)
+        changed = with_device_claims(pod, self._snapshot.objects(ResourceClaimTemplate), made)
         for key, claim in made.items():
             if key not in self._snapshot.objects(ResourceClaim):
                 self._tell(Seen(claim))
-        if told is not pod:
-            self._tell(Seen(told))
+        if changed is not pod:
+            self._tell(Seen(changed))

@@ -1,4 +1,4 @@
-"""From a finished simulation to what claims got in it: volumes that were bound, devices that were allocated, and for whom."""
+"""Claims in a finished simulation: volumes that were bound, devices that were allocated, and the pods that use them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["devices_allocated", "volumes_bound"]
 
 
 def volumes_bound(simulation: Simulation) -> Iterator[VolumeOutcome]:
-    """Yield the claims that got their volumes, by namespace and name."""
+    """Yield the claims whose volumes were bound during the run, by namespace and name."""
     bound = simulation.storage.bound
     if not bound:
         return
@@ -36,7 +36,7 @@ def volumes_bound(simulation: Simulation) -> Iterator[VolumeOutcome]:
 
 
 def devices_allocated(simulation: Simulation) -> Iterator[DeviceOutcome]:
-    """Yield the devices that claims were given and still have, by namespace and name of the claim."""
+    """Yield the devices that were allocated during the run and still are, by namespace and name of the claim."""
     claims = simulation.scheduler.snapshot.objects(ResourceClaim)
     keys = sorted(simulation.devices.allocated)
     placed = {record.pod.metadata.uid: record for record in _placed(simulation)} if keys else {}

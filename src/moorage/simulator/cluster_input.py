@@ -1,4 +1,4 @@
-"""A cluster as it was handed over: its objects by kind, and an account of what was read, left aside and missing."""
+"""The input of a simulation: a cluster's objects by kind, and a report of what was read, ignored and missing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = ["ClusterInput", "InputReport", "Unused"]
 
 @dataclass(frozen=True, slots=True)
 class Unused:
-    """Objects of one kind that took no part, and why."""
+    """Objects of one kind that are ignored, and why."""
 
     kind: str
     api_version: str
@@ -49,7 +49,7 @@ class Unused:
 
 @dataclass(frozen=True, slots=True)
 class InputReport:
-    """What was made of the input: kinds that were read with their counts, kinds that were not, and remarks of one line."""
+    """What was read: counts of kinds that are used and of kinds that are not, and notes of one line."""
 
     read: tuple[tuple[str, int], ...] = ()
     unused: tuple[Unused, ...] = ()
@@ -59,13 +59,13 @@ class InputReport:
         object.__setattr__(self, "notes", tuple(map(one_line, self.notes)))
 
     def lines(self) -> list[str]:
-        """Return what a user should know, one sentence a line; empty when everything was used as it stands."""
+        """Return what the user should know, one sentence a line; empty if all of the input was used unchanged."""
         return [*map(str, self.unused), *self.notes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInput:
-    """Every object that simulations read, each kind in the order it was given; ``custom`` are those of kinds plugins name."""
+    """Every object that simulations read, each kind in input order; ``custom``: objects of kinds that plugins name."""
 
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()

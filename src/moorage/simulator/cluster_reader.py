@@ -1,8 +1,7 @@
-"""Reading a cluster: manifests, dumps, directories of both, into the objects that a simulation runs on.
+"""The reader of clusters: manifests, dumps and directories of both become the objects of a simulation.
 
-Each object gets what the API server would have given it: a namespace, defaults, and a UID if it has none. What is wrong
-with objects is collected and reported together. Nothing is dropped silently: what is not read is counted, and the report
-says why.
+Each object gets what the API server would add: a namespace, defaults, and a UID if it has none. Faults of objects are collected
+and reported together. Nothing is dropped silently: the report counts what is not read and says why.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ from moorage.simulator.wording import counted, some
 
 __all__ = ["MAX_FAULTS", "read", "read_objects", "read_sources"]
 
-#: How many faults are told at once.
+#: How many faults are reported at once.
 MAX_FAULTS: Final = 20
-#: Values are shown in messages, but not at any length.
+#: The maximum length of a line in a message.
 _MAX_LINE = 400
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {kind.slot: msgspec.json.Decoder(kind.type) for kind in KINDS}
 
@@ -69,25 +68,25 @@ def read(
     validated: bool = True,
     custom: Iterable[str] = (),
 ) -> ClusterInput:
-    """Return the cluster that files, directories and standard input (``-``) describe together.
+    """Return the cluster in files, directories and standard input (``-``) together.
 
-    ``validated`` holds every object to the rules of the API server; without it, only what cannot be read is refused.
-    ``custom`` are kinds to be read beside those of Kubernetes, as ``plural.version.group``: those that plugins name
+    ``validated`` checks every object by the API server's rules; without it, only unreadable objects are rejected.
+    ``custom``: kinds to read in addition to those of Kubernetes, as ``plural.version.group``: those that plugins name
     (``moorage.kinds_named``).
-    Raises  InputError for what cannot be opened or read, for objects that are not what they claim to be, and for two
-            different objects with one name; each line of the message opens with the place
+    Raises  InputError for what cannot be opened or parsed, for invalid objects, and for two different objects of one name;
+            each line of the message starts with the position
     """
-    passed_over: list[str] = []
-    sources = open_sources(paths, recursive=recursive, stdin=stdin, passed_over=passed_over)
+    skipped: list[str] = []
+    sources = open_sources(paths, recursive=recursive, stdin=stdin, skipped=skipped)
     cluster = read_sources(sources, validated=validated, custom=custom)
-    if not passed_over:
+    if not skipped:
         return cluster
-    note = f"{counted(len(passed_over), 'file')} not read for the name: {some(passed_over)}"
+    note = f"{counted(len(skipped), 'file')} not read because of the name: {some(skipped)}"
     return with_fields(cluster, report=with_fields(cluster.report, notes=(*cluster.report.notes, note)))
 
 
 def read_sources(sources: Iterable[InputFile], *, validated: bool = True, custom: Iterable[str] = ()) -> ClusterInput:
-    """Return the cluster that several files' contents describe together; see ``read``."""
+    """Return the cluster in the contents of several files together; see ``read``."""
     reader = _Reader(validated, CustomReader(custom))
     with collector_paused():
         for source in sources:
@@ -99,7 +98,7 @@ def read_sources(sources: Iterable[InputFile], *, validated: bool = True, custom
 def read_objects(
     objects: Iterable[Object | FoundObject], *, validated: bool = True, custom: Iterable[str] = ()
 ) -> ClusterInput:
-    """Return the cluster that objects of a program describe together; see ``read``."""
+    """Return the cluster in a program's objects together; see ``read``."""
     reader = _Reader(validated, CustomReader(custom))
     with collector_paused():
         for number, obj in enumerate(objects, 1):
@@ -111,7 +110,7 @@ def read_objects(
 
 
 class _Reader:
-    """Objects by kind, namespace and name, with the place of each."""
+    """Collects objects by kind, namespace and name, with the position of each."""
 
     def __init__(self, validated: bool, custom: CustomReader) -> None:
         self.validated = validated
@@ -128,7 +127,7 @@ class _Reader:
         kind, is_custom = find_kind(found.api_version, found.kind), self.custom.take(found)
         if kind is None:
             if not is_custom:
-                self._leave_aside(found)
+                self._count_unused(found)
             return
         try:
             self._keep(kind, _decode(found.payload, kind, found.where), found.where)
@@ -136,7 +135,7 @@ class _Reader:
             self._note_fault(error)
 
     def take_value(self, obj: Object, where: str) -> None:
-        """Take an object that a program made."""
+        """Add an object that a program created."""
         if isinstance(obj, CustomObject):
             self.custom_objects[type(obj), obj.namespace, obj.name] = ReadObject(obj, obj.resource, where)
             return
@@ -153,7 +152,7 @@ class _Reader:
         if len(self.faults) >= MAX_FAULTS:
             raise InputError(*self.faults[:MAX_FAULTS], "and maybe more; these are the first") from None
 
-    def _leave_aside(self, found: FoundObject) -> None:
+    def _count_unused(self, found: FoundObject) -> None:
         key = (found.kind, found.api_version)
         self.unused[key] = self.unused.get(key, 0) + 1
 
@@ -184,9 +183,9 @@ class _Reader:
             raise InputError(*(f"{where}: {_title(kind, known)}: {fault}" for fault in faults))
 
     def finish(self) -> ClusterInput:
-        """Return what was read.
+        """Return the cluster.
 
-        Raises  InputError with everything that was wrong, up to a limit
+        Raises  InputError with all faults, up to a limit
         """
         self._sort_custom()
         if self.faults:
@@ -209,10 +208,10 @@ class _Reader:
         return ClusterInput(**kept, custom=custom, report=InputReport(read, unused, tuple(notes)))
 
     def _sort_custom(self) -> None:
-        """Now that all was seen, tell objects of kinds that plugins name from others."""
+        """After all objects were read, separate those of kinds that plugins name from others."""
         for found in self.custom.unclaimed():
             if find_kind(found.api_version, found.kind) is None:
-                self._leave_aside(found)
+                self._count_unused(found)
         for one in self.custom.objects(self.faults):
             key = (type(one.obj), one.obj.namespace, one.obj.name)
             before = self.custom_objects.setdefault(key, one)
@@ -224,7 +223,7 @@ class _Reader:
                 self.repeated.append(f"{one.title} ({before.where} and {one.where})")
 
     def _add_implied_namespaces(self) -> list[str]:
-        """Add the namespaces that objects live in and nobody described; return their names, ``default`` left out."""
+        """Add namespaces that objects use but the input lacks; return their names without ``default``."""
         spaces = self.objects["namespaces"]
         used = {space for kind in KINDS if kind.namespaced for space, _ in self.objects[kind.slot]}
         used |= {one.obj.namespace for one in self.custom_objects.values() if one.obj.namespace}
@@ -248,7 +247,7 @@ def _decode(payload: Payload, kind: InputKind, where: str) -> Any:
 
 
 def _identified(given: Any, kind: InputKind, where: str, count: int) -> Any:
-    """Return the object with a name, a namespace and a UID; ``count`` tells apart those that leave naming to the server."""
+    """Return the object with a name, a namespace and a UID; ``count`` makes generated names unique."""
     metadata: ObjectMeta = given.metadata
     if metadata.name and metadata.uid and bool(metadata.namespace) == kind.namespaced:
         return given

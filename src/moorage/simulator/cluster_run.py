@@ -1,4 +1,4 @@
-"""From a cluster as it was handed over to a run: workloads expanded, objects admitted, everything told in a sensible order."""
+"""Runs a cluster input: expand workloads, admit objects, and pass everything to the engine in a sensible order."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from moorage.simulator.workloads import expand
 
 __all__ = ["input_notes", "objects_of", "simulate_cluster", "workload_names"]
 
-_NO_NODES = "no nodes in the input, so that no pod has anywhere to go: kubectl get nodes -o yaml prints them"
+_NO_NODES = "no nodes in the input, so that no pod can be scheduled: kubectl get nodes -o yaml prints them"
 
 
 def simulate_cluster(
     given: ClusterInput, options: Options, *, on_attempt: Callable[[SimulatedAttempt], None] | None = None
 ) -> tuple[ClusterInput, Run]:
-    """Place every pending pod of a cluster, those that its workloads lack included.
+    """Schedule every pending pod of a cluster, including pods that its workloads lack.
 
-    Pods on nodes that are not in the input are gone with them, unless the input has no node at all.
-    Returns the cluster with all its pods, and what came of it.
+    Pods on nodes that are not in the input are deleted, unless the input has no node at all.
+    Returns the cluster with all its pods, and the run.
     Raises  ConfigError, InputError
     """
     kept, lost = lose_pods(given)
@@ -44,7 +44,7 @@ def simulate_cluster(
 
 
 def objects_of(cluster: ClusterInput) -> Iterator[Object]:
-    """Yield every object that the scheduler may look at: nodes and their pods last but pending pods, which come at the end."""
+    """Yield every object that the scheduler may read: first other objects, then nodes, then placed pods, pending pods last."""
     yield from cluster.namespaces
     yield from cluster.custom
     for group in (
@@ -61,7 +61,7 @@ def objects_of(cluster: ClusterInput) -> Iterator[Object]:
 
 
 def input_notes(cluster: ClusterInput) -> list[InputNote]:
-    """Return what a reader should know of the input: what was not used, what is referred to but missing, other remarks."""
+    """Return notes on the input: what was not used, references to missing objects, other remarks."""
     report = cluster.report
     notes = [InputNote("Unused", str(unused)) for unused in report.unused]
     notes += [InputNote("MissingReference", str(missing)) for missing in find_missing(cluster)]
@@ -72,9 +72,9 @@ def input_notes(cluster: ClusterInput) -> list[InputNote]:
 
 
 def workload_names(cluster: ClusterInput, more: Iterable[Pod] = ()) -> dict[str, str]:
-    """Return, by UID of a pod, the workload that people would name: the Deployment rather than its ReplicaSet.
+    """Return, by pod UID, the workload that people name: the Deployment instead of its ReplicaSet.
 
-    ``more``: pods that are not in the cluster any more.
+    ``more``: pods that are no longer in the cluster.
     """
     above: dict[tuple[str, str, str], str] = {}
     for kind, owned in (("ReplicaSet", cluster.replica_sets), ("Job", cluster.jobs)):

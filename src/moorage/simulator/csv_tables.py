@@ -1,4 +1,4 @@
-"""Tables of numbers and names in CSV, read strictly: every cell has to be what its column says, or the line is named."""
+"""CSV tables of numbers and names, parsed strictly: a cell that does not fit its column is an error that names the line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN: Final = 40
 
 
 class Row:
-    """One line of a table. ``where`` opens every message about it."""
+    """One line of a table. ``where`` starts every message about it."""
 
     def __init__(self, where: str, cells: dict[str, str]) -> None:
         self.where = where
@@ -30,36 +30,36 @@ class Row:
         return column in self._cells
 
     def text(self, column: str) -> str:
-        """Return a cell as it stands."""
+        """Return a cell's text."""
         return self._cells[column]
 
     def integer(self, column: str) -> int:
-        """Return a whole number, zero or more."""
+        """Return a non-negative integer."""
         if not _INTEGER.fullmatch(self._cells[column]):
-            raise self.refused(column, "expected a whole number")
+            raise self.fault(column, "expected a whole number")
         return int(self._cells[column])
 
     def number(self, column: str) -> float:
-        """Return a number, zero or more."""
+        """Return a non-negative number."""
         if not _NUMBER.fullmatch(self._cells[column]):
-            raise self.refused(column, "expected a number")
+            raise self.fault(column, "expected a number")
         return float(self._cells[column])
 
     def optional_number(self, column: str) -> float | None:
         """Return a number, or None for an empty cell."""
         return self.number(column) if self._cells[column] else None
 
-    def refused(self, column: str, why: str) -> InputError:
-        """Return the error that names this line, a column and what stands there."""
+    def fault(self, column: str, why: str) -> InputError:
+        """Return the error with the line, a column and the cell's text."""
         found = self._cells[column]
         shown = found if len(found) <= _SHOWN else found[:_SHOWN] + "…"
         return InputError(f"{self.where}: {column}: {why}, found {shown!r}")
 
 
 def read_rows(source: InputFile, layouts: Sequence[Sequence[str]]) -> Iterator[Row]:
-    """Yield the lines of a CSV file below its header, which has to be one of ``layouts``. Blank lines are passed over.
+    """Yield the lines of a CSV file below its header, which must be one of ``layouts``. Blank lines are skipped.
 
-    Raises  InputError, naming the line, for another header, for a line with more or fewer cells, and for broken CSV
+    Raises  InputError, naming the line, for another header, for a line with more or fewer cells, and for invalid CSV
     """
     reader = csv.reader(_lines(source), strict=True)
     header = _next(reader, source.where)

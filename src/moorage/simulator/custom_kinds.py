@@ -1,8 +1,8 @@
-"""Objects of kinds that plugins name: which of them a dump holds, and what their kinds are called.
+"""Objects of kinds that plugins name: which of them a dump holds, and the names of their kinds.
 
-A plugin names a kind by its plural, an object by its singular. What joins them stands in the kind's CustomResourceDefinition,
-and a dump need not hold that; without it the plural is guessed as kubectl guesses it. As a definition may come after what it
-defines, objects are kept as they are until everything was seen.
+A plugin names a kind by its plural, an object by its singular. The kind's CustomResourceDefinition connects them, but a dump
+may lack it; the plural is then guessed as kubectl guesses it. A definition may follow its objects, so objects are kept as they
+are until everything is read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from moorage.simulator.input_objects import FoundObject
 __all__ = ["CustomReader", "ReadObject"]
 
 _DEFINITION: Final = "CustomResourceDefinition"
-_NAMESPACED, _WHOLE = "Namespaced", "Cluster"
+_NAMESPACED, _CLUSTER_SCOPED = "Namespaced", "Cluster"
 
 
 class _Names(Object):
@@ -41,7 +41,7 @@ class _Definition(Object):
 
 
 class ReadObject(NamedTuple):
-    """An object of a named kind; ``kind`` is what it calls itself."""
+    """An object of a named kind; ``kind`` is the kind in the object itself."""
 
     obj: CustomObject
     kind: str
@@ -54,7 +54,7 @@ class ReadObject(NamedTuple):
 
 
 class CustomReader:
-    """Keeps what may be of a named kind until ``objects`` is asked for."""
+    """Keeps objects that may be of a named kind until ``objects`` is called."""
 
     def __init__(self, names: Iterable[str]) -> None:
         kinds = (CustomKind.parse(name) for name in names)
@@ -64,10 +64,10 @@ class CustomReader:
         self._kept: list[FoundObject] = []
 
     def take(self, found: FoundObject) -> bool:
-        """Look at an object. True if it is kept here, and nobody else need count it."""
+        """Examine an object; return True if this reader keeps it, so that the caller need not count it as unused."""
         if self._kinds and found.kind == _DEFINITION and found.api_version.startswith("apiextensions.k8s.io/"):
             self._define(found)
-        # The core group has no definitions, so what is not called like a named kind never will be.
+        # The core group has no definitions, so an object's kind decides at once.
         kept = found.api_version in self._versions and ("/" in found.api_version or self._kind_of(found) is not None)
         if kept:
             self._kept.append(found)
@@ -88,18 +88,18 @@ class CustomReader:
         return next((one for one in self._kinds if (one.api_version, one.plural) == (found.api_version, plural)), None)
 
     def unclaimed(self) -> Iterator[FoundObject]:
-        """Yield what was kept and is of no named kind after all."""
+        """Yield the kept objects that turned out to be of no named kind."""
         return (found for found in self._kept if self._kind_of(found) is None)
 
     def why_unused(self, api_version: str, kind: str) -> str | None:
-        """Say why a kind that a plugin names is not read in this version; None if none names it."""
+        """Return why objects of a named kind are not read in this version; None if no plugin names the kind."""
         group, slash, _ = api_version.rpartition("/")
         plural = self._plural(group, kind) if slash else ""
         named = next((one for one in self._kinds if slash and (one.group, one.plural) == (group, plural)), None)
         return None if named is None else f"this version of the API is not read; a plugin names {named}"
 
     def objects(self, faults: list[str]) -> Iterator[ReadObject]:
-        """Yield the objects of named kinds in the order they came; what cannot be read is added to ``faults``."""
+        """Yield the objects of named kinds in input order; add the faults of invalid ones to ``faults``."""
         for found in self._kept:
             kind = self._kind_of(found)
             if kind is None:
@@ -110,15 +110,15 @@ class CustomReader:
                 faults += str(error).splitlines()
 
     def _identified(self, found: FoundObject, kind: CustomKind) -> CustomObject:
-        """Return the object with the namespace that its kind's scope asks for, where that is known, and a UID."""
+        """Return the object with a namespace, as its kind's scope requires if that is known, and a UID."""
         payload = found.payload if isinstance(found.payload, dict) else bytes(found.payload)
         given = read_custom(payload, str(kind), found.where)
-        given = given.having(apiVersion=found.api_version, kind=found.kind)  # items of a list need not say so
+        given = given.having(apiVersion=found.api_version, kind=found.kind)  # items of a list may leave these out
         metadata = given.metadata
         if not metadata.name:
             raise InputError(f"{found.where}: {found.kind}: metadata.name: Required value: a name is required")
         spec = self._definitions.get((kind.group, found.kind))
         scope = "" if spec is None else spec.scope
-        space = "" if scope == _WHOLE else metadata.namespace or ("default" if scope == _NAMESPACED else "")
+        space = "" if scope == _CLUSTER_SCOPED else metadata.namespace or ("default" if scope == _NAMESPACED else "")
         uid = metadata.uid or stable_uid(found.kind, space, metadata.name)
         return with_identity(given, replace(metadata, namespace=space, uid=uid))

@@ -1,6 +1,6 @@
-"""The device drivers of a simulated cluster: what has to be made ready on a node is ready at once.
+"""The device drivers of a simulated cluster: devices with binding conditions become ready at once.
 
-They also keep books of the claims that get devices while the simulation runs, because they would be told of each.
+They also record the claims that get devices while the simulation runs, because they see every change of a claim.
 
 Source  kubernetes, resource/v1 types: BindingConditions of a device, conditions of an allocated device
 """
@@ -18,22 +18,22 @@ __all__ = ["DeviceDrivers"]
 
 
 class DeviceDrivers:
-    """``note`` them every fact, let them ``act`` before asking whether devices are ready. What they do is told by ``tell``."""
+    """Call ``note`` with every fact and ``act`` before asking whether devices are ready. It calls ``tell`` with its changes."""
 
     def __init__(self, snapshot: Snapshot, tell: Callable[[News], None]) -> None:
         self._snapshot = snapshot
         self._tell = tell
-        #: Keys of the claims that got devices since ``begin``, oldest first.
+        #: Keys of claims that got devices since ``begin``, oldest first.
         self.allocated: dict[str, None] = {}
         self._with_devices: set[str] = set()
         self._fresh: dict[str, None] = {}
 
     def begin(self) -> None:
-        """Take all that was noted so far for what was there from the start."""
+        """Treat everything noted so far as part of the initial state."""
         self.allocated.clear()
 
     def note(self, fact: News) -> None:
-        """Take notice of something that happened; most of it is no concern of devices."""
+        """Record a fact; only claims matter here."""
         if isinstance(fact, Done) or not isinstance(fact.obj, ResourceClaim):
             return
         key = fact.obj.key
@@ -46,7 +46,7 @@ class DeviceDrivers:
             self.allocated[key] = self._fresh[key] = None
 
     def act(self) -> None:
-        """Report ready what waits for it."""
+        """Report devices of newly allocated claims as ready."""
         fresh, self._fresh = self._fresh, {}
         for key in fresh:
             claim = self._snapshot.objects(ResourceClaim)[key]

@@ -1,4 +1,4 @@
-"""From a finished simulation to what became of its pod groups."""
+"""The pod groups of a finished simulation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OPEN = "--feature-gates=GenericWorkload=true,GangScheduling=true"
 
 
 def pod_groups(simulation: Simulation) -> Iterator[PodGroupOutcome]:
-    """Yield every pod group that exists or that a pod names, by namespace and name; none where groups are not kept."""
+    """Yield every pod group that exists or that a pod names, by namespace and name; none if groups are disabled."""
     snapshot = simulation.scheduler.snapshot
     if simulation.scheduler.cluster.groups is None:
         return
@@ -57,7 +57,7 @@ def _state(group: PodGroup | None, there: int, placed: int, last: GroupReport | 
 
 
 def closed_gate_notes(simulation: Simulation, groups: int) -> Iterator[InputNote]:
-    """Yield a note if pod groups were given, and the gate is closed that has them scheduled as groups."""
+    """Yield a note if the input has pod groups but the feature gate for them is off."""
     if groups and simulation.scheduler.cluster.groups is None:
         text = (
             f"{counted(groups, 'pod group')} left aside and their pods scheduled one by one; {_OPEN} schedules them as groups"

@@ -1,7 +1,7 @@
-"""Bytes from where people keep them: files, directories, standard input, plain or gzip-compressed.
+"""Input files: read bytes from files, directories and standard input, plain or gzip-compressed.
 
-Only regular files are opened, and what is read is bounded: a device, a pipe that never ends or a compression bomb gets
-an answer, not the machine's memory. Directories are read in the order of their names, so that a run can be repeated.
+Only regular files are opened, and the amount read is limited, so that a device, an endless pipe or a compression bomb is an
+error and does not exhaust memory. Directories are read in the order of their names, so that runs are reproducible.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from moorage.errors import InputError
 
 __all__ = ["MAX_BYTES", "Budget", "InputFile", "open_sources"]
 
-#: What may be read in all, after decompression.
+#: The maximum number of bytes to read in total, after decompression.
 MAX_BYTES: Final = 4 << 30
-#: How much a compressed file may grow. Dumps of large clusters reach about 60.
+#: The maximum expansion of a compressed file. Dumps of large clusters reach about 60.
 MAX_RATIO: Final = 400
-#: Below this size growth does not matter.
+#: Up to this size the expansion is not limited.
 _FREE_SIZE: Final = 16 << 20
 _CHUNK: Final = 1 << 20
 _GZIP = b"\x1f\x8b"
-#: No text begins so. What does may have no end, such as a device that was piped in.
+#: No text starts like this. Such input may be endless, for example a device in a pipe.
 _ZEROES = bytes(8)
 _ENDINGS = (".yaml", ".yml", ".json", ".yaml.gz", ".yml.gz", ".json.gz")
 
 
 class Budget:
-    """How many bytes may be read in all, and how many were."""
+    """The number of bytes that may be read in total, and the number read so far."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -47,7 +47,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file's content, decompressed, and the name that messages give it."""
+    """A file's content, decompressed, and its name in messages."""
 
     where: str
     data: bytes = field(repr=False)
@@ -58,17 +58,17 @@ def open_sources(
     *,
     recursive: bool = False,
     stdin: BinaryIO | None = None,
-    passed_over: list[str] | None = None,
+    skipped: list[str] | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> Iterator[InputFile]:
-    """Yield what each path holds, in order; a directory stands for its YAML and JSON files, ``-`` for ``stdin``.
+    """Yield the content of each path, in order; a directory means its YAML and JSON files, ``-`` means ``stdin``.
 
-    ``recursive`` looks into directories below as well. Files of a directory that are left out for their names, and
-    linked directories, are added to ``passed_over``.
-    Raises  InputError for anything that cannot be read, that is no regular file, or that is too much
+    ``recursive`` includes subdirectories. Files of a directory that are skipped because of their names, and linked
+    directories, are added to ``skipped``.
+    Raises  InputError for anything that cannot be read, is no regular file, or is too large
     """
     budget = Budget(max_bytes)
-    skipped = [] if passed_over is None else passed_over
+    left_out = [] if skipped is None else skipped
     seen_stdin = False
     for path in paths:
         if path == "-":
@@ -77,7 +77,7 @@ def open_sources(
             seen_stdin = True
             yield _from_stdin(stdin, budget)
         elif os.path.isdir(path):
-            yield from _from_directory(path, recursive, budget, skipped)
+            yield from _from_directory(path, recursive, budget, left_out)
         else:
             yield _from_file(path, budget)
 
@@ -88,13 +88,13 @@ def _from_stdin(stdin: BinaryIO | None, budget: Budget) -> InputFile:
     return InputFile("-", _content(stdin, "-", budget))
 
 
-def _from_directory(top: str, recursive: bool, budget: Budget, passed_over: list[str]) -> Iterator[InputFile]:
+def _from_directory(top: str, recursive: bool, budget: Budget, skipped: list[str]) -> Iterator[InputFile]:
     found = False
     below = False
     for directory, inside, names in os.walk(top, onerror=_refuse):
         inside.sort()
         below = below or bool(inside)
-        passed_over += (f"{os.path.join(directory, name)} (a link)" for name in inside if _is_link(directory, name))
+        skipped += (f"{os.path.join(directory, name)} (a link)" for name in inside if _is_link(directory, name))
         if not recursive:
             inside.clear()
         for name in sorted(names):
@@ -103,7 +103,7 @@ def _from_directory(top: str, recursive: bool, budget: Budget, passed_over: list
                 found = True
                 yield _from_file(path, budget)
             else:
-                passed_over.append(path)
+                skipped.append(path)
     if not found:
         hint = "; -R looks into the directories below" if below and not recursive else ""
         raise InputError(f"{top}: no .yaml, .yml or .json file in this directory{hint}")
@@ -123,7 +123,7 @@ def _refused(path: str, error: OSError) -> InputError:
 
 def _from_file(path: str, budget: Budget) -> InputFile:
     try:
-        # Opening a pipe would wait for its writer; without waiting there is time to see what it is.
+        # Opening a pipe would wait for its writer; O_NONBLOCK leaves time to check the file type.
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     except OSError as error:
         raise _refused(path, error) from None
@@ -164,9 +164,9 @@ def _read_all(file: BinaryIO, where: str, budget: Budget) -> bytes:
 
 
 def _decompress(data: bytes, where: str, budget: Budget) -> bytes:
-    """Unpack gzip, of one member or several, watching how it grows.
+    """Decompress gzip, of one member or several, and limit its expansion.
 
-    Raises  InputError for a truncated or damaged file, or one that grows beyond reason
+    Raises  InputError for a truncated or damaged file, or one that expands too much
     """
     parts = []
     size = 0

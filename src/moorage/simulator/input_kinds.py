@@ -1,7 +1,7 @@
-"""Which kinds of objects a simulation reads, which it knows but has no use for, and why.
+"""The kinds of objects that a simulation reads, and the kinds it ignores, with the reason.
 
-Whatever stands in a dump falls into one of three groups: read, known and left aside, unknown. The last two are counted
-and reported, so that nobody wonders whether an object took part.
+Every object in a dump is of a kind that is read, that is known but ignored, or that is unknown. The report counts the latter
+two, so that users see which objects took no part.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["KINDS", "InputKind", "find_kind", "why_unused"]
 
 @dataclass(frozen=True, slots=True)
 class InputKind:
-    """A kind that is read. ``slot`` is the attribute of ``ClusterInput`` its objects are kept in."""
+    """A kind that is read. ``slot`` is the attribute of ``ClusterInput`` that holds its objects."""
 
     name: str
     group: str
@@ -49,12 +49,12 @@ class InputKind:
 
     @property
     def api_version(self) -> str:
-        """``apiVersion`` as the current release writes it."""
+        """``apiVersion`` in the current release."""
         return f"{self.group}/{self.versions[0]}" if self.group else self.versions[0]
 
 
 _V1 = ("v1",)
-_DEVICES = ("v1", "v1beta2")  # one shape under two names
+_DEVICES = ("v1", "v1beta2")  # equal schemas
 
 KINDS: Final = (
     InputKind("Node", "", _V1, Node, "nodes", namespaced=False),
@@ -92,7 +92,7 @@ _BY_VERSION = {
 }
 
 _NOT_READ = "scheduling does not read it"
-#: Kinds of a stock cluster that are left aside, by group.
+#: Kinds of a stock cluster that are ignored, by group.
 _LEFT_ASIDE: Final = {
     "": ("Binding", "ComponentStatus", "ConfigMap", "Endpoints", "Event", "PodTemplate", "Secret", "ServiceAccount"),
     "admissionregistration.k8s.io": (
@@ -124,12 +124,12 @@ _REASONS: Final = {
 
 
 def find_kind(api_version: str, name: str) -> InputKind | None:
-    """Return the kind that is read for this ``apiVersion`` and ``kind``."""
+    """Return the kind for this ``apiVersion`` and ``kind`` if it is read."""
     return _BY_VERSION.get((api_version, name))
 
 
 def why_unused(api_version: str, name: str) -> str:
-    """Say why objects of this ``apiVersion`` and ``kind`` take no part."""
+    """Return why objects of this ``apiVersion`` and ``kind`` are ignored."""
     group, slash, _ = api_version.rpartition("/")
     known = _BY_GROUP.get((group if slash else "", name))
     if known is not None:

@@ -1,8 +1,8 @@
-"""Objects inside a file's bytes: which kind each claims to be, what to decode it from, and where it stands.
+"""The objects inside a file: the kind of each, its undecoded content, and its position.
 
-JSON is opened only as far as needed: a list's items stay the bytes they are until their type is known, so that a dump of
-a large cluster goes to objects in one step. Anything that is not sound JSON is read by ``moorage.api.manifests``, which
-knows YAML, streams of documents and what to say about errors. Lists may hold lists, within reason.
+JSON is parsed only as far as needed: the items of a list stay bytes until their type is known, so that a dump of a large
+cluster is decoded in one step. ``moorage.api.manifests`` parses everything that is not valid JSON: YAML, streams of documents,
+and input with errors. Lists may contain lists, up to a limit.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from moorage.simulator.input_kinds import find_kind
 
 __all__ = ["MAX_LIST_DEPTH", "FoundObject", "Payload", "find_objects"]
 
-#: How deep lists may hold lists.
+#: How deep lists may be nested.
 MAX_LIST_DEPTH: Final = 10
-#: JSON up to this size may have been written by hand, so fields that stand twice are looked for; larger is a dump.
-_BY_HAND: Final = 1 << 20
-#: What an object is decoded from: JSON text, or plain data.
+#: JSON up to this size may be written by hand and is checked for duplicate fields; larger JSON is a dump.
+_HAND_WRITTEN: Final = 1 << 20
+#: The undecoded content of an object: JSON text, or plain data.
 Payload: TypeAlias = msgspec.Raw | bytes | dict[str, Any]
 
 
@@ -49,19 +49,19 @@ class _Envelope(_Head):
 
 _read_head = msgspec.json.Decoder(_Head).decode
 _read_envelope = msgspec.json.Decoder(_Envelope).decode
-#: How kubectl and the API server open an object.
+#: How objects from kubectl and the API server start.
 _OPENING = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"')
 
 
 def find_objects(source: InputFile) -> Iterator[FoundObject]:
-    """Yield the objects of a file, those in lists one by one.
+    """Yield the objects of a file, those of lists one by one.
 
-    Raises  InputError for a file that is neither YAML nor JSON, for fields that stand twice, and for documents that are not
+    Raises  InputError for a file that is neither YAML nor JSON, for duplicate fields, and for documents that are not
             Kubernetes objects
     """
     data = to_utf8(source.data, source.where)
     if data.lstrip(b" \t\r\n")[:1] == b"{":
-        if len(data) <= _BY_HAND:
+        if len(data) <= _HAND_WRITTEN:
             _refuse_duplicates(data, source.where)
         try:
             envelope = _read_envelope(data)
@@ -79,7 +79,7 @@ def _refuse_duplicates(data: bytes, where: str) -> None:
         for _ in read_json(data, where, strict=True):
             pass
     except JsonSyntaxError:
-        pass  # It may still be YAML; who reads it, says.
+        pass  # It may still be YAML; its parser reports faults.
 
 
 def _open(
@@ -137,9 +137,9 @@ def _open_plain(data: Any, where: str, implied: _Head | None, depth: int) -> Ite
 
 
 def _completed(head: _Head, implied: _Head | None, where: str) -> _Head:
-    """Return the head of an object, with what its list implies.
+    """Return the head of an object, completed by its list.
 
-    Raises  InputError if it still does not say what it is
+    Raises  InputError if apiVersion or kind is still missing
     """
     kind = head.kind or (implied.kind if implied else None)
     version = head.api_version or (implied.api_version if implied else None)
@@ -156,13 +156,13 @@ def _is_list(kind: str | None) -> bool:
 
 
 def _holds_known_items(head: _Head) -> bool:
-    """Return True for lists that are lists beyond doubt. Some kinds only have a name that ends like one."""
+    """Return True for real lists; some kinds only have a name that ends in "List"."""
     kind = (head.kind or "").removesuffix("List")
     return not kind or find_kind(head.api_version or "", kind) is not None
 
 
 def _item_head(head: _Head) -> _Head | None:
-    """Return what a list says about its items: a PodList holds pods, a List says nothing."""
+    """Return what a list implies for its items: a PodList holds pods, a List implies nothing."""
     kind = (head.kind or "").removesuffix("List")
     return _Head(api_version=head.api_version, kind=kind) if kind else None
 

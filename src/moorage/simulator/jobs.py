@@ -1,4 +1,4 @@
-"""Jobs: how many pods they still want at once, and which numbers those carry.
+"""Jobs: how many pods a job still starts, and their completion indexes.
 
 Source  kubernetes, pkg/controller/job/job_controller.go, manageJob, and indexed_job_utils.go;
         pkg/registry/batch/job/strategy.go
@@ -18,13 +18,13 @@ from moorage.api.meta import LabelSelector
 from moorage.api.workloads import Job
 from moorage.controllers.machinery.index_ranges import Indexes, parse_indexes
 from moorage.simulator.owners import Claimed, compiled, is_active, owner_reference
-from moorage.simulator.templates import Mould
+from moorage.simulator.templates import PodFactory
 
 __all__ = ["is_finished", "missing_pods"]
 
-_OURS: Final = "kubernetes.io/job-controller"
+_BUILTIN_CONTROLLER: Final = "kubernetes.io/job-controller"
 _INDEX: Final = "batch.kubernetes.io/job-completion-index"
-#: A generated name has room for this much before its suffix.
+#: The maximum length of a generated name before its suffix.
 _MAX_BASE: Final = 58
 
 
@@ -34,9 +34,14 @@ def is_finished(job: Job) -> bool:
 
 
 def missing_pods(job: Job, claimed: Claimed[Pod], taken: set[tuple[str, str]]) -> Iterator[Pod]:
-    """Yield the pods that a job would start now: up to its parallelism, and no more than are left to complete."""
+    """Yield the pods that a job would start now: up to its parallelism and its remaining completions."""
     metadata, spec = job.metadata, job.spec
-    if spec.suspend or metadata.deletion_timestamp is not None or is_finished(job) or (spec.managed_by or _OURS) != _OURS:
+    if (
+        spec.suspend
+        or metadata.deletion_timestamp is not None
+        or is_finished(job)
+        or (spec.managed_by or _BUILTIN_CONTROLLER) != _BUILTIN_CONTROLLER
+    ):
         return
     job = _selecting(job)
     owner = owner_reference("batch/v1", "Job", metadata)
@@ -44,12 +49,12 @@ def missing_pods(job: Job, claimed: Claimed[Pod], taken: set[tuple[str, str]]) -
     held = [*claimed.of("Job", metadata), *claimed.adopt(owner, metadata.namespace, selector)]
     active = [pod for pod in held if is_active(pod)]
     lacking = max(0, _wanted(job, held, len(active)) - len(active))
-    mould = Mould(job.spec.template, metadata.namespace, owner, taken)
+    factory = PodFactory(job.spec.template, metadata.namespace, owner, taken)
     if spec.completion_mode != "Indexed":
-        yield from mould.several(lacking, f"{metadata.name}-")
+        yield from factory.several(lacking, f"{metadata.name}-")
         return
     for index in islice(_free_indexes(job, held), lacking):
-        yield _with_index(mould, metadata.name, index)
+        yield _with_index(factory, metadata.name, index)
 
 
 def _parallelism(job: Job) -> int:
@@ -57,7 +62,7 @@ def _parallelism(job: Job) -> int:
 
 
 def _completions(job: Job) -> int | None:
-    """Return how many pods have to succeed; None for a job that ends with its first success."""
+    """Return how many pods must succeed; None for a job that ends with its first success."""
     spec = job.spec
     return 1 if spec.completions is None and spec.parallelism is None else spec.completions
 
@@ -93,7 +98,7 @@ def _index_of(pod: Pod) -> int | None:
 
 
 def _selecting(job: Job) -> Job:
-    """Return the job with the selector and the labels that the API server gives a new one."""
+    """Return the job with the selector and the labels that the API server adds to a new job."""
     if job.spec.manual_selector or job.spec.selector is not None:
         return job
     marks = {"batch.kubernetes.io/controller-uid": job.metadata.uid, "batch.kubernetes.io/job-name": job.metadata.name}
@@ -105,10 +110,10 @@ def _selecting(job: Job) -> Job:
     return replace(job, spec=replace(job.spec, selector=selector, template=made))
 
 
-def _with_index(mould: Mould, job_name: str, index: int) -> Pod:
+def _with_index(factory: PodFactory, job_name: str, index: int) -> Pod:
     ending = f"-{index}-"
     base = f"{job_name}{ending}"
     if len(base) > _MAX_BASE:
         base = job_name[: _MAX_BASE - len(ending)] + ending
-    pod = mould.generated(base, str(index), labels={_INDEX: str(index)})
+    pod = factory.generated(base, str(index), labels={_INDEX: str(index)})
     return replace(pod, metadata=replace(pod.metadata, annotations={**pod.metadata.annotations, _INDEX: str(index)}))

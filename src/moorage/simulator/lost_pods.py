@@ -1,8 +1,8 @@
-"""Pods of an input that are on nodes which are not: as if those nodes had been deleted, the pods are gone with them.
+"""Pods of the input on nodes that are not in the input: they are deleted, as if those nodes had been deleted.
 
-What they used is given up: devices, and the claims that were made for them. Controllers make other pods: those of workloads in
-the input as many as they still want, others one for each, as the pod's owner reference says. Where the input has no node at
-all, it says nothing of nodes, and pods stay where they are.
+Their devices are released, and claims generated for them are deleted. Controllers create replacements: for workloads in the
+input, as many as these need; for other controllers, one for each pod with an owner reference. If the input has no node at all,
+pods stay where they are.
 
 Source  kubernetes, pkg/controller/podgc/gc_controller.go, gcOrphaned
 """
@@ -26,16 +26,16 @@ from moorage.simulator.wording import counted, some
 __all__ = ["LostPods", "lose_pods"]
 
 _HASH = "pod-template-hash"
-#: The kind, the namespace and the name of the workload that people would name.
-_Home = tuple[str, str, str]
+#: Kind, namespace and name of the workload that people name.
+_WorkloadKey = tuple[str, str, str]
 
 
-class _Homes:
-    """Which workload a pod is of: the Deployment rather than its ReplicaSet. ``known``: those that the input describes."""
+class _Workloads:
+    """Maps pods to workloads: the Deployment instead of its ReplicaSet. ``known``: the workloads in the input."""
 
     def __init__(self, cluster: ClusterInput) -> None:
-        self._above: dict[_Home, _Home] = {}
-        self.known: set[_Home | None] = {
+        self._above: dict[_WorkloadKey, _WorkloadKey] = {}
+        self.known: set[_WorkloadKey | None] = {
             (kind, one.metadata.namespace, one.metadata.name)
             for kind, held in (
                 ("Deployment", cluster.deployments), ("ReplicaSet", cluster.replica_sets), ("Job", cluster.jobs),
@@ -47,12 +47,12 @@ class _Homes:
         for one in cluster.replica_sets:
             owner = controller_of(one.metadata)
             if owner is not None:
-                home = (owner.kind, one.metadata.namespace, owner.name)
-                self._above["ReplicaSet", one.metadata.namespace, one.metadata.name] = home
-                self.known.add(home)
+                workload = (owner.kind, one.metadata.namespace, owner.name)
+                self._above["ReplicaSet", one.metadata.namespace, one.metadata.name] = workload
+                self.known.add(workload)
 
-    def of(self, pod: Pod) -> _Home | None:
-        """Return a pod's workload, in the input or not; None for a pod without a controller."""
+    def of(self, pod: Pod) -> _WorkloadKey | None:
+        """Return a pod's workload, whether it is in the input or not; None for a pod without a controller."""
         owner, mark = controller_of(pod.metadata), pod.labels.get(_HASH)
         if owner is None:
             return None
@@ -65,13 +65,13 @@ class _Homes:
 
 @dataclass(frozen=True, slots=True)
 class LostPods:
-    """The pods that are gone, and by UID the name of the pod that a controller made instead, as far as known."""
+    """The deleted pods and, by UID, the name of the replacement if there is one."""
 
     pods: tuple[Pod, ...] = ()
     replaced: Mapping[str, str] = field(default_factory=dict)
 
     def notes(self) -> Iterator[InputNote]:
-        """Yield what a reader should know."""
+        """Yield the notes for the report."""
         if not self.pods:
             return
         nodes = sorted({pod.spec.node_name for pod in self.pods})
@@ -85,33 +85,33 @@ class LostPods:
         yield InputNote("LostPods", text)
 
     def records(self) -> Iterator[PodRecord]:
-        """Yield what became of the pods, as a run that began with them would say."""
+        """Yield the records of the pods, as a run that started with them would have."""
         for pod in self.pods:
             name = self.replaced.get(pod.metadata.uid, "")
             yield PodRecord(pod, 0.0, State.DELETED, pod.spec.node_name, replaced=name, ended_s=0.0)
 
     def with_replacements(self, before: ClusterInput, after: ClusterInput) -> LostPods:
-        """Return the same with the pods that workloads of the input have made, one for each that is gone of their own.
+        """Return these pods with the replacements that workloads of the input created, at most one for each pod.
 
-        ``after``: what expanding the workloads made of ``before``.
+        ``after``: ``before`` with its workloads expanded.
         """
         there = {pod.key for pod in before.pods}
-        homes = _Homes(after)
-        made: dict[_Home | None, list[str]] = {}
+        workloads = _Workloads(after)
+        made: dict[_WorkloadKey | None, list[str]] = {}
         for pod in after.pods:
             if pod.key not in there:
-                made.setdefault(homes.of(pod), []).append(pod.name)
+                made.setdefault(workloads.of(pod), []).append(pod.name)
         replaced = dict(self.replaced)
         for pod in self.pods:
-            home = homes.of(pod)
-            names = made.get(home, []) if home is not None and home[0] != "DaemonSet" else []
+            workload = workloads.of(pod)
+            names = made.get(workload, []) if workload is not None and workload[0] != "DaemonSet" else []
             if names and is_active(pod) and pod.metadata.uid not in replaced:
                 replaced[pod.metadata.uid] = names.pop(names.index(pod.name) if pod.name in names else 0)
         return with_fields(self, replaced=replaced)
 
 
 def lose_pods(cluster: ClusterInput) -> tuple[ClusterInput, LostPods]:
-    """Return the cluster without the pods whose node is not in it, and those. Best asked before workloads are expanded."""
+    """Return the cluster without pods whose node it lacks, and those pods. Call this before expanding workloads."""
     nodes = {node.name for node in cluster.nodes}
     lost = tuple([pod for pod in cluster.pods if _is_lost(pod, nodes)]) if nodes else ()
     if not lost:
@@ -131,8 +131,8 @@ def lose_pods(cluster: ClusterInput) -> tuple[ClusterInput, LostPods]:
             ]
         ),
     )
-    homes = _Homes(cluster)
-    strays = [pod for pod in lost if is_active(pod) and homes.of(pod) not in homes.known]
+    workloads = _Workloads(cluster)
+    strays = [pod for pod in lost if is_active(pod) and workloads.of(pod) not in workloads.known]
     others = {pod.metadata.uid: other for pod in strays if (other := replacement(pod, REPLACING_ELSEWHERE)) is not None}
     kept = with_fields(kept, pods=(*kept.pods, *others.values()))
     return kept, LostPods(lost, {uid: other.name for uid, other in others.items()})

@@ -1,7 +1,7 @@
-"""What objects refer to and the input does not hold: claims without volumes, pods on nodes that nobody listed.
+"""References to objects that the input lacks: claims without volumes, pods on nodes that are not listed.
 
-A dump is rarely complete, and an answer from an incomplete one is easily misread. Pods that have ended are left out; the
-classes of new pods are the business of ``moorage.simulator.admission``.
+A dump is rarely complete, and the result for an incomplete one is easily misread. Finished pods are ignored;
+``moorage.simulator.admission`` checks the priority classes of new pods.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["MissingReference", "find_missing"]
 
 @dataclass(frozen=True, slots=True)
 class MissingReference:
-    """Objects of one kind that name objects of another kind which are not in the input."""
+    """Objects of one kind that refer to objects of another kind which are not in the input."""
 
     kind: str
     target_kind: str
-    #: Who refers, in the order of the input.
+    #: The referring objects, in input order.
     referrers: tuple[str, ...]
-    #: What is missing, sorted.
+    #: The missing objects, sorted.
     targets: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -37,7 +37,7 @@ class MissingReference:
 
 
 def find_missing(cluster: ClusterInput) -> tuple[MissingReference, ...]:
-    """Return what is referred to and missing, by kind. Best asked after workloads were expanded."""
+    """Return the missing references, by kind. Call this after expanding workloads."""
     known = {
         "Node": _names(cluster.nodes),
         "PersistentVolumeClaim": _names(cluster.persistent_volume_claims),
@@ -61,7 +61,7 @@ def find_missing(cluster: ClusterInput) -> tuple[MissingReference, ...]:
 
 
 def _references(cluster: ClusterInput) -> Iterator[tuple[str, str, str, str]]:
-    """Yield who refers to what: kind, name, kind, name."""
+    """Yield references: kind and name of the referring object, kind and name of the target."""
     for pod in cluster.pods:
         if pod.status.phase not in ENDED_PHASES:
             for target_kind, target in _of_pod(pod):

@@ -1,4 +1,4 @@
-"""From a finished simulation to the values that reports are made of."""
+"""Collects the outcome of a finished simulation in the form that reports use."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def collect(
     workloads: Mapping[str, str] | None = None,
     gone: Iterable[PodRecord] = (),
 ) -> Run:
-    """Return what the run came to.
+    """Return the outcome of the run.
 
-    ``workloads`` maps a pod's UID to what people call its workload (``Deployment/web``); without an entry, a pod's
-    controlling owner is named. ``gone``: pods that went before the run began.
+    ``workloads`` maps a pod's UID to the name of its workload (``Deployment/web``); without an entry, the pod's controller is
+    named. ``gone``: records of pods that were deleted before the run.
     """
     names = workloads or {}
     records = {**simulation.records}
@@ -40,7 +40,11 @@ def collect(
     return Run(
         pods=tuple(pods),
         nodes=tuple(_node(table, row, new) for row in sorted(range(len(table)), key=lambda r: table.nodes[r].name)),
-        notes=(*notes, *(InputNote("Overslept", _overslept(key)) for key in simulation.overslept), *_done_without(simulation)),
+        notes=(
+            *notes,
+            *(InputNote("Overslept", _overslept(key)) for key in simulation.overslept),
+            *_ignored_extenders(simulation),
+        ),
         seed=simulation.scheduler.cycle.seed,
         release=release,
         ended_s=simulation.now,
@@ -51,8 +55,8 @@ def collect(
     )
 
 
-def _done_without(simulation: Simulation) -> Iterator[InputNote]:
-    """Yield notes on extenders that failed and were passed over, the same failure once."""
+def _ignored_extenders(simulation: Simulation) -> Iterator[InputNote]:
+    """Yield a note for each distinct failure of an extender that was ignored."""
     times = Counter(str(fault) for fault in simulation.faults if isinstance(fault, ExtenderError))
     for text, number in times.items():
         yield InputNote("Extenders", f"{text} ({counted(number, 'time')})")

@@ -1,8 +1,7 @@
-"""Who made this pod: pods and replica sets of the input, found by the controller they belong to.
+"""Ownership: the pods, replica sets and jobs of the input by their controllers.
 
-An owner reference decides, by UID as the garbage collector does; by name where the owner's UID was made up here because
-the input had none. Objects without a controller are adopted by the first controller whose selector takes them, as real
-controllers do.
+An owner reference decides, by UID as for the garbage collector; by name if the owner's UID was generated here because the input
+had none. Like real controllers, the first controller whose selector matches an object without a controller adopts it.
 
 Source  kubernetes, pkg/controller/controller_ref_manager.go
 """
@@ -27,24 +26,24 @@ T = TypeVar("T", Pod, ReplicaSet, Job)
 
 
 def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
-    """Return the reference to the controller that manages an object."""
+    """Return the reference to an object's controller, if any."""
     return next((owner for owner in metadata.owner_references if owner.controller), None)
 
 
 def owner_reference(api_version: str, kind: str, metadata: ObjectMeta) -> OwnerReference:
-    """Return the reference by which an object names its controller."""
+    """Return the owner reference to a controller."""
     return OwnerReference(api_version=api_version, kind=kind, name=metadata.name, uid=metadata.uid, controller=True)
 
 
 def is_active(pod: Pod) -> bool:
-    """Return True for a pod that counts as a replica: neither ended nor ending."""
+    """Return True for a pod that counts as a replica: neither finished nor terminating."""
     return pod.status.phase not in ENDED_PHASES and pod.metadata.deletion_timestamp is None
 
 
 def compiled(selector: LabelSelector | None, title: str) -> Selector:
     """Return a workload's compiled selector.
 
-    Raises  InputError, naming the workload, if it is malformed
+    Raises  InputError, naming the workload, if it is invalid
     """
     try:
         return compile_label_selector(selector)
@@ -53,7 +52,7 @@ def compiled(selector: LabelSelector | None, title: str) -> Selector:
 
 
 class Claimed(Generic[T]):
-    """Objects filed by their controller; those without one wait for a controller that adopts them."""
+    """Objects by controller; those without one wait for a controller that adopts them."""
 
     def __init__(self, objects: Iterable[T]) -> None:
         self._by_uid: dict[str, list[T]] = {}
@@ -70,19 +69,19 @@ class Claimed(Generic[T]):
             self._by_name.setdefault((metadata.namespace, owner.kind, owner.name), []).append(held)
 
     def of(self, kind: str, metadata: ObjectMeta) -> list[T]:
-        """Return what names this object as its controller."""
+        """Return the objects whose controller this object is."""
         if metadata.uid == stable_uid(kind, metadata.namespace, metadata.name):
             return self._by_name.get((metadata.namespace, kind, metadata.name), [])
         return [held for held in self._by_uid.get(metadata.uid, ()) if held.metadata.namespace == metadata.namespace]
 
     def by_owner_name(self, kind: str, namespace: str, name: str) -> list[T]:
-        """Return what names a controller that is not in the input itself."""
+        """Return the objects whose controller has this name but is not in the input."""
         return self._by_name.get((namespace, kind, name), [])
 
     def adopt(
         self, owner: OwnerReference, namespace: str, selector: Selector, suits: Callable[[T], bool] = lambda _: True
     ) -> list[T]:
-        """Give a controller the objects nobody manages that its selector takes; they will not be given to another."""
+        """Let a controller adopt the objects without one that its selector matches; no other controller can adopt them."""
         waiting = self._orphans.get(namespace)
         if not waiting or selector.matches_nothing or selector.is_empty:
             return []
@@ -97,7 +96,7 @@ class Claimed(Generic[T]):
         return found
 
     def with_owners(self, objects: Iterable[T]) -> tuple[T, ...]:
-        """Return the objects, those that were adopted with a reference to their controller."""
+        """Return the objects, with a reference to the controller if they were adopted."""
         return tuple(self._owned(held) for held in objects) if self._adopted else tuple(objects)
 
     def _owned(self, held: T) -> T:

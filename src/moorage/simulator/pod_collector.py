@@ -1,4 +1,4 @@
-"""Pod garbage collection in a simulated cluster: a node that has been gone for a while takes its pods along.
+"""Pod garbage collection in a simulated cluster: pods are deleted some time after their node.
 
 Source  kubernetes, pkg/controller/podgc/gc_controller.go, gcOrphaned
 """
@@ -18,9 +18,9 @@ QUARANTINE_S: Final = 40.0
 
 
 class PodCollector:
-    """``note`` it every fact, and let it ``act`` before the scheduler's next step. ``lose`` is called for each pod.
+    """Call ``note`` with every fact and ``act`` before each step of the scheduler. ``lose`` is called for each pod.
 
-    ``pods``: all that there are, by UID. A node that was never there is none of its business.
+    ``pods``: all pods, by UID. Nodes that never existed are ignored.
     """
 
     def __init__(self, pods: Mapping[str, Pod], lose: Callable[[Pod], None]) -> None:
@@ -30,7 +30,7 @@ class PodCollector:
         self._due: dict[str, float] = {}
 
     def note(self, fact: News, now: float) -> None:
-        """Take notice of something that happened."""
+        """Record a fact."""
         if isinstance(fact, Done):
             return
         obj = fact.obj
@@ -45,11 +45,11 @@ class PodCollector:
             self._due.setdefault(obj.spec.node_name, now + QUARANTINE_S)
 
     def due(self) -> float | None:
-        """Return when there is something to do next; None if there is nothing."""
+        """Return the time of the next deletion; None if there is none."""
         return min(self._due.values(), default=None)
 
     def act(self, now: float) -> None:
-        """Delete the pods of nodes that have been missing for long enough."""
+        """Delete the pods of nodes that have been missing long enough."""
         for name in [name for name, due in self._due.items() if due <= now]:
             del self._due[name]
             for pod in [pod for pod in self._pods.values() if pod.spec.node_name == name]:

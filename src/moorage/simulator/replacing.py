@@ -1,4 +1,4 @@
-"""What a controller makes in the place of a pod that was taken away: a pod like it, as the owner reference says."""
+"""Replacements: the pod that a controller creates after one of its pods was evicted or deleted with its node."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from moorage.simulator.owners import controller_of
 
 __all__ = ["REPLACING", "REPLACING_ELSEWHERE", "replacement"]
 
-#: Controllers that make a new pod when one of theirs is taken away.
+#: Controllers that replace an evicted pod.
 REPLACING: Final = frozenset(["ReplicaSet", "ReplicationController", "StatefulSet", "Job", "DaemonSet"])
-#: Those that do so when the node is gone: a daemon set has nothing to do there any more.
+#: Controllers that replace a pod whose node is deleted; a daemon set needs no pod for that node any more.
 REPLACING_ELSEWHERE: Final = REPLACING - {"DaemonSet"}
-#: Controllers whose new pod has the old one's name.
+#: Controllers whose replacement has the old pod's name.
 _SAME_NAME: Final = frozenset(["StatefulSet"])
-#: What generated names are made of.
+#: The characters of generated names.
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def replacement(pod: Pod, kinds: Collection[str] = REPLACING) -> Pod | None:
-    """Return the pod that a controller of one of these kinds makes instead; None if no such controller owns it."""
+    """Return the pod that a controller of one of these kinds creates instead; None if no such controller owns the pod."""
     owner = controller_of(pod.metadata)
     if owner is None or owner.kind not in kinds:
         return None
@@ -39,5 +39,5 @@ def replacement(pod: Pod, kinds: Collection[str] = REPLACING) -> Pod | None:
 
 
 def _suffix(uid: str) -> str:
-    """Return five characters as Kubernetes would make them, from the hexadecimal digits of ``uid``."""
+    """Return a five-character suffix like Kubernetes', from the hexadecimal digits of ``uid``."""
     return "".join(_ALPHABET[int(uid[i : i + 2], 16) % len(_ALPHABET)] for i in range(0, 10, 2))

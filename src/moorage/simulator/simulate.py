@@ -1,4 +1,4 @@
-"""One call from a cluster and a configuration to what comes of it: the library's face, and what the command uses."""
+"""``simulate``: one call from objects and a configuration to a run. The library and the command use it."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ from moorage.simulator.wording import counted, some
 
 __all__ = ["Options", "kinds_named", "load_options", "prepare", "registry_with", "simulate"]
 
-#: kube-scheduler tries every pending pod again after five minutes, in case an event that would help was overlooked. In a
-#: simulation nothing is overlooked, so pods wait for their event; once, when nothing else is left to happen, all are tried.
+#: kube-scheduler retries every unschedulable pod after five minutes, in case it missed an event. A simulation misses no
+#: events, so pods wait for theirs; all are retried once, when nothing else is left to happen.
 NEVER_S = math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to simulate. ``config`` is the text of a KubeSchedulerConfiguration or a Policy, ``where`` its name for messages.
+    """How to simulate. ``config`` is the text of a KubeSchedulerConfiguration or a Policy, ``where`` its name in messages.
 
-    ``emulate`` is the release whose rules apply (1.19, 1.20, 1.21 or 1.36); without it, the one that the configuration's
-    apiVersion stands for. ``provider`` names an algorithm provider to use in the place of a configuration.
-    ``feature_gates`` are read as that release reads the flag; where they are empty and the release is today's, ``gates`` hold.
-    ``max_disks`` is how many disks of a built-in kind a node takes in those releases that does not say so itself.
-    ``plugins`` are classes beside the built-in ones; a profile runs them where the configuration enables them.
-    ``scores`` keeps how nodes were picked for the pods it asks about; then every feasible node is scored, one alone too.
+    ``emulate`` is the release to emulate (1.19, 1.20, 1.21 or 1.36); by default the release of the configuration's apiVersion.
+    ``provider`` names an algorithm provider to use instead of a configuration.
+    ``feature_gates`` is the flag of that release; if it is empty and the release is the current one, ``gates`` apply.
+    ``max_disks`` limits the in-tree disks of each kind per node, in releases with these limits, for nodes that state none.
+    ``plugins`` are classes in addition to the built-in ones; a profile runs them if the configuration enables them.
+    ``scores`` records how nodes were picked for the pods it selects; then even a single feasible node is scored.
     ``clock`` and ``timer`` measure every plugin call at every extension point, if both are given.
-    ``ask`` puts a question to an extender and returns the body of the reply; ``skip_extenders`` does without those that are
-    configured. One of the two is needed where there are any.
+    ``ask`` sends a question to an extender and returns the body of the reply; ``skip_extenders`` ignores the configured
+    extenders. If there are extenders, one of the two is required.
     """
 
     config: bytes | None = None
@@ -70,7 +70,7 @@ class Options:
 
 
 def registry_with(plugins: Iterable[Any], config: bytes = b"", release: str = TODAY) -> Registry:
-    """Return the built-in plugins of a release, these, and the installed ones that the configuration names.
+    """Return a registry of a release's built-in plugins, these plugins, and installed ones that the configuration names.
 
     Raises  InputError if one is no plugin, its name is taken, or an installed one cannot be imported
     """
@@ -84,7 +84,7 @@ def registry_with(plugins: Iterable[Any], config: bytes = b"", release: str = TO
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """The plugins and gates that the options bring, for whichever release they are asked for."""
+    """The plugins and feature gates that the options add, for any release."""
 
     options: Options
 
@@ -97,7 +97,7 @@ class _Rules:
 
 
 def load_options(options: Options, algorithm: Algorithm | None = None) -> Loaded:
-    """Return what the options say to schedule by; with ``algorithm``, as 1.19 to 1.21 took it beside a configuration.
+    """Return the configuration of the options; ``algorithm`` is the separate Policy or provider of 1.19 to 1.21.
 
     Raises  ConfigError, InputError
     """
@@ -114,7 +114,7 @@ def load_options(options: Options, algorithm: Algorithm | None = None) -> Loaded
 
 
 def kinds_named(options: Options) -> tuple[str, ...]:
-    """Return the kinds of their own that enabled plugins name in ``wakes_on``, for ``moorage.read(custom=...)`` to read.
+    """Return the custom kinds that enabled plugins name in ``wakes_on``, for ``moorage.read(custom=...)``.
 
     Raises  ConfigError, InputError
     """
@@ -129,7 +129,7 @@ def kinds_named(options: Options) -> tuple[str, ...]:
 def prepare(
     options: Options, on_attempt: Callable[[SimulatedAttempt], None] | None = None, *, cycle: type[Cycle] = Cycle
 ) -> tuple[Simulation, list[InputNote]]:
-    """Return an empty simulation with its profiles built, and notes on enabled plugins that do not exist here.
+    """Return an empty simulation with its profiles built, and notes on enabled plugins that do not exist.
 
     Raises  ConfigError, InputError
     """
@@ -152,7 +152,7 @@ def prepare(
         for name in scheduler.named_kinds.unusable
     ]
     notes += [InputNote("IdlePlugin", f"plugin {name} was loaded, but no profile enables it") for name in idle]
-    return Simulation(scheduler, _told(on_attempt, options.scores, scheduler), ask=options.ask), notes
+    return Simulation(scheduler, _on_decision(on_attempt, options.scores, scheduler), ask=options.ask), notes
 
 
 def _cycle(loaded: Loaded, options: Options, kind: type[Cycle]) -> Cycle:
@@ -162,17 +162,17 @@ def _cycle(loaded: Loaded, options: Options, kind: type[Cycle]) -> Cycle:
     if extenders and options.ask is None:
         urls = ", ".join(one.shown for one in extenders)
         raise InputError(
-            f"{options.where}: {counted(len(extenders), 'extender')} configured ({urls}), and a simulation asks nobody over"
-            " the network by itself; choose --extenders=ask (in a program: Options(ask=...)) or --extenders=skip"
+            f"{options.where}: {counted(len(extenders), 'extender')} configured ({urls}), and a simulation calls extenders"
+            " only on request; choose --extenders=ask (in a program: Options(ask=...)) or --extenders=skip"
             " (Options(skip_extenders=True))"
         )
     return kind(options.seed, percentage, always_score=options.scores is not None, extenders=extenders)
 
 
-def _told(
+def _on_decision(
     on_attempt: Callable[[SimulatedAttempt], None] | None, scores: ScoreLog | None, scheduler: Scheduler
 ) -> Callable[[SimulatedAttempt], None] | None:
-    """Return whom to tell of decisions: ``on_attempt``, and before it the log of scores."""
+    """Return the callback for decisions: it calls the log of scores, then ``on_attempt``."""
     if scores is None:
         return on_attempt
 
@@ -196,10 +196,10 @@ def simulate(
     workloads: Mapping[str, str] | None = None,
     gone: Iterable[PodRecord] = (),
 ) -> Run:
-    """Place every pending pod among ``objects`` and return what came of it.
+    """Schedule every pending pod among ``objects`` and return the run.
 
-    Objects are taken as they are: apply ``moorage.api.defaults`` first where they come from a user's hand. ``gone``: pods
-    that went before, for the report.
+    Objects are used as they are: apply ``moorage.api.defaults`` first if a user wrote them. ``gone``: records of pods that were
+    deleted before the run, for the report.
 
     Raises  ConfigError, InputError
     """
@@ -207,14 +207,14 @@ def simulate(
     known = list(objects)
     simulation.load(known)
     simulation.run()
-    left = _left_alone(known, simulation.scheduler.profiles)
+    left = _not_pending(known, simulation.scheduler.profiles)
     aside = closed_gate_notes(simulation, sum(isinstance(obj, PodGroup) for obj in known))
     release, every = simulation.scheduler.gates.release, [*notes, *missing, *left, *aside]
     return collect(simulation, release, notes=every, workloads=workloads, gone=gone)
 
 
-def _left_alone(objects: Iterable[Object], profiles: Collection[str]) -> Iterator[InputNote]:
-    """Yield notes on pods without a node that are nothing to place: ended or about to go, or for another scheduler."""
+def _not_pending(objects: Iterable[Object], profiles: Collection[str]) -> Iterator[InputNote]:
+    """Yield notes on pods without a node that are not pending: finished, terminating, or for another scheduler."""
     over: list[str] = []
     pods: dict[str, list[str]] = {}
     for pod in objects:

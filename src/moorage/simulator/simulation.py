@@ -1,8 +1,8 @@
-"""A cluster in virtual time: the engine's own queue, cycle and plugins, driven by events instead of a clock.
+"""A cluster in virtual time: the engine with its queue, cycle and plugins, driven by simulated events.
 
-The simulation is what the API server, the kubelets and time itself are to a live scheduler. It tells the engine what
-happens, does the work the engine asks for, and jumps from one moment at which something can happen to the next. Backoffs,
-hints, waits and grace periods take their time, but no wall-clock time.
+The simulation takes the place of the API server, the kubelets and the clock. It passes facts to the engine, carries out the
+engine's effects, and jumps from one event to the next. Backoff, queueing hints, permit waits and grace periods take simulated
+time only.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = ["PodRecord", "SimulatedAttempt", "Simulation", "State", "wants_a_node"]
 
-#: A pod that failed so often, with nothing in the cluster having changed meanwhile, is not waited for.
-PATIENCE = 10
+#: After this many failures without a change in the cluster, the run does not wait for a pod.
+MAX_FUTILE_ATTEMPTS = 10
 
 
 class State:
-    """Where a pod has got to."""
+    """The states of a pod in a simulation."""
 
     PENDING = "Pending"
     PLACED = "Placed"
@@ -62,16 +62,16 @@ class State:
 
 
 def wants_a_node(pod: Pod) -> bool:
-    """True for a pod that some scheduler should place: it has no node, has not ended and is not about to go."""
+    """Return True for a pod that a scheduler should place: without a node, neither finished nor terminating."""
     return not pod.spec.node_name and pod.status.phase not in ENDED_PHASES and pod.metadata.deletion_timestamp is None
 
 
 @dataclass(slots=True)
 class PodRecord:
-    """What became of one pod that was to be placed, or was taken away. Times are seconds of simulated time.
+    """The record of a pod that was pending, or that was evicted or deleted. Times are seconds of simulated time.
 
-    ``message`` says why the last attempt came to nothing; it is empty if it did not, or there was none. The decision itself is
-    not kept: what it holds is as large as the cluster.
+    ``message`` is the reason why the last attempt failed; empty if it succeeded or there was none. Decisions are not recorded,
+    because each is as large as the cluster.
     """
 
     pod: Pod
@@ -89,23 +89,23 @@ class PodRecord:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedAttempt:
-    """One decision, and when it was made."""
+    """A decision and its time."""
 
     time_s: float
     number: int
     decision: Decision
 
 
-class _Tried(NamedTuple):
-    """When a pod was tried last: the scheduler's revision and facts then, and how often since that fact."""
+class _LastAttempt(NamedTuple):
+    """The last attempt for a pod: the scheduler's revision and facts at that time, and the attempts since that fact."""
 
     revision: int
     facts: int
     times: int
 
 
-class _Parked(NamedTuple):
-    """Work that goes on with the effect ``at``, an ``Until``, once that is met or its deadline has passed."""
+class _WaitingWork(NamedTuple):
+    """Work that waits for the effect at index ``at``, an ``Until``, until its condition holds or its deadline passes."""
 
     work: Work
     at: int
@@ -114,10 +114,10 @@ class _Parked(NamedTuple):
 
 @dataclass
 class Simulation:
-    """Events in time order, and the pods they are about.
+    """Events in time order, and the pods they concern.
 
-    ``on_attempt`` is told of every decision as it is made. ``durations`` maps a pod's UID to the seconds it runs once bound;
-    pods without one run for ever. ``ask`` puts a question to an extender; it takes no simulated time.
+    ``on_attempt`` is called with every decision. ``durations`` maps a pod's UID to the seconds it runs once bound; other pods
+    never finish. ``ask`` sends a question to an extender, which takes no simulated time.
     """
 
     scheduler: Scheduler
@@ -125,9 +125,9 @@ class Simulation:
     durations: dict[str, float] = field(default_factory=dict)
     now: float = 0.0
     records: dict[str, PodRecord] = field(default_factory=dict)
-    #: Pods that were preempted or deleted with their node, those among ``records`` included.
+    #: Records of pods that were preempted, evicted or deleted with their node, including those in ``records``.
     victims: dict[str, PodRecord] = field(default_factory=dict)
-    #: Pods that found a place only in a last retry: some plugin's hint missed the event that helped them.
+    #: Pods that were scheduled only by the final retry: some plugin's queueing hint missed the event that helped them.
     overslept: list[str] = field(default_factory=list)
     ask: Callable[[Question], bytes] | None = None
 
@@ -136,22 +136,22 @@ class Simulation:
         self._serial = 0
         self._pods: dict[str, Pod] = {}
         self._named: dict[tuple[str, str], str] = {}
-        self._tried: dict[str, _Tried] = {}
-        #: The pod that last kept the run from being settled; asked first, so that not all are asked after every attempt.
+        self._last_attempts: dict[str, _LastAttempt] = {}
+        #: The pod that last kept the run from being settled; it is checked first, so that most checks look at one pod.
         self._may_fit = ""
-        self._parked: list[_Parked] = []
-        self._waited_in_vain: dict[str, int] = {}
-        #: When ``steps`` ends at the latest; None: when nothing more can happen.
+        self._waiting_work: list[_WaitingWork] = []
+        self._timeouts: dict[str, int] = {}
+        #: The time at which ``steps`` ends at the latest; None: when nothing more can happen.
         self._until_s: float | None = None
         #: The last attempt for each pod group.
         self.groups: dict[str, GroupReport] = {}
-        #: Errors of plugins and extenders that ended no attempt.
+        #: Errors of plugins and extenders that did not end an attempt.
         self.faults: list[MoorageError] = []
         self._decisions: list[Decision] = []
         self.storage = StorageController(self.scheduler.snapshot, self._tell)
         self.devices = DeviceDrivers(self.scheduler.snapshot, self._tell)
         self._claims = ClaimController(self.scheduler.snapshot, self._pods, self._tell)
-        self._collector = PodCollector(self._pods, self._lose)
+        self._collector = PodCollector(self._pods, self._delete_orphan)
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise CopyError(
@@ -159,21 +159,21 @@ class Simulation:
             " seed it runs the same way"
         )
 
-    # -- what happens -------------------------------------------------------------------------------------------------
+    # -- facts --------------------------------------------------------------------------------------------------------
 
     def load(self, objects: Iterable[Object]) -> None:
-        """Tell the engine of objects that exist from the start."""
+        """Report the objects that exist from the start to the engine."""
         for obj in objects:
             self._tell(Seen(obj))
         self.devices.begin()
 
     def at(self, time_s: float, fact: News) -> None:
-        """Let something happen later."""
+        """Schedule a fact for a later time."""
         self._serial += 1
         heapq.heappush(self._events, (time_s, self._serial, fact))
 
     def run(self, until_s: float | None = None) -> None:
-        """Go on until nothing more can happen that would change an answer; with ``until_s``, until that time."""
+        """Run until nothing more can happen that would change an outcome; with ``until_s``, until that time."""
         self._until_s = until_s
         for _ in self.steps():
             pass
@@ -185,12 +185,12 @@ class Simulation:
         self._deliver()
 
     def _try_all_once(self) -> None:
-        """Try the pending pods a last time. One that finds a place now was not woken by the event that helped it."""
+        """Retry the pending pods a last time. A pod that fits now was not woken by the event that helped it."""
         revision = self.scheduler.state.revision
         waiting = [
             record.pod
             for uid, record in self.records.items()
-            if record.state == State.PENDING and uid in self._tried and self._tried[uid].revision != revision
+            if record.state == State.PENDING and uid in self._last_attempts and self._last_attempts[uid].revision != revision
         ]
         if not waiting:
             return
@@ -200,9 +200,9 @@ class Simulation:
         self.overslept = [pod.key for pod in waiting if self.records[pod.metadata.uid].state != State.PENDING]
 
     def steps(self) -> Iterator[Decision]:
-        """Run, yielding each decision once its work is done."""
+        """Run, and yield each decision after its effects were carried out."""
         while True:
-            self._let_happen()
+            self._process_due()
             attempted = self.scheduler.step(self.now)
             self._decisions = []
             delivered = self._deliver()
@@ -214,17 +214,17 @@ class Simulation:
             elif not delivered and not self._advance():
                 return
 
-    def _let_happen(self) -> None:
-        """Let happen what is due now, and let the controllers and the work that waits for them do all they can."""
+    def _process_due(self) -> None:
+        """Process the events that are due, the controllers, and work that waits for them."""
         while self._events and self._events[0][0] <= self.now:
             self._tell(heapq.heappop(self._events)[2])
         self._collector.act(self.now)
         self.storage.act()
         self._claims.act()
-        self._look_at_parked()
+        self._resume_waiting()
 
     def _ask_extender(self, query: Query) -> None:
-        """Put a question to an extender and pass its answer to the engine."""
+        """Send a question to an extender and pass its reply to the engine."""
         assert self.ask is not None
         try:
             fact = Answered(query.ticket, self.ask(query.question))
@@ -236,22 +236,22 @@ class Simulation:
 
     @property
     def pods(self) -> Mapping[str, Pod]:
-        """All pods that exist, by UID, in the order they came."""
+        """All pods that exist, by UID, in the order they were added."""
         return self._pods
 
     def pod_named(self, key: str) -> Pod | None:
-        """Return the pod of this ``namespace/name``, if there is one."""
+        """Return the pod of this ``namespace/name``, if it exists."""
         namespace, _, name = key.partition("/")
         pod = self._pods.get(self._named.get((namespace, name), ""))
         return pod if pod is not None and pod.key == key else None
 
     def tell(self, facts: Iterable[News]) -> None:
-        """Let things happen now."""
+        """Report facts now."""
         for fact in facts:
             self._tell(fact)
 
     def delete(self, uid: str) -> None:
-        """Delete a pod at once. Its controller makes no other."""
+        """Delete a pod at once, without a replacement."""
         pod = self._pods[uid]
         record = self.records.get(uid)
         if record is not None:
@@ -259,16 +259,16 @@ class Simulation:
         self._tell(Gone(pod))
 
     def evict(self, uid: str, grace_s: float | None = None) -> None:
-        """Evict a pod: it leaves after ``grace_s`` seconds (None: the pod's own grace period), and is then replaced."""
+        """Evict a pod: it is deleted after ``grace_s`` seconds (None: its own grace period) and then replaced."""
         pod = self._pods[uid]
         record = self.records.get(uid) or PodRecord(pod, 0.0, node=pod.spec.node_name)
         record.state = State.DELETED
         self.victims[uid] = record
-        self._leave(pod, grace_s, "EvictionByEvictionAPI", "Eviction API: evicting")
+        self._terminate(pod, grace_s, "EvictionByEvictionAPI", "Eviction API: evicting")
         self.catch_up()
 
     def attempt(self, pod: Pod, scope: Scope = EVERYWHERE) -> None:
-        """Try one waiting pod now, before all others, and do what follows at this moment; time does not go on."""
+        """Attempt one pending pod now, before all others, and carry out the effects; time does not advance."""
         self.catch_up()
         self.scheduler.attempt(PodInfo(pod), self.now, scope)
         while self.scheduler.waits_for_extenders:
@@ -278,47 +278,47 @@ class Simulation:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Let the controllers, and the work that waits for them, do all that they can do at this moment."""
+        """Process everything that the controllers, and work that waits for them, can do at this time."""
         delivered = True
         while delivered:
-            self._let_happen()
+            self._process_due()
             delivered = self._deliver()
 
-    # -- one moment to the next ---------------------------------------------------------------------------------------
+    # -- the passage of time ------------------------------------------------------------------------------------------
 
     def _is_settled(self) -> bool:
-        """True when trying the pending pods again would change nothing.
+        """Return True if retrying the pending pods would change nothing.
 
-        Each has failed in the very state that the cluster is in now, or so often since the last fact that waiting for others
-        to give up their nodes is no use either.
+        Each has failed in the present state of the cluster, or so often since the last fact that waiting for other pods to
+        release their nodes is useless as well.
         """
-        if self._parked:
+        if self._waiting_work:
             return False
         waits = any(True for _ in self.scheduler.waiting())
         if self._may_fit and self._is_open(self._may_fit, waits):
             return False
-        # Pods are mostly tried in the order they came, so the one that stays open for longest is found from the end.
+        # Pods are mostly tried in the order they were added, so the last one that is still open is found from the end.
         self._may_fit = next((uid for uid in reversed(self.records) if self._is_open(uid, waits)), "")
         return not self._may_fit
 
     def _only_repeats(self) -> bool:
-        """True if all that is due is tried in the state that it failed in: groups, which come back without an event."""
+        """Return True if everything due would repeat an attempt in an unchanged state, as groups do without an event."""
         if self.scheduler.cluster.groups is None or any(True for _ in self.scheduler.waiting()):
             return False
         queued = ((uid, self.scheduler.queue.get(uid)) for uid, one in self.records.items() if one.state == State.PENDING)
-        return all(one is None or one.parked or self._is_hopeless(uid, others_wait=False) for uid, one in queued)
+        return all(one is None or one.parked or self._cannot_fit(uid, others_wait=False) for uid, one in queued)
 
     def _is_open(self, uid: str, others_wait: bool) -> bool:
-        """True for a pending pod that another attempt might place."""
-        return self.records[uid].state == State.PENDING and not self._is_hopeless(uid, others_wait)
+        """Return True for a pending pod that another attempt might place."""
+        return self.records[uid].state == State.PENDING and not self._cannot_fit(uid, others_wait)
 
-    def _is_hopeless(self, uid: str, others_wait: bool) -> bool:
-        tried = self._tried.get(uid)
+    def _cannot_fit(self, uid: str, others_wait: bool) -> bool:
+        tried = self._last_attempts.get(uid)
         if tried is None:
             return self._is_gated(uid)
-        if self._waited_in_vain.get(uid, 0) >= PATIENCE:
+        if self._timeouts.get(uid, 0) >= MAX_FUTILE_ATTEMPTS:
             return True
-        if tried.facts == self.scheduler.state.facts and tried.times >= PATIENCE:
+        if tried.facts == self.scheduler.state.facts and tried.times >= MAX_FUTILE_ATTEMPTS:
             return True
         return not others_wait and (tried.revision == self.scheduler.state.revision or self._is_gated(uid))
 
@@ -327,10 +327,10 @@ class Simulation:
         return queued is not None and queued.gated
 
     def _advance(self) -> bool:
-        """Jump to the next moment at which something can happen; False if there is none."""
+        """Jump to the next time at which something can happen; return False if there is none."""
         due = self.scheduler.next_deadline()
         planned = self._planned()
-        parked = min((one.deadline_s for one in self._parked), default=None)
+        parked = min((one.deadline_s for one in self._waiting_work), default=None)
         if planned is None and parked is None and (due is None or self._is_settled() or self._only_repeats()):
             return False
         then = max(self.now, min(t for t in (due, planned, parked) if t is not None))
@@ -340,11 +340,11 @@ class Simulation:
         return True
 
     def _planned(self) -> float | None:
-        """Return when something happens next whatever the scheduler does; None if nothing does."""
+        """Return the time of the next event that does not depend on the scheduler; None if there is none."""
         collected = self._collector.due()
         return min([*([] if collected is None else [collected]), *(event[0] for event in self._events[:1])], default=None)
 
-    # -- doing what the engine asks -----------------------------------------------------------------------------------
+    # -- effects of the engine ----------------------------------------------------------------------------------------
 
     def _tell(self, fact: News) -> None:
         if isinstance(fact, Done) or not isinstance(fact.obj, Pod):
@@ -365,7 +365,7 @@ class Simulation:
         self._collector.note(fact, self.now)
 
     def _seen(self, pod: Pod) -> None:
-        """Keep books of a pod that is new or changed. One that has another's name takes its place."""
+        """Record a pod that is new or changed. A pod with the name of another replaces it."""
         uid, name = pod.metadata.uid, (pod.metadata.namespace, pod.metadata.name)
         holder = self._pods.get(self._named.get(name, ""))
         if holder is not None and holder.metadata.uid != uid:
@@ -379,7 +379,7 @@ class Simulation:
             record.state, record.node, record.placed_s = State.PLACED, pod.spec.node_name, self.now
 
     def _deliver(self) -> bool:
-        """Record what the engine decided and carry out what it ordered. Returns True if it ordered anything."""
+        """Record the engine's decisions and carry out its effects. Return True if there were any effects."""
         ordered = False
         for output in self.scheduler.take():
             match output:
@@ -407,10 +407,10 @@ class Simulation:
             for effect in work.effects:
                 self._perform(effect)
             return
-        self._go_on(work, 0)
+        self._continue(work, 0)
 
-    def _go_on(self, work: Work, start: int, deadline_s: float | None = None) -> None:
-        """Carry out the effects from ``start`` on, until one has to be waited for. ``deadline_s`` is for that very one."""
+    def _continue(self, work: Work, start: int, deadline_s: float | None = None) -> None:
+        """Carry out the effects from index ``start`` on, until one has to wait. ``deadline_s`` applies to the first of them."""
         faults: list[str] = []
         failed_at = -1
         for at in range(start, len(work.effects)):
@@ -421,9 +421,9 @@ class Simulation:
                 if not isinstance(effect, Until):
                     self._perform(effect)
                     continue
-                parked = _Parked(work, at, self.now + effect.timeout_s if deadline_s is None else deadline_s)
+                parked = _WaitingWork(work, at, self.now + effect.timeout_s if deadline_s is None else deadline_s)
                 if not self._is_met(effect, parked):
-                    self._parked.append(parked)
+                    self._waiting_work.append(parked)
                     return
                 deadline_s = None
             except Exception as failed:
@@ -437,7 +437,7 @@ class Simulation:
     def _perform(self, effect: Effect) -> None:
         if isinstance(effect, BindPod):
             self._bind(effect)
-        elif isinstance(effect, BindThrough):  # the extender is not told: it would bind a pod of the real cluster
+        elif isinstance(effect, BindThrough):  # the extender is not called: it would bind a pod of the real cluster
             self._bind(BindPod(effect.pod, effect.node))
         elif isinstance(effect, Evict):
             self._evict(effect)
@@ -470,24 +470,24 @@ class Simulation:
         if changed != held:
             self._tell(Seen(changed))
 
-    # -- waiting for others -------------------------------------------------------------------------------------------
+    # -- waits --------------------------------------------------------------------------------------------------------
 
-    def _is_met(self, effect: Until, parked: _Parked) -> bool:
-        """Say whether what is waited for has come about, once everybody else has done what they can."""
+    def _is_met(self, effect: Until, parked: _WaitingWork) -> bool:
+        """Return whether the awaited condition holds after the controllers have acted."""
         self.storage.act()
         self.devices.act()
         if effect.is_met():
             return True
         if parked.deadline_s <= self.now:
             uid = parked.work.pod.uid
-            self._waited_in_vain[uid] = self._waited_in_vain.get(uid, 0) + 1
+            self._timeouts[uid] = self._timeouts.get(uid, 0) + 1
             raise StateError(f"{effect.what}: context deadline exceeded")
         return False
 
-    def _look_at_parked(self) -> None:
-        parked, self._parked = self._parked, []
+    def _resume_waiting(self) -> None:
+        parked, self._waiting_work = self._waiting_work, []
         for one in parked:
-            self._go_on(one.work, one.at, one.deadline_s)
+            self._continue(one.work, one.at, one.deadline_s)
 
     def _bind(self, effect: BindPod) -> None:
         uid = effect.pod.uid
@@ -517,10 +517,10 @@ class Simulation:
         record = self.records.get(effect.victim.uid) or PodRecord(pod, 0.0, State.PLACED, pod.spec.node_name)
         record.state, record.preempted_by = State.PREEMPTED, (effect.group or effect.preemptor).key
         self.victims[effect.victim.uid] = record
-        self._leave(pod, None, "PreemptionByScheduler", effect.message)
+        self._terminate(pod, None, "PreemptionByScheduler", effect.message)
 
-    def _leave(self, pod: Pod, grace_s: float | None, reason: str, message: str) -> None:
-        """Delete a pod after its grace period."""
+    def _terminate(self, pod: Pod, grace_s: float | None, reason: str, message: str) -> None:
+        """Mark a pod as terminating and delete it after its grace period."""
         if grace_s is None:
             own = pod.spec.termination_grace_period_seconds
             grace_s = 30 if own is None else own
@@ -533,8 +533,8 @@ class Simulation:
         self._tell(Seen(marked))
         self.at(self.now + grace_s, Gone(marked))
 
-    def _lose(self, pod: Pod) -> None:
-        """Delete a pod whose node is gone. One that was being deleted has been replaced, or is a victim, which will be."""
+    def _delete_orphan(self, pod: Pod) -> None:
+        """Delete a pod whose node is deleted. A terminating pod has been replaced already, or is a victim and will be."""
         if pod.metadata.deletion_timestamp is None:
             record = self.records.get(pod.metadata.uid) or PodRecord(pod, 0.0, node=pod.spec.node_name)
             record.state = State.DELETED
@@ -554,7 +554,7 @@ class Simulation:
             self._replace(record)
 
     def _replace(self, record: PodRecord) -> None:
-        """Do what a victim's controller would: make a new pod in its place."""
+        """Create the replacement for a victim, as its controller would."""
         fresh = replacement(record.pod, REPLACING if record.state == State.PREEMPTED else REPLACING_ELSEWHERE)
         if fresh is not None:
             record.replaced = fresh.name
@@ -574,15 +574,15 @@ class Simulation:
         record.attempts += 1
         record.message = decision.message
         facts = self.scheduler.state.facts
-        before = self._tried.get(decision.pod.uid)
+        before = self._last_attempts.get(decision.pod.uid)
         times = 1 + (before.times if before is not None and before.facts == facts else 0)
-        self._tried[decision.pod.uid] = _Tried(self.scheduler.state.revision, facts, times)
+        self._last_attempts[decision.pod.uid] = _LastAttempt(self.scheduler.state.revision, facts, times)
         if self.on_attempt is not None:
             self.on_attempt(SimulatedAttempt(self.now, record.attempts, decision))
 
 
 def _timestamp(seconds: float) -> str:
-    """Simulated time as the API writes times: seconds since the run began, on the day that Unix time began."""
+    """Return simulated time in the API's format: seconds since the run began, counted from the start of Unix time."""
     minutes, second = divmod(int(seconds), 60)
     hours, minute = divmod(minutes, 60)
     days, hour = divmod(hours, 24)

@@ -1,4 +1,4 @@
-"""Stateful sets: pods with numbers, each with claims of its own that outlive it.
+"""Stateful sets: numbered pods, each with its own claims that outlive it.
 
 Source  kubernetes, pkg/controller/statefulset/stateful_set_utils.go
 """
@@ -17,13 +17,13 @@ from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.workloads import StatefulSet
 from moorage.controllers.machinery.generated_names import stable_uid
 from moorage.simulator.owners import Claimed, compiled, owner_reference
-from moorage.simulator.templates import Mould, template_hash
+from moorage.simulator.templates import PodFactory, template_hash
 
 __all__ = ["StatefulPods"]
 
 
 class StatefulPods:
-    """Makes the pods that stateful sets lack; ``claims`` are those their volumes name."""
+    """Creates the pods that stateful sets lack; ``claims`` collects the claims of their volumes."""
 
     def __init__(self, claimed: Claimed[Pod], taken: set[tuple[str, str]]) -> None:
         self.claims: list[PersistentVolumeClaim] = []
@@ -31,7 +31,7 @@ class StatefulPods:
         self._taken = taken
 
     def missing(self, stateful_set: StatefulSet) -> Iterator[Pod]:
-        """Yield a pod for each number that has none, lowest first."""
+        """Yield a pod for each number without one, lowest first."""
         metadata, spec = stateful_set.metadata, stateful_set.spec
         if metadata.deletion_timestamp is not None:
             return
@@ -55,7 +55,7 @@ class StatefulPods:
         ]
         labels = {**spec.template.metadata.labels, "controller-revision-hash": template_hash(spec.template)}
         template = replace(spec.template, metadata=replace(spec.template.metadata, labels=labels))
-        mould = Mould(template, metadata.namespace, owner, self._taken)
+        factory = PodFactory(template, metadata.namespace, owner, self._taken)
         for number in numbers:
             name = f"{metadata.name}-{number}"
             claims = [_numbered(claim, stateful_set, number) for claim in templates]
@@ -63,7 +63,7 @@ class StatefulPods:
             if name in there:
                 continue
             marks = {"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(number)}
-            yield default_pod(_with_claims(mould.named(name, marks), templates, claims))
+            yield default_pod(_with_claims(factory.named(name, marks), templates, claims))
 
 
 def _count(replicas: int | None) -> int:
@@ -71,7 +71,7 @@ def _count(replicas: int | None) -> int:
 
 
 def _numbered(template: PersistentVolumeClaim, stateful_set: StatefulSet, number: int) -> PersistentVolumeClaim:
-    """Return the claim that one of the set's pods gets from a template."""
+    """Return the claim that a pod of the set gets from a template."""
     namespace = stateful_set.metadata.namespace
     name = f"{template.metadata.name}-{stateful_set.metadata.name}-{number}"
     selector = stateful_set.spec.selector
@@ -82,7 +82,7 @@ def _numbered(template: PersistentVolumeClaim, stateful_set: StatefulSet, number
 
 
 def _with_claims(pod: Pod, templates: list[PersistentVolumeClaim], claims: list[PersistentVolumeClaim]) -> Pod:
-    """Return the pod with its claims as volumes; they take the place of volumes of the same name."""
+    """Return the pod with its claims as volumes, which replace volumes of the same name."""
     if not claims:
         return pod
     volumes = [

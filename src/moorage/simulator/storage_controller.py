@@ -1,8 +1,8 @@
-"""The volume controller of a simulated cluster: it finds or makes a volume for each claim that is due one, and binds the two.
+"""The volume controller of a simulated cluster: it finds or provisions a volume for each claim, and binds the two.
 
-A claim is due a volume at once if its class binds immediately, and once a node was selected for it if its class waits for the
-first pod. Volumes that are promised to a claim, by a user or by the scheduler, go to that claim whatever its class. Everything
-happens at the moment it becomes possible; a claim that nothing suits waits for the volume or the class that would help.
+A claim gets a volume at once if its class binds immediately, and after a node was selected for it if its class waits for the
+first consumer. A volume that a user or the scheduler reserved for a claim goes to that claim, whatever its class. Everything
+happens as soon as possible; a claim without a matching volume waits for a volume or class that helps.
 
 Source  kubernetes, pkg/controller/volume/persistentvolume: pv_controller.go, syncUnboundClaim, syncVolume, bind; index.go
 """
@@ -31,7 +31,7 @@ _STORAGE: Final = (PersistentVolume, PersistentVolumeClaim, StorageClass)
 
 @dataclass(frozen=True, slots=True)
 class BoundClaim:
-    """A claim that got its volume during the run. ``made``: the volume was made for it."""
+    """A claim that was bound during the run. ``made``: its volume was provisioned."""
 
     claim: PersistentVolumeClaim
     volume: PersistentVolume
@@ -39,48 +39,48 @@ class BoundClaim:
 
     @property
     def storage_class(self) -> str:
-        """The class of both; empty for none."""
+        """The storage class of both; empty if there is none."""
         return class_of_claim(self.claim)
 
 
 class StorageController:
-    """Watches volumes, claims and classes, and acts when asked to.
+    """Watches volumes, claims and classes.
 
-    ``note`` it every fact, let it ``act`` before the scheduler's next step. What it does is told by ``tell``, which must make
-    it so in the snapshot.
+    Call ``note`` with every fact and ``act`` before each step of the scheduler. It reports its changes through ``tell``, which
+    must apply them to the snapshot.
     """
 
     def __init__(self, snapshot: Snapshot, tell: Callable[[News], None]) -> None:
         self._snapshot = snapshot
         self._tell = tell
-        self._shelf = snapshot.index(VolumeIndex)
-        #: By key of the claim, in the order they were bound.
+        self._volume_index = snapshot.index(VolumeIndex)
+        #: By the claim's key, in the order of binding.
         self.bound: dict[str, BoundClaim] = {}
-        #: What has changed and is to be looked at, oldest first; and claims that only a new volume or class can help.
+        #: Changed objects to process, oldest first; and claims that only a new volume or class can help.
         self._volumes: dict[str, None] = {}
         self._claims: dict[str, None] = {}
         self._waiting: dict[str, None] = {}
-        self._is_offered_more = False
+        self._has_new_offers = False
 
     def note(self, fact: News) -> None:
-        """Take notice of something that happened; most of it is no concern of storage."""
+        """Record a fact; only storage objects matter here."""
         if isinstance(fact, Seen) and isinstance(fact.obj, _STORAGE):
             self._seen(fact.obj)
         elif isinstance(fact, Gone) and isinstance(fact.obj, PersistentVolumeClaim):
             self._waiting.pop(fact.obj.key, None)
 
     def act(self) -> None:
-        """Do all that can be done now."""
-        while self._volumes or self._claims or self._is_offered_more:
+        """Process everything that is possible now."""
+        while self._volumes or self._claims or self._has_new_offers:
             volumes, self._volumes = self._volumes, {}
             for name in volumes:
-                self._look_at_volume(name)
-            if self._is_offered_more:
+                self._process_volume(name)
+            if self._has_new_offers:
                 self._claims |= self._waiting
-                self._is_offered_more = False
+                self._has_new_offers = False
             claims, self._claims = self._claims, {}
             for key in claims:
-                self._look_at_claim(key)
+                self._process_claim(key)
 
     def _seen(self, obj: Object) -> None:
         if isinstance(obj, PersistentVolume):
@@ -88,9 +88,9 @@ class StorageController:
         elif isinstance(obj, PersistentVolumeClaim):
             self._claims[obj.key] = None
         else:
-            self._is_offered_more = True
+            self._has_new_offers = True
 
-    def _look_at_volume(self, name: str) -> None:
+    def _process_volume(self, name: str) -> None:
         volume = self._snapshot.objects(PersistentVolume).get(name)
         if volume is None:
             return
@@ -100,9 +100,9 @@ class StorageController:
         elif volume.status.phase == "Pending":
             self._tell(Seen(_in_phase(volume, "Available")))
         else:
-            self._is_offered_more = True
+            self._has_new_offers = True
 
-    def _look_at_claim(self, key: str) -> None:
+    def _process_claim(self, key: str) -> None:
         claim = self._snapshot.objects(PersistentVolumeClaim).get(key)
         self._waiting.pop(key, None)
         if claim is None or is_fully_bound(claim) or claim.metadata.deletion_timestamp is not None:
@@ -114,7 +114,7 @@ class StorageController:
             self._waiting[key] = None
 
     def _named(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
-        """Return the volume that the claim asks for by name, if it may have it."""
+        """Return the volume that the claim names, if it can be bound to it."""
         volume = self._snapshot.objects(PersistentVolume).get(claim.spec.volume_name)
         if volume is None or volume.metadata.deletion_timestamp is not None:
             return None
@@ -124,7 +124,7 @@ class StorageController:
 
     def _found(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
         try:
-            return self._shelf.best(claim, reserved_only=self._waits_for_pod(claim))
+            return self._volume_index.best(claim, reserved_only=self._waits_for_pod(claim))
         except MatchingError:
             return None
 
@@ -138,7 +138,7 @@ class StorageController:
         return storage_class is not None and storage_class.volume_binding_mode != "Immediate"
 
     def _make(self, claim: PersistentVolumeClaim) -> bool:
-        """Have a volume made, if it is time for that and the class makes any."""
+        """Provision a volume, if the claim is ready for that and its class has a provisioner."""
         storage_class = self._class(claim)
         if storage_class is None or self._waits_for_pod(claim) or not makes_volumes(storage_class):
             return False
@@ -153,7 +153,7 @@ class StorageController:
         return None if info is None else info.labels
 
     def _bind(self, claim: PersistentVolumeClaim, volume: PersistentVolume, *, made: bool) -> None:
-        """Write down on both sides that they belong together."""
+        """Bind the claim and the volume to each other."""
         volume = _in_phase(with_claim_ref(volume, claim), "Bound")
         status = replace(
             claim.status, phase="Bound", access_modes=volume.spec.access_modes, capacity=dict(volume.spec.capacity)

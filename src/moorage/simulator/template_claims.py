@@ -1,4 +1,4 @@
-"""Claims that come with a pod: of its ephemeral volumes, and of devices that it asks for by template.
+"""Claims that belong to pods: of ephemeral volumes, and of resource claim templates.
 
 Source  kubernetes, pkg/controller/volume/ephemeral/controller.go; pkg/controller/resourceclaim/controller.go
 """
@@ -25,9 +25,9 @@ _POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 
 
 def add_claims(cluster: ClusterInput, more: Iterable[PersistentVolumeClaim] = ()) -> ClusterInput:
-    """Return the cluster with ``more`` claims and those that its pods' volumes and devices stand for, where missing.
+    """Return the cluster with ``more`` claims, and with those that its pods' volumes and device claims imply, if missing.
 
-    A pod whose device claim is made here says so in its status, as the real controller makes it say.
+    A pod whose resource claim is created here has the claim's name in its status, as after the real controller.
     Raises  InputError for a claim template that cannot be read
     """
     held = {claim.key: claim for claim in cluster.persistent_volume_claims}
@@ -72,7 +72,7 @@ def _ephemeral_claim(pod: Pod, volume: Volume, template: dict[str, object], inde
 
 
 def with_device_claims(pod: Pod, templates: Mapping[str, ResourceClaimTemplate], devices: dict[str, ResourceClaim]) -> Pod:
-    """Make the claims that a pod asks for by template, and write their names into its status."""
+    """Create the claims for a pod's resource claim templates, and record their names in its status."""
     known = {status.name: status for status in pod.status.resource_claim_statuses}
     for asked in pod.spec.resource_claims:
         template = templates.get(f"{pod.namespace}/{asked.resource_claim_template_name}")

@@ -1,6 +1,6 @@
-"""From a pod template to pods: names, labels, owners and the hash that tells one template from another.
+"""Pod templates: create pods with names, labels, owners and the hash of the template.
 
-Hashes and suffixes are made from content where a cluster draws them from memory layout and chance. So they differ from
+Hashes and name suffixes are computed from content, where a cluster uses memory layout and random numbers. So they differ from
 those of a real cluster, but not from run to run.
 
 Source  kubernetes, pkg/controller/controller_utils.go, GetPodFromTemplate
@@ -21,20 +21,20 @@ from moorage.api.meta import ObjectMeta, OwnerReference
 from moorage.controllers.machinery.generated_names import generated_name, stable_suffix, stable_uid
 from moorage.errors import InputError
 
-__all__ = ["MAX_PODS", "Mould", "names_of", "template_hash"]
+__all__ = ["MAX_PODS", "PodFactory", "names_of", "template_hash"]
 
-#: Several times what Kubernetes is built for; a slip of the finger in ``replicas`` goes far beyond.
+#: Several times the size that Kubernetes supports; a typing error in ``replicas`` exceeds it easily.
 MAX_PODS: Final = 500_000
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def template_hash(template: PodTemplateSpec) -> str:
-    """Return ten characters that stand for a template's content."""
+    """Return ten characters computed from a template's content."""
     return stable_suffix(_encode(template).decode(), length=10)
 
 
-class Mould:
-    """Makes the pods of one controller. Pods that differ in name alone share one spec."""
+class PodFactory:
+    """Creates the pods of one controller. Pods that differ only in name share one spec."""
 
     def __init__(self, template: PodTemplateSpec, namespace: str, owner: OwnerReference, taken: set[tuple[str, str]]) -> None:
         self.owner = owner
@@ -54,36 +54,36 @@ class Mould:
         )
 
     def named(self, name: str, labels: dict[str, str] | None = None) -> Pod:
-        """Return a pod of this name, with labels added to the template's.
+        """Return a pod with this name, and with labels added to the template's.
 
-        Raises  InputError if there would be more pods than any cluster holds
+        Raises  InputError if there would be more than ``MAX_PODS`` pods
         """
         self._taken.add((self._namespace, name))
-        self._refuse_crowds(0)
+        self._check_limit(0)
         metadata = self._pod.metadata
         uid = stable_uid("Pod", self._namespace, name)
         held = replace(metadata, name=name, uid=uid, labels={**metadata.labels, **labels} if labels else metadata.labels)
         return replace(self._pod, metadata=held)
 
-    def generated(self, base: str, *told_apart_by: str, labels: dict[str, str] | None = None) -> Pod:
-        """Return a pod whose name the API server would make up from ``base``; never the name of another pod."""
-        name = generated_name(base, self._namespace, *told_apart_by)
+    def generated(self, base: str, *discriminators: str, labels: dict[str, str] | None = None) -> Pod:
+        """Return a pod with a name generated from ``base``, different from all other pods' names."""
+        name = generated_name(base, self._namespace, *discriminators)
         for attempt in count(1):
             if (self._namespace, name) not in self._taken:
                 break
-            name = generated_name(base, self._namespace, *told_apart_by, str(attempt))
+            name = generated_name(base, self._namespace, *discriminators, str(attempt))
         return self.named(name, labels)
 
     def several(self, number: int, base: str) -> Iterator[Pod]:
-        """Return so many pods with generated names, made as they are asked for.
+        """Return this many pods with generated names, created lazily.
 
-        Raises  InputError at once if there would be more pods than any cluster holds
+        Raises  InputError at once if there would be more than ``MAX_PODS`` pods
         """
-        self._refuse_crowds(number)
+        self._check_limit(number)
         return (self.generated(base, str(index)) for index in range(number))
 
-    def _refuse_crowds(self, coming: int) -> None:
-        if len(self._taken) + coming > MAX_PODS:
+    def _check_limit(self, added: int) -> None:
+        if len(self._taken) + added > MAX_PODS:
             asks = f"{self.owner.kind} {self._namespace}/{self.owner.name}"
             raise InputError(f"{asks}: with its pods there would be more than {MAX_PODS}, which is the most to be simulated")
 

@@ -1,4 +1,4 @@
-"""A trace: the machines of a cluster, and what arrived there, in order, for how long."""
+"""A trace: the nodes of a cluster, and the pods that arrived there, with times and durations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Arrival", "Trace"]
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A pod that comes ``time_s`` seconds after the trace begins and, once placed, stays ``duration_s`` (None: for good)."""
+    """A pod that arrives ``time_s`` seconds after the start and runs ``duration_s`` seconds once placed (None: for good)."""
 
     time_s: float
     pod: Pod
@@ -21,11 +21,11 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Nodes, and arrivals by time; those of one moment in the order of the file."""
+    """Nodes, and arrivals by time; those of the same time in file order."""
 
     nodes: tuple[Node, ...]
     arrivals: tuple[Arrival, ...]
 
     def as_cluster(self) -> ClusterInput:
-        """Return the trace without its times: an empty cluster and all pods waiting, in the order they came."""
+        """Return the trace without its times: an empty cluster and all pods pending, in order of arrival."""
         return ClusterInput(nodes=self.nodes, pods=tuple(arrival.pod for arrival in self.arrivals))

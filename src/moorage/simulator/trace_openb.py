@@ -1,15 +1,15 @@
 """The openb traces: Alibaba's GPU cluster of 2023 (cluster-trace-gpu-v2023), as nodes and pods.
 
-A line of the node list is a machine: ``sn, cpu_milli, memory_mib, gpu, model``. A line of the pod list is a task: what it
-asks for, and in the longer layout when it was made, placed and removed. A task may ask for a share of one GPU.
+A line of the node list is a machine: ``sn, cpu_milli, memory_mib, gpu, model``. A line of the pod list is a task: its requests,
+and in the longer layout the times at which it was created, placed and deleted. A task may request a share of one GPU.
 
-kube-scheduler's own plugins count resources per node, not per device. So GPUs become one extended resource, thousandths
-of a GPU, summed over the node: a task that wants 460 thousandths of one device can be placed on a node where that much is
-free on two devices together. Real placements on shared devices fragment, these do not; with ``whole_gpus`` every share
-counts as a device of its own, as a plain device plugin would have it. The truth lies between the two.
+kube-scheduler's own plugins count resources per node, not per device. So GPUs become one extended resource, thousandths of a
+GPU, summed over the node: a task that requests 460 thousandths of one device fits on a node where two devices have that much
+free together. Real placements on shared devices fragment, these do not. With ``whole_gpus`` every share counts as a whole
+device, as with a plain device plugin. The truth lies between the two.
 
-A machine's model is a node label; the models a task accepts are required node affinity. The class of service is kept as
-a label and means nothing to the scheduler.
+A machine's model is a node label; the models that a task accepts are required node affinity. The class of service becomes a
+label, which the scheduler ignores.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from moorage.simulator.trace import Arrival, Trace
 
 __all__ = ["GPU_MILLI", "GPU_MODEL", "MAX_PODS", "QOS", "WHOLE_GPU", "read_openb", "read_openb_sources"]
 
-#: Thousandths of GPUs, over all devices of a node.
+#: Extended resource: thousandths of GPUs, over all devices of a node.
 GPU_MILLI: Final = "alibabacloud.com/gpu-milli"
-#: Whole devices, with ``whole_gpus``.
+#: Extended resource: whole devices, with ``whole_gpus``.
 WHOLE_GPU: Final = "nvidia.com/gpu"
-#: The label of a node that names the model of its GPUs.
+#: Node label: the model of its GPUs.
 GPU_MODEL: Final = "alibabacloud.com/gpu-card-model"
-#: The label of a pod that names its class of service.
+#: Pod label: its class of service.
 QOS: Final = "alibabacloud.com/qosClass"
-#: How many pods a node takes. The trace does not say; this is the kubelet's default.
+#: The maximum number of pods per node. The trace has none; this is the kubelet's default.
 MAX_PODS: Final = 110
 
 _NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
@@ -59,19 +59,19 @@ _NAMESPACE: Final = "default"
 
 
 def read_openb(nodes_path: str, pods_path: str, *, whole_gpus: bool = False, max_pods: int = MAX_PODS) -> Trace:
-    """Return the trace that a node list and a pod list make, from files that may be compressed.
+    """Return the trace of a node list and a pod list, from files that may be compressed.
 
-    Raises  InputError, naming file and line, for anything that is not as the layouts have it
+    Raises  InputError, naming file and line, for anything that does not fit the layouts
     """
     nodes, pods = (_only(path) for path in (nodes_path, pods_path))
     return read_openb_sources(nodes, pods, whole_gpus=whole_gpus, max_pods=max_pods)
 
 
 def read_openb_sources(nodes: InputFile, pods: InputFile, *, whole_gpus: bool = False, max_pods: int = MAX_PODS) -> Trace:
-    """Return the trace that the contents of two files make; see ``read_openb``."""
+    """Return the trace in the contents of two files; see ``read_openb``."""
     machines = tuple(_read_nodes(nodes, whole_gpus, max_pods))
     arrivals = list(_read_pods(pods, whole_gpus))
-    arrivals.sort(key=lambda arrival: arrival.time_s)  # stable: the file decides among equals
+    arrivals.sort(key=lambda arrival: arrival.time_s)  # stable: file order among equal times
     return Trace(machines, tuple(arrivals))
 
 
@@ -126,12 +126,12 @@ def _read_pods(source: InputFile, whole_gpus: bool) -> Iterator[Arrival]:
 
 
 def _gpu_milli(row: Row) -> int:
-    """Return the share of each GPU that a task asks for; tasks without GPUs ask for none of it."""
+    """Return the share of each GPU that a task requests; 0 for tasks without GPUs."""
     devices, share = row.integer("num_gpu"), row.integer("gpu_milli")
     if share > 1000:
-        raise row.refused("gpu_milli", "expected at most 1000, a whole GPU")
+        raise row.fault("gpu_milli", "expected at most 1000, a whole GPU")
     if bool(devices) != bool(share):
-        raise row.refused("gpu_milli", f"expected {'some' if devices else 'none'} with num_gpu {devices}")
+        raise row.fault("gpu_milli", f"expected {'some' if devices else 'none'} with num_gpu {devices}")
     return share
 
 
@@ -141,16 +141,16 @@ def _models(row: Row) -> tuple[str, ...]:
 
 
 def _duration_s(row: Row) -> float | None:
-    """Return how long a task ran, or, where it never did, how long it was wanted; None where it was never removed."""
+    """Return how long a task ran; if it was never placed, how long it existed; None if it was never deleted."""
     created, removed = row.number("creation_time"), row.optional_number("deletion_time")
     placed = row.optional_number("scheduled_time")
     if placed is not None and placed < created:
-        raise row.refused("scheduled_time", "expected no less than creation_time")
+        raise row.fault("scheduled_time", "expected no less than creation_time")
     if removed is None:
         return None
     begun = created if placed is None else placed
     if removed < begun:
-        raise row.refused("deletion_time", "expected no less than creation_time and scheduled_time")
+        raise row.fault("deletion_time", "expected no less than creation_time and scheduled_time")
     return removed - begun
 
 
@@ -175,14 +175,14 @@ def _on_models(models: tuple[str, ...]) -> Affinity:
 def _name(row: Row, column: str, seen: dict[str, str]) -> str:
     name = row.text(column)
     if check_dns1123_subdomain(name):
-        raise row.refused(column, "expected a name of lower-case letters, digits, '-' and '.'")
+        raise row.fault(column, "expected a name of lower-case letters, digits, '-' and '.'")
     if name in seen:
-        raise row.refused(column, f"expected a name of its own, this is that of {seen[name]}")
+        raise row.fault(column, f"expected a name of its own, this is that of {seen[name]}")
     seen[name] = row.where
     return name
 
 
 def _label(row: Row, column: str, text: str) -> str:
     if not text or check_label_value(text):
-        raise row.refused(column, "expected what a label can hold")
+        raise row.fault(column, "expected what a label can hold")
     return text

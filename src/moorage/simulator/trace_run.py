@@ -1,4 +1,4 @@
-"""A trace played in virtual time: pods come when they came, and stay as long as they stayed."""
+"""Replays a trace in virtual time: pods arrive at their times and run for their durations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["simulate_trace"]
 def simulate_trace(
     trace: Trace, options: Options, *, stay: bool = False, on_attempt: Callable[[SimulatedAttempt], None] | None = None
 ) -> Run:
-    """Place every arrival of a trace, in order. With ``stay`` no pod ever leaves.
+    """Schedule every arrival of a trace, in order. With ``stay`` no pod ever finishes.
 
     Raises  ConfigError, InputError
     """

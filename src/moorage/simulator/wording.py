@@ -1,4 +1,4 @@
-"""Numbers and names in sentences of reports."""
+"""Numbers and lists of names in the sentences of reports."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def some(names: Sequence[str]) -> str:
-    """Return the first few names and how many more there are."""
+    """Return the first few names, and how many more there are."""
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,12 +1,11 @@
-"""Workloads become pods: what the controllers of a cluster would create, less what is there already.
+"""Workloads become pods: the pods that a cluster's controllers would create in addition to the existing ones.
 
-Every controller is taken at its word: it makes all the pods it still lacks, at once. So a stateful set that waits for
-each pod to be ready before it makes the next has them all here, a rolling update is not replayed, and nothing is deleted
-where there are too many. Names and hashes are made from content, so the same input gives the same pods. What the new pods
-bring along (claims of their volumes and devices) comes from ``moorage.simulator.template_claims``.
+Every controller creates all the pods it lacks, at once. So a stateful set that waits for each pod to be ready has all pods
+here, rolling updates are not replayed, and surplus pods are not deleted. Names and hashes are computed from content, so equal
+inputs give equal pods. ``moorage.simulator.template_claims`` creates the claims of the new pods.
 
-New pods stand behind those of the input: daemon sets first, then stateful sets, deployments, replica sets, replication
-controllers, jobs and cron jobs, each in the order given.
+New pods follow those of the input: those of daemon sets first, then stateful sets, deployments, replica sets, replication
+controllers, jobs and cron jobs, each in input order.
 
 Source  kubernetes, pkg/controller: daemon, statefulset, deployment, replicaset, job, cronjob
 """
@@ -28,7 +27,7 @@ from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import Claimed, compiled, controller_of, is_active, owner_reference
 from moorage.simulator.stateful_sets import StatefulPods
 from moorage.simulator.template_claims import add_claims
-from moorage.simulator.templates import Mould, names_of, template_hash
+from moorage.simulator.templates import PodFactory, names_of, template_hash
 
 __all__ = ["expand"]
 
@@ -37,16 +36,16 @@ _REVISION = "deployment.kubernetes.io/revision"
 
 
 def expand(cluster: ClusterInput, *, cron_jobs: bool = True) -> ClusterInput:
-    """Return the cluster with the pods its workloads lack, and with the objects between them and their pods.
+    """Return the cluster with the pods its workloads lack, and with the objects between workloads and pods.
 
-    ``cron_jobs`` adds the one job that each cron job would start next.
+    ``cron_jobs`` adds the job that each cron job would start next.
     Raises  InputError for a selector or a claim template that cannot be read
     """
     return _Expansion(cluster).run(cron_jobs)
 
 
 class _Expansion:
-    """One pass over the workloads; collects the new pods and what came to light on the way."""
+    """One pass over the workloads; collects the new pods and the notes for the report."""
 
     def __init__(self, cluster: ClusterInput) -> None:
         self.cluster = cluster
@@ -64,11 +63,11 @@ class _Expansion:
         stateful = StatefulPods(self.claimed, self.taken)
         for stateful_set in self.cluster.stateful_sets:
             self.pods += stateful.missing(stateful_set)
-        self._settle_deployments()
+        self._scale_deployments()
         for replica_set in self.replica_sets.values():
             self.pods += self._replicas(replica_set)
         for controller in self.cluster.replication_controllers:
-            self.pods += self._replicas_of_old(controller)
+            self.pods += self._controller_replicas(controller)
         owned_jobs = Claimed(self.cluster.jobs)
         if cron_jobs:
             self.jobs += (job for one in self.cluster.cron_jobs for job in self._next_job(one, owned_jobs))
@@ -84,7 +83,7 @@ class _Expansion:
         )
 
     def _lacking(self, owner: OwnerReference, metadata: ObjectMeta, selector: LabelSelector | None, wanted: int) -> int:
-        """Return how many pods a controller still has to make, after adopting those nobody manages."""
+        """Return how many pods a controller lacks, after it has adopted pods without a controller."""
         title = f"{owner.kind} {metadata.namespace}/{metadata.name}"
         held = self.claimed.of(owner.kind, metadata)
         adopted = self.claimed.adopt(owner, metadata.namespace, compiled(selector, title), is_active)
@@ -100,14 +99,14 @@ class _Expansion:
         selector = compiled(daemon_set.spec.selector, f"DaemonSet {metadata.namespace}/{metadata.name}")
         held = [*self.claimed.of("DaemonSet", metadata), *self.claimed.adopt(owner, metadata.namespace, selector)]
         template = daemon_nodes.pod_template(daemon_set, template_hash(daemon_set.spec.template))
-        mould = Mould(template, metadata.namespace, owner, self.taken)
+        factory = PodFactory(template, metadata.namespace, owner, self.taken)
         for node in daemon_nodes.nodes_in_need(daemon_set, self.cluster.nodes, held):
-            yield daemon_nodes.tied_to(mould.generated(f"{metadata.name}-", node.name), node.name)
+            yield daemon_nodes.tied_to(factory.generated(f"{metadata.name}-", node.name), node.name)
 
     # -- deployments and replica sets -----------------------------------------------------------------------------------
 
-    def _settle_deployments(self) -> None:
-        """Give each deployment's replica sets the replicas that it asks for, and make one where there is none."""
+    def _scale_deployments(self) -> None:
+        """Scale each deployment's replica sets to its replicas, and create a replica set if there is none."""
         sets = Claimed(self.cluster.replica_sets)
         for deployment in self.cluster.deployments:
             if deployment.metadata.deletion_timestamp is not None:
@@ -140,7 +139,7 @@ class _Expansion:
         self.replica_sets[key] = _scaled(newest, _count(newest.spec.replicas) + short)
 
     def _add_replica_set(self, deployment: Deployment, owner: OwnerReference) -> None:
-        """Make the replica set of a deployment, under the name that pods of the input give it, if some do."""
+        """Create the replica set of a deployment, with the name that pods of the input imply, if there are any."""
         metadata, spec = deployment.metadata, deployment.spec
         marks = self._known_hashes(deployment) or [template_hash(spec.template)]
         shares = [len(self._pods_of_hash(deployment, mark)) for mark in marks]
@@ -161,7 +160,7 @@ class _Expansion:
             )
 
     def _known_hashes(self, deployment: Deployment) -> list[str]:
-        """Return the hashes of a deployment's replica sets that only their pods tell of, the one with fewest pods first."""
+        """Return the hashes of a deployment's replica sets that only their pods imply, the one with fewest pods first."""
         if self._hashes is None:
             self._hashes = _hashes_by_deployment(self.cluster)
         found = self._hashes.get((deployment.metadata.namespace, deployment.metadata.name), {})
@@ -172,7 +171,7 @@ class _Expansion:
         return [pod for pod in self.claimed.by_owner_name("ReplicaSet", deployment.metadata.namespace, name) if is_active(pod)]
 
     def _uid_of(self, namespace: str, name: str) -> str:
-        """Return the UID that pods give their replica set, or a new one."""
+        """Return the UID that pods have for their replica set, or a new one."""
         for pod in self.claimed.by_owner_name("ReplicaSet", namespace, name):
             owner = controller_of(pod.metadata)
             if owner is not None and owner.uid:
@@ -185,9 +184,9 @@ class _Expansion:
             return iter(())
         owner = owner_reference("apps/v1", "ReplicaSet", metadata)
         lacking = self._lacking(owner, metadata, spec.selector, _count(spec.replicas))
-        return Mould(spec.template, metadata.namespace, owner, self.taken).several(lacking, f"{metadata.name}-")
+        return PodFactory(spec.template, metadata.namespace, owner, self.taken).several(lacking, f"{metadata.name}-")
 
-    def _replicas_of_old(self, controller: ReplicationController) -> Iterator[Pod]:
+    def _controller_replicas(self, controller: ReplicationController) -> Iterator[Pod]:
         metadata, spec = controller.metadata, controller.spec
         if metadata.deletion_timestamp is not None:
             return iter(())
@@ -195,14 +194,14 @@ class _Expansion:
         selector = LabelSelector(match_labels=spec.selector) if spec.selector else None
         lacking = self._lacking(owner, metadata, selector, _count(spec.replicas))
         template = spec.template or PodTemplateSpec()
-        return Mould(template, metadata.namespace, owner, self.taken).several(lacking, f"{metadata.name}-")
+        return PodFactory(template, metadata.namespace, owner, self.taken).several(lacking, f"{metadata.name}-")
 
     # -- cron jobs ------------------------------------------------------------------------------------------------------
 
     def _next_job(self, cron_job: CronJob, owned: Claimed[Job]) -> Iterator[Job]:
-        """Yield the job that a cron job starts next, unless it may not start any.
+        """Yield the job that a cron job starts next, if it may start one.
 
-        A real cluster names it after the minute it is due; here, where no clock runs, after the schedule.
+        A real cluster names the job after the minute it is due; here, without a clock, the schedule decides the name.
         """
         metadata, spec = cron_job.metadata, cron_job.spec
         if spec.suspend or metadata.deletion_timestamp is not None:
@@ -226,7 +225,7 @@ _REPLICA_SET_SPEC = ReplicaSet().spec
 
 
 def _hashes_by_deployment(cluster: ClusterInput) -> dict[tuple[str, str], dict[str, int]]:
-    """Return, for deployments by namespace and name, the template hashes that active pods carry, with their numbers."""
+    """Return, for deployments by namespace and name, the template hashes of active pods and their numbers of pods."""
     found: dict[tuple[str, str], dict[str, int]] = {}
     for pod in cluster.pods:
         mark, owner = pod.labels.get(_HASH), controller_of(pod.metadata)
@@ -237,7 +236,7 @@ def _hashes_by_deployment(cluster: ClusterInput) -> dict[tuple[str, str], dict[s
 
 
 def _count(replicas: int | None) -> int:
-    """Return a number of replicas, 1 where none is given."""
+    """Return a number of replicas; the default is 1."""
     return 1 if replicas is None else replicas
 
 
@@ -246,7 +245,7 @@ def _scaled(replica_set: ReplicaSet, replicas: int | None) -> ReplicaSet:
 
 
 def _age(replica_set: ReplicaSet) -> tuple[int, str, str]:
-    """Sort replica sets of one deployment, the newest last: by revision, then by time and name."""
+    """Return a sort key for the replica sets of a deployment, newest last: by revision, then by time and name."""
     revision = replica_set.metadata.annotations.get(_REVISION, "")
     known = int(revision) if revision.isascii() and revision.isdecimal() and len(revision) < 19 else 0
     return known, replica_set.metadata.creation_timestamp or "", replica_set.metadata.name

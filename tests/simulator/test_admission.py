@@ -61,7 +61,7 @@ def test_refusals_are_told_once_for_all():
     assert len(cluster.pods) == 5
     (note,) = cluster.report.notes
     assert note == (
-        "the API server would reject 5 pods, which are simulated anyway, default/p0, default/p1, default/p2 and 2 more: "
+        "the API server would reject 5 pods (default/p0, default/p1, default/p2 and 2 more), simulated anyway: "
         "no PriorityClass with name gone was found"
     )
 

@@ -84,8 +84,7 @@ class _Admission:
 
     def notes(self) -> list[str]:
         return [
-            f"the API server would reject {counted(len(names), 'pod')}, which {'is' if len(names) == 1 else 'are'} simulated "
-            f"anyway, {some(names)}: {refusal}"
+            f"the API server would reject {counted(len(names), 'pod')} ({some(names)}), simulated anyway: {refusal}"
             for refusal, names in self._refused.items()
         ]
 

@@ -75,7 +75,6 @@ def test_the_taint_of_a_cordon_goes_with_the_cordon():
     cluster = a_cluster([a_node("n", unschedulable=True, taints=taints)])
     assert [(verb, old or new) for _, verb, _, _, old, new in offers(TaintToleration(), a_pod("new"), cluster)] == [
         ("uncordon", True),
-        ("tolerate", "node.kubernetes.io/unschedulable:NoSchedule"),
         ("untaint", "gpu=yes:NoSchedule"),
         ("tolerate", "gpu=yes:NoSchedule"),
     ]

@@ -8,7 +8,7 @@ from moorage.api.core import ResourceRequirements
 from moorage.api.meta import Quantity, ResourceList
 from moorage.state.pod_requests import amount
 
-__all__ = ["quantity_of", "with_amount", "with_requests"]
+__all__ = ["quantity_of", "rounded_quantity", "with_amount", "with_requests"]
 
 _BINARY: Final = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
@@ -22,6 +22,15 @@ def quantity_of(resource: str, count: int) -> str:
             if count and count % size == 0:
                 return f"{count // size}{suffix}"
     return str(count)
+
+
+def rounded_quantity(resource: str, count: int, *, up: bool = False) -> str:
+    """Return an amount for people: bytes in whole Mi, or Ki if there are few, rounded down, or ``up``."""
+    exact = quantity_of(resource, count)
+    if len(exact) < 8 or not exact.isdecimal() or not quantity_of(resource, 2**30).endswith("Gi"):
+        return exact
+    size = 2**20 if count >= 100 * 2**20 else 2**10
+    return quantity_of(resource, (-(-count // size) if up else count // size) * size)
 
 
 def with_amount(amounts: ResourceList, resource: str, count: int) -> ResourceList:

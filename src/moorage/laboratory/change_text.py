@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
-from moorage.api.core import Pod
-from moorage.api.meta import Value
+from moorage.api.core import Pod, PodSpec
+from moorage.api.meta import Object
 from moorage.api.workloads import ReplicaSet
+from moorage.errors import InputError
 from moorage.framework.changes import Change
-from moorage.laboratory.amount_text import quantity_of
+from moorage.laboratory.amount_text import rounded_quantity
 from moorage.laboratory.pod_changes import POD_CHANGES
 from moorage.printable import one_line
 from moorage.simulator.owners import controller_of
@@ -45,9 +47,11 @@ def _name(change: Change) -> str:
 
 
 def _moves(change: Change, field: str) -> str:
-    resource = field.rpartition(".")[2] if field.startswith(("requests.", "allocatable.")) else ""
+    kind, _, resource = field.partition(".")
     old, new = (
-        quantity_of(field.partition(".")[2], value) if resource and isinstance(value, int) else value
+        rounded_quantity(resource, value, up=kind == "allocatable")
+        if kind in {"requests", "allocatable"} and isinstance(value, int)
+        else value
         for value in (change.old, change.new)
     )
     return f"{field} := {new}" if change.old is None else f"{field} {old} → {new}"
@@ -95,7 +99,7 @@ _WORDS: Final[Mapping[str, Callable[[Change], str]]] = {
 # -- commands -----------------------------------------------------------------------------------------------------------
 
 
-def command_of(change: Change, objects: Sequence[Value] = ()) -> str:
+def command_of(change: Change, objects: Sequence[Object] = ()) -> str:
     """Return the kubectl command that makes the change; "" if there is none. ``objects`` say where a pod comes from."""
     if change.verb == "evict":
         return _delete(change)
@@ -139,7 +143,7 @@ def _in(namespace: str) -> str:
     return "" if namespace in {"", "default"} else f" -n {shlex.quote(namespace)}"
 
 
-def workload_of(pod: Pod, objects: Iterable[Value]) -> tuple[str, str] | None:
+def workload_of(pod: Pod, objects: Iterable[Object]) -> tuple[str, str] | None:
     """Return kind and name of the workload whose template makes the pod; None for a pod that none makes."""
     owner = controller_of(pod.metadata)
     if owner is None:
@@ -151,19 +155,34 @@ def workload_of(pod: Pod, objects: Iterable[Value]) -> tuple[str, str] | None:
     return owner.kind, owner.name
 
 
-def _patch(pod: Pod, change: Change, objects: Sequence[Value]) -> str:
+def _patch(pod: Pod, change: Change, objects: Sequence[Object]) -> str:
     workload = workload_of(pod, objects)
     kind, name = workload or ("Pod", pod.name)
     if kind not in _PATCHED and not (kind == "Pod" and change.verb in _MUTABLE):
         return ""
-    before, after = (msgspec.to_builtins(one.spec) for one in (pod, POD_CHANGES[change.verb](pod, change)))
+    made_from = pod if kind == "Pod" else replace(pod, spec=_template(kind, name, pod, objects))
+    try:
+        changed = POD_CHANGES[change.verb](made_from, change)
+    except InputError:  # the template does not say what admission added to the pod
+        return ""
+    before, after = (msgspec.to_builtins(one.spec) for one in (made_from, changed))
     patch = list(_difference(before, after, "/spec" if kind == "Pod" else "/spec/template/spec"))
     text = json.dumps(patch, separators=(",", ":"), ensure_ascii=False)
     return f"kubectl patch {kind.lower()} {shlex.quote(name)}{_in(pod.namespace)} --type=json -p={shlex.quote(text)}"
 
 
+def _template(kind: str, name: str, pod: Pod, objects: Iterable[Object]) -> PodSpec:
+    """Return the spec that a workload makes pods from; the pod's own where the workload is not in the input."""
+    for obj in objects:
+        if type(obj).__name__ == kind and (obj.metadata.namespace, obj.metadata.name) == (pod.namespace, name):
+            template = getattr(getattr(obj, "spec", None), "template", None)
+            if template is not None and template.spec.containers:
+                return template.spec  # type: ignore[no-any-return]
+    return pod.spec
+
+
 def _difference(before: Any, after: Any, path: str) -> Iterator[dict[str, Any]]:
-    """Yield the operations of a JSON patch. Lists of equal length are compared element by element, others are replaced."""
+    """Yield the operations of a JSON patch. Lists are compared element by element, unless they become shorter."""
     if before == after:
         return
     if isinstance(before, dict) and isinstance(after, dict):
@@ -177,8 +196,9 @@ def _difference(before: Any, after: Any, path: str) -> Iterator[dict[str, Any]]:
                 yield {"op": "add", "path": at, "value": after[key]}
             else:
                 yield from _difference(before[key], after[key], at)
-    elif isinstance(before, list | tuple) and isinstance(after, list | tuple) and len(before) == len(after):
-        for i, (one, other) in enumerate(zip(before, after, strict=True)):
+    elif isinstance(before, list | tuple) and isinstance(after, list | tuple) and len(before) <= len(after):
+        for i, (one, other) in enumerate(zip(before, after, strict=False)):
             yield from _difference(one, other, f"{path}/{i}")
+        yield from ({"op": "add", "path": f"{path}/-", "value": one} for one in after[len(before) :])
     else:
         yield {"op": "replace", "path": path, "value": after}

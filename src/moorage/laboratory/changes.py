@@ -28,6 +28,7 @@ from moorage.framework.changes import Change
 from moorage.laboratory.amount_text import with_amount
 from moorage.laboratory.pod_changes import POD_CHANGES, parse_taint
 from moorage.printable import one_line
+from moorage.simulator.owners import controller_of
 from moorage.simulator.replacing import replacement
 
 __all__ = ["apply", "apply_all", "reconfigure", "target_of"]
@@ -73,7 +74,22 @@ def apply(objects: Iterable[Object], change: Change) -> list[Object]:
     if change.verb not in known:
         raise InputError(f"{change.target}: unknown change {change.verb!r}; known: {', '.join(sorted(known))}")
     held[at] = known[change.verb](found, change)
+    if change.verb == "prefer" and change.path == "affinity.podAntiAffinity":
+        held = [_softened(obj, found, change) if obj is not held[at] else obj for obj in held]
     return held
+
+
+def _softened(obj: Object, pod: Pod, change: Change) -> Object:
+    """Soften the anti-affinity of the other pods of a workload: its template changes, and theirs refuses the pod as well."""
+    if not isinstance(obj, Pod) or obj.namespace != pod.namespace:
+        return obj
+    owners = [controller_of(one.metadata) for one in (obj, pod)]
+    if owners[0] is None or owners[1] is None or (owners[0].kind, owners[0].name) != (owners[1].kind, owners[1].name):
+        return obj
+    try:
+        return POD_CHANGES[change.verb](obj, change)
+    except InputError:
+        return obj
 
 
 def _replacements(pod: Pod) -> list[Object]:

@@ -19,13 +19,17 @@ from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
+from moorage.framework.changes import Owner
 from moorage.framework.effects import Question
 from moorage.framework.verdicts import Code
+from moorage.laboratory.costs import Costs
 from moorage.laboratory.frames import ColumnFrame, frame_of, nodes_frame, pods_frame
 from moorage.laboratory.history import History, Ran, Step, Tried, play, scope_of, take
+from moorage.laboratory.least_change import OWNERS, Remedy, find_least_change
 from moorage.laboratory.objects import ObjectLike, read_given, text_of
 from moorage.laboratory.placements import Feasibility, PodPlacement
 from moorage.laboratory.present import aside_of, cluster_input, present_objects
+from moorage.laboratory.trials import FreshTrials
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.admission import admit
 from moorage.simulator.cluster_input import ClusterInput
@@ -231,6 +235,26 @@ class Cluster:
         names = [node.name for row, node in enumerate(self.snapshot.table.nodes) if scope.covers(row)]
         fitting = [] if decision.error is not None else [n for n in names if _fits(decision, self.snapshot, n)]
         return Feasibility(info.key, fitting, _refusals(decision, self.snapshot), "" if fitting else decision.message)
+
+    def least_change(
+        self,
+        pod: str | Pod,
+        may: Collection[Owner] = OWNERS,
+        alternatives: int = 3,
+        probes: int = 2000,
+        costs: Costs | None = None,
+    ) -> list[Remedy]:
+        """Return the cheapest changes that would place a waiting pod: the best of each owner, and ``alternatives`` more.
+
+        Each answer is verified by a run of the engine in which the pod is tried next and all else is as it is now. The list is
+        empty if the pod fits as it is, or nothing known helps; ``find_least_change`` tells which, and how far it is proven.
+
+        Raises  InputError for a pod that is not there
+        """
+        objects = self.objects()
+        trials = FreshTrials(objects, self.pod(pod).key, self.options)
+        answers = find_least_change(trials, objects, may=may, alternatives=alternatives, probes=probes, costs=costs)
+        return list(answers.remedies)
 
     def _queued(self) -> list[Pod]:
         """Return the waiting pods that no plugin gates, in the order of the queue: as if all backoffs were over."""

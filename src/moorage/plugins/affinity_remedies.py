@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Final
 
@@ -13,7 +13,7 @@ from moorage.plugins.affinity_counts import AffinityCounts, ResolvedTerm, matche
 from moorage.plugins.evictions import evict_all, pods_near
 from moorage.plugins.term_names import affinity_name, others_name
 from moorage.state.counts import PodMatcher
-from moorage.state.pod_info import PodInfo
+from moorage.state.pod_info import AffinityTerm, PodInfo
 from moorage.state.view import NodeView
 
 __all__ = ["remedies_of_neighbours"]
@@ -81,14 +81,44 @@ def _apart(state: AffinityCounts, pod: PodInfo, node: NodeView) -> Iterator[Reme
 
 
 def _apart_for_others(state: AffinityCounts, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
-    """Offer to evict the pods whose anti-affinity keeps the pod out of the node's domain."""
+    """Offer changes where the anti-affinity of placed pods keeps the pod out of the node's domain.
+
+    Pods of the pod's own workload have its terms, too, and a change of the workload softens them for all.
+    """
     labels = state.snapshot.namespace_labels(pod.namespace)
     for key, counts in state.refusing.items():
         if not counts[node.first.domain(key)]:
             continue
-        holders = (
-            (other, name)
+        held = [
+            (other, name, term)
             for other, name in pods_near(node, key)
-            if any(term.topology_key == key and term.matches(pod, labels) for term in other.required_anti_affinity)
-        )
-        yield from evict_all(holders, others_name(key))
+            for term in other.required_anti_affinity
+            if term.topology_key == key and term.matches(pod, labels)
+        ]
+        holders = {other.uid: (other, name) for other, name, _ in held}
+        yield from evict_all(holders.values(), others_name(key))
+        shared = [(other, term) for other, _, term in held if same_workload(other, pod) and term in pod.required_anti_affinity]
+        if shared:
+            strangers = [one for uid, one in holders.items() if uid not in {other.uid for other, _ in shared}]
+            yield from _softened(pod, [term for _, term in shared], strangers, others_name(key))
+
+
+def _softened(
+    pod: PodInfo, terms: Iterable[AffinityTerm], strangers: Sequence[tuple[PodInfo, str]], name: str
+) -> Iterator[Remedies]:
+    raw = _required(pod.spec.affinity.pod_anti_affinity) if pod.spec.affinity is not None else ()
+    places = {pod.required_anti_affinity.index(term) for term in terms}
+    softened = tuple(_prefer(pod, "podAntiAffinity", raw[i], name) for i in sorted(places) if i < len(raw))
+    if not strangers:
+        yield softened
+    for leaving in evict_all(strangers, name):
+        yield (*softened, *(leaving if isinstance(leaving, tuple) else (leaving,)))
+
+
+def same_workload(one: PodInfo, other: PodInfo) -> bool:
+    """Return True for two pods of one namespace that have the same controller."""
+    owners = [
+        next(((owner.kind, owner.name) for owner in pod.metadata.owner_references if owner.controller), None)
+        for pod in (one, other)
+    ]
+    return owners[0] is not None and owners[0] == owners[1] and one.namespace == other.namespace

@@ -68,7 +68,7 @@ class NodeUnschedulable:
         return {"spec.tolerations": pod.spec.tolerations}
 
     def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Change]:
-        return remedies_of_cordon(node.first.node, pod.key, CORDON)
+        return remedies_of_cordon(node.first.node)
 
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(NODE_ADDED_OR_CHANGED, when=self._became_schedulable)

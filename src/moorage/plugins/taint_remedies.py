@@ -20,10 +20,9 @@ def tolerate(pod_key: str, taint: Taint, term: str) -> Change:
     return Change("pod", "tolerate", f"pod/{pod_key}", "tolerations", None, taint_text(taint), term=term)
 
 
-def remedies_of_cordon(node: Node, pod_key: str, taint: Taint, term: str = CORDON) -> Iterator[Change]:
-    """Offer changes for a cordoned node."""
+def remedies_of_cordon(node: Node, term: str = CORDON) -> Iterator[Change]:
+    """Offer to uncordon a node. A pod that tolerated cordons would come back to nodes that are being drained."""
     yield Change("node", "uncordon", f"node/{node.name}", "unschedulable", True, False, term=term)
-    yield tolerate(pod_key, taint, term)
 
 
 def remedies_of_taints(node: Node, pod_key: str, taints: Iterable[Taint]) -> Iterator[Change]:
@@ -31,7 +30,7 @@ def remedies_of_taints(node: Node, pod_key: str, taints: Iterable[Taint]) -> Ite
     for taint in taints:
         term = taint_name(taint)
         if taint.key == _CORDON and node.spec.unschedulable:
-            yield from remedies_of_cordon(node, pod_key, taint, term)
+            yield from remedies_of_cordon(node, term)
             continue
         yield Change("node", "untaint", f"node/{node.name}", "taints", taint_text(taint), None, term=term)
         yield tolerate(pod_key, taint, term)

@@ -127,13 +127,19 @@ def kinds_named(options: Options) -> tuple[str, ...]:
 
 
 def prepare(
-    options: Options, on_attempt: Callable[[SimulatedAttempt], None] | None = None, *, cycle: type[Cycle] = Cycle
+    options: Options,
+    on_attempt: Callable[[SimulatedAttempt], None] | None = None,
+    *,
+    cycle: type[Cycle] = Cycle,
+    loaded: Loaded | None = None,
 ) -> tuple[Simulation, list[InputNote]]:
     """Return an empty simulation with its profiles built, and notes on enabled plugins that do not exist.
 
+    ``loaded`` replaces the configuration that the options name.
+
     Raises  ConfigError, InputError
     """
-    loaded = load_options(options)
+    loaded = load_options(options) if loaded is None else loaded
     configuration = loaded.configuration
     clock, timer = options.clock, options.timer
     scheduler, missing = build_scheduler(

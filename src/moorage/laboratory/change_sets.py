@@ -1,0 +1,104 @@
+"""Sets of changes: how they combine, which of them is stronger, and how they are ordered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+from typing import Final
+
+from msgspec.structs import replace
+
+from moorage.framework.changes import Change
+from moorage.laboratory.change_text import describe
+from moorage.laboratory.offers import ChangeSet
+
+__all__ = ["combined", "covers", "shape_of", "sort_key", "subsets", "weakened"]
+
+#: Numeric changes, and in which direction they do more: the step that makes them one unit weaker.
+_WEAKER: Final = {"request": 1, "max-skew": -1, "allocatable": -1, "pods": -1, "priority": -1}
+#: Up to this many changes, every proper subset is tried.
+MOST_SUBSETS: Final = 6
+
+
+def _slot(change: Change) -> tuple[str, str, str]:
+    """Return the field that a change sets; two changes of one set cannot set it to different values."""
+    named = change.path if change.new is not None or change.verb in _WEAKER or not change.old else f"{change.path} {change.old}"
+    return (change.target, named, change.verb)
+
+
+def _does_more(one: Change, other: Change) -> bool:
+    """Say which of two numeric changes of one field goes further."""
+    assert isinstance(one.new, int)
+    assert isinstance(other.new, int)
+    return (one.new < other.new) if _WEAKER[one.verb] > 0 else (one.new > other.new)
+
+
+def combined(*sets: Iterable[Change]) -> ChangeSet | None:
+    """Return the changes of all sets, the strongest of each number; None if two contradict each other."""
+    held: dict[tuple[str, str, str], Change] = {}
+    for change in (change for some in sets for change in some):
+        slot = _slot(change)
+        before = held.get(slot)
+        if before is None:
+            held[slot] = change
+        elif change.verb in _WEAKER:
+            further = change if _does_more(change, before) else before
+            held[slot] = replace(further, old=before.old)
+        elif change.verb == "tolerate":
+            held[(*slot[:2], f"{change.verb} {change.new}")] = change
+        elif before.new != change.new:
+            return None
+    return frozenset(held.values())
+
+
+def covers(stronger: ChangeSet, weaker: ChangeSet) -> bool:
+    """Say whether one set has every change of another, or a stronger one of the same field."""
+    slots = {_slot(change): change for change in stronger}
+    for change in weaker:
+        if change in stronger:
+            continue
+        held = slots.get(_slot(change))
+        if held is None or change.verb not in _WEAKER or not _does_more(held, change):
+            return False
+    return True
+
+
+def subsets(changes: ChangeSet) -> Iterator[ChangeSet]:
+    """Yield the proper subsets of a small set, the empty one left out; of a large one those that lack a single change."""
+    ordered = sorted(changes, key=describe)
+    sizes = range(1, len(ordered)) if len(ordered) <= MOST_SUBSETS else (len(ordered) - 1,)
+    for size in sizes:
+        yield from map(frozenset, combinations(ordered, size))
+
+
+def weakened(changes: ChangeSet) -> Iterator[ChangeSet]:
+    """Yield the set with each numeric change one unit weaker."""
+    for change in changes:
+        if change.verb in _WEAKER and isinstance(change.new, int):
+            weaker = replace(change, new=change.new + _WEAKER[change.verb])
+            if weaker.new != change.old:
+                yield (changes - {change}) | {weaker}
+
+
+def sort_key(changes: ChangeSet) -> tuple[int, tuple[tuple[str, int], ...]]:
+    """Order sets of one cost: fewer changes first, then by text, numbers by value."""
+    return len(changes), tuple(
+        sorted((_wordless(change), change.new if isinstance(change.new, int) else 0) for change in changes)
+    )
+
+
+def _wordless(change: Change) -> str:
+    return f"{change.owner} {change.verb} {change.target} {change.path} {'' if isinstance(change.new, int) else change.new}"
+
+
+def shape_of(changes: ChangeSet) -> tuple[tuple[str, ...], ...]:
+    """Return what sets have in common that differ only in the nodes and pods that they are about, and in amounts."""
+    return tuple(
+        sorted((one.owner, one.verb, one.target if one.owner in {"pod", "config"} else "", _field(one)) for one in changes)
+    )
+
+
+def _field(change: Change) -> str:
+    value = "" if isinstance(change.new, int) or change.owner == "cluster" else f" {change.new}"
+    taint = f" {change.old}" if change.verb in {"untaint", "drop-port", "drop-expression", "prefer"} else ""
+    return f"{change.path}{value}{taint}"

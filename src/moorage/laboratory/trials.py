@@ -1,0 +1,123 @@
+"""Trials: what the engine does with a pod once some changes are made.
+
+``FreshTrials`` runs a new engine on changed input objects. It is slow and simple, and every answer can be checked with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from moorage.api.core import Pod
+from moorage.api.meta import Object
+from moorage.config.scheduler_document import Loaded
+from moorage.errors import InputError
+from moorage.framework.changes import Change
+from moorage.laboratory.changes import apply, reconfigure
+from moorage.laboratory.offers import ChangeSet, NodeOffers, Offers, offers_of
+from moorage.simulator.simulate import Options, load_options, prepare
+from moorage.simulator.simulation import Simulation
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["FreshTrials", "Trial", "Trials"]
+
+_NOTHING = Offers((), (), True)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What became of the pod.
+
+    ``node``       where it was bound, or would be once its victims are gone; "" if nowhere
+    ``displaced``  the pods that gave way, as ``namespace/name``: preempted ones, and replacements of evicted ones that moved
+    ``stranded``   replacements of evicted pods that found no place
+    ``offers``     where it was not bound, what else would help; where it was, the nodes that it could go to
+    """
+
+    node: str = ""
+    displaced: tuple[str, ...] = ()
+    stranded: tuple[str, ...] = ()
+    offers: Offers = _NOTHING
+    fault: str = ""
+
+
+class Trials(Protocol):
+    """Something that can make changes, try the pod, and take the changes back."""
+
+    def attempt(self, changes: Collection[Change]) -> Trial: ...
+
+
+@dataclass
+class FreshTrials:
+    """Trials on a new engine each. ``objects`` are the cluster at rest, ``key`` is the pod as ``namespace/name``."""
+
+    objects: Sequence[Object]
+    key: str
+    options: Options = field(default_factory=Options)
+
+    def __post_init__(self) -> None:
+        self.loaded = load_options(self.options)
+        self._known = {obj.uid for obj in self.objects if isinstance(obj, Pod)}
+
+    def attempt(self, changes: Collection[Change]) -> Trial:
+        """Apply changes to the objects and try the pod, before all others."""
+        objects, loaded = list(self.objects), self.loaded
+        try:
+            for change in sorted(changes, key=lambda one: (one.verb, one.target, one.path)):
+                if change.owner == "config":
+                    loaded = reconfigure(loaded, change)
+                else:
+                    objects = apply(objects, change)
+        except InputError as error:
+            return Trial(fault=str(error))
+        return self._tried(objects, loaded)
+
+    def _tried(self, objects: Sequence[Object], loaded: Loaded) -> Trial:
+        simulation, _ = prepare(self.options, loaded=loaded)
+        simulation.load(objects)
+        pod = simulation.pod_named(self.key)
+        if pod is None:
+            return Trial(fault=f"pod {self.key} is not there")
+        before = unscheduled(pod, simulation)
+        if before is not None:
+            return Trial(offers=before)
+        profile = simulation.scheduler.profiles[pod.spec.scheduler_name]
+        offers = offers_of(profile, PodInfo(pod), simulation.scheduler.snapshot)
+        simulation.attempt(pod)
+        now = simulation.pods[pod.uid]
+        if now.spec.node_name:
+            moved, stranded = self._replaced(simulation)
+            return Trial(now.spec.node_name, moved, stranded, offers)
+        nominated = simulation.scheduler.queue.nomination(pod.uid)
+        victims = tuple(one.pod.key for one in simulation.victims.values())
+        if nominated and victims:
+            left = [obj for obj in objects if not (isinstance(obj, Pod) and obj.uid in simulation.victims)]
+            again = self._tried(left, loaded)
+            return Trial(again.node, victims, (), offers) if again.node else Trial(offers=offers)
+        return Trial(offers=offers)
+
+    def _replaced(self, simulation: Simulation) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Try the pods that replace evicted ones. Return those that are placed, and those that are not."""
+        waiting = [pod for pod in simulation.pods.values() if pod.uid not in self._known and not pod.spec.node_name]
+        for pod in waiting:
+            simulation.attempt(pod)
+        nodes = {pod.key: simulation.pods[pod.uid].spec.node_name for pod in waiting if pod.uid in simulation.pods}
+        return tuple(key for key, node in nodes.items() if node), tuple(key for key, node in nodes.items() if not node)
+
+
+def unscheduled(pod: Pod, simulation: Simulation) -> Offers | None:
+    """Return what a pod needs before it is looked at: a scheduler, and no gates. None if it needs nothing."""
+    target, profiles = f"pod/{pod.key}", simulation.scheduler.profiles
+    if pod.spec.node_name:
+        return Offers((), (pod.spec.node_name,), True)
+    constraints: list[tuple[ChangeSet, ...]] = [
+        (frozenset([Change("pod", "ungate", target, f"schedulingGates.{gate.name}", gate.name, None)]),)
+        for gate in pod.spec.scheduling_gates
+    ]
+    if pod.spec.scheduler_name not in profiles:
+        old = pod.spec.scheduler_name
+        others: Iterable[Change] = (Change("pod", "scheduler-name", target, "schedulerName", old, name) for name in profiles)
+        profile = Change("config", "profile", f"config/{old}", "schedulerName", None, old)
+        constraints.append((*(frozenset([one]) for one in others), frozenset([profile])))
+    return Offers((NodeOffers("", tuple(constraints)),), (), True) if constraints else None

@@ -1,0 +1,126 @@
+"""The least change that places a pod: known answers."""
+
+from __future__ import annotations
+
+import pytest
+
+import moorage
+from moorage.laboratory.change_sets import combined, covers
+from moorage.laboratory.costs import Costs
+from moorage.laboratory.edits import parse_edit
+from moorage.laboratory.least_change import find_least_change
+from moorage.laboratory.trials import FreshTrials
+from moorage.testing.builders import a_node, a_pod
+
+AMOUNTS = {"cpu": "2", "memory": "4Gi", "pods": 10}
+HOST = "kubernetes.io/hostname"
+
+
+def asking(name, cpu="1", labels=None, node="", **spec):
+    containers = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
+    return a_pod(name, labels, containers=containers, **({"nodeName": node} if node else {}), **spec).pod
+
+
+def answers(*objects, pod="default/new", **options):
+    cluster = moorage.Cluster.from_objects(objects)
+    held = cluster.objects()
+    return find_least_change(FreshTrials(held, pod, cluster.options), held, **options)
+
+
+def lines(found):
+    return [(one.owner, one.cost, " and ".join(one.texts), one.nodes) for one in found.remedies]
+
+
+@pytest.mark.slow
+def test_the_demo_has_one_answer_for_each_owner():
+    cluster = moorage.Cluster.read("examples/demo")
+    cluster.run()
+    found = cluster.least_change("search-2")
+    assert [(one.owner, one.cost, " and ".join(one.texts), one.nodes) for one in found][:4] == [
+        ("node", 1, "kubectl uncordon general-c2", ("general-c2",)),
+        ("node", 2, "kubectl label node general-a2 disk=ssd", ("general-a2",)),
+        ("pod", 3, "drop nodeSelector disk", ("general-a2", "general-b2")),
+        ("pod", 4, "anti-affinity required → preferred", ("general-a1", "general-b1")),
+    ]
+    assert {one.owner for one in found} == {"pod", "node", "cluster", "config"}
+    assert all(one.minimal for one in found)
+    assert next(one for one in found if one.owner == "cluster").stranded == ("default/search-0",)
+    assert found[1].alike == ("kubectl label node general-b2 disk=ssd",)
+
+
+def test_a_request_shrinks_to_what_is_free_on_the_best_node():
+    nodes = [a_node(f"n{i}", allocatable=AMOUNTS) for i in range(2)]
+    found = answers(*nodes, asking("a", "1317m", node="n0"), asking("b", "1500m", node="n1"), asking("new"), may=["pod"])
+    assert lines(found)[0] == ("pod", round(1 + 4 * 317 / 1000, 6), "requests.cpu 1 → 683m", ("n0",))
+    assert found.proof == "exhaustive"
+    assert found.remedies[0].alike == ()
+
+
+def test_two_refusals_need_two_changes():
+    found = answers(
+        a_node("n", allocatable=AMOUNTS, unschedulable=True), asking("new", nodeSelector={"disk": "ssd"}), may=["node"]
+    )
+    assert lines(found) == [("node", 3, "kubectl label node n disk=ssd and kubectl uncordon n", ("n",))]
+
+
+def test_owners_join_where_none_can_do_it_alone():
+    node = a_node("n", {"topology.kubernetes.io/zone": "a"}, allocatable=AMOUNTS, unschedulable=True)
+    found = answers(node, asking("new", nodeSelector={"topology.kubernetes.io/zone": "b"}), may=["pod", "node"])
+    assert lines(found) == [("pod+node", 4, "drop nodeSelector topology.kubernetes.io/zone and kubectl uncordon n", ("n",))]
+
+
+def test_an_eviction_says_who_finds_no_place():
+    owner = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "u", "controller": True}]
+    held = a_pod("held", metadata={"ownerReferences": owner}, nodeName="n", containers=asking("x", "2").spec.containers).pod
+    found = answers(a_node("n", allocatable=AMOUNTS), held, asking("new"), may=["cluster"])
+    (first, second) = found.remedies
+    assert (first.cost, first.texts[0].startswith("evict default/held"), len(first.stranded)) == (5, True, 1)
+    assert (second.cost, second.texts) == (6, ("add node n-new like n",))
+
+
+def test_a_higher_priority_is_the_lowest_that_preempts():
+    held = [asking(f"p{i}", "2", node=f"n{i}", priority=p) for i, p in enumerate((100, 1000))]
+    found = answers(
+        *(a_node(f"n{i}", allocatable=AMOUNTS) for i in range(2)), *held, asking("new", "2", priority=0), may=["pod"]
+    )
+    raised = next(one for one in found.remedies if "priority" in one.texts[0])
+    assert (raised.texts, raised.displaced, raised.cost) == (("priority 0 → 101",), ("default/p0",), 6)
+
+
+def test_gates_and_schedulers_come_first():
+    pod = asking("new", schedulingGates=[{"name": "example.com/wait"}], schedulerName="mine")
+    found = answers(a_node("n", allocatable=AMOUNTS), pod, may=["pod"])
+    assert found.remedies[0].cost == 2
+    assert set(found.remedies[0].texts) == {
+        "remove scheduling gate example.com/wait", "schedulerName mine → default-scheduler",
+    }  # fmt: skip
+
+
+def test_costs_choose_between_answers():
+    objects = (a_node("n", allocatable=AMOUNTS), asking("new", nodeSelector={"disk": "ssd"}))
+    dear = Costs({**Costs().table, "label": 9})
+    assert [one.owner for one in answers(*objects, may=["pod", "node"]).remedies] == ["node", "pod"]
+    assert [one.owner for one in answers(*objects, may=["pod", "node"], costs=dear).remedies] == ["pod", "node"]
+
+
+def test_a_pod_that_fits_needs_no_change_and_an_impossible_one_has_none():
+    node = a_node("n", allocatable=AMOUNTS)
+    assert answers(node, asking("new")).is_placed
+    assert answers(a_node("n", {HOST: "n"}), asking("new", nodeSelector={HOST: "m"}), may=["node"]).remedies == ()
+
+
+def test_few_probes_leave_the_answer_unproven():
+    objects = [a_node(f"n{i}", allocatable=AMOUNTS) for i in range(3)]
+    found = answers(*objects, asking("new", "8", nodeSelector={"a": "b", "c": "d"}), probes=4)
+    assert (found.proof, found.runs <= 12) == ("bounded", True)
+
+
+def test_sets_of_changes_combine_by_field():
+    one, other = parse_edit("pod/new requests.cpu=1"), parse_edit("pod/new requests.cpu=500m")
+    assert combined([one], [other]) == {other}
+    assert covers(frozenset([other]), frozenset([one]))
+    assert not covers(frozenset([one]), frozenset([other]))
+    assert combined([parse_edit("node/n labels.a=b")], [parse_edit("node/n labels.a=c")]) is None
+    assert (
+        len(combined([parse_edit("pod/new tolerations=a:NoSchedule")], [parse_edit("pod/new tolerations=b:NoSchedule")])) == 2
+    )

@@ -89,7 +89,7 @@ def test_explanations_are_in_both_versions():
     new = openapi.document_of("api/v1")["components"]["schemas"]["io.k8s.api.core.v1.PodSpec"]["properties"]
     old = openapi.swagger()["definitions"]["io.k8s.api.core.v1.PodSpec"]["properties"]
     for found in (new, old):
-        assert found["nodeName"]["description"].startswith("The node the pod is on.")
+        assert found["nodeName"]["description"].startswith("The node of the pod")
     # Beside a reference there is nothing in version 3, and readers of version 2 know no other way.
     assert new["affinity"].keys() == {"allOf", "description"}
     assert old["affinity"].keys() == {"$ref", "description"}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from moorage.config.scheduler_document import Loaded
 from moorage.cycle.cycle import Cycle
+from moorage.engine.engine_state import STANDARD_PARTS, EngineParts
 from moorage.engine.profiles import build_resolved
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.profile import Profile
@@ -21,6 +22,7 @@ def build_scheduler(
     max_unschedulable_s: float = 300.0,
     max_disks: int | None = None,
     wrap: Callable[[Profile], Profile] | None = None,
+    parts: EngineParts = STANDARD_PARTS,
 ) -> tuple[Scheduler, tuple[str, ...]]:
     """Return a scheduler for a configuration, and the names of enabled plugins that do not exist, sorted.
 
@@ -45,5 +47,6 @@ def build_scheduler(
         max_backoff_s=float(configuration.pod_max_backoff_seconds),
         max_unschedulable_s=max_unschedulable_s,
         max_disks=max_disks,
+        parts=parts,
     )
     return scheduler, missing

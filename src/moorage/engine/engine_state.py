@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
 
 from moorage.engine.binding import Binding, Bindings
 from moorage.engine.outbox import Outbox
@@ -12,7 +14,18 @@ from moorage.queue import ASSIGNED_POD_DELETE, SchedulingQueue
 from moorage.state.cluster import ClusterState
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["EngineState"]
+__all__ = ["STANDARD_PARTS", "EngineParts", "EngineState"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineParts:
+    """The types that a scheduler is made of, for a driver that records what changes in them."""
+
+    cluster: type[ClusterState] = ClusterState
+    queue: type[SchedulingQueue] = SchedulingQueue
+
+
+STANDARD_PARTS: Final = EngineParts()
 
 
 class EngineState:
@@ -27,9 +40,9 @@ class EngineState:
 
     queue: SchedulingQueue
 
-    def __init__(self, gates: FeatureGates) -> None:
+    def __init__(self, gates: FeatureGates, cluster: type[ClusterState] = ClusterState) -> None:
         self.gates = gates
-        self.cluster = ClusterState(keep_groups=gates["GenericWorkload"])
+        self.cluster = cluster(keep_groups=gates["GenericWorkload"])
         self.profiles: Mapping[str, Profile] = {}
         self.bindings = Bindings()
         self.outbox = Outbox()

@@ -35,7 +35,7 @@ class EventHandlers:
         self._bindings = state.bindings
         self._binding_cycle = binding_cycle
         #: ``namespace/name`` → UID of the pod that has the name now.
-        self._uid_of: dict[str, str] = {}
+        self.uid_of: dict[str, str] = {}
         self._read = pod_reader(state.gates)
         #: Answers to our writes that no watch has reported yet.
         self.answers = Answers()
@@ -110,11 +110,11 @@ class EventHandlers:
         return pod
 
     def _pod_changed(self, pod: PodInfo, as_of: str) -> None:
-        holder = self._uid_of.get(pod.key)
+        holder = self.uid_of.get(pod.key)
         if holder != pod.uid:
             if holder is not None:
                 self._uid_deleted(holder, self._last_version(holder) or pod)
-            self._uid_of[pod.key] = pod.uid
+            self.uid_of[pod.key] = pod.uid
         if pod.spec.node_name:
             self._assigned(pod)
         elif pod.spec.scheduler_name in self._state.profiles:
@@ -168,8 +168,8 @@ class EventHandlers:
 
     def _pod_deleted(self, pod: Pod) -> None:
         info = PodInfo(pod)
-        if self._uid_of.get(info.key) == info.uid:
-            del self._uid_of[info.key]
+        if self.uid_of.get(info.key) == info.uid:
+            del self.uid_of[info.key]
         self._uid_deleted(info.uid, info)
 
     def _uid_deleted(self, uid: str, last: PodInfo) -> None:

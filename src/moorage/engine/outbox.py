@@ -70,7 +70,7 @@ class Outbox:
 
     def __init__(self) -> None:
         self._outputs: list[Output] = []
-        self._tickets = 0
+        self.tickets = 0
 
     def __bool__(self) -> bool:
         return bool(self._outputs)
@@ -84,9 +84,9 @@ class Outbox:
 
     def order(self, phase: Phase, pod: PodInfo, node: str, effects: tuple[Effect, ...] = ()) -> int:
         """Request work and return its ticket."""
-        self._tickets += 1
-        self._outputs.append(Work(self._tickets, phase, pod, node, effects))
-        return self._tickets
+        self.tickets += 1
+        self._outputs.append(Work(self.tickets, phase, pod, node, effects))
+        return self.tickets
 
     def fault(self, error: MoorageError) -> None:
         """Report an error that does not end an attempt."""

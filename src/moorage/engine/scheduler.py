@@ -19,7 +19,7 @@ from moorage.engine.attempt import PodAttempt, SchedulingAttempt
 from moorage.engine.binding import Binding
 from moorage.engine.binding_cycle import BindingCycle
 from moorage.engine.custom_kinds import NamedKinds, named_kinds
-from moorage.engine.engine_state import EngineState
+from moorage.engine.engine_state import STANDARD_PARTS, EngineParts, EngineState
 from moorage.engine.event_handlers import EventHandlers
 from moorage.engine.extender_session import ExtenderSession
 from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Fact, Gone, Seen, Work, WriteLost, Wrote
@@ -57,14 +57,15 @@ class Scheduler:
         max_backoff_s: float = 10.0,
         max_unschedulable_s: float = 300.0,
         max_disks: int | None = None,
+        parts: EngineParts = STANDARD_PARTS,
     ) -> None:
         self.cycle = cycle
         self.max_disks = max_disks
-        self.state = state = EngineState(gates)
+        self.state = state = EngineState(gates, parts.cluster)
         self.preemption = PreemptionExecutor(state)
         state.profiles = profiles = build_profiles(self)
         state.cluster.custom_kinds = frozenset(map(str, self.named_kinds.kinds))
-        state.queue = SchedulingQueue(
+        state.queue = parts.queue(
             sort_key(next(iter(profiles.values())).at("queueSort")[0], state.outbox.fault),
             {name: queue_profile(profile, cycle.extenders) for name, profile in profiles.items()},
             on_fault=state.outbox.fault,

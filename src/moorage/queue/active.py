@@ -40,6 +40,10 @@ class ActiveQueue:
         """Add a pod, or rank it again after it changed."""
         self._heap.push(queued.pod.uid, self._sort_key(queued), queued.order, queued)
 
+    def save(self) -> Callable[[], None]:
+        """Return a function that restores the queue."""
+        return self._heap.save()
+
     def discard(self, queued: QueuedPod) -> None:
         self._heap.discard(queued.pod.uid)
 

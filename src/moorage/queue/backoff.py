@@ -76,6 +76,16 @@ class BackoffQueue:
         else:
             self._rejected.push(queued.pod.uid, ends, queued.order, queued)
 
+    def save(self) -> Callable[[], None]:
+        """Return a function that restores the queue."""
+        rejected, errored = self._rejected.save(), self._errored.save()
+
+        def restore() -> None:
+            rejected()
+            errored()
+
+        return restore
+
     def discard(self, queued: QueuedPod) -> None:
         if not self._rejected.discard(queued.pod.uid):
             self._errored.discard(queued.pod.uid)

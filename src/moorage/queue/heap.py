@@ -5,7 +5,7 @@ Empty entries are removed once they outnumber the full ones, so that churn does 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any, Generic, TypeVar
 
@@ -77,6 +77,18 @@ class LazyHeap(Generic[T]):
                 del self._entries[entry[4]]
                 return first
         return None
+
+    def save(self) -> Callable[[], None]:
+        """Return a function that restores the members and their order."""
+        entries, serial = [entry.copy() for entry in self._entries.values()], self._serial
+
+        def restore() -> None:
+            self._entries = {entry[4]: entry for entry in entries}
+            self._heap = entries.copy()
+            heapify(self._heap)
+            self._serial = serial
+
+        return restore
 
     def _clear_out(self) -> None:
         if len(self._heap) > 2 * len(self._entries) + _SLACK:

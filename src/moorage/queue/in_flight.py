@@ -10,7 +10,7 @@ Source  kube-scheduler, backend/queue/active_queue.go, inFlightEvents
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from moorage.framework.events import ClusterEvent
@@ -51,6 +51,15 @@ class InFlight:
     def logged(self) -> int:
         """Number of events in the log."""
         return len(self._log)
+
+    def save(self) -> Callable[[], None]:
+        """Return a function that restores the attempts in progress and the log."""
+        log, dropped, begun_at, order = self._log.copy(), self._dropped, self._begun_at.copy(), self._order.copy()
+
+        def restore() -> None:
+            self._log, self._dropped, self._begun_at, self._order = log, dropped, begun_at, order
+
+        return restore
 
     def begin(self, uid: str) -> None:
         """Begin an attempt; the pod must not be in flight already."""

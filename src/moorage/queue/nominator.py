@@ -12,7 +12,7 @@ Source  kube-scheduler, backend/queue/nominator.go; scheduling_queue.go, nominat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from moorage.api.core import Pod
@@ -73,6 +73,16 @@ class Nominator:
         self._leaving.pop(uid, None)
         self._lists = None
         return True
+
+    def save(self) -> Callable[[], None]:
+        """Return a function that restores the nominations and their order."""
+        node_of, leaving = self._node_of.copy(), self._leaving.copy()
+        on = {node: uids.copy() for node, uids in self._on.items()}
+
+        def restore() -> None:
+            self._node_of, self._leaving, self._on, self._lists = node_of, leaving, on, None
+
+        return restore
 
     def node_of(self, uid: str) -> str | None:
         return self._node_of.get(uid)

@@ -8,6 +8,8 @@ Source  kube-scheduler, pkg/scheduler/framework/types.go, QueuedPodInfo
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
 from enum import Enum
 
 from msgspec import Struct
@@ -65,6 +67,16 @@ class QueuedPod(Struct, eq=False):
     flushed_at: float = float("-inf")
     tried_at: int = -1
     deleted: bool = False
+
+    def save(self) -> Callable[[], None]:
+        """Return a function that restores every field."""
+        before = copy(self)
+
+        def restore() -> None:
+            for name in self.__struct_fields__:
+                setattr(self, name, getattr(before, name))
+
+        return restore
 
     @property
     def uid(self) -> str:

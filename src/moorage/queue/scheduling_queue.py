@@ -301,6 +301,11 @@ class SchedulingQueue:
         self._in_flight.record(event, old, new)
         return moved
 
+    @property
+    def heeds_events(self) -> bool:
+        """False while an event can change nothing: no pod is unschedulable, gated or in flight."""
+        return bool(len(self._parked) or len(self._in_flight))
+
     def _wake(
         self, parked: list[QueuedPod], event: ClusterEvent, old: Any, new: Any, now: float,
         only: Callable[[PodInfo], bool] | None,
@@ -444,6 +449,25 @@ class SchedulingQueue:
         reasons = queued.gate.reasons if queued.gate is not None else ()
         plugins = tuple(sorted(queued.rejecters))
         return PendingPod(queued.pod, queued.place, queued.timestamp, queued.attempts, plugins, reasons, until)
+
+    # -- undo ----------------------------------------------------------------------------------------------------------
+
+    def save(self) -> Callable[[], None]:
+        """Return a function that restores the whole queue; takes time in proportion to the waiting pods."""
+        pods, incoming = self._pods.copy(), self.incoming.copy()
+        numbers = self._order, self._no_early_pop_in, self._next_scan
+        places: tuple[Any, ...] = (self._active, self._backoff, self._parked, self._in_flight, self._nominator)
+        saved = [*(queued.save() for queued in pods.values()), *(place.save() for place in places)]
+
+        def restore() -> None:
+            self._pods.clear()
+            self._pods.update(pods)
+            self._order, self._no_early_pop_in, self._next_scan = numbers
+            self.incoming = incoming
+            for undo in saved:
+                undo()
+
+        return restore
 
     # -- moves between places -----------------------------------------------------------------------------------------
 

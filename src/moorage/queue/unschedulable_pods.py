@@ -8,7 +8,7 @@ Source  kube-scheduler, backend/queue/unschedulable_pods.go
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from moorage.queue.heap import LazyHeap
 from moorage.queue.queued_pod import QueuedPod
@@ -48,6 +48,17 @@ class Unschedulable:
         self._parked[uid] = (queued, filed_under)
         self._by_age.push(uid, queued.waiting_since, queued.order, queued)
         self.gated += queued.gated
+
+    def save(self) -> Callable[[], None]:
+        """Return a function that restores the pods, and their order under every plugin."""
+        parked, by_age, gated = self._parked.copy(), self._by_age.save(), self.gated
+        by_rejecter = {rejecter: bucket.copy() for rejecter, bucket in self._by_rejecter.items()}
+
+        def restore() -> None:
+            self._parked, self._by_rejecter, self.gated = parked, by_rejecter, gated
+            by_age()
+
+        return restore
 
     def _filing(self, queued: QueuedPod) -> tuple[Rejecter, ...]:
         if queued.gated_by:

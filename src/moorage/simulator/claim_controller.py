@@ -50,6 +50,15 @@ class ClaimController:
             elif obj.spec.resource_claims and is_active(obj) and not obj.spec.node_name:
                 self._added[obj.uid] = None
 
+    def save(self) -> Callable[[], None]:
+        """Return a function that restores which pods are to be looked at. What is known of claims is not restored."""
+        gone, come = self._gone.copy(), self._come.copy()
+
+        def restore() -> None:
+            self._gone, self._come = gone, come
+
+        return restore
+
     def act(self) -> None:
         """Process all recorded facts."""
         while self._removed or self._added:

@@ -20,11 +20,12 @@ QUARANTINE_S: Final = 40.0
 class PodCollector:
     """Call ``note`` with every fact and ``act`` before each step of the scheduler. ``lose`` is called for each pod.
 
-    ``pods``: all pods, by UID. Nodes that never existed are ignored.
+    ``pods``: all pods, by UID; ``came``: when each came, as a number that grows. Nodes that never existed are ignored.
     """
 
-    def __init__(self, pods: Mapping[str, Pod], lose: Callable[[Pod], None]) -> None:
+    def __init__(self, pods: Mapping[str, Pod], came: Mapping[str, int], lose: Callable[[Pod], None]) -> None:
         self._pods = pods
+        self._came = came
         self._lose = lose
         self._gone: set[str] = set()
         self._due: dict[str, float] = {}
@@ -48,10 +49,20 @@ class PodCollector:
         """Return the time of the next deletion; None if there is none."""
         return min(self._due.values(), default=None)
 
+    def save(self) -> Callable[[], None]:
+        """Return a function that restores what is known of missing nodes."""
+        gone, due = self._gone.copy(), self._due.copy()
+
+        def restore() -> None:
+            self._gone, self._due = gone, due
+
+        return restore
+
     def act(self, now: float) -> None:
         """Delete the pods of nodes that have been missing long enough."""
         for name in [name for name, due in self._due.items() if due <= now]:
             del self._due[name]
-            for pod in [pod for pod in self._pods.values() if pod.spec.node_name == name]:
+            lost = [pod for pod in self._pods.values() if pod.spec.node_name == name]
+            for pod in sorted(lost, key=lambda pod: self._came[pod.metadata.uid]):
                 if pod.status.phase not in ENDED_PHASES:
                     self._lose(pod)

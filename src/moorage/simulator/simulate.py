@@ -15,6 +15,7 @@ from moorage.config.algorithm import Algorithm, load_algorithm
 from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
 from moorage.cycle.cycle import Cycle
 from moorage.engine.builder import build_scheduler
+from moorage.engine.engine_state import STANDARD_PARTS, EngineParts
 from moorage.engine.extenders import extenders_of
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
@@ -131,15 +132,17 @@ def prepare(
     on_attempt: Callable[[SimulatedAttempt], None] | None = None,
     *,
     cycle: type[Cycle] = Cycle,
+    parts: EngineParts = STANDARD_PARTS,
+    simulation: type[Simulation] = Simulation,
     loaded: Loaded | None = None,
 ) -> tuple[Simulation, list[InputNote]]:
     """Return an empty simulation with its profiles built, and notes on enabled plugins that do not exist.
 
-    ``loaded`` replaces the configuration that the options name.
+    ``parts`` and ``simulation`` are the types that it is made of; ``loaded`` replaces the configuration of the options.
 
     Raises  ConfigError, InputError
     """
-    loaded = load_options(options) if loaded is None else loaded
+    loaded = loaded or load_options(options)
     configuration = loaded.configuration
     clock, timer = options.clock, options.timer
     scheduler, missing = build_scheduler(
@@ -147,6 +150,7 @@ def prepare(
         _cycle(loaded, options, cycle),
         max_unschedulable_s=NEVER_S,
         max_disks=options.max_disks,
+        parts=parts,
         wrap=None if clock is None or timer is None else lambda profile: profile.timed(clock, timer),
     )
     notes = [InputNote("MissingPlugin", f"plugin {name} is enabled but not available; it was left out") for name in missing]
@@ -158,7 +162,7 @@ def prepare(
         for name in scheduler.named_kinds.unusable
     ]
     notes += [InputNote("IdlePlugin", f"plugin {name} was loaded, but no profile enables it") for name in idle]
-    return Simulation(scheduler, _on_decision(on_attempt, options.scores, scheduler), ask=options.ask), notes
+    return simulation(scheduler, _on_decision(on_attempt, options.scores, scheduler), ask=options.ask), notes
 
 
 def _cycle(loaded: Loaded, options: Options, kind: type[Cycle]) -> Cycle:

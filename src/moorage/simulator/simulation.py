@@ -15,7 +15,7 @@ from typing import NamedTuple, NoReturn
 
 from msgspec.structs import replace
 
-from moorage.api.core import ENDED_PHASES, Pod, PodCondition
+from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Object
 from moorage.api.pod_groups import with_condition
 from moorage.cycle.decision import Decision
@@ -41,6 +41,7 @@ from moorage.framework.effects import (
 from moorage.simulator.claim_controller import ClaimController
 from moorage.simulator.device_driver import DeviceDrivers
 from moorage.simulator.pod_collector import PodCollector
+from moorage.simulator.pod_record import PodRecord, State, wants_a_node
 from moorage.simulator.replacing import REPLACING, REPLACING_ELSEWHERE, replacement
 from moorage.simulator.storage_controller import StorageController
 from moorage.state.pod_info import PodInfo
@@ -49,42 +50,6 @@ __all__ = ["PodRecord", "SimulatedAttempt", "Simulation", "State", "wants_a_node
 
 #: After this many failures without a change in the cluster, the run does not wait for a pod.
 MAX_FUTILE_ATTEMPTS = 10
-
-
-class State:
-    """The states of a pod in a simulation."""
-
-    PENDING = "Pending"
-    PLACED = "Placed"
-    FINISHED = "Finished"
-    PREEMPTED = "Preempted"
-    DELETED = "Deleted"
-
-
-def wants_a_node(pod: Pod) -> bool:
-    """Return True for a pod that a scheduler should place: without a node, neither finished nor terminating."""
-    return not pod.spec.node_name and pod.status.phase not in ENDED_PHASES and pod.metadata.deletion_timestamp is None
-
-
-@dataclass(slots=True)
-class PodRecord:
-    """The record of a pod that was pending, or that was evicted or deleted. Times are seconds of simulated time.
-
-    ``message`` is the reason why the last attempt failed; empty if it succeeded or there was none. Decisions are not recorded,
-    because each is as large as the cluster.
-    """
-
-    pod: Pod
-    arrived_s: float
-    state: str = State.PENDING
-    node: str = ""
-    placed_s: float | None = None
-    attempts: int = 0
-    message: str = ""
-    nominated: str = ""
-    preempted_by: str = ""
-    replaced: str = ""
-    ended_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +100,9 @@ class Simulation:
         self._events: list[tuple[float, int, News]] = []
         self._serial = 0
         self._pods: dict[str, Pod] = {}
+        #: UID → when the pod came, as a number that grows.
+        self._came: dict[str, int] = {}
+        self._arrivals = 0
         self._named: dict[tuple[str, str], str] = {}
         self._last_attempts: dict[str, _LastAttempt] = {}
         #: The pod that last kept the run from being settled; it is checked first, so that most checks look at one pod.
@@ -151,7 +119,7 @@ class Simulation:
         self.storage = StorageController(self.scheduler.snapshot, self._tell)
         self.devices = DeviceDrivers(self.scheduler.snapshot, self._tell)
         self._claims = ClaimController(self.scheduler.snapshot, self._pods, self._tell)
-        self._collector = PodCollector(self._pods, self._delete_orphan)
+        self._collector = PodCollector(self._pods, self._came, self._delete_orphan)
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise CopyError(
@@ -236,8 +204,12 @@ class Simulation:
 
     @property
     def pods(self) -> Mapping[str, Pod]:
-        """All pods that exist, by UID, in the order they were added."""
+        """All pods that exist, by UID."""
         return self._pods
+
+    def pods_in_order(self) -> list[Pod]:
+        """Return all pods that exist, in the order they came."""
+        return [self._pods[uid] for uid in sorted(self._pods, key=self._came.__getitem__)]
 
     def pod_named(self, key: str) -> Pod | None:
         """Return the pod of this ``namespace/name``, if it exists."""
@@ -359,6 +331,7 @@ class Simulation:
         elif self._pods.pop(fact.obj.metadata.uid, None) is None:
             return
         else:
+            del self._came[fact.obj.metadata.uid]
             self._ended(fact.obj.metadata.uid)
         self.scheduler.observe(fact, self.now)
         self._claims.note(fact)
@@ -371,6 +344,9 @@ class Simulation:
         if holder is not None and holder.metadata.uid != uid:
             self._tell(Gone(holder))
         self._named[name] = uid
+        if uid not in self._pods:
+            self._arrivals += 1
+            self._came[uid] = self._arrivals
         self._pods[uid] = pod
         record = self.records.get(uid)
         if record is None and wants_a_node(pod) and pod.spec.scheduler_name in self.scheduler.profiles:

@@ -56,6 +56,11 @@ class RowSpace:
         self.rows += 1
         return self.rows - 1
 
+    def swap(self, row: int, other: int) -> None:
+        """Exchange two rows."""
+        for column in self._columns:
+            column.data[[row, other]] = column.data[[other, row]]
+
     def remove(self, row: int) -> int:
         """Remove a row: the last row moves into its place. Return the index that moved (``row`` itself if it was last)."""
         last = self.rows - 1

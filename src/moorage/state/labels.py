@@ -219,6 +219,10 @@ class LabelColumns:
         if row < len(self._labels):
             self._labels[row] = last
 
+    def swap(self, row: int, other: int) -> None:
+        """Exchange the labels of two rows (the ``RowSpace`` moves the columns)."""
+        self._labels[row], self._labels[other] = self._labels[other], self._labels[row]
+
     def _forget(self, labels: Mapping[str, str]) -> None:
         for key in labels:
             self._there[key] -= 1

@@ -10,7 +10,7 @@ Source  kube-scheduler 1.21 and 1.36, internal/cache/node_tree.go and cache.go, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, zip_longest
 
 from moorage.api.core import Node
@@ -52,6 +52,15 @@ class NodeTree:
         if zone_of(old.labels) != zone_of(new.labels):
             self.remove(old)
             self.add(new)
+
+    def save(self) -> Callable[[], None]:
+        """Return a function that restores the order of names as it is now."""
+        zones = {zone: dict(names) for zone, names in self._zones.items()}
+
+        def restore() -> None:
+            self._zones = zones
+
+        return restore
 
     def names(self) -> Iterator[str]:
         """Yield all names, in order."""

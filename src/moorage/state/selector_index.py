@@ -7,7 +7,7 @@ few pods have; those that require none are indexed under their namespaces alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from moorage.api.selectors import Requirement, Selector
@@ -64,6 +64,19 @@ class SelectorIndex(Generic[T]):
             del items[item]
             if not items:
                 del self._filed[place]
+
+    def save(self, namespaces: frozenset[str] | None, selector: Selector) -> Callable[[], None]:
+        """Return a function that restores, as they are now, the items under the keys of these arguments, and their order."""
+        before = {place: dict(self._filed.get(place, ())) for place in places(namespaces, selector)}
+
+        def restore() -> None:
+            for place, items in before.items():
+                if items:
+                    self._filed[place] = items
+                else:
+                    self._filed.pop(place, None)
+
+        return restore
 
     def candidates(self, namespace: str, labels: Mapping[str, str]) -> Iterator[T]:
         """Yield, once each, the items that may select such a pod. The caller must check each: some do not."""

@@ -7,7 +7,7 @@ row that changed, so that a cache judges only those again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from moorage.api.meta import Quantity
 from moorage.state.columns import Column, RowSpace
 from moorage.state.counts import HeldTerm, HeldTerms, PodCounts
 from moorage.state.labels import InternedColumn, LabelColumn, LabelColumns
-from moorage.state.node_tree import NodeTree
+from moorage.state.node_tree import NodeTree, zone_of
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_requests import amount
 from moorage.state.ring import Ring
@@ -241,6 +241,8 @@ class NodeTable:
             self.changes.images += 1
         self._drop_images(row, self.nodes[row])
         if node.labels != self.nodes[row].labels:
+            if zone_of(node.labels) != zone_of(self.nodes[row].labels):
+                self.rows_in_turn()  # holds until a node is added or removed
             self._tree.update(self.nodes[row], node)
             self._relabel(row, node.labels)
         self.nodes[row] = node
@@ -295,11 +297,14 @@ class NodeTable:
         self.unschedulable.data[row] = node.spec.unschedulable
         self.taints.set(row, node.spec.taints)
         self.features.set(row, frozenset(node.status.declared_features))
+        self._add_images(row, node)
+        self.changes.nodes += 1
+        self.changes.note(row)
+
+    def _add_images(self, row: int, node: Node) -> None:
         for image in node.status.images:
             for name in image.names:
                 self.images.setdefault(name, ImageHolders(image.size_bytes, set())).rows.add(row)
-        self.changes.nodes += 1
-        self.changes.note(row)
 
     def _drop_images(self, row: int, node: Node) -> None:
         for image in node.status.images:
@@ -334,6 +339,55 @@ class NodeTable:
             self._offered += 1
             number = self._offers[offer] = self._offered
         return number
+
+    # -- undoing changes of nodes -------------------------------------------------------------------------------------
+
+    def put_back(self, row: int, node: Node) -> None:
+        """Add a node at a row that was its row before; the node that took the row when it was removed moves to the end."""
+        last = self.add_node(node)
+        if row == last:
+            return
+        self._drop_images(last, node)
+        self._renumber(row, last)
+        self.space.swap(row, last)
+        self.labels.swap(row, last)
+        self.nodes[row], self.nodes[last] = self.nodes[last], self.nodes[row]
+        self.pods[row], self.pods[last] = self.pods[last], self.pods[row]
+        self.row_of[self.nodes[last].name], self.row_of[node.name] = last, row
+        self._add_images(row, node)
+        self.changes.moved += 1
+        self.changes.note(row)
+
+    def save_order(self) -> Callable[[], None]:
+        """Return a function that restores the order of nodes, once the same nodes are in the same rows again."""
+        tree, arrived = self._tree.save(), self._arrived
+        in_turn = None if self._in_turn is None or self._in_turn[0] != self.changes.layout else self._in_turn[1]
+
+        def restore() -> None:
+            tree()
+            self._arrived = arrived
+            self._in_turn = None if in_turn is None else (self.changes.layout, in_turn)
+
+        return restore
+
+    def save_node(self, row: int, other: Node | None = None) -> Callable[[], None]:
+        """Return a function that restores when a row's node was added and described, and its images.
+
+        ``other``: the node that replaces it, if one does. Call the function once the same nodes are in the same rows again.
+        """
+        arrival, described = self.arrival.data.item(row), self.described.data.item(row)
+        names = {name for node in (self.nodes[row], other) if node for image in node.status.images for name in image.names}
+        images = {name: self.images.get(name) for name in names}
+        held = {name: ImageHolders(image.size, set(image.rows)) for name, image in images.items() if image is not None}
+
+        def restore() -> None:
+            self.arrival.data[row], self.described.data[row] = arrival, described
+            for name in names:
+                self.images.pop(name, None)
+            self.images.update(held)
+            self.changes.images += bool(names)
+
+        return restore
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ have volumes that matter to scheduling.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_volumes import Disk, DiskKey
@@ -78,6 +78,16 @@ class VolumeUse:
         if not on_row:
             del self._pods[row]
         self._count(row, pod, -1)
+
+    def save_order(self, row: int) -> Callable[[], None]:
+        """Return a function that restores the order of the pods on a row, once the same pods are there again."""
+        pods = dict(self._pods.get(row, ()))
+
+        def restore() -> None:
+            if pods:
+                self._pods[row] = pods
+
+        return restore
 
     def move(self, old: int, new: int) -> None:
         """Renumber a row."""

@@ -1,0 +1,45 @@
+"""What a simulation records of each pod."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from moorage.api.core import ENDED_PHASES, Pod
+
+__all__ = ["PodRecord", "State", "wants_a_node"]
+
+
+class State:
+    """The states of a pod in a simulation."""
+
+    PENDING = "Pending"
+    PLACED = "Placed"
+    FINISHED = "Finished"
+    PREEMPTED = "Preempted"
+    DELETED = "Deleted"
+
+
+def wants_a_node(pod: Pod) -> bool:
+    """Return True for a pod that a scheduler should place: without a node, neither finished nor terminating."""
+    return not pod.spec.node_name and pod.status.phase not in ENDED_PHASES and pod.metadata.deletion_timestamp is None
+
+
+@dataclass(slots=True)
+class PodRecord:
+    """The record of a pod that was pending, or that was evicted or deleted. Times are seconds of simulated time.
+
+    ``message`` is the reason why the last attempt failed; empty if it succeeded or there was none. Decisions are not recorded,
+    because each is as large as the cluster.
+    """
+
+    pod: Pod
+    arrived_s: float
+    state: str = State.PENDING
+    node: str = ""
+    placed_s: float | None = None
+    attempts: int = 0
+    message: str = ""
+    nominated: str = ""
+    preempted_by: str = ""
+    replaced: str = ""
+    ended_s: float | None = None

@@ -7,29 +7,33 @@ It holds the engine in virtual time, as ``moorage simulate`` runs it, before any
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace as with_fields
 from os import PathLike
-from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from moorage.api.core import Pod
 from moorage.api.meta import Object
 from moorage.config.scheduler_document import Loaded
-from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
-from moorage.framework.changes import Owner
+from moorage.framework.changes import Change, Owner
 from moorage.framework.effects import Question
-from moorage.framework.verdicts import Code
+from moorage.laboratory.cluster_options import ConfigLike, cluster_options, refuse_unpicklable
 from moorage.laboratory.costs import Costs
-from moorage.laboratory.frames import ColumnFrame, frame_of, nodes_frame, pods_frame
-from moorage.laboratory.history import History, Ran, Step, Tried, play, scope_of, take
+from moorage.laboratory.digest import digest_of
+from moorage.laboratory.feasibility import feasibility_of
+from moorage.laboratory.frames import ColumnFrame, nodes_frame, pods_frame
+from moorage.laboratory.history import Evicted, History, Ran, Step, Tried, play, scope_of, take
+from moorage.laboratory.inventory import Inventory
 from moorage.laboratory.least_change import OWNERS, Remedy, find_least_change
-from moorage.laboratory.objects import ObjectLike, read_given, text_of
-from moorage.laboratory.placements import Feasibility, PodPlacement
+from moorage.laboratory.object_edits import ChangeLike, ObjectEdit, ObjectEdits, read_change
+from moorage.laboratory.objects import ObjectLike, read_given
+from moorage.laboratory.placements import Feasibility, PodPlacement, placement_of
 from moorage.laboratory.present import aside_of, cluster_input, present_objects
+from moorage.laboratory.recorded_simulation import RecordedSimulation
+from moorage.laboratory.transactions import Transaction
 from moorage.laboratory.trials import FreshTrials
+from moorage.laboratory.undo_log import UndoLog
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.admission import admit
 from moorage.simulator.cluster_input import ClusterInput
@@ -37,17 +41,16 @@ from moorage.simulator.cluster_reader import read
 from moorage.simulator.cluster_run import input_notes, objects_of, workload_names
 from moorage.simulator.lost_pods import lose_pods
 from moorage.simulator.outcome import collect
-from moorage.simulator.simulate import Options, kinds_named, load_options
-from moorage.simulator.simulation import SimulatedAttempt, Simulation, State
+from moorage.simulator.simulate import Options, kinds_named
+from moorage.simulator.simulation import SimulatedAttempt, State
 from moorage.simulator.workloads import expand
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Cluster"]
 
-
-#: Filters every node, and keeps nothing between calls.
-_JUDGE = Cycle(by_class=False, nominated_first=False, errors_end=False)
+#: What a transaction restores in the cluster itself: the history and its length, the objects aside, the agenda.
+_Mark = tuple[History, int, Mapping[str, Object], tuple[tuple[float, ChangeLike], ...]]
 
 
 class Cluster:
@@ -64,9 +67,17 @@ class Cluster:
         self.notes: tuple[InputNote, ...] = (*input_notes(cluster), *lost.notes())
         self._workloads = workload_names(cluster, lost.pods)
         self._lost = tuple(lost.records())
-        self._aside = aside_of(cluster)
+        self._aside: Mapping[str, Object] = aside_of(cluster)
+        #: Changes to come, with their times.
+        self._agenda: tuple[tuple[float, ChangeLike], ...] = ()
         self._history = History(options, tuple(objects_of(cluster)))
-        self._simulation: Simulation | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop all that is made from the history."""
+        self._simulation: RecordedSimulation | None = None
+        self._log = UndoLog()
+        self._marks: list[_Mark] = []
         self._on_attempt: Callable[[SimulatedAttempt], None] | None = None
 
     # -- ways in ---------------------------------------------------------------------------------------------------------
@@ -75,14 +86,14 @@ class Cluster:
     def read(
         cls,
         *paths: str | PathLike[str],
-        config: str | PathLike[str] | bytes | None = None,
+        config: ConfigLike = None,
         release: str | None = None,
         seed: int = 0,
         feature_gates: str = "",
         plugins: Iterable[type[Any]] = (),
         ask: Callable[[Question], bytes] | None = None,
         recursive: bool = False,
-    ) -> Cluster:
+    ) -> Self:
         """Read files and directories of manifests and dumps, as ``moorage simulate -f`` does.
 
         ``config``         a KubeSchedulerConfiguration or a Policy: a path, or its text; None: kube-scheduler's defaults
@@ -93,37 +104,41 @@ class Cluster:
 
         Raises  InputError, ConfigError
         """
-        options = _options(config, release, seed, feature_gates, plugins, ask)
+        options = cluster_options(config, release, seed, feature_gates, plugins, ask)
         return cls(read(map(str, paths), recursive, custom=kinds_named(options)), options)
 
     @classmethod
     def from_objects(
         cls,
         *objects: ObjectLike | Iterable[ObjectLike],
-        config: str | PathLike[str] | bytes | None = None,
+        config: ConfigLike = None,
         release: str | None = None,
         seed: int = 0,
         feature_gates: str = "",
         plugins: Iterable[type[Any]] = (),
         ask: Callable[[Question], bytes] | None = None,
-    ) -> Cluster:
+    ) -> Self:
         """Make a cluster of objects, each an API struct, a dict, YAML text or a path; iterables of these are taken apart.
 
         Defaults are filled in, and objects without a UID get one. For the options see ``read``.
 
         Raises  InputError, ConfigError
         """
-        options = _options(config, release, seed, feature_gates, plugins, ask)
+        options = cluster_options(config, release, seed, feature_gates, plugins, ask)
         return cls(read_given(_flat(objects), custom=kinds_named(options)), options)
 
     # -- what it stands on -----------------------------------------------------------------------------------------------
 
     @property
-    def simulation(self) -> Simulation:
-        """The engine in virtual time. Change it through this cluster's methods only."""
+    def simulation(self) -> RecordedSimulation:
+        """The engine in virtual time. Change it through this cluster's methods only.
+
+        Ask for it each time: a rollback may replace it.
+        """
         if self._simulation is None:
             self._simulation = play(self._history)
             self._simulation.on_attempt = self._hear
+            self._simulation.record(self._log)
         return self._simulation
 
     @property
@@ -136,8 +151,8 @@ class Cluster:
 
     @property
     def loaded(self) -> Loaded:
-        """The configuration, as read."""
-        return load_options(self.options)
+        """The configuration, as read and changed."""
+        return self._history.load()
 
     @property
     def now_s(self) -> float:
@@ -154,7 +169,7 @@ class Cluster:
     @property
     def pods(self) -> ColumnFrame:
         """The pods in the order they came, as columns."""
-        return pods_frame([PodInfo(pod) for pod in self.simulation.pods.values()], self._state_of)
+        return pods_frame([PodInfo(pod) for pod in self.simulation.pods_in_order()], self._state_of)
 
     def objects(self) -> list[Object]:
         """Return all objects as they are now: workloads and policies first, then nodes, placed pods and waiting pods."""
@@ -164,8 +179,17 @@ class Cluster:
         """Return the same by kind, as ``moorage.simulate_cluster`` takes them."""
         return cluster_input(self.objects())
 
+    def get(self, ref: str | Object) -> Object:
+        """Return an object as it is now, by ``kind/namespace/name``, ``kind/name``, or the name of a pod.
+
+        Kinds are named as for kubectl. The namespace may be left out if it is ``default``.
+
+        Raises  InputError if there is none
+        """
+        return Inventory(self.simulation, self._aside).get(ref)
+
     def pod(self, ref: str | Pod) -> Pod:
-        """Return a pod by ``namespace/name``, ``name`` (in the namespace ``default``) or UID, as it is now.
+        """Return a pod as it is now, by ``namespace/name``, ``name`` (in the namespace ``default``) or UID.
 
         Raises  InputError if there is none
         """
@@ -173,17 +197,88 @@ class Cluster:
         uid = ref.metadata.uid if isinstance(ref, Pod) else ref
         if uid in pods:
             return pods[uid]
-        name = ref.key if isinstance(ref, Pod) else ref.removeprefix("pod/")
-        found = self.simulation.pod_named(name if "/" in name else f"default/{name}")
-        if found is None:
-            raise InputError(f"there is no pod {name}")
+        found = self.get(ref)
+        if not isinstance(found, Pod):
+            raise InputError(f"{ref} is not a pod")
         return found
+
+    def digest(self) -> str:
+        """Return a digest of the state. Clusters with equal digests and options decide alike."""
+        return digest_of(self.simulation, [sorted(self._aside), self._agenda])
 
     def _state_of(self, pod: PodInfo) -> str:
         record = self.simulation.records.get(pod.uid)
         if record is not None:
             return record.state
         return State.PLACED if pod.spec.node_name else State.PENDING
+
+    # -- changes ---------------------------------------------------------------------------------------------------------
+
+    def apply(self, *changes: ChangeLike) -> None:
+        """Change, patch or create objects: all of them, or none if one cannot be applied.
+
+        A change is a ``Change``; an edit as text (``"node/n1 unschedulable=false"``); or objects in any form. An object of a
+        name that exists replaces it if it is a struct, and is merged into it as by ``kubectl patch`` otherwise. A change of the
+        configuration restarts the scheduler: it forgets backoffs, and simulated time begins at 0.
+
+        Raises  InputError
+        """
+        with self.transaction() as whole:
+            for change in map(read_change, changes):
+                if isinstance(change, Change) and change.owner == "config":
+                    self._reconfigure(change)
+                else:
+                    self._make(self._edits().apply(change))
+            whole.commit()
+
+    def add(self, *objects: ObjectLike | Iterable[ObjectLike]) -> None:
+        """Add objects that are new. They pass admission, and workloads get the pods that they lack.
+
+        Raises  InputError for what cannot be read, or exists
+        """
+        self._make(self._edits().add(_flat(objects)))
+
+    def remove(self, *refs: str | Object) -> None:
+        """Delete objects at once. For names see ``get``. No controller replaces a pod that is deleted so; ``evict`` does.
+
+        Raises  InputError for an object that is not there
+        """
+        self._make(self._edits().remove(refs))
+
+    def bind(self, pod: str | Pod, node: str) -> None:
+        """Put a waiting pod on a node, without asking whether it fits.
+
+        Raises  InputError for a pod or a node that is not there; StateError if the pod is on a node already
+        """
+        self._make(self._edits().bind(self.pod(pod), node))
+
+    def evict(self, *pods: str | Pod, grace_s: float | None = None) -> None:
+        """Evict pods: they leave after ``grace_s`` seconds (None: their own grace period), and their controllers replace them.
+
+        ``grace_s=0`` lets them leave now; otherwise they leave while ``run`` lets time pass.
+
+        Raises  InputError for a pod that is not there
+        """
+        for uid in [self.pod(pod).metadata.uid for pod in pods]:
+            self._step(Evicted(uid, grace_s))
+
+    def at(self, time_s: float, change: ChangeLike) -> None:
+        """Apply a change when ``run`` comes to this time."""
+        self._agenda = tuple(sorted((*self._agenda, (time_s, change)), key=_time_of))
+
+    def transaction(self) -> Transaction:
+        """Return a context manager that takes back all changes of its block, unless it commits. May be nested."""
+        return Transaction(self)
+
+    def fork(self) -> Self:
+        """Return an independent cluster in the same state, which shares the objects.
+
+        It is made again from the history when it is first used: that takes as long as loading the objects, and repeating what
+        was scheduled since.
+        """
+        other = object.__new__(type(self))
+        other.__setstate__(self._state())
+        return other
 
     # -- scheduling ------------------------------------------------------------------------------------------------------
 
@@ -193,15 +288,20 @@ class Cluster:
         *,
         nodes: Sequence[str] | None = None,
         stop_on_failure: bool = False,
+        dry_run: bool = False,
     ) -> list[PodPlacement]:
         """Try pods now, one attempt each, in this order, and return what came of each. Time does not go on.
 
-        ``pods``   None: all pending pods, in the order of the queue
-        ``nodes``  limits the search to these nodes
+        ``pods``     None: all pending pods, in the order of the queue, as if all backoffs were over
+        ``nodes``    limits the search to these nodes
+        ``dry_run``  take everything back
 
         Raises  InputError for a pod or a node that is not there
         """
-        tried = self._queued() if pods is None else [self.pod(pod) for pod in pods]
+        if dry_run:
+            with self.transaction():
+                return self.schedule(pods, nodes=nodes, stop_on_failure=stop_on_failure)
+        tried = self._waiting() if pods is None else [self.pod(pod) for pod in pods]
         if nodes is not None:
             scope_of(self.simulation, nodes)
         placements: list[PodPlacement] = []
@@ -211,30 +311,15 @@ class Cluster:
                 break
         return placements
 
-    def run(self, until_s: float | None = None) -> Run:
-        """Let time pass until nothing more can happen, or until a time, and return what came of every pod."""
-        self._step(Ran(until_s))
-        release = self.scheduler.gates.release
-        return collect(self.simulation, release, notes=self.notes, workloads=self._workloads, gone=self._lost)
+    def _waiting(self) -> list[Pod]:
+        return [queued.pod.pod for queued in self.scheduler.queue.ranked()]
 
     def can_schedule(self, pod: str | Pod, nodes: Sequence[str] | None = None) -> Feasibility:
         """Return where a pod could go now, by the verdicts of the Filter plugins. Nothing changes, and nothing is preempted.
 
         Raises  InputError for a pod or a node that is not there
         """
-        info = PodInfo(self.pod(pod))
-        scheduler = self.scheduler
-        profile = scheduler.profiles.get(info.spec.scheduler_name)
-        if profile is None:
-            return Feasibility(
-                info.key, [], _refusals(None, self.snapshot), f"no profile has the name {info.spec.scheduler_name}"
-            )
-        scope = with_fields(scope_of(self.simulation, nodes), post_filter=False)
-        everywhere = with_fields(profile, percentage_of_nodes_to_score=100)
-        decision = _JUDGE.decide(everywhere, info, self.snapshot, scheduler.queue.nominated, scope)
-        names = [node.name for row, node in enumerate(self.snapshot.table.nodes) if scope.covers(row)]
-        fitting = [] if decision.error is not None else [n for n in names if _fits(decision, self.snapshot, n)]
-        return Feasibility(info.key, fitting, _refusals(decision, self.snapshot), "" if fitting else decision.message)
+        return feasibility_of(self.simulation, PodInfo(self.pod(pod)), nodes)
 
     def least_change(
         self,
@@ -256,9 +341,16 @@ class Cluster:
         answers = find_least_change(trials, objects, may=may, alternatives=alternatives, probes=probes, costs=costs)
         return list(answers.remedies)
 
-    def _queued(self) -> list[Pod]:
-        """Return the waiting pods that no plugin gates, in the order of the queue: as if all backoffs were over."""
-        return [queued.pod.pod for queued in self.scheduler.queue.ranked()]
+    def run(self, until_s: float | None = None) -> Run:
+        """Let time pass until nothing more can happen, or until a time, and return what came of every pod."""
+        while self._agenda and (until_s is None or self._agenda[0][0] <= until_s):
+            (time_s, change), *rest = self._agenda
+            self._step(Ran(max(time_s, self.now_s)))
+            self._agenda = tuple(rest)
+            self.apply(change)
+        self._step(Ran(until_s))
+        release = self.scheduler.gates.release
+        return collect(self.simulation, release, notes=self.notes, workloads=self._workloads, gone=self._lost)
 
     def _try(self, pod: Pod, nodes: tuple[str, ...] | None) -> PodPlacement:
         heard: list[Decision] = []
@@ -267,87 +359,92 @@ class Cluster:
             self._step(Tried(pod.metadata.uid, nodes))
         finally:
             self._on_attempt = None
-        return self._placement(pod, [decision for decision in heard if decision.pod.uid == pod.metadata.uid])
-
-    def _placement(self, pod: Pod, decisions: Sequence[Decision]) -> PodPlacement:
-        now = self.simulation.pods.get(pod.metadata.uid, pod)
-        if now.spec.node_name:
-            feasible = decisions[-1].feasible if decisions else 0
-            return PodPlacement(
-                pod.key, now.spec.node_name, feasible=feasible, evaluated=decisions[-1].evaluated if decisions else 0
-            )
-        if not decisions:
-            return PodPlacement(pod.key, message=self._why_untried(now))
-        last = decisions[-1]
-        after = last.post_filter
-        return PodPlacement(
-            pod.key,
-            message=last.message or f"waits to be bound to {last.node}",
-            nominated=self.scheduler.queue.nomination(now.metadata.uid) or "",
-            victims=() if after is None else tuple(victim.key for victim in after.victims),
-            evaluated=last.evaluated,
-        )
-
-    def _why_untried(self, pod: Pod) -> str:
-        queued = self.scheduler.queue.get(pod.metadata.uid)
-        if queued is not None and queued.gate is not None:
-            return ", ".join(queued.gate.reasons)
-        if pod.spec.scheduler_name not in self.scheduler.profiles:
-            return f"no profile has the name {pod.spec.scheduler_name}"
-        return "the pod waits for no node"
+        return placement_of(self.simulation, pod, [one for one in heard if one.pod.uid == pod.metadata.uid])
 
     # -- steps -----------------------------------------------------------------------------------------------------------
 
+    def _edits(self) -> ObjectEdits:
+        return ObjectEdits(Inventory(self.simulation, self._aside), self.scheduler.cluster.custom_kinds or ())
+
+    def _make(self, edit: ObjectEdit) -> None:
+        for step in edit.steps:
+            self._step(step)
+        if edit.aside is not None:
+            self._aside = edit.aside
+
     def _step(self, step: Step) -> None:
         """Make a step and remember it."""
-        simulation = self.simulation
-        take(simulation, step)
+        take(self.simulation, step)
         self._history.steps.append(step)
+
+    def _reconfigure(self, change: Change) -> None:
+        """Begin a new history with the present objects and another configuration."""
+        history = History(self.options, tuple(self.simulation_objects()), config=(*self._history.config, change))
+        history.load()
+        self._history, self._simulation = history, None
+        self._log.give_up()
+
+    def simulation_objects(self) -> Iterable[Object]:
+        """Return the objects that the scheduler may look at, as they are now."""
+        return objects_of(self.input())
 
     def _hear(self, attempt: SimulatedAttempt) -> None:
         if self._on_attempt is not None:
             self._on_attempt(attempt)
 
+    # -- transactions ----------------------------------------------------------------------------------------------------
 
-def _options(
-    config: str | PathLike[str] | bytes | None, release: str | None, seed: int, feature_gates: str,
-    plugins: Iterable[type[Any]], ask: Callable[[Question], bytes] | None,
-) -> Options:  # fmt: skip
-    text, where = config, "the configuration"
-    if isinstance(config, str | PathLike):
-        inline = text_of(config)
-        text, where = (inline.encode(), where) if inline is not None else (_bytes_of(Path(config)), str(config))
-    return Options(
-        config=text if isinstance(text, bytes) else None, where=where, emulate=release, seed=seed, feature_gates=feature_gates,
-        plugins=tuple(plugins), ask=ask, skip_extenders=ask is None,
-    )  # fmt: skip
+    def open_transaction(self) -> int:
+        """Open a transaction and return its depth; ``transaction`` does so."""
+        self.simulation.begin()
+        self._marks.append((self._history, len(self._history.steps), self._aside, self._agenda))
+        return len(self._marks)
 
+    def close_transaction(self, depth: int, *, keep: bool) -> None:
+        """Close the transaction of a depth, and those that are open in it."""
+        while len(self._marks) >= depth:
+            self._keep() if keep else self._roll_back()
 
-def _bytes_of(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
+    def _keep(self) -> None:
+        self._marks.pop()
+        self._log.commit()
+
+    def _roll_back(self) -> None:
+        history, steps, self._aside, self._agenda = self._marks.pop()
+        reversed_ = self._simulation is not None and self._history is history and self._simulation.roll_back()
+        if self._simulation is None or self._history is not history:
+            self._log.give_up()
+            self._log.roll_back()
+        self._history = history
+        del history.steps[steps:]
+        if not reversed_:
+            self._simulation = None
+
+    # -- copies ----------------------------------------------------------------------------------------------------------
+
+    def _state(self) -> dict[str, Any]:
+        made = {"_simulation", "_log", "_marks", "_on_attempt"}
+        kept = {name: value for name, value in vars(self).items() if name not in made}
+        return {**kept, "_history": self._history.copy()}
+
+    def __getstate__(self) -> dict[str, Any]:
+        refuse_unpicklable(self.options)
+        return self._state()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget()
 
 
 def _flat(objects: Iterable[ObjectLike | Iterable[ObjectLike]]) -> Iterable[ObjectLike]:
     for one in objects:
         if isinstance(one, Object | Mapping | str | PathLike):
             yield one
-        elif isinstance(one, Collection) or hasattr(one, "__iter__"):
+        elif isinstance(one, Iterable):
             yield from one
         else:
             raise InputError(f"expected objects, found {type(one).__name__}")
 
 
-def _fits(decision: Decision, snapshot: Snapshot, name: str) -> bool:
-    return decision.status_of(snapshot.table.row_of[name]) is None
-
-
-def _refusals(decision: Decision | None, snapshot: Snapshot) -> ColumnFrame:
-    rows = []
-    for row, node in enumerate(snapshot.table.nodes if decision is not None else ()):
-        status = None if decision is None else decision.status_of(row)
-        if status is not None:
-            rows += [(node.name, status.plugin, reason, status.code is Code.UNSCHEDULABLE) for reason in status.reasons]
-    return frame_of(("node", "plugin", "reason", "resolvable"), rows)
+def _time_of(entry: tuple[float, ChangeLike]) -> float:
+    return entry[0]

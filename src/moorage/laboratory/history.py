@@ -9,24 +9,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
+from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object
+from moorage.config.scheduler_document import Loaded
 from moorage.cycle.search_scope import EVERYWHERE, Scope
 from moorage.engine.facts import Gone, Seen
 from moorage.errors import InputError
-from moorage.simulator.simulate import Options, prepare
+from moorage.framework.changes import Change
+from moorage.laboratory.changes import reconfigure
+from moorage.laboratory.packing import Packed, pack, unpack
+from moorage.laboratory.recorded_simulation import RECORDED_PARTS, RecordedSimulation
+from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import Simulation
 
-__all__ = ["Deleted", "Evicted", "History", "Ran", "Step", "Told", "Tried", "play", "take"]
+__all__ = ["Deleted", "Evicted", "History", "Ran", "Step", "Told", "Tried", "play", "scope_of", "take"]
 
 
 class Told(Struct, frozen=True):
     """Facts about objects, in order."""
 
     facts: tuple[Seen | Gone, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _told, ([(type(fact), pack(fact.obj)) for fact in self.facts],)
+
+
+def _told(packed: list[tuple[type[Seen | Gone], Packed]]) -> Told:
+    return Told(tuple(kind(unpack(obj)) for kind, obj in packed))
 
 
 class Deleted(Struct, frozen=True):
@@ -60,25 +74,47 @@ Step = Told | Deleted | Evicted | Tried | Ran
 
 @dataclass
 class History:
-    """How to come to a simulation's state. ``objects`` are shared between histories and never changed."""
+    """How to come to a simulation's state.
+
+    ``objects`` are shared between histories and never changed; ``config`` are changes of the configuration.
+    """
 
     options: Options
     objects: Sequence[Object]
     steps: list[Step] = field(default_factory=list)
+    config: tuple[Change, ...] = ()
 
     def copy(self) -> History:
-        return History(self.options, self.objects, list(self.steps))
+        return History(self.options, self.objects, list(self.steps), self.config)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _history, (self.options, [pack(obj) for obj in self.objects], self.steps, self.config)
+
+    def load(self) -> Loaded:
+        """Return the configuration."""
+        loaded = load_options(self.options)
+        for change in self.config:
+            loaded = reconfigure(loaded, change)
+        return loaded
 
 
-def play(history: History) -> Simulation:
+def _history(options: Options, objects: list[Packed], steps: list[Step], config: tuple[Change, ...]) -> History:
+    with collector_paused():
+        return History(options, tuple([unpack(obj) for obj in objects]), steps, config)
+
+
+def play(history: History) -> RecordedSimulation:
     """Return a new simulation in the state that a history leads to.
 
     Raises  ConfigError, InputError
     """
-    simulation, _ = prepare(history.options)
-    simulation.load(history.objects)
-    for step in history.steps:
-        take(simulation, step)
+    with collector_paused():
+        simulation, _ = prepare(history.options, parts=RECORDED_PARTS, simulation=RecordedSimulation, loaded=history.load())
+        assert isinstance(simulation, RecordedSimulation)
+        simulation.load(history.objects)
+        simulation.catch_up()
+        for step in history.steps:
+            take(simulation, step)
     return simulation
 
 

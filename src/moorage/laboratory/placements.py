@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
+from moorage.api.core import Pod
+from moorage.cycle.decision import Decision
+from moorage.engine.scheduler import Scheduler
 from moorage.laboratory.frames import ColumnFrame
+from moorage.simulator.simulation import Simulation
 
-__all__ = ["Feasibility", "PodPlacement"]
+__all__ = ["Feasibility", "PodPlacement", "placement_of"]
 
 
 class PodPlacement(Struct, frozen=True):
@@ -45,3 +51,32 @@ class Feasibility(Struct, frozen=True):
 
     def __bool__(self) -> bool:
         return bool(self.nodes)
+
+
+def placement_of(simulation: Simulation, pod: Pod, decisions: Sequence[Decision]) -> PodPlacement:
+    """Return what came of an attempt for a pod that ended with these decisions."""
+    now = simulation.pods.get(pod.metadata.uid, pod)
+    last = decisions[-1] if decisions else None
+    if now.spec.node_name:
+        feasible, evaluated = (0, 0) if last is None else (last.feasible, last.evaluated)
+        return PodPlacement(pod.key, now.spec.node_name, feasible=feasible, evaluated=evaluated)
+    scheduler = simulation.scheduler
+    if last is None:
+        return PodPlacement(pod.key, message=_why_untried(now, scheduler))
+    after = last.post_filter
+    return PodPlacement(
+        pod.key,
+        message=last.message or f"waits to be bound to {last.node}",
+        nominated=scheduler.queue.nomination(now.metadata.uid) or "",
+        victims=() if after is None else tuple(victim.key for victim in after.victims),
+        evaluated=last.evaluated,
+    )
+
+
+def _why_untried(pod: Pod, scheduler: Scheduler) -> str:
+    queued = scheduler.queue.get(pod.metadata.uid)
+    if queued is not None and queued.gate is not None:
+        return ", ".join(queued.gate.reasons)
+    if pod.spec.scheduler_name not in scheduler.profiles:
+        return f"no profile has the name {pod.spec.scheduler_name}"
+    return "the pod waits for no node"

@@ -34,7 +34,7 @@ def present_objects(aside: Mapping[str, Object], simulation: Simulation) -> list
     table = cluster.table
     arrival = table.arrival.view.tolist()
     nodes: list[Node] = [table.nodes[row] for row in sorted(range(len(table)), key=arrival.__getitem__)]
-    pods: list[Pod] = list(simulation.pods.values())
+    pods: list[Pod] = simulation.pods_in_order()
     others = [obj for kind in cluster.kinds if kind is not Namespace for obj in cluster.objects(kind).values()]
     placed = [pod for pod in pods if pod.spec.node_name]
     waiting = [pod for pod in pods if not pod.spec.node_name]

@@ -52,10 +52,10 @@ class ClaimController:
 
     def save(self) -> Callable[[], None]:
         """Return a function that restores which pods are to be looked at. What is known of claims is not restored."""
-        gone, come = self._gone.copy(), self._come.copy()
+        removed, added = self._removed.copy(), self._added.copy()
 
         def restore() -> None:
-            self._gone, self._come = gone, come
+            self._removed, self._added = removed, added
 
         return restore
 

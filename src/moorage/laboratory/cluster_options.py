@@ -1,0 +1,64 @@
+"""Options of a cluster, from the arguments that programs give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from moorage.errors import CopyError, InputError
+from moorage.framework.effects import Question
+from moorage.laboratory.objects import text_of
+from moorage.simulator.simulate import Options
+
+__all__ = ["ConfigLike", "cluster_options", "refuse_unpicklable"]
+
+#: A KubeSchedulerConfiguration or a Policy: a path, or its text.
+ConfigLike = str | PathLike[str] | bytes | None
+
+_CALLABLES: Final = ("ask", "clock", "timer", "scores")
+
+
+def cluster_options(
+    config: ConfigLike = None,
+    release: str | None = None,
+    seed: int = 0,
+    feature_gates: str = "",
+    plugins: Iterable[type[Any]] = (),
+    ask: Callable[[Question], bytes] | None = None,
+) -> Options:
+    """Return the options; see ``Cluster.read``.
+
+    Raises  InputError if the configuration's file cannot be read
+    """
+    text, where = _configuration(config)
+    return Options(
+        config=text, where=where, emulate=release, seed=seed, feature_gates=feature_gates, plugins=tuple(plugins), ask=ask,
+        skip_extenders=ask is None,
+    )  # fmt: skip
+
+
+def _configuration(config: ConfigLike) -> tuple[bytes | None, str]:
+    if config is None:
+        return None, "the default configuration"
+    if isinstance(config, bytes):
+        return config, "the configuration"
+    text = text_of(config)
+    if text is not None:
+        return text.encode(), "the configuration"
+    try:
+        return Path(config).read_bytes(), str(config)
+    except OSError as error:
+        raise InputError(f"{config}: {error.strerror or error}") from None
+
+
+def refuse_unpicklable(options: Options) -> None:
+    """Raise CopyError for options that cannot be pickled."""
+    for name in _CALLABLES:
+        if getattr(options, name) is not None:
+            raise CopyError(f"a cluster with the option {name!r} cannot be pickled; make it in each process")
+    for plugin in options.plugins:
+        if "<locals>" in plugin.__qualname__:
+            name = plugin.name
+            raise CopyError(f"plugin {name} is defined in a function, so the cluster cannot be pickled; move it to a module")

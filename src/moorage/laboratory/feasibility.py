@@ -1,0 +1,53 @@
+"""Where one pod could go now, by the verdicts of the Filter plugins; nothing changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from moorage.cycle.cycle import Cycle
+from moorage.cycle.decision import Decision
+from moorage.framework.verdicts import Code
+from moorage.laboratory.frames import ColumnFrame, frame_of
+from moorage.laboratory.history import scope_of
+from moorage.laboratory.placements import Feasibility
+from moorage.simulator.simulation import Simulation
+from moorage.state.pod_info import PodInfo
+from moorage.state.table import NodeTable
+
+__all__ = ["feasibility_of"]
+
+#: Filters every node, and keeps nothing between calls.
+_JUDGE = Cycle(by_class=False, nominated_first=False, errors_end=False)
+
+
+def feasibility_of(simulation: Simulation, pod: PodInfo, nodes: Sequence[str] | None) -> Feasibility:
+    """Return where a pod could go among ``nodes`` (None: all). Extenders are not asked.
+
+    Raises  InputError for a node that is not there
+    """
+    scheduler = simulation.scheduler
+    snapshot = scheduler.snapshot
+    scope = replace(scope_of(simulation, nodes), post_filter=False)
+    profile = scheduler.profiles.get(pod.spec.scheduler_name)
+    if profile is None:
+        return Feasibility(pod.key, [], frame_of(_NAMES, ()), f"no profile has the name {pod.spec.scheduler_name}")
+    everywhere = replace(profile, percentage_of_nodes_to_score=100)
+    decision = _JUDGE.decide(everywhere, pod, snapshot, scheduler.queue.nominated, scope)
+    rows = range(len(snapshot.table)) if scope.rows is None else scope.rows.tolist()
+    fitting = [] if decision.node is None else [row for row in rows if decision.status_of(row) is None]
+    names = [snapshot.table.nodes[row].name for row in fitting]
+    return Feasibility(pod.key, names, _refusals(decision, snapshot.table, rows), "" if names else decision.message)
+
+
+_NAMES = ("node", "plugin", "reason", "resolvable")
+
+
+def _refusals(decision: Decision, table: NodeTable, rows: Sequence[int]) -> ColumnFrame:
+    cells = []
+    for row in rows:
+        status = decision.status_of(row)
+        if status is not None:
+            name, resolvable = table.nodes[row].name, status.code is Code.UNSCHEDULABLE
+            cells += [(name, status.plugin, reason, resolvable) for reason in status.reasons]
+    return frame_of(_NAMES, cells)

@@ -1,0 +1,82 @@
+"""Find an object of a cluster by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from moorage.api.core import Namespace, Node, Pod
+from moorage.api.meta import Object
+from moorage.apiserver.vocabulary.served_kinds import KINDS as SERVED
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.errors import InputError
+from moorage.laboratory.objects import key_of
+from moorage.simulator.input_kinds import KINDS, InputKind
+from moorage.simulator.simulation import Simulation
+
+__all__ = ["Inventory", "served_as"]
+
+
+@cache
+def _kinds() -> Mapping[str, InputKind]:
+    """Return the kinds by all names that kubectl takes: kind, plural and short names."""
+    found = {kind.name.lower(): kind for kind in KINDS}
+    for served in SERVED:
+        kind = found.get(served.kind.lower())
+        if kind is not None and kind.group == served.group:
+            found.update(dict.fromkeys((served.resource, *served.short_names), kind))
+    return found
+
+
+@cache
+def served_as(kind: InputKind) -> ServedKind:
+    """Return how an API server serves a kind."""
+    return next(served for served in SERVED if (served.kind, served.group) == (kind.name, kind.group))
+
+
+class Inventory:
+    """The objects of a cluster. ``aside`` are those that the scheduler does not look at, by ``kind/namespace/name``."""
+
+    def __init__(self, simulation: Simulation, aside: Mapping[str, Object]) -> None:
+        self.simulation = simulation
+        self.aside = aside
+
+    def find(self, kind: type[Object], namespace: str, name: str) -> Object | None:
+        """Return the object of a kind and name, if there is one."""
+        inner = f"{namespace}/{name}" if namespace else name
+        cluster = self.simulation.scheduler.cluster
+        if kind is Pod:
+            return self.simulation.pod_named(inner)
+        if kind is Node:
+            row = cluster.table.row_of.get(name)
+            return None if row is None else cluster.table.nodes[row]
+        if kind is Namespace:
+            return cluster.namespaces.get(name)
+        return self.aside.get(f"{kind.__name__.lower()}/{inner}") or cluster.objects(kind).get(inner)
+
+    def like(self, obj: Object) -> Object | None:
+        """Return the object of the same kind and name, if there is one."""
+        metadata = obj.metadata
+        return self.find(type(obj), metadata.namespace, metadata.name)
+
+    def get(self, ref: str | Object) -> Object:
+        """Return an object by ``kind/namespace/name``, ``kind/name``, or the name of a pod; or the present form of an object.
+
+        Kinds are named as for kubectl: ``deployment``, ``deployments`` or ``deploy``. The namespace may be left out if it is
+        ``default``.
+
+        Raises  InputError if there is none
+        """
+        if isinstance(ref, Object):
+            found, ref = self.like(ref), key_of(ref)
+        else:
+            head, _, rest = ref.partition("/")
+            kind = _kinds().get(head.lower()) if rest else None
+            found = self._named(_kinds()["pod"], ref) if kind is None else self._named(kind, rest)
+        if found is None:
+            raise InputError(f"there is no {ref if '/' in ref else f'pod {ref}'}")
+        return found
+
+    def _named(self, kind: InputKind, name: str) -> Object | None:
+        namespace, slash, inner = name.rpartition("/")
+        return self.find(kind.type, (namespace if slash else "default") if kind.namespaced else "", inner)

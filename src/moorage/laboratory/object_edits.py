@@ -1,0 +1,227 @@
+"""From changes of objects, as programs write them, to the steps that make them happen in a simulation.
+
+New pods and claims pass the same admission as those of an input, and workloads get the pods that they lack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace as with_fields
+from os import PathLike
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moorage.api.core import Namespace, Node, Pod, ReplicationController
+from moorage.api.decode import decode
+from moorage.api.meta import Object
+from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet
+from moorage.apiserver.fields.strategic_merge import strategic_merge
+from moorage.engine.facts import Gone, Seen
+from moorage.errors import InputError, StateError
+from moorage.framework.changes import Change
+from moorage.laboratory.changes import apply
+from moorage.laboratory.edits import parse_edit
+from moorage.laboratory.history import Deleted, Step, Told
+from moorage.laboratory.inventory import Inventory, served_as
+from moorage.laboratory.objects import ObjectLike, documents, key_of, read_given
+from moorage.laboratory.present import ASIDE, cluster_input, present_objects
+from moorage.simulator.admission import admit
+from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.cluster_run import objects_of
+from moorage.simulator.input_kinds import KINDS, find_kind
+from moorage.simulator.input_objects import FoundObject
+from moorage.simulator.workloads import expand
+
+__all__ = ["ChangeLike", "ObjectEdit", "ObjectEdits", "read_change"]
+
+#: What ``Cluster.apply`` takes: a change, an edit such as ``node/n1 unschedulable=false``, or objects to create or patch.
+ChangeLike: TypeAlias = Change | ObjectLike
+
+_WORKLOADS = (Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, ReplicationController)
+_SLOTS = {kind.type: kind.slot for kind in KINDS}
+
+
+class ObjectEdit(Struct, frozen=True):
+    """Steps to make, and the objects that the scheduler does not look at, as they are afterwards (None: unchanged)."""
+
+    steps: tuple[Step, ...]
+    aside: Mapping[str, Object] | None = None
+
+
+class ObjectEdits:
+    """Works out the edits of one cluster in its present state."""
+
+    def __init__(self, inventory: Inventory, custom: Iterable[str] = ()) -> None:
+        self._inventory = inventory
+        self._custom = tuple(custom)
+
+    def add(self, given: Iterable[ObjectLike]) -> ObjectEdit:
+        """Add objects that are new.
+
+        Raises  InputError for objects that cannot be read or that exist
+        """
+        read = read_given(given, custom=self._custom)
+        fresh = self._explicit(read)
+        for obj in fresh:
+            if self._inventory.like(obj) is not None:
+                raise InputError(f"{key_of(obj)} exists already; apply() changes it")
+        return self._told(self._admitted(fresh))
+
+    def remove(self, refs: Iterable[str | Object]) -> ObjectEdit:
+        """Delete objects. Pods are gone at once, and no controller makes others.
+
+        Raises  InputError for an object that is not there
+        """
+        aside = dict(self._inventory.aside)
+        steps: list[Step] = []
+        for obj in [self._inventory.get(ref) for ref in refs]:
+            if isinstance(obj, Pod):
+                steps.append(Deleted(obj.metadata.uid))
+            elif type(obj) in ASIDE:
+                del aside[key_of(obj)]
+            else:
+                steps.append(Told((Gone(obj),)))
+        return ObjectEdit(tuple(steps), aside)
+
+    def bind(self, pod: Pod, node: str) -> ObjectEdit:
+        """Put a pod on a node, without asking whether it fits.
+
+        Raises  InputError if there is no such node; StateError if the pod is on a node already
+        """
+        if self._inventory.find(Node, "", node) is None:
+            raise InputError(f"there is no node {node}")
+        if pod.spec.node_name:
+            raise StateError(f"pod {pod.key} is on {pod.spec.node_name} already; it cannot be bound to {node}")
+        status = replace(pod.status, nominated_node_name="")
+        return ObjectEdit((Told((Seen(replace(pod, spec=replace(pod.spec, node_name=node), status=status)),)),))
+
+    def apply(self, change: ChangeLike) -> ObjectEdit:
+        """Change, patch or create objects.
+
+        Raises  InputError for what cannot be read, or does not apply
+        """
+        if isinstance(change, Change):
+            return self._changed(change)
+        if isinstance(change, Object):
+            return self._replaced([change])
+        return self._patched(change)
+
+    # -- changes ---------------------------------------------------------------------------------------------------------
+
+    def _changed(self, change: Change) -> ObjectEdit:
+        table = self._inventory.simulation.scheduler.cluster.table
+        before = list(table.nodes) if change.verb == "add-node" else [self._inventory.get(change.target)]
+        after = apply(before, change)
+        if change.verb == "add-node":
+            known = {id(node) for node in before}
+            return self._told(self._admitted([node for node in after if id(node) not in known]))
+        held = {key_of(obj): obj for obj in before}
+        gone = [obj for obj in before if key_of(obj) not in set(map(key_of, after))]
+        come = [obj for obj in after if held.get(key_of(obj)) is not obj]
+        return ObjectEdit((Told((*map(Gone, gone), *map(Seen, come))),))
+
+    # -- patches ---------------------------------------------------------------------------------------------------------
+
+    def _replaced(self, given: Iterable[ObjectLike]) -> ObjectEdit:
+        """Put objects in the place of those that have their names; add the others."""
+        kept = [self._with_uid(obj) for obj in self._explicit(read_given(given, custom=self._custom))]
+        return self._told([obj for obj in self._admitted(kept) if obj != self._inventory.like(obj)])
+
+    def _explicit(self, read: ClusterInput) -> list[Object]:
+        """Return what was read, without namespaces that exist and that the reader added because objects live in them."""
+        return [obj for obj in _objects(read) if not _is_implied(obj) or self._inventory.like(obj) is None]
+
+    def _with_uid(self, obj: Any) -> Object:
+        known: Any = self._inventory.like(obj)
+        if known is not None and known.metadata.uid != obj.metadata.uid:
+            obj = replace(obj, metadata=replace(obj.metadata, uid=known.metadata.uid))
+        kept: Object = obj
+        return kept
+
+    def _patched(self, given: Mapping[str, Any] | str | PathLike[str]) -> ObjectEdit:
+        """Merge documents into the objects that have their names, as ``kubectl patch`` does; add the others."""
+        return self._replaced([merged for found in documents(given, "patch") for merged in self._merged(found)])
+
+    def _merged(self, found: FoundObject) -> Iterator[ObjectLike]:
+        kind = find_kind(found.api_version, found.kind)
+        plain = found.payload if isinstance(found.payload, dict) else msgspec.json.decode(found.payload)
+        metadata = plain.get("metadata") or {}
+        if kind is None or not isinstance(metadata, dict):
+            yield plain
+            return
+        space = (metadata.get("namespace") or "default") if kind.namespaced else ""
+        known = self._inventory.find(kind.type, space, str(metadata.get("name") or ""))
+        if known is None:
+            yield plain
+            return
+        patch = {name: value for name, value in plain.items() if name not in {"apiVersion", "kind"}}
+        merged = strategic_merge(served_as(kind), msgspec.to_builtins(known), patch)
+        yield decode(merged, kind.type, found.where)
+
+    # -- admission -------------------------------------------------------------------------------------------------------
+
+    def _admitted(self, objects: list[Object]) -> list[Object]:
+        """Return objects as admission leaves them, with the pods and claims that workloads make of them."""
+        makes_pods = any(isinstance(obj, _WORKLOADS) for obj in objects)
+        daemons = any(isinstance(obj, DaemonSet) for obj in self._inventory.aside.values())
+        if makes_pods or (daemons and any(isinstance(obj, Node) for obj in objects)):
+            return self._expanded(objects)
+        around = [obj for obj in present_policies(self._inventory) if self._is_other(obj, objects)]
+        admitted = admit(cluster_input([*around, *objects]))
+        known = {id(obj) for obj in around}
+        return [obj for obj in _objects(admitted) if id(obj) not in known]
+
+    def _is_other(self, obj: Object, objects: Iterable[Object]) -> bool:
+        return all(type(one) is not type(obj) or key_of(one) != key_of(obj) for one in objects)
+
+    def _expanded(self, objects: list[Object]) -> list[Object]:
+        keys = {key_of(obj) for obj in objects}
+        present = present_objects(self._inventory.aside, self._inventory.simulation)
+        before = {key_of(obj): obj for obj in present}
+        whole = cluster_input([*(obj for key, obj in before.items() if key not in keys), *objects])
+        after = _objects(admit(expand(whole)))
+        return [obj for obj in after if before.get(key_of(obj)) is not obj and before.get(key_of(obj)) != obj]
+
+    def _told(self, objects: Iterable[Object]) -> ObjectEdit:
+        aside = dict(self._inventory.aside)
+        seen: list[Seen | Gone] = []
+        for obj in objects:
+            if type(obj) in ASIDE:
+                aside[key_of(obj)] = obj
+            else:
+                seen.append(Seen(obj))
+        return ObjectEdit((Told(tuple(seen)),) if seen else (), aside)
+
+
+def present_policies(inventory: Inventory) -> Iterator[Object]:
+    """Yield what admission reads: the objects aside that are no workloads, and the storage classes."""
+    yield from (obj for obj in inventory.aside.values() if not isinstance(obj, _WORKLOADS))
+    cluster = inventory.simulation.scheduler.cluster
+    yield from (obj for kind in cluster.kinds if kind.__name__ == "StorageClass" for obj in cluster.objects(kind).values())
+
+
+def _objects(cluster: ClusterInput) -> list[Object]:
+    """Return every object of a cluster: those that the scheduler does not look at first."""
+    aside = [obj for kind in KINDS if kind.type in ASIDE for obj in getattr(cluster, kind.slot)]
+    return [*aside, *objects_of(with_fields(cluster))]
+
+
+def _is_implied(obj: Object) -> bool:
+    """Return True for a namespace as the reader adds it where objects live in it."""
+    return isinstance(obj, Namespace) and obj.metadata.labels == {"kubernetes.io/metadata.name": obj.metadata.name}
+
+
+def read_change(change: ChangeLike) -> ChangeLike:
+    """Return an edit as the change that it stands for, and anything else as it is.
+
+    Raises  InputError for an edit that cannot be read
+    """
+    return parse_edit(change) if isinstance(change, str) and _is_edit(change) else change
+
+
+def _is_edit(text: str) -> bool:
+    head, space, _ = text.partition(" ")
+    return bool(space) and "\n" not in text and head.split("/")[0] in {"pod", "node", "config"}

@@ -1,0 +1,180 @@
+"""A simulation whose changes can be reversed: it writes to an undo log what it records of pods, and what happens to objects.
+
+What volumes and devices, pod groups and waiting plugins do leaves traces in the order of many indexes. Such changes are not
+reversed: the log gives up, and the state is made again from its history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from moorage.api.core import Namespace, Node, Pod, ReplicationController, Service
+from moorage.api.workloads import PodDisruptionBudget, ReplicaSet, StatefulSet
+from moorage.cycle.decision import Decision
+from moorage.engine.engine_state import EngineParts
+from moorage.engine.facts import Done, News, Work
+from moorage.framework.effects import Evict
+from moorage.laboratory.recorded_queue import RecordedQueue
+from moorage.laboratory.recorded_state import RecordedClusterState
+from moorage.laboratory.undo_log import NO_LOG, UndoLog
+from moorage.plugins import builtin_registry
+from moorage.simulator.simulation import PodRecord, Simulation
+
+__all__ = ["RECORDED_PARTS", "RecordedSimulation"]
+
+RECORDED_PARTS: Final = EngineParts(RecordedClusterState, RecordedQueue)
+#: Kinds whose changes are reversed.
+_REVERSIBLE: Final = (Pod, Node, Namespace, Service, PodDisruptionBudget, ReplicaSet, StatefulSet, ReplicationController)
+#: Methods of plugins that may keep what happens to pods. Built-in plugins give it up with the pods.
+_KEEPING: Final = ("reserve", "unreserve", "permit", "pre_bind", "bind", "post_bind", "post_filter", "pre_enqueue")
+
+
+class RecordedSimulation(Simulation):
+    """See the module's description."""
+
+    log: UndoLog = NO_LOG
+    #: True if plugins from elsewhere may keep state, which no undo log knows.
+    has_keepers = False
+
+    def record(self, log: UndoLog) -> None:
+        """Write to this log from now on."""
+        self.log = log
+        cluster, queue = self.scheduler.cluster, self.scheduler.queue
+        if isinstance(cluster, RecordedClusterState) and isinstance(queue, RecordedQueue):
+            cluster.log = queue.log = log
+        self.has_keepers = any(map(self._keeps, self.scheduler.profiles.values()))
+
+    def _keeps(self, profile: Any) -> bool:
+        shipped = builtin_registry(self.scheduler.gates.release)
+        others = [plugin for name, plugin in profile.plugins.items() if name not in shipped]
+        return any(hasattr(plugin, method) for plugin in others for method in _KEEPING)
+
+    def account(self) -> Iterator[Any]:
+        """Yield all that the course of things depends on."""
+        state = self.scheduler.state
+        yield self.now, self.scheduler.cycle.order.start, state.revision, state.facts
+        yield self.pods_in_order()
+        yield [(uid, record) for uid, record in self.records.items()]
+        yield [(uid, record) for uid, record in self.victims.items()]
+        yield [(uid, *self._last_attempts[uid]) for uid in sorted(self._last_attempts)]
+        yield [(time_s, type(fact).__name__, getattr(fact, "obj", None)) for time_s, _, fact in sorted(self._events, key=_when)]
+        yield sorted(self._timeouts.items())
+
+    def begin(self) -> None:
+        """Open a transaction: save what is small."""
+        self.log.begin()
+        scheduler = self.scheduler
+        if self.has_keepers or self._waiting_work or scheduler.state.bindings.by_uid or scheduler.cluster.groups is not None:
+            self.log.give_up()
+        self.log.add(partial(self._restore, self._small(), self._events.copy(), self._due_now()))
+
+    def _small(self) -> tuple[Any, ...]:
+        state, cycle = self.scheduler.state, self.scheduler.cycle
+        mine = (self.now, self._serial, self._arrivals, self._may_fit, self._until_s, self.overslept, len(self.faults))
+        return mine, (state.now, state.revision, state.facts, state.outbox.tickets), cycle.order.start
+
+    def _due_now(self) -> Callable[[], None]:
+        collector, claims = self._collector.save(), self._claims.save()
+
+        def restore() -> None:
+            collector()
+            claims()
+
+        return restore
+
+    def _restore(self, small: tuple[Any, ...], events: list[tuple[float, int, News]], due: Callable[[], None]) -> None:
+        state = self.scheduler.state
+        mine, engine, self.scheduler.cycle.order.start = small
+        self.now, self._serial, self._arrivals, self._may_fit, self._until_s, self.overslept, faults = mine
+        state.now, state.revision, state.facts, state.outbox.tickets = engine
+        del self.faults[faults:]
+        self._events = events
+        due()
+
+    def roll_back(self) -> bool:
+        """Reverse the innermost transaction. Return False if that cannot be done; this simulation is of no use then."""
+        if self._waiting_work or self.scheduler.state.bindings.by_uid or self.scheduler.preemption.evictions:
+            self.log.give_up()
+        return self.log.roll_back()
+
+    # -- what changes -------------------------------------------------------------------------------------------------
+
+    def _tell(self, fact: News) -> None:
+        if self.log.is_open and not isinstance(fact, Done):
+            obj = fact.obj
+            if isinstance(obj, Pod):
+                self._touch(obj.metadata.uid)
+                self._touch_name(obj)
+                if obj.spec.scheduling_group is not None:
+                    self.log.give_up()
+            elif not isinstance(obj, _REVERSIBLE):
+                self.log.give_up()
+        super()._tell(fact)
+
+    def _note(self, decision: Decision) -> None:
+        self._touch(decision.pod.uid)
+        super()._note(decision)
+
+    def _note_revoked(self, decision: Decision) -> None:
+        self._touch(decision.pod.uid)
+        super()._note_revoked(decision)
+
+    def _nominate(self, work: Work) -> None:
+        self._touch(work.pod.uid)
+        super()._nominate(work)
+
+    def _evict(self, effect: Evict) -> None:
+        self._touch(effect.victim.uid)
+        super()._evict(effect)
+
+    def _delete_orphan(self, pod: Pod) -> None:
+        self._touch(pod.metadata.uid)
+        super()._delete_orphan(pod)
+
+    def delete(self, uid: str) -> None:
+        self._touch(uid)
+        super().delete(uid)
+
+    def evict(self, uid: str, grace_s: float | None = None) -> None:
+        self._touch(uid)
+        super().evict(uid, grace_s)
+
+    def _touch(self, uid: str) -> None:
+        """Save what is recorded of a pod, the first time in a transaction."""
+        if not self.log.is_new(uid):
+            return
+        books: tuple[dict[str, Any], ...] = (
+            self._pods, self._came, self.records, self.victims, self._last_attempts, self._timeouts,
+        )  # fmt: skip
+        entries = [(book, book.get(uid)) for book in books]
+        records = [(record, replace(record)) for _, record in entries if isinstance(record, PodRecord)]
+        self.log.add(partial(_restore_books, uid, entries, records))
+
+    def _touch_name(self, pod: Pod) -> None:
+        uid_of = self.scheduler.event_handlers.uid_of
+        name = pod.metadata.namespace, pod.metadata.name
+        if self.log.is_new(name):
+            self.log.add(partial(_restore_name, self._named, name, self._named.get(name)))
+            self.log.add(partial(_restore_name, uid_of, pod.key, uid_of.get(pod.key)))
+
+
+def _when(event: tuple[float, int, News]) -> tuple[float, int]:
+    return event[:2]
+
+
+def _restore_books(uid: str, entries: list[tuple[dict[str, Any], Any]], records: list[tuple[PodRecord, PodRecord]]) -> None:
+    for book, value in entries:
+        _restore_name(book, uid, value)
+    for record, before in records:
+        for name in PodRecord.__slots__:
+            setattr(record, name, getattr(before, name))
+
+
+def _restore_name(book: dict[Any, Any], key: Any, value: Any) -> None:
+    if value is None:
+        book.pop(key, None)
+    else:
+        book[key] = value

@@ -1,0 +1,219 @@
+"""A cluster state that writes to an undo log how each change is reversed.
+
+Nodes, pods and objects are put back by the same methods that took them away, so all sums, counts and caches follow as they do
+for any other change. Then order is restored as it was saved: rows, arrivals and turns of nodes, the pods on a row, the objects
+of a kind, services by what they select. Versions only grow: what a cache keeps of a state that was reversed is not used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from moorage.api.core import Namespace, Node, Service
+from moorage.api.meta import Object
+from moorage.api.selectors import NOTHING, selector_from_map
+from moorage.laboratory.undo_log import NO_LOG, UndoLog
+from moorage.state.cluster import ClusterState
+from moorage.state.node_tree import zone_of
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["RecordedClusterState"]
+
+#: A pod with its node.
+_Placed = tuple[PodInfo, str]
+
+
+class RecordedClusterState(ClusterState):
+    """See the module's description."""
+
+    log: UndoLog = NO_LOG
+
+    def account(self) -> Iterator[Any]:
+        """Yield all that decisions depend on, order included."""
+        table = self.table
+        columns = [table.arrival, table.described, table.pod_count, table.nonzero_cpu, table.nonzero_memory]
+        yield [column.view.tolist() for column in columns]
+        yield {name: sums for name in table.resources_requested if any(sums := table.requested(name).view.tolist())}
+        yield table.nodes
+        for pods in table.pods:
+            yield list(pods.values())
+        yield table.rows_in_turn().tolist()
+        yield sorted((name, image.size, sorted(image.rows)) for name, image in table.images.items())
+        yield sorted(
+            (*port, address, *sorted(rows.items())) for port, held in table.host_ports.items() for address, rows in held.items()
+        )
+        yield {name: list(pods.values()) for name, pods in self._nowhere.items()}
+        yield self.namespaces
+        yield from (list(held.values()) for _, held in sorted(self._objects.items(), key=lambda one: one[0].__name__) if held)
+        yield self._assumed
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def set_node(self, node: Node) -> Node | None:
+        if not self.log.is_open:
+            return super().set_node(node)
+        row = self.table.row_of.get(node.name)
+        if row is None:
+            self.log.add(partial(self._unadd_node, node.name, self.table.save_order(), dict(self._nowhere.get(node.name, {}))))
+        else:
+            old, save = self.table.nodes[row], self.table.save_node(row, node)
+            moves = zone_of(old.labels) != zone_of(node.labels)
+            self.log.add(partial(self._unset_node, old, save, self.table.save_order() if moves else None))
+        return super().set_node(node)
+
+    def _unadd_node(self, name: str, order: Callable[[], None], nowhere: dict[str, PodInfo]) -> None:
+        self.table.remove_node(name)
+        order()
+        if nowhere:
+            self._nowhere[name] = nowhere
+
+    def _unset_node(self, old: Node, save: Callable[[], None], order: Callable[[], None] | None) -> None:
+        self.table.update_node(old)
+        save()
+        if order is not None:
+            order()
+
+    def remove_node(self, name: str) -> Node | None:
+        row = self.table.row_of.get(name)
+        if row is not None and self.log.is_open:
+            table = self.table
+            saved = (table.save_node(row), table.save_order(), table.volume_use.save_order(row))
+            self.log.add(partial(self._put_node_back, row, table.nodes[row], table.pods[row].copy(), saved))
+        return super().remove_node(name)
+
+    def _put_node_back(self, row: int, node: Node, pods: dict[str, PodInfo], saved: tuple[Callable[[], None], ...]) -> None:
+        self.table.put_back(row, node)
+        self._nowhere.pop(node.name, None)
+        for pod in pods.values():
+            self.table.add_pod(row, pod)
+        for restore in saved:
+            restore()
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def place(self, pod: PodInfo, node: str) -> PodInfo | None:
+        if not self.log.is_open:
+            return super().place(pod, node)
+        undo = self._undo_of(pod.uid, node)
+        before = self._placed.get(pod.uid)
+        known = super().place(pod, node)
+        if known is pod and before is not None:
+            undo = partial(self._unconfirm, pod.uid, before)
+        self.log.add(undo)
+        return known
+
+    def _unconfirm(self, uid: str, before: _Placed) -> None:
+        pod, node = before
+        self._placed[uid] = before
+        self._assumed[uid] = node
+        self.table.pods[self.table.row_of[node]][uid] = pod
+
+    def assume(self, pod: PodInfo, node: str) -> None:
+        if self.log.is_open:
+            self.log.add(self._undo_of(pod.uid, node))
+        super().assume(pod, node)
+
+    def forget(self, uid: str) -> PodInfo | None:
+        if self.log.is_open and uid in self._assumed:
+            self.log.add(self._undo_of(uid))
+        return super().forget(uid)
+
+    def remove_pod(self, uid: str) -> PodInfo | None:
+        if self.log.is_open and uid in self._placed:
+            self.log.add(self._undo_of(uid))
+        return super().remove_pod(uid)
+
+    def _undo_of(self, uid: str, target: str | None = None) -> Callable[[], None]:
+        """Return what puts a pod back where it is now, among the pods of its node and of ``target`` as they stand."""
+        placed = self._placed.get(uid)
+        names = {name for name in (target, None if placed is None else placed[1]) if name is not None}
+        return partial(self._restore_pod, uid, placed, self._assumed.get(uid), [self._save_pods(name) for name in names])
+
+    def _save_pods(self, node: str) -> Callable[[], None]:
+        row = self.table.row_of.get(node)
+        if row is None:
+            return partial(self._restore_nowhere, node, dict(self._nowhere.get(node, {})))
+        volumes = self.table.volume_use.save_order(row) if self.table.volume_use.pods_on(row) else None
+        return partial(self._restore_row, row, self.table.pods[row].copy(), volumes)
+
+    def _restore_nowhere(self, node: str, pods: dict[str, PodInfo]) -> None:
+        if pods:
+            self._nowhere[node] = pods
+
+    def _restore_row(self, row: int, pods: dict[str, PodInfo], volumes: Callable[[], None] | None) -> None:
+        self.table.pods[row] = pods
+        if volumes is not None:
+            volumes()
+
+    def _restore_pod(self, uid: str, placed: _Placed | None, assumed: str | None, order: list[Callable[[], None]]) -> None:
+        if self._placed.get(uid) is not placed:
+            self._take(uid)
+            if placed is not None:
+                self._put(*placed)
+                self._placed[uid] = placed
+        if assumed is not None:
+            self._assumed[uid] = assumed
+        else:
+            self._assumed.pop(uid, None)
+        for restore in order:
+            restore()
+
+    # -- everything else ----------------------------------------------------------------------------------------------
+
+    def set_namespace(self, namespace: Namespace) -> Namespace | None:
+        if self.log.is_open:
+            self.log.add(self._undo_of_namespaces(namespace.metadata.name))
+        return super().set_namespace(namespace)
+
+    def remove_namespace(self, name: str) -> Namespace | None:
+        if self.log.is_open:
+            self.log.add(self._undo_of_namespaces(name))
+        return super().remove_namespace(name)
+
+    def _undo_of_namespaces(self, name: str) -> Callable[[], None]:
+        before = self.namespaces.copy()
+
+        def undo() -> None:
+            self.namespaces.clear()
+            self.namespaces.update(before)
+            self._namespaces_changed(name)
+
+        return undo
+
+    def set_object(self, obj: Object) -> Object | None:
+        if self.log.is_open:
+            self.log.add(self._undo_of_object(obj, obj.key, removes=False))
+        return super().set_object(obj)
+
+    def remove_object(self, obj: Object) -> Object | None:
+        if self.log.is_open:
+            self.log.add(self._undo_of_object(obj, obj.key, removes=True))
+        return super().remove_object(obj)
+
+    def _undo_of_object(self, obj: Object, key: str, *, removes: bool) -> Callable[[], None]:
+        kind = type(obj)
+        held: dict[str, Any] = self.objects(kind)
+        old = held.get(key)
+        before = held.copy() if removes and old is not None else None
+        order = [self._services.save(*_place_of(s)) for s in (old, obj) if isinstance(s, Service)]
+
+        def undo() -> None:
+            if before is not None:
+                held.clear()
+                held.update(before)
+            elif old is not None:
+                held[key] = old
+            else:
+                held.pop(key, None)
+            self._note(kind, key)
+            for restore in order:
+                restore()
+
+        return undo
+
+
+def _place_of(service: Service) -> tuple[frozenset[str], Any]:
+    selector = selector_from_map(service.spec.selector) if service.spec.selector else NOTHING
+    return frozenset([service.metadata.namespace]), selector

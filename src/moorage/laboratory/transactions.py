@@ -1,0 +1,58 @@
+"""Transactions: changes of a cluster that are taken back unless they are committed.
+
+    with cluster.transaction() as t:
+        cluster.apply("node/n1 unschedulable=false")
+        if cluster.schedule(["web"])[0]:
+            t.commit()
+
+How a transaction is taken back: while one is open, the cluster state, the queue and the books of the simulation write to an
+undo log how each change is reversed (``undo_log``, ``recorded_state``, ``recorded_queue``, ``recorded_simulation``). A rollback
+runs the log backwards. Large parts (nodes, placed pods, objects) are put back one change at a time, small ones (the waiting
+pods) as a whole. Order is restored with the sums: rows, arrivals and turns of nodes, pods on a row, objects of a kind, the
+queue and its numbers, and where the next sampled search starts. Caches are not restored: versions only grow, so no cache takes
+a reversed state for the present one. What cannot be reversed in this way (volumes and devices that were bound, pod groups,
+waiting plugins, plugins from elsewhere that keep state) is made again from the history of the cluster, which takes as long as
+it took at first.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Protocol, Self
+
+from moorage.errors import StateError
+
+__all__ = ["Transaction"]
+
+
+class Transactional(Protocol):
+    """A cluster, as a transaction sees it."""
+
+    def open_transaction(self) -> int:
+        """Open one and return its depth."""
+
+    def close_transaction(self, depth: int, *, keep: bool) -> None:
+        """Close the one of this depth, and any that is open in it."""
+
+
+class Transaction:
+    """Use it as a context manager. Without ``commit``, or on an exception, all changes of its block are taken back."""
+
+    def __init__(self, cluster: Transactional) -> None:
+        self._cluster = cluster
+        self._depth: int | None = None
+        self._keep = False
+
+    def commit(self) -> None:
+        """Keep the changes when the block ends without an exception."""
+        self._keep = True
+
+    def __enter__(self) -> Self:
+        if self._depth is not None:
+            raise StateError("a transaction is used once; ask the cluster for another")
+        self._depth = self._cluster.open_transaction()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._depth is not None
+        self._cluster.close_transaction(self._depth, keep=self._keep and kind is None)

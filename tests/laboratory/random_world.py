@@ -1,0 +1,188 @@
+"""Random clusters and random operations on them, each from one seed."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+
+import moorage
+from moorage.errors import InputError, StateError
+
+__all__ = ["World"]
+
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+
+
+OTHERS = """
+apiVersion: v1
+kind: Service
+metadata: {name: t}
+spec: {selector: {app: u}}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: b}
+spec: {minAvailable: 1, selector: {matchLabels: {app: v}}}
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: late}
+provisioner: example.com/disks
+volumeBindingMode: WaitForFirstConsumer
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: late}
+spec: {storageClassName: late, accessModes: [ReadWriteMany], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: bound, annotations: {pv.kubernetes.io/bind-completed: "yes"}}
+spec: {volumeName: disk, accessModes: [ReadWriteMany], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: disk}
+spec:
+  capacity: {storage: 1Gi}
+  accessModes: [ReadWriteMany]
+  claimRef: {namespace: default, name: bound}
+  csi: {driver: example.com/disks, volumeHandle: d}
+"""
+
+
+class World:
+    """Random objects and operations, from one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.made = 0
+
+    def node(self, name: str) -> dict:
+        pick = self.random.choice
+        labels = {HOST: name, **({ZONE: zone} if (zone := pick(["a", "b", "c", ""])) else {}), "disk": pick(["ssd", "hdd"])}
+        images = [
+            {"names": [image], "sizeBytes": pick([10, 200]) << 20} for image in self.random.sample(["x:1", "y:1", "z:1"], 2)
+        ]
+        taints = [{"key": "t", "effect": pick(["NoSchedule", "PreferNoSchedule"])}] if pick([0, 0, 1]) else []
+        return {
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
+            "spec": {"taints": taints, "unschedulable": pick([False] * 4 + [True])},
+            "status": {"allocatable": {"cpu": pick([2, 4]), "memory": "8Gi", "pods": 8}, "images": images},
+        }  # fmt: skip
+
+    def pod(self, node: str = "") -> dict:
+        self.made += 1
+        pick, labels = self.random.choice, {"app": self.random.choice("uvw")}
+        selector = {"matchLabels": {"app": pick("uvw")}}
+        container = {
+            "name": "c",
+            "image": pick(["x:1", "y:1", "q"]),
+            "resources": {"requests": {"cpu": f"{pick([100, 400, 900])}m"}},
+        }
+        if pick([0, 0, 1]):
+            container["ports"] = [{"containerPort": 80, "hostPort": pick([80, 81])}]
+        spec = {"containers": [container], "priority": pick([0, 0, 5, 9]), **({"nodeName": node} if node else {})}
+        if pick([0, 1]):
+            kind = pick(["podAffinity", "podAntiAffinity"])
+            term = {"topologyKey": pick([ZONE, HOST]), "labelSelector": selector}
+            hard = pick([0, 0, 1])
+            spec["affinity"] = {
+                kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+                if hard and kind == "podAntiAffinity"
+                else {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": pick([1, 50]), "podAffinityTerm": term}]}
+            }
+        if pick([0, 1]):
+            spec["topologySpreadConstraints"] = [{
+                "maxSkew": pick([1, 2]), "topologyKey": pick([ZONE, HOST]), "labelSelector": selector,
+                "whenUnsatisfiable": pick(["DoNotSchedule", "ScheduleAnyway"]),
+            }]  # fmt: skip
+        if pick([0, 0, 1]):
+            spec["tolerations"] = [{"operator": "Exists"}]
+        if pick([0, 0, 0, 1]):
+            spec["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": pick(["bound", "late"])}}]
+        if pick([0, 0, 0, 0, 1]) and not node:
+            spec["schedulingGates"] = [{"name": "g"}]
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": True}
+        metadata = {"name": f"p{self.made}-x", "labels": labels, **({"ownerReferences": [owner]} if pick([0, 1]) else {})}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+    def cluster(self, **options) -> moorage.Cluster:
+        nodes = [self.node(f"n{at}") for at in range(9)]
+        placed = [self.pod(f"n{self.random.randrange(10)}") for _ in range(16)]
+        return moorage.Cluster.from_objects(nodes, placed, [self.pod() for _ in range(8)], OTHERS, **options)
+
+    def act(self, cluster: moorage.Cluster, depth: int = 0) -> None:
+        """Make one random operation; those that the cluster refuses change nothing."""
+        acts = [
+            self.add,
+            self.remove,
+            self.patch,
+            self.schedule,
+            self.schedule,
+            self.evict,
+            self.bind,
+            self.service,
+            self.run,
+            self.nest,
+        ]
+        with suppress(InputError, StateError):
+            self.random.choice(acts)(cluster, depth)
+
+    def add(self, cluster, depth):
+        self.made += 1
+        cluster.add(*self.random.choice([[self.pod() for _ in range(3)], [self.node(f"m{self.made}")]]))
+
+    def remove(self, cluster, depth):
+        kind = self.random.choice(["node", "pod", "pod"])
+        cluster.remove(f"{kind}/{self.a(cluster, kind)}")
+
+    def a(self, cluster, kind):
+        if kind == "node":
+            return self.random.choice(cluster.nodes["name"].tolist())
+        return "default/" + self.random.choice(cluster.pods["name"].tolist())
+
+    def patch(self, cluster, depth):
+        name = self.a(cluster, "node")
+        if self.random.random() < 0.3:
+            cluster.apply(self.node(name))
+        elif self.random.random() < 0.5:
+            cluster.apply(f"node/{name} unschedulable={self.random.choice(['true', 'false'])}")
+        else:
+            cluster.apply(f"pod/{self.a(cluster, 'pod')} requests.cpu={self.random.choice([50, 800])}m")
+
+    def schedule(self, cluster, depth):
+        waiting = [row["name"] for row in cluster.pods if row["state"] == "Pending"]
+        some = self.random.sample(waiting, min(3, len(waiting)))
+        nodes = self.random.sample(cluster.nodes["name"].tolist(), 4) if self.random.random() < 0.2 else None
+        cluster.schedule(self.random.choice([None, some]), nodes=nodes, dry_run=self.random.random() < 0.2)
+
+    def evict(self, cluster, depth):
+        cluster.evict(self.a(cluster, "pod"), grace_s=self.random.choice([0, 0, None]))
+
+    def bind(self, cluster, depth):
+        cluster.bind(self.a(cluster, "pod"), self.a(cluster, "node"))
+
+    def service(self, cluster, depth):
+        if self.random.random() < 0.5:
+            cluster.remove("service/s")
+        else:
+            cluster.apply(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Service",
+                    "metadata": {"name": "s"},
+                    "spec": {"selector": {"app": self.random.choice("uvw")}},
+                }
+            )
+
+    def run(self, cluster, depth):
+        cluster.run(cluster.now_s + self.random.choice([1, 20, 60]))
+
+    def nest(self, cluster, depth):
+        if depth < 3:
+            with cluster.transaction() as t:
+                for _ in range(3):
+                    self.act(cluster, depth + 1)
+                if self.random.random() < 0.5:
+                    t.commit()

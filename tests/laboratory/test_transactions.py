@@ -1,0 +1,175 @@
+"""A rollback restores everything that later decisions depend on: sums, order, and the queue."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+import moorage
+from moorage.errors import CopyError, InputError, StateError
+from moorage.framework.verdicts import Hold
+from tests.laboratory.random_world import World
+
+HEAD = b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+def decisions(cluster, world):
+    """Return the next fifty decisions, and what became of all pods afterwards."""
+    world.made = 1000
+    cluster.add([world.pod() for _ in range(50)])
+    return [str(one) for one in cluster.schedule()], cluster.run(cluster.now_s + 200).pods
+
+
+OPTIONS = {
+    "all nodes": {},
+    "a sample of nodes": {"config": HEAD + b"percentageOfNodesToScore: 1\n"},
+    "release 1.21": {"release": "1.21"},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("seed", range(2))
+def test_a_rollback_leaves_a_cluster_that_decides_like_a_fresh_one(seed, options):
+    world = World(seed)
+    cluster = world.cluster(**options)
+    for _ in range(4):
+        for _ in range(2):
+            world.act(cluster)
+        before = cluster.digest()
+        with cluster.transaction():
+            for _ in range(5):
+                world.act(cluster, 1)
+        assert cluster.digest() == before
+    fresh = cluster.fork()
+    assert fresh.digest() == cluster.digest()
+    assert decisions(cluster, World(seed + 100)) == decisions(fresh, World(seed + 100))
+    assert fresh.digest() == cluster.digest()
+
+
+@pytest.fixture
+def cluster():
+    return World(1).cluster()
+
+
+def test_changes_are_taken_back_without_a_commit_and_on_an_exception(cluster):
+    before = cluster.digest()
+    with cluster.transaction():
+        cluster.apply("node/n1 labels.disk=tape")
+        assert cluster.get("node/n1").labels["disk"] == "tape"
+    assert cluster.digest() == before
+    with pytest.raises(ZeroDivisionError):
+        fail_within(cluster)
+    assert cluster.digest() == before
+
+
+def fail_within(cluster):
+    with cluster.transaction() as t:
+        cluster.schedule()
+        t.commit()
+        1 / 0  # noqa: B018
+
+
+def test_an_inner_transaction_belongs_to_the_outer_one(cluster):
+    before = cluster.digest()
+    with cluster.transaction() as outer:
+        with cluster.transaction():
+            cluster.remove("node/n1")
+        with cluster.transaction() as inner:
+            cluster.remove("node/n2")
+            inner.commit()
+        assert {"n1", "n2"} & set(cluster.nodes["name"]) == {"n1"}
+        kept = cluster.digest()
+        outer.commit()
+    assert cluster.digest() == kept != before
+    assert cluster.fork().digest() == kept
+
+
+def test_a_transaction_is_used_once(cluster):
+    with cluster.transaction() as t:
+        pass
+    with pytest.raises(StateError, match="is used once"), t:
+        pass
+
+
+def test_a_dry_run_tells_the_placements_and_changes_nothing(cluster):
+    before = cluster.digest()
+    told = cluster.schedule(dry_run=True)
+    assert cluster.digest() == before
+    assert cluster.schedule() == told
+
+
+def test_a_fork_is_independent(cluster):
+    cluster.schedule()
+    fork, before = cluster.fork(), cluster.digest()
+    fork.remove("node/n1")
+    assert cluster.digest() == before != fork.digest()
+    with cluster.transaction():
+        cluster.remove("node/n1")
+        within = cluster.fork()
+    assert within.digest() == fork.digest()
+
+
+class Local:
+    name = "Local"
+
+    def filter_node(self, pod, node):
+        return None
+
+
+def test_a_cluster_is_pickled_with_its_state_or_refused(cluster):
+    cluster.schedule()
+    assert pickle.loads(pickle.dumps(cluster)).digest() == cluster.digest()
+    within = type("Within", (Local,), {"__qualname__": "make.<locals>.Within"})
+    with pytest.raises(CopyError, match="plugin Local is defined in a function"):
+        pickle.dumps(moorage.Cluster.from_objects(World(1).node("n"), plugins=[within]))
+    with pytest.raises(CopyError, match="the option 'ask' cannot be pickled"):
+        pickle.dumps(moorage.Cluster.from_objects(World(1).node("n"), ask=lambda question: b""))
+
+
+class Counting(Local):
+    """Refuse every pod after the second that it reserved a node for."""
+
+    name = "Counting"
+
+    def __init__(self):
+        self.seen = 0
+
+    def pre_filter(self, pod, snapshot):
+        return Hold.because("enough") if self.seen > 1 else None
+
+    def reserve(self, state, pod, node):
+        self.seen += 1
+
+    def unreserve(self, state, pod, node):
+        self.seen -= 1
+
+
+def test_what_a_plugin_from_elsewhere_keeps_is_taken_back():
+    config = HEAD + b"profiles: [{plugins: {multiPoint: {enabled: [{name: Counting}]}}}]\n"
+    spec = {"containers": [{"name": "c"}]}
+    pods = [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"p{at}"}, "spec": spec} for at in range(4)]
+    node = {**World(1).node("n"), "spec": {}}
+    cluster = moorage.Cluster.from_objects(node, pods, plugins=[Counting], config=config)
+    with cluster.transaction():
+        assert [bool(one) for one in cluster.schedule()] == [True, True, False, False]
+    assert [bool(one) for one in cluster.schedule()] == [True, True, False, False]
+
+
+def test_changes_apply_together_or_not_at_all(cluster):
+    before = cluster.digest()
+    with pytest.raises(InputError, match="there is no node/n77"):
+        cluster.apply("node/n1 labels.disk=tape", "node/n77 labels.disk=tape")
+    assert cluster.digest() == before
+
+
+def test_a_change_of_the_configuration_is_taken_back(cluster):
+    with cluster.transaction():
+        cluster.apply("config/default-scheduler/NodeAffinity disable")
+        assert not any("NodeAffinity" in one.points.get("filter", ()) for one in cluster.loaded.profiles)
+        changed = cluster.schedule(dry_run=True)
+    before = cluster.digest()
+    assert any("NodeAffinity" in one.points.get("filter", ()) for one in cluster.loaded.profiles)
+    assert cluster.fork().digest() == before
+    assert len(changed) == len(cluster.schedule())

@@ -1,4 +1,4 @@
-"""What admission adds to pods and claims, and what it would have refused."""
+"""Test the defaults that admission fills in for pods and claims, and the rejections it reports."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ BASE = priority_class("base", 10, globalDefault=True)
 LOWER = priority_class("lower", 5, globalDefault=True)
 
 PRIORITIES = {  # the pod's spec, the classes → priority, class name, policy, refusals
-    "no class at all": ({}, [], 0, "", "PreemptLowerPriority", 0),
+    "no priority class": ({}, [], 0, "", "PreemptLowerPriority", 0),
     "the default class": ({}, [HIGH, BASE], 10, "base", "PreemptLowerPriority", 0),
-    "the lowest of two default classes": ({}, [BASE, LOWER], 5, "lower", "PreemptLowerPriority", 0),
+    "the lower of two default classes": ({}, [BASE, LOWER], 5, "lower", "PreemptLowerPriority", 0),
     "by name": ({"priorityClassName": "high"}, [HIGH, BASE], 1000, "high", "PreemptLowerPriority", 0),
     "policy of the class": ({"priorityClassName": "gentle"}, [GENTLE], 500, "gentle", "Never", 0),
-    "built in": (
+    "built-in class": (
         {"priorityClassName": "system-node-critical"},
         [],
         2_000_001_000,
@@ -47,7 +47,7 @@ PRIORITIES = {  # the pod's spec, the classes → priority, class name, policy, 
         0,
     ),
     "unknown": ({"priorityClassName": "gone"}, [HIGH], None, "gone", None, 1),
-    "as dumps have it": (
+    "already admitted, from a dump": (
         {"priorityClassName": "high", "priority": 1000, "preemptionPolicy": "PreemptLowerPriority"},
         [HIGH],
         1000,
@@ -55,8 +55,8 @@ PRIORITIES = {  # the pod's spec, the classes → priority, class name, policy, 
         "PreemptLowerPriority",
         0,
     ),
-    "a number of its own is kept": ({"priority": 7}, [], 7, "", "PreemptLowerPriority", 1),
-    "a policy of its own is kept": (
+    "a priority that admission did not set stays": ({"priority": 7}, [], 7, "", "PreemptLowerPriority", 1),
+    "a preemption policy that differs from the class's stays": (
         {"priorityClassName": "gentle", "preemptionPolicy": "PreemptLowerPriority"},
         [GENTLE],
         500,
@@ -76,7 +76,7 @@ def test_priorities(spec, classes, priority, name, policy, refusals):
     assert len(admitted.refusals) == refusals
 
 
-def test_refusals_are_in_the_api_servers_words():
+def test_refusals_use_the_api_servers_words():
     assert resolve_priority(pod(priorityClassName="gone"), {}).refusals == ("no PriorityClass with name gone was found",)
     (refusal,) = resolve_priority(pod(priority=7), {}).refusals
     assert refusal == (
@@ -91,65 +91,70 @@ def limit_range(name: str, *items: dict) -> LimitRange:
 
 DEFAULTS = {"type": "Container", "default": {"cpu": "1"}, "defaultRequest": {"cpu": "500m", "memory": "1Gi"}}
 LIMITS = {  # the container's resources, limit ranges → requests, limits
-    "nothing said": ({}, [limit_range("a", DEFAULTS)], {"cpu": "500m", "memory": "1Gi"}, {"cpu": "1"}),
-    "what is said stays": (
+    "no resources given": ({}, [limit_range("a", DEFAULTS)], {"cpu": "500m", "memory": "1Gi"}, {"cpu": "1"}),
+    "given values stay": (
         {"requests": {"cpu": "2"}, "limits": {"cpu": "3"}},
         [limit_range("a", DEFAULTS)],
         {"cpu": "2", "memory": "1Gi"},
         {"cpu": "3"},
     ),
-    "limits alone are no requests here": (
+    "max alone becomes the limit and the request": (
         {},
         [limit_range("a", {"type": "Container", "max": {"cpu": "2"}})],
         {"cpu": "2"},
         {"cpu": "2"},
     ),
-    "the first by name decides": (
+    "the first limit range by name wins": (
         {},
         [limit_range("b", {"type": "Container", "default": {"cpu": "9"}}), limit_range("a", DEFAULTS)],
         {"cpu": "500m", "memory": "1Gi"},
         {"cpu": "1"},
     ),
-    "other types do not fill in": ({}, [limit_range("a", {"type": "PersistentVolumeClaim", "max": {"storage": "2"}})], {}, {}),
+    "items of other types set no defaults": (
+        {},
+        [limit_range("a", {"type": "PersistentVolumeClaim", "max": {"storage": "2"}})],
+        {},
+        {},
+    ),
 }
 
 
 @pytest.mark.parametrize("where", ["containers", "initContainers"])
 @pytest.mark.parametrize(("given", "ranges", "requests", "limits"), LIMITS.values(), ids=LIMITS)
-def test_limit_ranges_fill_in(given, ranges, requests, limits, where):
+def test_limit_ranges_set_defaults(given, ranges, requests, limits, where):
     admitted = apply_limit_ranges(pod(**{where: [{"name": "c", "resources": given}]}), ranges)
     held = (*admitted.pod.spec.containers, *admitted.pod.spec.init_containers)[0].resources
     assert (held.requests, held.limits) == (requests, limits)
     assert admitted.refusals == ()
 
 
-BOUNDS = {  # requests, limits, the item's bounds → refusal
+BOUNDS = {  # requests, limits, the item's bounds → rejection
     "within": ({"cpu": "1"}, {"cpu": "1"}, {"min": {"cpu": "1"}, "max": {"cpu": "1"}}, None),
-    "request below": (
+    "request below min": (
         {"cpu": "50m"},
         {},
         {"min": {"cpu": "100m"}},
         "minimum cpu usage per Container is 100m, but request is 50m",
     ),
-    "limit below": (
+    "limit below min": (
         {"cpu": "1"},
         {"cpu": "50m"},
         {"min": {"cpu": "100m"}},
         "minimum cpu usage per Container is 100m, but limit is 50m",
     ),
-    "limit above": (
+    "limit above max": (
         {"memory": "1Gi"},
         {"memory": "2Gi"},
         {"max": {"memory": "1Gi"}},
         "maximum memory usage per Container is 1Gi, but limit is 2Gi",
     ),
-    "too far apart": (
+    "ratio above the maximum": (
         {"cpu": "100m"},
         {"cpu": "2"},
         {"maxLimitRequestRatio": {"cpu": "4"}},
         "cpu max limit to request ratio per Container is 4, but provided ratio is 20.000000",
     ),
-    "request above": (
+    "request above max": (
         {"cpu": "2"},
         {"cpu": "1"},
         {"max": {"cpu": "1"}},
@@ -159,29 +164,29 @@ BOUNDS = {  # requests, limits, the item's bounds → refusal
 
 
 @pytest.mark.parametrize(("requests", "limits", "bounds", "refusal"), BOUNDS.values(), ids=BOUNDS)
-def test_limit_ranges_bound(requests, limits, bounds, refusal):
+def test_limit_ranges_set_bounds(requests, limits, bounds, refusal):
     given = pod(containers=[{"name": "c", "resources": {"requests": requests, "limits": limits}}])
     admitted = apply_limit_ranges(given, [limit_range("a", {"type": "Container", **bounds})])
     assert admitted.refusals == (() if refusal is None else (refusal,))
 
 
-def test_an_unbounded_pod_is_the_same_object():
+def test_a_pod_within_bounds_is_the_same_object():
     given = pod(containers=[{"name": "c"}])
     assert apply_limit_ranges(given, [limit_range("a", {"type": "Pod", "max": {"cpu": "2"}})]).pod is given
 
 
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
-TOLERATIONS = {  # held → how many are added
+TOLERATIONS = {  # given tolerations → how many are added
     "none": ([], 2),
-    "one of them": ([NOT_READY], 1),
-    "of another effect": ([{**NOT_READY, "effect": "NoSchedule"}], 2),
-    "of every effect": ([{**NOT_READY, "effect": ""}], 1),
-    "of every key": ([{"operator": "Exists"}], 0),
+    "one of the two": ([NOT_READY], 1),
+    "for another effect": ([{**NOT_READY, "effect": "NoSchedule"}], 2),
+    "for every effect": ([{**NOT_READY, "effect": ""}], 1),
+    "for every key": ([{"operator": "Exists"}], 0),
 }
 
 
 @pytest.mark.parametrize(("held", "added"), TOLERATIONS.values(), ids=TOLERATIONS)
-def test_default_tolerations(held, added):
+def test_default_tolerations_are_added(held, added):
     given = pod(tolerations=held)
     tolerant = add_default_tolerations(given)
     assert len(tolerant.spec.tolerations) == len(held) + added
@@ -199,7 +204,7 @@ BOX = runtime_class(
 )
 
 
-def test_a_runtime_class_brings_overhead_and_placement():
+def test_a_runtime_class_sets_overhead_and_placement():
     admitted = apply_runtime_class(pod(runtimeClassName="box", nodeSelector={"zone": "a"}), {"box": BOX})
     assert admitted.refusals == ()
     spec = admitted.pod.spec
@@ -210,16 +215,16 @@ def test_a_runtime_class_brings_overhead_and_placement():
 
 RUNTIME_REFUSALS = {
     "unknown": ({"runtimeClassName": "gone"}, 'pod rejected: RuntimeClass "gone" not found'),
-    "other overhead": (
+    "different overhead": (
         {"runtimeClassName": "box", "overhead": {"cpu": "1"}},
         "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead",
     ),
-    "the same overhead in other words": ({"runtimeClassName": "box", "overhead": {"cpu": "0.25"}}, None),
+    "equal overhead, other notation": ({"runtimeClassName": "box", "overhead": {"cpu": "0.25"}}, None),
     "overhead without a class": (
         {"overhead": {"cpu": "1"}},
         "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
     ),
-    "selectors disagree": (
+    "conflicting node selectors": (
         {"runtimeClassName": "box", "nodeSelector": {"box": "no"}},
         "conflict: runtimeClass.scheduling.nodeSelector[box] = yes; pod.spec.nodeSelector[box] = no",
     ),
@@ -240,7 +245,7 @@ def storage_class(name: str, made: str | None = None, default: str = "true") -> 
     return msgspec.convert({"metadata": metadata}, StorageClass)
 
 
-def test_the_newest_default_storage_class_then_the_first_by_name():
+def test_the_newest_default_storage_class_wins_then_the_first_by_name():
     old, new = storage_class("old", "2024-01-01T00:00:00Z"), storage_class("new", "2025-01-01T00:00:00Z")
     assert default_storage_class([old, new]) is new
     assert default_storage_class([storage_class("b"), storage_class("a")]).name == "a"
@@ -248,10 +253,10 @@ def test_the_newest_default_storage_class_then_the_first_by_name():
 
 
 CLAIMS = {  # the claim → class name
-    "says nothing": ({"spec": {}}, "fast"),
-    "wants none": ({"spec": {"storageClassName": ""}}, ""),
-    "names one": ({"spec": {"storageClassName": "slow"}}, "slow"),
-    "names one the old way": ({"metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": "slow"}}}, None),
+    "no class given": ({"spec": {}}, "fast"),
+    "an empty class": ({"spec": {"storageClassName": ""}}, ""),
+    "a class": ({"spec": {"storageClassName": "slow"}}, "slow"),
+    "a class in the annotation": ({"metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": "slow"}}}, None),
 }
 
 

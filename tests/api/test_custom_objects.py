@@ -1,4 +1,4 @@
-"""Kinds that plugins name: which names are names, and what becomes of an object."""
+"""Test the kinds that plugins declare: which names are valid, and how an object is decoded."""
 
 import json
 
@@ -8,7 +8,7 @@ import pytest
 from moorage.api.custom_objects import CustomKind, custom_type, guess_plural, read_custom, with_identity
 from moorage.errors import InputError
 
-NAMES = {  # what a plugin writes: plural, version, group and where the kind is served; None for no name
+NAMES = {  # what a plugin writes: plural, version, group and the API path; None for an invalid name
     "foos.v1.example.com": ("foos", "v1", "example.com", "example.com/v1"),
     "bars.v1beta1.a.b.c": ("bars", "v1beta1", "a.b.c", "a.b.c/v1beta1"),
     "configmaps.v1.": ("configmaps", "v1", "", "v1"),
@@ -27,7 +27,7 @@ NAMES = {  # what a plugin writes: plural, version, group and where the kind is 
 
 
 @pytest.mark.parametrize(("name", "parts"), NAMES.items(), ids=repr)
-def test_names(name, parts):
+def test_kind_names_are_parsed(name, parts):
     kind = CustomKind.parse(name)
     if parts is None:
         assert kind is None
@@ -36,7 +36,7 @@ def test_names(name, parts):
         assert str(kind) == name
 
 
-def test_each_kind_has_a_type_of_its_own():
+def test_each_kind_has_its_own_type():
     foos, bars = custom_type("foos.v1.example.com"), custom_type("bars.v1.example.com")
     assert foos is custom_type("foos.v1.example.com")
     assert (foos.resource, bars.resource) == ("foos.v1.example.com", "bars.v1.example.com")
@@ -55,7 +55,7 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("raw", [WHOLE, json.dumps(WHOLE).encode()], ids=["data", "JSON"])
-def test_an_object_is_its_document_but_for_managers(raw):
+def test_an_object_is_its_document_without_managed_fields(raw):
     foo = read_custom(raw, "foos.v1.example.com", "here")
     assert (foo.namespace, foo.name, foo.metadata.resource_version) == ("x", "a", "7")
     assert foo.document == {**WHOLE, "metadata": {k: v for k, v in WHOLE["metadata"].items() if k != "managedFields"}}
@@ -70,24 +70,24 @@ def test_an_object_is_its_document_but_for_managers(raw):
 @pytest.mark.parametrize(
     "raw", [b"[]", b"{", b"3", b'{"metadata": {"name": 3}}', b'{"metadata": []}', b'{"a":' * 2000 + b"1" + b"}" * 2000, b"\xff"]
 )
-def test_what_is_no_object_is_refused(raw):
+def test_invalid_objects_are_rejected(raw):
     with pytest.raises(InputError, match=r"^here"):
         read_custom(raw, "foos.v1.example.com", "here")
 
 
 @pytest.mark.parametrize("raw", [b'{"metadata": null}', b'{"metadata": {}}', {"metadata": None}], ids=repr)
-def test_metadata_may_say_nothing(raw):
+def test_metadata_may_be_empty(raw):
     assert read_custom(raw, "foos.v1.example.com", "here").document == {"metadata": {}}
 
 
-def test_another_identity_is_in_the_document_as_well():
+def test_a_new_identity_is_written_into_the_document():
     foo = read_custom(WHOLE, "foos.v1.example.com", "here")
     moved = with_identity(foo, msgspec.structs.replace(foo.metadata, namespace="y", uid="v"))
     assert (moved.namespace, moved.document["metadata"]["namespace"], moved.document["metadata"]["uid"]) == ("y", "y", "v")
     assert foo.document["metadata"]["namespace"] == "x"
 
 
-def test_a_changed_object_leaves_the_other_alone():
+def test_changing_an_object_does_not_modify_the_original():
     foo = read_custom(WHOLE, "foos.v1.example.com", "here")
     changed = foo.having(spec={"limit": 1}, status="new")
     assert (changed.get("spec"), changed.get("status"), changed.get("kind")) == ({"limit": 1}, "new", "Foo")

@@ -20,7 +20,7 @@ def pod(**spec):
     return {"apiVersion": "v1", "kind": "Pod", "metadata": WEB, "spec": spec}
 
 
-def test_decodes_data_and_text_alike():
+def test_decodes_trees_and_json_alike():
     data = pod(nodeName="n1", containers=[{"name": "c", "resources": {"requests": {"cpu": "100m", "pods": 1, "x.io/y": 0.5}}}])
     by_data, by_text = decode(data, Pod, "f"), decode(json.dumps(data).encode(), Pod, "f")
     assert by_data == by_text
@@ -28,7 +28,7 @@ def test_decodes_data_and_text_alike():
     assert by_data.spec.containers[0].resources.requests == {"cpu": "100m", "pods": 1, "x.io/y": 0.5}
 
 
-def test_drops_fields_nobody_declared():
+def test_drops_unknown_fields():
     assert decode({"metadata": WEB, "spec": {"dnsPolicy": {"x": [None]}}, "foo": None}, Pod, "f") == decode(
         {"metadata": WEB}, Pod, "f"
     )
@@ -38,9 +38,9 @@ NULLS = {
     "structs": ({"metadata": None, "spec": None, "status": None}, Pod()),
     "lists": ({"spec": {"containers": None, "tolerations": None}}, Pod()),
     "maps": ({"metadata": {"labels": None, "annotations": None}, "spec": {"nodeSelector": None}}, Pod()),
-    "texts and numbers": ({"metadata": {"name": None}, "spec": {"nodeName": None, "hostNetwork": None}}, Pod()),
+    "string and number fields": ({"metadata": {"name": None}, "spec": {"nodeName": None, "hostNetwork": None}}, Pod()),
     "pointers": ({"spec": {"priority": None, "affinity": None, "terminationGracePeriodSeconds": None}}, None),
-    "values of a map of texts": (
+    "values of a string map": (
         {"metadata": {"labels": {"a": None, "b": "c"}}},
         {"metadata": {"labels": {"a": "", "b": "c"}}},
     ),
@@ -52,8 +52,8 @@ NULLS = {
         {"spec": {"containers": [None, {"name": "c"}]}},
         {"spec": {"containers": [{}, {"name": "c"}]}},
     ),
-    "items of a list of texts": ({"metadata": {"finalizers": [None, "x"]}}, {"metadata": {"finalizers": ["", "x"]}}),
-    "deep inside": (
+    "items of a list of strings": ({"metadata": {"finalizers": [None, "x"]}}, {"metadata": {"finalizers": ["", "x"]}}),
+    "deeply nested": (
         {
             "spec": {
                 "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": None}}}
@@ -61,7 +61,7 @@ NULLS = {
         },
         {"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}}},
     ),
-    "in data of any kind": (
+    "in untyped data": (
         {"metadata": {"labels": None}, "spec": {"volumes": [{"csi": {"driver": None}}]}},
         {"spec": {"volumes": [{"csi": {"driver": None}}]}},
     ),
@@ -78,14 +78,14 @@ def test_reads_nulls_as_go_does(data, expected):
     assert decode(json.dumps(data).encode(), Pod, "f") == expected
 
 
-def test_does_not_change_what_it_was_given():
+def test_does_not_modify_its_input():
     data = {"metadata": {"labels": {"a": None}}, "spec": None}
     decode(data, Pod, "f")
     assert data == {"metadata": {"labels": {"a": None}}, "spec": None}
 
 
 REFUSED = {
-    "a text for a number": (
+    "a string for a number": (
         pod(containers=[{"ports": [{"containerPort": "x"}]}]),
         'f:3: Pod default/web: spec.containers[0].ports[0].containerPort: expected int, found str "x"',
     ),
@@ -104,9 +104,9 @@ REFUSED = {
     "a number for a name": ({"metadata": {"name": 5}}, 'f:3: Pod: metadata.name: expected str, found int 5; quote it: "5"'),
     "a list for an object": ({"metadata": WEB, "spec": []}, "f:3: Pod default/web: spec: expected object, found array"),
     "an object for a list": (pod(containers={}), "f:3: Pod default/web: spec.containers: expected array, found object"),
-    "a text for an object": (pod(affinity="no"), 'f:3: Pod default/web: spec.affinity: expected object, found str "no"'),
+    "a string for an object": (pod(affinity="no"), 'f:3: Pod default/web: spec.affinity: expected object, found str "no"'),
     "a fraction for an integer": (pod(priority=1.5), "f:3: Pod default/web: spec.priority: expected int, found float 1.5"),
-    "a text for a boolean": (
+    "a string for a boolean": (
         pod(hostNetwork="true"),
         'f:3: Pod default/web: spec.hostNetwork: expected bool, found str "true"',
     ),
@@ -114,7 +114,7 @@ REFUSED = {
         pod(overhead={"memory": "1Gi", "cpu": []}),
         "f:3: Pod default/web: spec.overhead[cpu]: expected int | float | str, found array",
     ),
-    "nulls beside a fault": (
+    "nulls next to an error": (
         {"metadata": {**WEB, "labels": None}, "spec": {"nodeName": 1}},
         'f:3: Pod default/web: spec.nodeName: expected str, found int 1; quote it: "1"',
     ),
@@ -124,13 +124,13 @@ REFUSED = {
         {"metadata": {"generateName": "web-"}, "spec": 1},
         "f:3: Pod web-: spec: expected object, found int 1",
     ),
-    "metadata that is none": ({"kind": 5, "metadata": []}, "f:3: Pod: metadata: expected object, found array"),
-    "a long text": (pod(priority="x" * 500), f'f:3: Pod default/web: spec.priority: expected int, found str "{"x" * 58}…'),
+    "metadata that is no object": ({"kind": 5, "metadata": []}, "f:3: Pod: metadata: expected object, found array"),
+    "a long string": (pod(priority="x" * 500), f'f:3: Pod default/web: spec.priority: expected int, found str "{"x" * 58}…'),
 }
 
 
 @pytest.mark.parametrize(("data", "message"), REFUSED.values(), ids=REFUSED)
-def test_refuses(data, message):
+def test_rejects(data, message):
     with pytest.raises(InputError) as caught:
         decode(data, Pod, "f:3")
     assert str(caught.value) == message
@@ -139,30 +139,30 @@ def test_refuses(data, message):
     assert str(caught.value) == message
 
 
-def test_refuses_keys_that_are_not_text():
+def test_rejects_keys_that_are_not_strings():
     with pytest.raises(InputError, match=r"^f: Pod: metadata\.labels: a key is not text"):
         decode({"metadata": {"labels": {1: "x"}}}, Pod, "f")
 
 
 BROKEN = {
-    "cut off": (b'{"metadata":', "f:1: unexpected end of JSON input"),
+    "truncated": (b'{"metadata":', "f:1: unexpected end of JSON input"),
     "two": (b"{}\n{}", "f:1: expected one JSON document, found 2"),
     "none": (b" ", "f:1: expected one JSON document, found 0"),
     "deep": (b'{"x":' + b"[" * 100_000, "f:1: nested deeper than 100 levels"),
-    "half a surrogate pair": (b'{"metadata":{"name":"\\ud800"}}', "f:1: a string holds a lone surrogate"),
+    "a lone surrogate": (b'{"metadata":{"name":"\\ud800"}}', "f:1: a string holds a lone surrogate"),
     "not UTF-8": (b'{"metadata":{"name":"\xff"}}', "f:1: this is not UTF-8"),
     "NaN": (b'{"x":NaN}', "f:1: NaN is not a JSON number"),
 }
 
 
 @pytest.mark.parametrize(("data", "message"), BROKEN.values(), ids=BROKEN)
-def test_refuses_broken_text(data, message):
+def test_rejects_malformed_json(data, message):
     with pytest.raises(InputError) as caught:
         decode(data, Pod, "f")
     assert str(caught.value).startswith(message)
 
 
-def test_what_yaml_took_for_a_number_is_refused_with_a_hint():
+def test_a_number_that_yaml_made_of_a_string_is_rejected_with_a_hint():
     (document,) = read_yaml("kind: Pod\nmetadata:\n  name: web\n  labels:\n    hash: 25105916e1\n", "f")
     with pytest.raises(InputError) as caught:
         decode(document.data, Pod, "f:1")
@@ -171,7 +171,7 @@ def test_what_yaml_took_for_a_number_is_refused_with_a_hint():
     )
 
 
-def test_what_yaml_took_for_a_float_may_be_an_integer():
+def test_an_integral_float_from_yaml_is_an_integer():
     (document,) = read_yaml("spec: {replicas: 3.0, template: {spec: {priority: 1e3}}}", "f")
     deployment = decode(document.data, Deployment, "f")
     assert (deployment.spec.replicas, deployment.spec.template.spec.priority) == (3, 1000)
@@ -210,7 +210,7 @@ near = st.recursive(
 
 
 @given(near, st.sampled_from([Pod, Node, Deployment]))
-def test_decodes_or_refuses_and_does_nothing_else(data, kind):
+def test_decodes_or_raises_input_error(data, kind):
     try:
         found = decode(data, kind, "f")
     except InputError as error:

@@ -1,4 +1,4 @@
-"""What the API server fills in, case by case."""
+"""Test the defaults that the API server fills in."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ REQUESTS = {  # limits, requests → requests
     "nothing": ({}, {}, {}),
     "limits alone": ({"cpu": "1", "nvidia.com/gpu": 2}, {}, {"cpu": "1", "nvidia.com/gpu": 2}),
     "requests alone": ({}, {"cpu": "1"}, {"cpu": "1"}),
-    "one of two is missing": ({"cpu": "2", "memory": "1Gi"}, {"cpu": "1"}, {"cpu": "1", "memory": "1Gi"}),
-    "zero is an answer": ({"cpu": "2"}, {"cpu": "0"}, {"cpu": "0"}),
+    "one of two requests is missing": ({"cpu": "2", "memory": "1Gi"}, {"cpu": "1"}, {"cpu": "1", "memory": "1Gi"}),
+    "an explicit zero stays": ({"cpu": "2"}, {"cpu": "0"}, {"cpu": "0"}),
 }
 
 
@@ -48,9 +48,9 @@ def test_limits_become_requests(limits, requests, expected, where):
 
 
 POD_LEVEL = {  # pod-level resources, containers' resources → pod-level requests, limits
-    "none given": (None, [{"limits": {"cpu": "1"}}], None, None),
+    "no resources": (None, [{"limits": {"cpu": "1"}}], None, None),
     "empty": ({}, [{"requests": {"cpu": "1"}}], {}, {}),
-    "requests alone stay as they are": ({"requests": {"cpu": "2"}}, [{"requests": {"memory": "1Gi"}}], {"cpu": "2"}, {}),
+    "requests alone stay": ({"requests": {"cpu": "2"}}, [{"requests": {"memory": "1Gi"}}], {"cpu": "2"}, {}),
     "limit becomes request": ({"limits": {"cpu": "2"}}, [{}], {"cpu": "2"}, {"cpu": "2"}),
     "containers' sum comes first": (
         {"limits": {"cpu": "2"}},
@@ -58,7 +58,7 @@ POD_LEVEL = {  # pod-level resources, containers' resources → pod-level reques
         {"cpu": "700m", "memory": str(2**30)},
         {"cpu": "2"},
     ),
-    "containers' limits count as their requests": (
+    "containers' limits count as requests": (
         {"limits": {"cpu": "2"}},
         [{"limits": {"cpu": "1"}}],
         {"cpu": "1"},
@@ -82,7 +82,7 @@ POD_LEVEL = {  # pod-level resources, containers' resources → pod-level reques
         {"cpu": "2", "hugepages-2Mi": str(4 * 2**20)},
         {"cpu": "2", "hugepages-2Mi": str(4 * 2**20)},
     ),
-    "huge pages asked for by the pod keep no limit": (
+    "huge pages requested by the pod get no limit": (
         {"requests": {"hugepages-2Mi": "2Mi"}},
         [{"limits": {"hugepages-2Mi": "4Mi"}}],
         {"hugepages-2Mi": "2Mi"},
@@ -92,13 +92,13 @@ POD_LEVEL = {  # pod-level resources, containers' resources → pod-level reques
 
 
 @pytest.mark.parametrize(("own", "parts", "requests", "limits"), POD_LEVEL.values(), ids=POD_LEVEL)
-def test_pod_level_resources_are_completed(own, parts, requests, limits):
+def test_pod_level_resources_get_defaults(own, parts, requests, limits):
     stored = default_pod(pod(containers(*parts, resources=own))).spec.resources
     assert (stored and stored.requests) == requests
     assert (stored and stored.limits) == limits
 
 
-def test_pod_level_requests_count_the_steps_of_starting_up():
+def test_pod_level_requests_account_for_init_containers():
     inits = [
         {"name": "side", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}},
         {"name": "big", "resources": {"requests": {"cpu": "5"}}},
@@ -110,8 +110,8 @@ def test_pod_level_requests_count_the_steps_of_starting_up():
 PORTS = {  # host network?, port → host port, protocol
     "no host network": (False, {"containerPort": 80}, 0, "TCP"),
     "host network": (True, {"containerPort": 80}, 80, "TCP"),
-    "a host port is kept": (True, {"containerPort": 80, "hostPort": 81}, 81, "TCP"),
-    "protocol is kept": (False, {"containerPort": 53, "protocol": "UDP"}, 0, "UDP"),
+    "an explicit host port stays": (True, {"containerPort": 80, "hostPort": 81}, 81, "TCP"),
+    "an explicit protocol stays": (False, {"containerPort": 53, "protocol": "UDP"}, 0, "UDP"),
     "empty protocol": (False, {"containerPort": 53, "protocol": ""}, 0, "TCP"),
 }
 
@@ -123,7 +123,7 @@ def test_ports(host_network, port, host_port, protocol):
     assert (stored.host_port, stored.protocol) == (host_port, protocol)
 
 
-def test_empty_texts_and_nulls_get_their_defaults():
+def test_empty_strings_and_nulls_get_defaults():
     spec = default_pod(pod({"schedulerName": "", "restartPolicy": "", "terminationGracePeriodSeconds": None})).spec
     assert (spec.scheduler_name, spec.restart_policy, spec.termination_grace_period_seconds) == (
         "default-scheduler",
@@ -132,15 +132,15 @@ def test_empty_texts_and_nulls_get_their_defaults():
     )
 
 
-def test_the_pool_of_a_ceph_volume():
+def test_a_ceph_volume_gets_its_default_pool():
     stored = default_pod(pod({"volumes": [{"name": "v", "rbd": {"image": "i", "monitors": ["m"]}}]}))
     assert stored.spec.volumes[0].rbd == {"image": "i", "monitors": ["m"], "pool": "rbd"}
 
 
 TERM = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
 LABEL_KEYS = {  # the term's keys → what is added to its selector
-    "a label the pod has": ({"matchLabelKeys": ["hash"]}, [("hash", "In", ("a1",))]),
-    "a label it has not": ({"matchLabelKeys": ["other"]}, []),
+    "a label of the pod": ({"matchLabelKeys": ["hash"]}, [("hash", "In", ("a1",))]),
+    "a label the pod lacks": ({"matchLabelKeys": ["other"]}, []),
     "mismatch": ({"mismatchLabelKeys": ["hash"]}, [("hash", "NotIn", ("a1",))]),
     "both": (
         {"matchLabelKeys": ["hash"], "mismatchLabelKeys": ["tenant"]},
@@ -170,7 +170,7 @@ def test_label_keys_of_affinity_terms_are_merged(keys, added, side, strength):
     assert [(e.key, e.operator, e.values) for e in stored.label_selector.match_expressions] == added
 
 
-def test_label_keys_of_spread_constraints_are_merged_and_no_selector_stays_none():
+def test_label_keys_of_spread_constraints_are_merged_and_a_nil_selector_stays_nil():
     constraint = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["hash"]}
     spec = {"topologySpreadConstraints": [{**constraint, "labelSelector": {}}, constraint]}
     with_selector, without = default_pod(pod(spec, {"hash": "a1"})).spec.topology_spread_constraints
@@ -199,19 +199,19 @@ specs = st.fixed_dictionaries(
 @pytest.mark.slow
 @settings(max_examples=100)
 @given(spec=specs)
-def test_defaulting_twice_changes_nothing_and_keeps_the_object(spec):
+def test_defaulting_is_idempotent_and_keeps_the_object(spec):
     once = default_pod(pod(spec))
     assert default_pod(once) is once
 
 
 @settings(max_examples=100)
 @given(nano=st.integers(0, 10**21))
-def test_nano_units_are_written_exactly(nano):
+def test_nano_quantities_keep_their_exact_text(nano):
     assert parse(quantity_of_nano(nano)) == nano
 
 
 NODES = {  # capacity, allocatable → allocatable
-    "taken from capacity": ({"cpu": "4"}, {}, {"cpu": "4"}),
+    "defaults to capacity": ({"cpu": "4"}, {}, {"cpu": "4"}),
     "given": ({"cpu": "4"}, {"cpu": "3"}, {"cpu": "3"}),
     "neither": ({}, {}, {}),
 }
@@ -225,21 +225,21 @@ def test_nodes(capacity, allocatable, expected):
     assert default_node(stored) is stored
 
 
-def test_namespaces_carry_their_name():
+def test_namespaces_get_their_name_label():
     namespace = msgspec.convert({"metadata": {"name": "prod", "labels": {"team": "a"}}}, Namespace)
     stored = default_namespace(namespace)
     assert stored.metadata.labels == {"team": "a", "kubernetes.io/metadata.name": "prod"}
     assert default_namespace(stored) is stored
 
 
-def test_replication_controllers_select_what_they_make():
+def test_replication_controllers_select_their_template_labels():
     made = {"template": {"metadata": {"labels": {"app": "a"}}}}
     stored = default_replication_controller(msgspec.convert({"spec": made}, ReplicationController))
     assert stored.spec.selector == {"app": "a"}
     assert default_replication_controller(stored) is stored
 
 
-def test_limit_ranges_complete_their_defaults():
+def test_limit_ranges_complete_their_default_requests():
     item = {
         "type": "Container",
         "max": {"cpu": "4", "memory": "4Gi"},
@@ -256,8 +256,8 @@ def test_limit_ranges_complete_their_defaults():
     assert default_limit_range(stored) is stored
 
 
-DEVICE_REQUESTS = {  # what is asked → mode, count
-    "nothing said": ({}, "ExactCount", 1),
+DEVICE_REQUESTS = {  # the request → mode, count
+    "no mode": ({}, "ExactCount", 1),
     "none": ({"count": 0}, "ExactCount", 1),
     "empty mode": ({"allocationMode": "", "count": 3}, "ExactCount", 3),
     "all": ({"allocationMode": "All", "count": 0}, "All", 0),
@@ -265,7 +265,7 @@ DEVICE_REQUESTS = {  # what is asked → mode, count
 
 
 @pytest.mark.parametrize(("asked", "mode", "count"), DEVICE_REQUESTS.values(), ids=DEVICE_REQUESTS)
-def test_device_requests_count_one(asked, mode, count):
+def test_device_requests_default_to_one_device(asked, mode, count):
     exactly = {"name": "a", "exactly": {"deviceClassName": "gpu", **asked}}
     choice = {"name": "b", "firstAvailable": [{"name": "x", "deviceClassName": "gpu", **asked}]}
     spec = {"devices": {"requests": [exactly, choice]}}

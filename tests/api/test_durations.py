@@ -22,7 +22,7 @@ READ = {
 
 
 @pytest.mark.parametrize(("text", "nanoseconds"), READ.items(), ids=[text[:30] for text in READ])
-def test_reads(text, nanoseconds):
+def test_parses(text, nanoseconds):
     assert parse_duration(text) == nanoseconds
 
 
@@ -49,13 +49,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED.items(), ids=[ascii(text) for text in REFUSED])
-def test_refuses(text, message):
+def test_rejects(text, message):
     with pytest.raises(DurationError) as caught:
         parse_duration(text)
     assert str(caught.value) == message
 
 
-def test_refuses_long_texts_with_short_ones():
+def test_errors_for_long_strings_are_short():
     with pytest.raises(DurationError) as caught:
         parse_duration("9" * 1_000_000 + "h")
     assert len(str(caught.value)) < 300
@@ -70,21 +70,21 @@ PRINTED = {
 
 
 @pytest.mark.parametrize(("nanoseconds", "text"), PRINTED.items(), ids=PRINTED.values())
-def test_prints(nanoseconds, text):
+def test_formats(nanoseconds, text):
     assert format_duration(nanoseconds) == text
 
 
-def test_reads_seconds():
+def test_parses_seconds():
     assert duration_seconds("1m30.5s") == 90.5
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_reads_what_it_prints(nanoseconds):
+def test_parses_what_it_formats(nanoseconds):
     assert parse_duration(format_duration(nanoseconds)) == nanoseconds
 
 
 @given(st.text(st.sampled_from("0123456789.+-nuµmsh "), max_size=12) | st.text(max_size=8))
-def test_reads_or_refuses_and_does_nothing_else(text):
+def test_parses_or_raises_value_error(text):
     try:
         nanoseconds = parse_duration(text)
     except DurationError:

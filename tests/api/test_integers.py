@@ -30,26 +30,26 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "number"), READ.items(), ids=[text[:24] for text in READ])
-def test_reads(text, number):
+def test_parses(text, number):
     assert parse_int64(text) == number
 
 
 @pytest.mark.parametrize("text", REFUSED, ids=[repr(text[:24]) for text in REFUSED])
-def test_refuses(text):
+def test_rejects(text):
     assert parse_int64(text) is None
 
 
 @given(st.integers(INT64_MIN, INT64_MAX))
-def test_reads_what_python_prints(number):
+def test_parses_what_python_formats(number):
     assert parse_int64(str(number)) == number
     assert is_decimal_integer(str(number))
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "10", "9" * 30])
-def test_knows_a_canonical_integer(text):
+def test_recognizes_canonical_integers(text):
     assert is_decimal_integer(text)
 
 
 @pytest.mark.parametrize("text", ["", "-", "-0", "01", "-01", "+1", "1.0", "1\n", "\u0661"])
-def test_knows_what_is_not_canonical(text):
+def test_recognizes_what_is_not_canonical(text):
     assert not is_decimal_integer(text)

@@ -26,19 +26,19 @@ YAML = {
     "sequence": ("- a\n- - b\n  - c\n", [["a", ["b", "c"]]]),
     "scalar": ("text", ["text"]),
     "block scalars": ("a: |\n  x\n   y\nb: >-\n  x\n  y\n", [{"a": "x\n y\n", "b": "x y"}]),
-    "quoted is text": ("a: \"1\"\nb: '0x1'\nc: \"yes\"\nd: ''\n", [{"a": "1", "b": "0x1", "c": "yes", "d": ""}]),
-    "nothing is null": ("a:\nb: ~\n", [{"a": None, "b": None}]),
+    "quoted scalars are strings": ("a: \"1\"\nb: '0x1'\nc: \"yes\"\nd: ''\n", [{"a": "1", "b": "0x1", "c": "yes", "d": ""}]),
+    "an empty value is null": ("a:\nb: ~\n", [{"a": None, "b": None}]),
     "escapes": (r'a: "\u00e9\t\x41\U0001F600"', [{"a": "é\tA😀"}]),
     "documents": ("a: 1\n---\nb: 2\n--- # c\nc: 3\n", [{"a": 1}, {"b": 2}, {"c": 3}]),
-    "empty documents are left out": ("---\n---\n# only a comment\n---\na: 1\n---\n", [{"a": 1}]),
+    "empty documents are skipped": ("---\n---\n# only a comment\n---\na: 1\n---\n", [{"a": 1}]),
     "nothing": ("", []),
     "a comment": ("# nothing\n", []),
     "carriage returns": ("a: 1\r\nb:\r\n- x\r\n---\r\nc: |\r\n  t\r\n", [{"a": 1, "b": ["x"]}, {"c": "t\n"}]),
     "byte order mark": ("\ufeffa: 1\n", [{"a": 1}]),
     "directive": ("%YAML 1.1\n---\na: 1\n", [{"a": 1}]),
     "end of document": ("a: 1\n...\n---\nb: 2\n", [{"a": 1}, {"b": 2}]),
-    "keys become text": ("1: a\nyes: b\n1.5: c\n0x10: d\n", [{"1": "a", "true": "b", "1.5": "c", "16": "d"}]),
-    "the last key wins": ("a: 1\na: 2\n", [{"a": 2}]),
+    "keys become strings": ("1: a\nyes: b\n1.5: c\n0x10: d\n", [{"1": "a", "true": "b", "1.5": "c", "16": "d"}]),
+    "the last duplicate wins": ("a: 1\na: 2\n", [{"a": 2}]),
     "explicit keys": ("? a\n: 1\n? b\n", [{"a": 1, "b": None}]),
     "tags": (
         "a: !!str 5\nb: !!int '5'\nc: !foo 5\nd: ! 5\ne: !!set {x: z}\n",
@@ -52,21 +52,21 @@ YAML = {
     "merge of several": ("<<: [{a: 1, b: 1}, {a: 2, c: 2}]\nd: 3\n", [{"a": 1, "b": 1, "c": 2, "d": 3}]),
     "quoted merge is a key": ('"<<": 1\n', [{"<<": 1}]),
     "merge sign as a value": ("a: <<\n", [{"a": "<<"}]),
-    "numbers as JSON has them": ("[1.0, 1e3, .5, 0777]", [[1, 1000, 0.5, 511]]),
+    "numbers as in JSON": ("[1.0, 1e3, .5, 0777]", [[1, 1000, 0.5, 511]]),
 }
 
 
 @pytest.mark.parametrize("parser", PARSERS.values(), ids=PARSERS)
 @pytest.mark.parametrize(("text", "expected"), YAML.values(), ids=YAML)
-def test_reads_yaml(text, expected, parser):
+def test_parses_yaml(text, expected, parser):
     trees = [data for data, _ in yaml_tree.read_tree(text.encode(), "f", parser=parser) if data is not None]
     assert trees == expected
-    assert json.dumps(trees, sort_keys=True) == json.dumps(expected, sort_keys=True)  # 1 and 1.0 and True are not the same here
+    assert json.dumps(trees, sort_keys=True) == json.dumps(expected, sort_keys=True)  # tells 1, 1.0 and True apart
     assert yaml(text) == expected
 
 
 REFUSED_YAML = {
-    "nothing closed": ("a: [1,\n", "f:1: did not find expected node content"),
+    "unclosed sequence": ("a: [1,\n", "f:1: did not find expected node content"),
     "tab": ("a:\n\t- b\n", "f:2: found character that cannot start any token"),
     "two values": ("a: b: c\n", "f:1: mapping values are not allowed in this context"),
     "no colon": ("a: 1\nb\nc: 2\n", "f:3: could not find expected ':'"),
@@ -75,52 +75,55 @@ REFUSED_YAML = {
     "NUL": ("a: 1\nb: \x00\n", "f:2: "),
     "unknown anchor": ("a: 1\nb: *x\n", "f:2: unknown anchor 'x' referenced"),
     "an anchor of another document": ("a: &x 1\n---\nb: *x\n", "f:3: unknown anchor 'x' referenced"),
-    "an anchor in itself": ("a: &x [*x]\n", "f:1: anchor 'x' value contains itself"),
+    "an anchor inside itself": ("a: &x [*x]\n", "f:1: anchor 'x' value contains itself"),
     "a list as key": ("? [a]\n: 1\n", "f:1: invalid map key: a list or a mapping cannot be a key"),
     "a mapping as key": ("? {a: b}\n: 1\n", "f:1: invalid map key: a list or a mapping cannot be a key"),
-    "a list as key, by alias": ("a: &x [1]\nb: {*x : 1}\n", "f:2: invalid map key: a list or a mapping cannot be a key"),
+    "a list as key, through an alias": (
+        "a: &x [1]\nb: {*x : 1}\n",
+        "f:2: invalid map key: a list or a mapping cannot be a key",
+    ),
     "null as key": ("a: 1\n~: 2\n", "f:2: unsupported map key: null"),
     "NaN": ("a: 1\nb: .nan\n", "f:2: unsupported value: NaN"),
     "infinity": ("a: -.inf\n", "f:1: unsupported value: -Inf"),
-    "infinity, by alias": ("&x .inf : 1\nb: *x\n", "f:2: unsupported value: +Inf"),
-    "not what its tag says": ("a:\n  b: !!int x\n", "f:2: cannot decode !!str `x` as a !!int"),
+    "infinity, through an alias": ("&x .inf : 1\nb: *x\n", "f:2: unsupported value: +Inf"),
+    "a value that contradicts its tag": ("a:\n  b: !!int x\n", "f:2: cannot decode !!str `x` as a !!int"),
     "merge of a scalar": ("a: 1\n<<: 1\n", "f:2: map merge requires map or sequence of maps as the value"),
     "merge of scalars": ("<<: [{a: 1}, 2]\n", "f:1: map merge requires map or sequence of maps as the value"),
-    "merge of a list, by alias": (
+    "merge of a list, through an alias": (
         "a: &x [{b: 1}]\nc:\n  <<: *x\n",
         "f:3: map merge requires map or sequence of maps as the value",
     ),
-    "half a surrogate pair": ('a: "\\ud800"\n', "f:1: "),
-    "a code point that is none": ('a: "\\U00110000"\n', "f:1: "),
-    "a tag defined twice": ("%TAG ! x\n%TAG ! x\n---\na\n", "f:2: found duplicate %TAG directive"),
-    "another YAML": ("%YAML 2.0\n---\na: 1\n", "f:1: "),
-    "a second document that fails": ("a: 1\n---\nb: [\n", "f:3: "),
+    "a lone surrogate": ('a: "\\ud800"\n', "f:1: "),
+    "an invalid code point": ('a: "\\U00110000"\n', "f:1: "),
+    "a tag handle defined twice": ("%TAG ! x\n%TAG ! x\n---\na\n", "f:2: found duplicate %TAG directive"),
+    "another YAML version": ("%YAML 2.0\n---\na: 1\n", "f:1: "),
+    "an error in the second document": ("a: 1\n---\nb: [\n", "f:3: "),
 }
 
 
 @pytest.mark.parametrize("parser", PARSERS.values(), ids=PARSERS)
 @pytest.mark.parametrize(("text", "message"), REFUSED_YAML.values(), ids=REFUSED_YAML)
-def test_refuses_yaml(text, message, parser):
+def test_rejects_yaml(text, message, parser):
     with pytest.raises(InputError) as caught:
         list(yaml_tree.read_tree(text.encode(), "f", parser=parser))
     place = message.split(" ")[0]
-    if parser is yaml_tree.PureParser:  # the same faults in other words, sometimes a line off
+    if parser is yaml_tree.PureParser:  # reports the same errors in other words, sometimes one line off
         assert str(caught.value).startswith("f:")
     else:
         assert str(caught.value).startswith(message)
         assert str(caught.value) != place
 
 
-def test_tags_of_programming_languages_are_only_text():
+def test_language_specific_tags_are_plain_strings():
     assert yaml("a: !!python/object/apply:os.system ['x']\nb: !!python/name:os.system x\n") == [{"a": ["x"], "b": "x"}]
 
 
-def test_knows_the_line_of_each_document():
+def test_reports_the_line_of_each_document():
     documents = list(read_yaml("# first\na: 1\n---\n\n# second\nb: 2\n---\n---\n- c\n", "f"))
     assert documents == [Document({"a": 1}, 2), Document({"b": 2}, 6), Document(["c"], 9)]
 
 
-def test_gives_documents_before_the_broken_one():
+def test_yields_the_documents_before_a_broken_one():
     documents = read_yaml("a: 1\n---\nb: [\n", "f")
     assert next(documents).data == {"a": 1}
     with pytest.raises(InputError):
@@ -132,8 +135,8 @@ STRICT_YAML = {
     "twice": ("a: 1\nb: 2\na: 3\n", 'f:3: key "a" already set in map'),
     "thrice": ("a: 1\na: 2\na: 3\n", 'f:2: key "a" already set in map\nf:3: key "a" already set in map'),
     "deep": ("x:\n- a:\n    b: 1\n    b: 2\n", 'f:4: key "b" already set in map'),
-    "the value's line": ("a: 1\na:\n  b: 1\n", 'f:3: key "a" already set in map'),
-    "after conversion to text": ('yes: 1\n"true": 2\n', 'f:2: key "true" already set in map'),
+    "at the value's line": ("a: 1\na:\n  b: 1\n", 'f:3: key "a" already set in map'),
+    "keys equal after conversion to strings": ('yes: 1\n"true": 2\n', 'f:2: key "true" already set in map'),
     "with a quote": ("'a\"b': 1\n'a\"b': 2\n", 'f:2: key "a\\"b" already set in map'),
     "merged": ("<<: {a: 1}\na: 2\n", 'f:2: key "a" already set in map'),
     "in another document": ("a: 1\n---\na: 2\n", None),
@@ -141,7 +144,7 @@ STRICT_YAML = {
 
 
 @pytest.mark.parametrize(("text", "message"), STRICT_YAML.values(), ids=STRICT_YAML)
-def test_strict_reading_refuses_duplicate_keys(text, message):
+def test_strict_parsing_rejects_duplicate_keys(text, message):
     assert yaml(text) is not None
     if message is None:
         assert yaml(text, strict=True) == yaml(text)
@@ -166,13 +169,13 @@ DEEP = {
 
 @pytest.mark.parametrize("read", [read_yaml, read_documents])
 @pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
-def test_refuses_deep_nesting(text, read):
+def test_rejects_deep_nesting(text, read):
     with pytest.raises(InputError, match=r"^f:\d+: (nested deeper than 100 levels|invalid map key)"):
         list(read(text, "f"))
 
 
 @pytest.mark.parametrize("read", [read_yaml, read_json, read_documents])
-def test_reads_nesting_up_to_the_limit(read):
+def test_accepts_nesting_up_to_the_limit(read):
     (document,) = read("[" * 100 + "]" * 100, "f")
     assert str(document.data) == "[" * 100 + "]" * 100
     with pytest.raises(InputError, match="nested deeper than 100 levels"):
@@ -185,14 +188,14 @@ def bomb(levels, width=10):
     return "\n".join(lines)
 
 
-def test_refuses_alias_bombs():
+def test_rejects_alias_bombs():
     for levels in (6, 10, 60):
         with pytest.raises(InputError, match=r"^f:\d+: document contains excessive aliasing$"):
             yaml(bomb(levels))
     assert len(yaml(bomb(4))[0]) == 4
 
 
-def test_aliases_of_long_texts_are_bounded_by_what_they_come_to():
+def test_the_alias_budget_counts_the_expanded_length_of_strings():
     text = "x" * 1_000_000
     assert len(yaml(f"a: &a {text}\nb: [{', '.join(['*a'] * 20)}]")[0]["b"]) == 20
     for many in (f"a: &a {text}\nb: [{', '.join(['*a'] * 60)}]", f"a: &a {{? {text} : 1}}\nb: [{', '.join(['*a'] * 60)}]"):
@@ -200,7 +203,7 @@ def test_aliases_of_long_texts_are_bounded_by_what_they_come_to():
             yaml(many)
 
 
-def test_what_stands_twice_is_told_a_hundred_times_at_most():
+def test_at_most_a_hundred_duplicates_are_reported():
     for text in (json_of_repeats(300), "\n".join(f"a{i}: 1\na{i}: 2" for i in range(300))):
         with pytest.raises(InputError) as caught:
             list(read_documents(text, "f", strict=True))
@@ -211,24 +214,24 @@ def json_of_repeats(count):
     return "{" + ",".join(f'"a{i}":1,"a{i}":2' for i in range(count)) + "}"
 
 
-def test_the_alias_budget_is_the_streams():
+def test_the_alias_budget_is_for_the_whole_stream():
     with pytest.raises(InputError, match="excessive aliasing"):
         yaml("\n---\n".join([bomb(4)] * 40))
 
 
-def test_aliases_cannot_nest_deeper_than_the_limit():
+def test_aliases_cannot_exceed_the_nesting_limit():
     lines = ["a0: &a0 [" + "[" * 60 + "]" * 60 + "]", "a1: " + "[" * 60 + "*a0" + "]" * 60]
     with pytest.raises(InputError, match="f:2: nested deeper than 100 levels"):
         yaml("\n".join(lines))
 
 
-def test_copies_of_an_alias_are_separate():
+def test_values_of_an_alias_are_separate_copies():
     (data,) = yaml("a: &x {k: [1]}\nb: *x\n")
     data["a"]["k"].append(2)
     assert data["b"] == {"k": [1]}
 
 
-def test_refuses_too_many_values(monkeypatch):
+def test_rejects_too_many_values(monkeypatch):
     monkeypatch.setattr(yaml_tree, "MAX_NODES", 100)
     with pytest.raises(InputError, match=r"^f:1: more than 100 values; split the file$"):
         yaml("[" + "1," * 100 + "]")
@@ -236,13 +239,13 @@ def test_refuses_too_many_values(monkeypatch):
         yaml("a: 1\n---\n" * 60)
 
 
-def test_refuses_a_flood_of_directives():
+def test_rejects_too_many_directives():
     with pytest.raises(InputError, match="more than 1000 directives"):
         yaml("".join(f"%TAG !a{i}! x\n" for i in range(2000)))
 
 
 @pytest.mark.parametrize("text", ["a: 1\n", "a: [\n", "a: *x\n"])
-def test_leaves_the_collector_as_it_was(text):
+def test_restores_the_garbage_collector(text):
     for wanted in (True, False):
         if not wanted:
             gc.disable()
@@ -262,12 +265,12 @@ def test_leaves_the_collector_as_it_was(text):
 JSON = {
     "object": ('{"a": [1, 2.5, null, true, "x"]}', [({"a": [1, 2.5, None, True, "x"]}, 1)]),
     "several": ('{"a":1}{"b":2} \n{"c":3}\n', [({"a": 1}, 1), ({"b": 2}, 1), ({"c": 3}, 2)]),
-    "one a line": ('{"a":1}\n{"b":2}\n', [({"a": 1}, 1), ({"b": 2}, 2)]),
+    "one per line": ('{"a":1}\n{"b":2}\n', [({"a": 1}, 1), ({"b": 2}, 2)]),
     "separated as in YAML": ('{"a":1}\n---\n{"b":2}\n--- # c\n\n{"c":3}', [({"a": 1}, 1), ({"b": 2}, 3), ({"c": 3}, 6)]),
-    "further down": ('\n\n {"a": 1}', [({"a": 1}, 3)]),
+    "after blank lines": ('\n\n {"a": 1}', [({"a": 1}, 3)]),
     "byte order mark": ('\ufeff{"a": 1}', [({"a": 1}, 1)]),
-    "the last field wins": ('{"a":1,"a":2}', [({"a": 2}, 1)]),
-    "a pair of surrogates": ('{"a":"\\ud83d\\ude00"}', [({"a": "😀"}, 1)]),
+    "the last duplicate wins": ('{"a":1,"a":2}', [({"a": 2}, 1)]),
+    "a surrogate pair": ('{"a":"\\ud83d\\ude00"}', [({"a": "😀"}, 1)]),
     "large integers": ('{"a":18446744073709551616}', [({"a": 2**64}, 1)]),
     "control characters, escaped": ('{"a":"\\u0000\\n"}', [({"a": "\0\n"}, 1)]),
     "null": ("null", []),
@@ -277,37 +280,37 @@ JSON = {
 
 
 @pytest.mark.parametrize(("text", "expected"), JSON.values(), ids=JSON)
-def test_reads_json(text, expected):
+def test_parses_json(text, expected):
     assert [(document.data, document.line) for document in read_json(text, "f")] == expected
     if "last field" not in text and '"a":1,"a"' not in text:
         assert [(document.data, document.line) for document in read_json(text, "f", strict=True)] == expected
 
 
 REFUSED_JSON = {
-    "cut off": ('{"a":\n', "f:1: unexpected end of JSON input"),
-    "cut off in a string": ('{"a":"x', 'f:1: unterminated string starting at at "\\"x"'),
-    # Python 3.13 looks at the comma, earlier ones at what comes after it.
-    "a comma too many": ("[\n1,\n]", "f:2: illegal trailing comma" if sys.version_info >= (3, 13) else "f:3: "),
+    "truncated": ('{"a":\n', "f:1: unexpected end of JSON input"),
+    "truncated in a string": ('{"a":"x', 'f:1: unterminated string starting at at "\\"x"'),
+    # Python 3.13 reports the position of the comma, earlier versions that of the token after it.
+    "a trailing comma": ("[\n1,\n]", "f:2: illegal trailing comma" if sys.version_info >= (3, 13) else "f:3: "),
     "bare words": ("{a: 1}", 'f:1: expecting property name enclosed in double quotes at "a: 1}"'),
-    "something after": ('{"a":1}\nx', 'f:2: expecting value at "x"'),
+    "trailing data": ('{"a":1}\nx', 'f:2: expecting value at "x"'),
     "NaN": ('{"a":\nNaN}', "f:1: NaN is not a JSON number"),
     "infinity": ('{"a":-Infinity}', "f:1: -Infinity is not a JSON number"),
-    "a float too large": ('{"a":1e400}', "f:1: number 1e400 is out of range"),
-    "an integer too long": ('{"a":' + "9" * 5000 + "}", "f:1: number 999999999999999999999999… is out of range"),
-    "half a surrogate pair": ('{"a":"\\ud800"}', "f:1: a string holds a lone surrogate, which is not a character"),
-    "the other half": ('{"a":"\\udc00x"}', "f:1: a string holds a lone surrogate, which is not a character"),
-    "half a pair as a key": ('{"\\ud800":1}', "f:1: a string holds a lone surrogate, which is not a character"),
-    "a newline in a string": ('{"a":"x\ny"}', "f:1: invalid control character"),
+    "a float out of range": ('{"a":1e400}', "f:1: number 1e400 is out of range"),
+    "an integer with too many digits": ('{"a":' + "9" * 5000 + "}", "f:1: number 999999999999999999999999… is out of range"),
+    "a lone high surrogate": ('{"a":"\\ud800"}', "f:1: a string holds a lone surrogate, which is not a character"),
+    "a lone low surrogate": ('{"a":"\\udc00x"}', "f:1: a string holds a lone surrogate, which is not a character"),
+    "a lone surrogate in a key": ('{"\\ud800":1}', "f:1: a string holds a lone surrogate, which is not a character"),
+    "a raw newline in a string": ('{"a":"x\ny"}', "f:1: invalid control character"),
     "not UTF-8": (b'{"a":\n"\xff"}', "f:2: this is not UTF-8 (invalid start byte); save it as UTF-8"),
     "a leading zero": ("[01]", "f:1: "),
     "deep": ('{"a":' * 100_000, "f:1: nested deeper than 100 levels"),
-    "deep, in the second document": ('{}\n{"a":' + "[" * 100_000, "f:2: nested deeper than 100 levels"),
+    "too deep, in the second document": ('{}\n{"a":' + "[" * 100_000, "f:2: nested deeper than 100 levels"),
 }
 
 
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize(("text", "message"), REFUSED_JSON.values(), ids=REFUSED_JSON)
-def test_refuses_json(text, message, strict):
+def test_rejects_json(text, message, strict):
     with pytest.raises(InputError) as caught:
         list(read_json(text, "f", strict=strict))
     assert str(caught.value).startswith(message)
@@ -318,14 +321,14 @@ DUPLICATES = {
     "deep": ('{"x":[0,{"a":{"b":1,"b":2}}]}', 'f:1: duplicate field "x[1].a.b"'),
     "several": ('{"a":1,"a":2,\n"b":[{"c":1,"c":2}]}', 'f:1: duplicate field "a"\nf:2: duplicate field "b[0].c"'),
     "thrice": ('{"a":1,"a":2,"a":3}', 'f:1: duplicate field "a"\nf:1: duplicate field "a"'),
-    "spelled with escapes": ('{"a":1,"\\u0061":2}', 'f:1: duplicate field "a"'),
-    "with signs in strings": ('{"a":"{\\"b\\":1,","a":"}"}', 'f:1: duplicate field "a"'),
+    "written with escapes": ('{"a":1,"\\u0061":2}', 'f:1: duplicate field "a"'),
+    "with brackets in strings": ('{"a":"{\\"b\\":1,","a":"}"}', 'f:1: duplicate field "a"'),
     "in the second document": ('{"a":1}\n{"b":1,"b":2}', 'f:2: duplicate field "b"'),
 }
 
 
 @pytest.mark.parametrize(("text", "message"), DUPLICATES.values(), ids=DUPLICATES)
-def test_strict_reading_refuses_duplicate_fields(text, message):
+def test_strict_parsing_rejects_duplicate_fields(text, message):
     assert list(read_json(text, "f"))
     with pytest.raises(InputError) as caught:
         list(read_json(text, "f", strict=True))
@@ -340,8 +343,8 @@ plain = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from("abc"), plain, min_size=1), st.sampled_from([None, (",", ":")]), st.booleans())
-def test_what_stands_twice_is_found_however_it_is_written(fields, separators, twice):
-    """Documents without blanks are the ones that are not read with care."""
+def test_duplicate_fields_are_found_in_any_notation(fields, separators, twice):
+    """Compact documents take the fast path, all others the full path."""
     members = [f"{json.dumps(name)}:{json.dumps(value, separators=separators)}" for name, value in fields.items()]
     text = "{" + ",".join(members + members[:twice]) + "}"
     with contextlib.suppress(InputError):
@@ -365,7 +368,7 @@ def test_loads_one_document_strictly():
         assert str(caught.value) == message
 
 
-# -- either -------------------------------------------------------------------------------------------------------------
+# -- JSON or YAML ---------------------------------------------------------------------------------------------------------
 
 EITHER = {
     "YAML": ("a: 1\n---\nb: 2\n", [{"a": 1}, {"b": 2}]),
@@ -375,7 +378,7 @@ EITHER = {
     "JSON, then YAML": ('{"a": 1}\n---\nb: 2\n', [{"a": 1}, {"b": 2}]),
     "JSON in YAML documents": ('---\n{"a": 1}\n---\n{"b": 2}\n', [{"a": 1}, {"b": 2}]),
     "YAML in flow style": ("{a: 1, b: [x, 'y']}", [{"a": 1, "b": ["x", "y"]}]),
-    "JSON with a comma too many is YAML": ('{"a": [1, 2,],}', [{"a": [1, 2]}]),
+    "JSON with a trailing comma is YAML": ('{"a": [1, 2,],}', [{"a": [1, 2]}]),
     "JSON with a comment is YAML": ('{"a": 1} # c\n', [{"a": 1}]),
     "UTF-16": ("\ufeff{a: ä}".encode("utf-16-le"), [{"a": "ä"}]),
     "nothing": (b"", []),
@@ -384,29 +387,29 @@ EITHER = {
 
 
 @pytest.mark.parametrize(("text", "expected"), EITHER.values(), ids=EITHER)
-def test_reads_either(text, expected):
+def test_detects_the_format(text, expected):
     assert [document.data for document in read_documents(text, "f")] == expected
 
 
 REFUSED_EITHER = {
-    "broken JSON gets JSON's error": ('{"a": "b" "c"}', "f:1: expecting ',' delimiter at"),
-    "broken flow YAML gets YAML's": ("{a: 1, b: [}", "f:1: did not find expected node content"),
-    "a large broken dump is not tried as YAML": ('{"a": "' + "x" * 2_000_000 + '"', "f:1: unexpected end of JSON input"),
+    "broken JSON reports JSON's error": ('{"a": "b" "c"}', "f:1: expecting ',' delimiter at"),
+    "broken flow YAML reports YAML's error": ("{a: 1, b: [}", "f:1: did not find expected node content"),
+    "a large broken dump is not parsed as YAML": ('{"a": "' + "x" * 2_000_000 + '"', "f:1: unexpected end of JSON input"),
     "gzip": (b"\x1f\x8b\x08", "f:1: this is gzip-compressed"),
-    "three documents of JSON, then something else": ("{}{}{}\nx: 1", 'f:2: expecting value at "x: 1"'),
+    "three JSON documents, then invalid data": ("{}{}{}\nx: 1", 'f:2: expecting value at "x: 1"'),
     "duplicates in flow YAML": ("{a: 1, a: 2}", 'f:1: key "a" already set in map'),
     "duplicates in JSON": ('{"a": 1, "a": 2}', 'f:1: duplicate field "a"'),
 }
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED_EITHER.values(), ids=REFUSED_EITHER)
-def test_refuses_either(text, message):
+def test_rejects_either_format(text, message):
     with pytest.raises(InputError) as caught:
         list(read_documents(text, "f", strict=True))
     assert str(caught.value).startswith(message)
 
 
-# -- whatever comes -----------------------------------------------------------------------------------------------------
+# -- arbitrary input ------------------------------------------------------------------------------------------------------
 
 SMALL = """\
 apiVersion: v1
@@ -428,7 +431,7 @@ SMALL_JSON = (
 
 
 def survives(data, *readers):
-    """Read in every way; only InputError with a place may come out."""
+    """Parse in every way; the only error may be an InputError with a position."""
     for read in readers or (read_yaml, read_json, read_documents):
         for strict in (False, True):
             try:
@@ -447,13 +450,13 @@ def read_purely(data, where, strict):
 
 
 @pytest.mark.parametrize("text", [SMALL, SMALL_JSON], ids=["YAML", "JSON"])
-def test_survives_being_cut_off_anywhere(text):
+def test_survives_truncation_anywhere(text):
     data = text.encode()
     for end in range(len(data) + 1):
         survives(data[:end])
 
 
-def test_the_pure_parser_survives_being_cut_off_anywhere():
+def test_the_pure_parser_survives_truncation_anywhere():
     data = SMALL.encode()
     for end in range(len(data)):
         survives(data[:end], read_purely)
@@ -469,7 +472,7 @@ mutations = st.lists(
 
 
 @given(st.sampled_from([SMALL.encode(), SMALL_JSON.encode()]), mutations)
-def test_survives_damage(data, changes):
+def test_survives_damaged_bytes(data, changes):
     for at, inserted in changes:
         data = data[:at] + inserted + data[at + len(inserted) :]
     survives(data)
@@ -479,7 +482,7 @@ def test_survives_damage(data, changes):
 @example(b"\xff\xfe")
 @example("\ufeff")
 @example(b"\x1f\x8b")
-def test_survives_anything(data):
+def test_survives_arbitrary_input(data):
     survives(data)
 
 
@@ -491,7 +494,7 @@ plain = st.recursive(
 
 
 @given(plain.filter(lambda value: value is not None), st.booleans())
-def test_reads_json_that_python_wrote(value, escaped):
+def test_parses_json_that_python_wrote(value, escaped):
     text = json.dumps(value, ensure_ascii=escaped)
     for strict in (False, True):
         (document,) = read_json(text, "f", strict=strict)
@@ -509,14 +512,14 @@ writable = st.recursive(
 
 
 @given(writable)
-def test_yaml_and_json_agree_on_what_both_can_say(value):
+def test_yaml_and_json_parse_alike(value):
     text = json.dumps(value, ensure_ascii=False)
     (by_yaml,) = read_yaml(text, "f")
     (by_json,) = read_json(text, "f")
     assert by_yaml.data == by_json.data == value
 
 
-def test_the_careful_path_reads_what_the_fast_path_reads():
+def test_the_full_path_agrees_with_the_fast_path():
     text = json.dumps({"a": [1, 2.5, -3e-7, 2**64, "é", None, True], "b": {"": {}}})
     fast, careful = (list(json_tree.read_tree(text.encode(), "f", strict=strict)) for strict in (False, True))
     assert fast == careful

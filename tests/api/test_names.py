@@ -64,17 +64,17 @@ CHECKS = [
 @pytest.mark.parametrize(
     ("check", "text", "faults"), CHECKS, ids=[f"{check.__name__} {ascii(text)[:20]}" for check, text, _ in CHECKS]
 )
-def test_says_what_is_wrong(check, text, faults):
+def test_reports_faults(check, text, faults):
     assert check(text) == faults
 
 
-def test_a_list_of_faults_may_be_changed_by_its_receiver():
+def test_the_caller_may_modify_the_returned_list():
     names.check_qualified_name("-x").clear()
     assert names.check_qualified_name("-x") != []
 
 
 @pytest.mark.parametrize("text", ["a" * 1_000_000, "a." * 500_000, "-" * 1_000_000, "/" * 1_000_000])
-def test_long_texts_are_judged_at_once(text):
+def test_long_names_are_checked_in_bounded_time(text):
     for check in (
         names.check_dns1123_label,
         names.check_dns1123_subdomain,
@@ -106,7 +106,7 @@ RESOURCES = {  # name: (extended, native, prefixed native, huge pages, attachabl
 
 
 @pytest.mark.parametrize(("name", "families"), RESOURCES.items(), ids=[name[:30] for name in RESOURCES])
-def test_tells_families_of_resources_apart(name, families):
+def test_classifies_resource_names(name, families):
     assert families == (
         names.is_extended_resource_name(name),
         names.is_native_resource(name),

@@ -1,4 +1,4 @@
-"""What 1.21 keeps of a pod that was written for today."""
+"""Test which pod fields kube-scheduler 1.21 keeps."""
 
 from __future__ import annotations
 
@@ -23,57 +23,57 @@ def requesting(**requests):
     return [{"name": "c", "resources": {"requests": requests}}]
 
 
-NEWER = {  # what is written for today, what 1.21 makes of it
+NEWER = {  # fields of a current pod, what 1.21 keeps of them
     "sidecars": (
         {"initContainers": [{"name": "s", "restartPolicy": "Always"}]}, {"initContainers": [{"name": "s"}]},
     ),
     "gates": ({"schedulingGates": [{"name": "wait"}]}, {}),
-    "requests of the pod": ({"resources": {"requests": {"cpu": "1"}}}, {}),
-    "claims of devices": ({"resourceClaims": [{"name": "gpu", "resourceClaimName": "x"}]}, {}),
-    "fewest domains": ({"topologySpreadConstraints": [{**SPREAD, "minDomains": 2}]}, {"topologySpreadConstraints": [SPREAD]}),
-    "inclusion policies": (
+    "pod-level requests": ({"resources": {"requests": {"cpu": "1"}}}, {}),
+    "device claims": ({"resourceClaims": [{"name": "gpu", "resourceClaimName": "x"}]}, {}),
+    "minDomains": ({"topologySpreadConstraints": [{**SPREAD, "minDomains": 2}]}, {"topologySpreadConstraints": [SPREAD]}),
+    "node inclusion policies": (
         {"topologySpreadConstraints": [{**SPREAD, "nodeTaintsPolicy": "Honor", "nodeAffinityPolicy": "Ignore"}]},
         {"topologySpreadConstraints": [SPREAD]},
     ),
-    "label keys": (
+    "match label keys of spread constraints": (
         {"topologySpreadConstraints": [{**SPREAD, "matchLabelKeys": ["v"]}]},
         {"topologySpreadConstraints": [SPREAD]},
     ),
-    "label keys of affinity": ({"affinity": near(matchLabelKeys=["v"])}, {"affinity": near()}),
-    "namespaces by label": ({"affinity": near(namespaceSelector={})}, {"affinity": near()}),
+    "match label keys of affinity terms": ({"affinity": near(matchLabelKeys=["v"])}, {"affinity": near()}),
+    "namespace selectors": ({"affinity": near(namespaceSelector={})}, {"affinity": near()}),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("written", "kept"), NEWER.values(), ids=NEWER)
-def test_what_came_later_is_dropped(written, kept):
+def test_newer_fields_are_dropped(written, kept):
     assert as_kept_by_1_21(a_pod(**written).pod, OldFields()) == a_pod(**kept).pod
 
 
-ROUNDED = {  # requests of the containers, what the pod asks for in all
-    "of whole units": ([{"cpu": "100m"}, {"cpu": "0.2"}], ("cpu", 300)),
-    "of parts of a thousandth": ([{"cpu": "100u"}, {"cpu": "100u"}], ("cpu", 2)),
-    "of parts of a byte": ([{"memory": "100m"}, {"memory": "1.5"}], ("memory", 3)),
+ROUNDED = {  # requests of the containers, the pod's total request
+    "whole units": ([{"cpu": "100m"}, {"cpu": "0.2"}], ("cpu", 300)),
+    "less than a thousandth": ([{"cpu": "100u"}, {"cpu": "100u"}], ("cpu", 2)),
+    "fractions of a byte": ([{"memory": "100m"}, {"memory": "1.5"}], ("memory", 3)),
 }
 
 
 @pytest.mark.parametrize(("requests", "asked"), ROUNDED.values(), ids=ROUNDED)
-def test_requests_are_rounded_one_by_one(requests, asked):
+def test_requests_are_rounded_per_container(requests, asked):
     pod = a_pod(containers=[{"name": f"c{at}", "resources": {"requests": one}} for at, one in enumerate(requests)])
     name, amount = asked
     assert PodInfo(as_kept_by_1_21(pod.pod, OldFields())).needs.requests[name] == amount
 
 
-def test_requests_that_make_no_sense_stay():
+def test_invalid_requests_stay():
     pod = a_pod(containers=requesting(cpu="lots")).pod
     assert as_kept_by_1_21(pod, OldFields()) is pod
 
 
-def test_a_pod_that_was_always_good_is_the_same_one():
+def test_a_pod_without_newer_fields_is_the_same_object():
     pod = a_pod(containers=requesting(cpu="1"), affinity=near(), topologySpreadConstraints=[SPREAD], overhead={"cpu": "1"}).pod
     assert as_kept_by_1_21(pod, OldFields()) is pod
 
 
-GATES = {  # gate, what it is about, is it kept without being set?
+GATES = {  # gate, the fields it guards, whether they stay by default
     "PodAffinityNamespaceSelector": ({"affinity": near(namespaceSelector={})}, False),
     "PodOverhead": ({"overhead": {"cpu": "1"}}, True),
     "GenericEphemeralVolume": ({"volumes": [{"name": "v", "ephemeral": {}}]}, True),
@@ -83,13 +83,13 @@ GATES = {  # gate, what it is about, is it kept without being set?
 
 @pytest.mark.parametrize(("gate", "written", "default"), [(gate, *row) for gate, row in GATES.items()], ids=GATES)
 @pytest.mark.parametrize("setting", [None, True, False])
-def test_gates_let_fields_through(gate, written, default, setting):
+def test_gates_decide_which_fields_stay(gate, written, default, setting):
     gates = FeatureGates({} if setting is None else {gate: setting}, "1.21")
     pod = a_pod(**written).pod
     assert (pod_reader(gates)(pod) == pod) is (default if setting is None else setting)
 
 
-def test_today_keeps_everything():
+def test_the_current_release_keeps_every_field():
     for written, _ in NEWER.values():
         pod = a_pod(**written).pod
         assert pod_reader(FeatureGates())(pod) is pod

@@ -1,4 +1,4 @@
-"""Tests of moorage.api.pod_groups: what is read of groups and workloads, and how conditions are set."""
+"""Test how pod groups and workloads are decoded, and how conditions are set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GANG = {
 }
 
 
-def test_a_gang_is_read_with_all_that_scheduling_asks_of_it() -> None:
+def test_a_gang_is_decoded_with_its_scheduling_fields() -> None:
     group = decode(GANG, PodGroup, "file")
     assert (group.key, group.min_count, group.priority, group.topology_keys) == ("ml/train", 4, 100, ("rack",))
     assert group.spec.disruption_mode == "PodGroup"
@@ -39,7 +39,7 @@ def test_a_basic_group_has_no_minimum() -> None:
     assert (group.min_count, group.priority, group.topology_keys) == (None, 0, ())
 
 
-def test_a_workload_is_read_with_its_templates() -> None:
+def test_a_workload_is_decoded_with_its_templates() -> None:
     spec = {"podGroupTemplates": [{"name": "workers", "schedulingPolicy": {"gang": {"minCount": 2}}}]}
     workload = decode({"metadata": {"name": "job"}, "spec": spec}, Workload, "file")
     gang = workload.spec.pod_group_templates[0].scheduling_policy.gang
@@ -62,8 +62,8 @@ HELD = Condition(
     last_transition_time="t0",
 )
 OTHER = Condition(type="DisruptionTarget", status="True", last_transition_time="t0")
-NEXT = {  # what is told, what stands there afterwards
-    "the same again": (replace(HELD, last_transition_time=None), HELD),
+NEXT = {  # the new condition, the condition that results
+    "the same condition": (replace(HELD, last_transition_time=None), HELD),
     "another message": (
         replace(HELD, message="n", last_transition_time=None),
         replace(HELD, message="n"),
@@ -80,7 +80,7 @@ NEXT = {  # what is told, what stands there afterwards
 
 
 @pytest.mark.parametrize(("told", "stands"), NEXT.values(), ids=NEXT)
-def test_a_condition_takes_the_place_of_its_like_and_keeps_its_time_unless_the_status_turns(
+def test_a_condition_replaces_that_of_its_type_and_keeps_its_time_unless_the_status_changes(
     told: Condition, stands: Condition
 ) -> None:
     group = PodGroup(status=PodGroupStatus(conditions=(HELD, OTHER)))
@@ -89,7 +89,7 @@ def test_a_condition_takes_the_place_of_its_like_and_keeps_its_time_unless_the_s
     assert (after is group) == (stands == HELD)
 
 
-def test_a_condition_that_is_new_is_put_last() -> None:
+def test_a_condition_of_a_new_type_is_appended() -> None:
     after = with_condition(PodGroup(status=PodGroupStatus(conditions=(OTHER,))), replace(HELD, last_transition_time=None), "t1")
     assert after.status.conditions == (OTHER, replace(HELD, last_transition_time="t1"))
     assert find_condition(after, "PodGroupScheduled") == replace(HELD, last_transition_time="t1")

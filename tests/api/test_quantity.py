@@ -1,4 +1,4 @@
-"""Quantities: every expected text and number below was checked against kubectl, which is apimachinery."""
+"""Test quantities: each expected text and number was checked against kubectl, and so against apimachinery."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NUMBERS = {  # text: (whole units, thousandths)
 
 
 @pytest.mark.parametrize(("text", "expected"), NUMBERS.items(), ids=NUMBERS)
-def test_reads(text, expected):
+def test_parses(text, expected):
     assert (value(text), milli_value(text)) == expected
 
 
@@ -42,17 +42,17 @@ CANONICAL = {
     "1000": "1k", "1024": "1024", "1024Ki": "1Mi", "1025Ki": "1025Ki", "16384Ki": "16Mi", "0.5Ki": "512", "1.5Gi": "1536Mi",
     "100000m": "100", "1500m": "1500m", "0m": "0", "-0": "0", "0.1n": "1n", "1e1000000": "10e999999", "1e30": "1e30",
     "12345678901234567890e30": "12345678901234567890e30", "10Ei": "9223372036854775807", "-1.5": "-1500m", "00.5": "500m",
-    # What was written stays, where Go deems it canonical enough.
+    # A text that Go deems canonical enough stays as written.
     "+1": "+1", "5.": "5.", "1.500": "1.500", "1e+3": "1e+3",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "expected"), CANONICAL.items(), ids=CANONICAL)
-def test_prints(text, expected):
+def test_formats(text, expected):
     assert canonical(text) == expected
 
 
-def test_prints_numbers_above_the_largest_suffix_without_losing_them():
+def test_formats_numbers_above_the_largest_suffix_exactly():
     assert canonical("1000E") == "1000E"  # apimachinery prints "1"
 
 
@@ -67,15 +67,15 @@ NUMERIC = {
 
 
 @pytest.mark.parametrize(("given_number", "expected"), NUMERIC.items(), ids=map(str, NUMERIC))
-def test_reads_numbers_as_json_holds_them(given_number, expected):
+def test_converts_json_numbers(given_number, expected):
     assert (value(given_number), canonical(given_number)) == expected
 
 
-def test_reads_integral_floats():
+def test_converts_integral_floats():
     assert (value(1e3), canonical(1e3)) == (1000, "1k")
 
 
-def test_reads_an_integer_too_long_to_print():
+def test_converts_an_integer_of_many_digits():
     assert value(10**5000) == MAX
     assert value(-(10**5000)) == -MAX
 
@@ -89,7 +89,7 @@ INVALID = [
 
 
 @pytest.mark.parametrize("text", INVALID, ids=[ascii(text)[:24] for text in INVALID])
-def test_refuses_texts(text):
+def test_rejects_texts(text):
     for function in (parse, value, milli_value, canonical, sign, is_negative):
         with pytest.raises(QuantityError, match=r"^cannot parse ") as caught:
             function(text)
@@ -98,14 +98,14 @@ def test_refuses_texts(text):
 
 
 @pytest.mark.parametrize("thing", [None, True, False, [], {}, float("nan"), float("inf"), -float("inf"), b"1"], ids=repr)
-def test_refuses_things_that_are_no_quantity(thing):
+def test_rejects_values_that_are_no_quantity(thing):
     with pytest.raises(QuantityError):
         parse(thing)
     with pytest.raises(QuantityError):
         canonical(thing)
 
 
-def test_says_what_apimachinery_says():
+def test_uses_apimachinerys_error_text():
     with pytest.raises(InputError) as caught:
         parse("0.1mi")
     assert str(caught.value) == "cannot parse '0.1mi': unable to parse quantity's suffix"
@@ -119,14 +119,14 @@ def test_says_what_apimachinery_says():
 @pytest.mark.parametrize(
     "text", ["1e999999999", "-1e999999999", "1e-999999999", "9" * 512, "0." + "1" * 500, "9" * 400 + "e-9999"]
 )
-def test_costs_nothing_however_large(text):
+def test_large_exponents_take_bounded_time(text):
     started = time.perf_counter()
     parse(text)
     canonical(text)
     assert time.perf_counter() - started < 0.05
 
 
-# -- properties: against plain fractions --------------------------------------------------------------------------------
+# -- properties: compared with fractions ----------------------------------------------------------------------------------
 
 DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -138,7 +138,7 @@ quantities = st.tuples(st.sampled_from(["", "+", "-"]), numerals, suffixes).map(
 
 
 def plain(text):
-    """Return the exact value of a well-formed quantity, read the naive way."""
+    """Return the exact value of a well-formed quantity."""
     number, suffix = re.fullmatch(r"([-+]?[0-9.]+)(.*)", text).groups()
     if suffix in BINARY:
         scale = Fraction(2) ** BINARY[suffix]
@@ -169,21 +169,21 @@ def test_agrees_with_fractions(text):
 
 
 @given(quantities)
-def test_the_canonical_form_means_the_same_and_is_its_own(text):
+def test_the_canonical_form_is_equal_and_stable(text):
     form = canonical(text)
     assert parse(form) == parse(text)
     assert canonical(form) == form
 
 
 @given(quantities, quantities)
-def test_keeps_order(one, other):
+def test_preserves_order(one, other):
     if plain(one) <= plain(other):
         assert parse(one) <= parse(other)
         assert value(one) <= value(other)
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=12) | st.text("0123456789.+-eEinumkKMGTP", max_size=12))
-def test_reads_or_refuses_and_does_nothing_else(text):
+def test_parses_or_raises_value_error(text):
     try:
         number = parse(text)
     except QuantityError:
@@ -194,14 +194,14 @@ def test_reads_or_refuses_and_does_nothing_else(text):
 
 
 @given(st.integers() | st.floats(allow_nan=False, allow_infinity=False))
-def test_reads_every_finite_number(number):
+def test_converts_every_finite_number(number):
     nano = away_from_zero(Fraction(repr(number)), Fraction(1, 10**9))
     assert parse(number) == nano
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl as an oracle")
-def test_prints_what_kubectl_prints(tmp_path):
+def test_formats_as_kubectl_does(tmp_path):
     texts = [text for text in [*CANONICAL, *NUMBERS] if not re.search(r"e[0-9]{4}", text)]  # kubectl takes hours for those
     containers = [{"name": f"c{i}", "image": "i", "resources": {"requests": {"cpu": text}}} for i, text in enumerate(texts)]
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": containers}}

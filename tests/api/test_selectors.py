@@ -28,11 +28,11 @@ LABELS = {"app": "web", "tier": "front", "empty": ""}
 MATCHES = {
     "absent": (None, False),
     "empty": (LabelSelector(), True),
-    "label there": (LabelSelector(match_labels={"app": "web"}), True),
-    "label other": (LabelSelector(match_labels={"app": "db"}), False),
+    "label present": (LabelSelector(match_labels={"app": "web"}), True),
+    "label differs": (LabelSelector(match_labels={"app": "db"}), False),
     "label missing": (LabelSelector(match_labels={"zone": "a"}), False),
-    "empty value is a value": (LabelSelector(match_labels={"empty": ""}), True),
-    "empty value is not absence": (LabelSelector(match_labels={"zone": ""}), False),
+    "empty value equals empty value": (LabelSelector(match_labels={"empty": ""}), True),
+    "an absent label is not an empty value": (LabelSelector(match_labels={"zone": ""}), False),
     "all labels must hold": (LabelSelector(match_labels={"app": "web", "tier": "back"}), False),
     "in": (LabelSelector(match_expressions=(asks("app", "In", "db", "web"),)), True),
     "in, missing": (LabelSelector(match_expressions=(asks("zone", "In", "a"),)), False),
@@ -42,9 +42,12 @@ MATCHES = {
     "exists, empty value": (LabelSelector(match_expressions=(asks("empty", "Exists"),)), True),
     "exists, missing": (LabelSelector(match_expressions=(asks("zone", "Exists"),)), False),
     "does not exist": (LabelSelector(match_expressions=(asks("zone", "DoesNotExist"),)), True),
-    "does not exist, there": (LabelSelector(match_expressions=(asks("app", "DoesNotExist"),)), False),
+    "does not exist, present": (LabelSelector(match_expressions=(asks("app", "DoesNotExist"),)), False),
     "contradiction": (LabelSelector(match_expressions=(asks("a", "Exists"), asks("a", "DoesNotExist"))), False),
-    "both kinds": (LabelSelector(match_labels={"app": "web"}, match_expressions=(asks("tier", "NotIn", "front"),)), False),
+    "matchLabels and matchExpressions": (
+        LabelSelector(match_labels={"app": "web"}, match_expressions=(asks("tier", "NotIn", "front"),)),
+        False,
+    ),
 }
 
 
@@ -61,8 +64,8 @@ LABEL_FAULT = (
 )
 REFUSED = {
     "unknown operator": (asks("a", "Foo"), '"Foo" is not a valid label selector operator'),
-    "operator in capitals": (asks("a", "IN", "b"), '"IN" is not a valid label selector operator'),
-    "operator for nodes": (asks("a", "Gt", "1"), '"Gt" is not a valid label selector operator'),
+    "operator in upper case": (asks("a", "IN", "b"), '"IN" is not a valid label selector operator'),
+    "operator of node selectors": (asks("a", "Gt", "1"), '"Gt" is not a valid label selector operator'),
     "In without values": (
         asks("a", "In"),
         "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty",
@@ -75,9 +78,9 @@ REFUSED = {
         asks("a", "Exists", "x"),
         'values: Invalid value: ["x"]: values set must be empty for exists and does not exist',
     ),
-    "a value no label holds": (asks("a", "In", "b", "c d"), f'values[1][a]: Invalid value: "c d": {LABEL_FAULT}'),
+    "an invalid label value": (asks("a", "In", "b", "c d"), f'values[1][a]: Invalid value: "c d": {LABEL_FAULT}'),
     "a value with a newline": (asks("a", "In", "b\n"), f'values[0][a]: Invalid value: "b\\n": {LABEL_FAULT}'),
-    "a value too long": (
+    "a value that is too long": (
         asks("a", "In", "b" * 64),
         f'values[0][a]: Invalid value: "{"b" * 64}": must be no more than 63 bytes',
     ),
@@ -85,20 +88,20 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("requirement", "text"), REFUSED.values(), ids=REFUSED)
-def test_refuses(requirement, text):
+def test_rejects(requirement, text):
     with pytest.raises(SelectorError) as caught:
         compile_label_selector(LabelSelector(match_expressions=(requirement,)))
     assert str(caught.value) == text
 
 
-def test_refuses_labels_with_all_that_is_wrong():
+def test_reports_every_fault_of_labels():
     with pytest.raises(
         SelectorError, match=r'^\[key: Invalid value: "a/b/c": .*, values\[0\]\[a/b/c\]: Invalid value: "-": .*\]$'
     ):
         compile_label_selector(LabelSelector(match_labels={"a/b/c": "-"}))
 
 
-def test_equal_questions_are_equal_values():
+def test_equal_selectors_are_equal_values():
     one = LabelSelector(match_labels={"a": "1", "b": "2"}, match_expressions=(asks("c", "In", "z", "y", "z"),))
     other = LabelSelector(match_labels={"b": "2"}, match_expressions=(asks("c", "In", "y", "z"), asks("a", "In", "1")))
     assert compile_label_selector(one) == compile_label_selector(other)
@@ -107,7 +110,7 @@ def test_equal_questions_are_equal_values():
     assert {compile_label_selector(one): 1}[compile_label_selector(other)] == 1
 
 
-def test_everything_and_nothing_are_told_apart():
+def test_the_empty_selector_and_none_differ():
     assert compile_label_selector(None) == NOTHING
     assert compile_label_selector(LabelSelector()) == EVERYTHING
     assert NOTHING != EVERYTHING
@@ -128,7 +131,7 @@ def test_a_requirement_can_be_added():
         EVERYTHING.with_requirement("a", "Foo")
 
 
-def test_a_map_of_labels_is_a_selector():
+def test_a_label_map_is_a_selector():
     selector = selector_from_map({"b": "not a label value", "a": "1"})
     assert [one.key for one in selector.requirements] == ["a", "b"]
     assert selector.matches({"a": "1", "b": "not a label value", "c": ""})
@@ -136,7 +139,7 @@ def test_a_map_of_labels_is_a_selector():
     assert selector_from_map({}) == EVERYTHING
 
 
-def test_values_are_frozen():
+def test_values_are_immutable():
     with pytest.raises(AttributeError):
         EVERYTHING.matches_nothing = True
     with pytest.raises(AttributeError):
@@ -149,16 +152,16 @@ JUDGED = {
     "Gt, more": ("Gt", ["5"], "6", True), "Gt, same": ("Gt", ["5"], "5", False), "Gt, less": ("Gt", ["5"], "-6", False),
     "Gt, absent": ("Gt", ["5"], None, False), "Gt, not a number": ("Gt", ["5"], "six", False),
     "Gt, a float": ("Gt", ["5"], "6.0", False), "Gt, blanks": ("Gt", ["5"], " 6", False), "Gt, plus": ("Gt", ["5"], "+6", True),
-    "Gt, other digits": ("Gt", ["5"], "٦", False), "Gt, beyond 64 bits": ("Gt", ["5"], "9223372036854775808", False),
+    "Gt, non-ASCII digits": ("Gt", ["5"], "٦", False), "Gt, beyond 64 bits": ("Gt", ["5"], "9223372036854775808", False),
     "Gt, leading zeros": ("Gt", ["5"], "0006", True), "Gt, no number to compare with": ("Gt", ["x"], "6", False),
-    "Gt, nothing to compare with": ("Gt", [], "6", False),
+    "Gt, absent label": ("Gt", [], "6", False),
     "Lt, less": ("Lt", ["5"], "4", True), "Lt, same": ("Lt", ["5"], "5", False), "Lt, absent": ("Lt", ["5"], None, False),
     "unknown": ("Foo", ["5"], "5", False),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("operator", "values", "value", "holds"), JUDGED.values(), ids=JUDGED)
-def test_judges_one_value(operator, values, value, holds):
+def test_matches_one_value(operator, values, value, holds):
     assert Requirement("k", operator, tuple(values)).matches(value) is holds
 
 
@@ -169,12 +172,12 @@ FAULTS = {
         ["values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer"],
     ),
     "Gt without a value": ("Gt", (), ["values: Invalid value: null: for 'Gt', 'Lt' operators, exactly one value is required"]),
-    "Lt with two": (
+    "Lt with two values": (
         "Lt",
         ("1", "2"),
         ["values: Invalid value: [\"1\",\"2\"]: for 'Gt', 'Lt' operators, exactly one value is required"],
     ),
-    "Gt with one": ("Gt", ("12",), []),
+    "Gt with one value": ("Gt", ("12",), []),
     "unknown": (
         "=",
         ("1",),
@@ -184,7 +187,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("operator", "values", "faults"), FAULTS.values(), ids=FAULTS)
-def test_finds_what_is_wrong(operator, values, faults):
+def test_reports_faults(operator, values, faults):
     assert list(map(str, requirement_faults("k", operator, values))) == faults
     assert list(map(str, requirement_faults("k", operator, values, "at[0]"))) == [f"at[0].{fault}" for fault in faults]
 
@@ -220,14 +223,14 @@ def plainly(requirement, labels):
 
 
 @given(label_selectors, label_sets)
-def test_agrees_with_the_plain_rule(selector, labels):
+def test_agrees_with_a_reference_implementation(selector, labels):
     expected = all(labels.get(key) == value for key, value in selector.match_labels.items())
     expected = expected and all(plainly(one, labels) for one in selector.match_expressions)
     assert compile_label_selector(selector).matches(labels) == expected
 
 
 @given(label_selectors)
-def test_survives_being_written_and_read(selector):
+def test_survives_serialization(selector):
     compiled = compile_label_selector(selector)
     assert parse_selector(str(compiled)) == compiled
 
@@ -247,11 +250,11 @@ many = st.builds(
 
 
 @given(st.lists(many, min_size=17, max_size=40), st.dictionaries(st.sampled_from("abcdefghij"), values))
-def test_many_requirements_are_judged_as_one_by_one(asked, labels):
+def test_many_requirements_match_like_one_by_one(asked, labels):
     assert Selector(tuple(asked)).matches(labels) == all(one.matches(labels.get(one.key)) for one in asked)
 
 
-def test_labels_cost_what_they_are_however_many_requirements_there_are():
+def test_matching_cost_does_not_grow_with_the_number_of_requirements():
     few, lots = (parse_selector(",".join(f"!k{i}" for i in range(count))) for count in (20, 2000))
     labels = {"a": "b", "c": "d"}
     assert lots.matches(labels)

@@ -15,17 +15,17 @@ def toleration(key="", operator="", value="", effect=""):
 TAINT = Taint(key="k", value="v", effect="NoSchedule")
 TOLERATES = {
     "same key, value and effect": (toleration("k", "Equal", "v", "NoSchedule"), True),
-    "no operator means equal": (toleration("k", "", "v", "NoSchedule"), True),
+    "no operator means Equal": (toleration("k", "", "v", "NoSchedule"), True),
     "any effect": (toleration("k", "Equal", "v"), True),
     "other effect": (toleration("k", "Equal", "v", "NoExecute"), False),
     "other value": (toleration("k", "Equal", "w"), False),
     "other key": (toleration("j", "Equal", "v"), False),
     "exists": (toleration("k", "Exists"), True),
-    "exists, and a value that does not count": (toleration("k", "Exists", "w"), True),
-    "exists, every key": (toleration("", "Exists"), True),
-    "exists, every key, other effect": (toleration("", "Exists", "", "NoExecute"), False),
-    "no key, equal value": (toleration("", "Equal", "v"), True),
-    "no key, no value": (toleration(), False),
+    "Exists ignores the value": (toleration("k", "Exists", "w"), True),
+    "Exists for every key": (toleration("", "Exists"), True),
+    "Exists for every key, other effect": (toleration("", "Exists", "", "NoExecute"), False),
+    "no key, Equal with a value": (toleration("", "Equal", "v"), True),
+    "no key, no operator": (toleration(), False),
     "unknown operator": (toleration("k", "Foo", "v"), False),
     "greater": (toleration("k", "Gt", "1"), False),
 }
@@ -44,12 +44,12 @@ NUMERIC = {  # operator, toleration's value, taint's value
     "plus": ("Gt", "+5", "6", False), "minus zero": ("Gt", "-0", "6", False), "empty": ("Gt", "", "6", False),
     "word": ("Lt", "five", "4", False), "beyond 64 bits": ("Lt", "9223372036854775808", "4", False),
     "largest": ("Lt", "9223372036854775807", "4", True), "newline": ("Gt", "5\n", "6", False),
-    "other digits": ("Gt", "5", "\u0666", False),
+    "non-ASCII digits": ("Gt", "5", "\u0666", False),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("operator", "bound", "value", "covered"), NUMERIC.values(), ids=NUMERIC)
-def test_compares_numbers_where_that_is_enabled(operator, bound, value, covered):
+def test_compares_numbers_when_the_gate_is_on(operator, bound, value, covered):
     taint = Taint(key="k", value=value, effect="NoSchedule")
     assert tolerates(toleration("k", operator, bound), taint, numeric=True) is covered
     assert tolerates(toleration("k", operator, bound), taint) is False
@@ -62,10 +62,15 @@ def taint(key, effect="NoSchedule"):
 FOUND = {
     "no taints": ([], [], None, None),
     "no tolerations": ([taint("a"), taint("b")], [], None, "a"),
-    "the first one left": ([taint("a"), taint("b")], [toleration("a", "Exists")], None, "b"),
+    "the first untolerated": ([taint("a"), taint("b")], [toleration("a", "Exists")], None, "b"),
     "all tolerated": ([taint("a"), taint("b")], [toleration("b"), toleration("a")], None, None),
-    "effects that do not count": ([taint("a", "PreferNoSchedule")], [], {"NoSchedule", "NoExecute"}, None),
-    "effects that count": ([taint("a", "PreferNoSchedule"), taint("b", "NoExecute")], [], {"NoSchedule", "NoExecute"}, "b"),
+    "effects that are not considered": ([taint("a", "PreferNoSchedule")], [], {"NoSchedule", "NoExecute"}, None),
+    "effects that are considered": (
+        [taint("a", "PreferNoSchedule"), taint("b", "NoExecute")],
+        [],
+        {"NoSchedule", "NoExecute"},
+        "b",
+    ),
 }
 
 
@@ -76,7 +81,7 @@ def test_finds_the_first_untolerated(taints, tolerations, effects, key):
     assert find_untolerated(iter(taints), iter(tolerations), effects) == found
 
 
-def test_finds_by_number_where_that_is_enabled():
+def test_finds_by_number_when_the_gate_is_on():
     taints = [Taint(key="k", value="6", effect="NoSchedule")]
     assert find_untolerated(taints, [toleration("k", "Gt", "5")]) == taints[0]
     assert find_untolerated(taints, [toleration("k", "Gt", "5")], numeric=True) is None

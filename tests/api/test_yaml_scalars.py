@@ -1,4 +1,4 @@
-"""Scalars: every line of these tables was read by kubectl as it stands here."""
+"""Test YAML scalars: each line of these tables was checked with kubectl."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def as_json(value):
 
 
 @pytest.mark.parametrize(("text", "expected"), PLAIN.items(), ids=[ascii(text) for text in PLAIN])
-def test_resolves_plain_text(text, expected):
+def test_resolves_plain_scalars(text, expected):
     found = as_json(resolve_plain(text))
     assert found == expected
     assert type(found) is type(expected)
@@ -54,12 +54,12 @@ def test_resolves_nothing_to_null():
     assert resolve_plain("") is None
 
 
-def test_keeps_integers_of_64_bits_exact():
-    assert resolve_plain("18446744073709551615") == 2**64 - 1  # kubectl makes a float of it
+def test_keeps_64_bit_integers_exact():
+    assert resolve_plain("18446744073709551615") == 2**64 - 1  # kubectl converts it to a float
 
 
 @pytest.mark.parametrize("text", [".nan", ".NaN", ".inf", "+.Inf", "-.INF"])
-def test_refuses_what_json_cannot_say(text):
+def test_rejects_values_that_json_lacks(text):
     value = resolve_plain(text)
     assert isinstance(value, float)
     with pytest.raises(ScalarError, match=r"^unsupported value: (NaN|\+Inf|-Inf)$"):
@@ -77,12 +77,12 @@ KEYS = {
 
 
 @pytest.mark.parametrize(("text", "expected"), KEYS.items(), ids=KEYS)
-def test_makes_text_of_keys(text, expected):
+def test_converts_keys_to_strings(text, expected):
     assert key_text(resolve_plain(text)) == expected
 
 
 @pytest.mark.parametrize("text", ["~", "null", "18446744073709551615"])
-def test_refuses_keys_that_have_no_text(text):
+def test_rejects_keys_without_a_string_form(text):
     with pytest.raises(ScalarError, match=r"^unsupported map key: "):
         key_text(resolve_plain(text))
 
@@ -92,18 +92,18 @@ TAGGED = {
     "text": ("str", "5", "5"), "integer": ("int", "5", 5), "octal": ("int", "010", 8), "float": ("float", "5", 5),
     "fraction": ("float", ".5", 0.5), "boolean": ("bool", "yes", True), "null": ("null", "~", None),
     "binary": ("binary", "aGk=", "hi"),
-    "binary over lines": ("binary", "aG\nk=\n", "hi"), "a date": ("timestamp", "2020-01-01", "2020-01-01"),
+    "binary over several lines": ("binary", "aG\nk=\n", "hi"), "a date": ("timestamp", "2020-01-01", "2020-01-01"),
     "a moment": ("timestamp", "2020-01-01T00:00:00Z", "2020-01-01T00:00:00Z"), "unknown": ("set", "5", "5"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("tag", "text", "expected"), TAGGED.values(), ids=TAGGED)
-def test_resolves_tagged_text(tag, text, expected):
+def test_resolves_tagged_scalars(tag, text, expected):
     assert as_json(resolve_tagged(TAG + tag, text)) == expected
 
 
 @pytest.mark.parametrize("tag", ["!", "!foo", "tag:example.com,2000:int"])
-def test_tags_of_others_leave_text_alone(tag):
+def test_unknown_tags_leave_the_string(tag):
     assert resolve_tagged(tag, "5") == "5"
 
 
@@ -118,7 +118,7 @@ CONTRADICTIONS = {
 
 
 @pytest.mark.parametrize(("tag", "case"), CONTRADICTIONS.items(), ids=CONTRADICTIONS)
-def test_refuses_text_that_contradicts_its_tag(tag, case):
+def test_rejects_values_that_contradict_their_tag(tag, case):
     text, message = case
     with pytest.raises(ScalarError) as caught:
         resolve_tagged(TAG + tag, text)
@@ -128,22 +128,22 @@ def test_refuses_text_that_contradicts_its_tag(tag, case):
 @pytest.mark.parametrize(
     "text", ["9" * 1_000_000, "0x" + "f" * 1_000_000, "0" * 1_000_000, "0." + "1" * 1_000_000, "1_" * 500_000]
 )
-def test_long_numbers_do_no_harm(text):
+def test_long_numbers_take_bounded_time(text):
     assert isinstance(resolve_plain(text), (str, int, float))
 
 
 @given(st.integers(-(2**63), 2**64 - 1))
-def test_reads_integers_back(number):
+def test_parses_formatted_integers(number):
     assert resolve_plain(str(number)) == number
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_reads_floats_back(number):
+def test_parses_formatted_floats(number):
     assert math.isclose(to_json(float(resolve_plain(repr(number)))), number, rel_tol=1e-15)
 
 
 @given(st.text(st.sampled_from("0123456789abefxoEyn_+-.~"), max_size=8))
-def test_resolves_any_text_and_makes_a_key_of_it(text):
+def test_any_scalar_resolves_and_converts_to_a_key(text):
     value = resolve_plain(text)
     if value is not None and not (isinstance(value, int) and value >= 2**63):
         assert isinstance(key_text(value), str)
@@ -151,7 +151,7 @@ def test_resolves_any_text_and_makes_a_key_of_it(text):
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl as an oracle")
-def test_reads_what_kubectl_reads(tmp_path):
+def test_parses_what_kubectl_parses(tmp_path):
     lines = ["apiVersion: v1", "kind: ConfigMap", "metadata: {name: x}", "values:", *(f"- {text}" for text in PLAIN)]
     lines += ["keys:", *(f"- {text}: 1" for text in KEYS)]
     file = tmp_path / "x.yaml"

@@ -1,4 +1,4 @@
-"""Expressions that make no sense are refused before they run, with cel-go's words and a mark below the place."""
+"""Test that invalid expressions are rejected at compile time, with cel-go's error text and position."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ REFUSED = {  # expression → column, text
 
 
 @pytest.mark.parametrize(("source", "expected"), REFUSED.items(), ids=REFUSED)
-def test_refused(source, expected):
+def test_rejects_at_compile_time(source, expected):
     column, text = expected
     with pytest.raises(CompileError) as caught:
         compile_selector(source)
@@ -56,7 +56,7 @@ def test_refused(source, expected):
     assert (shown, mark) == (f" | {source}", f" | {'.' * (column - 1)}^")
 
 
-def test_all_faults_are_told_in_order_of_their_places():
+def test_all_faults_are_reported_in_order_of_position():
     with pytest.raises(CompileError) as caught:
         compile_selector("device.a == 1 &&\ndevice.b && 'é' == 1")
     assert str(caught.value) == (
@@ -71,7 +71,7 @@ RESULTS = {"1": "int", "device.driver": "string", "device.capacity['a'].b": "kub
 
 
 @pytest.mark.parametrize(("source", "found"), RESULTS.items())
-def test_must_come_to_a_bool(source, found):
+def test_the_result_must_be_a_bool(source, found):
     with pytest.raises(CompileError, match="must evaluate to bool or the unknown type, not ") as caught:
         compile_selector(source)
     assert str(caught.value) == f"must evaluate to bool or the unknown type, not {found}"
@@ -81,7 +81,7 @@ def test_must_come_to_a_bool(source, found):
     "int('x') > 0": "type conversion error from 'string' to 'int'",
     "'a'.find('(') == ''": "error parsing regexp: missing closing ): `(`",
 }.items())  # fmt: skip
-def test_constants_are_worked_out_beforehand(source, text):
+def test_constants_are_folded(source, text):
     with pytest.raises(CompileError) as caught:
         compile_selector(source)
     assert str(caught.value) == f"program instantiation failed: {text}"

@@ -1,4 +1,4 @@
-"""Selectors over devices: what they see, and what they answer where it is not there."""
+"""Test device selectors: the values they see, and the results for absent attributes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize(("source", "answer"), ANSWERS.items(), ids=ANSWERS)
-def test_answers(source, answer):
+def test_evaluates(source, answer):
     assert matches(source) is answer
 
 
@@ -74,11 +74,11 @@ def test_fails(source, text):
     assert str(caught.value) == text
 
 
-def test_devices_may_be_shared():
+def test_devices_may_allow_multiple_allocations():
     assert matches("device.allowMultipleAllocations", DEVICE._replace(multiple_allocations=True))
 
 
-def test_lists_of_values_need_their_gate():
+def test_list_attributes_need_their_gate():
     device = DeviceFacts(DRIVER, {"names": ("fish", "bird"), "versions": (Version("1.0.0"),)}, {})
     assert matches(f'device.attributes["{DRIVER}"].names.exists(x, x == "bird")', device, lists=True)
     assert matches(f'device.attributes["{DRIVER}"].versions.includes(semver("1.0.0"))', device, lists=True)
@@ -93,7 +93,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("value", "text"), BROKEN.values(), ids=BROKEN)
-def test_attributes_that_make_no_sense_are_told(value, text):
+def test_invalid_attributes_are_reported(value, text):
     with pytest.raises(EvalError) as caught:
         device_variables(DeviceFacts(DRIVER, {"a": value}, {}))
     assert str(caught.value) == text

@@ -1,4 +1,4 @@
-"""The limit of cost bounds the time as well, also where CEL counts little for what takes long."""
+"""Test that the cost limit also bounds the time of operations for which CEL charges little."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from moorage.cel.frame import Frame
 from moorage.cel.program import MOST_FAULTS, compile_expression
 
 LIMIT = 20_000
-#: Fifty times what the slowest of the expressions takes within the limit on a machine at rest.
+#: Fifty times what the slowest of the expressions takes within the limit on an idle machine.
 MOST_S = 3.0
 DEVICE = device_variables(DeviceFacts("gpu.example.com", {"model": "x" * 64}, {"memory": "40Gi"}))
 NUMBERS = "[" + ",".join(map(str, range(100))) + "]"
 
 
 def again(body, thing="lists.range(5000)"):
-    """Do something with ``x`` ten thousand times."""
+    """Return an expression that applies ``x`` ten thousand times."""
     return f"cel.bind(x, {thing}, {NUMBERS}.all(i, {NUMBERS}.all(j, {body})))"
 
 
 def doubled(times, first, last):
-    """Put something together with itself, over and over."""
+    """Return an expression that repeatedly joins a value with itself."""
     joined = "".join(f"cel.bind(x{at}, {first.format(f'x{at - 1}')}, " for at in range(1, times + 1))
     return f"cel.bind(x0, [1, 2], {joined}{last.format(f'x{times}')}{')' * times})"
 
 
 HOSTILE = {
-    "three walks in each other": f"{NUMBERS}.all(a, {NUMBERS}.all(b, {NUMBERS}.all(c, a + b + c >= 0)))",
+    "three nested loops": f"{NUMBERS}.all(a, {NUMBERS}.all(b, {NUMBERS}.all(c, a + b + c >= 0)))",
     "distinct elements of a long list": "lists.range(20000).distinct().size() > 0",
     "a long list sorted": "lists.range(20000).sort().size() > 0",
     "long sets": "sets.contains(lists.range(20000), lists.range(20000))",
     "sets that are equivalent": "sets.equivalent(lists.range(20000), lists.range(20000))",
     "nested lists compared": again("[x] == [x]"),
-    "nested lists told apart": again("[x] != [x]"),
-    "a list looked for among lists": again("x in [x, x, x]"),
-    "the position of a list among lists": again("[x, x].indexOf(x) == 0"),
-    "the last position of a list among lists": again("[x, x].lastIndexOf(x) == 1"),
+    "nested lists that differ": again("[x] != [x]"),
+    "a list searched in a list": again("x in [x, x, x]"),
+    "the index of a list in a list": again("[x, x].indexOf(x) == 0"),
+    "the last index of a list in a list": again("[x, x].lastIndexOf(x) == 1"),
     "maps compared": again("x == x", "lists.range(2000).transformMap(i, v, v)"),
     "a long list copied": again("(x + x).size() > 0"),
     "a list that doubles": doubled(40, "{0} + {0}", "{0}.size() > 0"),
-    "a nest that doubles": doubled(40, "[{0}, {0}]", "[{0}] == [{0}]"),
-    "a nest that doubles and is walked": doubled(40, "[{0}, {0}]", "{0}.flatten(50).size() > 0"),
-    "a nest that doubles and is told of": doubled(40, "[{0}, {0}]", '[dyn({0})].join("") == ""'),
+    "a nested list that doubles": doubled(40, "[{0}, {0}]", "[{0}] == [{0}]"),
+    "a nested list that doubles and is iterated": doubled(40, "[{0}, {0}]", "{0}.flatten(50).size() > 0"),
+    "a nested list that doubles and is printed": doubled(40, "[{0}, {0}]", '[dyn({0})].join("") == ""'),
     "large patterns": f"{NUMBERS}.all(i, {NUMBERS}.all(j, !'x'.matches('(a{{1,900}})' + string(i * 100 + j))))",
     "patterns that are too large": f"{NUMBERS}.all(i, {NUMBERS}.all(j, 'x'.matches('(a{{1,999}}){{99}}' + string(j)) || true))",
-    "a pattern with many ways": f"'{'x' * 9000}'.matches('(x|x|x|x|x|x|x|x)*y')",
+    "a pattern with many alternatives": f"'{'x' * 9000}'.matches('(x|x|x|x|x|x|x|x)*y')",
     "all matches": again("x.findAll('x').size() > 0", f"'{'x' * 9000}'"),
-    "texts of doubles": again("string(double(i) * 1.1) != '' && string(double(j) * 1.7e-200) != ''"),
+    "strings of doubles": again("string(double(i) * 1.1) != '' && string(double(j) * 1.7e-200) != ''"),
     "versions": again(f"semver('1.2.3-{'a.1.' * 20}b') != semver('1.2.3')"),
-    "numbers that are none": again("int(x) == 1 || true", f"'{'1' * 9000}'"),
+    "invalid integers": again("int(x) == 1 || true", f"'{'1' * 9000}'"),
 }
 
 
@@ -78,7 +78,7 @@ def test_an_expression_ends_within_its_limit(expression):
         "a pattern": ("device.driver.matches('^gpu.*$')", None),
     }.values(),
 )
-def test_ordinary_work_is_not_charged_beyond_its_cost(expression, cost):
+def test_ordinary_work_is_charged_its_cel_cost(expression, cost):
     program = compile_selector(expression)._program
     frame = Frame(DEVICE, 1000)
     program._run(frame)
@@ -86,7 +86,7 @@ def test_ordinary_work_is_not_charged_beyond_its_cost(expression, cost):
     assert cost in {None, frame.cost}
 
 
-def test_a_hundred_faults_are_told_as_in_cel_go():
+def test_a_hundred_faults_are_reported_as_in_cel_go():
     with pytest.raises(CompileError) as caught:
         compile_expression(" && ".join(["foo"] * 250), {})
     text = str(caught.value)
@@ -94,7 +94,7 @@ def test_a_hundred_faults_are_told_as_in_cel_go():
     assert text.endswith("\n150 more errors were truncated")
 
 
-def test_failures_that_are_kept_do_not_grow():
+def test_cached_failures_do_not_grow():
     expression = "[1, 2, 3, 4, 5, 6, 7, 8].all(i, device.attributes['gpu.example.com'].nothing == i)"
     failed, _ = compile_selector(expression).judge(DEVICE, LIMIT)
     length, trace = 0, failed.__traceback__

@@ -1,4 +1,4 @@
-"""What expressions come to: CEL's own rules, on plain values."""
+"""Test the results of expressions: CEL's semantics on plain values."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ HOLDS = [
     "[1, 2, 2].isSorted() && ![2, 1].isSorted() && [1, 2, 2].indexOf(2) == 1 && [1, 2, 2].lastIndexOf(2) == 2",
     "sets.contains([1, 2], [1]) && sets.equivalent([1, 2], [2, 1, 1]) && sets.intersects([1, 2], [2, 3])",
     "[1, 2].first().value() == 1 && ![].last().hasValue() && optional.unwrap([optional.of(1), optional.none()]) == [1]",
-    # names for things, optionals, types
+    # bindings, optionals, types
     "cel.bind(x, 3, x * x) == 9 && cel.bind(x, 1 / 0, true) && cel.bind(x, 1, cel.bind(y, x + 1, x + y)) == 3",
     "{'a': 1}.?a == optional.of(1) && !{'a': 1}.?b.hasValue() && {'a': 1}.?b.orValue(7) == 7 && {'a': 1}[?'a'].value() == 1",
     "[1][?5].orValue(0) == 0 && {'a': {'b': 2}}.?a.b.value() == 2 && !{'a': {'b': 2}}.?x.b.hasValue()",
@@ -66,7 +66,7 @@ HOLDS = [
     "has({'a': 1}.a) && !has({'a': 1}.b) && type(1) == int && type('x') == string && type([]) == list && type(type(1)) == type",
     "int('7') == 7 && int(3.9) == 3 && int(-3.9) == -3 && uint(7) == 7u && double('1.5') == 1.5 && bool('t') && !bool('False')",
     "string(1) == '1' && string(1.5) == '1.5' && string(true) == 'true' && string(7u) == '7' && string(1e6) == '1e+06'",
-    # what fails is absorbed where the other side decides
+    # errors that the other operand absorbs
     "true || 1 / 0 == 1",
     "1 / 0 == 1 || true",
     "!(false && 1 / 0 == 1) && !(1 / 0 == 1 && false)",
@@ -90,7 +90,7 @@ HOLDS = [
 
 
 @pytest.mark.parametrize("source", HOLDS)
-def test_holds(source):
+def test_evaluates_to_true(source):
     assert value(source) is True
 
 
@@ -139,13 +139,13 @@ FAILS = {
 
 
 @pytest.mark.parametrize(("source", "text"), FAILS.items(), ids=FAILS)
-def test_fails_when_it_runs(source, text):
+def test_fails_at_run_time(source, text):
     with pytest.raises(EvalError) as caught:
         value(source, s="abc")
     assert str(caught.value) == text
 
 
-def test_looks_at_what_it_is_given():
+def test_reads_its_variables():
     given = {"d": UInt(3), "i": 2, "s": "x", "l": (1, 2), "m": Map([("a", 1)])}
     assert value(
         "d == 3 && i + 1 == 3 && s + 'y' == 'xy' && l.size() == 2 && l == [1, 2] && m.a == 1 && l + [3] == [1, 2, 3]", **given
@@ -153,7 +153,7 @@ def test_looks_at_what_it_is_given():
     assert math.isnan(value("double('nan')"))
 
 
-def test_counts_what_it_costs():
+def test_reports_its_cost():
     program = compile_expression("s == 'x' && [1, 2, 3].all(y, y > 0)", VARIABLES)
     _, cost = program.measure({"s": "x"})
     # the name, a comparison of one character; then for each element: a condition, two names, a comparison; then the result
@@ -170,18 +170,18 @@ TOO_MUCH = [
 
 
 @pytest.mark.parametrize("source", TOO_MUCH)
-def test_is_stopped_when_it_costs_too_much(source):
+def test_stops_at_the_cost_limit(source):
     program = compile_expression(source, VARIABLES)
     with pytest.raises(CostLimitError) as caught:
         program.evaluate({"s": "1" * 50}, cost_limit=50_000)
     assert str(caught.value) == "operation cancelled: actual cost limit exceeded"
 
 
-def test_the_limit_is_not_absorbed_by_an_or():
+def test_an_or_does_not_absorb_the_cost_limit():
     with pytest.raises(CostLimitError):
         compile_expression("[1, 2, 3].all(x, x > 0) || true", {}).evaluate({}, cost_limit=3)
 
 
-def test_a_pattern_that_is_too_large_is_refused():
+def test_a_pattern_that_is_too_large_is_rejected():
     with pytest.raises(CompileError, match="expression too large"):
         value("s.matches('(a{1000}){1000}')", s="a")

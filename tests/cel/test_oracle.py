@@ -1,6 +1,6 @@
-"""Random expressions, beside the C++ implementation of CEL: the same values, and errors in the same places.
+"""Compare random expressions with the C++ implementation of CEL: the same values, and errors for the same expressions.
 
-Needs ``cel-expr-python``, which is no dependency of ours: where it is not installed this is skipped.
+Needs ``cel-expr-python``, which is not a dependency; without it these tests are skipped.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def same(one, other):
 DATA = st.fixed_dictionaries({
     "i": st.sampled_from([0, 1, -5, 2**63 - 1]), "j": st.sampled_from([0, 2]), "u": st.sampled_from([0, 3]),
     "f": st.sampled_from([0.0, 1.5, -2.0, 1e19]), "s": st.sampled_from(["", "a", "abc", "12"]), "b": st.booleans(),
-    # a double as a map's key, a bool as a number: the implementations differ there, so neither is given
+    # The implementations differ for a double as a map's key and a bool as a number, so neither is generated.
     "d": st.sampled_from([1, "a"]), "l": st.sampled_from([[], [1, 2, 3], [0, 1]]),
     "m": st.sampled_from([{}, {"a": 1}, {"a": 0, "b": 2}]),
 })  # fmt: skip
@@ -128,18 +128,18 @@ DATA = st.fixed_dictionaries({
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**32), DATA)
 @example(0, {"i": 0, "j": 0, "u": 0, "f": 0.0, "s": "", "b": True, "d": 1, "l": [], "m": {}})
-def test_agrees(seed, data):
+def test_agrees_with_the_cpp_implementation(seed, data):
     draw = random.Random(seed)
     source = grow(draw, draw.choice([*LEAVES, "bool"]), draw.randrange(1, 5))
     try:
         ours = ours_of(source, data)
     except CompileError as error:
-        # cel-go works out constant conversions beforehand; C++ does not
+        # cel-go folds constant conversions, C++ does not
         assume("program instantiation failed" not in str(error))
-        # what is in an empty list is of any type until something asks for one; cel-go then tries doubles first, C++ integers
+        # The elements of an empty list have no type until they are used; cel-go then tries doubles first, C++ integers.
         assume("[]" not in source)
         raise
     theirs = theirs_of(source, data)
-    if ours == "fails" and "/" in source:  # C++ says that nothing is less than NaN, Go that there is no telling
+    if ours == "fails" and "/" in source:  # C++ says that nothing is less than NaN, Go returns an error
         assume(theirs == "fails")
     assert same(ours, theirs), (source, ours, theirs)

@@ -1,4 +1,4 @@
-"""What the API server refuses of nodes, workloads, storage and devices."""
+"""Test what the API server rejects in nodes, workloads, storage and device objects."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def taint(effect: str = "NoSchedule", key: str = "k", value: str = "") -> dict:
 
 NODES = {
     "sound": ({"spec": {"taints": [taint(), taint("NoExecute")]}, "status": {"allocatable": {"cpu": "4", "pods": "110"}}}, []),
-    "nothing at all": ({}, []),
+    "an empty node": ({}, []),
     "taint twice": ({"spec": {"taints": [taint(value="a"), taint(value="b")]}}, ["metadata.taints[1]: Duplicate value"]),
     "taint effect": ({"spec": {"taints": [taint("Foo")]}}, ["metadata.taints[0].effect: Unsupported value"]),
     "no taint effect": ({"spec": {"taints": [taint("")]}}, ["metadata.taints[0].effect: Required value"]),
@@ -57,9 +57,9 @@ NODES = {
     "taint value": ({"spec": {"taints": [taint(value="a b")]}}, ["metadata.taints[0].value: Invalid value"]),
     "negative": ({"status": {"allocatable": {"cpu": "-1"}}}, ["status.allocatable.cpu: Invalid value"]),
     "no number": ({"status": {"capacity": {"memory": "NaN"}}}, ["status.capacity.memory: Invalid value"]),
-    "half a pod": ({"status": {"capacity": {"pods": "1.5"}}}, ["status.capacity.pods: Invalid value"]),
+    "a fractional number of pods": ({"status": {"capacity": {"pods": "1.5"}}}, ["status.capacity.pods: Invalid value"]),
     "no pods": ({"status": {"allocatable": {"pods": "0"}}}, []),
-    "more than there is": ({"status": {"capacity": {"cpu": "1"}, "allocatable": {"cpu": "2"}}}, []),
+    "more allocatable than capacity": ({"status": {"capacity": {"cpu": "1"}, "allocatable": {"cpu": "2"}}}, []),
     "10 000 labels": ({"metadata": {"name": "x", "labels": {f"k{i}": "v" for i in range(10_000)}}}, []),
     "an address as name": ({"metadata": {"name": "10.0.0.1"}}, []),
     "in a namespace": ({"metadata": {"name": "x", "namespace": "a"}}, ["metadata.namespace: Forbidden"]),
@@ -78,7 +78,7 @@ OTHERS = {  # kind, object → faults
         {"spec": {"limits": [{"type": "Container", "max": {"cpu": "-1"}}]}},
         ["spec.limits[0].max[cpu]: Invalid value"],
     ),
-    "limit range, a type twice": (
+    "limit range with a type twice": (
         LimitRange,
         {"spec": {"limits": [{"type": "Pod"}, {"type": "Pod"}]}},
         ["spec.limits[1].type: Duplicate value"],
@@ -89,25 +89,37 @@ OTHERS = {  # kind, object → faults
         ["spec.limits[0].default: Forbidden"],
     ),
     "priority class": (PriorityClass, {"metadata": {"name": "x"}, "value": 10**9}, []),
-    "priority class above": (PriorityClass, {"metadata": {"name": "x"}, "value": 10**9 + 1}, ["value: Forbidden"]),
-    "system priority class": (PriorityClass, {"metadata": {"name": "system-mine"}, "value": 1}, ["metadata.name: Forbidden"]),
-    "the system's own": (PriorityClass, {"metadata": {"name": "system-node-critical"}, "value": 2_000_001_000}, []),
+    "priority class above the maximum": (PriorityClass, {"metadata": {"name": "x"}, "value": 10**9 + 1}, ["value: Forbidden"]),
+    "priority class with a system name": (
+        PriorityClass,
+        {"metadata": {"name": "system-mine"}, "value": 1},
+        ["metadata.name: Forbidden"],
+    ),
+    "built-in priority class": (PriorityClass, {"metadata": {"name": "system-node-critical"}, "value": 2_000_001_000}, []),
     "priority class policy": (
         PriorityClass,
         {"metadata": {"name": "x"}, "preemptionPolicy": "Maybe"},
         ["preemptionPolicy: Unsupported value"],
     ),
     "budget": (PodDisruptionBudget, {"spec": {"minAvailable": "50%", "selector": {}}}, []),
-    "budget both ways": (PodDisruptionBudget, {"spec": {"minAvailable": 1, "maxUnavailable": 1}}, ["spec: Invalid value"]),
-    "budget per cent": (PodDisruptionBudget, {"spec": {"minAvailable": "101%"}}, ["spec.minAvailable: Invalid value"]),
-    "budget in words": (PodDisruptionBudget, {"spec": {"maxUnavailable": "most"}}, ["spec.maxUnavailable: Invalid value"]),
-    "budget below zero": (PodDisruptionBudget, {"spec": {"maxUnavailable": -1}}, ["spec.maxUnavailable: Invalid value"]),
+    "budget with both fields": (
+        PodDisruptionBudget,
+        {"spec": {"minAvailable": 1, "maxUnavailable": 1}},
+        ["spec: Invalid value"],
+    ),
+    "budget in percent": (PodDisruptionBudget, {"spec": {"minAvailable": "101%"}}, ["spec.minAvailable: Invalid value"]),
+    "budget with an invalid value": (
+        PodDisruptionBudget,
+        {"spec": {"maxUnavailable": "most"}},
+        ["spec.maxUnavailable: Invalid value"],
+    ),
+    "negative budget": (PodDisruptionBudget, {"spec": {"maxUnavailable": -1}}, ["spec.maxUnavailable: Invalid value"]),
     "budget selector": (
         PodDisruptionBudget,
         {"spec": {"selector": {"matchExpressions": [expression("Foo")]}}},
         ["spec.selector.matchExpressions[0].operator: Invalid value"],
     ),
-    "disruptions below zero": (
+    "negative disruptions allowed": (
         PodDisruptionBudget,
         {"status": {"disruptionsAllowed": -1}},
         ["status.disruptionsAllowed: Invalid value"],
@@ -132,16 +144,16 @@ WORKLOADS = {
     "replicas 2^31": ({"replicas": 2**31}, ["spec.replicas: Invalid value"]),
     "no selector": ({"selector": None}, ["spec.selector: Required value"]),
     "an empty selector": ({"selector": {}}, ["spec.selector: Invalid value"]),
-    "another's labels": ({"selector": {"matchLabels": {"app": "b"}}}, [MISMATCH]),
-    "a bad selector": (
+    "a selector of other labels": ({"selector": {"matchLabels": {"app": "b"}}}, [MISMATCH]),
+    "an invalid selector": (
         {"selector": {"matchExpressions": [expression("Foo")]}},
         ["spec.selector.matchExpressions[0].operator: Invalid value"],
     ),
-    "a bad template": (
+    "an invalid template": (
         {"template": {**TEMPLATE, "spec": {"containers": []}}},
         ["spec.template.spec.containers: Required value"],
     ),
-    "runs once": (
+    "restart policy Never": (
         {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}}},
         ["spec.template.spec.restartPolicy: Unsupported value"],
     ),
@@ -172,7 +184,7 @@ def test_replication_controllers():
 ONCE = {"metadata": TEMPLATE["metadata"], "spec": {"containers": [{"name": "c"}], "restartPolicy": "Never"}}
 JOBS = {
     "sound": ({"template": ONCE, "parallelism": 2, "completions": 5, "completionMode": "Indexed"}, []),
-    "restarts for ever": ({"template": TEMPLATE}, ["template.spec.restartPolicy: Unsupported value"]),
+    "restart policy Always": ({"template": TEMPLATE}, ["template.spec.restartPolicy: Unsupported value"]),
     "parallelism -1": ({"template": ONCE, "parallelism": -1}, ["parallelism: Invalid value"]),
     "mode": ({"template": ONCE, "completionMode": "Odd"}, ["completionMode: Unsupported value"]),
     "indexed without completions": (
@@ -189,7 +201,7 @@ def test_jobs(spec, expected):
     assert faults(CronJob, {"spec": cron}) == [f"spec.jobTemplate.spec.{fault}" for fault in expected]
 
 
-def test_job_names_leave_room():
+def test_job_names_leave_room_for_pod_suffixes():
     assert faults(Job, {"metadata": {**META, "name": "a" * 64}, "spec": {"template": ONCE}}) == ["metadata.name: Invalid value"]
     cron = {
         "metadata": {**META, "name": "a" * 53},
@@ -208,7 +220,7 @@ VOLUME = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
 ZONE = {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression("In", "a")]}]}}
 STORAGE = {
     "volume": (PersistentVolume, {"spec": {**VOLUME, "nodeAffinity": ZONE}}, []),
-    "volume of nothing": (
+    "volume without a source": (
         PersistentVolume,
         {"spec": {}},
         ["spec.accessModes: Required value", "spec.capacity: Required value"],
@@ -230,7 +242,7 @@ STORAGE = {
         {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}},
         [],
     ),
-    "claim for nothing": (
+    "claim without a request": (
         PersistentVolumeClaim,
         {"spec": {}},
         ["spec.accessModes: Required value", "spec.resources[storage]: Required value"],
@@ -259,7 +271,7 @@ STORAGE = {
         ],
     ),
     "attributes class": (VolumeAttributesClass, {"driverName": "x", "parameters": {"k": "v" * ((256 << 10) - 1)}}, []),
-    "attributes class that is too large": (
+    "attributes class with too many parameters": (
         VolumeAttributesClass,
         {"driverName": "x", "parameters": {"k": "v" * (256 << 10)}},
         ["parameters: Too long"],
@@ -287,29 +299,33 @@ def request(**exactly: object) -> dict:
 SLICE = {"driver": "d", "pool": {"name": "p", "resourceSliceCount": 1}, "nodeName": "n"}
 DEVICES = {
     "claim": (ResourceClaim, {"spec": request()}, []),
-    "claim for no class": (
+    "request without a class": (
         ResourceClaim,
         {"spec": request(deviceClassName="")},
         ["spec.devices.requests[0].exactly.deviceClassName: Required value"],
     ),
-    "claim for none": (ResourceClaim, {"spec": request(count=0)}, ["spec.devices.requests[0].exactly.count: Invalid value"]),
-    "claim for all": (ResourceClaim, {"spec": request(allocationMode="All", count=0)}, []),
-    "claim in no way": (
+    "request for zero devices": (
+        ResourceClaim,
+        {"spec": request(count=0)},
+        ["spec.devices.requests[0].exactly.count: Invalid value"],
+    ),
+    "request for all devices": (ResourceClaim, {"spec": request(allocationMode="All", count=0)}, []),
+    "request with an unknown mode": (
         ResourceClaim,
         {"spec": {"devices": {"requests": [{"name": "r"}]}}},
         ["spec.devices.requests[0]: Required value"],
     ),
-    "claim, a name twice": (
+    "two requests of one name": (
         ResourceClaim,
         {"spec": {"devices": {"requests": request()["devices"]["requests"] * 2}}},
         ["spec.devices.requests[1].name: Duplicate value"],
     ),
-    "claim, constraint on nobody": (
+    "constraint on an unknown request": (
         ResourceClaim,
         {"spec": {"devices": {**request()["devices"], "constraints": [{"requests": ["q"], "matchAttribute": "a/b"}]}}},
         ["spec.devices.constraints[0].requests: Invalid value"],
     ),
-    "claim, empty expression": (
+    "empty CEL expression": (
         ResourceClaim,
         {"spec": request(selectors=[{"cel": {"expression": ""}}])},
         ["spec.devices.requests[0].exactly.selectors[0].cel.expression: Required value"],
@@ -321,12 +337,12 @@ DEVICES = {
     ),
     "class": (DeviceClass, {"metadata": {"name": "x"}, "spec": {"selectors": [{}]}}, ["spec.selectors[0].cel: Required value"]),
     "slice": (ResourceSlice, {"metadata": {"name": "x"}, "spec": SLICE}, []),
-    "slice for no node": (
+    "slice without a node": (
         ResourceSlice,
         {"metadata": {"name": "x"}, "spec": {**SLICE, "nodeName": None}},
         ["spec: Required value"],
     ),
-    "slice, a device twice": (
+    "slice with a device twice": (
         ResourceSlice,
         {
             "metadata": {"name": "x"},
@@ -342,7 +358,7 @@ def test_devices(kind, data, expected):
     assert faults(kind, data) == expected
 
 
-def test_messages_are_in_the_api_servers_words():
+def test_messages_use_the_api_servers_words():
     found = msgspec.convert({"metadata": META, "spec": {**WORKLOAD, "selector": {"matchLabels": {"app": "b"}}}}, Deployment)
     (fault,) = validate(found)
     assert str(fault) == (

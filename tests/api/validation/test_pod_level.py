@@ -1,4 +1,4 @@
-"""What a pod has as a whole must hold what its containers ask for."""
+"""Test that pod-level resources cover the containers' requests and limits."""
 
 import msgspec
 import pytest
@@ -25,28 +25,28 @@ def at_least(what, part, given, needed):
     )
 
 
-CASES = {  # the pod's, its containers, its init containers, what is told
+CASES = {  # the pod's resources, its containers', its init containers', the reported fault
     "enough": ({"requests": {"cpu": "1"}}, [asks({"cpu": "400m"}), asks({"cpu": "0.6"})], [], []),
-    "of another resource": ({"requests": {"cpu": "1"}}, [asks({"memory": "1Gi"})], [], []),
-    "too little for all": (
+    "a resource the pod level omits": ({"requests": {"cpu": "1"}}, [asks({"memory": "1Gi"})], [], []),
+    "less than the sum": (
         {"requests": {"cpu": "1"}}, [asks({"cpu": "600m"}), asks({"cpu": "600m"})], [],
         [at_least("cpu", "requests", "1", "1200m")],
     ),
-    "too little for one that runs first": (
+    "less than an init container": (
         {"requests": {"memory": "1Gi"}}, [asks({"memory": "1Mi"})], [asks({"memory": "2Gi"})],
         [at_least("memory", "requests", "1Gi", "2Gi")],
     ),
-    "one that runs first, with a sidecar": (
+    "an init container with a sidecar": (
         {"requests": {"cpu": "1"}}, [asks({"cpu": "1m"})],
         [asks({"cpu": "500m"}, restartPolicy="Always"), asks({"cpu": "600m"})],
         [at_least("cpu", "requests", "1", "1100m")],
     ),
-    "one that runs before the sidecar": (
+    "an init container before the sidecar": (
         {"requests": {"cpu": "1"}}, [asks({"cpu": "1m"})],
         [asks({"cpu": "600m"}), asks({"cpu": "500m"}, restartPolicy="Always")], [],
     ),
-    "limits that overcommit": ({"limits": {"cpu": "1"}}, [asks(limits={"cpu": "1"}), asks(limits={"cpu": "1"})], [], []),
-    "a limit above the pod's": (
+    "overcommitted limits": ({"limits": {"cpu": "1"}}, [asks(limits={"cpu": "1"}), asks(limits={"cpu": "1"})], [], []),
+    "a container limit above the pod's": (
         {"limits": {"cpu": "1"}}, [asks(), asks(limits={"cpu": "1500m"})], [],
         ['spec.resources.containers[1][cpu].limits: Invalid value: "1500m": must be less than or equal to pod limits of 1'],
     ),
@@ -55,16 +55,16 @@ CASES = {  # the pod's, its containers, its init containers, what is told
         [asks(limits={"hugepages-2Mi": "2Mi"}), asks(limits={"hugepages-2Mi": "2Mi"})], [],
         [at_least("hugepages-2Mi", "limits", "2Mi", "4Mi")],
     ),
-    "what is no amount": ({"requests": {"cpu": "1"}}, [asks({"cpu": "much"})], [], []),
+    "an invalid quantity": ({"requests": {"cpu": "1"}}, [asks({"cpu": "much"})], [], []),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("whole", "containers", "first", "expected"), CASES.values(), ids=CASES)
-def test_a_pod_holds_its_containers(whole, containers, first, expected):
+def test_pod_level_resources_cover_containers(whole, containers, first, expected):
     assert told({"resources": whole, "containers": containers, "initContainers": first}) == expected
 
 
-def test_pods_without_such_resources_are_as_they_are():
+def test_pods_without_pod_level_resources_pass():
     assert told({"containers": [asks({"cpu": "4"})]}) == []
 
 
@@ -73,7 +73,7 @@ FIRST = st.tuples(AMOUNTS, st.booleans()).map(lambda one: one[0] | ({"restartPol
 
 
 @given(st.lists(AMOUNTS, min_size=1, max_size=3), st.lists(FIRST, max_size=4), st.integers(1, 40))
-def test_what_containers_take_is_what_a_node_is_charged(containers, first, milli):
+def test_pod_level_requests_must_cover_what_the_node_is_charged(containers, first, milli):
     spec = {"containers": containers, "initContainers": first}
     pod = msgspec.convert({"metadata": {"name": "p"}, "spec": spec}, Pod)
     charged = PodInfo(pod).requests["cpu"]

@@ -1,7 +1,7 @@
-# Every target sets up what it needs in .venv; Python 3.11 or newer, make and git is all a machine must have.
+# Every target sets up .venv as needed; the machine needs only Python 3.11 or newer, make and git.
 # `make help` lists the targets.
 
-# Which interpreter .venv is made with; empty: the first that will do.
+# The interpreter for .venv; empty: the first suitable one.
 PYTHON ?=
 WORKERS ?= auto
 ARGS ?=
@@ -18,49 +18,49 @@ help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
 .PHONY: demo
-demo: $(VENV)/.ready-to-run  ## schedule the pods of examples/demo in virtual time, and say why
+demo: $(VENV)/.ready-to-run  ## schedule the pods of examples/demo in virtual time and explain the result
 	@status=0; $(BIN)/moorage simulate -f examples/demo $(ARGS) || status=$$?; \
 	    [ $$status -ne 2 ] || echo "(exit status 2: some pods stay pending, as they should in this example)" >&2; \
 	    [ $$status -eq 0 ] || [ $$status -eq 2 ]
 
 .PHONY: test
-test: $(VENV)/.ready-to-test  ## run all tests; ARGS='-k ports' narrows them, WORKERS=1 runs them in one process
+test: $(VENV)/.ready-to-test  ## run all tests; ARGS='-k ports' selects some, WORKERS=1 uses one process
 	@$(BIN)/python -m pytest -q -n $(WORKERS) $(ARGS)
 
 ROUNDS ?= 10
 .PHONY: explore
-explore: $(VENV)/.ready-to-test  ## try the properties on examples that `make test` does not; ROUNDS=100 for more
+explore: $(VENV)/.ready-to-test  ## run the property tests on new random examples; ROUNDS=100 for more
 	@for round in $$(seq $(ROUNDS)); do \
 	    $(BIN)/python -m pytest -q -n $(WORKERS) -m hypothesis --hypothesis-profile=other $(ARGS) || exit 1; \
 	done
 
 .PHONY: recordings
-recordings: $(VENV)/.ready-to-test  ## hold the verdicts of all plugins to every recorded decision of kube-scheduler
+recordings: $(VENV)/.ready-to-test  ## compare the verdicts of all plugins with every recorded decision of kube-scheduler
 	@MOORAGE_RECORDINGS=1 $(BIN)/python -m pytest -q -n $(WORKERS) tests/laboratory/test_verdicts.py $(ARGS)
 
 SEEDS ?= 200
 .PHONY: simtest
-simtest: $(VENV)/.ready-to-test  ## whole schedulers under faults in virtual time; SEEDS=10000 for more, ARGS='--seed N' for one again
+simtest: $(VENV)/.ready-to-test  ## run schedulers under faults in virtual time; SEEDS=10000 for more, ARGS='--seed N' repeats one
 	@$(BIN)/python -m moorage.testing.simtest --seeds $(SEEDS) $(ARGS)
 
 .PHONY: fuzz
-fuzz: $(VENV)/.ready-to-test  ## attack every route of the embedded API server; ROUNDS=100 for more, ARGS='--seed N' for one again
+fuzz: $(VENV)/.ready-to-test  ## attack every route of the embedded API server; ROUNDS=100 for more, ARGS='--seed N' repeats one
 	@$(BIN)/python -m moorage.testing.attacks --rounds $(ROUNDS) $(ARGS)
 
 .PHONY: lint
-lint: $(VENV)/.ready-to-test  ## formatting, lint, types and import layers
+lint: $(VENV)/.ready-to-test  ## check formatting, lint, types and import layers
 	@scripts/check lint
 
 .PHONY: check
-check: $(VENV)/.ready-to-test  ## lint, then all tests: what CI runs
+check: $(VENV)/.ready-to-test  ## run lint, then all tests, as CI does
 	@scripts/check
 
 .PHONY: format
-format: $(VENV)/.ready-to-test  ## rewrite the sources as `make lint` wants them
+format: $(VENV)/.ready-to-test  ## reformat the sources and fix lint findings
 	@$(BIN)/ruff check -q --fix && $(BIN)/ruff format -q
 
 .PHONY: bench
-bench: $(VENV)/.ready-to-run  ## measure how fast pods are placed; ARGS='basic --nodes 1000' chooses what, see benchmarks/README.md
+bench: $(VENV)/.ready-to-run  ## measure scheduling throughput; ARGS='basic --nodes 1000' selects a workload, see benchmarks/README.md
 	@$(BIN)/python -m benchmarks run $(ARGS)
 
 .PHONY: wheel
@@ -69,10 +69,10 @@ wheel: $(VENV)/.ready-to-test  ## build dist/*.whl and dist/*.tar.gz
 	@ls dist
 
 .PHONY: setup
-setup: $(VENV)/.ready-to-test  ## set up .venv and stop
+setup: $(VENV)/.ready-to-test  ## only set up .venv
 
 .PHONY: lock
-lock:  ## resolve requirements/*.in anew (needs uv)
+lock:  ## update the pinned requirements from requirements/*.in (needs uv)
 	@for set in run test; do \
 	    (cd requirements && uv pip compile -q --upgrade --universal --generate-hashes --no-header --no-emit-index-url \
 	        --python-version 3.11 $$set.in -o $$set.txt) || exit 1; \
@@ -83,7 +83,7 @@ clean:  ## remove .venv, builds and caches
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# -- set-up: each step leaves a stamp in .venv and is repeated when its lock or pyproject.toml changes --------------------
+# -- setup: each step leaves a stamp in .venv and is repeated when its lock or pyproject.toml changes ----------------------
 
 $(VENV)/.made:
 	@found=$$(scripts/find-python $(PYTHON)) && echo "setting up $(VENV) with $$found" && "$$found" -m venv $(VENV)

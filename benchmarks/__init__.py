@@ -1,1 +1,1 @@
-"""How fast Moorage decides: seeded workloads, runs that check themselves, and comparisons of their results."""
+"""Benchmarks of scheduling throughput: seeded workloads, self-checking runs, and comparisons of results."""

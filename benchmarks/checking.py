@@ -1,7 +1,7 @@
-"""The check that is part of every run: sampled decisions are made again the plain way, with nothing kept.
+"""The check in every run: sampled decisions are repeated on the full path, without any cache.
 
-The node that was chosen must be among the plain way's best at that moment. Where nothing fits, the plain way must say so too,
-in the same words.
+The chosen node must be among the best nodes of the full path at that moment. If no node fits, the full path must find none
+either, with the same message.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from time import perf_counter, process_time
 
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
+from moorage.cycle.search_scope import EVERYWHERE, Scope
 from moorage.cycle.what_if import Nominated
 from moorage.framework.profile import Profile
 from moorage.state.cluster import Snapshot
@@ -19,33 +20,37 @@ __all__ = ["CheckFailedError", "CheckedCycle"]
 
 
 class CheckFailedError(Exception):
-    """A decision that the plain way would not have made, or pods that found no place. The run has no number."""
+    """A decision differs from the full path, or pods were not placed. The run has no result."""
 
 
 class CheckedCycle(Cycle):
-    """A cycle that checks the first and then every n-th of its decisions, and keeps count of the time that takes."""
+    """A cycle that checks the first and then every n-th of its decisions, and measures the time of the checks."""
 
     def watch(self, every: int) -> None:
-        """Check from now on; 0 checks nothing."""
+        """Start checking every n-th decision; 0 disables the check."""
         self.every = every
         self.decided = self.checked = 0
         self.wall_s = self.cpu_s = 0.0
 
-    def decide(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None) -> Decision:
-        decision = super().decide(profile, pod, snapshot, nominated)
+    def decide(
+        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None, scope: Scope = EVERYWHERE
+    ) -> Decision:
+        decision = super().decide(profile, pod, snapshot, nominated, scope)
         every = getattr(self, "every", 0)
         if every:
             if self.decided % every == 0:
-                self._check(decision, profile, pod, snapshot, nominated)
+                self._check(decision, profile, pod, snapshot, nominated, scope)
             self.decided += 1
         return decision
 
-    def _check(self, made: Decision, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None) -> None:
+    def _check(
+        self, made: Decision, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None, scope: Scope
+    ) -> None:
         wall, cpu = perf_counter(), process_time()
-        plain = Cycle(seed=self.seed, by_class=False, always_score=True).decide(profile, pod, snapshot, nominated)
+        plain = Cycle(seed=self.seed, by_class=False, always_score=True).decide(profile, pod, snapshot, nominated, scope)
         if made.node is None or plain.node is None:
             if (made.node, made.message) != (plain.node, plain.message):
-                raise CheckFailedError(f"{pod.key}: {made.node or made.message}; the plain way: {plain.node or plain.message}")
+                raise CheckFailedError(f"{pod.key}: {made.node or made.message}; the full path: {plain.node or plain.message}")
         else:
             best = [] if plain.scores is None else [snapshot.table.nodes[row].name for row in plain.scores.best()]
             if made.node not in best or made.feasible != plain.feasible:

@@ -41,41 +41,41 @@ _COLUMNS = (
 
 @click.group()
 def main() -> None:
-    """How fast Moorage decides."""
+    """Measure how fast Moorage schedules."""
 
 
 @main.command("list")
 def list_workloads() -> None:
-    """Name the workloads and their usual sizes."""
+    """List the workloads and their default sizes."""
     for name, (make, sizes) in WORKLOADS.items():
         click.echo(f"{name:24} {sizes.nodes:6} nodes {sizes.init:6} init {sizes.pods:6} pods  {(make.__doc__ or '').strip()}")
 
 
 @main.command()
 @click.argument("names", nargs=-1)
-@click.option("--nodes", type=int, help="Nodes; default: as listed.")
-@click.option("--init", type=int, help="Pods placed before the measurement.")
-@click.option("--pods", type=int, help="Pods measured.")
-@click.option("--seed", default=0, help="Of the workload, the order and the ties.")
-@click.option("--check-every", default=100, help="Check every n-th decision against the plain way.")
-@click.option("--json", "out", type=click.Path(path_type=Path), help="Append the results to a file, one JSON object a line.")
+@click.option("--nodes", type=int, help="Number of nodes; default: as listed.")
+@click.option("--init", type=int, help="Number of pods placed before the measurement.")
+@click.option("--pods", type=int, help="Number of measured pods.")
+@click.option("--seed", default=0, help="Seed of the workload, the order and tie-breaking.")
+@click.option("--check-every", default=100, help="Check every n-th decision against the full path.")
+@click.option("--json", "out", type=click.Path(path_type=Path), help="Append the results to a file, one JSON object per line.")
 def run(
     names: tuple[str, ...], nodes: int | None, init: int | None, pods: int | None, seed: int, check_every: int, out: Path | None
 ) -> None:
-    """Run workloads by NAMES; all of them without a name."""
+    """Run the workloads NAMES, or all of them."""
     click.echo(f"{'workload':24} " + " ".join(f"{column:>18}" for column in _COLUMNS))
     failed = False
     for name in names or tuple(WORKLOADS):
         if name not in WORKLOADS:
-            raise click.UsageError(f"no workload is named {name}; one of {', '.join(WORKLOADS)}")
+            raise click.UsageError(f"unknown workload {name}; use one of {', '.join(WORKLOADS)}")
         usual = WORKLOADS[name][1]
         sizes = Sizes(
             usual.nodes if nodes is None else nodes, usual.init if init is None else init, usual.pods if pods is None else pods
         )
         try:
-            result = _in_a_process_of_its_own(name, sizes, seed, check_every)
+            result = _in_new_process(name, sizes, seed, check_every)
         except CheckFailedError as error:
-            click.echo(f"{name:24} no number, the check failed: {error}", err=True)
+            click.echo(f"{name:24} no result, the check failed: {error}", err=True)
             failed = True
             continue
         click.echo(f"{name:24} " + " ".join(f"{result[column]:>18}" for column in _COLUMNS))
@@ -87,9 +87,9 @@ def run(
 
 @main.command()
 @click.argument("names", nargs=-1)
-@click.option("--pods", default=100_000, help="Pods of the file that is read and simulated.")
+@click.option("--pods", default=100_000, help="Number of pods in the file that is read and simulated.")
 def once(names: tuple[str, ...], pods: int) -> None:
-    """Measure what happens once: a hard decision, the start of the program, a whole run. All of them without NAMES."""
+    """Measure single operations: a hard decision, program start, a whole run; NAMES, or all of them."""
     measured: dict[str, Callable[[], dict[str, Any]]] = {
         "first-of-class": first_of_class,
         "preemption-attempt": preemption_attempt,
@@ -101,55 +101,55 @@ def once(names: tuple[str, ...], pods: int) -> None:
     }
     for name in names or tuple(measured):
         if name not in measured:
-            raise click.UsageError(f"nothing is named {name}; one of {', '.join(measured)}")
+            raise click.UsageError(f"unknown measurement {name}; use one of {', '.join(measured)}")
         click.echo(json.dumps(measured[name]()))
 
 
 @main.command()
 @click.argument("names", nargs=-1)
-@click.option("--nodes", type=int, help="Nodes; default: as usual.")
-@click.option("--init", type=int, help="Pods that run before the measurement.")
-@click.option("--pods", type=int, help="Pods measured; for soak, pods made each second.")
-@click.option("--seconds", type=float, help="How long a soak lasts.")
-@click.option("--lease", multiple=True, metavar="FLAG", help="A flag of `moorage run` about its lease, for failover.")
+@click.option("--nodes", type=int, help="Number of nodes; default: depends on the measurement.")
+@click.option("--init", type=int, help="Number of pods that run before the measurement.")
+@click.option("--pods", type=int, help="Number of measured pods; for soak, pods created per second.")
+@click.option("--seconds", type=float, help="Duration of a soak.")
+@click.option("--lease", multiple=True, metavar="FLAG", help="A leader election flag for failover. May be repeated.")
 @click.option("--profile", type=click.Path(path_type=Path), help="Profile the scheduler in throughput to this file (cProfile).")
-@click.option("--workload", type=click.Choice(list(WORKLOADS)), help="Whose pods throughput and against are measured with.")
+@click.option("--workload", type=click.Choice(list(WORKLOADS)), help="Workload of the pods for throughput and against.")
 @click.option(
     "--peer",
     type=click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path),
-    help="A kube-scheduler, for against: measured in the same run.",
+    help="Path of a kube-scheduler to measure in the same run, for against.",
 )
 def live(names: tuple[str, ...], **given: Any) -> None:
-    """Measure a live scheduler against the embedded API server: all measurements without NAMES. One JSON object a line.
+    """Measure a live scheduler on the embedded API server: NAMES, or all measurements. Prints one JSON object per line.
 
-    `against` needs --peer, and is left out without it.
+    `against` needs --peer, and is skipped without it.
     """
-    asked = {option: value for option, value in given.items() if value not in (None, ())}
+    options = {option: value for option, value in given.items() if value not in (None, ())}
     broken = False
-    if "against" in names and "peer" not in asked:
-        raise click.UsageError("against compares with another scheduler: --peer has to name its program")
-    for name in names or tuple(name for name in LIVE if name != "against" or "peer" in asked):
+    if "against" in names and "peer" not in options:
+        raise click.UsageError("against needs --peer, the path of another scheduler")
+    for name in names or tuple(name for name in LIVE if name != "against" or "peer" in options):
         if name not in LIVE:
-            raise click.UsageError(f"nothing is named {name}; one of {', '.join(LIVE)}")
-        for figures in measure_live(name, **asked):
+            raise click.UsageError(f"unknown measurement {name}; use one of {', '.join(LIVE)}")
+        for figures in measure_live(name, **options):
             click.echo(json.dumps(figures))
             broken = broken or any(value for key, value in figures.items() if key.startswith(("broken", "peer_broken")))
     sys.exit(1 if broken else 0)
 
 
-def _in_a_process_of_its_own(name: str, sizes: Sizes, seed: int, check_every: int) -> dict[str, Any]:
-    """Run a workload where no other has been: what one leaves behind in memory slows the next, and is not its peak."""
+def _in_new_process(name: str, sizes: Sizes, seed: int, check_every: int) -> dict[str, Any]:
+    """Run a workload in a new process: memory of an earlier one would slow it down and distort its peak."""
     with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
         return pool.submit(run_one, name, sizes, seed, check_every).result()
 
 
 @main.command()
-@click.option("--folder", type=click.Path(exists=True, path_type=Path), help="On the disk that is meant.")
-@click.option("--count", default=4000, help="Pods made in each run.")
-@click.option("--writers", default=[1, 8, 64], multiple=True, help="Writers side by side; may be given several times.")
-@click.option("--rounds", default=5, help="Runs of each kind, in turn.")
+@click.option("--folder", type=click.Path(exists=True, path_type=Path), help="A folder on the disk to measure.")
+@click.option("--count", default=4000, help="Number of pods created in each run.")
+@click.option("--writers", default=[1, 8, 64], multiple=True, help="Number of concurrent writers. May be repeated.")
+@click.option("--rounds", default=5, help="Number of runs of each kind, alternating.")
 def writes(folder: Path | None, count: int, writers: tuple[int, ...], rounds: int) -> None:
-    """Measure how many writes a second the API server's store takes, in memory and in a file."""
+    """Measure how many writes per second the API server's store accepts, in memory and in a file."""
     click.echo(f"{'writers':>8} {'memory/s':>10} {'file/s':>10} {'ratio':>6} {'memory/cpu s':>13} {'file/cpu s':>11}")
     for many in writers:
         memory, kept = measure_writes(folder, count, many, rounds)
@@ -159,14 +159,14 @@ def writes(folder: Path | None, count: int, writers: tuple[int, ...], rounds: in
 
 
 @main.command()
-@click.option("--resource", default="pods", type=click.Choice(["configmaps", "pods"]), help="What the server is full of.")
-@click.option("--count", default=50_000, help="How many of them.")
-@click.option("--size", default=1_000_000, help="Of a config map, in bytes.")
-@click.option("--watches", default=1_000, help="How many watches are opened.")
-@click.option("--listed", is_flag=True, help="Ask for lists instead; 64 at a time are served to one user.")
-@click.option("--plain", is_flag=True, help="Without TLS.")
+@click.option("--resource", default="pods", type=click.Choice(["configmaps", "pods"]), help="Kind of the stored objects.")
+@click.option("--count", default=50_000, help="Number of objects.")
+@click.option("--size", default=1_000_000, help="Size of a ConfigMap, in bytes.")
+@click.option("--watches", default=1_000, help="Number of watches.")
+@click.option("--listed", is_flag=True, help="Request lists instead; the server serves 64 at a time to one user.")
+@click.option("--plain", is_flag=True, help="Use plain HTTP.")
 def watches(resource: str, count: int, size: int, watches: int, listed: bool, plain: bool) -> None:
-    """Measure the memory that the API server takes for watches and lists that are not read."""
+    """Measure the API server's memory for watches and lists that the client does not read."""
     click.echo(json.dumps(measure_watches(resource, count, size, watches, plain=plain, listed=listed)))
 
 
@@ -174,7 +174,7 @@ def watches(resource: str, count: int, size: int, watches: int, listed: bool, pl
 @click.argument("before", type=click.Path(exists=True, path_type=Path))
 @click.argument("after", type=click.Path(exists=True, path_type=Path))
 def compare(before: Path, after: Path) -> None:
-    """Print the ratios of two files of results, and how far repeats of each lie apart."""
+    """Print the ratios of two result files, and the spread of repeated runs."""
     old, new = ([json.loads(line) for line in path.read_text().splitlines()] for path in (before, after))
     for line in compared(old, new):
         click.echo(line)

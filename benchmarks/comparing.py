@@ -1,4 +1,4 @@
-"""Two files of results side by side: the ratio of their medians, and the spread of both."""
+"""Compare two result files: the ratio of their medians, and the spread of both."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Results = Iterable[Mapping[str, Any]]
 
 
 def compare(before: Results, after: Results) -> Iterator[str]:
-    """Yield a line for each workload and size that both files have."""
+    """Yield a line for each workload and size in both files."""
     first, second = _rates(before), _rates(after)
     yield f"{'workload':40} {'before':>12} {'after':>12} {'ratio':>7}   least-most before; after"
     for what in first:

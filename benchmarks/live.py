@@ -1,7 +1,7 @@
-"""How fast is a live scheduler: against the embedded API server, each in a process of its own, over TLS on one machine.
+"""Measurements of a live scheduler on the embedded API server: separate processes, TLS, one machine.
 
-Every measurement returns figures ready for JSON. ``load`` is the machine's load average over the last minute, and ``loop_us``
-the CPU microseconds of a fixed bit of work: what else was going on, and how fast the machine was.
+Every measurement returns figures for JSON. ``load`` is the machine's load average of the last minute, and ``loop_us`` the CPU
+microseconds of a fixed computation: how busy and how fast the machine was.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from moorage.apiserver.vocabulary.records import Record
 __all__ = ["LIVE", "LiveSizes", "measure"]
 
 _ALONE: Final = "--leader-elect=false"
-#: What cannot be told apart by looking: how often we look.
+#: Polling interval for conditions without a notification.
 _LOOK_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class LiveSizes:
-    """``pods`` are measured, ``init`` are there before. ``seconds`` is how long a soak lasts; ``lease`` the flags of it.
+    """``pods`` are measured, ``init`` exist before. ``seconds``: duration of a soak; ``lease``: its leader election flags.
 
-    ``workload`` is one of ``python -m benchmarks list``: throughput is measured with its pods. ``peer`` is
-    the program of another scheduler.
+    ``workload``: the workload of the pods for throughput, one of ``python -m benchmarks list``. ``peer``: the program of
+    another scheduler.
     """
 
     nodes: int
@@ -47,19 +47,19 @@ class LiveSizes:
 
 
 async def throughput(sizes: LiveSizes) -> dict[str, Any]:
-    """Pods bound a second. They are made while the scheduler is stopped, so that making them is not measured."""
+    """Measure pods bound per second. They are created while the scheduler is stopped, so that creating them is not measured."""
     profiled = () if sizes.profile is None else ("-m", "cProfile", "-o", str(sizes.profile))
     return await _throughput(sizes, lambda there: there.scheduler(_ALONE, before=profiled))
 
 
 async def against(sizes: LiveSizes) -> dict[str, Any]:
-    """The throughput of a peer and ours, in turn on the same cluster; ratios are how many times the peer's own.
+    """Measure the throughput of a peer and of Moorage, one after the other on equal clusters; ratios are relative to the peer.
 
-    ``peer_pods_per_s`` is what the two of them and the server reach on this machine: the server takes a share of it.
+    ``peer_pods_per_s`` is the throughput of the peer together with the server on this machine: the server uses a share of it.
     """
     program = sizes.peer
     if program is None:
-        raise ValueError("--peer has to name the program to compare with")
+        raise ValueError("--peer must name the program to compare with")
     theirs = await _throughput(sizes, lambda there: there.peer(program, _ALONE))
     ours = await _throughput(sizes, lambda there: there.scheduler(_ALONE))
     return {
@@ -75,14 +75,14 @@ async def _throughput(sizes: LiveSizes, start: Callable[[World], Awaitable[Sched
         scheduler = await start(there)
         await there.ready()
         scheduler.process.send_signal(signal.SIGSTOP)
-        told = there.store.count(EVENTS)
+        events = there.store.count(EVENTS)
         uids = await there.create_all(sizes.pods)
         began, cpu, own = monotonic(), scheduler.cpu_s, process_time()
         scheduler.process.send_signal(signal.SIGCONT)
         bound = there.follower.bound
         await there.follower.until(lambda: uids[-1] in bound and all(uid in bound for uid in uids))
         wall, busy = max(bound[uid] for uid in uids) - began, scheduler.cpu_s - cpu
-        await _until(lambda: there.store.count(EVENTS) - told >= sizes.pods, 60.0)
+        await _until(lambda: there.store.count(EVENTS) - events >= sizes.pods, 60.0)
         all_busy = scheduler.cpu_s - cpu
         return {
             "pods_per_s": round(sizes.pods / wall, 1),
@@ -97,7 +97,7 @@ async def _throughput(sizes: LiveSizes, start: Callable[[World], Awaitable[Sched
 
 
 async def lag(sizes: LiveSizes) -> dict[str, Any]:
-    """How late the engine knows of a change, while changes come all at once."""
+    """Measure how late the engine sees a change during a burst of changes."""
     async with world(sizes.nodes, sizes.init) as there:
         witness = await there.witness()
         await witness.ask("state")
@@ -106,14 +106,14 @@ async def lag(sizes: LiveSizes) -> dict[str, Any]:
 
 
 async def relist(sizes: LiveSizes) -> dict[str, Any]:
-    """How long until the engine knows everything again, after a watch that history does not reach back to (410)."""
+    """Measure how long the engine needs to see everything again after its watch has expired (410)."""
     async with world(sizes.nodes, sizes.init) as there:
         witness = await there.witness()
         await witness.ask("state")
         cpu = witness.cpu_s
         await there.hang_up()
         pods = [*there.store.all(PODS)]
-        for _ in range(CAPACITY // len(pods) + 1):  # nobody watches, and more happens than is remembered
+        for _ in range(CAPACITY // len(pods) + 1):  # without watches, write more than the history holds
             _burst(there, pods[:CAPACITY], "1")
         last = [*there.store.all(PODS)][-1000:]
         _burst(there, last, "2")
@@ -125,7 +125,7 @@ async def relist(sizes: LiveSizes) -> dict[str, Any]:
 
 
 async def cold_start(sizes: LiveSizes) -> dict[str, Any]:
-    """From the start of the process to the first binding, and the memory it then has."""
+    """Measure the time from process start to the first bind, and the memory after it."""
     async with world(sizes.nodes, sizes.init) as there:
         uids = [*there.create(sizes.pods)]
         began = monotonic()
@@ -141,14 +141,14 @@ async def cold_start(sizes: LiveSizes) -> dict[str, Any]:
 
 
 async def failover(sizes: LiveSizes) -> dict[str, Any]:
-    """How long pods wait when the replica that leads is killed, and when it is asked to end."""
+    """Measure how long pods wait when the leader is killed, and when it is terminated."""
     took: dict[str, Any] = {}
     for how in (signal.SIGKILL, signal.SIGTERM):
         async with world(sizes.nodes, sizes.init) as there:
             first = await there.scheduler(*sizes.lease)
             await there.ready()
             await there.scheduler(*sizes.lease)
-            await asyncio.sleep(3.0)  # the other has listed everything by then, and waits for the lease
+            await asyncio.sleep(3.0)  # the standby has listed everything by then
             began = monotonic()
             first.process.send_signal(how)
             if how is signal.SIGKILL:
@@ -159,7 +159,7 @@ async def failover(sizes: LiveSizes) -> dict[str, Any]:
 
 
 async def _next_bound(there: World) -> float:
-    """Return when a pod that is made from now on was bound first; one comes every tenth of a second."""
+    """Return when one of the new pods is bound; one is created every tenth of a second."""
     uids: list[str] = []
     bound = there.follower.bound
     while not any(uid in bound for uid in uids):
@@ -169,7 +169,7 @@ async def _next_bound(there: World) -> float:
 
 
 async def soak(sizes: LiveSizes) -> dict[str, Any]:
-    """Pods come and go for a while. Memory, files and tasks must not grow, no pod may be lost, bound twice or put too many."""
+    """Create and delete pods for a while. Memory, files and tasks must not grow, and no pod may be lost or bound twice."""
     async with world(sizes.nodes, sizes.init) as there:
         witness = await there.witness()
         await witness.ask("state")
@@ -196,7 +196,7 @@ async def soak(sizes: LiveSizes) -> dict[str, Any]:
 
 
 def _after_some_went(there: World, draw: random.Random, keep: int) -> list[str]:
-    """Delete pods at once until so many of the new ones are left; return their names."""
+    """Delete new pods until ``keep`` are left; return their names."""
     names = [record.name for record in there.store.all(PODS) if record.name.startswith("new-")]
     draw.shuffle(names)
     for name in names[keep:]:
@@ -215,7 +215,7 @@ async def _is_quiet(witness: Scheduler, there: World) -> bool:
 
 
 def _burst(there: World, pods: Sequence[Record], turn: str) -> None:
-    """Change these pods without a pause; each carries when."""
+    """Update these pods without a pause; a label carries the time."""
     for record in pods:
         document = record.document()
         document["metadata"].setdefault("labels", {}).update(round=turn, sent=str(monotonic_ns()))
@@ -243,7 +243,7 @@ def _loop_us() -> float:
 
 Measurement = Callable[[LiveSizes], Awaitable[dict[str, Any]]]
 
-#: Name → what is measured, and the sizes it is usually measured at.
+#: Name → the measurement and its default sizes.
 LIVE: Final[dict[str, tuple[Measurement, tuple[LiveSizes, ...]]]] = {
     "throughput": (throughput, (LiveSizes(1000, 0, 5000), LiveSizes(5000, 0, 5000))),
     "against": (against, (LiveSizes(1000, 0, 2000), LiveSizes(5000, 0, 2000))),
@@ -256,7 +256,7 @@ LIVE: Final[dict[str, tuple[Measurement, tuple[LiveSizes, ...]]]] = {
 
 
 def measure(name: str, **given: Any) -> list[dict[str, Any]]:
-    """Measure one thing at its usual sizes, but for those that are given."""
+    """Run a measurement at its default sizes, except the given ones."""
     measured, usual = LIVE[name]
     found = []
     for sizes in dict.fromkeys(replace(one, **given) for one in usual):

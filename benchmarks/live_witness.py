@@ -1,11 +1,11 @@
-"""A live scheduler that says what it has seen: for what cannot be told from outside.
+"""A live scheduler that reports what it has seen, for measurements inside the process.
 
-It is wired as ``moorage run`` wires it. Pods with a label ``round`` are counted when the engine has taken them in; the label
-``sent`` says when they were changed, in nanoseconds of the machine's monotonic clock. Each line on standard input is a
-question, answered by a line of JSON:
+It is wired like ``moorage run``. Pods with a label ``round`` are counted when the engine has processed them; the label ``sent``
+holds the time of the change, in nanoseconds of the machine's monotonic clock. Each line on standard input is a query, answered
+by a line of JSON:
 
-    await ROUND COUNT   once so many pods of a round were seen: how late they were seen, and how long all took
-    state               what the scheduler has, and what it has running
+    await ROUND COUNT   wait for so many pods of a round: their delay, and the total time
+    state               the scheduler's counts of pods, tasks and faults
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Rounds:
             self._news.set()
 
     async def all_of(self, turn: str, count: int) -> dict[str, Any]:
-        """Wait for so many pods of a round. Times in ms; ``all_s`` from the first change to the last one seen."""
+        """Wait for so many pods of a round. Times in ms; ``all_s`` from the first change until the last pod was seen."""
         while len(self._seen.get(turn, ())) < count:
             self._news.clear()
             await self._news.wait()

@@ -1,7 +1,7 @@
-"""A cluster to measure a live scheduler on: the embedded API server in this process, schedulers in processes of their own.
+"""A cluster for measuring a live scheduler: the embedded API server in this process, schedulers in other processes.
 
-Load is made on the store itself, so that only the schedulers are clients. They speak TLS and show a token, as to any cluster.
-What is bound is seen as the store is told of it.
+Load is created directly in the store, so that the schedulers are the only clients. They use TLS and a token, as on any
+cluster. Binds are observed in the store.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ PODS: Final = served("pods")
 NODES: Final = served("nodes")
 NAMESPACES: Final = served("namespaces")
 EVENTS: Final = served("events")
-#: No throttle of the scheduler's own is to be measured.
+#: Flags that disable the scheduler's client-side rate limit.
 _UNTHROTTLED: Final = ("--kube-api-qps=1000000", "--kube-api-burst=1000000")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 class Follower:
-    """Notes when each pod was bound, and what must never happen: a pod bound twice, or to a node that has no room.
+    """Records when each pod was bound, and invariant violations: a pod bound twice, or an overcommitted node.
 
-    ``bound``: pod's UID → when, on the monotonic clock. ``broken``: what was wrong, in words.
+    ``bound``: pod's UID → time of the bind, on the monotonic clock. ``broken``: the violations.
     """
 
     def __init__(self, room: int) -> None:
@@ -74,7 +74,7 @@ class Follower:
             self._news.set()
 
     async def until(self, met: Callable[[], bool], patience_s: float = 300.0) -> None:
-        """Wait until something is so, which is looked at whenever a pod was bound.
+        """Wait for a condition, which is checked after each bind.
 
         Raises  TimeoutError
         """
@@ -85,7 +85,7 @@ class Follower:
 
 
 class Scheduler:
-    """A scheduler's process, and what the system knows of it."""
+    """A scheduler process and its resource usage."""
 
     def __init__(self, process: Process, log: Path) -> None:
         self.process, self.log = process, log
@@ -97,7 +97,7 @@ class Scheduler:
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def memory_mib(self, which: str = "VmRSS") -> float:
-        """Resident memory now; ``VmHWM`` for the most there was."""
+        """Return the resident memory; with ``VmHWM`` its peak."""
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         return round(next(int(line.split()[1]) for line in lines if line.startswith(which)) / 1024, 1)
 
@@ -107,15 +107,15 @@ class Scheduler:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     async def ask(self, *words: object) -> dict[str, Any]:
-        """Tell a witness something, and return its answer."""
+        """Send a query to a witness, and return its answer."""
         if self.process.stdin is None or self.process.stdout is None:
-            raise ValueError("only a witness is asked")
+            raise ValueError("only a witness answers queries")
         self.process.stdin.write(f"{' '.join(map(str, words))}\n".encode())
         answer: dict[str, Any] = msgspec.json.decode(await self.process.stdout.readline())
         return answer
 
     async def end(self) -> None:
-        """Ask it to end, and see that it does."""
+        """Terminate the process, and kill it if it does not end."""
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.terminate()
@@ -128,9 +128,9 @@ class Scheduler:
 
 
 class World:
-    """A cluster of ``nodes`` nodes. ``follower`` sees what happens to its pods.
+    """A cluster of ``nodes`` nodes. ``follower`` observes its pods.
 
-    ``coming`` are the pods that are made first; when there are no more, plain ones are.
+    ``coming``: the pods to create first; after them, plain ones are created.
     """
 
     def __init__(self, store: Store, home: Path, nodes: int, authority: Authority, coming: Iterable[Pod] = ()) -> None:
@@ -146,19 +146,19 @@ class World:
     # -- the server ---------------------------------------------------------------------------------------------------------
 
     async def serve(self) -> None:
-        """Serve, on the port that was served on before."""
+        """Serve, on the same port as before."""
         guard, tls = make_authenticator(self.store, self._authority), self._authority.tls()
         server = serving(self.store, guard, port=self.port, tls=tls, limits=ServerLimits(client_s=300.0))
         self.port = await self._serving.enter_async_context(server)
 
     async def hang_up(self) -> None:
-        """Serve no longer; all connections end."""
+        """Stop serving; all connections close."""
         await self._serving.aclose()
 
     # -- objects -----------------------------------------------------------------------------------------------------------
 
     def create(self, count: int) -> Iterator[str]:
-        """Make pending pods, one for each step; yields their UIDs."""
+        """Create a pending pod for each step; yield its UID."""
         for _ in range(count):
             self._made += 1
             pod = next(self._coming, None) or shapes.pod(f"new-{self._made}")
@@ -166,7 +166,7 @@ class World:
             yield str(record.document()["metadata"]["uid"])
 
     async def create_all(self, count: int) -> list[str]:
-        """Make pending pods, and let the server do other work in between."""
+        """Create pending pods, and let the server run in between."""
         made = []
         for uid in self.create(count):
             made.append(uid)
@@ -177,11 +177,11 @@ class World:
     # -- schedulers --------------------------------------------------------------------------------------------------------
 
     async def scheduler(self, *flags: str, before: tuple[str, ...] = ()) -> Scheduler:
-        """Start ``moorage run``; ``before`` goes before ``-m moorage`` on the command line."""
+        """Start ``moorage run``; ``before`` is inserted before ``-m moorage`` in the command line."""
         return await self._start([sys.executable, *before, "-m", "moorage", "run", *self._common, *flags], DEVNULL)
 
     async def peer(self, program: Path, *flags: str) -> Scheduler:
-        """Start another scheduler: a program that takes the flags of kube-scheduler."""
+        """Start another scheduler: a program with kube-scheduler's flags."""
         return await self._start([str(program), *self._common, *flags], DEVNULL)
 
     @property
@@ -189,7 +189,7 @@ class World:
         return (f"--kubeconfig={self.home}/kubeconfig", "--secure-port=0", *_UNTHROTTLED)
 
     async def witness(self) -> Scheduler:
-        """Start a scheduler that can be asked what it has seen."""
+        """Start a scheduler that answers queries about what it has seen."""
         return await self._start([sys.executable, "-m", "benchmarks.live_witness", f"{self.home}/kubeconfig"], PIPE)
 
     async def _start(self, command: list[str], pipe: int) -> Scheduler:
@@ -203,7 +203,7 @@ class World:
         return self._schedulers[-1]
 
     async def ready(self) -> None:
-        """Wait until a pod that is made now is bound."""
+        """Wait until a new pod is bound."""
         [uid] = self.create(1)
         await self.follower.until(lambda: uid in self.follower.bound)
 
@@ -216,9 +216,9 @@ class World:
 
 @asynccontextmanager
 async def world(nodes: int, pods: int = 0, workload: str = "basic", coming: int = 0) -> AsyncIterator[World]:
-    """Serve a cluster of nodes, with plain pods that run on them in turn; at the end, its schedulers are ended first.
+    """Serve a cluster of nodes with running plain pods; at the end, stop its schedulers first.
 
-    Nodes are labelled as those of the ``workload``, and the first pods to be made, ``coming`` of them, are its measured ones.
+    Nodes have the labels of the ``workload``, and the first ``coming`` created pods are its measured ones.
     """
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
@@ -239,7 +239,7 @@ async def world(nodes: int, pods: int = 0, workload: str = "basic", coming: int 
 
 
 def _fill(store: Store, nodes: Sequence[Node], pods: int) -> None:
-    """Put in nodes and running pods; copies of one that was admitted, as admitting each would take minutes."""
+    """Store nodes and running pods: copies of one admitted object, because admitting each one would take minutes."""
     draw = random.Random(1)
     version = store.version + 1
     held = [(kind, record) for kind in KINDS for record in store.all(kind)]

@@ -1,6 +1,6 @@
-"""How long does the program take, from its start to its end? As a user runs it: a process, a file, a report.
+"""Measure the whole program as a user runs it: a process, a file, a report.
 
-Each is run several times; the least counts, because other work on the machine can only add to it.
+Each measurement is repeated; the minimum counts, because other load on the machine can only add time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def help_text(times: int = 7) -> dict[str, Any]:
 
 
 def library_import(times: int = 7) -> dict[str, Any]:
-    """Import the library and all that ``moorage.simulate`` needs."""
+    """Import the library and everything that ``moorage.simulate`` needs."""
     return _least("library-import", ["-c", "import moorage; moorage.simulate"], times)
 
 
@@ -45,10 +45,10 @@ def reading(pods: int = 100_000, nodes: int = 5000) -> dict[str, Any]:
 
 
 def whole_run(pods: int = 100_000, nodes: int = 5000, *, in_turn: bool = False) -> dict[str, Any]:
-    """``moorage simulate``: read a file, place every pod of 200 apps, write the report as JSON.
+    """``moorage simulate``: read a file, schedule every pod of 200 apps, write the report as JSON.
 
-    Pods come app by app, as kubectl lists them; or ``in_turn``, one of each app. That is the hardest order: whenever a class
-    is asked for again, as many nodes have changed as there are classes.
+    Pods are sorted by app, as kubectl lists them, or alternate between apps (``in_turn``). Alternating is the hardest order:
+    when a class recurs, as many nodes have changed as there are classes.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = _written(Path(folder) / "cluster.json", nodes, pods, in_turn=in_turn)
@@ -61,7 +61,7 @@ def _least(name: str, arguments: list[str], times: int) -> dict[str, Any]:
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     walls, cpus = [], []
     with tempfile.TemporaryDirectory() as compiled:
-        for _ in range(times + (times > 1)):  # the first of several writes the bytecode
+        for _ in range(times + (times > 1)):  # the first run also writes the bytecode
             before, wall = getrusage(RUSAGE_CHILDREN), perf_counter()
             subprocess.run(
                 [sys.executable, *arguments],

@@ -1,7 +1,7 @@
-"""One run: a workload through the engine as the simulator drives it, with all default plugins and every node scored.
+"""Run one workload through the engine in the simulator, with all default plugins and every node scored.
 
-Start-up (making objects, telling the engine of nodes and of the pods that are there before) is timed apart. The measurement
-goes from telling the engine of the first measured pod to the last binding; what the check takes is left out.
+Startup (creating objects, loading nodes and existing pods) is measured separately. The measurement spans from the first
+measured pod to the last bind, without the time of the checks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["run"]
 def run(name: str, sizes: Sizes, seed: int = 0, check_every: int = 100) -> dict[str, Any]:
     """Run a workload and return its figures.
 
-    Raises  CheckFailedError if a sampled decision is not one that the plain way could have made, or pods were left over
+    Raises  CheckFailedError if a sampled decision differs from the full path, or pods were not bound
     """
     keep_freed_memory()
     collect_seldom()
@@ -65,7 +65,7 @@ def run(name: str, sizes: Sizes, seed: int = 0, check_every: int = 100) -> dict[
 
 
 def _loop_us() -> float:
-    """Return the CPU microseconds of a fixed bit of work: how fast this machine is, with what else it is doing."""
+    """Return the CPU microseconds of a fixed computation: the current speed of this machine."""
     began = process_time()
     for _ in range(2000):
         sum(range(1000))
@@ -97,15 +97,15 @@ def _measure(simulation: Simulation, cycle: CheckedCycle, workload: Workload) ->
 
 
 def _growth(latencies: list[float]) -> float:
-    """Return the median decision of the last tenth as a multiple of the first tenth's: 1 if what came before costs nothing."""
+    """Return the median decision time of the last tenth relative to the first tenth: 1 means no growth."""
     tenth = max(len(latencies) // 10, 1)
     return float(np.median(latencies[-tenth:]) / np.median(latencies[:tenth]))
 
 
 def _decisions(simulation: Simulation, workload: Workload) -> Iterator[object]:
-    """Tell the engine of the measured pods and let it decide until all are bound; with churn, in portions.
+    """Load the measured pods and decide until all are bound; with churn, in portions.
 
-    Portions come a fifth of a simulated second apart, a disturbing pod before each.
+    Portions follow each other every fifth of a simulated second, with a disturbing pod before each.
     """
     first = len(workload.measured) if not workload.churn else CHURN_EVERY
     now = simulation.now
@@ -125,7 +125,7 @@ def _decisions(simulation: Simulation, workload: Workload) -> Iterator[object]:
 
 
 def _mean_of_seconds(times: list[float]) -> float:
-    """Mean of the decisions in each whole second, the first left out; over all the time where there are not so many."""
+    """Return the mean of the decisions per whole second, without the first; over the whole time if that is too short."""
     whole = int(times[-1])
     if whole < 2:
         return len(times) / times[-1]

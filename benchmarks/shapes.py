@@ -1,6 +1,6 @@
-"""Nodes, pods and what else workloads are made of, in the shapes of kube-scheduler's own benchmark.
+"""Nodes, pods and other objects of workloads, in the shapes of kube-scheduler's own benchmark.
 
-A node offers 4 CPU, 32 GiB and room for 110 pods; a pod asks for 100m of CPU and 500 MiB.
+A node has 4 CPUs, 32 GiB and room for 110 pods; a pod requests 100m of CPU and 500 MiB.
 
 Source  kubernetes v1.36, test/integration/scheduler_perf/templates
 """
@@ -23,7 +23,7 @@ _NODE = {"cpu": "4", "memory": "32Gi", "pods": "110"}
 
 
 def node(index: int, labels: Mapping[str, str] | None = None, allocatable: Mapping[str, str] | None = None) -> Node:
-    """Return node number ``index``, labelled with its host name and ``labels``."""
+    """Return node number ``index``, with its host name and ``labels`` as labels."""
     name = f"node-{index}"
     offered = dict(allocatable or _NODE)
     made = {
@@ -41,7 +41,7 @@ def requests(cpu: str = "100m", memory: str = "500Mi") -> dict[str, Any]:
 def pod(
     name: str, labels: Mapping[str, str] | None = None, *, space: str = "default", resources: Any = None, **spec: Any
 ) -> Pod:
-    """Return a pending pod of one container."""
+    """Return a pending pod with one container."""
     container = {
         "name": "pause",
         "image": "registry.k8s.io/pause:3.10.1",
@@ -61,5 +61,5 @@ def namespace(name: str, labels: Mapping[str, str] | None = None) -> Namespace:
 
 
 def term(key: str, color: str, namespaces: Sequence[str] = ()) -> dict[str, Any]:
-    """Return an affinity term that takes pods of a colour."""
+    """Return an affinity term that matches pods of a colour."""
     return {"labelSelector": {"matchLabels": {"color": color}}, "topologyKey": key, "namespaces": list(namespaces)}

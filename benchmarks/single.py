@@ -1,6 +1,6 @@
-"""What does one hard decision cost? The first pod of a class, and a preemption attempt.
+"""Measure single hard decisions: the first pod of a class, and a preemption attempt.
 
-Each is decided many times on a cluster at rest, every time for a pod that nothing is remembered of; nothing is bound.
+Each decision is repeated on an idle cluster, every time for a pod of a new class; nothing is bound.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = ["first_of_class", "preemption_attempt"]
 
-#: Decisions made before the measurement: code that runs for the first time is slower.
+#: Decisions before the measurement, because the first run of code is slower.
 _WARM_UP = 3
 
 
 def first_of_class(nodes: int = 5000, init: int = 1000, times: int = 60) -> dict[str, Any]:
-    """Decide for pods that are like no other, with the whole default profile."""
+    """Schedule pods of classes that are all different, with the default profile."""
     workload = WORKLOADS["unique-classes"][0](Sizes(nodes, init, times + _WARM_UP), Random(0))
     return _figures("first-of-class", _at_rest(workload.objects, workload.init), workload.measured)
 
 
 def preemption_attempt(nodes: int = 5000, init: int = 20000, times: int = 60) -> dict[str, Any]:
-    """Decide for pods that fit nowhere until others go, on nodes that are full of pods of lower priority."""
+    """Schedule pods that only fit after preemption, on nodes full of pods of lower priority."""
     sizes = Sizes(nodes, init, 100 * (times + _WARM_UP))
     workload = WORKLOADS["preemption-churn"][0](sizes, Random(0))
     return _figures("preemption-attempt", _at_rest(workload.objects, workload.init), workload.churn)

@@ -1,8 +1,8 @@
-"""How much memory the embedded API server takes for watches and lists that are not read.
+"""Measure the embedded API server's memory for watches and lists that the client does not read.
 
-The server runs in a process of its own, full of pods or of large config maps. Its clients ask for all there is, as a watch that
-begins with it or as a list, and do not read. Measured is the most resident memory of the server beyond what it had with its
-objects alone.
+The server runs in a separate process, full of pods or of large ConfigMaps. Its clients request everything, as a watch with its
+initial events or as a list, and do not read the response. The result is the peak of the server's resident memory minus the
+memory of its objects.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ def _config(i: int, size: int) -> dict[str, Any]:
 
 
 async def serve(resource: str, count: int, size: int, folder: str, plain: str) -> None:
-    """Serve so many objects until standard input ends; say where, and how much memory the objects take."""
+    """Serve ``count`` objects until standard input ends; print the address and the memory of the objects."""
     store = open_store(seed=1)
     kind = served(resource)
     for i in range(count):
         store.adopt(kind, _pod(i) if resource == "pods" else _config(i, size))
     tls = None if plain else make_authority(Path(folder)).tls()
-    limits = ServerLimits(client_s=600)  # unread watches stay, as they are to be counted together
+    limits = ServerLimits(client_s=600)  # keep unread watches open, to measure them together
     guard = Authenticator({_TOKEN: User("admin", ("system:masters",))})
     async with serving(store, guard, tls=tls, limits=limits) as port:
         sys.stdout.write(json.dumps({"port": port, "rss_mib": _memory(os.getpid(), "VmRSS")}) + "\n")
@@ -77,7 +77,7 @@ def _memory(process: int, what: str) -> int:
 
 @contextlib.asynccontextmanager
 async def _opened(port: int, request: str, tls: ssl.SSLContext | None) -> AsyncIterator[asyncio.StreamReader]:
-    """Send a request over a connection of its own; what comes is read only when somebody does."""
+    """Send a request over a new connection, and do not read the response."""
     host = "localhost" if tls else None
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls, server_hostname=host, limit=4096)
     writer.write(request.encode())
@@ -90,7 +90,7 @@ async def _opened(port: int, request: str, tls: ssl.SSLContext | None) -> AsyncI
 async def _ask(
     port: int, tls: ssl.SSLContext | None, resource: str, watches: int, hold_s: float, *, listed: bool
 ) -> float:  # fmt: skip
-    """Ask so many times, hold on to the connections for so long, and return how long asking took."""
+    """Send the requests, keep the connections open for a while, and return how long sending took."""
     query = "" if listed else f"?{_LISTED}"
     request = f"GET {_PATHS[resource]}{query} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {_TOKEN}\r\n\r\n"
     async with contextlib.AsyncExitStack() as stack:
@@ -106,9 +106,9 @@ async def _ask(
 def measure_watches(
     resource: str, count: int, size: int, watches: int, *, plain: bool = False, listed: bool = False, hold_s: float = 5.0
 ) -> dict[str, Any]:  # fmt: skip
-    """Return what a server takes for so many watches, or lists, that are not read.
+    """Return the server's memory for so many watches, or lists, that are not read.
 
-    ``resource`` is ``pods`` or ``configmaps``, ``size`` that of a config map in bytes; ``plain`` is without TLS.
+    ``resource``: ``pods`` or ``configmaps``; ``size``: of a ConfigMap, in bytes; ``plain``: without TLS.
     """
     with tempfile.TemporaryDirectory() as folder:
         arguments = [resource, str(count), str(size), folder, "plain" if plain else ""]

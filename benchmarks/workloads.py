@@ -17,14 +17,14 @@ from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim
 
 __all__ = ["WORKLOADS", "Sizes", "Workload"]
 
-#: One disturbing pod comes with so many measured ones: kube-scheduler at some 500 pods/s, and 5 disturbing ones a second.
+#: Measured pods per disturbing one: kube-scheduler schedules some 500 pods/s, with 5 disturbing ones a second.
 CHURN_EVERY: Final = 100
 _ZONES: Final = ("zone1", "zone2", "zone3")
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many nodes, pods placed before the measurement, and pods measured."""
+    """The number of nodes, of pods placed before the measurement, and of measured pods."""
 
     nodes: int
     init: int
@@ -33,7 +33,7 @@ class Sizes:
 
 @dataclass(slots=True)
 class Workload:
-    """What a run is about. ``churn`` pods come between the measured ones, in turn, and are not counted."""
+    """The objects of a run. ``churn`` pods are added between the measured ones and are not counted."""
 
     objects: list[Value]
     init: list[Pod]
@@ -51,7 +51,7 @@ def _pods(prefix: str, count: int, shape: Shape) -> list[Pod]:
 def _workload(
     sizes: Sizes, measured: Shape, init: Shape = pod, *, zones: Iterable[str] = (), spaces: Iterable[str] = ("default",)
 ) -> Workload:
-    """Nodes spread over the zones in turn, then pods of two shapes."""
+    """Return nodes that alternate between zones, then pods of two shapes."""
     named = list(zones)
     nodes = [node(i, {ZONE: named[i % len(named)]} if named else None) for i in range(sizes.nodes)]
     objects: list[Value] = [*map(namespace, spaces), *nodes]
@@ -79,17 +79,17 @@ def _spread(when: str) -> Shape:
 
 
 def spread_zone_required(sizes: Sizes, random: Random) -> Workload:
-    """Pods spread over three zones, strictly."""
+    """Pods with a required spread over three zones."""
     return _workload(sizes, _spread("DoNotSchedule"), zones=_ZONES)
 
 
 def spread_zone_preferred(sizes: Sizes, random: Random) -> Workload:
-    """Pods spread over three zones, if possible."""
+    """Pods with a preferred spread over three zones."""
     return _workload(sizes, _spread("ScheduleAnyway"), zones=_ZONES)
 
 
 def anti_affinity_host(sizes: Sizes, random: Random) -> Workload:
-    """Pods of which no two may share a node, in two namespaces."""
+    """Pods with anti-affinity to each other per host, in two namespaces."""
     spaces = ("sched-0", "sched-1")
     apart = {"requiredDuringSchedulingIgnoredDuringExecution": [term(HOSTNAME, "green", spaces)]}
     affinity = {"podAntiAffinity": apart}
@@ -102,7 +102,7 @@ def anti_affinity_host(sizes: Sizes, random: Random) -> Workload:
 
 
 def affinity_zone(sizes: Sizes, random: Random) -> Workload:
-    """Pods that must share a zone with others of theirs; there is one zone."""
+    """Pods with required affinity to each other per zone; there is one zone."""
     spaces = ("sched-0", "sched-1")
     near = {"requiredDuringSchedulingIgnoredDuringExecution": [term(ZONE, "blue", spaces)]}
     affinity = {"podAffinity": near}
@@ -116,7 +116,7 @@ def affinity_zone(sizes: Sizes, random: Random) -> Workload:
 
 
 def preferred_affinity_host(sizes: Sizes, random: Random) -> Workload:
-    """Pods that would rather share a node with others of theirs."""
+    """Pods with preferred affinity to each other per host."""
     spaces = ("sched-0", "sched-1")
     preferred = [{"weight": 1, "podAffinityTerm": term(HOSTNAME, "red", spaces)}]
     affinity = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
@@ -129,7 +129,7 @@ def preferred_affinity_host(sizes: Sizes, random: Random) -> Workload:
 
 
 def mixed_base(sizes: Sizes, random: Random) -> Workload:
-    """Plain pods where five kinds of pods, with affinity of every sort and without, are placed already."""
+    """Plain pods on nodes with pods of five kinds, with and without affinity."""
     kinds: list[Shape] = []
     spaces = ("sched-0",)
     required, preferred = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
@@ -152,7 +152,7 @@ def _colored(color: str, affinity: Any) -> Shape:
 
 
 def daemonset_pinned(sizes: Sizes, random: Random) -> Workload:
-    """Pods that each name the one node they belong to, as a DaemonSet's do; they request nothing."""
+    """Pods that each select one node, as a DaemonSet's do; they request nothing."""
 
     def pinned(name: str) -> Pod:
         at = int(name.rpartition("-")[2]) % sizes.nodes
@@ -164,7 +164,7 @@ def daemonset_pinned(sizes: Sizes, random: Random) -> Workload:
 
 
 def unique_classes(sizes: Sizes, random: Random) -> Workload:
-    """No two pods alike: nothing that is known of one serves for another."""
+    """Pods that all differ, so that no cached result of one helps another."""
 
     def unlike(name: str) -> Pod:
         at = int(name.rpartition("-")[2])
@@ -174,7 +174,7 @@ def unique_classes(sizes: Sizes, random: Random) -> Workload:
 
 
 def services(sizes: Sizes, random: Random) -> Workload:
-    """Pods of twenty services in turn that name no constraint, so they are spread by default, over hosts and zones."""
+    """Pods of twenty alternating services without constraints, so that default spreading over hosts and zones applies."""
     apps = [f"app-{at}" for at in range(20)]
     of_app = lambda name: pod(name, {"app": apps[int(name.rpartition("-")[2]) % len(apps)]})  # noqa: E731
     base = _workload(sizes, of_app, of_app, zones=_ZONES)
@@ -183,7 +183,7 @@ def services(sizes: Sizes, random: Random) -> Workload:
 
 
 def preemption_churn(sizes: Sizes, random: Random) -> Workload:
-    """Plain pods among nodes full of big ones, and now and then a bigger one that has to displace some."""
+    """Plain pods on nodes full of big ones, and now and then a bigger one that preempts some."""
     base = _workload(sizes, pod, lambda name: pod(name, resources=requests("900m", "500Mi")))
     big = lambda name: pod(name, resources=requests("3", "500Mi"), priority=10)  # noqa: E731
     base.churn = _pods("high", -(-sizes.pods // CHURN_EVERY), big)
@@ -191,7 +191,7 @@ def preemption_churn(sizes: Sizes, random: Random) -> Workload:
 
 
 def unschedulable_churn(sizes: Sizes, random: Random) -> Workload:
-    """Plain pods, and now and then one that no node could hold."""
+    """Plain pods, and now and then one that fits on no node."""
     base = _workload(sizes, pod)
     huge = lambda name: pod(name, resources=requests("9", "500Mi"), priority=10)  # noqa: E731
     base.churn = _pods("huge", -(-sizes.pods // CHURN_EVERY), huge)
@@ -199,7 +199,7 @@ def unschedulable_churn(sizes: Sizes, random: Random) -> Workload:
 
 
 def gated_noise(sizes: Sizes, random: Random) -> Workload:
-    """Plain pods that come, among gated ones that wish to be near others. ``init`` pods are the gated ones."""
+    """Plain pods among gated ones with preferred affinity. The ``init`` pods are gated."""
     near = {"requiredDuringSchedulingIgnoredDuringExecution": [term(ZONE, "blue")]}
     gated = lambda name: pod(  # noqa: E731
         name, {"color": "blue"}, affinity={"podAffinity": near}, schedulingGates=[{"name": "example.com/hold"}]
@@ -211,7 +211,7 @@ def gated_noise(sizes: Sizes, random: Random) -> Workload:
 
 
 def csi_volumes(sizes: Sizes, random: Random) -> Workload:
-    """Pods that each mount a claim of their own, bound already to a volume of a CSI driver with 39 volumes a node."""
+    """Pods that each mount a claim bound to a volume of a CSI driver with a limit of 39 volumes per node."""
 
     def mounting(name: str) -> Pod:
         return pod(name, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": name}}])
@@ -244,7 +244,7 @@ def _bound_claim(name: str) -> Iterator[Value]:
 
 
 def local_volumes(sizes: Sizes, random: Random) -> Workload:
-    """Pods that each need one of the local volumes, of which every node has five and of which nobody makes any more."""
+    """Pods that each need one of the preprovisioned local volumes, of which every node has five."""
 
     def mounting(name: str) -> Pod:
         return pod(name, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": name}}])
@@ -297,7 +297,7 @@ def _convert(
     return msgspec.convert({"metadata": {**named, **(metadata or {})}, **parts}, kind)
 
 
-#: Name → what makes it, and the sizes it is measured at unless others are given.
+#: Name → its function, and its default sizes.
 WORKLOADS: Final[Mapping[str, tuple[Callable[[Sizes, Random], Workload], Sizes]]] = {
     "basic": (basic, Sizes(5000, 1000, 10000)),
     "node-affinity": (node_affinity, Sizes(5000, 5000, 10000)),

@@ -1,7 +1,7 @@
-"""How fast the embedded API server's store takes writes, in memory and kept in a file, in turn within one process.
+"""Measure how fast the embedded API server's store accepts writes, in memory and in a file, alternating in one process.
 
-Each writer makes pods one after the other and waits until each is kept, as a client would; writers run side by side on one
-event loop. In a file, writes that wait together share one sync, so what a file costs depends on how many wait.
+Each writer creates pods one after the other and waits until each is durable, as a client would; writers run concurrently on one
+event loop. In a file, concurrent writes share one sync, so the cost of a file depends on the number of waiting writes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PODS: Final = served("pods")
 
 
 class Rate(NamedTuple):
-    """``per_s`` by the clock, ``per_cpu_s`` by what the process used."""
+    """``per_s`` by wall clock, ``per_cpu_s`` by CPU time of the process."""
 
     per_s: float
     per_cpu_s: float
@@ -51,7 +51,7 @@ async def _write(path: Path | None, count: int, writers: int) -> Rate:
 
 
 def measure_writes(folder: Path | None, count: int, writers: int, rounds: int) -> tuple[Rate, Rate]:
-    """Return the median rates in memory and in a file of a folder, which should lie on the disk that is meant."""
+    """Return the median rates in memory and in a file in a folder, which should be on the disk to measure."""
     memory, kept = [], []
     for _ in range(rounds):
         memory.append(asyncio.run(_write(None, count, writers)))

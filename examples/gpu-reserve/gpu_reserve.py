@@ -1,6 +1,6 @@
-"""GpuReserve: keep pods that ask for no GPU off nodes that have some.
+"""GpuReserve: keep pods without a GPU request off nodes with GPUs.
 
-A Filter that judges one node at a time: the simplest plugin there is.
+A Filter for one node at a time: the simplest plugin.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ GPU = "nvidia.com/gpu"
 
 
 class GpuReserve:
-    """Refuses nodes with GPUs to pods without. Evicting pods from such a node would not help."""
+    """Rejects nodes with GPUs for pods that request none. Evicting pods from such a node would not help."""
 
     name = "GpuReserve"
 

@@ -1,4 +1,4 @@
-"""Place three pods on two nodes with GpuReserve enabled beside the default plugins."""
+"""Schedule three pods on two nodes with GpuReserve and the default plugins."""
 
 import sys
 from pathlib import Path

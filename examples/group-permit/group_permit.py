@@ -1,6 +1,6 @@
-"""GroupPermit: hold the pods of a group on their nodes until enough of them have one, then let all go at once.
+"""GroupPermit: let the pods of a group wait on their nodes until enough of them have one, then admit all at once.
 
-A Permit that waits. Pods name their group and how many must be together with two labels.
+A Permit plugin that waits. Two labels of a pod name its group and the required number of pods.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PATIENCE_S = 60.0
 
 
 class GroupPermit:
-    """Waits for the group. When one of it gives up, the others give up their nodes too, so that no group blocks another."""
+    """Waits for the group. When one pod of it fails, the others release their nodes too, so that no group blocks another."""
 
     name = "GroupPermit"
 
@@ -38,11 +38,11 @@ class GroupPermit:
         return None
 
     def reserve(self, state: object, pod: PodInfo, node: str) -> None:
-        """Nothing to reserve: there is only something to undo."""
+        """Reserve nothing: the plugin only needs Unreserve."""
 
     def unreserve(self, state: object, pod: PodInfo, node: str) -> None:
         if self.handle is None or pod.labels.get(GROUP) is None:
             return
         for held in self.handle.waiting():
             if held.pod.labels.get(GROUP) == pod.labels[GROUP] and held.pod.uid != pod.uid:
-                held.reject(self.name, f"group {pod.labels[GROUP]} cannot be placed as a whole")
+                held.reject(self.name, f"group {pod.labels[GROUP]} cannot be placed completely")

@@ -1,4 +1,4 @@
-"""Two groups of three on a cluster with room for five pods: one group runs, and the other holds nothing in the end."""
+"""Two groups of three on a cluster for five pods: one group runs, and the other releases its nodes."""
 
 import sys
 from pathlib import Path

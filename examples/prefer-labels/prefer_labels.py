@@ -1,6 +1,6 @@
 """PreferLabels: score nodes by labels, with points given in the scheduler's configuration.
 
-A Score with arguments that judges the whole table: each distinct label value is looked up once, however many nodes there are.
+A Score plugin with arguments that scores all nodes at once: each distinct label value is looked up once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["PreferLabels"]
 
 
 class PreferLabelsArgs(PluginArgs, frozen=True):
-    """``key`` is the label to look at, ``points`` what each of its values is worth, 0-100; other values are worth 0."""
+    """``key`` is the node label, ``points`` the score of each of its values, 0-100; other values score 0."""
 
     key: str = "topology.kubernetes.io/zone"
     points: dict[str, int] = {}
@@ -31,7 +31,7 @@ class PreferLabelsArgs(PluginArgs, frozen=True):
 
 
 class PreferLabels:
-    """Scores a node by the points of its label's value. It looks at nodes alone, so its scores can be kept."""
+    """Scores a node by its label value. It reads only nodes, so its scores can be cached."""
 
     name = "PreferLabels"
     Args = PreferLabelsArgs

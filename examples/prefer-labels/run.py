@@ -1,4 +1,4 @@
-"""Let zone b be worth more than zone a, and see where pods go."""
+"""Score zone b higher than zone a, and see where pods are placed."""
 
 import sys
 from collections import Counter

@@ -1,8 +1,8 @@
 """ReleaseGate: keep the pods of a release off all nodes until the release is open.
 
-Reads     the label release of a pod; the Release of that name in its namespace, a kind of the plugin's own
+Reads     the label release of a pod; the Release of that name in its namespace, a custom kind
 Rejects   every node, while there is no such Release or its spec.open is not true; evicting pods would not help
-Wakes on  that Release being made, or changed so that it is open
+Wakes on  that Release created or updated to be open
 """
 
 from moorage.api.custom_objects import CustomObject

@@ -1,4 +1,4 @@
-"""Place three pods of a shop, one of them part of a release that is not open yet."""
+"""Schedule three pods of a shop, one of them part of a release that is not open yet."""
 
 import sys
 from pathlib import Path

@@ -1,13 +1,13 @@
-"""Everything Moorage raises on purpose, in one small tree.
+"""All errors that Moorage raises deliberately, in one small tree.
 
     MoorageError                 something a user can act on; the program prints one line and exits 1
-    ├── InputError               a file, document or object that cannot be read as what it claims to be
-    ├── ConfigError              a scheduler configuration that was refused; carries every fault found
+    ├── InputError               an unreadable or invalid file, document or object
+    ├── ConfigError              a rejected scheduler configuration; carries every fault
     ├── PluginError              a plugin broke its contract (score out of range, wrong type, raised)
-    │   └── AttemptError         a plugin cannot judge a pod, because what it was given makes no sense
-    ├── ClusterError             the API server refused a request, or could not be asked; says whether it may have been done
-    ├── StateError               the caller's account of the cluster contradicts itself (a pod assumed twice)
-    └── CopyError                an object that cannot be copied or pickled; a TypeError, too
+    │   └── AttemptError         a plugin cannot evaluate a pod, because an object it needs is invalid
+    ├── ClusterError             the API server rejected a request or did not respond; says whether it may have been executed
+    ├── StateError               the caller reports contradictory facts (a pod assumed twice)
+    └── CopyError                an object that cannot be copied or pickled; also a TypeError
 
 "Does not fit" is never an exception: see ``moorage.framework.verdicts``.
 """
@@ -40,18 +40,18 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Bare:
-    """A value that is shown as it stands, without quotes; nothing at all where it is empty."""
+    """A value that is printed without quotes; nothing is printed where it is empty."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong with a document, and where.
+    """A fault of a document, with its place.
 
     ``kind`` is one of the field-error kinds of the Kubernetes API: ``Invalid value``, ``Required value``,
     ``Duplicate value``, ``Unsupported value``, ``Forbidden``, ``Not found``, ``Too long``, ``Too many``, ``Internal error``;
-    or ``Strict decoding error`` for a field that is unknown or stands twice.
+    or ``Strict decoding error`` for an unknown or duplicate field.
     ``field`` is a path such as ``profiles[0].pluginConfig[1].args.hardPodAffinityWeight``.
     """
 
@@ -62,7 +62,7 @@ class Fault:
 
     @property
     def body(self) -> str:
-        """The fault without its place, as the Kubernetes API words it."""
+        """The fault without its place, in the words of the Kubernetes API."""
         shown = "" if self.kind in _WITHOUT_VALUE or self.value == Bare("") else f": {_show(self.value)}"
         return f"{self.kind}{shown}" + (f": {self.detail}" if self.detail else "")
 
@@ -84,10 +84,10 @@ def _plain(value: object) -> object:
 
 
 class MoorageError(Exception):
-    """Base of all errors that are meant for a user's eyes.
+    """Base of all errors that are shown to users.
 
-    Each argument is one line of the message. What a line quotes of names, files and answers is escaped: it cannot start
-    another line or steer a terminal.
+    Each argument is one line of the message. Names, files and responses quoted in a line are escaped, so that they cannot
+    contain line breaks or terminal control sequences.
     """
 
     def __init__(self, *lines: str) -> None:
@@ -95,14 +95,14 @@ class MoorageError(Exception):
 
 
 class InputError(MoorageError):
-    """A file, a document or an object that cannot be read as what it claims to be.
+    """An unreadable or invalid file, document or object.
 
     The message starts with the place: ``cluster.yaml:12: …`` or ``cluster.yaml: Pod default/web: spec.containers: …``.
     """
 
 
 class ConfigError(MoorageError):
-    """A scheduler configuration that was refused. ``faults`` holds all that was found, in document order."""
+    """A rejected scheduler configuration. ``faults`` holds all faults, in document order."""
 
     def __init__(self, message: str, faults: Iterable[Fault] = ()) -> None:
         self.faults: tuple[Fault, ...] = tuple(faults)
@@ -110,7 +110,7 @@ class ConfigError(MoorageError):
 
 
 class PluginError(MoorageError):
-    """A plugin broke its contract. Ends one scheduling attempt, never the program. The message is cut at 1 KiB."""
+    """A plugin violated its contract. Ends one scheduling attempt, never the program. The message is cut at 1 KiB."""
 
     def __init__(self, plugin: str, message: str) -> None:
         self.plugin = plugin
@@ -118,9 +118,9 @@ class PluginError(MoorageError):
 
 
 class AttemptError(PluginError):
-    """A plugin cannot judge a pod: a claim or a class it needs makes no sense.
+    """A plugin cannot evaluate a pod: a claim or a class that it needs is invalid.
 
-    The text is kube-scheduler's own and goes to the API as it is, so it is escaped only where it is printed.
+    The text is kube-scheduler's own and is sent to the API unescaped; it is escaped only where it is printed.
     """
 
     def __init__(self, plugin: str, text: str) -> None:
@@ -128,17 +128,17 @@ class AttemptError(PluginError):
         Exception.__init__(self, text)
 
 
-#: The reason of errors where nobody was there to be asked.
+#: The reason of errors where no connection to the server was made.
 UNREACHABLE: Final = "Unreachable"
 
 
 class ClusterError(MoorageError):
-    """A request that the API server refused or never answered.
+    """A request that the API server rejected or did not respond to.
 
-    ``status`` is the HTTP status, 0 if none came; ``reason`` the API's word for it (``Conflict``, ``Expired``), "" if it gave
-    none, or ``UNREACHABLE`` where not even a connection was made. ``retry_after_s`` is what the server asked for.
-    ``said`` is the server's own words as they came, if it had any, without ours about the request; the message is cut at 1 KiB.
-    ``sent`` is False where a write of several requests failed before the first that writes.
+    ``status`` is the HTTP status, 0 without a response; ``reason`` the API's reason (``Conflict``, ``Expired``), "" without
+    one, or ``UNREACHABLE`` where no connection was made. ``retry_after_s`` is the server's Retry-After. ``said`` is the
+    server's own message without our text about the request; the message is cut at 1 KiB. ``sent`` is False where a write of
+    several requests failed before the first one that writes.
     """
 
     sent = True
@@ -154,18 +154,18 @@ class ClusterError(MoorageError):
 
     @property
     def may_have_happened(self) -> bool:
-        """True if the request may have been carried out all the same: no reply came, or one from a server in trouble."""
+        """True if the request may have been executed: there was no response, or a server error."""
         return self.sent and (self.status == 0 or self.status >= 500)
 
     @property
     def is_expired(self) -> bool:
-        """True if the version asked for is no longer kept: list anew."""
+        """True if the requested version is no longer available: list again."""
         return self.status == 410 or self.reason in {"Expired", "Gone"}
 
 
 class StateError(MoorageError):
-    """Facts about the cluster that contradict each other, such as one pod assumed twice."""
+    """Contradictory facts about the cluster, such as a pod that is assumed twice."""
 
 
 class CopyError(MoorageError, TypeError):
-    """An object that cannot be copied or pickled, because others hold on to it. The message says what works instead."""
+    """An object that cannot be copied or pickled because it shares state with others. The message names an alternative."""

@@ -1,8 +1,8 @@
-"""Files that a user, a flag or a configuration names, read within bounds.
+"""Read files that a user, a flag or a configuration names, up to a size limit.
 
-Regular files are taken, and pipes where the caller says so (``--kubeconfig <(…)``). A directory, a socket or a device gets a
-message instead of a program that hangs or eats all memory; so does a file beyond the limit, one that changes meanwhile and a
-pipe that nothing comes out of.
+Regular files are read, and pipes where the caller allows them (``--kubeconfig <(…)``). Directories, sockets, devices, files
+beyond the limit, files that change meanwhile and silent pipes give an error, instead of a program that hangs or runs out of
+memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from moorage.errors import InputError
 
 __all__ = ["SMALL", "content_of", "kind_of", "read_bytes", "read_file"]
 
-#: The most of a file that holds one thing, such as a key, a certificate or a token, in bytes.
+#: The default size limit, for keys, certificates and tokens, in bytes.
 SMALL: Final = 1 << 20
 _CHUNK: Final = 1 << 16
 _KINDS: Final = {
@@ -34,10 +34,10 @@ _A_PIPE: Final = "expected a file, this is a pipe"
 
 
 def read_file(path: str | Path, limit: int = SMALL, *, pipe_s: float = 0.0, pipe_hint: str = "") -> bytes:
-    """Return all that a file holds. ``pipe_s`` lets it be a pipe or /dev/null too, and says how long a pipe is waited for.
+    """Return the content of a file. A positive ``pipe_s`` allows pipes and /dev/null, and is the time limit for a pipe.
 
-    Raises  InputError, with the path, where it cannot be opened, is something else, holds more than ``limit`` bytes or
-            changes meanwhile
+    Raises  InputError, with the path, where the file is unreadable, not a regular file, larger than ``limit`` bytes or changes
+    while it is read
     """
     try:
         return read_bytes(path, limit, pipe_s=pipe_s)
@@ -47,17 +47,17 @@ def read_file(path: str | Path, limit: int = SMALL, *, pipe_s: float = 0.0, pipe
 
 
 def read_bytes(path: str | Path, limit: int = SMALL, *, pipe_s: float = 0.0) -> bytes:
-    """Do the same as ``read_file``, for callers that say themselves which file it is.
+    """Return the content like ``read_file``, for callers that add the path to errors themselves.
 
     Raises  InputError without the path
     """
     try:
-        # Opening a pipe would wait for its writer; without blocking, it can be looked at first.
+        # Opening a pipe blocks until it has a writer, so open it non-blocking and check it first.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise InputError(_reason(error)) from None
     except ValueError:
-        raise InputError("this is not the name of a file") from None
+        raise InputError("this is not a valid file name") from None
     try:
         return content_of(descriptor, limit, pipe_s)
     except OSError as error:
@@ -67,7 +67,7 @@ def read_bytes(path: str | Path, limit: int = SMALL, *, pipe_s: float = 0.0) -> 
 
 
 def content_of(descriptor: int, limit: int, pipe_s: float = 0.0) -> bytes:
-    """Return all that an open file holds.
+    """Return the content of an open file.
 
     Raises  InputError without a path, OSError
     """
@@ -111,7 +111,7 @@ def _too_large(limit: int) -> InputError:
 
 
 def kind_of(found: os.stat_result) -> str:
-    """Return what something is that is no regular file."""
+    """Return the kind of a file that is not regular."""
     return _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
 
 

@@ -1,11 +1,11 @@
-r"""Text from outside made safe to print: names, messages and file names as input, servers and plugins hand them over.
+r"""Escape text from outside for printing: names, messages and file names from input, servers and plugins.
 
-A terminal obeys control characters, and a reader is misled by characters that reorder the line, take no room or start a new
-line. All of these are written as Python writes them in a literal (``\x1b``, ``\u202e``, ``\n``). Everything else stands for
-itself. What is escaped once stays as it is when it is escaped again.
+Terminals interpret control characters, and characters that reorder the line, are invisible or break the line mislead readers.
+All of these are escaped as in a Python literal (``\x1b``, ``\u202e``, ``\n``); other characters stay as they are. Escaping
+twice has no further effect.
 
-``errors`` escapes every message, ``server.klog`` every log line, ``report.columns`` every cell, and ``cli.terminal`` whatever
-reaches standard output and standard error.
+``errors`` escapes every message, ``server.klog`` every log line, ``report.columns`` every cell, and ``cli.terminal`` everything
+that is written to standard output and standard error.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Final
 
 __all__ = ["MOST_BYTES", "clip", "escape_json", "is_printable", "one_line", "some_lines"]
 
-#: How much of a text from a server or a plugin stands in an error or a log line.
+#: The maximum length of a text from a server or a plugin in an error or a log line.
 MOST_BYTES: Final = 1024
 
-#: Characters that Unicode counts as letters or marks, and that show nothing: fillers, joiners and variation selectors.
+#: Invisible characters that Unicode classifies as letters or marks: fillers, joiners and variation selectors.
 _INVISIBLE: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
@@ -29,22 +29,22 @@ _BEYOND_LINES: Final = re.compile(r"[^ -~\n\t]+")
 
 
 def is_printable(text: str) -> bool:
-    """Return True if each character shows something, and shows it where it stands."""
+    """Return True if every character is visible and is shown in its place."""
     return text.isprintable() and (text.isascii() or _INVISIBLE.search(text) is None)
 
 
 def one_line(text: str) -> str:
-    """Return the text as one line that steers no terminal."""
+    """Return the text as one line without control characters."""
     return text if is_printable(text) else _escaped(text, _BEYOND_ASCII, _as_python)
 
 
 def some_lines(text: str) -> str:
-    """Return the text with its line feeds and tabs, and everything else escaped that ``one_line`` escapes."""
+    """Return the text with its line feeds and tabs; everything else is escaped as in ``one_line``."""
     return text if _is_plain(text) else _escaped(text, _BEYOND_LINES, _as_python)
 
 
 def clip(text: str, most: int = MOST_BYTES) -> str:
-    """Return the text as one line of at most so many bytes of UTF-8; where it is cut, it says how long it was."""
+    """Return the text as one line of at most ``most`` bytes of UTF-8; a cut text ends with its original length."""
     shown = one_line(text[:most]).encode()
     if len(text) <= most and len(shown) <= most:
         return shown.decode()
@@ -53,12 +53,12 @@ def clip(text: str, most: int = MOST_BYTES) -> str:
 
 
 def escape_json(document: str) -> str:
-    """Return a JSON document that says the same and steers no terminal: within strings, ``\\u`` stands for the rest."""
+    """Return an equivalent JSON document without control characters; in strings they are escaped with ``\\u``."""
     return document if _is_plain(document) else _escaped(document, _BEYOND_LINES, _as_json)
 
 
 def _is_plain(text: str) -> bool:
-    """Return True for lines of printable ASCII, as most documents are; it takes a fifth of the time of a search."""
+    """Return True for lines of printable ASCII, as in most documents; a fifth of the cost of a regular expression."""
     return text.isascii() and not text.encode().translate(None, _PLAIN)
 
 

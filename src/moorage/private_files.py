@@ -1,7 +1,7 @@
-"""Secrets on disk: written for their owner's eyes alone, and never where a link leads.
+"""Secret files: readable only by their owner, and never written through a symbolic link.
 
-A file is written beside its place and then takes that place, so a reader sees the old or the new content as a whole. What is
-found to be readable by others is closed to them, and ``tell`` hears of it; what belongs to another user is refused.
+A file is written next to its destination and then renamed, so that a reader sees the old or the new content. Permissions of
+other users are removed, which is reported to ``tell``; files of other users are rejected.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ _WRITERS: Final = 0o022
 
 
 def expanded(path: Path) -> Path:
-    """Return a path with the home directory in the place of ``~``.
+    """Return a path with ``~`` expanded.
 
-    Raises  ConfigError where there is none
+    Raises  ConfigError without a home directory
     """
     try:
         return path.expanduser()
     except RuntimeError:
-        raise ConfigError(f"{path}: no home directory of such a user is known") from None
+        raise ConfigError(f"{path}: unknown home directory") from None
 
 
 # -- folders ------------------------------------------------------------------------------------------------------------
 
 
 def private_folder(path: Path, tell: Tell) -> None:
-    """Make sure that a folder is there and that only its owner, who we are, can use it.
+    """Create a folder, or make sure that only its owner, the current user, can use it.
 
-    Raises  ConfigError where it is a link, something else or another user's; OSError where it cannot be made
+    Raises  ConfigError where it is a link, not a folder, or another user's; OSError where it cannot be created
     """
     _check_place(path, stat.S_ISDIR, "a folder")
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def private_folder(path: Path, tell: Tell) -> None:
 
 
 def home_folder(path: Path, tell: Tell) -> None:
-    """Make sure that a folder is there and that no one else can put files into it. Others may look: a user may have named it.
+    """Create a folder, or make sure that no other user can create files in it. Others may read it, as a user may have named it.
 
     Raises  as ``private_folder``
     """
@@ -66,7 +66,7 @@ def home_folder(path: Path, tell: Tell) -> None:
 
 
 def _writers(found: os.stat_result) -> int:
-    """Return the permissions to write that others have; a group that has one member, its user, is no other."""
+    """Return the write permissions of other users; the user's private group does not count."""
     writers = found.st_mode & _WRITERS
     return writers & ~stat.S_IWGRP if writers & stat.S_IWGRP and _is_ours_alone(found.st_gid) else writers
 
@@ -83,7 +83,7 @@ def _is_ours_alone(group: int) -> bool:
 
 
 def read_private(path: Path, tell: Tell, limit: int = SMALL) -> bytes:
-    """Return what a secret file holds, after making sure that only its owner can read it.
+    """Return the content of a secret file, after making sure that only its owner can read it.
 
     Raises  ConfigError, InputError; OSError where it cannot be opened
     """
@@ -97,9 +97,9 @@ def read_private(path: Path, tell: Tell, limit: int = SMALL) -> bytes:
 
 
 def put_file(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Put a file, which only its owner can read by default, in the place of what is there, at once and as a whole.
+    """Replace a file atomically; by default only its owner can read it.
 
-    Raises  ConfigError where something else than a file is there, a link among them; OSError where it cannot be written
+    Raises  ConfigError where the path is not a regular file, for example a link; OSError where it cannot be written
     """
     _check_place(path, stat.S_ISREG, "a file")
     fresh = f".{path.name[:100]}.{secrets.token_hex(8)}"
@@ -123,24 +123,24 @@ def put_file(path: Path, content: bytes, mode: int = 0o600) -> None:
 
 
 def check_data(path: Path, tell: Tell) -> None:
-    """Make sure that a data file, and what SQLite keeps beside it, are files, and that not everyone can put another there.
+    """Make sure that a data file and SQLite's files next to it are regular files, and that not every user can replace them.
 
     Raises  ConfigError, OSError
     """
     folder = path.parent.stat()
     if not folder.st_mode & stat.S_ISVTX:
         if folder.st_mode & stat.S_IWOTH:
-            raise ConfigError(f"{path}: everyone can put another file in its place; use a folder that only you can write to")
+            raise ConfigError(f"{path}: every user can replace this file; use a folder that only you can write to")
         if _writers(folder):
-            tell(f"{path}: members of the folder's group can put another file in its place")
+            tell(f"{path}: members of the folder's group can replace this file")
     for one in (path, *_beside(path)):
         _check_place(one, stat.S_ISREG, "a file")
 
 
 def close_data(path: Path, descriptor: int, tell: Tell) -> None:
-    """Make sure that no one else can read an open data file, now that it is known to be one, or what SQLite keeps beside it.
+    """Make sure that no other user can read an open data file or SQLite's files next to it.
 
-    The file itself is not opened once more: closing it would end the locks that SQLite holds.
+    The file itself is not opened again: closing it would release SQLite's locks.
 
     Raises  ConfigError, OSError
     """
@@ -155,15 +155,15 @@ def _beside(path: Path) -> list[Path]:
 
 
 def _check_place(path: Path, fits: Callable[[int], bool], wanted: str) -> None:
-    """Make sure that nothing is at a path, or what is wanted there; links are not followed."""
+    """Make sure that a path is free or of the expected kind; links are not followed."""
     try:
         found = path.lstat()
     except FileNotFoundError:
         return
     except ValueError:
-        raise ConfigError(f"{path}: this is not the name of a file") from None
+        raise ConfigError(f"{path}: this is not a valid file name") from None
     if not fits(found.st_mode):
-        hint = "; name what it leads to" if stat.S_ISLNK(found.st_mode) else ""
+        hint = "; use the target of the link" if stat.S_ISLNK(found.st_mode) else ""
         raise ConfigError(f"{path}: expected {wanted}, this is {kind_of(found)}{hint}")
 
 
@@ -177,13 +177,13 @@ def _opened(path: Path, flags: int, *, follow: bool = False) -> Iterator[int]:
 
 
 def _close_to_others(path: Path, descriptor: int, rights: int, tell: Tell) -> None:
-    """Take rights from everyone but the owner.
+    """Remove permissions of everyone but the owner.
 
-    Raises  ConfigError where the owner is neither we nor root, or the rights cannot be taken
+    Raises  ConfigError where the owner is neither the current user nor root, or the permissions cannot be removed
     """
     found = os.fstat(descriptor)
     if found.st_uid not in {os.geteuid(), 0}:
-        raise ConfigError(f"{path}: it belongs to another user ({found.st_uid}); use a file or a folder of your own")
+        raise ConfigError(f"{path}: it belongs to another user ({found.st_uid}); use a file or a folder that you own")
     mode = stat.S_IMODE(found.st_mode)
     if not mode & rights:
         return
@@ -192,5 +192,5 @@ def _close_to_others(path: Path, descriptor: int, rights: int, tell: Tell) -> No
         os.fchmod(descriptor, mode & ~rights)
     except OSError as error:
         why = error.strerror or str(error)
-        raise ConfigError(f"{path}: others can {could} it, and this cannot be changed: {why}") from None
-    tell(f"{path}: others could {could} it (mode {mode:04o}); from now on only its owner can")
+        raise ConfigError(f"{path}: others can {could} it, and the mode cannot be changed: {why}") from None
+    tell(f"{path}: others could {could} it (mode {mode:04o}); now only its owner can")

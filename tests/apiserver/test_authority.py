@@ -130,11 +130,11 @@ def test_what_others_could_read_is_closed_to_them_and_said(tmp_path, name):
     before = make_authority(tmp_path, tell=said.append)
     (tmp_path / name).chmod(0o640)
     assert make_authority(tmp_path, tell=said.append) == before
-    assert said == [f"{tmp_path}/{name}: others could read it (mode 0640); from now on only its owner can"]
+    assert said == [f"{tmp_path}/{name}: others could read it (mode 0640); now only its owner can"]
     assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
     tmp_path.chmod(0o777)
     make_authority(tmp_path, tell=said.append)
-    assert said[1:] == [f"{tmp_path}: others could change it (mode 0777); from now on only its owner can"]
+    assert said[1:] == [f"{tmp_path}: others could change it (mode 0777); now only its owner can"]
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
 
 
@@ -144,7 +144,7 @@ def test_links_are_not_written_through(tmp_path, name):
     folder = tmp_path / "pki"
     folder.mkdir()
     (folder / name).symlink_to(tmp_path / "nowhere")
-    with pytest.raises(ConfigError, match=f"{name}: expected a file, this is a symbolic link; name what it leads to"):
+    with pytest.raises(ConfigError, match=f"{name}: expected a file, this is a symbolic link; use the target of the link"):
         make_authority(folder)
     assert not (tmp_path / "nowhere").exists()
     (tmp_path / "other").symlink_to(folder)

@@ -193,7 +193,7 @@ UNUSABLE = {
     "a directory": (lambda path: path.mkdir(), ConfigError, "expected a file, this is a directory"),
     "a pipe": (os.mkfifo, ConfigError, "expected a file, this is a pipe"),
     "a device": (lambda path: path.symlink_to("/dev/zero"), ConfigError, "this is a symbolic link"),
-    "a link": (lambda path: path.symlink_to("elsewhere"), ConfigError, "this is a symbolic link; name what it leads to"),
+    "a link": (lambda path: path.symlink_to("elsewhere"), ConfigError, "this is a symbolic link; use the target of the link"),
     "a log that is a link": (
         lambda path: path.with_name("data-wal").symlink_to("elsewhere"),
         ConfigError,
@@ -217,7 +217,7 @@ def test_a_file_that_others_could_read_is_closed_to_them_and_said(tmp_path):
     assert said == []
     path.chmod(0o664)
     open_store(path, tell=said.append).close()
-    assert said == [f"{path}: others could change it (mode 0664); from now on only its owner can"]
+    assert said == [f"{path}: others could change it (mode 0664); now only its owner can"]
     assert path.stat().st_mode & 0o777 == 0o600
     (tmp_path / "other").write_text("not a cluster")
     (tmp_path / "other").chmod(0o644)
@@ -228,7 +228,7 @@ def test_a_file_that_others_could_read_is_closed_to_them_and_said(tmp_path):
     open_store(path, tell=said.append).close()
     tmp_path.chmod(0o770)
     open_store(path, tell=said.append).close()
-    assert said[1:] in ([], [f"{path}: members of the folder's group can put another file in its place"])
+    assert said[1:] in ([], [f"{path}: members of the folder's group can replace this file"])
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):

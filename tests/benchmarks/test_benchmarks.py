@@ -43,7 +43,7 @@ def test_a_run_whose_check_fails_has_no_number(monkeypatch, tmp_path):
         return replace(made, node="node-3", feasible=made.feasible) if isinstance(self, CheckedCycle) else made
 
     monkeypatch.setattr(CheckedCycle.__base__, "decide", astray)
-    monkeypatch.setattr("benchmarks.command._in_a_process_of_its_own", run)  # the patch above does not reach another process
+    monkeypatch.setattr("benchmarks.command._in_new_process", run)  # the patch above does not reach another process
     out = tmp_path / "results.jsonl"
     result = CliRunner().invoke(main, ["run", "spread-zone-required", *SIZES, "--json", str(out)])
     assert result.exit_code == 1

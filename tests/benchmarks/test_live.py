@@ -57,7 +57,7 @@ def test_a_peer_is_measured_in_the_same_run(tmp_path):
 def test_a_comparison_needs_a_peer():
     result = CliRunner().invoke(main, ["live", "against"])
     assert result.exit_code == 2
-    assert "--peer has to name its program" in result.output
+    assert "against needs --peer" in result.output
 
 
 def test_a_pod_that_goes_to_a_second_node_is_noticed():

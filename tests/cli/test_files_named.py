@@ -269,8 +269,11 @@ def a_linked_folder(home):
 
 HOMES = {  # what is there, and what is said of it
     "an empty key": (an_empty_key, "pki/ca.key: it is damaged (Unable to load PEM file."),
-    "a link in the place of home": (a_linked_home, "home: expected a folder, this is a symbolic link; name what it leads to"),
-    "a link in the place of the keys": (a_linked_folder, "home/pki: expected a folder, this is a symbolic link; name what it"),
+    "a link in the place of home": (
+        a_linked_home,
+        "home: expected a folder, this is a symbolic link; use the target of the link",
+    ),
+    "a link in the place of the keys": (a_linked_folder, "home/pki: expected a folder, this is a symbolic link; use the"),
     "a link in the place of the kubeconfig": (a_linked_kubeconfig, "home/kubeconfig: expected a file, this is a symbolic link"),
 }
 
@@ -291,7 +294,7 @@ def test_what_is_wrong_at_home(moorage, tmp_path, make, text):
 
 def test_a_home_that_is_not_known(moorage):
     ran = moorage("up", "--home", "~no-such-user/x")
-    assert (ran.status, ran.err) == (1, "error: ~no-such-user/x: no home directory of such a user is known\n")
+    assert (ran.status, ran.err) == (1, "error: ~no-such-user/x: unknown home directory\n")
 
 
 def test_a_home_that_others_can_write_to_is_closed_to_them_and_said(moorage, tmp_path):
@@ -300,7 +303,7 @@ def test_a_home_that_others_can_write_to_is_closed_to_them_and_said(moorage, tmp
     home.chmod(0o757)
     ran = moorage(*up(tmp_path))
     assert ran.status == 0
-    assert ran.err == f"{home}: others could change it (mode 0757); from now on only its owner can\n"
+    assert ran.err == f"{home}: others could change it (mode 0757); now only its owner can\n"
     assert home.stat().st_mode & 0o777 == 0o755
     assert {path.stat().st_mode & 0o077 for path in [home / "kubeconfig", *(home / "pki").iterdir()]} == {0}
     assert moorage(*up(tmp_path)).err == ""

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from msgspec import structs
 
-from moorage.api.core import Namespace, Node, Pod, ReplicationController, Service
+from moorage.api.core import Pod
 from moorage.api.custom_objects import CustomKind, CustomObject, custom_type, read_custom
 from moorage.api.decode import decode
-from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from moorage.api.kinds import KINDS, Kind, Reader
 from moorage.api.meta import LabelSelector, Object
-from moorage.api.pod_groups import PodGroup
 from moorage.api.storage import (
-    CSIDriver,
-    CSINode,
     CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    VolumeAttachment,
 )
-from moorage.api.workloads import PodDisruptionBudget, ReplicaSet, StatefulSet
+from moorage.api.workloads import PodDisruptionBudget
 from moorage.framework.features import FeatureGates
 
 __all__ = ["WATCHED", "WatchedResource", "custom_resource", "resource_of", "watched"]
@@ -94,40 +87,26 @@ _V1BETA1_BUDGETS: Final[WatchedResource[Object]] = WatchedResource(
     PodDisruptionBudget, "policy/v1beta1", "poddisruptionbudgets", read=_decode_v1beta1_budget
 )
 
-#: All kinds that the engine and the built-in plugins look up. Pods that have ended use nothing, so they are not watched.
-WATCHED: Final[tuple[WatchedResource[Object], ...]] = (
-    WatchedResource(Node, "v1", "nodes", namespaced=False),
+_DETAILS: Final[Mapping[type[Object], Mapping[str, Any]]] = {
     # A failed bind may have read that its pod is deleted, which a server that lost its last writes reverts.
-    WatchedResource(
-        Pod,
-        "v1",
-        "pods",
-        fields="status.phase!=Succeeded,status.phase!=Failed",
-        redelivers=lambda obj: isinstance(obj, Pod) and not obj.spec.node_name,
-    ),
-    WatchedResource(Namespace, "v1", "namespaces", namespaced=False),
-    WatchedResource(Service, "v1", "services"),
-    WatchedResource(ReplicationController, "v1", "replicationcontrollers"),
-    WatchedResource(PersistentVolume, "v1", "persistentvolumes", namespaced=False),
-    WatchedResource(PersistentVolumeClaim, "v1", "persistentvolumeclaims"),
-    WatchedResource(ReplicaSet, "apps/v1", "replicasets"),
-    WatchedResource(StatefulSet, "apps/v1", "statefulsets"),
-    WatchedResource(PodDisruptionBudget, "policy/v1", "poddisruptionbudgets", older=(_V1BETA1_BUDGETS,)),
-    WatchedResource(StorageClass, _STORAGE, "storageclasses", namespaced=False),
-    WatchedResource(CSINode, _STORAGE, "csinodes", namespaced=False),
-    WatchedResource(CSIDriver, _STORAGE, "csidrivers", namespaced=False),
-    WatchedResource(
-        CSIStorageCapacity,
-        _STORAGE,
-        "csistoragecapacities",
-        older=(WatchedResource(CSIStorageCapacity, "storage.k8s.io/v1beta1", "csistoragecapacities"),),
-    ),
-    WatchedResource(VolumeAttachment, _STORAGE, "volumeattachments", namespaced=False),
-    WatchedResource(ResourceClaim, _DEVICES, "resourceclaims", gate="DynamicResourceAllocation"),
-    WatchedResource(ResourceSlice, _DEVICES, "resourceslices", namespaced=False, gate="DynamicResourceAllocation"),
-    WatchedResource(DeviceClass, _DEVICES, "deviceclasses", namespaced=False, gate="DynamicResourceAllocation"),
-    WatchedResource(PodGroup, "scheduling.k8s.io/v1alpha2", "podgroups", gate="GenericWorkload"),
-)
+    Pod: {
+        "fields": "status.phase!=Succeeded,status.phase!=Failed",
+        "redelivers": lambda obj: isinstance(obj, Pod) and not obj.spec.node_name,
+    },
+    PodDisruptionBudget: {"older": (_V1BETA1_BUDGETS,)},
+    CSIStorageCapacity: {
+        "older": (WatchedResource(CSIStorageCapacity, "storage.k8s.io/v1beta1", "csistoragecapacities"),),
+    },
+}
+
+
+def _watched(kind: Kind) -> WatchedResource[Object]:
+    details = _DETAILS.get(kind.type, {})
+    return WatchedResource(kind.type, kind.api_version, kind.resource, kind.namespaced, gate=kind.gate, **details)
+
+
+#: All kinds that the engine and the built-in plugins look up. Pods that have ended use nothing, so they are not watched.
+WATCHED: Final = tuple(_watched(kind) for kind in KINDS if Reader.SCHEDULER in kind.readers)
 
 
 def watched(gates: FeatureGates) -> tuple[WatchedResource[Object], ...]:

@@ -40,7 +40,10 @@ def _legacy(name: str) -> Release:
         gated_kinds={
             "CSIDriver": "CSIStorageCapacity",
             "CSIStorageCapacity": "CSIStorageCapacity",
+            "DeviceClass": "",
             "Namespace": "PodAffinityNamespaceSelector",
+            "ResourceClaim": "",
+            "ResourceSlice": "",
             "VolumeAttachment": "",
         },
         legacy_flags=True,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Final
 
 from moorage.api.admission import RuntimeClass
 from moorage.api.core import LimitRange, Namespace, Node, Pod, ReplicationController, Service
 from moorage.api.custom_objects import CustomObject
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from moorage.api.meta import Object
 from moorage.api.pod_groups import PodGroup
 from moorage.api.storage import (
     CSIDriver,
@@ -30,7 +32,7 @@ from moorage.api.workloads import (
 )
 from moorage.printable import one_line
 
-__all__ = ["ClusterInput", "InputReport", "Unused"]
+__all__ = ["SLOTS", "ClusterInput", "InputReport", "Unused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,10 @@ class InputReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInput:
-    """Every object that simulations read, each kind in input order; ``custom``: objects of kinds that plugins name."""
+    """Every object that simulations read, each kind in the order it was given.
+
+    ``others`` are those of kinds without a field here, ``custom`` those of kinds that plugins name.
+    """
 
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()
@@ -94,5 +99,10 @@ class ClusterInput:
     resource_claim_templates: tuple[ResourceClaimTemplate, ...] = ()
     resource_slices: tuple[ResourceSlice, ...] = ()
     device_classes: tuple[DeviceClass, ...] = ()
+    others: tuple[Object, ...] = ()
     custom: tuple[CustomObject, ...] = ()
     report: InputReport = InputReport()
+
+
+#: The fields that hold the objects of one kind: ``Kind.slot``.
+SLOTS: Final = frozenset(field.name for field in fields(ClusterInput)) - {"custom", "others", "report"}

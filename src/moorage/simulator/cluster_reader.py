@@ -28,14 +28,15 @@ from moorage.api.defaults import (
 )
 from moorage.api.gc_pause import collector_paused
 from moorage.api.json_tree import UNREADABLE
+from moorage.api.kinds import Kind
 from moorage.api.meta import Object, ObjectMeta
 from moorage.api.validation import PodValidator, validate
 from moorage.controllers.machinery.generated_names import generated_name, stable_uid
 from moorage.errors import InputError
-from moorage.simulator.cluster_input import ClusterInput, InputReport, Unused
+from moorage.simulator.cluster_input import SLOTS, ClusterInput, InputReport, Unused
 from moorage.simulator.custom_kinds import CustomReader, ReadObject
 from moorage.simulator.input_files import InputFile, open_sources
-from moorage.simulator.input_kinds import KINDS, InputKind, find_kind, why_unused
+from moorage.simulator.input_kinds import KINDS, find_kind, why_unused
 from moorage.simulator.input_objects import FoundObject, Payload, find_objects
 from moorage.simulator.wording import counted, some
 
@@ -47,7 +48,7 @@ MAX_FAULTS: Final = 20
 _MAX_LINE = 400
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {kind.slot: msgspec.json.Decoder(kind.type) for kind in KINDS}
 
-_KIND_OF_TYPE: dict[type[Any], InputKind] = {kind.type: kind for kind in KINDS}
+_KIND_OF_TYPE: dict[type[Any], Kind] = {kind.type: kind for kind in KINDS}
 
 _DEFAULTING: dict[str, Callable[[Any], Any]] = {
     "nodes": default_node,
@@ -156,7 +157,7 @@ class _Reader:
         key = (found.kind, found.api_version)
         self.unused[key] = self.unused.get(key, 0) + 1
 
-    def _keep(self, kind: InputKind, given: Any, where: str) -> None:
+    def _keep(self, kind: Kind, given: Any, where: str) -> None:
         held = self.objects[kind.slot]
         known = _identified(given, kind, where, len(held))
         defaulting = _DEFAULTING.get(kind.slot)
@@ -177,7 +178,7 @@ class _Reader:
             raise InputError(f"{where}: {_title(kind, known)} is also at {other}, and differs; keep one of them")
         self.repeated.append(f"{_title(kind, known)} ({other} and {where})")
 
-    def _validate(self, kind: InputKind, known: Any, where: str) -> None:
+    def _validate(self, kind: Kind, known: Any, where: str) -> None:
         faults = list(self.pod_faults(known)) if kind.slot == "pods" else validate(known)
         if faults:
             raise InputError(*(f"{where}: {_title(kind, known)}: {fault}" for fault in faults))
@@ -203,9 +204,10 @@ class _Reader:
             Unused(name, version, count, self.custom.why_unused(version, name) or why_unused(version, name))
             for (name, version), count in sorted(self.unused.items())
         )
-        kept = {slot: tuple(objects.values()) for slot, objects in self.objects.items()}
+        kept: dict[str, Any] = {slot: tuple(objects.values()) for slot, objects in self.objects.items() if slot in SLOTS}
+        others = tuple(obj for slot, objects in self.objects.items() if slot not in SLOTS for obj in objects.values())
         custom = tuple(one.obj for one in self.custom_objects.values())
-        return ClusterInput(**kept, custom=custom, report=InputReport(read, unused, tuple(notes)))
+        return ClusterInput(**kept, custom=custom, others=others, report=InputReport(read, unused, tuple(notes)))
 
     def _sort_custom(self) -> None:
         """After all objects were read, separate those of kinds that plugins name from others."""
@@ -237,7 +239,7 @@ class _Reader:
 # -- one object ---------------------------------------------------------------------------------------------------------
 
 
-def _decode(payload: Payload, kind: InputKind, where: str) -> Any:
+def _decode(payload: Payload, kind: Kind, where: str) -> Any:
     if isinstance(payload, dict):
         return decode(payload, kind.type, where)
     try:
@@ -246,7 +248,7 @@ def _decode(payload: Payload, kind: InputKind, where: str) -> Any:
         return decode(bytes(payload), kind.type, where)
 
 
-def _identified(given: Any, kind: InputKind, where: str, count: int) -> Any:
+def _identified(given: Any, kind: Kind, where: str, count: int) -> Any:
     """Return the object with a name, a namespace and a UID; ``count`` makes generated names unique."""
     metadata: ObjectMeta = given.metadata
     if metadata.name and metadata.uid and bool(metadata.namespace) == kind.namespaced:
@@ -265,5 +267,5 @@ def _shortened(line: str) -> str:
     return line if len(line) <= _MAX_LINE else f"{line[: _MAX_LINE - 1]}…"
 
 
-def _title(kind: InputKind, obj: Object) -> str:
+def _title(kind: Kind, obj: Object) -> str:
     return f"{kind.name} {obj.key}"

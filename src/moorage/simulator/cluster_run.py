@@ -47,6 +47,7 @@ def objects_of(cluster: ClusterInput) -> Iterator[Object]:
     """Yield every object that the scheduler may read: first other objects, then nodes, then placed pods, pending pods last."""
     yield from cluster.namespaces
     yield from cluster.custom
+    yield from cluster.others
     for group in (
         cluster.services, cluster.replication_controllers, cluster.replica_sets, cluster.stateful_sets,
         cluster.pod_disruption_budgets, cluster.pod_groups,

@@ -10,34 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from moorage.api.admission import RuntimeClass
-from moorage.api.core import LimitRange, Namespace, Node, Pod, PodTemplate, ReplicationController, Service
-from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from moorage.api import kinds
 from moorage.api.meta import Object
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
-from moorage.api.pod_groups import PodGroup, Workload
-from moorage.api.quotas import ResourceQuota
-from moorage.api.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
-from moorage.api.storage import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    VolumeAttachment,
-    VolumeAttributesClass,
-)
-from moorage.api.workloads import (
-    CronJob,
-    DaemonSet,
-    Deployment,
-    Job,
-    PodDisruptionBudget,
-    PriorityClass,
-    ReplicaSet,
-    StatefulSet,
-)
 
 __all__ = [
     "ALL_GATES",
@@ -152,146 +127,105 @@ _EVENTS: Final = "events.k8s.io"
 _RBAC: Final = "rbac.authorization.k8s.io"
 _SCHEDULING: Final = "scheduling.k8s.io"
 
-KINDS: Final[tuple[ServedKind, ...]] = (
-    ServedKind("", "ConfigMap", "configmaps", ("cm",)),
-    ServedKind("", "Endpoints", "endpoints", ("ep",)),
-    ServedKind("", "Event", "events", ("ev",), fields=_EVENT_FIELDS),
-    ServedKind("", "LimitRange", "limitranges", ("limits",), struct=LimitRange),
-    ServedKind(
-        "",
+
+def _served(name: str, group: str = "", **details: Any) -> ServedKind:
+    kind = kinds.find_kind(name, group)
+    return ServedKind(
+        group,
+        name,
+        kind.resource,
+        namespaced=kind.namespaced,
+        struct=None if kind.type is Object else kind.type,
+        version=kind.versions[0],
+        gate=kind.gate,
+        **details,
+    )
+
+
+#: The kinds with more to say than their row in the table of kinds.
+_DETAILED: Final = (
+    _served("ConfigMap", short_names=("cm",)),
+    _served("Endpoints", short_names=("ep",)),
+    _served("Event", short_names=("ev",), fields=_EVENT_FIELDS),
+    _served("LimitRange", short_names=("limits",)),
+    _served(
         "Namespace",
-        "namespaces",
-        ("ns",),
-        namespaced=False,
-        struct=Namespace,
+        short_names=("ns",),
         subresources=("finalize", "status"),
-        verbs=tuple(verb for verb in VERBS if verb != "deletecollection"),
         status_on_create={"phase": "Active"},
         fields=(("status.phase", ""),),
         check_name=check_dns1123_label,
+        verbs=tuple(verb for verb in VERBS if verb != "deletecollection"),
     ),
-    ServedKind("", "Node", "nodes", ("no",), namespaced=False, struct=Node, subresources=_STATUS, fields=_NODE_NAMES),
-    ServedKind(
-        "",
-        "PersistentVolume",
-        "persistentvolumes",
-        ("pv",),
-        namespaced=False,
-        struct=PersistentVolume,
-        subresources=_STATUS,
-        status_on_create={"phase": "Pending"},
-    ),
-    ServedKind(
-        "",
-        "PersistentVolumeClaim",
-        "persistentvolumeclaims",
-        ("pvc",),
-        struct=PersistentVolumeClaim,
-        subresources=_STATUS,
-        status_on_create={"phase": "Pending"},
-    ),
-    ServedKind(
-        "",
+    _served("Node", short_names=("no",), subresources=_STATUS, fields=_NODE_NAMES),
+    _served("PersistentVolume", short_names=("pv",), subresources=_STATUS, status_on_create={"phase": "Pending"}),
+    _served("PersistentVolumeClaim", short_names=("pvc",), subresources=_STATUS, status_on_create={"phase": "Pending"}),
+    _served(
         "Pod",
-        "pods",
-        ("po",),
-        struct=Pod,
+        short_names=("po",),
         subresources=_POD_SUBRESOURCES,
         in_all=True,
         has_generation=True,
         status_on_create={"phase": "Pending"},
         fields=_POD_FIELDS,
     ),
-    ServedKind("", "PodTemplate", "podtemplates", struct=PodTemplate, has_generation=True),
-    ServedKind(
-        "",
+    _served("PodTemplate", has_generation=True),
+    _served(
         "ReplicationController",
-        "replicationcontrollers",
-        ("rc",),
-        struct=ReplicationController,
+        short_names=("rc",),
         subresources=_SCALE_AND_STATUS,
         in_all=True,
         has_generation=True,
         status_on_create={"replicas": 0},
         fields=(("status.replicas", "0"),),
     ),
-    ServedKind(
-        "", "ResourceQuota", "resourcequotas", ("quota",), struct=ResourceQuota, subresources=_STATUS, status_on_create={}
-    ),
-    ServedKind("", "Secret", "secrets", fields=(("type", ""),)),
-    ServedKind(
-        "",
+    _served("ResourceQuota", short_names=("quota",), subresources=_STATUS, status_on_create={}),
+    _served("Secret", fields=(("type", ""),)),
+    _served(
         "Service",
-        "services",
-        ("svc",),
-        struct=Service,
+        short_names=("svc",),
         subresources=_STATUS,
         in_all=True,
         status_on_create={"loadBalancer": {}},
         fields=(("spec.clusterIP", ""), ("spec.type", "")),
     ),
-    ServedKind("", "ServiceAccount", "serviceaccounts", ("sa",), subresources=("token",)),
-    ServedKind(_APPS, "ControllerRevision", "controllerrevisions"),
-    ServedKind(
-        _APPS,
-        "DaemonSet",
-        "daemonsets",
-        ("ds",),
-        struct=DaemonSet,
-        subresources=_STATUS,
-        in_all=True,
-        has_generation=True,
-        status_on_create={},
+    _served("ServiceAccount", short_names=("sa",), subresources=("token",)),
+    _served(
+        "DaemonSet", _APPS, short_names=("ds",), subresources=_STATUS, in_all=True, has_generation=True, status_on_create={}
     ),
-    ServedKind(
-        _APPS,
+    _served(
         "Deployment",
-        "deployments",
-        ("deploy",),
-        struct=Deployment,
+        _APPS,
+        short_names=("deploy",),
         subresources=_SCALE_AND_STATUS,
         in_all=True,
         has_generation=True,
         status_on_create={},
     ),
-    ServedKind(
-        _APPS,
+    _served(
         "ReplicaSet",
-        "replicasets",
-        ("rs",),
-        struct=ReplicaSet,
-        subresources=_SCALE_AND_STATUS,
-        in_all=True,
-        has_generation=True,
-        status_on_create={"replicas": 0},
-    ),
-    ServedKind(
         _APPS,
-        "StatefulSet",
-        "statefulsets",
-        ("sts",),
-        struct=StatefulSet,
+        short_names=("rs",),
         subresources=_SCALE_AND_STATUS,
         in_all=True,
         has_generation=True,
         status_on_create={"replicas": 0},
     ),
-    ServedKind(
-        "batch",
-        "CronJob",
-        "cronjobs",
-        ("cj",),
-        struct=CronJob,
-        subresources=_STATUS,
+    _served(
+        "StatefulSet",
+        _APPS,
+        short_names=("sts",),
+        subresources=_SCALE_AND_STATUS,
         in_all=True,
         has_generation=True,
-        status_on_create={},
+        status_on_create={"replicas": 0},
     ),
-    ServedKind(
-        "batch",
+    _served(
+        "CronJob", "batch", short_names=("cj",), subresources=_STATUS, in_all=True, has_generation=True, status_on_create={}
+    ),
+    _served(
         "Job",
-        "jobs",
-        struct=Job,
+        "batch",
         subresources=_STATUS,
         in_all=True,
         has_generation=True,
@@ -299,93 +233,38 @@ KINDS: Final[tuple[ServedKind, ...]] = (
         fields=(("status.successful", "0"),),
     ),
     # No definition exists or can be created. kubectl lists them before it reports a kind as unknown.
-    ServedKind(
-        "apiextensions.k8s.io",
-        "CustomResourceDefinition",
-        "customresourcedefinitions",
-        ("crd", "crds"),
-        namespaced=False,
-        verbs=("get", "list", "watch"),
-    ),
-    ServedKind("coordination.k8s.io", "Lease", "leases"),
-    ServedKind(_EVENTS, "Event", "events", ("ev",), fields=_NEW_EVENT_FIELDS),
-    ServedKind(
-        "networking.k8s.io",
+    _served("CustomResourceDefinition", "apiextensions.k8s.io", short_names=("crd", "crds"), verbs=("get", "list", "watch")),
+    _served("Event", _EVENTS, short_names=("ev",), fields=_NEW_EVENT_FIELDS),
+    _served(
         "Ingress",
-        "ingresses",
-        ("ing",),
+        "networking.k8s.io",
+        short_names=("ing",),
         subresources=_STATUS,
         has_generation=True,
         status_on_create={"loadBalancer": {}},
     ),
-    ServedKind("node.k8s.io", "RuntimeClass", "runtimeclasses", namespaced=False, struct=RuntimeClass),
-    ServedKind(
-        "policy",
+    _served(
         "PodDisruptionBudget",
-        "poddisruptionbudgets",
-        ("pdb",),
-        struct=PodDisruptionBudget,
+        "policy",
+        short_names=("pdb",),
         subresources=_STATUS,
         has_generation=True,
         status_on_create={"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0},
     ),
-    ServedKind(_RBAC, "ClusterRole", "clusterroles", namespaced=False, struct=ClusterRole),
-    ServedKind(_RBAC, "ClusterRoleBinding", "clusterrolebindings", namespaced=False, struct=ClusterRoleBinding),
-    ServedKind(_RBAC, "Role", "roles", struct=Role),
-    ServedKind(_RBAC, "RoleBinding", "rolebindings", struct=RoleBinding),
-    ServedKind(_RESOURCE, "DeviceClass", "deviceclasses", namespaced=False, struct=DeviceClass, has_generation=True),
-    ServedKind(_RESOURCE, "ResourceClaim", "resourceclaims", struct=ResourceClaim, subresources=_STATUS, status_on_create={}),
-    ServedKind(_RESOURCE, "ResourceClaimTemplate", "resourceclaimtemplates", struct=ResourceClaimTemplate),
-    ServedKind(
-        _RESOURCE,
-        "ResourceSlice",
-        "resourceslices",
-        namespaced=False,
-        struct=ResourceSlice,
-        has_generation=True,
-        fields=(("spec.driver", ""), ("spec.nodeName", "")),
-    ),
-    ServedKind(
-        _SCHEDULING,
-        "PriorityClass",
-        "priorityclasses",
-        ("pc",),
-        namespaced=False,
-        struct=PriorityClass,
-        has_generation=True,
-    ),
-    ServedKind(
-        _SCHEDULING,
-        "PodGroup",
-        "podgroups",
-        struct=PodGroup,
-        subresources=_STATUS,
-        status_on_create={},
-        version="v1alpha2",
-        gate="GenericWorkload",
-    ),
-    ServedKind(_SCHEDULING, "Workload", "workloads", struct=Workload, version="v1alpha2", gate="GenericWorkload"),
-    ServedKind(_STORAGE, "CSIDriver", "csidrivers", namespaced=False, struct=CSIDriver),
-    ServedKind(_STORAGE, "CSINode", "csinodes", namespaced=False, struct=CSINode),
-    ServedKind(_STORAGE, "CSIStorageCapacity", "csistoragecapacities", struct=CSIStorageCapacity),
-    ServedKind(_STORAGE, "StorageClass", "storageclasses", ("sc",), namespaced=False, struct=StorageClass),
-    ServedKind(
-        _STORAGE,
-        "VolumeAttachment",
-        "volumeattachments",
-        namespaced=False,
-        struct=VolumeAttachment,
-        subresources=_STATUS,
-        status_on_create={},
-    ),
-    ServedKind(
-        _STORAGE,
-        "VolumeAttributesClass",
-        "volumeattributesclasses",
-        ("vac",),
-        namespaced=False,
-        struct=VolumeAttributesClass,
-    ),
+    _served("DeviceClass", _RESOURCE, has_generation=True),
+    _served("ResourceClaim", _RESOURCE, subresources=_STATUS, status_on_create={}),
+    _served("ResourceSlice", _RESOURCE, has_generation=True, fields=(("spec.driver", ""), ("spec.nodeName", ""))),
+    _served("PriorityClass", _SCHEDULING, short_names=("pc",), has_generation=True),
+    _served("PodGroup", _SCHEDULING, subresources=_STATUS, status_on_create={}),
+    _served("StorageClass", _STORAGE, short_names=("sc",)),
+    _served("VolumeAttachment", _STORAGE, subresources=_STATUS, status_on_create={}),
+    _served("VolumeAttributesClass", _STORAGE, short_names=("vac",)),
+)
+
+#: Every kind of the table, in its order.
+KINDS: Final[tuple[ServedKind, ...]] = tuple(
+    next((one for one in _DETAILED if (one.group, one.kind) == (kind.group, kind.name)), None) or _served(kind.name, kind.group)
+    for kind in kinds.KINDS
 )
 
 REVIEWS: Final[tuple[Review, ...]] = (

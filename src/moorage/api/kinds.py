@@ -1,0 +1,177 @@
+"""The table of kinds: one row for each kind of Kubernetes object, with its names and who reads it.
+
+A new kind is one row here. From it a simulation reads the kind, a scheduler watches it, the embedded server stores and serves
+it, and events name it. Readers add only what is theirs, such as the server's short names.
+
+Source  kube-apiserver 1.36, discovery
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Flag, auto
+from typing import Final
+
+from moorage.api.admission import RuntimeClass
+from moorage.api.core import LimitRange, Namespace, Node, Pod, PodTemplate, ReplicationController, Service
+from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from moorage.api.meta import Object
+from moorage.api.pod_groups import PodGroup, Workload
+from moorage.api.quotas import ResourceQuota
+from moorage.api.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
+from moorage.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+    VolumeAttributesClass,
+)
+from moorage.api.workloads import (
+    CronJob,
+    DaemonSet,
+    Deployment,
+    Job,
+    PodDisruptionBudget,
+    PriorityClass,
+    ReplicaSet,
+    StatefulSet,
+)
+
+__all__ = ["KINDS", "KIND_OF_TYPE", "Kind", "Reader", "find_kind"]
+
+
+class Reader(Flag):
+    """Who reads the objects of a kind besides the embedded server."""
+
+    NONE = 0
+    SIMULATION = auto()
+    SCHEDULER = auto()
+    BOTH = SIMULATION | SCHEDULER
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of object.
+
+    ``resource``   its plural name in paths
+    ``type``       what is read of it; ``Object`` where nothing but metadata is
+    ``versions``   the API versions that are read, the one to write first
+    ``gate``       the feature gate that must be open for it to be served; "" if none
+    ``readers``    a simulation reads it from files, a scheduler lists and watches it
+    """
+
+    group: str
+    name: str
+    resource: str
+    type: type[Object] = Object
+    namespaced: bool = True
+    versions: tuple[str, ...] = ("v1",)
+    gate: str = ""
+    readers: Reader = Reader.NONE
+
+    @property
+    def api_version(self) -> str:
+        return self.api_versions[0]
+
+    @property
+    def api_versions(self) -> tuple[str, ...]:
+        return tuple(f"{self.group}/{version}" if self.group else version for version in self.versions)
+
+    @property
+    def slot(self) -> str:
+        """Its name in the plural as a Python attribute: ``csi_nodes``, ``priority_classes``."""
+        snake = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", self.name).lower()
+        return re.sub(r"y$", "ie", f"{snake}e" if snake.endswith("s") else snake) + "s"
+
+
+_APPS: Final = "apps"
+_STORAGE: Final = "storage.k8s.io"
+_RESOURCE: Final = "resource.k8s.io"
+_RBAC: Final = "rbac.authorization.k8s.io"
+_SCHEDULING: Final = "scheduling.k8s.io"
+_DEVICE_VERSIONS: Final = ("v1", "v1beta2")  # both versions have the same fields
+
+
+#: All kinds, by group; within a group in the order in which the server lists them.
+KINDS: Final = (
+    Kind("", "ConfigMap", "configmaps"),
+    Kind("", "Endpoints", "endpoints"),
+    Kind("", "Event", "events"),
+    Kind("", "LimitRange", "limitranges", LimitRange, readers=Reader.SIMULATION),
+    Kind("", "Namespace", "namespaces", Namespace, readers=Reader.BOTH, namespaced=False),
+    Kind("", "Node", "nodes", Node, readers=Reader.BOTH, namespaced=False),
+    Kind("", "PersistentVolume", "persistentvolumes", PersistentVolume, readers=Reader.BOTH, namespaced=False),
+    Kind("", "PersistentVolumeClaim", "persistentvolumeclaims", PersistentVolumeClaim, readers=Reader.BOTH),
+    Kind("", "Pod", "pods", Pod, readers=Reader.BOTH),
+    Kind("", "PodTemplate", "podtemplates", PodTemplate),
+    Kind("", "ReplicationController", "replicationcontrollers", ReplicationController, readers=Reader.BOTH),
+    Kind("", "ResourceQuota", "resourcequotas", ResourceQuota),
+    Kind("", "Secret", "secrets"),
+    Kind("", "Service", "services", Service, readers=Reader.BOTH),
+    Kind("", "ServiceAccount", "serviceaccounts"),
+    Kind(_APPS, "ControllerRevision", "controllerrevisions"),
+    Kind(_APPS, "DaemonSet", "daemonsets", DaemonSet, readers=Reader.SIMULATION),
+    Kind(_APPS, "Deployment", "deployments", Deployment, readers=Reader.SIMULATION),
+    Kind(_APPS, "ReplicaSet", "replicasets", ReplicaSet, readers=Reader.BOTH),
+    Kind(_APPS, "StatefulSet", "statefulsets", StatefulSet, readers=Reader.BOTH),
+    Kind("batch", "CronJob", "cronjobs", CronJob, readers=Reader.SIMULATION),
+    Kind("batch", "Job", "jobs", Job, readers=Reader.SIMULATION),
+    Kind("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False),
+    Kind("coordination.k8s.io", "Lease", "leases"),
+    Kind("events.k8s.io", "Event", "events"),
+    Kind("networking.k8s.io", "Ingress", "ingresses"),
+    Kind("node.k8s.io", "RuntimeClass", "runtimeclasses", RuntimeClass, readers=Reader.SIMULATION, namespaced=False),
+    Kind("policy", "PodDisruptionBudget", "poddisruptionbudgets", PodDisruptionBudget, readers=Reader.BOTH),
+    Kind(_RBAC, "ClusterRole", "clusterroles", ClusterRole, namespaced=False),
+    Kind(_RBAC, "ClusterRoleBinding", "clusterrolebindings", ClusterRoleBinding, namespaced=False),
+    Kind(_RBAC, "Role", "roles", Role),
+    Kind(_RBAC, "RoleBinding", "rolebindings", RoleBinding),
+    Kind(
+        _RESOURCE, "DeviceClass", "deviceclasses", DeviceClass, readers=Reader.BOTH, namespaced=False, versions=_DEVICE_VERSIONS
+    ),
+    Kind(_RESOURCE, "ResourceClaim", "resourceclaims", ResourceClaim, readers=Reader.BOTH, versions=_DEVICE_VERSIONS),
+    Kind(
+        _RESOURCE,
+        "ResourceClaimTemplate",
+        "resourceclaimtemplates",
+        ResourceClaimTemplate,
+        readers=Reader.SIMULATION,
+        versions=_DEVICE_VERSIONS,
+    ),
+    Kind(
+        _RESOURCE,
+        "ResourceSlice",
+        "resourceslices",
+        ResourceSlice,
+        readers=Reader.BOTH,
+        namespaced=False,
+        versions=_DEVICE_VERSIONS,
+    ),
+    Kind(_SCHEDULING, "PriorityClass", "priorityclasses", PriorityClass, readers=Reader.SIMULATION, namespaced=False),
+    Kind(_SCHEDULING, "PodGroup", "podgroups", PodGroup, readers=Reader.BOTH, versions=("v1alpha2",), gate="GenericWorkload"),
+    Kind(_SCHEDULING, "Workload", "workloads", Workload, versions=("v1alpha2",), gate="GenericWorkload"),
+    Kind(_STORAGE, "CSIDriver", "csidrivers", CSIDriver, readers=Reader.BOTH, namespaced=False),
+    Kind(_STORAGE, "CSINode", "csinodes", CSINode, readers=Reader.BOTH, namespaced=False),
+    Kind(_STORAGE, "CSIStorageCapacity", "csistoragecapacities", CSIStorageCapacity, readers=Reader.BOTH),
+    Kind(_STORAGE, "StorageClass", "storageclasses", StorageClass, readers=Reader.BOTH, namespaced=False),
+    Kind(_STORAGE, "VolumeAttachment", "volumeattachments", VolumeAttachment, readers=Reader.BOTH, namespaced=False),
+    Kind(_STORAGE, "VolumeAttributesClass", "volumeattributesclasses", VolumeAttributesClass, namespaced=False),
+)
+
+KIND_OF_TYPE: Final[Mapping[type[Object], Kind]] = {kind.type: kind for kind in KINDS if kind.type is not Object}
+
+
+def find_kind(name: str, group: str = "") -> Kind:
+    """Return the row of a kind.
+
+    Raises  LookupError if the table has no such kind
+    """
+    found = next((kind for kind in KINDS if (kind.group, kind.name) == (group, name)), None)
+    if found is None:
+        raise LookupError(f"{name}.{group}".rstrip("."))
+    return found

@@ -170,7 +170,7 @@ def test_a_stream_that_ends_before_it_showed_all_does_not_say_that_it_did(store)
 
     async def run(*, changed):
         stream = stream_of(store, resourceVersion=str(store.version), allowWatchBookmarks="1")
-        stream._lasts_s = 0  # it ends after the first piece
+        stream._timeout_s = 0  # it ends after the first piece
         store.create(CONFIG, "default", config("first"))
         shown = []
         async for parts in stream:
@@ -232,8 +232,8 @@ def test_so_many_bytes_of_encoded_events_are_kept():
     lines = Lines()
     for version in range(100):
         lines.kept((version, "ADDED", "", ""), lambda: b"x" * 100_000)
-    assert 0 <= MOST_BYTES - sum(map(len, lines._kept.values())) < 100_000
-    assert list(lines._kept)[-1][0] == 99
+    assert 0 <= MOST_BYTES - sum(map(len, lines._cache.values())) < 100_000
+    assert list(lines._cache)[-1][0] == 99
 
 
 def test_a_large_object_is_shown_without_a_copy(store):

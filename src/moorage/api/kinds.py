@@ -46,7 +46,7 @@ __all__ = ["KINDS", "KIND_OF_TYPE", "Kind", "Reader", "find_kind"]
 
 
 class Reader(Flag):
-    """Who reads the objects of a kind besides the embedded server."""
+    """Who reads the objects of a kind, in addition to the embedded server."""
 
     NONE = 0
     SIMULATION = auto()

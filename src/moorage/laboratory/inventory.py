@@ -6,19 +6,20 @@ from collections.abc import Mapping
 from functools import cache
 
 from moorage.api.core import Namespace, Node, Pod
+from moorage.api.kinds import Kind
 from moorage.api.meta import Object
 from moorage.apiserver.vocabulary.served_kinds import KINDS as SERVED
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.errors import InputError
 from moorage.laboratory.objects import key_of
-from moorage.simulator.input_kinds import KINDS, InputKind
+from moorage.simulator.input_kinds import KINDS
 from moorage.simulator.simulation import Simulation
 
 __all__ = ["Inventory", "served_as"]
 
 
 @cache
-def _kinds() -> Mapping[str, InputKind]:
+def _kinds() -> Mapping[str, Kind]:
     """Return the kinds by all names that kubectl takes: kind, plural and short names."""
     found = {kind.name.lower(): kind for kind in KINDS}
     for served in SERVED:
@@ -29,7 +30,7 @@ def _kinds() -> Mapping[str, InputKind]:
 
 
 @cache
-def served_as(kind: InputKind) -> ServedKind:
+def served_as(kind: Kind) -> ServedKind:
     """Return how an API server serves a kind."""
     return next(served for served in SERVED if (served.kind, served.group) == (kind.name, kind.group))
 
@@ -77,6 +78,6 @@ class Inventory:
             raise InputError(f"there is no {ref if '/' in ref else f'pod {ref}'}")
         return found
 
-    def _named(self, kind: InputKind, name: str) -> Object | None:
+    def _named(self, kind: Kind, name: str) -> Object | None:
         namespace, slash, inner = name.rpartition("/")
         return self.find(kind.type, (namespace if slash else "default") if kind.namespaced else "", inner)

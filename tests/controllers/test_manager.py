@@ -1,6 +1,7 @@
 """The manager: what it hears, what it does when a look fails, and that a run can be repeated."""
 
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -12,14 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moorage.apiserver.http.limits import ServerLimits
+from moorage.apiserver.http.worker import Worker
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.controllers.all_controllers import all_controllers
-from moorage.controllers.machinery.kind_names import EVENTS, NODES, PODS, REPLICA_SETS
+from moorage.controllers.executor import StepExecutor
+from moorage.controllers.machinery.kind_names import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, REPLICA_SETS
 from moorage.controllers.machinery.object_index import ObjectIndex
-from moorage.controllers.machinery.steps import Create, EventStep, Later, SetStatus
+from moorage.controllers.machinery.steps import Create, EventStep, Later, SetStatus, Update
 from moorage.controllers.machinery.work_queue import WorkQueue
 from moorage.controllers.manager import ControllerManager
+from moorage.controllers.upkeep.namespaces import Namespaces
 
 MAP = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
 
@@ -159,6 +164,108 @@ def test_it_runs_beside_others_and_is_woken_by_changes():
         return len(controller.asked)
 
     assert asyncio.run(main()) == 1
+
+
+class Maker:
+    """Makes the config maps that are missing."""
+
+    name = "maker"
+
+    def __init__(self, documents):
+        self.documents = documents
+
+    def keys(self, event, world):
+        return ["all"]
+
+    def reconcile(self, key, world, now):
+        for one in self.documents:
+            if world.get(CONFIG_MAPS, "default", one["metadata"]["name"]) is None:
+                yield Create(CONFIG_MAPS, {**one, "metadata": dict(one["metadata"])})
+
+
+def config_maps(count, values):
+    data = {f"k{i}": "v" for i in range(values)}
+    return [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"m{i}", "namespace": "default"}, "data": data}
+        for i in range(count)
+    ]
+
+
+def run_beside(controller, is_done, worker=None, prepare=lambda store: None):
+    """Run a controller until all is done. Return the number of changes of the store between any two turns of another task."""
+
+    async def main():
+        store = Store(Clock(), random.Random(1), b"k")
+        prepare(store)
+        manager = ControllerManager(store, [controller], pytest.fail, worker)
+        task = asyncio.create_task(manager.run())
+        versions = [store.version]
+        while not is_done(store):
+            await asyncio.sleep(0)
+            versions.append(store.version)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return [after - before for before, after in itertools.pairwise(versions)]
+
+    return asyncio.run(main())
+
+
+def test_many_steps_do_not_keep_others_waiting(monkeypatch):
+    monkeypatch.setattr("moorage.controllers.manager._SLICE_S", 0.0)
+    steps = run_beside(Maker(config_maps(100, 2)), lambda store: store.count(CONFIG_MAPS) == 100)
+    assert max(steps) <= 4
+
+
+def test_the_content_of_a_namespace_is_deleted_some_at_a_time(monkeypatch):
+    def fill(store):
+        for one in config_maps(100, 2):
+            store.create(CONFIG_MAPS, "default", one)
+        store.create(NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
+        for i in range(100):
+            event = {
+                "apiVersion": "v1",
+                "kind": "Event",
+                "metadata": {"name": f"e{i}"},
+                "involvedObject": {"namespace": "other"},
+            }
+            store.create(EVENTS, "other", event)
+        for one in config_maps(100, 2):
+            store.create(CONFIG_MAPS, "other", {**one, "metadata": {"name": one["metadata"]["name"]}})
+        store.empties_namespaces = False
+        store.delete(NAMESPACES, "", "other")
+
+    monkeypatch.setattr("moorage.controllers.manager._SLICE_S", 0.0)
+    steps = run_beside(Namespaces(), lambda store: store.find(NAMESPACES, "", "other") is None, prepare=fill)
+    assert (sum(steps) > 200, max(steps) <= 6) == (True, True)
+
+
+@pytest.mark.slow
+def test_the_worker_executes_steps_on_large_objects():
+    asked = []
+
+    class Watched(Worker):
+        async def run(self, client, work):
+            asked.append(client)
+            return await super().run(client, work)
+
+    steps = run_beside(
+        Maker([*config_maps(2, 2000), *config_maps(4, 2)[2:]]),
+        lambda store: store.count(CONFIG_MAPS) == 4,
+        Watched(ServerLimits()),
+    )
+    assert (asked, max(steps)) == (["maker", "maker"], 2)
+
+
+def test_a_step_on_an_object_that_changed_meanwhile_is_not_executed():
+    store = Store(Clock(), random.Random(1), b"k")
+    seen = store.create(CONFIG_MAPS, "default", config_maps(1, 2)[0]).document()
+    seen["data"] = {"ours": "1"}
+    update, executor = Update(CONFIG_MAPS, seen), StepExecutor(store)
+    executor.carry_out_detached(update, "tests", lambda function: function())
+    assert store.get(CONFIG_MAPS, "default", "m0").document()["data"] == {"ours": "1"}
+    store.change(CONFIG_MAPS, "default", "m0", lambda document: document["data"].update(theirs="1"))
+    executor.carry_out_detached(update, "tests", lambda function: function())
+    assert store.get(CONFIG_MAPS, "default", "m0").document()["data"] == {"ours": "1", "theirs": "1"}
 
 
 def test_the_queue_holds_each_thing_once():

@@ -1,5 +1,7 @@
 """Stateful sets: order, numbers, claims, and rollouts from the last to the first."""
 
+import time
+
 import pytest
 
 from moorage.controllers.upkeep.garbage_collector import GarbageCollector
@@ -230,3 +232,23 @@ def test_what_it_does_is_told_as_kubernetes_tells_it(cluster):
     (first, *_) = cluster.all("pods")
     assert first["metadata"]["generateName"] == f"{name}-"
     assert all("controller.kubernetes.io/hash" in one["metadata"]["labels"] for one in cluster.all("controllerrevisions"))
+
+
+@pytest.mark.parametrize("policy", ["OrderedReady", "Parallel"])
+def test_any_number_of_replicas_is_created_some_at_a_time(empty, policy):
+    empty.apply(DB.replace("replicas: 3", f"replicas: 100000000\n  podManagementPolicy: {policy}"))
+    empty.manager.step()
+    most = 1 if policy == "OrderedReady" else 100
+    assert len(empty.names("pods")) == most
+    began = time.process_time()
+    empty.manager.step()
+    assert len(empty.names("pods")) == (1 if policy == "OrderedReady" else 200)
+    assert time.process_time() - began < 2
+
+
+def test_scaling_down_from_any_number_of_replicas(empty):
+    empty.apply(DB.replace("replicas: 3", "replicas: 100000000\n  podManagementPolicy: Parallel"))
+    empty.manager.step()
+    empty.edit("statefulsets", "db", lambda held: held["spec"].update(replicas=2))
+    empty.advance(60)
+    assert empty.names("pods") == ["db-0", "db-1"]

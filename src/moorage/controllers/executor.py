@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from functools import cache
 from typing import Final
 
 from moorage.apiserver.fields.managed_fields import FieldManager
-from moorage.apiserver.storage.list_selection import Selection
+from moorage.apiserver.storage.detached_store import AskOwner, DetachedStore, StaleReadError
 from moorage.apiserver.storage.store import DeleteOptions, Store
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError, conflict
 from moorage.controllers.machinery.kind_names import EVENTS
-from moorage.controllers.machinery.object_fields import name_of, namespace_of, stamp, uid_of
-from moorage.controllers.machinery.steps import Create, DeleteAll, DeleteStep, EventStep, SetStatus, Update
+from moorage.controllers.machinery.object_fields import copied, name_of, namespace_of, stamp, uid_of
+from moorage.controllers.machinery.steps import Create, DeleteStep, EventStep, ExecutableStep, SetStatus, Update
 from moorage.controllers.nodes.kubelets import KUBELET
 
 __all__ = ["StepExecutor"]
@@ -24,6 +25,8 @@ _REMEMBERED: Final = 4096
 #: This many similar events (differing only in message) are combined into one; a pause of so many seconds ends a series.
 _MOST_SIMILAR: Final = 10
 _FORGOTTEN_S: Final = 600.0
+#: How often a step on a large object is tried while other objects that it depends on change.
+_TRIES: Final = 5
 
 
 class StepExecutor:
@@ -38,7 +41,7 @@ class StepExecutor:
         #: The messages of recent similar events about an object, and the time of the last one.
         self._similar: dict[tuple[str, ...], tuple[dict[str, None], float]] = {}
 
-    def carry_out(self, step: Create | Update | SetStatus | DeleteStep | DeleteAll | EventStep, source: str) -> None:
+    def carry_out(self, step: ExecutableStep, source: str) -> None:
         """Execute a step; ``source`` is the name of the controller.
 
         Raises  ApiError as the store does; 409 also where another object has taken the name
@@ -56,11 +59,29 @@ class StepExecutor:
             case DeleteStep(kind, document):
                 options = DeleteOptions(step.grace_s, uid_of(document), "", step.propagation)
                 self._delete(kind, document, options)
-            case DeleteAll(kind, namespace):
-                for record in [*self._store.all(kind, Selection(namespace))]:
-                    self._delete(kind, record.document(), DeleteOptions(propagation="Background"))
             case EventStep():
                 self._record(step, source)
+
+    def carry_out_detached(self, step: ExecutableStep, source: str, ask: AskOwner) -> None:
+        """Execute a step in another thread than the store's, which ``ask`` reaches, while no other step is executed.
+
+        Nothing is executed if the object has changed since the controller saw it: the controller reconciles it again.
+
+        Raises  ApiError as ``carry_out`` does
+        """
+        for _ in range(_TRIES):
+            store = DetachedStore(self._store, ask)
+            if not isinstance(step, Create) and _is_outdated(store, step):
+                return
+            executor = copy(self)
+            executor._store = store
+            try:
+                executor.carry_out(replace(step, document=copied(step.document)), source)
+            except StaleReadError:
+                if store.has_changed:
+                    return
+            else:
+                return
 
     def _create(self, step: Create, kind: ServedKind, document: Document, source: str) -> None:
         try:
@@ -150,6 +171,12 @@ class StepExecutor:
             return False
         del texts[next(iter(texts))]
         return True
+
+
+def _is_outdated(store: Store, step: ExecutableStep) -> bool:
+    held = store.find(step.kind, namespace_of(step.document), name_of(step.document))
+    seen = step.document["metadata"].get("resourceVersion")
+    return held is not None and bool(seen) and seen != str(held.version)
 
 
 @cache

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import msgspec
 
-from moorage.apiserver.storage.list_selection import ALL
+from moorage.apiserver.http.large_requests import is_heavy
+from moorage.apiserver.http.worker import Worker
+from moorage.apiserver.storage.list_selection import ALL, Selection
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.storage.watches import Watch
 from moorage.apiserver.vocabulary.records import Document
@@ -21,9 +25,9 @@ from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.controllers.executor import StepExecutor
 from moorage.controllers.machinery.controller import Controller
-from moorage.controllers.machinery.object_fields import name_of, namespace_of
+from moorage.controllers.machinery.object_fields import is_ending, name_of, namespace_of
 from moorage.controllers.machinery.object_index import ObjectIndex
-from moorage.controllers.machinery.steps import Later
+from moorage.controllers.machinery.steps import DeleteAll, DeleteStep, EventStep, ExecutableStep, Later
 from moorage.controllers.machinery.work_queue import WorkQueue
 from moorage.controllers.upkeep.namespaces import Namespaces
 from moorage.printable import clip
@@ -32,22 +36,48 @@ __all__ = ["ControllerManager"]
 
 #: How long the manager works before it yields the thread to other tasks, in seconds.
 _SLICE_S: Final = 0.02
+#: So many steps of a reconcile are executed together, as they may belong together.
+_FEW: Final = 4
+#: The size of watch events that are processed at a time, in bytes.
+_PIECE: Final = 256 << 10
 #: Kinds that no controller needs and that change often.
 _UNSEEN: Final = frozenset(["Event"])
 
 
+class _Turn:
+    """A short time for which the manager has the thread."""
+
+    def __init__(self) -> None:
+        self._end = time.monotonic() + _SLICE_S
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() > self._end
+
+    async def end(self) -> None:
+        """Let other tasks run if the turn is over, and begin another."""
+        if self.is_over:
+            await asyncio.sleep(0)
+            self._end = time.monotonic() + _SLICE_S
+
+
 class ControllerManager:
-    """Runs controllers on a store. ``report`` receives errors; the failed keys are retried."""
+    """Runs controllers on a store. ``report`` receives errors; the failed keys are retried.
+
+    ``worker`` executes steps on large objects while the manager runs.
+    """
 
     def __init__(
-        self, store: Store, controllers: Sequence[Controller], report: Callable[[str], None] = lambda line: None
-    ) -> None:
+        self, store: Store, controllers: Sequence[Controller], report: Callable[[str], None] = lambda line: None,
+        worker: Worker | None = None,
+    ) -> None:  # fmt: skip
         self.world = ObjectIndex()
         #: Number of reconciles of each controller.
         self.looks: dict[str, int] = {one.name: 0 for one in controllers}
         self._store = store
         self._controllers = controllers
         self._report = report
+        self._worker = worker
         #: The reason of the last failure of each failing key. Repeated failures with the same reason are reported once.
         self._reported: dict[tuple[int, str], str] = {}
         self._executor = StepExecutor(store)
@@ -77,11 +107,18 @@ class ControllerManager:
 
     def refresh(self) -> None:
         """Process all pending watch events, and queue the keys that they concern."""
+        for _ in self._refreshed():
+            pass
+
+    def _refreshed(self) -> Iterator[None]:
+        """Process all pending watch events piece by piece."""
         while self._stale:
             self._stale = False
-            for kind, watch in self._watches.items():
-                for seen in watch.take():
-                    self._note(kind, msgspec.json.decode(seen.record.body), seen.type == "DELETED")
+            for kind, watch in list(self._watches.items()):
+                while not (watch.idle or watch.closed):
+                    for seen in watch.take(_PIECE):
+                        self._note(kind, msgspec.json.decode(seen.record.body), seen.type == "DELETED")
+                    yield
             for kind in [kind for kind, watch in self._watches.items() if watch.closed]:
                 self._catch_up(kind)
 
@@ -106,15 +143,38 @@ class ControllerManager:
         item = self._queue.take(now)
         if item is None:
             return False
+        with self._reported_failures(item, now):
+            for step in self._steps(item, now):
+                self._executor.carry_out(step, self._controllers[item[0]].name)
+        return True
+
+    def _steps(self, item: tuple[int, str], now: float) -> Iterator[ExecutableStep]:
+        """Reconcile a key; yield the steps to execute."""
         number, key = item
         controller = self._controllers[number]
         self.looks[controller.name] += 1
+        for step in list(controller.reconcile(key, self.world, now)):
+            if isinstance(step, Later):
+                self._queue.add_at(item, now + step.delay_s)
+            elif isinstance(step, DeleteAll):
+                yield from self._deletions(step)
+            else:
+                yield step
+
+    def _deletions(self, step: DeleteAll) -> Iterator[DeleteStep]:
+        """Yield the deletion of each object that is not being deleted yet."""
+        if step.kind in self._watches:
+            documents: Iterable[Document] = self.world.all(step.kind, step.namespace)
+        else:
+            records = list(self._store.all(step.kind, Selection(step.namespace)))
+            documents = (record.document() for record in records)
+        return (DeleteStep(step.kind, one, propagation="Background") for one in documents if not is_ending(one))
+
+    @contextmanager
+    def _reported_failures(self, item: tuple[int, str], now: float) -> Iterator[None]:
+        """Retry a key later if the block fails, and report why."""
         try:
-            for step in list(controller.reconcile(key, self.world, now)):
-                if isinstance(step, Later):
-                    self._queue.add_at(item, now + step.delay_s)
-                else:
-                    self._executor.carry_out(step, controller.name)
+            yield
         except ApiError as error:
             self._failed(item, error.reason, str(error), now)
         except Exception as error:  # a bug with one object must not stop all controllers
@@ -122,7 +182,6 @@ class ControllerManager:
         else:
             self._queue.forget_failures(item)
             self._reported.pop(item, None)
-        return True
 
     def _failed(self, item: tuple[int, str], what: str, why: str, now: float) -> None:
         self._queue.add_failed(item, now)
@@ -143,13 +202,42 @@ class ControllerManager:
         """Reconcile until cancelled."""
         while True:
             self._woken.clear()
-            end = time.monotonic() + _SLICE_S
-            while busy := self.step():
-                if time.monotonic() > end:
+            turn = _Turn()
+            while busy := await self._step(turn):
+                if turn.is_over:
                     break
             await asyncio.sleep(0)
             if not busy:
                 await self._pause()
+
+    async def _step(self, turn: _Turn) -> bool:
+        """Do what ``step`` does, and let other tasks run every few milliseconds.
+
+        A reconcile with many steps is cut short when the turn is over and it has changed something. Its key is reconciled
+        again, as the remaining steps may be wrong by then. So is a reconcile after a step that the worker executed.
+        """
+        for _ in self._refreshed():
+            await turn.end()
+        now = self._store.clock()
+        item = self._queue.take(now)
+        if item is None:
+            return False
+        version, source = self._store.version, self._controllers[item[0]].name
+        with self._reported_failures(item, now):
+            for count, step in enumerate(self._steps(item, now), 1):
+                is_large = await self._execute(step, source)
+                if (is_large or (turn.is_over and count >= _FEW)) and self._store.version != version:
+                    self._queue.add(item)
+                    break
+        return True
+
+    async def _execute(self, step: ExecutableStep, source: str) -> bool:
+        """Execute a step, in the worker if its object is large; return whether it is."""
+        if self._worker is None or isinstance(step, EventStep) or not is_heavy(msgspec.json.encode(step.document)):
+            self._executor.carry_out(step, source)
+            return False
+        await self._worker.run(source, partial(self._executor.carry_out_detached, step, source))
+        return True
 
     async def _pause(self) -> None:
         due = self.next_time()

@@ -17,7 +17,9 @@ from typing import Any, Final
 from moorage.apiserver.access.authentication import make_authenticator
 from moorage.apiserver.access.certificate_authority import SCHEDULER, Authority
 from moorage.apiserver.access.listen_addresses import LOOPBACK, Address
+from moorage.apiserver.http.limits import ServerLimits
 from moorage.apiserver.http.serve import serving
+from moorage.apiserver.http.worker import Worker
 from moorage.apiserver.storage.event_apis import delete_expired_events
 from moorage.apiserver.storage.store import Store
 from moorage.client.endpoint import Endpoint, FixedCredentials, Identity
@@ -85,12 +87,14 @@ class Embedded:
         Raises  the error that ended a part: the cluster cannot run without it
         """
         guard = make_authenticator(self.store, self.authority, self.address.hosts)
-        manager = ControllerManager(self.store, self.controllers, self.report)
+        limits = ServerLimits()
+        worker = Worker(limits)
+        manager = ControllerManager(self.store, self.controllers, self.report, worker)
         # If our namespace controller is disabled, another one empties namespaces through the API.
         self.store.empties_namespaces = False
         self._admit_plugins()
         tls = self.authority.tls()
-        async with serving(self.store, guard, self.address.listens, self.port, tls) as port:
+        async with serving(self.store, guard, self.address.listens, self.port, tls, limits, worker) as port:
             self.authority.write_kubeconfig(self.kubeconfig, port, host=self.address.dial_address)
             start = _Start()
             parts = [

@@ -21,6 +21,7 @@ from moorage.apiserver.access.listen_addresses import is_loopback
 from moorage.apiserver.http.accepting import BACKLOG, AcceptLimits, ConnectionAcceptor
 from moorage.apiserver.http.limits import ServerLimits
 from moorage.apiserver.http.server import Front
+from moorage.apiserver.http.worker import Worker
 from moorage.apiserver.storage.store import Store
 from moorage.errors import ConfigError
 from moorage.private_files import put_file
@@ -34,7 +35,7 @@ _SHUTDOWN_S: Final = 1.0
 @asynccontextmanager
 async def serving(
     store: Store, guard: Authenticator, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None,
-    limits: ServerLimits | None = None,
+    limits: ServerLimits | None = None, worker: Worker | None = None,
 ) -> AsyncIterator[int]:  # fmt: skip
     """Serve a store while the context lasts, and yield the port. Port 0 selects a free one.
 
@@ -45,7 +46,7 @@ async def serving(
     if tls is None and not is_loopback(host):
         raise ConfigError(f"--bind-address: {host} can be reached from other machines, requiring TLS; use 127.0.0.1 or ::1")
     limits = limits or ServerLimits()
-    front = Front(store, guard, limits)
+    front = Front(store, guard, limits, worker or Worker(limits))
     manager = web.Server(front.handle, request_factory=front.make_request)
     acceptor = ConnectionAcceptor(manager, AcceptLimits(limits.connections, limits.client_s, limits.answer_s, _SHUTDOWN_S, tls))
     listening = _listen(host, port)

@@ -60,7 +60,7 @@ _LOG: Final = logging.getLogger(__name__)
 class Front:
     """Answers requests about a store. ``moorage.apiserver.http.serve`` runs it, behind connections with limits."""
 
-    def __init__(self, store: Store, guard: Authenticator, limits: ServerLimits) -> None:
+    def __init__(self, store: Store, guard: Authenticator, limits: ServerLimits, worker: Worker) -> None:
         self.store = store
         self.guard = guard
         self.authorizer = Authorizer(store)
@@ -69,7 +69,7 @@ class Front:
         self.meter = RequestMetrics()
         self._streams: set[Stream] = set()
         self._lines = Lines()
-        self._worker = Worker(limits)
+        self._worker = worker
 
     def make_request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
         """Return a request of what the HTTP library read, with our limit for bodies."""

@@ -57,6 +57,8 @@ class DetachedStore(Store):
         #: Stands for the version of what is to be stored until that is known. No client can guess it.
         self._placeholder = secrets.randbits(62) | 1 << 62
         self._followers = []
+        #: True once something was stored.
+        self.has_changed = False
         self._looked_up: dict[tuple[ServedKind, str], Record | None] = {}
         self._listed: dict[tuple[ServedKind, str | None], _Listed] = {}
 
@@ -115,6 +117,7 @@ class DetachedStore(Store):
             return change()
 
         made = self._ask(checked)
+        self.has_changed = True
         self._looked_up.clear()
         self._listed.clear()
         return made

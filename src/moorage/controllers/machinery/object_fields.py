@@ -92,7 +92,12 @@ def revised(document: Document, **metadata: Any) -> Document:
 
 def stamp(epoch_s: float) -> str:
     """Return a timestamp as objects store it: whole seconds, UTC."""
-    return datetime.datetime.fromtimestamp(int(epoch_s), tz=datetime.UTC).strftime(_TIME)
+    return _stamp(int(epoch_s))
+
+
+@lru_cache(maxsize=1024)
+def _stamp(epoch: int) -> str:
+    return datetime.datetime.fromtimestamp(epoch, tz=datetime.UTC).strftime(_TIME)
 
 
 @lru_cache(maxsize=65_536)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 
-__all__ = ["Create", "DeleteAll", "DeleteStep", "EventStep", "Later", "SetStatus", "Step", "Update"]
+__all__ = ["Create", "DeleteAll", "DeleteStep", "EventStep", "ExecutableStep", "Later", "SetStatus", "Step", "Update"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,10 @@ class DeleteStep:
 
 @dataclass(frozen=True, slots=True)
 class DeleteAll:
-    """Delete every object of a kind in a namespace, each with its grace period and its dependents in the background."""
+    """Delete every object of a kind in a namespace, each with its grace period and its dependents in the background.
+
+    Objects that are being deleted stay as they are.
+    """
 
     kind: ServedKind
     namespace: str
@@ -83,4 +86,6 @@ class Later:
     delay_s: float
 
 
-Step: TypeAlias = Create | Update | SetStatus | DeleteStep | DeleteAll | EventStep | Later
+#: A step on one object.
+ExecutableStep: TypeAlias = Create | Update | SetStatus | DeleteStep | EventStep
+Step: TypeAlias = ExecutableStep | DeleteAll | Later

@@ -6,7 +6,7 @@ Source  kubernetes, pkg/controller/statefulset: stateful_set_control.go and stat
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from moorage.api.core import ENDED_PHASES
 from moorage.apiserver.vocabulary.records import Document
@@ -29,6 +29,9 @@ from moorage.controllers.workloads.controller_revisions import HASH, RevisionHis
 from moorage.controllers.workloads.stateful_pods import claims_of, has_stale_claims, kept_claims, ordinal_of, stateful_pod
 
 __all__ = ["StatefulSets"]
+
+#: The most pods that one reconcile creates; the number of replicas may be anything.
+_BURST: Final = 100
 
 
 class StatefulSets:
@@ -79,11 +82,13 @@ class _Sync:
         self.most = rolling.get("maxUnavailable")
 
     def steps(self) -> Iterator[Step]:
+        made = 0
         for number in self.numbers:
             steps, settled = self._one(number)
             yield from steps
-            if not settled and self.in_order:
-                return
+            made += any(isinstance(step, Create) and step.kind is PODS for step in steps)
+            if (not settled and self.in_order) or made == _BURST:
+                return  # events of the new pods trigger the next reconcile
         yield from self._fewer()
         if self.rolls and not self._too_many():
             yield from self._rolled()
@@ -147,8 +152,8 @@ class _Sync:
                 return
 
     def _first_unhealthy(self) -> int | None:
-        order = [*self.numbers, *self._too_many()]
-        return next((number for number in order if number in self.pods and not self._is_healthy(self.pods[number])), None)
+        wanted = sorted(number for number in self.pods if number in self.numbers)
+        return next((number for number in (*wanted, *self._too_many()) if not self._is_healthy(self.pods[number])), None)
 
     def _rolled(self) -> Iterator[Step]:
         """Delete pods of earlier revisions from the highest ordinal down to the partition; a later reconcile recreates them."""

@@ -28,6 +28,8 @@ test: $(VENV)/.ready-to-test  ## run all tests; ARGS='-k ports' selects some, WO
 	@$(BIN)/python -m pytest -q -n $(WORKERS) $(ARGS)
 
 ROUNDS ?= 10
+CLUSTERS ?= 200
+FIRST ?= 0
 .PHONY: explore
 explore: $(VENV)/.ready-to-test  ## run the property tests on new random examples; ROUNDS=100 for more
 	@for round in $$(seq $(ROUNDS)); do \
@@ -46,6 +48,10 @@ simtest: $(VENV)/.ready-to-test  ## run schedulers under faults in virtual time;
 .PHONY: fuzz
 fuzz: $(VENV)/.ready-to-test  ## attack every route of the embedded API server; ROUNDS=100 for more, ARGS='--seed N' repeats one
 	@$(BIN)/python -m moorage.testing.attacks --rounds $(ROUNDS) $(ARGS)
+
+.PHONY: least-change
+least-change: $(VENV)/.ready-to-test  ## compare the search for the least change with brute force; CLUSTERS=2000 random clusters, FIRST=0 the first seed
+	@CLUSTERS=$(CLUSTERS) FIRST=$(FIRST) $(BIN)/python -m pytest -q tests/laboratory/test_least_change_oracle.py
 
 .PHONY: lint
 lint: $(VENV)/.ready-to-test  ## check formatting, lint, types and import layers

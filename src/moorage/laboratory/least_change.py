@@ -87,7 +87,7 @@ class _Found:
     alike: list[ChangeSet] = field(default_factory=list)
 
 
-class _Search:
+class ChangeSearch:
     """Trials with a memory, a budget, and prices."""
 
     def __init__(self, trials: Trials, costs: Costs, probes: int, budgets: Budgets, pods: dict[str, Pod]) -> None:
@@ -96,9 +96,32 @@ class _Search:
         self.probes = probes
         self.budgets = budgets
         self.pods = pods
+        self.verbs: Collection[str] | None = None
         self.known: dict[ChangeSet, Trial] = {}
         self.considered: set[Change] = set()
         self.is_complete = True
+
+    @classmethod
+    def over(
+        cls, trials: Trials, objects: Iterable[Object], *, probes: int, costs: Costs | None = None,
+        verbs: Collection[str] | None = None,
+    ) -> ChangeSearch:  # fmt: skip
+        """Return a search over a cluster's objects; ``verbs`` limits it to some kinds of changes."""
+        held = list(objects)
+        pods = {obj.key: obj for obj in held if isinstance(obj, Pod)}
+        budgets = Budgets([obj for obj in held if isinstance(obj, PodDisruptionBudget)])
+        search = cls(trials, costs or Costs(), probes, budgets, pods)
+        search.verbs = verbs
+        return search
+
+    def cheapest(self, owners: Collection[Owner]) -> tuple[float, list[ChangeSet]]:
+        """Return the cost of the cheapest answers, and all of that cost; infinite if there is none."""
+        first = self.run(owners, 1)
+        if not first:
+            return float("inf"), []
+        cost = min(one.cost for one in first)
+        found = self.run(owners, len(first) + 10**6, cost + 1e-6)
+        return cost, [some for one in found for some in (one.changes, *one.alike)]
 
     @property
     def runs(self) -> int:
@@ -170,16 +193,19 @@ class _Search:
     def _next(self, changes: ChangeSet, trial: Trial, owners: Collection[Owner]) -> Iterator[ChangeSet]:
         """Yield the sets that go on from one that does not work, aimed at each node."""
         for node in trial.offers.nodes:
-            for offered in _combinations(node, owners):
+            for offered in _combinations(node, owners, self.verbs):
                 self.considered.update(offered)
                 more = combined(changes, offered)
                 if more is not None and more != changes:
                     yield more
 
 
-def _combinations(node: NodeOffers, owners: Collection[Owner]) -> Iterator[ChangeSet]:
+def _combinations(node: NodeOffers, owners: Collection[Owner], verbs: Collection[str] | None = None) -> Iterator[ChangeSet]:
     """Yield the combinations of offers of these owners, one for each constraint; those that contain another are left out."""
-    allowed = [[one for one in sets if all(change.owner in owners for change in one)] for sets in node.constraints]
+    allowed = [
+        [one for one in sets if all(change.owner in owners and (verbs is None or change.verb in verbs) for change in one)]
+        for sets in node.constraints
+    ]
     if not allowed or not all(allowed):
         return
     found: set[ChangeSet] = set()
@@ -212,9 +238,7 @@ def find_least_change(
     ``objects``  the cluster's objects, for disruption budgets and for commands
     ``probes``   how many runs of the engine the search may take
     """
-    pods = {obj.key: obj for obj in objects if isinstance(obj, Pod)}
-    budgets = Budgets([obj for obj in objects if isinstance(obj, PodDisruptionBudget)])
-    search = _Search(trials, costs or Costs(), probes, budgets, pods)
+    search = ChangeSearch.over(trials, objects, probes=probes, costs=costs)
     if search.attempt(_NONE).node:
         return ChangeAnswers((), "run", search.runs, 0, is_placed=True)
     single = {owner: search.run([owner], 1 + alternatives) for owner in OWNERS if owner in may}

@@ -53,6 +53,20 @@ def _nearer(state: AffinityCounts, pod: PodInfo, node: NodeView) -> Iterator[Rem
                 found.append(some)
     for some in found:
         yield tuple(_prefer(pod, "podAffinity", terms[i], NEAR) for i in some)
+    yield from _first_again(state, node)
+
+
+def _first_again(state: AffinityCounts, node: NodeView) -> Iterator[Remedies]:
+    """Offer to evict the few pods that a pod wants to be near and is itself like: without them it may go anywhere."""
+    labelled = all(node.first.domain(term.topology_key) for term in state.affinity)
+    if not (
+        state.matches_itself and labelled and sum(int(held.sum()) for held in state.wanted.values()) <= FEW * len(state.wanted)
+    ):
+        return
+    matcher, table = PodMatcher(tuple(term.match for term in state.affinity)), node.table
+    rows = node.snapshot.nodes.pods_matching(matcher).nonzero()[0].tolist()
+    wanted = [(pod, table.nodes[row].name) for row in rows for pod in table.pods[row].values() if matcher.matches(pod)]
+    yield from evict_all(wanted, NEAR)
 
 
 def _is_near(terms: Sequence[ResolvedTerm], pod: PodInfo, node: NodeView) -> bool:

@@ -171,6 +171,7 @@ def recorded_disagreements(document):
             yield f"{document['name']} {line}"
         wanted = recorded[pod.key]
         judged = verdicts_of_all(profile, pod, snapshot, scenario.nominated)
+        yield from (f"{document['name']} {pod.key}: {line}" for line in unexplained(judged))
         for line in against_record(wanted, judged, scenario.nominated, run_all=profile.run_all_filters):
             yield f"{document['name']} {pod.key}: {line}"
         if scenario.in_sequence and "chosen" in wanted:
@@ -178,6 +179,16 @@ def recorded_disagreements(document):
             scenario.cluster.assume(pod, wanted["chosen"])
             scenario.drop_nomination(pod.uid)
             reserve(profile, decision, wanted["chosen"])
+
+
+def unexplained(judged):
+    """Yield where a built-in plugin refuses a node and does not say why, or fails to."""
+    for one in judged.refusing:
+        rows = [row for row in np.flatnonzero(one.refused).tolist() if one.verdicts.status(row).code is not Code.ERROR]
+        for row in rows[:3] if one.stage is Stage.FILTER else ():
+            detail = judged.why(one, row)
+            if detail is None or not detail.text or "failed in why" in detail.text:
+                yield f"{one.name} does not explain {one.verdicts.status(row)} on {judged.names[row]}: {detail}"
 
 
 def against_record(wanted, judged, nominated, *, run_all):

@@ -8,6 +8,7 @@ from typing import Any
 
 from moorage.api.core import Pod
 from moorage.laboratory.headline import why_nowhere
+from moorage.laboratory.misspelt import closest_names
 from moorage.laboratory.moments import Moment
 from moorage.laboratory.placement_report import choice_of, score_report
 from moorage.laboratory.pod_state import standing_of, standing_without_attempt
@@ -54,7 +55,7 @@ def _judged_parts(judged: EveryVerdict) -> dict[str, Any]:
         "nodes": tuple(judged.names),
         "funnel": funnel(judged),
         "groups": found,
-        "nearest": nearest_of(found),
+        "nearest": nearest_of(found, closest_names(judged)),
     }
 
 

@@ -160,8 +160,8 @@ def conflict_terms(judged: EveryVerdict, family: Family) -> tuple[ConflictTerm, 
     return tuple(ConflictTerm(*one) for one in sorted(family, key=order.index))
 
 
-def nearest_of(found: tuple[NodeGroup, ...]) -> NearestNode | None:
-    """Return the node that lacks least: the nearest of the first group."""
+def nearest_of(found: tuple[NodeGroup, ...], hints: tuple[str, ...] = ()) -> NearestNode | None:
+    """Return the node that lacks least: the nearest of the first group; ``hints`` are about names that no node has."""
     if not found:
         return None
-    return NearestNode(found[0].nearest, found[0].refusals)
+    return NearestNode(found[0].nearest, found[0].refusals, hints)

@@ -25,6 +25,7 @@ from moorage.errors import AttemptError
 from moorage.framework.changes import Remedies
 from moorage.framework.effects import Effect, Write
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.explaining import Detail
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Attempt, Depends, PostFilterResult, Signature
 from moorage.framework.registry import Handle
@@ -34,6 +35,7 @@ from moorage.plugins.devices.binding import Binder, deallocated, deletion_of
 from moorage.plugins.devices.binding_conditions import BindingFailedError, is_late, is_ready
 from moorage.plugins.devices.claim_requests import DeviceGates
 from moorage.plugins.devices.claim_shapes import DeviceState
+from moorage.plugins.devices.device_reasons import why_no_devices
 from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, earlier_claim, is_backed, special_claim
 from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.pod_devices import ExtendedResourceNodes, PodDevices
@@ -249,6 +251,10 @@ class DynamicResources:
             mask = nodes.false()
             mask[rows] = True
             yield mask, reason, is_error
+
+    def why(self, wanted: PodDevices, pod: PodInfo, node: NodeView) -> Detail | None:
+        del pod
+        return why_no_devices(wanted, node)
 
     def remedies(self, wanted: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         one = node.first

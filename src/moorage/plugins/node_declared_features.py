@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from moorage.api.core import Node, PodSpec
 from moorage.framework.changes import Change, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.explaining import Detail
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
@@ -57,6 +58,11 @@ class NodeDeclaredFeatures:
 
     def sign(self, pod: PodInfo) -> Signature:
         return {"neededFeatures": needed_features(pod.spec)}
+
+    def why(self, needed: Features, pod: PodInfo, node: NodeView) -> Detail | None:
+        del pod
+        lacking = sorted(needed - set(node.first.node.status.declared_features))
+        return Detail(f"does not declare {', '.join(lacking)}") if lacking else None
 
     def remedies(self, needed: Features, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         one = node.first.node

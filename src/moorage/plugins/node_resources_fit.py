@@ -22,7 +22,6 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from moorage.api.amounts import shown_amount
 from moorage.api.core import Node
 from moorage.api.devices import DeviceClass
 from moorage.api.names import check_qualified_name, is_extended_resource_name
@@ -38,6 +37,7 @@ from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.device_backed_scores import DeviceBackedDemands, ScoredDemands, with_devices
 from moorage.plugins.extended_resources import backs, device_class_for
+from moorage.plugins.fit_reasons import missing_share, short_resources, why_short
 from moorage.plugins.fit_remedies import remedies_of_full_node, remedies_of_shortage
 from moorage.plugins.scoring_strategies import (
     CPU_AND_MEMORY,
@@ -49,7 +49,6 @@ from moorage.plugins.scoring_strategies import (
     scorer_of,
     sub_path,
 )
-from moorage.plugins.term_names import PODS
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
@@ -198,37 +197,15 @@ class NodeResourcesFit:
 
     def why(self, wants: tuple[RequestedResource, ...], pod: PodInfo, node: NodeView) -> Detail | None:
         del pod
-        here = node.first
-        said: list[tuple[str, str]] = []
-        numbers: dict[str, int] = {}
-        if here.pod_count >= here.allowed_pods:
-            said.append((PODS, f"pods: {here.pod_count} of {here.allowed_pods}"))
-            numbers |= {"pods.count": here.pod_count, "pods.allowed": here.allowed_pods}
-        for want in wants:
-            offers = here.allocatable(want.resource)
-            left = offers - here.requested(want.resource)
-            if left < want.amount and (offers > 0 or not want.by_device):
-                free = max(0, left)
-                said.append((want.resource, _shortage(want, free, offers)))
-                numbers |= {f"{want.resource}.needed": want.amount, f"{want.resource}.free": free}
-                numbers |= {f"{want.resource}.allocatable": offers, f"{want.resource}.short": want.amount - free}
-        return Detail("; ".join(text for _, text in said), tuple(term for term, _ in said), numbers) if said else None
+        return why_short(wants, node)
 
     def terms(self, wants: tuple[RequestedResource, ...], pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
         del pod
-        yield PODS, np.greater_equal(nodes.pod_count, nodes.allowed_pods)
-        for resource, count, by_device in wants:
-            offers = nodes.allocatable(resource)
-            lacking = np.less(offers - nodes.requested(resource), count)
-            yield resource, lacking & np.greater(offers, 0) if by_device else lacking
+        return short_resources(wants, nodes)
 
     def shortfall(self, wants: tuple[RequestedResource, ...], pod: PodInfo, nodes: NodeView) -> npt.NDArray[np.float64]:
         del pod
-        short = np.greater_equal(nodes.pod_count, nodes.allowed_pods).astype(np.float64)
-        for resource, count, _ in wants:
-            free = nodes.allocatable(resource) - nodes.requested(resource)
-            short += np.maximum(0, count - np.maximum(0, free)) / count
-        return short
+        return missing_share(wants, nodes)
 
     # -- Score ------------------------------------------------------------------------------------------------------------
 
@@ -308,15 +285,6 @@ class NodeResourcesFit:
             offered(new, want.resource) > offered(old, want.resource) or (want.by_device and not offered(new, want.resource))
             for want in wants
         )
-
-
-def _shortage(want: RequestedResource, free: int, offers: int) -> str:
-    needs = shown_amount(want.resource, want.amount, up=True)
-    if not offers:
-        return f"{want.resource}: needs {needs}, none here"
-    if want.amount > offers:
-        return f"{want.resource}: needs {needs}, the node has {shown_amount(want.resource, offers)}"
-    return f"{want.resource}: needs {needs}, {shown_amount(want.resource, free)} free"
 
 
 def _holds(node: Node, wants: tuple[RequestedResource, ...]) -> bool:

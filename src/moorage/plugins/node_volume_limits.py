@@ -17,10 +17,12 @@ import numpy as np
 from moorage.api.storage import CSIDriver, CSINode, VolumeAttachment
 from moorage.framework.changes import Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.explaining import Detail
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
+from moorage.plugins.volume_reasons import why_attached
 from moorage.plugins.volume_remedies import remedies_of_full_attachments
 from moorage.plugins.volumes.attached_volumes import AttachedVolumes
 from moorage.plugins.volumes.claim_lookup import uses_claim
@@ -84,6 +86,21 @@ class NodeVolumeLimits:
                     yield reject
         if wanted.with_csi.volumes:
             yield from _over_limit(wanted.with_csi.volumes, column, open_rows, nodes)
+
+    def why(self, wanted: NeededVolumes, pod: PodInfo, node: NodeView) -> Detail | None:
+        del pod
+        missing = wanted.with_csi.missing or wanted.without.missing
+        if missing:
+            return Detail(missing)
+        csi_nodes, attached = node.snapshot.index(CsiNodes), node.snapshot.index(AttachedVolumes)
+        counts = []
+        for driver in dict.fromkeys(volume.driver for volume in wanted.with_csi.volumes):
+            needed = [volume for volume in wanted.with_csi.volumes if volume.driver == driver]
+            held = attached.counts(driver)
+            on_node = 0 if held is None else int(node.take(held)[0])
+            limit = int(node.take(csi_nodes.limits(driver))[0])
+            counts.append((driver, on_node, int(_added(needed, attached, node)[0]), limit))
+        return why_attached(counts)
 
     def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         return remedies_of_full_attachments(node)

@@ -29,12 +29,14 @@ from moorage.errors import AttemptError
 from moorage.framework.changes import Remedies
 from moorage.framework.effects import Effect, Until, Write
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.explaining import Detail
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.scoring_strategies import utilization_table
 from moorage.plugins.volume_binding_args import VolumeBindingArgs
+from moorage.plugins.volume_reasons import why_unbound
 from moorage.plugins.volume_remedies import remedies_of_volumes
 from moorage.plugins.volumes.assume_cache import Assumptions
 from moorage.plugins.volumes.capacity_score import capacity_scores
@@ -139,6 +141,10 @@ class BoundVolumes:
         for rows, reason in zip(refused, self.reasons, strict=True):
             if rows.any():
                 yield Reject(rows, reason, unresolvable=True)
+
+    def why(self, asked: VolumeBindingState, pod: PodInfo, node: NodeView) -> Detail | None:
+        del pod
+        return why_unbound(asked.wanted, node)
 
     def remedies(self, asked: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         return remedies_of_volumes(pod, node)

@@ -14,8 +14,10 @@ from typing import Final, NamedTuple
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.framework.changes import Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.explaining import Detail
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
+from moorage.plugins.volume_reasons import why_held
 from moorage.plugins.volume_remedies import remedies_of_holders
 from moorage.plugins.volumes.claim_lookup import claim_not_found, names_claim
 from moorage.state.cluster import Snapshot
@@ -85,6 +87,9 @@ class VolumeRestrictions:
         if wanted.uses > 0:
             yield Reject(~taken, CLAIM_TAKEN)
 
+    def why(self, wanted: RestrictedVolumes, pod: PodInfo, node: NodeView) -> Detail | None:
+        return why_held(pod, clashing_pods(pod, node), wanted.claims if wanted.uses > 0 else (), node)
+
     def remedies(self, wanted: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         return disk_remedies(pod, node, wanted.claims if isinstance(wanted, RestrictedVolumes) else frozenset())
 
@@ -96,13 +101,15 @@ class VolumeRestrictions:
 
 def disk_remedies(pod: PodInfo, node: NodeView, alone: frozenset[str] = frozenset()) -> Iterator[Remedies]:
     """Offer to evict the pods that hold the pod's disks on a node, and those anywhere that use its claims in ``alone``."""
+    return remedies_of_holders(pod, node, clashing_pods(pod, node), alone)
+
+
+def clashing_pods(pod: PodInfo, node: NodeView) -> Iterator[PodInfo]:
+    """Yield the pods on a node that use one of the pod's disks in a way that conflicts."""
     disks = () if pod.volumes is None else pod.volumes.disks
-    clashes = (
-        other
-        for other in node.first.pods
-        if other.volumes is not None and any(clash(wanted, held) for wanted in disks for held in other.volumes.disks)
-    )
-    return remedies_of_holders(pod, node, clashes, alone)
+    for other in node.first.pods:
+        if other.volumes is not None and any(clash(wanted, held) for wanted in disks for held in other.volumes.disks):
+            yield other
 
 
 def rows_taken(disks: Iterable[Disk], nodes: NodeView) -> BoolArray:

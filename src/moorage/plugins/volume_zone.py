@@ -18,8 +18,10 @@ from moorage.api.requirements import quoted
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.framework.changes import Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.explaining import Detail
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
+from moorage.plugins.volume_reasons import why_zone
 from moorage.plugins.volume_remedies import remedies_of_volumes
 from moorage.plugins.volumes.claim_lookup import claim_not_found, class_not_found, class_of_claim, names_claim, volume_not_found
 from moorage.state.cluster import Snapshot
@@ -90,6 +92,10 @@ class VolumeZone:
             for key in LABELS:
                 labelled |= np.not_equal(nodes.ids(nodes.label(key)), 0)
             yield Reject(elsewhere & labelled, CONFLICT, unresolvable=True)
+
+    def why(self, wanted: tuple[ZoneRequirement, ...], pod: PodInfo, node: NodeView) -> Detail | None:
+        del pod
+        return why_zone(wanted, node.first)
 
     def remedies(self, wanted: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         return remedies_of_volumes(pod, node)

@@ -18,11 +18,13 @@ from typing import ClassVar, Final
 
 from moorage.framework.changes import Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.explaining import Detail
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Reject
 from moorage.plugins.v1_21.in_tree_disks import AZURE_DISK, CINDER, EBS, GCE_PD, DiskCounter, DiskKind, disks_of
+from moorage.plugins.volume_reasons import why_attached
 from moorage.plugins.volume_remedies import remedies_of_full_attachments
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
@@ -43,6 +45,8 @@ class _Limits:
     def __init__(self) -> None:
         self._counter = DiskCounter(self.kind, FeatureGates())
 
+    name: str
+
     def attach(self, handle: Handle) -> None:
         self._counter = DiskCounter(self.kind, handle.gates, handle.max_disks)
 
@@ -60,6 +64,13 @@ class _Limits:
         if disks:
             use = self._counter.use(disks, nodes)
             yield Reject(use.counts & (use.held + use.added > use.limit), TOO_MANY)
+
+    def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail | None:
+        del state
+        disks = disks_of(self.kind, pod, node.snapshot)
+        use = self._counter.use(disks, node)
+        what = f"{self.name.removesuffix('Limits')} disks"
+        return why_attached([(what, int(use.held[0]), int(use.added[0]), int(use.limit[0]))])
 
     def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         return remedies_of_full_attachments(node)

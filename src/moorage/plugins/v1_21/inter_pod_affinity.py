@@ -20,16 +20,18 @@ from moorage.api.selectors import EVERYTHING
 from moorage.errors import Fault
 from moorage.framework.args import Int32, PluginArgs
 from moorage.framework.changes import Remedies
+from moorage.framework.explaining import Detail
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins import inter_pod_affinity as today
 from moorage.plugins.affinity_counts import AffinityCounts, count_affinity
+from moorage.plugins.affinity_reasons import explained, refusing_terms
 from moorage.plugins.affinity_remedies import remedies_of_neighbours
 from moorage.plugins.affinity_scores import AffinityWeights, normalize_weights, sum_weights, weigh_affinity
 from moorage.state.affinity_terms import AffinityTerms
 from moorage.state.cluster import Snapshot
-from moorage.state.columns import IntArray
+from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import AffinityTerm, PodInfo, WeightedTerm
 from moorage.state.view import NodeInfo, NodeView
 
@@ -76,6 +78,13 @@ class InterPodAffinityV121:
         for reject in today.refusals(state, nodes):
             yield replace(reject, reason=REASON)
             yield reject
+
+    def why(self, state: AffinityCounts, pod: PodInfo, node: NodeView) -> Detail | None:
+        return explained(state, pod, node)
+
+    def terms(self, state: AffinityCounts, pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
+        del pod
+        return refusing_terms(state, nodes)
 
     def remedies(self, state: AffinityCounts, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         return remedies_of_neighbours(state, pod, node)

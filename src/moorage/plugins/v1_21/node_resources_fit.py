@@ -14,18 +14,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+import numpy.typing as npt
+
 from moorage.api.names import is_extended_resource_name
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.explaining import Detail
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import Reject
+from moorage.plugins.fit_reasons import missing_share, short_resources, why_short
 from moorage.plugins.fit_remedies import remedies_of_full_node, remedies_of_shortage
 from moorage.plugins.node_resources_fit import INSUFFICIENT, TOO_MANY_PODS, RequestedResource, ignored_faults
 from moorage.plugins.v1_21.pod_requests_1_21 import fit_requests
 from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
@@ -79,6 +85,18 @@ class NodeResourcesFitV121:
             lacking = nodes.allocatable(resource) - nodes.requested(resource) < count
             if lacking.any():
                 yield Reject(lacking, INSUFFICIENT.format(resource))
+
+    def why(self, wants: tuple[RequestedResource, ...], pod: PodInfo, node: NodeView) -> Detail | None:
+        del pod
+        return why_short(wants, node)
+
+    def terms(self, wants: tuple[RequestedResource, ...], pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
+        del pod
+        return short_resources(wants, nodes)
+
+    def shortfall(self, wants: tuple[RequestedResource, ...], pod: PodInfo, nodes: NodeView) -> npt.NDArray[np.float64]:
+        del pod
+        return missing_share(wants, nodes)
 
     def remedies(self, wants: tuple[RequestedResource, ...], pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         one, asked = node.first, fit_requests(pod)

@@ -23,6 +23,7 @@ import numpy as np
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.framework.changes import Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.explaining import Detail
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
@@ -90,6 +91,11 @@ class NodeVolumeLimitsV121:
             if volumes:
                 refused |= rows & self._over_limit(volumes, nodes)
         yield Reject(refused, TOO_MANY)
+
+    def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail | None:
+        del state
+        named = ", ".join(use.name for use in pod.volumes.claims) if pod.volumes is not None else ""
+        return Detail(f"too many volumes attached for claims {named}") if named else None
 
     def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         return remedies_of_full_attachments(node)

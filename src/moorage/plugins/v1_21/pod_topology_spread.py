@@ -25,12 +25,14 @@ from msgspec import structs
 from moorage.api.selectors import SelectorError
 from moorage.errors import PluginError
 from moorage.framework.changes import Remedies
+from moorage.framework.explaining import Detail
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins import pod_topology_spread as today
 from moorage.plugins.pod_topology_spread import REASON, REASON_LABEL, SYSTEM_DEFAULTS
 from moorage.plugins.spread_counts import Spread
+from moorage.plugins.spread_reasons import explained, refusing_terms
 from moorage.plugins.spread_remedies import remedies_of_spreads
 from moorage.plugins.spread_scores import HOSTNAME, SET_ASIDE, normalize_spread
 from moorage.plugins.v1_21.sibling_selector import live_pods, sibling_selector
@@ -168,6 +170,14 @@ class PodTopologySpreadV121:
             yield Reject(unlabelled, REASON_LABEL, unresolvable=True)
         if skewed.any():
             yield Reject(skewed, REASON)
+
+    def why(self, spreads: tuple[_Spread, ...], pod: PodInfo, node: NodeView) -> Detail | None:
+        del pod
+        return explained([spread.as_today() for spread in spreads], node)
+
+    def terms(self, spreads: tuple[_Spread, ...], pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
+        del pod
+        return refusing_terms([spread.as_today() for spread in spreads], nodes)
 
     def remedies(self, spreads: tuple[_Spread, ...], pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         return remedies_of_spreads([spread.as_today() for spread in spreads], pod, node)

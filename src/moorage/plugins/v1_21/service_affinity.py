@@ -21,12 +21,13 @@ import numpy as np
 from moorage.api.selectors import selector_from_map
 from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Remedies
+from moorage.framework.explaining import Detail
 from moorage.framework.points import Depends
 from moorage.framework.verdicts import Reject
 from moorage.plugins.node_affinity_remedies import labels_to_set
 from moorage.plugins.v1_21.sibling_selector import live_pods
 from moorage.state.cluster import Snapshot
-from moorage.state.columns import IntArray
+from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import Counts, MatchTerm, PodMatcher
 from moorage.state.domains import domain_ids, domain_sums
 from moorage.state.node_matching import rows_labelled
@@ -105,6 +106,17 @@ class ServiceAffinity:
             refused = ~rows_labelled(self._wanted(state), nodes)
             if refused.any():
                 yield Reject(refused, REASON)
+
+    def why(self, state: SameLabelPods, pod: PodInfo, node: NodeView) -> Detail | None:
+        del pod
+        labels = node.first.labels
+        lacking = [(key, value) for key, value in self._wanted(state).items() if labels.get(key) != value]
+        return Detail("; ".join(f"{key}={value} required" for key, value in lacking), tuple(key for key, _ in lacking))
+
+    def terms(self, state: SameLabelPods, pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
+        del pod
+        for key, value in self._wanted(state).items():
+            yield key, ~rows_labelled({key: value}, nodes)
 
     def remedies(self, state: SameLabelPods, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         one = node.first.node

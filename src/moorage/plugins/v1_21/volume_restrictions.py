@@ -14,9 +14,11 @@ from collections.abc import Iterator
 
 from moorage.framework.changes import Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.explaining import Detail
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import Reject
-from moorage.plugins.volume_restrictions import DISK_TAKEN, disk_remedies, rows_taken
+from moorage.plugins.volume_reasons import why_held
+from moorage.plugins.volume_restrictions import DISK_TAKEN, clashing_pods, disk_remedies, rows_taken
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
@@ -37,6 +39,10 @@ class VolumeRestrictionsV121:
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
         if pod.volumes is not None and pod.volumes.disks:
             yield Reject(rows_taken(pod.volumes.disks, nodes), DISK_TAKEN)
+
+    def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail | None:
+        del state
+        return why_held(pod, clashing_pods(pod, node), (), node)
 
     def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         return disk_remedies(pod, node)

@@ -18,9 +18,11 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from moorage.framework.changes import Remedies
+from moorage.framework.explaining import Detail
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import Reject
 from moorage.plugins import volume_zone as today
+from moorage.plugins.volume_reasons import why_zone
 from moorage.plugins.volume_remedies import remedies_of_volumes
 from moorage.plugins.volume_zone import CONFLICT, LABELS, ZoneRequirement, volume_of, zone_requirements
 from moorage.state.columns import BoolArray
@@ -57,6 +59,16 @@ class VolumeZoneV121:
             if elsewhere.any():
                 yield Reject(elsewhere, CONFLICT, unresolvable=True)
                 open_rows = open_rows & ~elsewhere
+
+    def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail | None:
+        del state
+        wanted: list[ZoneRequirement] = []
+        for use in pod.volumes.claims if pod.volumes is not None else ():
+            volume = None if use.ephemeral else volume_of(use.name, use.key, node.snapshot)
+            if isinstance(volume, str):
+                return Detail(volume)
+            wanted += zone_requirements(volume) if volume is not None else ()
+        return why_zone(wanted, node.first)
 
     def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         return remedies_of_volumes(pod, node)

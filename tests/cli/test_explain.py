@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from moorage.cli.main import main
+from tests.cli.test_simulate_output import violations
 
 ROOT = Path(__file__).parents[2]
 DEMO = str(ROOT / "examples" / "demo")
@@ -25,7 +27,7 @@ def explained(capsys):
 
 
 def test_a_pending_pod_is_answered_in_the_first_line(explained):
-    status, out, _ = explained("search-2", "-f", DEMO)
+    status, out, _ = explained("search-2", "-f", DEMO, "--probes", "0")
     assert status == 2
     lines = out.splitlines()
     assert lines[0] == "default/search-2 is pending: no node satisfies both its nodeSelector and its anti-affinity."
@@ -37,8 +39,9 @@ def test_a_pending_pod_is_answered_in_the_first_line(explained):
 
 def test_no_line_is_wider_than_100_columns(explained):
     for output in ("text", "wide"):
-        _, out, _ = explained("search-2", "warehouse", "-f", DEMO, "-o", output)
-        assert max(map(len, out.splitlines())) <= 100
+        _, out, _ = explained("search-2", "warehouse", "-f", DEMO, "-o", output, "--may", "pod,node", "--probes", "60")
+        commands = [line for line in out.splitlines() if line.lstrip().startswith("kubectl")]  # these are there to be pasted
+        assert max(len(line) for line in out.splitlines() if line not in commands) <= 100
 
 
 def test_a_placed_pod_is_answered_with_its_margin(explained):
@@ -49,7 +52,7 @@ def test_a_placed_pod_is_answered_with_its_margin(explained):
 
 
 def test_signs_can_be_ascii(explained):
-    _, out, _ = explained("search-2", "-f", DEMO, "--ascii")
+    _, out, _ = explained("search-2", "-f", DEMO, "--ascii", "--probes", "0")
     assert out.isascii()
 
 
@@ -69,13 +72,13 @@ def test_what_cannot_be_answered_is_said(explained, args, says):
 
 
 def test_a_workload_stands_for_its_pods(explained):
-    status, out, _ = explained("sts/search", "-f", DEMO, "-o", "json")
+    status, out, _ = explained("sts/search", "-f", DEMO, "-o", "json", "--probes", "0")
     assert status == 2
     assert [one["answer"]["outcome"] for one in json.loads(out)["items"]] == ["placed", "placed", "pending"]
 
 
 def test_all_explains_what_stays_pending(explained):
-    status, out, _ = explained("--all", "-f", DEMO, "-o", "json")
+    status, out, _ = explained("--all", "-f", DEMO, "-o", "json", "--probes", "0")
     assert status == 2
     assert sorted(one["answer"]["pod"] for one in json.loads(out)["items"]) == ["default/search-2", "default/warehouse"]
 
@@ -86,6 +89,40 @@ def test_a_pod_that_does_not_exist_yet(explained, tmp_path):
         "spec": {"nodeSelector": {"disk": "sdd"}, "containers": [{"name": "c", "image": "i"}]},
     }  # fmt: skip
     (tmp_path / "pod.json").write_text(json.dumps(pod))
-    status, out, _ = explained("new", "-f", str(tmp_path / "pod.json"), "-f", DEMO)
+    status, out, _ = explained("new", "-f", str(tmp_path / "pod.json"), "-f", DEMO, "--probes", "0")
     assert status == 2
     assert out.startswith("default/new is pending: no node matches its nodeSelector disk=sdd.\n")
+
+
+SCHEMA = json.loads((ROOT / "docs/reference/explanation.schema.json").read_text())
+
+
+@pytest.mark.parametrize("pod", ["search-2", "search-0", "warehouse", "inference", "coredns-6f6b679f8f-4xk2m"])
+def test_documents_keep_to_their_schema(explained, pod):
+    _, out, _ = explained(pod if "core" not in pod else f"kube-system/{pod}", "-f", DEMO, "-o", "json", "--probes", "40")
+    document = json.loads(out)
+    assert list(violations(document, SCHEMA, root=SCHEMA)) == []
+    first = document["summary"]
+    _, text, _ = explained(document["answer"]["pod"], "-f", DEMO, "--probes", "0")
+    assert " ".join(text.split("\n\n")[0].split()).startswith(first)
+
+
+def test_yaml_says_the_same_as_json(explained):
+    _, as_json, _ = explained("search-2", "-f", DEMO, "-o", "json", "--probes", "0")
+    _, as_yaml, _ = explained("search-2", "-f", DEMO, "-o", "yaml", "--probes", "0")
+    assert yaml.safe_load(as_yaml) == json.loads(as_json)
+
+
+def test_the_least_changes_are_listed_as_commands(explained):
+    _, out, _ = explained("search-2", "-f", DEMO)
+    assert "    1 node     kubectl uncordon general-c2                         → general-c2  cost 1\n" in out
+    assert "    3 pod      drop nodeSelector disk" in out
+    assert "no cheaper answer exists among" in out.splitlines()[-1]
+
+
+def test_only_changes_of_the_owners_named_are_listed(explained):
+    _, out, _ = explained("search-2", "-f", DEMO, "--may", "pod", "-o", "json")
+    assert {one["owner"] for one in json.loads(out)["answer"]["changes"]} == {"pod"}
+    status, _, err = explained("search-2", "-f", DEMO, "--may", "me")
+    assert status == 1
+    assert "use any of pod, node, cluster, config" in err

@@ -23,11 +23,11 @@ KNOWN = {"type", "properties", "required", "additionalProperties", "items", "enu
 SAID = {"description", "title", "$schema", "$defs"}
 
 
-def violations(value, schema, path="$"):
+def violations(value, schema, path="$", root=SCHEMA):
     """Yield every place where a value breaks the schema."""
     assert set(schema) <= KNOWN | SAID, f"{path}: the checker does not know {set(schema) - KNOWN - SAID}"
     if "$ref" in schema:
-        yield from violations(value, SCHEMA["$defs"][schema["$ref"].removeprefix("#/$defs/")], path)
+        yield from violations(value, root["$defs"][schema["$ref"].removeprefix("#/$defs/")], path, root)
     wanted = TYPES.get(schema.get("type", ""), object)
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted not in (object, bool)):
         yield f"{path}: {value!r} is no {schema['type']}"
@@ -46,10 +46,10 @@ def violations(value, schema, path="$"):
             if inside is False:
                 yield f"{path}: {name} is unknown"
             elif inside is not True:
-                yield from violations(part, inside, f"{path}.{name}")
+                yield from violations(part, inside, f"{path}.{name}", root)
     if isinstance(value, list):
         for index, part in enumerate(value):
-            yield from violations(part, schema.get("items", {}), f"{path}[{index}]")
+            yield from violations(part, schema.get("items", {}), f"{path}[{index}]", root)
 
 
 BROKEN = {

@@ -21,7 +21,10 @@ from moorage.cli.release_options import emulate_options, max_disks_option
 from moorage.cli.simulate import asking, read_cluster
 from moorage.cli.terminal import bare
 from moorage.framework.registry import load
+from moorage.laboratory.costs import read_costs
 from moorage.laboratory.explain_run import ExplainOptions, explain_cluster
+from moorage.laboratory.explained_changes import ChangeLimits
+from moorage.laboratory.least_change import OWNERS
 from moorage.printable import escape_json
 from moorage.report.explanation import Explanation
 from moorage.simulator.simulate import Options, kinds_named
@@ -52,6 +55,16 @@ __all__ = ["exit_status", "explain", "print_explanations"]
     "-o", "--output", type=click.Choice(["text", "wide", "json", "yaml"]), default="text", show_default=True,
     help="How to print the answer.",
 )  # fmt: skip
+@click.option(
+    "--may", default="pod,node,cluster,config", show_default=True, metavar="OWNERS",
+    help="Who may make the changes that are proposed: any of pod, node, cluster and config.",
+)  # fmt: skip
+@click.option("--costs", metavar="FILE", help="What changes cost, as YAML; it replaces a part of the built-in table.")
+@click.option("--alternatives", type=click.IntRange(0), default=3, show_default=True, help="How many more changes to list.")
+@click.option(
+    "--probes", type=click.IntRange(0), default=2000, show_default=True,
+    help="Engine runs that the search for changes may take; 0 leaves it out.",
+)  # fmt: skip
 @click.option("--ascii", "ascii_only", is_flag=True, help="Print signs in ASCII.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, even on a terminal.")
 def explain(**given: Any) -> int:
@@ -65,7 +78,7 @@ def explain(**given: Any) -> int:
     collect_seldom()
     _check(given)
     options = _options(given)
-    what = ExplainOptions(given["pods"], given["every_pending"], given["namespace"], given["paths"])
+    what = ExplainOptions(given["pods"], given["every_pending"], given["namespace"], given["paths"], _limits(given))
     with Progress(quiet=given["quiet"]) as progress:
         progress.say("reading the input …")
         with asking(options) if given["extenders"] == "ask" else nullcontext(options) as options:
@@ -99,6 +112,16 @@ def _options(given: dict[str, Any]) -> Options:
         seed=given["seed"],
         skip_extenders=given["extenders"] == "skip",
     )
+
+
+def _limits(given: dict[str, Any]) -> ChangeLimits:
+    named = [name.strip() for name in given["may"].split(",") if name.strip()]
+    unknown = sorted(set(named) - set(OWNERS))
+    if unknown or not named:
+        raise click.UsageError(f"--may: {', '.join(unknown) or 'no owner'}; use any of {', '.join(OWNERS)}")
+    may = tuple(owner for owner in OWNERS if owner in named)
+    costs = None if given["costs"] is None else read_costs(read_file(given["costs"], CONFIG_LIMIT), given["costs"])
+    return ChangeLimits(may, given["alternatives"], given["probes"], costs)
 
 
 def _count(progress: Progress, attempt: SimulatedAttempt) -> None:

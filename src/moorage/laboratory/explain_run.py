@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from moorage.api.core import Pod
+from moorage.api.meta import Object
 from moorage.errors import InputError
 from moorage.laboratory.asked import pods_asked_for
+from moorage.laboratory.explained_changes import ChangeLimits, with_changes
 from moorage.laboratory.explanation import Subject, explain_bound, explain_pending, explain_untried
 from moorage.laboratory.moments import Moment, WatchingCycle
 from moorage.laboratory.pod_state import standing_without_attempt
+from moorage.laboratory.present import aside_of, present_objects
+from moorage.laboratory.trials import FreshTrials
 from moorage.report.explanation import ExplainRequest, Explanation
 from moorage.simulator.admission import admit
 from moorage.simulator.cluster_input import ClusterInput
@@ -24,6 +30,12 @@ __all__ = ["ExplainOptions", "explain_cluster"]
 
 #: So many pods are watched while they are placed; explaining a placement takes longer than making it.
 _MOST_WATCHED = 200
+#: A trial reads all objects. So many objects are read for one pod, and so many trials are made at least.
+_WORK = 150_000
+_LEAST_PROBES = 8
+
+
+_LIMITS = ChangeLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +46,7 @@ class ExplainOptions:
     every_pending: bool = False
     namespace: str = ""
     files: tuple[str, ...] = ()
+    limits: ChangeLimits = _LIMITS
 
 
 def explain_cluster(
@@ -58,7 +71,19 @@ def explain_cluster(
     if what.every_pending:
         waiting = [record.pod for record in simulation.records.values() if record.state == State.PENDING]
         subjects = {pod.uid: Subject(_question(pod, release, seed, what, texts), pod) for pod in waiting}
-    return [_explained(simulation, subject) for subject in subjects.values()]
+    aside = aside_of(cluster)
+    return [_with_changes(_explained(simulation, one), simulation, aside, options, what) for one in subjects.values()]
+
+
+def _with_changes(
+    explanation: Explanation, simulation: Simulation, aside: dict[str, Object], options: Options, what: ExplainOptions
+) -> Explanation:
+    if explanation.outcome not in {"pending", "gated", "notOurs"} or not what.limits.probes:
+        return explanation
+    objects = present_objects(aside, simulation)
+    probes = min(what.limits.probes, max(_LEAST_PROBES, _WORK // max(1, len(objects))))
+    trials = FreshTrials(objects, explanation.pod, options)
+    return with_changes(explanation, trials, objects, replace(what.limits, probes=probes))
 
 
 def _named(cluster: ClusterInput, workloads: dict[str, str], what: ExplainOptions) -> list[Pod]:
@@ -90,6 +115,6 @@ def _explained(simulation: Simulation, subject: Subject) -> Explanation:
     if record is None:
         outside = standing_without_attempt(subject.pod, simulation.scheduler.profiles)
         if outside is not None:
-            return explain_untried(subject.question, subject.pod, outside)
-        return explain_bound(subject.question, subject.pod)
+            return explain_untried(subject.request, subject.pod, outside)
+        return explain_bound(subject.request, subject.pod)
     return explain_pending(simulation, subject, record)

@@ -32,7 +32,7 @@ class Subject:
     pods for it.
     """
 
-    question: ExplainRequest
+    request: ExplainRequest
     pod: Pod
     placed: dict[str, Any] = field(default_factory=dict)
     preempting: dict[str, Any] = field(default_factory=dict)
@@ -71,18 +71,18 @@ def _scores(moment: Moment, judged: EveryVerdict, seed: int) -> ScoreReport | No
     return score_report(choice, feasible=feasible, refused=len(judged.names) - feasible)
 
 
-def explain_untried(question: ExplainRequest, pod: Pod, standing: PodStanding) -> Explanation:
+def explain_untried(request: ExplainRequest, pod: Pod, standing: PodStanding) -> Explanation:
     """Return the explanation of a pod that no profile here tries."""
     outcome = "notOurs" if standing.name == "otherScheduler" else "ended"
     words = {"otherScheduler": "is not scheduled here", "ended": "has ended", "beingDeleted": "is being deleted"}
-    summary = f"{question.pod} {words[standing.name]}: {standing.text}."
-    return Explanation(question, outcome, summary, PodStanding(standing.name, ended_by=standing.ended_by))
+    summary = f"{request.pod} {words[standing.name]}: {standing.text}."
+    return Explanation(request, outcome, summary, PodStanding(standing.name, ended_by=standing.ended_by))
 
 
-def explain_bound(question: ExplainRequest, pod: Pod, placed: dict[str, Any] | None = None) -> Explanation:
+def explain_bound(request: ExplainRequest, pod: Pod, placed: dict[str, Any] | None = None) -> Explanation:
     """Return the explanation of a pod that was on its node before the run. ``placed``: what would happen to it now."""
-    summary = f"{question.pod} is on {pod.spec.node_name}: it was there before, so this run decided nothing about it."
-    return Explanation(question, "placed", summary, PodStanding("placed"), node=pod.spec.node_name)
+    summary = f"{request.pod} is on {pod.spec.node_name}: it was there before, so this run decided nothing about it."
+    return Explanation(request, "placed", summary, PodStanding("placed"), node=pod.spec.node_name)
 
 
 def explain_pending(simulation: Simulation, subject: Subject, record: PodRecord | None) -> Explanation:
@@ -93,7 +93,7 @@ def explain_pending(simulation: Simulation, subject: Subject, record: PodRecord 
     scheduler = simulation.scheduler
     outside = standing_without_attempt(pod.pod, scheduler.profiles)
     if outside is not None:
-        return explain_untried(subject.question, pod.pod, outside)
+        return explain_untried(subject.request, pod.pod, outside)
     profile = scheduler.profiles[pod.spec.scheduler_name]
     nominated = scheduler.queue.nominated
     judged = verdicts_of_all(profile, pod, scheduler.snapshot, nominated)
@@ -103,9 +103,9 @@ def explain_pending(simulation: Simulation, subject: Subject, record: PodRecord 
     order = list(judged.constraints)
     why = _why_pending(standing, judged, sorted(decisive, key=order.index))
     return Explanation(
-        question=subject.question,
+        request=subject.request,
         outcome="gated" if standing.name == "gated" else "pending",
-        summary=f"{subject.question.pod} is {'gated' if standing.name == 'gated' else 'pending'}: {why}.",
+        summary=f"{subject.request.pod} is {'gated' if standing.name == 'gated' else 'pending'}: {why}.",
         standing=standing,
         conflicts=tuple(conflict_terms(judged, one) for one in families),
         eligible_conflict=conflict_terms(judged, decisive) if len(decisive) > 1 else (),
@@ -142,12 +142,12 @@ def _placed(subject: Subject, record: PodRecord) -> Explanation:
     names = parts["nodes"]
     preempting = subject.preempting if record.nominated or subject.preempting else {}
     outcome = "preempts" if preempting else "placed"
-    summary = f"{subject.question.pod} is on {node} {_by(scores, names)}."
+    summary = f"{subject.request.pod} is on {node} {_by(scores, names)}."
     if preempting:
         victims = some(preempting["victims"])
-        summary = f"{subject.question.pod} is on {node}, after it evicted {victims or 'pods there'}."
+        summary = f"{subject.request.pod} is on {node}, after it evicted {victims or 'pods there'}."
     return Explanation(
-        question=subject.question,
+        request=subject.request,
         outcome=outcome,
         summary=summary,
         standing=PodStanding("placed", attempts=record.attempts),

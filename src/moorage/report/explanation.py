@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from moorage.report.change_values import ChangeReport
 from moorage.report.preemption_values import PreemptionReport
 from moorage.report.run_document import API_VERSION
 from moorage.report.score_values import ScoreReport
@@ -92,7 +93,7 @@ class PodStanding(Struct, frozen=True, rename="camel", omit_defaults=True):
     name: str
     text: str = ""
     attempts: int = 0
-    until_s: float | None = None
+    until_seconds: float | None = None
     ended_by: tuple[str, ...] = ()
     causes: tuple[str, ...] = ()
     fits_once_released: bool | None = None
@@ -130,10 +131,10 @@ class ExplainRequest(Struct, frozen=True):
 class Explanation(Struct, frozen=True):
     """The answer. ``outcome``: pending, placed, preempts, gated, notOurs, notCreated or ended; ``summary`` is the first line.
 
-    ``changes`` are the least changes that would place the pod, as the laboratory writes them: see the schema.
+    ``changes`` are the least changes that would place the pod; ``no_change_helps``: there is none among those known.
     """
 
-    question: ExplainRequest
+    request: ExplainRequest
     outcome: str
     summary: str
     standing: PodStanding
@@ -144,8 +145,8 @@ class Explanation(Struct, frozen=True):
     conflicts: tuple[tuple[ConflictTerm, ...], ...] = ()
     eligible_conflict: tuple[ConflictTerm, ...] = ()
     nearest: NearestNode | None = None
-    changes: tuple[Mapping[str, Any], ...] = ()
-    change_lines: tuple[str, ...] = ()
+    changes: tuple[ChangeReport, ...] = ()
+    no_change_helps: bool = False
     preemption: PreemptionReport | None = None
     scores: ScoreReport | None = None
     message: str = ""
@@ -154,7 +155,7 @@ class Explanation(Struct, frozen=True):
 
     @property
     def pod(self) -> str:
-        return self.question.pod
+        return self.request.pod
 
     def text(self, *, wide: bool = False, ascii_only: bool = False, colour: bool = False) -> str:
         """Return what the command prints."""
@@ -164,39 +165,46 @@ class Explanation(Struct, frozen=True):
         return Style(ascii_only=ascii_only, colour=colour).finished(explanation_text(self, wide=wide))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the document as plain data."""
-        asked = self.question
+        """Return the document as plain data. A field without a value is absent."""
+        asked = self.request
+        given: dict[str, Any] = {"digest": asked.digest, "files": list(asked.files), "notes": list(asked.notes)}
         return {
             "apiVersion": API_VERSION,
             "kind": "Explanation",
             "release": asked.release,
             "seeds": [asked.seed],
-            "input": {
-                "digest": asked.digest,
-                "files": list(asked.files),
-                "takenAt": asked.taken_at or None,
-                "notes": list(asked.notes),
-            },
+            "input": given | ({"takenAt": asked.taken_at} if asked.taken_at else {}),
             "question": {"explain": asked.pod},
             "summary": self.summary,
             "answer": self._answer(),
-            "proof": msgspec.to_builtins(self.proof),
-            "assumptions": [msgspec.to_builtins(one) for one in self.assumptions],
+            "proof": _plain(self.proof),
+            "assumptions": _plain(self.assumptions),
         }
 
     def _answer(self) -> dict[str, Any]:
+        parts = {
+            "node": self.node or None, "nearestMiss": self.nearest, "preemption": self.preemption, "scores": self.scores,
+        }  # fmt: skip
         return {
             "pod": self.pod,
             "outcome": self.outcome,
-            "node": self.node or None,
-            "state": msgspec.to_builtins(self.standing),
+            "state": _plain(self.standing),
             "nodes": list(self.nodes),
-            "funnel": [msgspec.to_builtins(one) for one in self.funnel],
-            "groups": [msgspec.to_builtins(one) for one in self.groups],
-            "conflicts": [[msgspec.to_builtins(term) for term in one] for one in self.conflicts],
-            "nearestMiss": None if self.nearest is None else msgspec.to_builtins(self.nearest),
-            "changes": [dict(one) for one in self.changes],
-            "preemption": None if self.preemption is None else msgspec.to_builtins(self.preemption),
-            "scores": None if self.scores is None else msgspec.to_builtins(self.scores),
+            "funnel": _plain(self.funnel),
+            "groups": _plain(self.groups),
+            "conflicts": _plain(self.conflicts),
+            "changes": list(msgspec.to_builtins(self.changes)),
             "message": self.message,
+            **{name: _plain(part) for name, part in parts.items() if part is not None},
         }
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as plain data, without the fields of structs that have no value."""
+    return _without_none(msgspec.to_builtins(value))
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_none(part) for name, part in value.items() if part is not None}
+    return [_without_none(part) for part in value] if isinstance(value, list | tuple) else value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from moorage.printable import one_line
+from moorage.report.change_lines import change_lines
 from moorage.report.explanation import Explanation, NodeGroup, RefusalReport
 from moorage.report.preemption_text import preemption_lines
 from moorage.report.score_text import score_lines
@@ -36,8 +37,10 @@ def _blocks(explanation: Explanation, *, wide: bool) -> Iterator[str]:
         yield _groups(explanation, wide=wide)
         yield "\n".join(_conflicts(explanation, wide=wide))
         yield _nearest(explanation, wide=wide)
-    if explanation.change_lines:
-        yield "\n".join(explanation.change_lines)
+    if explanation.changes:
+        yield "\n".join(change_lines(explanation.changes, explanation.nodes, wide=wide))
+    elif explanation.no_change_helps:
+        yield "  Least change: no listed change helps."
     yield "\n".join(_endings(explanation, wide=wide))
 
 
@@ -157,9 +160,9 @@ def _certainty(explanation: Explanation) -> str:
     if explanation.scores is not None:
         return "Scores are those of the decision itself; flips are verified by the engine."
     if not explanation.groups:
-        return f"Decided as kube-scheduler {explanation.question.release} would, seed {explanation.question.seed}."
+        return f"Decided as kube-scheduler {explanation.request.release} would, seed {explanation.request.seed}."
     if proof.runs:
-        certain = "no cheaper answer exists" if proof.kind == "exhaustive" else "a cheaper answer may exist"
+        certain = "no cheaper answer exists" if proof.kind == "exhaustive" else "the search ended early"
         return f"All verified by the engine ({proof.runs} runs); {certain} among {proof.probes} changes."
     plugins = sum(not one.skipped for one in explanation.funnel)
     return f"Every plugin that applies ({plugins}) judged every node ({len(explanation.nodes)})."

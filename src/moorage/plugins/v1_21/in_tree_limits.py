@@ -39,13 +39,12 @@ NO_NAME: Final = "PersistentVolumeClaim had no name"
 class _Limits:
     """The plugin for the kind of disk that a subclass names."""
 
+    name: ClassVar[str]
     kind: ClassVar[DiskKind]
     depends = Depends.NODES
 
     def __init__(self) -> None:
         self._counter = DiskCounter(self.kind, FeatureGates())
-
-    name: str
 
     def attach(self, handle: Handle) -> None:
         self._counter = DiskCounter(self.kind, handle.gates, handle.max_disks)

@@ -1,0 +1,85 @@
+"""The least change in an explanation: what would place the pod, as the laboratory finds it, in the explanation's values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moorage.api.meta import Object
+from moorage.framework.changes import Owner
+from moorage.laboratory.costs import Costs
+from moorage.laboratory.least_change import OWNERS, ChangeAnswers, Remedy, find_least_change
+from moorage.laboratory.trials import Trials
+from moorage.report.change_values import AtomReport, ChangeReport
+from moorage.report.explanation import Explanation, NearestNode, NodeGroup, Proof
+
+__all__ = ["ChangeLimits", "with_changes"]
+
+
+class ChangeLimits(Struct, frozen=True):
+    """Who may change what, and how long to search. ``probes``: runs of the engine; 0 leaves the least change out."""
+
+    may: tuple[Owner, ...] = OWNERS
+    alternatives: int = 3
+    probes: int = 2000
+    costs: Costs | None = None
+
+
+def with_changes(explanation: Explanation, trials: Trials, objects: Sequence[Object], limits: ChangeLimits) -> Explanation:
+    """Return the explanation of a pending pod with the changes that would place it, and groups in the order of their costs."""
+    if not limits.probes or explanation.outcome not in {"pending", "gated", "notOurs"}:
+        return explanation
+    answers = find_least_change(
+        trials, objects, may=limits.may, alternatives=limits.alternatives, probes=limits.probes, costs=limits.costs
+    )
+    at = {name: index for index, name in enumerate(explanation.nodes)}
+    changes = tuple(_report(one, at) for one in answers.remedies)
+    groups = _ranked(explanation, changes)
+    return replace(
+        explanation,
+        changes=changes,
+        no_change_helps=not changes and not answers.is_placed,
+        groups=groups,
+        nearest=_nearest(explanation, groups),
+        proof=_proof(answers),
+    )
+
+
+def _report(remedy: Remedy, at: dict[str, int]) -> ChangeReport:
+    return ChangeReport(
+        owner=remedy.owner,
+        cost=remedy.cost,
+        atoms=tuple(
+            AtomReport(one.owner, one.verb, one.target, text, one.cost, one.path, one.old, one.new)
+            for one, text in zip(remedy.changes, remedy.texts, strict=True)
+        ),
+        commands=remedy.commands,
+        nodes=tuple(at[name] for name in remedy.nodes if name in at),
+        displaced=remedy.displaced,
+        stranded=remedy.stranded,
+        minimal=remedy.minimal,
+        alike=remedy.alike,
+    )
+
+
+def _ranked(explanation: Explanation, changes: Collection[ChangeReport]) -> tuple[NodeGroup, ...]:
+    """Return the groups with the cost of the cheapest answer that opens one of their nodes, the cheapest group first."""
+    priced = []
+    for place, group in enumerate(explanation.groups):
+        nodes = set(group.nodes)
+        cost = min((one.cost for one in changes if not nodes.isdisjoint(one.nodes)), default=None)
+        priced.append((float("inf") if cost is None else cost, place, replace(group, cost=cost)))
+    return tuple(group for _, _, group in sorted(priced, key=lambda one: one[:2]))
+
+
+def _nearest(explanation: Explanation, groups: Sequence[NodeGroup]) -> NearestNode | None:
+    nearest = explanation.nearest
+    if nearest is None or not groups or groups[0].cost is None:
+        return nearest
+    return replace(nearest, node=groups[0].nearest, refusals=groups[0].refusals)
+
+
+def _proof(answers: ChangeAnswers) -> Proof:
+    return Proof(answers.proof, answers.runs, answers.considered)

@@ -1,4 +1,4 @@
-"""Claims, slices and classes of devices in few words, and a pod brought through the plugin step by step."""
+"""Build device claims, slices and classes, and drive a pod through the plugin's extension points."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GPU = "example.com/gpu"
 
 
 class Scheduler:
-    """As much of a running scheduler as the plugin looks at."""
+    """The part of a scheduler that the plugin uses."""
 
     def __init__(self, cluster, now=0.0, gates=""):
         self.snapshot = cluster.snapshot
@@ -76,7 +76,7 @@ def using(name="p", *claims, **more):
 
 
 def asking(count, name="p"):
-    """A pod that wants a resource which devices stand behind."""
+    """Return a pod that requests an extended resource backed by devices."""
     return a_pod(name, containers=[{"name": "main", "resources": {"requests": {GPU: count}}}])
 
 
@@ -92,7 +92,7 @@ def why_not(cluster, pod, plugin=None):
 
 
 def carry_out(cluster, effects):
-    """Do what the effects ask for, as far as claims are concerned."""
+    """Apply the effects that concern claims."""
     for effect in effects:
         if isinstance(effect, Call):
             effect.stand_in()
@@ -109,7 +109,7 @@ def carry_out(cluster, effects):
 
 
 def allocate(plugin, cluster, pod, node):
-    """Bring a pod from PreFilter to the writes before it is bound."""
+    """Run a pod from PreFilter to the writes of PreBind."""
     wanted = plugin.pre_filter(pod, cluster.snapshot)
     assert plugin.reserve(wanted, pod, node) is None
     effects = plugin.pre_bind(wanted, pod, node)

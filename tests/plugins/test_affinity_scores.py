@@ -1,4 +1,4 @@
-"""Preferences between pods: what weights and pushes, both ways, and how it is stretched to 0-100."""
+"""Test how preferred pod affinity and anti-affinity add up in both directions, and how the sums are scaled to 0-100."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def term(selector=WEB, key="zone", **more):
 
 
 def likes(name="new", near=(), apart=(), *, needs=(), app="web", **more):
-    """A pod with weighted terms, and required affinity terms."""
+    """Return a pod with preferred and required affinity terms."""
     weighed = [[{"weight": weight, "podAffinityTerm": one} for weight, one in terms] for terms in (near, apart)]
     stanzas = {"podAffinity": {KINDS[0]: list(needs), KINDS[1]: weighed[0]}, "podAntiAffinity": {KINDS[1]: weighed[1]}}
     return a_pod(name, {"app": app}, affinity=stanzas, **more)
@@ -43,42 +43,46 @@ PLAIN, DATABASE = likes("p"), likes("d", app="db")
 # the pod; pods placed; arguments; scores
 CASES = {
     "nothing preferred": (likes(), {"a1": [PLAIN]}, {}, None),
-    "nobody to be near": (likes(near=[(5, term(DB))]), {"a1": [PLAIN]}, {}, None),
+    "no pod to be near": (likes(near=[(5, term(DB))]), {"a1": [PLAIN]}, {}, None),
     "near": (likes(near=[(5, term(DB))]), {"a1": [DATABASE]}, {}, {"a1": 100, "b1": 0, "c1": 0, "x": 0}),
-    "near, where nodes have no such label": (likes(near=[(5, term(DB))]), {"x": [DATABASE]}, {}, None),
-    "the more the better": (
+    "near, on nodes without the label": (likes(near=[(5, term(DB))]), {"x": [DATABASE]}, {}, None),
+    "more pods weigh more": (
         likes(near=[(5, term(DB))]), {"a1": [DATABASE, likes("d2", app="db")], "b1": [likes("d3", app="db")]}, {},
         {"a1": 100, "b1": 50, "c1": 0, "x": 0},
     ),
     "apart": (likes(apart=[(5, term(DB))]), {"a1": [DATABASE]}, {}, {"a1": 0, "b1": 100, "c1": 100, "x": 100}),
-    "near and apart weigh against each other": (
+    "affinity and anti-affinity cancel": (
         likes(near=[(6, term(DB))], apart=[(2, term(WEB))]), {"a1": [DATABASE], "b1": [PLAIN]}, {},
         {"a1": 100, "b1": 0, "c1": 25, "x": 25},
     ),
-    "a draw that cancels out is still an answer": (
+    "a sum of zero still gets scores": (
         likes(near=[(5, term(DB))], apart=[(5, term(DB))]), {"a1": [DATABASE]}, {}, {"a1": 0, "b1": 0, "c1": 0, "x": 0},
     ),
     "each term by itself": (
         likes(near=[(3, term(DB)), (1, term(WEB, "host"))]), {"a1": [DATABASE], "b1": [PLAIN]}, {},
         {"a1": 100, "b1": 33, "c1": 0, "x": 0},
     ),
-    "others like it near": (likes(), {"a1": [likes("d", near=[(5, term())])]}, {}, {"a1": 100, "b1": 0, "c1": 0, "x": 0}),
-    "others like it apart": (likes(), {"a1": [likes("d", apart=[(5, term())])]}, {}, {"a1": 0, "b1": 100, "c1": 100, "x": 100}),
-    "others need it near": (
+    "placed pods prefer it near": (
+        likes(), {"a1": [likes("d", near=[(5, term())])]}, {}, {"a1": 100, "b1": 0, "c1": 0, "x": 0},
+    ),
+    "placed pods prefer it apart": (
+        likes(), {"a1": [likes("d", apart=[(5, term())])]}, {}, {"a1": 0, "b1": 100, "c1": 100, "x": 100},
+    ),
+    "placed pods require it near": (
         likes(), {"a1": [likes("d", needs=[term()])], "b1": [likes("e", near=[(4, term())])]}, {},
         {"a1": 25, "b1": 100, "c1": 0, "x": 0},
     ),
-    "others need it near, which counts for more": (
+    "placed pods require it near, with a higher weight": (
         likes(), {"a1": [likes("d", needs=[term()])], "b1": [likes("e", near=[(4, term())])]},
         {"hard_pod_affinity_weight": 8}, {"a1": 100, "b1": 50, "c1": 0, "x": 0},
     ),
-    "others need it near, which counts for nothing": (
+    "placed pods require it near, with weight zero": (
         likes(), {"a1": [likes("d", needs=[term()])]}, {"hard_pod_affinity_weight": 0}, None,
     ),
-    "others' preferences are ignored for pods without": (
+    "placed pods' preferences ignored for pods without any": (
         likes(), {"a1": [likes("d", near=[(5, term())])]}, {"ignore_preferred_terms_of_existing_pods": True}, None,
     ),
-    "but not for pods with some": (
+    "placed pods' preferences used for pods with some": (
         likes(near=[(1, term(DB))]), {"a1": [likes("d", near=[(5, term())])]},
         {"ignore_preferred_terms_of_existing_pods": True}, {"a1": 100, "b1": 0, "c1": 0, "x": 0},
     ),
@@ -90,13 +94,13 @@ def test_scores(pod, placed, args, scores):
     assert final_scores(scoring(**args), pod, a_cluster(NODES, placed).snapshot) == scores
 
 
-def test_the_worst_and_the_best_of_the_feasible_nodes_are_the_ends():
+def test_the_lowest_and_highest_feasible_nodes_get_0_and_100():
     snapshot = a_cluster(NODES, {"a1": [DATABASE, likes("d2", app="db")], "b1": [likes("d3", app="db")]}).snapshot
     part = snapshot.nodes.only(snapshot.nodes.named(["b1", "c1"]))
     assert final_scores(scoring(), likes(near=[(5, term(DB))]), part) == {"b1": 100, "c1": 0}
 
 
-def test_namespaces_by_label():
+def test_namespace_selectors():
     cluster = a_cluster(NODES, {"a1": [likes("d", app="db", namespace="shop")], "b1": [likes("d", app="db", namespace="bank")]})
     for name in ("shop", "bank"):
         cluster.set_namespace(Namespace(metadata=ObjectMeta(name=name, labels={"team": name})))
@@ -113,17 +117,17 @@ STRETCHED = {
     "alike": ([7, 7], [0, 0]),
     "below zero": ([-10, 0, 30], [0, 25, 100]),
     "rounded down": ([0, 1, 3], [0, 33, 100]),
-    # 29 / 100 * 100 is 28.999999999999996 in floating point, and upstream cuts it off there
-    "as floating point has it": ([0, 29, 100], [0, 28, 100]),
+    # 29 / 100 * 100 is 28.999999999999996 in floating point, and upstream truncates it
+    "floating point truncates": ([0, 29, 100], [0, 28, 100]),
 }
 
 
 @pytest.mark.parametrize(("raw", "stretched"), STRETCHED.values(), ids=STRETCHED)
-def test_stretching(raw, stretched):
+def test_scaling(raw, stretched):
     assert normalize_weights(np.array(raw, dtype=np.int64)).tolist() == stretched
 
 
-# -- the plain rule -------------------------------------------------------------------------------------------------------
+# -- a reference implementation -------------------------------------------------------------------------------------------
 
 
 def selected(one, holder, pod):
@@ -132,7 +136,7 @@ def selected(one, holder, pod):
 
 
 def plain_scores(pod, nodes, placed, hard_weight):
-    """Raw scores by name, pod by pod and term by term; None where no term met any pod in a domain."""
+    """Return raw scores by node name; None where no term matched any pod."""
     raw, met = dict.fromkeys((n.name for n in nodes), 0), False
     for m in nodes:
         for other in placed.get(m.name, []):
@@ -175,7 +179,7 @@ pods = st.tuples(
     pods, st.lists(st.sampled_from([None, "a", "b"]), min_size=1, max_size=4),
     st.lists(st.tuples(st.integers(0, 3), pods), max_size=6), st.integers(0, 3),
 )  # fmt: skip
-def test_the_table_agrees_with_the_plain_rule(incoming, zones, others, hard_weight):
+def test_agrees_with_a_reference_implementation(incoming, zones, others, hard_weight):
     nodes = [node(f"n{i}", zone) for i, zone in enumerate(zones)]
     placed = {}
     for i, (number, other) in enumerate(others):

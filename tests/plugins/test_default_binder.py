@@ -1,4 +1,4 @@
-"""Binding is an effect, not a deed."""
+"""Test that DefaultBinder returns the binding as an effect."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from moorage.plugins.default_binder import DefaultBinder
 from moorage.testing.builders import a_pod
 
 
-def test_asks_for_a_binding():
+def test_returns_a_binding():
     pod = a_pod()
     assert list(DefaultBinder().bind(None, pod, "n1")) == [BindPod(pod, "n1")]

@@ -1,4 +1,4 @@
-"""Raw scores to 0-100."""
+"""Test the scaling of raw scores to 0-100."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CASES = {
     "reversed after rounding": ([1, 2, 3], True, [67, 34, 0]),
     "all zero": ([0, 0], False, [0, 0]),
     "all zero, reversed": ([0, 0], True, [100, 100]),
-    "below zero, towards zero": ([-1, 3], False, [-33, 100]),
+    "below zero, truncated towards zero": ([-1, 3], False, [-33, 100]),
     "nothing above zero": ([-5, 0], False, [-5, 0]),
     "nothing above zero, reversed": ([-5, 0], True, [100, 100]),
     "no rows": ([], False, []),
@@ -28,7 +28,7 @@ def test_normalizes(scores, reverse, expected):
     assert default_normalize(np.array(scores, dtype=np.int64), reverse).tolist() == expected
 
 
-def test_another_highest():
+def test_another_maximum():
     assert default_normalize(np.array([1, 2], dtype=np.int64), highest=10).tolist() == [5, 10]
 
 

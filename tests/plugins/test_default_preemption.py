@@ -1,4 +1,4 @@
-"""DefaultPreemption: who may preempt, what comes of it, and what is said when nothing does."""
+"""Test DefaultPreemption: which pods may preempt, what it nominates, and its message when it finds no node."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def node(name, cpu=4):
 
 
 def decide(cluster, pod, nominated: Mapping[str, list] = {}, plugin=None, others=()):
-    """The whole attempt, with two rules to judge by and the plugin as the only one in PostFilter, or after ``others``."""
+    """Run an attempt with two filter plugins, and with DefaultPreemption after ``others`` in PostFilter."""
     plugins = [NodeAffinity(), NodeResourcesFit(), *others, plugin or DefaultPreemption()]
     post_filter = [p.name for p in plugins if hasattr(p, "post_filter")]
     points = {"preFilter": ["NodeAffinity", "NodeResourcesFit"], "filter": ["NodeAffinity", "NodeResourcesFit"]}
@@ -61,10 +61,10 @@ def keys(pods):
     return [pod.name for pod in pods]
 
 
-# -- what comes of it ---------------------------------------------------------------------------------------------------
+# -- nominations ----------------------------------------------------------------------------------------------------------
 
 
-def test_nominates_the_node_with_the_least_harm_and_names_the_victims_by_importance():
+def test_nominates_the_best_node_and_lists_victims_by_importance():
     placed = {"n1": [wants(4, 5, "a")], "n2": [wants(1, 1, "b"), wants(2, 2, "c"), wants(1, 3, "d")]}
     result = preempt(a_cluster([node("n1"), node("n2")], placed), wants(3, 10))
     assert (result.code, result.reasons, result.nominated) == (Code.SUCCESS, (), "n2")
@@ -72,13 +72,13 @@ def test_nominates_the_node_with_the_least_harm_and_names_the_victims_by_importa
     assert result.effects == ()
 
 
-def test_the_decision_says_no_more_than_filter_did():
+def test_the_decision_adds_no_reasons_to_those_of_filter():
     decision = decide(a_cluster([node("n1")], {"n1": [wants(4, 1, "a")]}), wants(3, 10))
     assert decision.node is None
     assert decision.message == "0/1 nodes are available: 1 Insufficient cpu."
 
 
-def test_budgets_are_looked_up():
+def test_budgets_of_the_snapshot_are_used():
     document = {
         "metadata": {"name": "b", "namespace": "default"},
         "spec": {"selector": {"matchLabels": {"app": "a"}}},
@@ -90,13 +90,13 @@ def test_budgets_are_looked_up():
     assert preempt(cluster, wants(3, 10)).nominated == "n2"
 
 
-def test_victims_that_are_leaving_already_are_not_evicted_again():
+def test_terminating_victims_are_not_evicted_again():
     placed = [wants(2, 2, "a"), wants(2, 1, "b", leaving=True)]
     result = preempt(a_cluster([node("n1")], {"n1": placed}), wants(4, 10))
     assert (result.code, result.nominated, keys(result.victims)) == (Code.SUCCESS, "n1", ["a"])
 
 
-def test_lesser_pods_lose_their_nomination_to_the_node():
+def test_nominated_pods_of_lower_priority_lose_their_nomination_to_the_node():
     nominated = {
         "n1": [wants(1, 12, "more"), wants(1, 10, "equal"), wants(1, 9, "less"), wants(1, 8, "least")],
         "n2": [wants(1, 1, "elsewhere")],
@@ -106,10 +106,10 @@ def test_lesser_pods_lose_their_nomination_to_the_node():
     assert (result.nominated, keys(result.displaced)) == ("n1", ["less", "least"])
 
 
-# -- what is said when nothing helps --------------------------------------------------------------------------------------
+# -- messages when no node helps ------------------------------------------------------------------------------------------
 
 
-def test_why_nothing_helps():
+def test_message_when_no_node_helps():
     placed = {"n1": [wants(4, 10, "a")], "n2": [wants(3, 10, "b"), wants(1, 1, "c")], "n3": [wants(4, 1, "d")]}
     cluster = a_cluster([*map(node, placed), node("n4", cpu=1)], placed)
     pod = wants(2, 10, nodeSelector={"app": "any"})
@@ -128,7 +128,7 @@ def test_why_nothing_helps():
 
 
 def outcome_with(rule, *placed):
-    """What becomes of a pod of priority 10 that wants 2 CPUs, where ``rule`` has the first word."""
+    """Preempt for a pod of priority 10 that requests 2 CPUs, with ``rule`` as the first filter plugin."""
     names = [f"n{at}" for at in range(len(placed))]
     cluster = a_cluster(map(node, names), dict(zip(names, placed, strict=True)))
     plugins = {p.name: p for p in (rule, NodeResourcesFit(), DefaultPreemption())}
@@ -137,9 +137,9 @@ def outcome_with(rule, *placed):
     return Cycle().decide(make_profile("default", plugins, points, {}), wants(2, 10), cluster.snapshot).post_filter
 
 
-def test_a_node_that_needs_no_victim_is_an_error_unless_another_helps():
+def test_a_node_that_needs_no_victim_is_an_error_unless_another_node_helps():
     class Forgetful:
-        """Is told that a pod goes, and forgets that it comes back."""
+        """Records that a pod is removed, and ignores that it is added back."""
 
         name = "Forgetful"
 
@@ -162,9 +162,9 @@ def test_a_node_that_needs_no_victim_is_an_error_unless_another_helps():
     assert outcome([wants(1, 1, "a")], [wants(4, 1, "b")]).nominated == "n1"
 
 
-def test_a_node_that_cannot_be_judged_is_an_error_unless_another_helps():
+def test_a_filter_error_on_a_node_is_an_error_unless_another_node_helps():
     class Lost:
-        """Cannot make sense of the first node once nobody is on it."""
+        """Returns an error for the first node once it is empty."""
 
         name = "Lost"
 
@@ -182,31 +182,31 @@ def test_a_node_that_cannot_be_judged_is_an_error_unless_another_helps():
 # -- who may preempt ------------------------------------------------------------------------------------------------------
 
 NOT_BY_US = {**PREEMPTED, "reason": "DeletionByTaintManager"}
-ELIGIBLE = {  # the pod's nomination, what is on the node besides a pod to evict, why it may not preempt
+ELIGIBLE = {  # the pod's nomination, pods on the node besides a possible victim, why the pod may not preempt
     "not nominated": ("", [wants(1, 1, "x", leaving=True, conditions=[PREEMPTED])], None),
-    "nominated, victims are leaving": ("n1", [wants(1, 1, "x", leaving=True, conditions=[PREEMPTED])], "terminating"),
-    "nominated, they are still to be deleted": ("n1", [wants(1, 1, "x", conditions=[PREEMPTED])], None),
-    "nominated, others are leaving": ("n1", [wants(1, 1, "x", leaving=True)], None),
-    "nominated, they leave for another reason": ("n1", [wants(1, 1, "x", leaving=True, conditions=[NOT_BY_US])], None),
-    "the first such condition counts": ("n1", [wants(1, 1, "x", leaving=True, conditions=[NOT_BY_US, PREEMPTED])], None),
-    "the condition is off": (
+    "nominated, victims are terminating": ("n1", [wants(1, 1, "x", leaving=True, conditions=[PREEMPTED])], "terminating"),
+    "nominated, victims are not yet deleted": ("n1", [wants(1, 1, "x", conditions=[PREEMPTED])], None),
+    "nominated, other pods are terminating": ("n1", [wants(1, 1, "x", leaving=True)], None),
+    "nominated, pods terminate for another reason": ("n1", [wants(1, 1, "x", leaving=True, conditions=[NOT_BY_US])], None),
+    "the first such condition decides": ("n1", [wants(1, 1, "x", leaving=True, conditions=[NOT_BY_US, PREEMPTED])], None),
+    "the condition is False": (
         "n1",
         [wants(1, 1, "x", leaving=True, conditions=[{**PREEMPTED, "status": "False"}])],
         None,
     ),
-    "other conditions stand before it": (
+    "after other conditions": (
         "n1",
         [wants(1, 1, "x", leaving=True, conditions=[{"type": "Ready", "status": "True"}, PREEMPTED])],
         "terminating",
     ),
-    "those that leave are not lesser": ("n1", [wants(1, 10, "x", leaving=True, conditions=[PREEMPTED])], None),
-    "nominated to a node that is gone": ("n9", [wants(1, 1, "x", leaving=True, conditions=[PREEMPTED])], None),
+    "the terminating pods have no lower priority": ("n1", [wants(1, 10, "x", leaving=True, conditions=[PREEMPTED])], None),
+    "nominated to a deleted node": ("n9", [wants(1, 1, "x", leaving=True, conditions=[PREEMPTED])], None),
 }
 WHY_NOT = {"terminating": "preemption: not eligible due to a terminating pod on the nominated node."}
 
 
 @pytest.mark.parametrize(("nominated", "there", "why_not"), ELIGIBLE.values(), ids=ELIGIBLE)
-def test_who_may_preempt_again(nominated, there, why_not):
+def test_which_nominated_pods_may_preempt_again(nominated, there, why_not):
     cluster = a_cluster([node("n1")], {"n1": [wants(3, 1, "a"), *there]})
     result = preempt(cluster, wants(2, 10, nominated=nominated))
     if why_not is None:
@@ -215,7 +215,7 @@ def test_who_may_preempt_again(nominated, there, why_not):
         assert result == PostFilterResult(Code.UNSCHEDULABLE, (WHY_NOT[why_not],))
 
 
-def test_one_may_preempt_again_where_the_nominated_node_has_become_hopeless():
+def test_may_preempt_again_where_the_nominated_node_became_unresolvable():
     leaving = wants(4, 1, "x", leaving=True, conditions=[PREEMPTED])
     cluster = a_cluster([node("n1"), node("n2")], {"n1": [leaving], "n2": [wants(4, 1, "a")]})
     assert preempt(cluster, wants(2, 10, nominated="n1")).code is Code.UNSCHEDULABLE
@@ -223,7 +223,7 @@ def test_one_may_preempt_again_where_the_nominated_node_has_become_hopeless():
     assert preempt(cluster, away).nominated == "n2"
 
 
-def test_never_means_never():
+def test_preemption_policy_never():
     cluster = a_cluster([node("n1")], {"n1": [wants(4, 1, "a")]})
     result = preempt(cluster, wants(2, 10, preemptionPolicy="Never"))
     assert result == PostFilterResult(Code.UNSCHEDULABLE, ("preemption: not eligible due to preemptionPolicy=Never.",))
@@ -234,7 +234,7 @@ def test_never_means_never():
 
 
 class Says:
-    """A plugin before the others."""
+    """A PostFilter plugin that runs first and returns a fixed result."""
 
     name = "Says"
 
@@ -242,7 +242,7 @@ class Says:
         self.post_filter = lambda pod, attempt: result
 
 
-BEFORE_IT = {  # what the plugin before answers, and what comes of both
+BEFORE_IT = {  # the result of the earlier plugin, and the combined result
     "nothing": (
         PostFilterResult(Code.UNSCHEDULABLE, ("no new claims to deallocate",)),
         PostFilterResult(
@@ -257,7 +257,7 @@ BEFORE_IT = {  # what the plugin before answers, and what comes of both
 
 
 @pytest.mark.parametrize(("answer", "outcome"), BEFORE_IT.values(), ids=BEFORE_IT)
-def test_who_answers_first(answer, outcome):
+def test_the_first_success_or_error_decides(answer, outcome):
     cluster = a_cluster([node("n1")], {"n1": [wants(4, 1, "a")]})
     assert preempt(cluster, wants(2, 10, preemptionPolicy="Never"), others=[Says(answer)]) == outcome
 
@@ -267,7 +267,7 @@ def test_who_answers_first(answer, outcome):
 
 @dataclass
 class Bench:
-    """Stands in for a running scheduler."""
+    """The part of a scheduler that the plugin uses."""
 
     gates: FeatureGates = field(default_factory=FeatureGates)
     evicting: frozenset[str] = frozenset()
@@ -282,7 +282,7 @@ def attached(*evicting, **gates):
     return plugin
 
 
-def test_a_pod_waits_until_its_evictions_are_done():
+def test_a_pod_waits_until_its_victims_are_deleted():
     pod = wants(1, name="p")
     waiting = Hold.because("waiting for the preemption for this pod to be finished", unresolvable=True)
     assert attached(pod.uid).pre_enqueue(pod) == waiting
@@ -291,14 +291,14 @@ def test_a_pod_waits_until_its_evictions_are_done():
     assert DefaultPreemption().pre_enqueue(pod) is None
 
 
-def test_no_event_wakes_a_pod_on_the_plugins_account():
+def test_the_plugin_waits_for_no_event():
     pod, gone = wants(1, name="p"), wants(1, name="gone", nodeName="n1")
     assert not wakes(attached(), pod, Resource.POD, Action.DELETE, gone)
     assert [str(wake.event) for wake in attached().wakes_on()] == ["PodDelete"]
     assert list(attached(SchedulerAsyncPreemption=False).wakes_on()) == []
 
 
-def test_groups_that_preempt_together_do_not_preempt_one_by_one():
+def test_a_group_that_preempted_together_does_not_preempt_pod_by_pod():
     cluster = a_cluster([node("n1")], {"n1": [wants(4, 1, "a")]})
     pod = wants(2, 10, schedulingGroup={"podGroupName": "g"})
     assert preempt(cluster, pod).nominated == "n1"
@@ -312,12 +312,15 @@ def test_groups_that_preempt_together_do_not_preempt_one_by_one():
 SHARE, LEAST = "args.minCandidateNodesPercentage", "args.minCandidateNodesAbsolute"
 ARGS = {
     "defaults": ({}, []),
-    "all of them": ({"minCandidateNodesPercentage": 100}, []),
+    "every argument": ({"minCandidateNodesPercentage": 100}, []),
     "no share": ({"minCandidateNodesPercentage": 0}, []),
-    "no least number": ({"minCandidateNodesAbsolute": 0}, []),
-    "share below 0": ({"minCandidateNodesPercentage": -1}, [f"{SHARE}: Invalid value: -1: not in valid range [0, 100]"]),
-    "share above 100": ({"minCandidateNodesPercentage": 101}, [f"{SHARE}: Invalid value: 101: not in valid range [0, 100]"]),
-    "negative number": ({"minCandidateNodesAbsolute": -1}, [f"{LEAST}: Invalid value: -1: not in valid range [0, inf)"]),
+    "a share without a minimum": ({"minCandidateNodesAbsolute": 0}, []),
+    "percentage below 0": ({"minCandidateNodesPercentage": -1}, [f"{SHARE}: Invalid value: -1: not in valid range [0, 100]"]),
+    "percentage above 100": (
+        {"minCandidateNodesPercentage": 101},
+        [f"{SHARE}: Invalid value: 101: not in valid range [0, 100]"],
+    ),
+    "negative minimum": ({"minCandidateNodesAbsolute": -1}, [f"{LEAST}: Invalid value: -1: not in valid range [0, inf)"]),
     "neither": (
         {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 0},
         [
@@ -334,7 +337,7 @@ def test_arguments(given, faults):
     assert list(map(str, args.faults("args", FeatureGates()))) == faults
 
 
-def test_arguments_limit_the_search():
+def test_arguments_limit_the_candidates():
     names = [f"n{at}" for at in range(8)]
     cluster = a_cluster(map(node, names), {name: [wants(4, priority, name)] for priority, name in enumerate(names)})
     one = DefaultPreemption(DefaultPreemption.Args(min_candidate_nodes_percentage=0, min_candidate_nodes_absolute=1))

@@ -1,4 +1,4 @@
-"""How nodes are scored for pods that ask for devices under an extended resource's name."""
+"""Test how nodes are scored for pods that request devices through an extended resource."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ def a_cluster_of(nodes, *objects):
 
 IN_ZONE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]}
 BROKEN = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Gt", "values": ["x"]}]}]}
-CASES = {  # selectors of the class, slices, claims → devices that node n sees, and how many of them are held
+CASES = {  # selectors of the class, slices, claims → devices that node n sees, and how many of them are allocated
     "none": ((), [], [], (0, 0)),
     "all free": ((), [a_slice("n", [a_device("d0"), a_device("d1")], nodeName="n")], [], (2, 0)),
-    "one held": ((), [a_slice("n", [a_device("d0"), a_device("d1")], nodeName="n")], [held("n", "d1")], (2, 1)),
-    "seen by an admin": (
+    "one allocated": ((), [a_slice("n", [a_device("d0"), a_device("d1")], nodeName="n")], [held("n", "d1")], (2, 1)),
+    "allocated with admin access": (
         (),
         [a_slice("n", [a_device("d0")], nodeName="n")],
         [held("n", "d0", adminAccess=True)],
         (1, 0),
     ),
-    "a share is held": (
+    "a share is allocated": (
         (),
         [a_slice("n", [a_device("d0", allowMultipleAllocations=True)], nodeName="n")],
         [held("n", "d0", shareID="s", consumedCapacity={"memory": "1Gi"})],
@@ -72,7 +72,7 @@ CASES = {  # selectors of the class, slices, claims → devices that node n sees
     "of another node": ((), [a_slice("m", [a_device("d0")], nodeName="m")], [], (0, 0)),
     "of all nodes": ((), [a_slice("net", [a_device("d0")], allNodes=True)], [], (1, 0)),
     "of nodes selected": ((), [a_slice("net", [a_device("d0")], nodeSelector=IN_ZONE)], [], (1, 0)),
-    "each for itself": (
+    "each slice by itself": (
         (),
         [
             a_slice(
@@ -84,9 +84,19 @@ CASES = {  # selectors of the class, slices, claims → devices that node n sees
         [],
         (2, 0),
     ),
-    "a selector that makes no sense": ((), [a_slice("net", [a_device("d0")], nodeSelector=BROKEN)], [], (0, 0)),
-    "too small": ((BIG,), [a_slice("n", [a_device("d0", "8Gi"), a_device("d1")], nodeName="n")], [held("n", "d0")], (1, 0)),
-    "one gives no answer": ((BIG,), [a_slice("n", [a_device("d0", None), a_device("d1")], nodeName="n")], [], (0, 0)),
+    "a selector that does not compile": ((), [a_slice("net", [a_device("d0")], nodeSelector=BROKEN)], [], (0, 0)),
+    "too little capacity": (
+        (BIG,),
+        [a_slice("n", [a_device("d0", "8Gi"), a_device("d1")], nodeName="n")],
+        [held("n", "d0")],
+        (1, 0),
+    ),
+    "a selector that fails for one device": (
+        (BIG,),
+        [a_slice("n", [a_device("d0", None), a_device("d1")], nodeName="n")],
+        [],
+        (0, 0),
+    ),
 }
 
 
@@ -109,7 +119,7 @@ def wants(devices, cpu="1"):
     return a_pod(containers=[{"name": "c", "resources": {"requests": asked, "limits": asked}}])
 
 
-def test_a_node_offers_the_devices_unless_it_offers_the_resource_itself():
+def test_a_node_offers_devices_unless_it_offers_the_resource_itself():
     snapshot = four_of_which_two_are_held().snapshot
     counted = with_devices((Demand(NAME, 1, 1),), snapshot, FeatureGates())
     assert isinstance(counted, DeviceBackedDemands)
@@ -121,14 +131,14 @@ def test_a_node_offers_the_devices_unless_it_offers_the_resource_itself():
     assert not nodes.is_offered_everywhere(NAME)
 
 
-STRATEGIES = {  # what kube-scheduler 1.36.2 scores the nodes: 3 of 4 taken, 1 of 4 taken, nothing offered
+STRATEGIES = {  # scores by kube-scheduler 1.36.2 for nodes with 3 of 4 allocated, 1 of 4 allocated, and no device
     "LeastAllocated": [25, 75, 0],
     "MostAllocated": [75, 25, 0],
 }
 
 
 @pytest.mark.parametrize(("strategy", "scores"), STRATEGIES.items(), ids=STRATEGIES)
-def test_strategies_score_devices_like_any_resource(strategy, scores):
+def test_strategies_score_devices_like_other_resources(strategy, scores):
     args = decode({"scoringStrategy": {"type": strategy, "resources": [{"name": NAME}]}}, NodeResourcesFit.Args, "args")
     plugin, snapshot = NodeResourcesFit(args), four_of_which_two_are_held().snapshot
     counted = plugin.pre_score(wants(1), snapshot, snapshot.nodes)
@@ -136,7 +146,7 @@ def test_strategies_score_devices_like_any_resource(strategy, scores):
     assert [plugin.score_node(counted, node) for node in snapshot.nodes] == scores
 
 
-def test_balance_takes_devices_into_account():
+def test_balanced_allocation_includes_devices():
     args = decode({"resources": [{"name": "cpu"}, {"name": NAME}]}, NodeResourcesBalancedAllocation.Args, "args")
     plugin, snapshot = NodeResourcesBalancedAllocation(args), four_of_which_two_are_held().snapshot
     counted = plugin.pre_score(wants(1), snapshot, snapshot.nodes)
@@ -147,14 +157,14 @@ def test_balance_takes_devices_into_account():
     assert [plugin.score_node(tipped, node) for node in snapshot.nodes] == plugin.score(tipped, snapshot.nodes).tolist()
 
 
-def test_without_a_class_of_that_name_nothing_changes():
+def test_scores_stay_the_same_without_a_device_class():
     demands = (Demand("cpu", 1, 1), Demand("example.com/other", 1, 1))
     snapshot = four_of_which_two_are_held().snapshot
     assert with_devices(demands, snapshot, FeatureGates()) is demands
     assert with_devices((Demand(NAME, 1, 1),), snapshot, FeatureGates({"DRAExtendedResource": False})) == (Demand(NAME, 1, 1),)
 
 
-def test_views_of_some_rows_count_for_these():
+def test_counts_for_a_subset_of_rows():
     snapshot = four_of_which_two_are_held().snapshot
     counted = with_devices((Demand(NAME, 1, 1),), snapshot, FeatureGates())
     rows = snapshot.nodes.only(np.array([False, True, True]))

@@ -1,4 +1,4 @@
-"""Pods without claims are none of the plugin's business; pods with claims wait until those are there."""
+"""Test that DynamicResources skips pods without claims, and that pods with claims wait until these exist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_skips_pods_without_claims_and_scores_every_node_alike():
     assert plugin.pre_enqueue(a_pod()) is None
 
 
-def test_has_nothing_to_deallocate_for_a_pod_without_claims():
+def test_deallocates_nothing_for_a_pod_without_claims():
     points = {"preFilter": ["DynamicResources"], "filter": ["NodeName"], "postFilter": ["DynamicResources"]}
     profile = make_profile("default-scheduler", {"DynamicResources": DynamicResources(), "NodeName": NodeName()}, points, {})
     decision = Cycle().decide(profile, a_pod(nodeName="elsewhere"), a_cluster([a_node("a")]).snapshot)

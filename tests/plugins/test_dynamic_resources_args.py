@@ -1,4 +1,4 @@
-"""Arguments of DynamicResources: defaults and what is refused, by gate."""
+"""Test the arguments of DynamicResources: defaults and validation by feature gate."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULTS = {
 
 
 @pytest.mark.parametrize(("gates", "filter_timeout", "binding_timeout"), DEFAULTS.values(), ids=DEFAULTS)
-def test_defaults_are_never_refused(gates, filter_timeout, binding_timeout):
+def test_defaults_are_always_valid(gates, filter_timeout, binding_timeout):
     args = DynamicResourcesArgs().completed(gates)
     assert args == DynamicResourcesArgs(filter_timeout=filter_timeout, binding_timeout=binding_timeout)
     assert args.faults("a", gates) == []

@@ -1,4 +1,4 @@
-"""From a chosen node to claims that are written, and back: what is held, what is waited for, and what is taken back."""
+"""Test DynamicResources from Reserve to PreBind and back: reservations, writes, waits and deallocation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.plugins.device_claims import (
 # -- from Reserve to the writes -------------------------------------------------------------------------------------------
 
 
-def test_reserved_devices_are_held_at_once_and_free_again_without_a_trace():
+def test_reserved_devices_are_in_use_until_unreserve_which_leaves_no_trace():
     cluster = with_devices(a_claim("c"), a_claim("d"), a_slice("a", ["d"]), nodes=("a",))
     plugin = DynamicResources()
     first, second = using("p", "c"), using("q", "d")
@@ -64,10 +64,10 @@ def test_allocation_user_and_finalizer_are_written():
         ("", "a"),
         ("DRADeviceBindingConditions=false", "a"),
         ("DRAConsumableCapacity=false", "a"),
-        ("DRADeviceBindingConditions=false,DRAConsumableCapacity=false", None),  # the oldest allocator does not know of it
+        ("DRADeviceBindingConditions=false,DRAConsumableCapacity=false", None),  # the oldest allocator lacks both
     ],
 )
-def test_devices_that_bind_to_a_node(closed, where):
+def test_an_allocation_may_bind_to_its_node(closed, where):
     cluster = with_devices(a_claim("c"), a_slice("a", [{"name": "d", "bindsToNode": True}], allNodes=True))
     allocate(attached(cluster, gates=closed), cluster, using("p", "c"), "a")
     selector = cluster.objects(ResourceClaim)["default/c"].status.allocation.node_selector
@@ -75,7 +75,7 @@ def test_devices_that_bind_to_a_node(closed, where):
     assert names == ([(where,)] if where else [])
 
 
-def test_a_second_pod_only_joins_the_users():
+def test_a_second_pod_is_only_added_to_the_consumers():
     cluster = with_devices(a_claim("c"), a_slice("a", ["d"]))
     plugin = DynamicResources()
     allocate(plugin, cluster, using("p", "c"), "a")
@@ -88,7 +88,7 @@ def test_a_second_pod_only_joins_the_users():
     assert after.status.allocation == before.status.allocation
 
 
-def test_a_claim_takes_so_many_users_and_no_more():
+def test_a_claim_has_a_maximum_of_consumers():
     full = a_claim("c", status=allocated(("a", "d"), users=[f"u{n}" for n in range(MAX_USERS)]))
     cluster = with_devices(full)
     plugin = DynamicResources()
@@ -105,7 +105,7 @@ def test_a_claim_takes_so_many_users_and_no_more():
         (a_claim("c", status=allocated(("b", "d"))), "claim default/c got allocated elsewhere in the meantime"),
     ],
 )
-def test_what_happens_to_a_claim_meanwhile_ends_the_attempt(meanwhile, why):
+def test_concurrent_changes_of_a_claim_fail_the_attempt(meanwhile, why):
     cluster = with_devices(a_claim("c"), a_slice("a", ["d"]))
     plugin = DynamicResources()
     pod = using("p", "c")
@@ -131,7 +131,7 @@ def with_condition(claim, kind, status="True"):
     return msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, devices=told))
 
 
-def test_binding_waits_for_devices_to_be_ready():
+def test_binding_waits_until_devices_are_ready():
     cluster = with_devices(a_claim("c"), a_slice("a", [{"name": "d", **CONDITIONS}]))
     *_, until = allocate(DynamicResources(), cluster, using("p", "c"), "a")
     assert isinstance(until, Until)
@@ -151,7 +151,7 @@ def test_binding_waits_for_devices_to_be_ready():
 @pytest.mark.parametrize(
     ("now", "condition", "refused"), [(100, "", False), (700, "", True), (700, "ready", False), (100, "broken", True)]
 )
-def test_devices_that_fail_or_take_too_long_are_given_up(now, condition, refused):
+def test_devices_that_fail_or_time_out_are_deallocated(now, condition, refused):
     status = allocated(("a", "d"), conditions=CONDITIONS, allocationTimestamp="1970-01-01T00:00:00Z")
     claim = a_claim("c", status=status)
     cluster = with_devices(with_condition(claim, condition) if condition else claim, nodes=("a",))
@@ -171,7 +171,7 @@ def test_devices_that_fail_or_take_too_long_are_given_up(now, condition, refused
         (("default/p", "default/other"), "still not schedulable"),
     ],
 )
-def test_a_claim_that_nobody_else_uses_gives_its_devices_back(users, message):
+def test_a_claim_without_other_consumers_is_deallocated(users, message):
     cluster = with_devices(a_claim("c", status=allocated(("z", "d"), users=users, selector="z")))
     pod, plugin = using("p", "c"), DynamicResources()
     attempt = failed_attempt([plugin], pod, cluster.snapshot)

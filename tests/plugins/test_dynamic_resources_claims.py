@@ -1,4 +1,4 @@
-"""Pods with claims: what they wait for, where they may go, what is held for them, and what is written."""
+"""Test pods with claims: what they wait for, which nodes fit, what is reserved, and what is written."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.plugins.device_claims import (
     with_devices,
 )
 
-# -- claims that are not there --------------------------------------------------------------------------------------------
+# -- missing claims -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -56,14 +56,14 @@ from tests.plugins.device_claims import (
         ),
     ],
 )
-def test_a_pod_waits_for_its_claims_before_it_is_queued_and_in_the_cycle(claims, pod, reason):
+def test_a_pod_waits_for_its_claims_in_pre_enqueue_and_in_the_cycle(claims, pod, reason):
     cluster = with_devices(*claims)
     held = Hold.because(reason, unresolvable=True)
     assert attached(cluster).pre_enqueue(pod) == held
     assert DynamicResources().pre_filter(pod, cluster.snapshot) == held
 
 
-def test_a_generated_claim_of_the_pods_own_is_good():
+def test_a_generated_claim_must_be_owned_by_the_pod():
     status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "c"}]}
     pod = a_pod("p", resourceClaims=[TEMPLATE], status=status)
     cluster = with_devices(a_claim("c", metadata={"ownerReferences": [OWNER]}), a_slice("a", ["d"]))
@@ -71,12 +71,12 @@ def test_a_generated_claim_of_the_pods_own_is_good():
     assert why_not(cluster, pod) == {"b": "cannot allocate all claims"}
 
 
-def test_a_template_that_was_meant_to_yield_no_claim_is_passed_over():
+def test_a_template_that_yields_no_claim_is_skipped():
     pod = a_pod("p", resourceClaims=[TEMPLATE], status={"resourceClaimStatuses": [{"name": "gpu"}]})
     assert why_not(with_devices(), pod) == {}
 
 
-def test_a_missing_class_holds_the_pod():
+def test_a_missing_class_keeps_the_pod_pending():
     cluster = with_devices(a_claim("c", exactly(device_class="tpu")))
     assert why_not(cluster, using("p", "c"))["a"] == "request r0: device class tpu does not exist"
 
@@ -84,7 +84,7 @@ def test_a_missing_class_holds_the_pod():
 # -- nodes ----------------------------------------------------------------------------------------------------------------
 
 
-def test_nodes_without_a_free_device_are_refused_for_good():
+def test_nodes_without_a_free_device_are_unresolvable():
     held = a_claim("other", status=allocated(("b", "d")))
     cluster = with_devices(a_claim("c"), held, a_slice("a", ["d"]), a_slice("b", ["d"]))
     refused = refusals(DynamicResources(), using("p", "c"), cluster.snapshot)
@@ -93,12 +93,12 @@ def test_nodes_without_a_free_device_are_refused_for_good():
     }
 
 
-def test_an_allocated_claim_keeps_the_pod_where_its_devices_are():
+def test_an_allocated_claim_restricts_the_pod_to_its_nodes():
     cluster = with_devices(a_claim("c", status=allocated(("b", "d"), selector="b")))
     assert why_not(cluster, using("p", "c")) == {"a": "resourceclaim not available on the node"}
 
 
-def test_what_a_selector_cannot_answer_is_an_error_of_the_node():
+def test_a_selector_that_fails_is_an_error_of_the_node():
     cluster = with_devices(a_claim("c", exactly(cel=f'device.attributes["{DRIVER}"].size > 1')), a_slice("a", ["d"]))
     told = why_not(cluster, using("p", "c"))
     assert told["a"] == (
@@ -107,15 +107,15 @@ def test_what_a_selector_cannot_answer_is_an_error_of_the_node():
     assert told["b"] == "cannot allocate all claims"
 
 
-def test_a_selector_that_does_not_compile_is_told_as_it_is():
+def test_a_selector_that_does_not_compile_is_reported_verbatim():
     cluster = with_devices(a_claim("c", exactly(cel="device.nothing")), a_slice("a", ["d"]))
     told = why_not(cluster, using("p", "c"))["a"]
     assert told.startswith('running "DynamicResources" filter plugin: claim default/c: selector #0: CEL compile error: ')
     assert "undefined field 'nothing'" in told
 
 
-def test_looking_for_devices_ends_somewhere():
-    """A puzzle without a solution, of many devices: the node is given up, as kube-scheduler gives it up after a time."""
+def test_the_search_for_devices_ends():
+    """An unsatisfiable claim over many devices: the search stops, as in kube-scheduler after its timeout."""
     devices = [{"name": f"d{n}", "attributes": {"n": {"int": n}}} for n in range(60)]
     claim = a_claim("c", *[exactly(f"r{n}") for n in range(12)], exactly("last", cel="false"))
     cluster = with_devices(claim, a_slice("a", devices))
@@ -124,7 +124,7 @@ def test_looking_for_devices_ends_somewhere():
     assert told["a"] == 'running "DynamicResources" filter plugin: node a: timed out trying to allocate devices'
 
 
-def test_half_a_pool_does_not_count_and_all_of_it_cannot_be_asked_for():
+def test_an_incomplete_pool_is_ignored_and_all_mode_rejects_it():
     cluster = with_devices(a_claim("c"), a_slice("a", ["d"], count=2))
     assert why_not(cluster, using("p", "c"))["a"] == "cannot allocate all claims"
     cluster.set_object(a_claim("c", exactly(allocationMode="All")))
@@ -134,7 +134,7 @@ def test_half_a_pool_does_not_count_and_all_of_it_cannot_be_asked_for():
     )
 
 
-def test_a_pool_that_names_a_device_twice_is_said_to_be_invalid():
+def test_a_pool_that_repeats_a_device_name_is_invalid():
     cluster = with_devices(a_claim("c"), a_slice("a", ["d", "d"]))
     assert why_not(cluster, using("p", "c"))["a"] == "invalid resource pools were encountered"
 
@@ -157,7 +157,7 @@ def test_an_earlier_alternative_scores_higher():
     assert final_scores(DynamicResources(), using("p", "c"), cluster.snapshot) == {"a": 100, "b": 87}
 
 
-def test_claims_without_alternatives_score_nothing():
+def test_claims_without_alternatives_do_not_score():
     cluster = with_devices(a_claim("c"), a_slice("a", ["d"]))
     assert final_scores(DynamicResources(), using("p", "c"), cluster.snapshot) == {"a": 0, "b": 0}
 
@@ -165,7 +165,7 @@ def test_claims_without_alternatives_score_nothing():
 # -- events and signatures ------------------------------------------------------------------------------------------------
 
 
-def test_claims_that_concern_the_pod_wake_it():
+def test_events_for_the_pods_claims_wake_it():
     cluster = with_devices(a_claim("c"), a_claim("d", status=allocated(("a", "d"))))
     plugin = attached(cluster)
     pod = using("p", "c")
@@ -192,7 +192,7 @@ def test_a_pod_is_woken_when_its_own_claims_are_generated():
     assert not wakes(plugin, using("other", "c"), Resource.POD, generated, waiting, told)
 
 
-def test_pods_that_ask_for_devices_are_judged_each_for_itself():
+def test_pods_with_claims_have_no_shared_signature():
     cluster = with_devices()
     cluster.set_object(a_class(extendedResourceName=GPU))
     plugin = attached(cluster)
@@ -201,7 +201,7 @@ def test_pods_that_ask_for_devices_are_judged_each_for_itself():
     assert plugin.sign(a_pod()) == {}
 
 
-def test_it_keeps_the_contract_of_its_extension_points():
+def test_satisfies_the_plugin_contract():
     free = a_slice("a", ["d"])
     cluster = with_devices(a_claim("c"), a_claim("x", status=allocated(("b", "d"), selector="b")), free)
     check_plugin(DynamicResources(), pods=[a_pod(), using("p", "c"), using("q", "x"), using("r", "gone")], cluster=cluster)

@@ -1,4 +1,4 @@
-"""What selectors of devices may cost an attempt, what is said where they cost more, and what is remembered of it."""
+"""Test the cost limit of device selectors: per attempt, its error messages, and what is cached."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def devices(*names, n=0):
 
 @pytest.fixture
 def judged(monkeypatch):
-    """What was evaluated: the cost that each evaluation was allowed."""
+    """Record the limit that each evaluation was given."""
     limits = []
     judge = CompiledSelector.judge
     monkeypatch.setattr(
@@ -50,7 +50,7 @@ def a_world(*claims, device_class=None, nodes=("a", "b"), held=("d0", "d1")):
 
 
 def ask(cluster, plugin, *claims):
-    """Return why each node is refused, or the error that ends the attempt."""
+    """Return why each node is rejected, or the error that ends the attempt."""
     try:
         found = refusals(plugin, using("p", *claims), cluster.snapshot)
     except AttemptError as error:
@@ -58,7 +58,7 @@ def ask(cluster, plugin, *claims):
     return {name: status.message for name, status in found.items()}
 
 
-SAYS = {  # where the selector stands
+SAYS = {  # where the selector is
     "in a request": (exactly("r0", cel=ENDLESS), "", "request r0: selector #0: "),
     "in an alternative": (
         {"name": "r0", "firstAvailable": [{"name": "big", **exactly(cel=ENDLESS)["exactly"]}]},
@@ -76,7 +76,7 @@ def test_the_error_names_claim_request_and_selector(request_, of_class, where):
     assert told.startswith(f'running "DynamicResources" filter plugin: claim default/c, {where}{TEXT}')
 
 
-def test_a_selector_that_costs_too_much_is_not_evaluated_again(judged):
+def test_a_selector_that_exceeds_the_limit_is_not_evaluated_again(judged):
     expression = f"{NUMBERS[:20]}0].all(a, lists.range(3000).all(b, a + b >= 0))"
     assert len(expression) < FREE_CHARACTERS
     cluster = a_world(a_claim("c", exactly(cel=expression)), a_claim("same", exactly(cel=expression)))
@@ -86,14 +86,14 @@ def test_a_selector_that_costs_too_much_is_not_evaluated_again(judged):
     assert judged == [FREE_COST + ATTEMPT_COST]
     cluster.set_object(a_slice("a", devices("d0", "d1", "d2")))
     assert TEXT in ask(cluster, plugin, "c")
-    assert len(judged) == 1  # the device is as it was
+    assert len(judged) == 1  # the device has not changed
     cluster.set_object(a_slice("a", devices("d0", "d1", n=7)))
     assert TEXT in ask(cluster, plugin, "c")
     assert len(judged) == 2
 
 
-def test_what_one_attempt_had_too_little_left_for_may_be_evaluated_in_another(judged):
-    """Reading the expression leaves less than the evaluation costs. Once it is read, there is enough."""
+def test_a_selector_that_the_remaining_budget_did_not_cover_is_evaluated_in_a_later_attempt(judged):
+    """Compiling the expression leaves less than its evaluation costs. Once it is compiled, the budget suffices."""
     expression = f"lists.range(3100).all(a, a >= 0) || device.driver == '{'x' * 3000}'"
     cluster = a_world(a_claim("c", exactly(cel=expression)), nodes=["a"], held=["d0"])
     plugin = attached(cluster)
@@ -111,8 +111,8 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_it_is_tried_again_once_something_changed(change):
-    """Four devices are too many for this selector, two are not."""
+def test_a_failed_selector_is_evaluated_again_after_a_change(change):
+    """Four devices exceed the limit of this selector, two do not."""
     of_class = DEAR if change == "the class" else ""
     claim = a_claim("c", exactly(count=2, cel="" if of_class else DEAR, allocationMode="All"))
     cluster = a_world(claim, device_class=a_class("gpu", of_class))
@@ -122,7 +122,7 @@ def test_it_is_tried_again_once_something_changed(change):
     assert ask(cluster, plugin, "c") == {}
 
 
-def test_all_claims_of_a_pod_have_one_account():
+def test_all_claims_of_a_pod_share_one_budget():
     cluster = a_world(*(a_claim(f"c{at}", exactly(cel=f"{DEAR} && {at} == {at}")) for at in range(2)), nodes=["a"])
     assert ask(cluster, attached(cluster), "c0") == {}
     assert ask(cluster, attached(cluster), "c1") == {}
@@ -130,14 +130,14 @@ def test_all_claims_of_a_pod_have_one_account():
     assert TEXT in ask(fresh, attached(fresh), "c0", "c1", "c2", "c3")
 
 
-def test_ordinary_selectors_are_free_whatever_the_number_of_devices(judged):
+def test_ordinary_selectors_fit_the_budget_for_any_number_of_devices(judged):
     expression = f"device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].n == 7"
     cluster = a_world(a_claim("c", exactly(cel=expression)), nodes=[f"n{at}" for at in range(30)], held=["x", "y"])
     assert set(ask(cluster, attached(cluster), "c").values()) == {"cannot allocate all claims"}
     assert judged == [FREE_COST + ATTEMPT_COST] * 60
 
 
-def test_a_device_that_is_told_again_is_not_asked_again(judged):
+def test_an_unchanged_device_is_not_evaluated_again(judged):
     cluster = a_world(a_claim("c", exactly(cel=f"device.attributes['{DRIVER}'].n > 7")))
     plugin = attached(cluster)
     ask(cluster, plugin, "c")
@@ -149,26 +149,26 @@ def test_a_device_that_is_told_again_is_not_asked_again(judged):
     assert len(judged) == 6
 
 
-def test_long_expressions_are_paid_for():
-    """Twice ten thousand characters, the most that an API server takes, may be read in an attempt, and not thrice."""
+def test_long_expressions_count_towards_the_budget():
+    """Two expressions of ten thousand characters, the API server's maximum, fit into one attempt, and three do not."""
     long = [f"true || device.driver == '{str(at) * 9990}'" for at in range(3)]
     assert all(FREE_CHARACTERS < len(expression) < 10_240 for expression in long)
     requests = [exactly(f"r{at}", cel=expression) for at, expression in enumerate(long)]
     cluster = a_world(a_claim("two", *requests[:2]), a_claim("three", *requests), held=["d0", "d1", "d2"])
     plugin = attached(cluster)
     assert ask(cluster, plugin, "two") == {}
-    assert ask(cluster, plugin, "three") == {}  # two of them are known
+    assert ask(cluster, plugin, "three") == {}  # two of them are cached
     fresh = attached(cluster_of_three := a_world(a_claim("three", *requests), held=["d0", "d1", "d2"]))
     assert "request r2: selector #0: " in ask(cluster_of_three, fresh, "three")
 
 
-def test_counting_the_devices_of_a_class_ends_with_an_error_too():
+def test_counting_the_devices_of_a_class_reports_the_error_too():
     cluster = a_world(device_class=a_class("gpu", ENDLESS))
     with pytest.raises(AttemptError, match="class gpu: counting its devices on nodes: CEL runtime error: operation cancelled"):
         count_devices(a_class("gpu", ENDLESS), cluster.snapshot.nodes, lists=False)
 
 
-def test_an_attempt_with_such_a_selector_is_short_and_others_are_placed():
+def test_an_attempt_that_exceeds_the_limit_is_short_and_other_pods_are_placed():
     run = Driven()
     run.see(*(node(f"n{at}") for at in range(50)), a_class())
     run.see(*(a_slice(f"n{at}", devices("d0", "d1", n=at)) for at in range(50)))

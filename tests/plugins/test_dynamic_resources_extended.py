@@ -1,4 +1,4 @@
-"""Pods that ask for extended resources which devices stand behind: the claim that is made for them, and what becomes of it."""
+"""Test pods that request extended resources backed by devices, and the special claim made for them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def judged_by_both(cluster, pod):
     return {nodes[row].name: (status.plugin, status.reasons[0]) for row, status in verdicts.refused()}
 
 
-def test_devices_stand_in_where_a_node_does_not_have_the_resource_itself():
+def test_devices_are_used_on_nodes_without_the_extended_resource():
     nodes = [a_node("own", allocatable={GPU: 2, "pods": 10}), *[a_node(n, allocatable={"pods": 10}) for n in ("few", "many")]]
     cluster = with_devices(a_slice("few", ["d"]), a_slice("many", ["d", "e"]), nodes=nodes)
     cluster.set_object(a_class(extendedResourceName=GPU))
@@ -54,7 +54,7 @@ def test_devices_stand_in_where_a_node_does_not_have_the_resource_itself():
     }
 
 
-def test_the_claim_for_extended_resources_is_made_when_the_pod_is_bound():
+def test_the_special_claim_is_created_when_the_pod_is_bound():
     cluster = with_devices(a_slice("a", ["d", "e"]))
     cluster.set_object(a_class(extendedResourceName=GPU))
     plugin = attached(cluster)
@@ -72,7 +72,7 @@ def test_the_claim_for_extended_resources_is_made_when_the_pod_is_bound():
     assert why_not(cluster, asking(1, "q"), plugin)["a"] == "cannot allocate all claims"
 
 
-def test_both_kinds_of_claims_of_one_pod_are_held_until_each_is_written():
+def test_explicit_and_special_claims_of_one_pod_are_reserved_until_written():
     cluster = with_devices(a_slice("a", ["d", "e"]), a_claim("c", metadata={"ownerReferences": [OWNER]}), nodes=("a",))
     cluster.set_object(a_class(extendedResourceName=GPU))
     plugin = DynamicResources()
@@ -93,7 +93,7 @@ def test_both_kinds_of_claims_of_one_pod_are_held_until_each_is_written():
     assert sorted(held) == ["d", "e"]
 
 
-def test_a_claim_left_behind_by_an_earlier_attempt_is_deleted():
+def test_a_special_claim_of_an_earlier_attempt_is_deleted():
     cluster = with_devices(a_slice("a", ["d"]))
     cluster.set_object(a_class(extendedResourceName=GPU))
     annotations = {"resource.kubernetes.io/extended-resource-claim": "true"}

@@ -1,4 +1,4 @@
-"""A pod that is not bound after all: it is no user of its claims any more, wherever on the way it failed."""
+"""Test Unreserve: a pod that is not bound is removed from the consumers of its claims, wherever the attempt failed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.plugins.device_claims import (
 
 
 def brought(plugin, cluster, pod, writes):
-    """Bring a pod from PreFilter through so many of PreBind's effects (None: it fails before PreBind), and back."""
+    """Run PreFilter to this many of PreBind's effects (None: it fails before PreBind), then Unreserve."""
     wanted = plugin.pre_filter(pod, cluster.snapshot)
     assert plugin.reserve(wanted, pod, "a") is None
     if writes is not None:
@@ -53,13 +53,13 @@ def test_a_claim_loses_the_pod_and_keeps_its_devices():
     assert users(cluster, "c") == []
 
 
-def test_other_users_stay():
+def test_other_consumers_stay():
     cluster = with_devices(a_claim("c", status=allocated(("a", "d"), users=["other"])), a_slice("a", ["d"]))
     brought(attached(cluster), cluster, using("p", "c"), 1)
     assert users(cluster, "c") == ["other"]
 
 
-def test_the_claim_for_extended_resources_is_gone():
+def test_the_special_claim_is_deleted():
     cluster = with_devices(a_slice("a", ["d"]))
     cluster.set_object(a_class(extendedResourceName=GPU))
     plugin = attached(cluster)
@@ -72,7 +72,7 @@ def test_the_claim_for_extended_resources_is_gone():
 
 
 @pytest.mark.parametrize("written", [True, False])
-def test_devices_are_held_until_unreserve_and_then_by_the_claim_if_they_were_written(written):
+def test_devices_stay_reserved_until_unreserve_and_then_by_the_written_claim(written):
     cluster = with_devices(a_claim("c"), a_claim("d"), a_slice("a", ["d"]), nodes=("a",))
     plugin, pod = attached(cluster), using("p", "c")
     wanted = plugin.pre_filter(pod, cluster.snapshot)
@@ -87,7 +87,7 @@ def test_devices_are_held_until_unreserve_and_then_by_the_claim_if_they_were_wri
 
 
 @pytest.mark.parametrize("name", ["gone", "replaced"])
-def test_a_claim_that_is_gone_meanwhile_needs_nothing(name):
+def test_a_claim_deleted_meanwhile_needs_no_write(name):
     cluster = with_devices(a_claim("c"), a_slice("a", ["d"]))
     plugin, pod = attached(cluster), using("p", "c")
     wanted = plugin.pre_filter(pod, cluster.snapshot)
@@ -100,7 +100,7 @@ def test_a_claim_that_is_gone_meanwhile_needs_nothing(name):
 
 
 def as_before(claim):
-    """A claim without what kube-scheduler leaves on it as well: devices for whoever uses it next, and their protection."""
+    """Return the claim without what kube-scheduler also leaves on it: the allocation and the finalizer."""
     finalizers = tuple(name for name in claim.metadata.finalizers if name != FINALIZER)
     return replace(claim, metadata=replace(claim.metadata, finalizers=finalizers), status=ResourceClaimStatus())
 
@@ -129,11 +129,11 @@ def test_reserve_writes_failure_and_unreserve_leave_no_trace(names, extended, wr
     assert all(device_state.ledger.pending(claim.metadata.uid) is None for claim in after.values())
 
 
-# -- claims that are given back before anybody looked ---------------------------------------------------------------------
+# -- claims that are deallocated before the next snapshot -----------------------------------------------------------------
 
 
 def bound_and_over(plugin, cluster, pod, node="a"):
-    """Bring a pod through PreBind, and give its claims back at once."""
+    """Run a pod through PreBind, and deallocate its claims at once."""
     wanted = plugin.pre_filter(pod, cluster.snapshot)
     plugin.reserve(wanted, pod, node)
     carry_out(cluster, plugin.pre_bind(wanted, pod, node))
@@ -144,7 +144,7 @@ def versioned(claim, version):
 
 
 @pytest.mark.parametrize("versions", [("", "", ""), ("9", "10", "11")])
-def test_a_claim_that_was_used_and_given_back_meanwhile_is_free_for_the_next(versions):
+def test_a_claim_used_and_deallocated_meanwhile_is_free_for_the_next_pod(versions):
     cluster = with_devices(versioned(a_claim("c"), versions[0]), a_slice("a", ["d"]), nodes=("a",))
     plugin = attached(cluster)
     bound_and_over(plugin, cluster, using("p", "c"))
@@ -153,7 +153,7 @@ def test_a_claim_that_was_used_and_given_back_meanwhile_is_free_for_the_next(ver
     assert why_not(cluster, using("q", "c"), plugin) == {}
 
 
-def test_a_claim_that_came_and_went_leaves_no_device_held():
+def test_a_claim_created_and_deleted_meanwhile_leaves_no_device_reserved():
     cluster = with_devices(a_claim("c"), a_claim("d"), a_slice("a", ["d"]), nodes=("a",))
     plugin = attached(cluster)
     bound_and_over(plugin, cluster, using("p", "c"))
@@ -161,7 +161,7 @@ def test_a_claim_that_came_and_went_leaves_no_device_held():
     assert why_not(cluster, using("q", "d"), plugin) == {}
 
 
-def test_a_claim_made_anew_under_the_name_is_another():
+def test_a_recreated_claim_is_a_different_claim():
     cluster = with_devices(a_claim("c"), a_slice("a", ["d"]), nodes=("a",))
     plugin = attached(cluster)
     bound_and_over(plugin, cluster, using("p", "c"))
@@ -170,7 +170,7 @@ def test_a_claim_made_anew_under_the_name_is_another():
     assert why_not(cluster, using("q", "c"), plugin) == {}
 
 
-def test_a_claim_that_was_given_back_with_its_finalizer_is_free_for_the_next():
+def test_a_claim_deallocated_with_its_finalizer_is_free_for_the_next_pod():
     cluster = with_devices(a_claim("c"), a_claim("d"), a_slice("a", ["d"]), nodes=("a",))
     plugin = attached(cluster)
     bound_and_over(plugin, cluster, using("p", "c"))

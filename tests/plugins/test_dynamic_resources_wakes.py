@@ -1,7 +1,7 @@
-"""Whatever lets a pod with claims fit that did not before, wakes it: over random changes, one object at a time.
+"""Test over random single changes that every change which lets a rejected pod with claims fit also wakes it.
 
-Devices that are freed by the deletion of a slice wake no pod, as with kube-scheduler: a driver that withdraws devices lets none
-fit. A claim gives its devices back before it is deleted; after a gap a list may show the deletion alone, which wakes pods here.
+Devices freed by the deletion of a slice wake no pod, as in kube-scheduler: a driver that withdraws devices lets none
+fit. A claim is deallocated before it is deleted; after a gap, a list may show the deletion alone, which wakes pods here.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def put(cluster, obj):
 
 
 def is_refused(plugin, pod, cluster):
-    """The nodes that the plugin refuses; None if it could not judge, for then the pod is tried again anyway."""
+    """Return the nodes that the plugin rejects; None after an error, for then the pod is retried anyway."""
     every = frozenset(cluster.table.row_of)
     if plugin.pre_enqueue(pod) is not None:
         return every
@@ -92,7 +92,7 @@ def is_refused(plugin, pod, cluster):
 
 
 class World:
-    """A cluster that changes one object at a time, and a pod that waits in it."""
+    """A cluster that changes one object at a time, with a pending pod."""
 
     def __init__(self, seed, kind):
         self.draw = random.Random(seed)
@@ -103,7 +103,7 @@ class World:
         self.pod = some_pod(self.draw, self.uses, self.requests)
 
     def change(self):
-        """Change something. Returns what, the events that tell of it, and how it was and is; None if it may not be."""
+        """Apply a random change. Return its description, its events, and the object before and after; None if invalid."""
         what = self.draw.choice([*MAKE, "pod", "gone"])
         if what == "gone":
             gone = self.cluster.remove_object(a_claim(self.draw.choice(["c", "own", "other"])))
@@ -122,7 +122,7 @@ class World:
 
 
 def walk(seed, kind, steps=60):
-    """Yield what helped, step by step, having seen that it wakes the pod."""
+    """Yield each change that let the pod fit, after checking that it wakes the pod."""
     world = World(seed, kind)
     for _ in range(steps):
         before, every = world.refused(), frozenset(world.cluster.table.row_of)
@@ -140,18 +140,18 @@ def walk(seed, kind, steps=60):
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 3))
-def test_what_lets_the_pod_fit_wakes_it(seed, kind):
+def test_a_change_that_lets_the_pod_fit_wakes_it(seed, kind):
     list(walk(seed, kind))
 
 
-def test_every_kind_of_change_helps_now_and_then():
-    """… or else the property above would say little."""
+def test_every_kind_of_change_sometimes_helps():
+    """Guard against a vacuous property above."""
     helped = Counter(what for seed in range(40) for what in walk(seed, seed % 4))
     assert set(helped) == {*MAKE, "pod", "gone"}, helped
 
 
 def may_become(old, new):
-    """The API server lets no claim exchange its devices, what is deleted does not come back, and nobody changes owners."""
+    """The API server rejects changes of an allocation's devices; deletions and owners are final."""
     if old is None:
         return True
     one, other = old.status.allocation, new.status.allocation
@@ -160,8 +160,8 @@ def may_become(old, new):
     return not revived and not is_another and (one is None or other is None or one == other)
 
 
-def test_classes_and_slices_wake_whenever_they_change():
-    """They are not compared: most changes may matter, and kube-scheduler asks no further, either."""
+def test_classes_and_slices_wake_on_every_change():
+    """They are not compared: most changes may matter, and kube-scheduler does not compare them either."""
     plugin = attached(with_devices())
     for obj in (a_class(), a_slice("a", ["d"])):
         (happened,) = object_events(obj, msgspec.structs.replace(obj))

@@ -1,4 +1,4 @@
-"""Which device class answers to a resource name."""
+"""Test which device class backs an extended resource."""
 
 import msgspec
 import pytest
@@ -17,17 +17,17 @@ def device_class(name, resource=None, created=None):
 
 OLD, NEW = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
 
-# classes, resource → the class that answers
+# classes, resource → the class that backs it
 CASES = {
     "no class": ([], GPU, None),
-    "by its resource": ([device_class("a", GPU)], GPU, "a"),
-    "by its name": ([device_class("a")], DEVICE_CLASS_PREFIX + "a", "a"),
-    "by its name, though it has a resource": ([device_class("a", GPU)], DEVICE_CLASS_PREFIX + "a", "a"),
+    "by extendedResourceName": ([device_class("a", GPU)], GPU, "a"),
+    "by its implicit name": ([device_class("a")], DEVICE_CLASS_PREFIX + "a", "a"),
+    "by its implicit name, despite extendedResourceName": ([device_class("a", GPU)], DEVICE_CLASS_PREFIX + "a", "a"),
     "another name": ([device_class("a")], DEVICE_CLASS_PREFIX + "b", None),
     "no resource": ([device_class("a")], GPU, None),
     "the newest": ([device_class("a", GPU, OLD), device_class("b", GPU, NEW)], GPU, "b"),
-    "the newest, seen first": ([device_class("b", GPU, NEW), device_class("a", GPU, OLD)], GPU, "b"),
-    "the first name of equals": ([device_class("b", GPU, OLD), device_class("a", GPU, OLD)], GPU, "a"),
+    "the newest, listed first": ([device_class("b", GPU, NEW), device_class("a", GPU, OLD)], GPU, "b"),
+    "equally old, the first name": ([device_class("b", GPU, OLD), device_class("a", GPU, OLD)], GPU, "a"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Tests of GangScheduling: who may be queued, who waits at Permit, and what wakes whom."""
+"""Test GangScheduling: PreEnqueue, Permit, and the events that wake pods of a group."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Held:
 
 
 class Running:
-    """A scheduler as far as the plugin reaches into it."""
+    """The part of a scheduler that the plugin uses."""
 
     def __init__(self, groups=(), pending=(), placed=(), waiting=()):
         cluster = ClusterState(keep_groups=True)
@@ -73,38 +73,38 @@ def attached(**kwargs):
 NO_GROUP = 'waiting for pods\'s pod group "g" to appear in scheduling queue'
 TOO_FEW = "waiting for minCount pods from a gang to appear in scheduling queue"
 
-QUEUED = {  # the pod; the groups; other pods that wait, that are placed; why it is held back
+QUEUED = {  # the pod; the groups; other pending pods; placed pods; why the pod is held back
     "of no group": (a_pod("p"), [group(least=9)], [], [], None),
-    "its group is not there": (member("p"), [group("other", 1)], [], [], NO_GROUP),
+    "its group does not exist": (member("p"), [group("other", 1)], [], [], NO_GROUP),
     "its group is in another namespace": (member("p"), [group(least=1, namespace="other")], [], [], NO_GROUP),
     "a basic group": (member("p"), [group()], [], [], None),
-    "alone is enough": (member("p"), [group(least=1)], [], [], None),
+    "minCount is 1": (member("p"), [group(least=1)], [], [], None),
     "one is missing": (member("p"), [group(least=3)], ["a"], [], TOO_FEW),
-    "others wait": (member("p"), [group(least=3)], ["a", "b"], [], None),
-    "others are placed": (member("p"), [group(least=3)], [], ["a", "b"], None),
-    "some wait, some are placed": (member("p"), [group(least=3)], ["a"], ["b"], None),
+    "the others are pending": (member("p"), [group(least=3)], ["a", "b"], [], None),
+    "the others are placed": (member("p"), [group(least=3)], [], ["a", "b"], None),
+    "some are pending, some placed": (member("p"), [group(least=3)], ["a"], ["b"], None),
 }
 
 
 @pytest.mark.parametrize(("pod", "groups", "pending", "placed", "why"), QUEUED.values(), ids=QUEUED)
-def test_who_may_be_queued(pod, groups, pending, placed, why):
+def test_pre_enqueue(pod, groups, pending, placed, why):
     plugin, _ = attached(groups=groups, pending=[pod, *map(member, pending)], placed=map(member, placed))
     hold = plugin.pre_enqueue(pod)
     assert (hold and hold.reasons) == (None if why is None else (why,))
     assert hold is None or hold.unresolvable
 
 
-PERMITTED = {  # minCount; placed besides the pod itself; does it wait?
+PERMITTED = {  # minCount; pods placed besides the pod itself; does it wait?
     "a basic group": (None, [], False),
     "it is enough": (1, [], False),
     "it completes the gang": (3, ["a", "b"], False),
     "one is missing": (3, ["a"], True),
-    "there are more than needed": (2, ["a", "b", "c"], False),
+    "more than minCount": (2, ["a", "b", "c"], False),
 }
 
 
 @pytest.mark.parametrize(("least", "placed", "waits"), PERMITTED.values(), ids=PERMITTED)
-def test_who_waits_at_permit(least, placed, waits):
+def test_permit(least, placed, waits):
     pod = member("p")
     plugin, running = attached(
         groups=[group(least=least)], pending=[member("late")], placed=[pod, *map(member, placed)],
@@ -117,7 +117,7 @@ def test_who_waits_at_permit(least, placed, waits):
     assert allowed == ([] if waits or least is None else ["a"])
 
 
-def test_permit_cannot_do_without_the_group():
+def test_permit_fails_without_the_group():
     plugin, _ = attached(placed=[member("p")])
     with pytest.raises(AttemptError, match="failed to get podGroup default/g"):
         plugin.permit(None, member("p"), "n")
@@ -125,7 +125,7 @@ def test_permit_cannot_do_without_the_group():
 
 
 ADDED = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD), ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
-HINTS = {  # what happened, to what; is the pod tried again?
+HINTS = {  # the event and its object; is the pod woken?
     "a pod of the group": (ADDED[0], member("x"), True),
     "a placed pod of the group": (ADDED[1], member("x"), True),
     "of another group": (ADDED[0], member("x", "other"), False),
@@ -134,13 +134,13 @@ HINTS = {  # what happened, to what; is the pod tried again?
     "the group": (ClusterEvent(Resource.POD_GROUP, Action.ADD), group(least=1), True),
     "another group": (ClusterEvent(Resource.POD_GROUP, Action.ADD), group("other"), False),
     "a group of that name elsewhere": (ClusterEvent(Resource.POD_GROUP, Action.ADD), group(namespace="other"), False),
-    "the group changed": (ClusterEvent(Resource.POD_GROUP, Action.UPDATE_OTHER), group(), False),
+    "the group is updated": (ClusterEvent(Resource.POD_GROUP, Action.UPDATE_OTHER), group(), False),
     "a node": (ClusterEvent(Resource.NODE, Action.ADD), a_node("n"), False),
 }
 
 
 @pytest.mark.parametrize(("event", "new", "again"), HINTS.values(), ids=HINTS)
-def test_what_wakes_a_held_pod(event, new, again):
+def test_hints_for_a_held_pod(event, new, again):
     wakes = [wake for wake in GangScheduling().wakes_on() if wake.event.covers(event)]
     assert any(wake.when(member("p"), None, new) for wake in wakes) == again
 
@@ -152,8 +152,8 @@ names = st.sampled_from(["g", "h"])
     pods=st.lists(st.tuples(names, st.booleans()), max_size=6), least=st.integers(1, 5),
     comes=st.one_of(st.tuples(st.just("pod"), names), st.tuples(st.just("group"), names)),
 )  # fmt: skip
-def test_whoever_would_be_let_go_by_what_happened_is_asked_again(pods, least, comes):
-    """If an addition turns a hold into none, a hint says so."""
+def test_every_event_that_releases_a_pod_has_a_hint_that_wakes_it(pods, least, comes):
+    """If an added object releases the hold, the hint says so."""
     pod = member("p")
     others = [(member(f"o{at}", name), placed) for at, (name, placed) in enumerate(pods)]
     groups = [group("g", least)] if comes != ("group", "g") else []
@@ -171,7 +171,7 @@ def test_whoever_would_be_let_go_by_what_happened_is_asked_again(pods, least, co
         assert any(wake.when(pod, None, new) for wake in wakes)
 
 
-def test_nobody_is_asked_about_while_a_group_is_not_complete():
+def test_no_hint_is_called_while_a_group_is_incomplete():
     lone, other = member("lone"), member("other", "h")
     plugin, _ = attached(groups=[group("g", 2), group("h", 1)], pending=[lone, other])
     (wake,) = [wake for wake in plugin.wakes_on() if wake.event.covers(ADDED[0])]

@@ -1,4 +1,4 @@
-"""Images that are there already draw pods, by size and by how rare they are."""
+"""Test that images on a node raise its score, by size and by how few other nodes have them."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ NODES = [
 
 # pod → score on each of NODES. An image on one node of four counts a quarter, on two a half.
 CASES = {
-    "nothing there": (running("absent:1"), [0, 0, 0, 0]),
+    "no image present": (running("absent:1"), [0, 0, 0, 0]),
     "below the threshold": (running("small:1"), [0, 0, 0, 0]),
     "on one node": (running("large"), [0, (550 - 23) * 100 // (1000 - 23), 0, 0]),
     "on two nodes": (running("common:1"), [(200 - 23) * 100 // 977, (200 - 23) * 100 // 977, 0, 0]),
-    "beyond the most": (running("other:1"), [0, 0, 0, 100]),
+    "above the upper threshold": (running("other:1"), [0, 0, 0, 100]),
     "two containers": (running("large:latest", "common:1"), [177 * 100 // 1977, (750 - 23) * 100 // 1977, 0, 0]),
     "the same image twice": (running("large", "large"), [0, (1100 - 23) * 100 // 1977, 0, 0]),
     "init containers count": (running("absent", init=["large"]), [0, (550 - 23) * 100 // 1977, 0, 0]),
-    "image volumes add no container": (running("absent", volumes=["large"]), [0, (550 - 23) * 100 // 977, 0, 0]),
+    "image volumes do not count as containers": (running("absent", volumes=["large"]), [0, (550 - 23) * 100 // 977, 0, 0]),
     "another tag": (running("large:2"), [0, 0, 0, 0]),
 }
 
@@ -66,20 +66,20 @@ def test_scores(pod, scores):
     assert list(final_scores(ImageLocality(), pod, a_cluster(NODES).snapshot).values()) == scores
 
 
-def test_a_share_is_cut_to_whole_bytes():
+def test_the_scaled_size_is_truncated_to_bytes():
     nodes = [a_node("a", images=[image(100_000_001, "x:1")]), a_node("b"), a_node("c")]
     table = a_cluster(nodes).table
-    # a third of it, less 23 MiB, over 977 MiB: floating point as Go's, then whole numbers
+    # a third of it, less 23 MiB, over 977 MiB: in float64 as in Go, then truncated
     expected = 100 * (int(100_000_001 * (1 / 3)) - 23 * MIB) // (977 * MIB)
     assert image_scores(table, images_of_pod(running("x:1"))).tolist() == [expected, 0, 0]
 
 
-def test_the_first_to_report_an_image_says_how_large_it_is():
+def test_the_first_report_sets_an_images_size():
     cluster = a_cluster([a_node("a", images=[image(600 * MIB, "x:1")]), a_node("b", images=[image(900 * MIB, "x:1")])])
     assert set(final_scores(ImageLocality(), running("x:1"), cluster.snapshot).values()) == {(600 - 23) * 100 // 977}
 
 
-def test_kept_scores_follow_nodes_and_images():
+def test_cached_scores_follow_nodes_and_images():
     plugin, pod = ImageLocality(), running("x:1")
     cluster = a_cluster([a_node("a", images=[image(600 * MIB, "x:1")])])
     assert final_scores(plugin, pod, cluster.snapshot) == {"a": 577 * 100 // 977}
@@ -93,7 +93,7 @@ def test_kept_scores_follow_nodes_and_images():
     assert final_scores(plugin, pod, cluster.snapshot) == {"b": 577 * 100 // 977}
 
 
-def test_keeps_no_more_than_its_capacity():
+def test_the_cache_has_a_capacity():
     plugin, cluster = ImageLocality(), a_cluster(NODES)
     plugin.capacity = 2
     for tag in range(5):
@@ -102,7 +102,7 @@ def test_keeps_no_more_than_its_capacity():
 
 
 def plainly(images, held, holders_of, nodes):
-    """One node's score for containers that use ``images``, written out."""
+    """Return one node's score for containers that use ``images``."""
     total = sum(int(float(size) * (holders_of[name] / nodes)) for name in images for size in [held.get(name)] if size)
     most = 1000 * MIB * len(images)
     return 100 * (min(max(total, 23 * MIB), most) - 23 * MIB) // (most - 23 * MIB)
@@ -118,7 +118,7 @@ names = st.sampled_from([*SIZES, "d:1"])
     st.lists(st.sets(st.sampled_from(sorted(SIZES))), min_size=1, max_size=5),
     st.data(),
 )
-def test_the_table_agrees_with_the_plain_rule(asked, held, data):
+def test_agrees_with_a_reference_implementation(asked, held, data):
     nodes = a_cluster(
         a_node(f"n{i}", images=[image(SIZES[name], name) for name in sorted(on_it)]) for i, on_it in enumerate(held)
     ).snapshot.nodes

@@ -1,4 +1,4 @@
-"""Required affinity and anti-affinity: which nodes are refused, what would be if pods were gone, what wakes a pod."""
+"""Test required affinity and anti-affinity: rejected nodes, simulated pod removal, and the events that wake a pod."""
 
 from __future__ import annotations
 
@@ -53,38 +53,42 @@ def attached(snapshot):
 NODES = (node("a1", "a"), node("a2", "a"), node("b1", "b"), node("x"))
 WEB_ON_A1, DB_ON_A1, DB_ON_B1 = {"a1": [affine("w")]}, {"a1": [affine("d", app="db")]}, {"b1": [affine("d", app="db")]}
 
-# the pod; pods placed; nodes refused for affinity, for the pod's anti-affinity, for that of others
+# the pod; placed pods; nodes rejected for affinity, for the pod's anti-affinity, for that of placed pods
 CASES = {
     "nothing asked": (affine(), WEB_ON_A1, "", "", ""),
     "near": (affine(near=[term(DB)]), DB_ON_A1, "b1 x", "", ""),
     "near, on one host": (affine(near=[term(DB, "host")]), DB_ON_A1, "a2 b1 x", "", ""),
-    "near what is nowhere": (affine(near=[term(DB)]), {}, "a1 a2 b1 x", "", ""),
-    "near its own kind, the first of it": (affine(near=[term()]), {}, "x", "", ""),
-    "near its own kind, not the first": (affine(near=[term()]), WEB_ON_A1, "b1 x", "", ""),
-    "the first of its kind while others have no domain": (affine(near=[term()]), {"x": [affine("w")]}, "x", "", ""),
-    "the first of its kind needs every label": (affine(near=[term(), term(key="rack")]), {}, "a1 a2 b1 x", "", ""),
-    "near one pod that all terms take": (
+    "near a pod that does not exist": (affine(near=[term(DB)]), {}, "a1 a2 b1 x", "", ""),
+    "near its own labels, as the first pod": (affine(near=[term()]), {}, "x", "", ""),
+    "near its own labels, not as the first pod": (affine(near=[term()]), WEB_ON_A1, "b1 x", "", ""),
+    "as the first pod while matching pods have no domain": (affine(near=[term()]), {"x": [affine("w")]}, "x", "", ""),
+    "the first pod still needs every topology label": (affine(near=[term(), term(key="rack")]), {}, "a1 a2 b1 x", "", ""),
+    "near one pod that matches all terms": (
         affine(near=[term(WEB), term({"matchLabels": {"tier": "front"}}, "host")]),
         {"a1": [affine("w")], "a2": [affine("f", app={"tier": "front"})], "b1": [affine("wf", app=FRONT)]},
         "a1 a2 x", "", "",
     ),
-    "near in each topology, by whichever pod": (
+    "near in each topology, by different pods": (
         affine(near=[term(DB), term(DB, "rack")]), {"a1": [affine("d", app="db")]}, "a1 a2 b1 x", "", "",
     ),
     "apart": (affine(apart=[term(DB)]), DB_ON_A1, "", "a1 a2", ""),
     "apart, on one host": (affine(apart=[term(DB, "host")]), DB_ON_A1, "", "a1", ""),
-    "apart from either": (affine(apart=[term(DB, "host"), term(WEB)]), {**DB_ON_B1, **WEB_ON_A1}, "", "a1 a2 b1", ""),
-    "nodes without the label are open": (affine(apart=[term(DB)]), {"x": [affine("d", app="db")]}, "", "", ""),
-    "others want it apart": (affine(), {"a1": [affine("d", apart=[term()], app="db")]}, "", "", "a1 a2"),
-    "others want others apart": (affine(), {"a1": [affine("d", apart=[term(DB)], app="db")]}, "", "", ""),
-    "others want it apart, on one host": (affine(), {"a1": [affine("d", apart=[term(key="host")], app="db")]}, "", "", "a1"),
-    "the reasons in their order": (
+    "apart from two kinds of pods": (
+        affine(apart=[term(DB, "host"), term(WEB)]), {**DB_ON_B1, **WEB_ON_A1}, "", "a1 a2 b1", "",
+    ),
+    "nodes without the topology label pass": (affine(apart=[term(DB)]), {"x": [affine("d", app="db")]}, "", "", ""),
+    "placed pods want it apart": (affine(), {"a1": [affine("d", apart=[term()], app="db")]}, "", "", "a1 a2"),
+    "placed pods want other pods apart": (affine(), {"a1": [affine("d", apart=[term(DB)], app="db")]}, "", "", ""),
+    "placed pods want it apart, on one host": (
+        affine(), {"a1": [affine("d", apart=[term(key="host")], app="db")]}, "", "", "a1",
+    ),
+    "the first reason in upstream's order": (
         affine(near=[term(DB)], apart=[term({"matchLabels": {"app": "cache"}}, "host")]),
         {"a1": [affine("d", app="db"), affine("c", app="cache")], "a2": [affine("m", apart=[term(key="host")], app="mail")],
          "b1": [affine("c2", app="cache"), affine("m2", apart=[term(key="host")], app="mail")]},
         "b1 x", "a1", "a2",
     ),
-    "a pod being deleted is still there": (
+    "a terminating pod still counts": (
         affine(apart=[term(DB)]), {"a1": [affine("d", app="db", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})]},
         "", "a1 a2", "",
     ),
@@ -92,7 +96,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("pod", "placed", "far", "close", "unwelcome"), CASES.values(), ids=CASES)
-def test_refuses(pod, placed, far, close, unwelcome):
+def test_rejects(pod, placed, far, close, unwelcome):
     wanted = {name: status for names, status in ((far, FAR), (close, CLOSE), (unwelcome, UNWELCOME)) for name in names.split()}
     assert refusals(InterPodAffinity(), pod, a_cluster(NODES, placed).snapshot) == wanted
 
@@ -103,13 +107,13 @@ LIST, SHOP, OTHER = (
     {"namespaceSelector": {}},
 )
 UNLABELLED = {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}}
-NAMESPACES = {  # which namespaces a term of a pod in "default" names; namespaces it means; namespaces of whose pods it is meant
-    "its own": ({}, "default", "default"),
+NAMESPACES = {  # namespaces of a term of a pod in "default"; namespaces it selects; namespaces of pods whose term selects it
+    "the pod's own": ({}, "default", "default"),
     "by name": (LIST, "shop", "shop"),
     "by label": (SHOP, "shop shop-test", "shop shop-test"),
     "by name or label": ({"namespaces": ["default"], **SHOP}, "default shop shop-test", "default shop shop-test"),
-    "every one": (OTHER, "default shop shop-test bank unheard-of", "default shop shop-test bank unheard-of"),
-    # Of a placed pod, exactly those without the label. Of an incoming pod, as kube-scheduler 1.36 has it, every namespace.
+    "all": (OTHER, "default shop shop-test bank unheard-of", "default shop shop-test bank unheard-of"),
+    # For a placed pod, exactly those without the label. For an incoming pod, as in kube-scheduler 1.36, all of them.
     "those without a label": (UNLABELLED, "default shop shop-test bank unheard-of", "default unheard-of"),
 }
 
@@ -140,7 +144,7 @@ def test_pods_that_no_term_concerns_are_skipped():
     assert not isinstance(plugin.pre_filter(affine(near=[term()]), snapshot), Skip)
 
 
-def test_a_pod_whose_terms_cannot_be_read_is_turned_down():
+def test_a_pod_with_an_invalid_term_is_rejected():
     broken = affine(near=[term({"matchExpressions": [{"key": "app", "operator": "Like"}]})])
     reason = 'parsing pod: requiredAffinityTerms: "Like" is not a valid label selector operator'
     assert refusals(InterPodAffinity(), broken, a_cluster(NODES[:1]).snapshot) == {
@@ -148,7 +152,7 @@ def test_a_pod_whose_terms_cannot_be_read_is_turned_down():
     }
 
 
-def test_placed_pods_whose_terms_cannot_be_read_have_none():
+def test_placed_pods_with_an_invalid_term_have_no_terms():
     broken = affine("broken", apart=[term({"matchExpressions": [{"key": "app", "operator": "Like"}]})])
     assert refusals(InterPodAffinity(), affine(), a_cluster(NODES, {"a1": [broken]}).snapshot) == {}
 
@@ -160,7 +164,7 @@ def test_arguments(weight, good):
     assert [str(fault) for fault in found] == ([] if good else said)
 
 
-# -- the plain rule -------------------------------------------------------------------------------------------------------
+# -- a reference implementation -------------------------------------------------------------------------------------------
 
 LABELS = [{}, {"app": "web"}, {"app": "db"}, {"app": "web", "tier": "front"}]
 TEAMS = {"default": {"team": "a"}, "shop": {"team": "b"}, "bank": {}}
@@ -178,19 +182,19 @@ def selects(selector, labels):
 
 
 def takes(term, holder, pod):
-    """Does a term that ``holder`` carries take ``pod``?"""
+    """Return whether a term of ``holder`` matches ``pod``."""
     over = term.get("namespaceSelector")
     named = term.get("namespaces") or ([holder.namespace] if over is None else [])
     return (pod.namespace in named or selects(over, TEAMS[pod.namespace])) and selects(term["labelSelector"], pod.labels)
 
 
 def terms_of(pod, kind):
-    """A drawn pod's terms as they were written."""
+    """Return a generated pod's terms as they were given."""
     return WRITTEN[pod.uid][kind]
 
 
 def plain_rule(pod, nodes, placed):
-    """The status of each refused node, by name."""
+    """Return the reason for each rejected node, by name."""
     everyone = [(n, p) for n in nodes for p in placed.get(n.name, [])]
     near, apart = terms_of(pod, "near"), terms_of(pod, "apart")
     wanted = [(n, p) for n, p in everyone if near and all(takes(t, pod, p) for t in near)]
@@ -245,7 +249,7 @@ wheres = st.lists(
 
 
 def settle(nodes, where):
-    """Turn drawn pods into pods on nodes, by node name."""
+    """Build pods on nodes, by node name, from generated data."""
     placed = {}
     for i, (number, labels, namespace, near, apart) in enumerate(where):
         name = nodes[number % len(nodes)].name
@@ -262,7 +266,7 @@ def clustered(nodes, placed):
 
 @settings(max_examples=100, deadline=None)
 @given(node_lists, wheres, waiting_pods, st.data())
-def test_the_table_agrees_with_the_plain_rule(nodes, where, pod, data):
+def test_agrees_with_a_reference_implementation(nodes, where, pod, data):
     placed = settle(nodes, where)
     snapshot = clustered(nodes, placed).snapshot
     said = plain_rule(pod, nodes, placed)
@@ -272,11 +276,11 @@ def test_the_table_agrees_with_the_plain_rule(nodes, where, pod, data):
     assert refusals(InterPodAffinity(), pod, view) == {name: status for name, status in said.items() if name in part}
 
 
-# -- what if --------------------------------------------------------------------------------------------------------------
+# -- simulated removal and addition ---------------------------------------------------------------------------------------
 
 
 def judged(plugin, state, snapshot):
-    """Each row's reason under this state; no reasons at all if the plugin skipped."""
+    """Return each row's reason under this state; no reasons if the plugin skipped the pod."""
     reasons = [None] * len(snapshot.table)
     for reject in () if isinstance(state, Skip) else plugin.filter(state, snapshot.nodes):
         for row in np.flatnonzero(reject.rows):
@@ -287,7 +291,7 @@ def judged(plugin, state, snapshot):
 
 @settings(max_examples=100, deadline=None)
 @given(node_lists, wheres, waiting_pods, st.integers(0, 4), wheres, st.data())
-def test_a_what_if_is_the_changed_cluster(nodes, where, pod, number, comers, data):
+def test_add_and_remove_pod_equal_a_changed_cluster(nodes, where, pod, number, comers, data):
     placed = settle(nodes, where)
     cluster = clustered(nodes, placed)
     snapshot, plugin = cluster.snapshot, InterPodAffinity()
@@ -316,37 +320,43 @@ SELFISH = affine("s", apart=[term()], app="db", nodeName="a1")
 FRESH = affine("plain")
 
 WAKES = {  # the pod, resource, action, old, new, wakes?
-    "wanted, comes": (NEAR, Resource.ASSIGNED_POD, Action.ADD, None, PLACED, True),
-    "wanted, comes without a node": (NEAR, Resource.UNSCHEDULED_POD, Action.ADD, None, affine("w"), False),
-    "wanted, comes nominated": (
+    "a matching pod is added": (NEAR, Resource.ASSIGNED_POD, Action.ADD, None, PLACED, True),
+    "a matching pod is added without a node": (NEAR, Resource.UNSCHEDULED_POD, Action.ADD, None, affine("w"), False),
+    "a matching pod is added with a nominated node": (
         NEAR, Resource.UNSCHEDULED_POD, Action.ADD, None, affine("w", status={"nominatedNodeName": "n"}), True,
     ),
-    "another comes": (NEAR, Resource.ASSIGNED_POD, Action.ADD, None, PLACED_DB, False),
-    "becomes wanted": (NEAR, Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL, PLACED_DB, PLACED, True),
-    "the last of its kind goes, so it may be first": (NEAR, Resource.ASSIGNED_POD, Action.DELETE, PLACED, None, True),
-    "wanted by another kind, goes": (
+    "another pod is added": (NEAR, Resource.ASSIGNED_POD, Action.ADD, None, PLACED_DB, False),
+    "a pod starts to match": (NEAR, Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL, PLACED_DB, PLACED, True),
+    "the last other matching pod is deleted, so the pod may be the first": (
+        NEAR, Resource.ASSIGNED_POD, Action.DELETE, PLACED, None, True,
+    ),
+    "a matching pod is deleted, and the pod does not match itself": (
         affine("n", near=[term()], app="db"), Resource.ASSIGNED_POD, Action.DELETE, PLACED, None, False,
     ),
-    "unwanted comes": (APART, Resource.ASSIGNED_POD, Action.ADD, None, PLACED, False),
-    "unwanted goes": (APART, Resource.ASSIGNED_POD, Action.DELETE, PLACED, None, True),
-    "unwanted by one of two terms goes": (BOTH_APART, Resource.ASSIGNED_POD, Action.DELETE, PLACED, None, True),
-    "another goes": (APART, Resource.ASSIGNED_POD, Action.DELETE, PLACED_DB, None, False),
-    "is unwanted no longer": (APART, Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL, PLACED, PLACED_DB, True),
-    "becomes unwanted": (APART, Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL, PLACED_DB, PLACED, False),
-    "one that did not want it goes": (FRESH, Resource.ASSIGNED_POD, Action.DELETE, SELFISH, None, True),
-    "one that did not want others goes": (affine("db", app="db"), Resource.ASSIGNED_POD, Action.DELETE, SELFISH, None, False),
-    "its own labels": (FRESH, Resource.UNSCHEDULED_POD, Action.UPDATE_POD_LABEL, FRESH, affine("plain", app="db"), True),
-    "a node with the label comes": (NEAR, Resource.NODE, Action.ADD, None, node("n", "a"), True),
-    "a node without the label comes": (NEAR, Resource.NODE, Action.ADD, None, node("n"), False),
-    "any node comes": (APART, Resource.NODE, Action.ADD, None, node("n"), True),
-    "any node comes, where others want it apart": (FRESH, Resource.NODE, Action.ADD, None, node("n"), True),
+    "apart: a matching pod is added": (APART, Resource.ASSIGNED_POD, Action.ADD, None, PLACED, False),
+    "apart: a matching pod is deleted": (APART, Resource.ASSIGNED_POD, Action.DELETE, PLACED, None, True),
+    "apart: a pod that matches one of two terms is deleted": (
+        BOTH_APART, Resource.ASSIGNED_POD, Action.DELETE, PLACED, None, True,
+    ),
+    "apart: another pod is deleted": (APART, Resource.ASSIGNED_POD, Action.DELETE, PLACED_DB, None, False),
+    "apart: a pod stops matching": (APART, Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL, PLACED, PLACED_DB, True),
+    "apart: a pod starts to match": (APART, Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL, PLACED_DB, PLACED, False),
+    "a pod whose anti-affinity matched it is deleted": (FRESH, Resource.ASSIGNED_POD, Action.DELETE, SELFISH, None, True),
+    "a pod whose anti-affinity matched others is deleted": (
+        affine("db", app="db"), Resource.ASSIGNED_POD, Action.DELETE, SELFISH, None, False,
+    ),
+    "its own labels change": (FRESH, Resource.UNSCHEDULED_POD, Action.UPDATE_POD_LABEL, FRESH, affine("plain", app="db"), True),
+    "a node with the label is added": (NEAR, Resource.NODE, Action.ADD, None, node("n", "a"), True),
+    "a node without the label is added": (NEAR, Resource.NODE, Action.ADD, None, node("n"), False),
+    "apart: any node is added": (APART, Resource.NODE, Action.ADD, None, node("n"), True),
+    "any node is added, where placed pods want it apart": (FRESH, Resource.NODE, Action.ADD, None, node("n"), True),
     "a node gets the label": (NEAR, Resource.NODE, Action.UPDATE_NODE_LABEL, node("n"), node("n", "a"), True),
     "a node changes zones": (NEAR, Resource.NODE, Action.UPDATE_NODE_LABEL, node("n", "a"), node("n", "b"), True),
     "a node gets another label": (NEAR, Resource.NODE, Action.UPDATE_NODE_LABEL, node("n", "a"), node("n", "a", x="y"), False),
     "apart: a node gets the label": (APART, Resource.NODE, Action.UPDATE_NODE_LABEL, node("n"), node("n", "a"), False),
     "apart: a node loses the label": (APART, Resource.NODE, Action.UPDATE_NODE_LABEL, node("n", "a"), node("n"), True),
     "apart: a node changes zones": (APART, Resource.NODE, Action.UPDATE_NODE_LABEL, node("n", "a"), node("n", "b"), True),
-    "a node goes": (APART, Resource.NODE, Action.DELETE, node("n", "a"), None, False),
+    "a node is deleted": (APART, Resource.NODE, Action.DELETE, node("n", "a"), None, False),
     "a node's taints change": (APART, Resource.NODE, Action.UPDATE_NODE_TAINT, node("n", "a"), node("n", "b"), False),
 }  # fmt: skip
 
@@ -366,7 +376,7 @@ def test_wakes_by_the_labels_of_namespaces():
         assert wakes(InterPodAffinity(), pod, Resource.ASSIGNED_POD, Action.ADD, None, comer), "nobody to ask, so it may"
 
 
-def test_a_hint_with_nobody_to_ask_says_it_may():
+def test_a_hint_without_a_snapshot_wakes():
     selfish = affine("s", apart=[term(namespaceSelector={"matchLabels": {"x": "y"}})], app="db", nodeName="a1")
     assert wakes(InterPodAffinity(), FRESH, Resource.ASSIGNED_POD, Action.DELETE, selfish, None)
     assert wakes(InterPodAffinity(), FRESH, Resource.NODE, Action.UPDATE_NODE_LABEL, node("n", "a"), node("n", "b"))
@@ -374,7 +384,7 @@ def test_a_hint_with_nobody_to_ask_says_it_may():
 
 @st.composite
 def events(draw, nodes, placed):
-    """Draw (resource, action, old, new) about one object of the cluster, or a new one."""
+    """Generate (resource, action, old, new) for an existing object of the cluster or a new one."""
     pods = [pod for on_node in placed.values() for pod in on_node]
     kind = draw(st.sampled_from(["pod comes", "pod goes", "pod changes", "node comes", "relabelled"]))
     if kind == "pod comes":
@@ -404,7 +414,7 @@ def events(draw, nodes, placed):
 
 @settings(max_examples=100, deadline=None)
 @given(node_lists, wheres, waiting_pods, st.data())
-def test_whatever_opens_a_node_wakes_the_pod(nodes, where, pod, data):
+def test_every_change_that_lets_the_pod_fit_wakes_it(nodes, where, pod, data):
     placed = settle(nodes, where)
     cluster = clustered(nodes, placed)
     plugin = attached(cluster.snapshot)
@@ -428,7 +438,7 @@ def test_whatever_opens_a_node_wakes_the_pod(nodes, where, pod, data):
 
 # -- signature ------------------------------------------------------------------------------------------------------------
 
-READ = {  # two pods that the rule could tell apart
+READ = {  # two pods that the plugin may treat differently
     "labels": (affine(), affine(app="db")),
     "namespace": (affine(), affine(namespace="other")),
     "affinity": (affine(near=[term()]), affine(near=[term(DB)])),
@@ -437,6 +447,6 @@ READ = {  # two pods that the rule could tell apart
 
 
 @pytest.mark.parametrize(("one", "other"), READ.values(), ids=READ)
-def test_signs_what_it_reads(one, other):
+def test_the_signature_covers_what_the_plugin_reads(one, other):
     assert InterPodAffinity().sign(one) != InterPodAffinity().sign(other)
     assert {hash(value) for value in InterPodAffinity().sign(one).values()}

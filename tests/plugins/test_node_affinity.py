@@ -1,4 +1,4 @@
-"""Where a pod may go, and where it would rather go."""
+"""Test NodeAffinity: required and preferred node affinity, and the profile's added affinity."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def named(*names):
 
 
 def wanting(*terms, labels=None, preferred=(), name="pod"):
-    """A pod whose affinity has these required terms, or no required affinity where there is only ``None``."""
+    """Return a pod whose affinity has these required terms, or no required affinity if the only one is ``None``."""
     affinity = (
         {} if terms == (None,) else {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
     )
@@ -52,7 +52,7 @@ def wanting(*terms, labels=None, preferred=(), name="pod"):
 SSD = term(asks("disk", "In", "ssd"))
 MALFORMED = term(asks("disk", "In"))
 
-REQUIRED = {  # pod → the nodes refused
+REQUIRED = {  # pod → the nodes rejected
     "nothing asked": (a_pod(), ""),
     "a label": (a_pod(nodeSelector={"disk": "ssd"}), "cd"),
     "two labels": (a_pod(nodeSelector={"disk": "ssd", "zone": "1"}), "bcd"),
@@ -64,26 +64,26 @@ REQUIRED = {  # pod → the nodes refused
     "less": (wanting(term(asks("cores", "Lt", "16"))), "bcd"),
     "no terms": (wanting(), "abcd"),
     "an empty term": (wanting(term()), "abcd"),
-    "an empty term beside another": (wanting(term(), SSD), "cd"),
+    "an empty term next to another": (wanting(term(), SSD), "cd"),
     "a malformed term": (wanting(MALFORMED), "abcd"),
-    "a malformed term beside another": (wanting(MALFORMED, SSD), "cd"),
-    "a name not wanted": (wanting(term(fields=[asks("metadata.name", "NotIn", "a")])), "a"),
-    "a preference refuses nobody": (wanting(None, preferred=[(1, SSD)]), ""),
+    "a malformed term next to another": (wanting(MALFORMED, SSD), "cd"),
+    "a name excluded": (wanting(term(fields=[asks("metadata.name", "NotIn", "a")])), "a"),
+    "a preference rejects no node": (wanting(None, preferred=[(1, SSD)]), ""),
 }
 
 
 @pytest.mark.parametrize(("pod", "refused"), REQUIRED.values(), ids=REQUIRED)
-def test_refuses(pod, refused):
+def test_rejects(pod, refused):
     assert refusals(NodeAffinity(), pod, a_cluster(NODES).snapshot) == dict.fromkeys(refused, NO)
 
 
-NARROWED = {  # pod → the nodes PreFilter leaves, None for all
+NARROWED = {  # pod → the nodes that PreFilter leaves, None for all
     "a name": (wanting(named("a")), {"a"}),
-    "a name that is not there": (wanting(named("z")), {"z"}),
+    "the name of no node": (wanting(named("z")), {"z"}),
     "names of several terms": (wanting(named("a"), named("b")), {"a", "b"}),
     "one term contradicts itself": (wanting(named("a", "b"), named("b")), {"b"}),
-    "one term is not by name": (wanting(named("a"), SSD), None),
-    "not that name": (wanting(term(fields=[asks("metadata.name", "NotIn", "a")])), None),
+    "one term without a name": (wanting(named("a"), SSD), None),
+    "another name": (wanting(term(fields=[asks("metadata.name", "NotIn", "a")])), None),
     "labels only": (wanting(SSD), None),
     "no terms": (wanting(), None),
     "a node selector": (a_pod(nodeSelector={"disk": "ssd"}), None),
@@ -96,13 +96,13 @@ def test_narrows(pod, left):
     assert answer == (pod if left is None else Narrow(frozenset(left), pod))
 
 
-def test_terms_that_all_contradict_themselves_turn_the_pod_down():
+def test_contradictory_terms_reject_the_pod():
     pod = wanting(named("a", "b"), named("c", "d"))
     assert isinstance(NodeAffinity().pre_filter(pod, a_cluster(NODES).snapshot), Hold)
     assert refusals(NodeAffinity(), pod, a_cluster(NODES).snapshot) == dict.fromkeys("abcd", CONFLICT)
 
 
-def test_skips_pods_that_ask_for_nothing():
+def test_skips_pods_without_node_affinity():
     snapshot = a_cluster(NODES).snapshot
     assert NodeAffinity().pre_filter(wanting(None, preferred=[(1, SSD)]), snapshot) is SKIP
     assert added(required=SSD).pre_filter(a_pod(), snapshot) is not SKIP
@@ -113,10 +113,10 @@ PREFERRED = {  # preferences → scores, None where the plugin is skipped
     "one": ([(5, SSD)], [100, 100, 0, 0]),
     "summed": ([(2, SSD), (6, term(asks("zone", "In", "1")))], [100, 25, 75, 0]),
     "rounded down": ([(1, SSD), (2, term(asks("zone", "In", "1")))], [100, 33, 66, 0]),
-    "matched by none": ([(9, term(asks("rack", "Exists")))], [0, 0, 0, 0]),
+    "no term matches": ([(9, term(asks("rack", "Exists")))], [0, 0, 0, 0]),
     "an empty term": ([(9, term())], [0, 0, 0, 0]),
     "no weight": ([(0, SSD)], [0, 0, 0, 0]),
-    "no weight is not even parsed": ([(0, MALFORMED), (1, SSD)], [100, 100, 0, 0]),
+    "a weight of zero is not parsed": ([(0, MALFORMED), (1, SSD)], [100, 100, 0, 0]),
     "by name": ([(1, named("d"))], [0, 0, 0, 100]),
 }
 
@@ -127,12 +127,12 @@ def test_scores(preferred, scores):
     assert (found and list(found.values())) == scores
 
 
-def test_scores_the_same_where_pre_score_is_switched_off():
+def test_scores_the_same_without_pre_score():
     pod = wanting(SSD, preferred=[(3, SSD), (1, named("a"))])
     assert NodeAffinity().score(pod, a_cluster(NODES).snapshot.nodes).tolist() == [4, 3, 0, 0]
 
 
-def test_a_malformed_preference_is_an_error_that_says_where():
+def test_a_malformed_preference_is_an_error_with_its_path():
     pod = wanting(None, preferred=[(1, SSD), (1, MALFORMED), (1, term(asks("cores", "Gt", "x"), asks("a b", "Exists")))])
     with pytest.raises(PluginError) as failed:
         final_scores(NodeAffinity(), pod, a_cluster(NODES).snapshot)
@@ -159,21 +159,21 @@ def added(required=None, preferred=()):
     return NodeAffinity(args(required, preferred))
 
 
-def test_added_affinity_is_asked_first():
+def test_added_affinity_is_checked_first():
     plugin = added(required=term(asks("zone", "In", "1")))
     snapshot = a_cluster(NODES).snapshot
     assert refusals(plugin, a_pod(), snapshot) == {"b": ENFORCED, "d": ENFORCED}
     assert refusals(plugin, wanting(SSD), snapshot) == {"b": ENFORCED, "c": NO, "d": ENFORCED}
 
 
-def test_added_preferences_count_with_the_pods_own():
+def test_added_preferences_add_to_the_pods_own():
     plugin = added(preferred=[(10, SSD)])
     assert list(final_scores(plugin, a_pod(), a_cluster(NODES).snapshot).values()) == [100, 100, 0, 0]
     pod = wanting(None, preferred=[(10, named("c")), (10, named("b"))])
     assert list(final_scores(plugin, pod, a_cluster(NODES).snapshot).values()) == [50, 100, 50, 0]
 
 
-def test_faults_of_added_affinity_are_found_with_their_paths():
+def test_faults_of_added_affinity_carry_their_paths():
     wrong = args(required=MALFORMED, preferred=[(1, SSD), (1, term(asks("zone", "Near", "1")))])
     found = wrong.faults("profiles[0].pluginConfig[0].args", FeatureGates())
     at = "profiles[0].pluginConfig[0].args.addedAffinity"
@@ -191,22 +191,22 @@ def test_faults_of_added_affinity_are_found_with_their_paths():
 
 SSD_NODE, HDD_NODE = a_node("n", {"disk": "ssd"}), a_node("n", {"disk": "hdd"})
 CHANGES = {  # plugin, pod, node before, node after → wakes?
-    "a matching node comes": (NodeAffinity(), wanting(SSD), None, SSD_NODE, True),
-    "another node comes": (NodeAffinity(), wanting(SSD), None, HDD_NODE, False),
-    "a node comes to match": (NodeAffinity(), wanting(SSD), HDD_NODE, SSD_NODE, True),
+    "a matching node is added": (NodeAffinity(), wanting(SSD), None, SSD_NODE, True),
+    "another node is added": (NodeAffinity(), wanting(SSD), None, HDD_NODE, False),
+    "a node starts to match": (NodeAffinity(), wanting(SSD), HDD_NODE, SSD_NODE, True),
     "it matched before": (NodeAffinity(), wanting(SSD), SSD_NODE, SSD_NODE, False),
     "a node selector": (NodeAffinity(), a_pod(nodeSelector={"disk": "ssd"}), HDD_NODE, SSD_NODE, True),
-    "one cannot tell": (NodeAffinity(), wanting(MALFORMED), HDD_NODE, HDD_NODE, True),
+    "the old node is unknown": (NodeAffinity(), wanting(MALFORMED), HDD_NODE, HDD_NODE, True),
     "enforced affinity does not match": (added(required=term(asks("zone", "In", "1"))), wanting(SSD), None, SSD_NODE, False),
     "enforced affinity matches": (added(required=SSD), a_pod(), None, SSD_NODE, True),
-    # upstream's hint looks at the pod's own affinity only and oversleeps here; ours must not
+    # upstream's hint reads only the pod's own affinity and misses this event; ours must not
     "only enforced affinity changed": (added(required=SSD), a_pod(), HDD_NODE, SSD_NODE, True),
     "nothing changed under enforced affinity": (added(required=SSD), a_pod(), SSD_NODE, SSD_NODE, False),
 }
 
 
 @pytest.mark.parametrize(("plugin", "pod", "old", "new", "woken"), CHANGES.values(), ids=CHANGES)
-def test_wakes(plugin, pod, old, new, woken):
+def test_hints(plugin, pod, old, new, woken):
     action = Action.ADD if old is None else Action.UPDATE_NODE_LABEL
     assert wakes(plugin, pod, Resource.NODE, action, old, new) is woken
 
@@ -247,7 +247,7 @@ def matches(one, labels):
 @pytest.mark.slow
 @settings(max_examples=80)
 @given(required_terms, label_sets, weighted_terms, st.lists(label_sets, min_size=1, max_size=5), st.data())
-def test_the_table_agrees_with_the_plain_rule(required, selector, preferred, label_lists, data):
+def test_agrees_with_a_reference_implementation(required, selector, preferred, label_lists, data):
     labels_of = {f"n{i}": labels for i, labels in enumerate(label_lists)}
     nodes = a_cluster(a_node(name, labels) for name, labels in labels_of.items()).snapshot.nodes
     part = {name: labels for name, labels in labels_of.items() if data.draw(st.booleans())} or labels_of
@@ -267,7 +267,7 @@ def test_the_table_agrees_with_the_plain_rule(required, selector, preferred, lab
 @pytest.mark.slow
 @settings(max_examples=80)
 @given(required_terms, label_sets, label_sets, label_sets, st.none() | terms)
-def test_whatever_makes_a_node_match_wakes(required, selector, before, after, enforced):
+def test_every_change_that_makes_a_node_match_wakes(required, selector, before, after, enforced):
     pod, plugin = wanting(*required, labels=selector), added(required=enforced) if enforced else NodeAffinity()
     old, new = a_node("n", before), a_node("n", after)
     matches_now = not refusals(plugin, pod, a_cluster([new]).snapshot)

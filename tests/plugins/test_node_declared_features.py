@@ -1,4 +1,4 @@
-"""What a pod needs of a kubelet follows from its spec."""
+"""Test which kubelet features a pod's spec requires, and which nodes declare them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ RESTARTS_ALL = [{"name": "c", "restartPolicyRules": [{"action": "RestartAllConta
 
 # spec → features needed
 NEEDS = {
-    "a plain pod": ({}, set()),
-    "a container that restarts all": ({"containers": RESTARTS_ALL}, {RESTART}),
-    "an init container that restarts all": ({"initContainers": RESTARTS_ALL}, {RESTART}),
-    "another rule": ({"containers": [{"restartPolicyRules": [{"action": "Restart"}]}]}, set()),
+    "no feature needed": ({}, set()),
+    "a container with RestartAllContainers": ({"containers": RESTARTS_ALL}, {RESTART}),
+    "an init container with RestartAllContainers": ({"initContainers": RESTARTS_ALL}, {RESTART}),
+    "another restart action": ({"containers": [{"restartPolicyRules": [{"action": "Restart"}]}]}, set()),
     "a user namespace on the host's network": ({"hostNetwork": True, "hostUsers": False}, {USERNS}),
     "the host's network and users": ({"hostNetwork": True, "hostUsers": True}, set()),
-    "the host's network, users not said": ({"hostNetwork": True}, set()),
+    "the host's network, hostUsers unset": ({"hostNetwork": True}, set()),
     "a user namespace alone": ({"hostUsers": False}, set()),
     "both": ({"containers": RESTARTS_ALL, "hostNetwork": True, "hostUsers": False}, {RESTART, USERNS}),
 }
@@ -36,11 +36,11 @@ SPECS = [spec for spec, _ in NEEDS.values()]
 
 
 @pytest.mark.parametrize(("spec", "features"), NEEDS.values(), ids=NEEDS)
-def test_needs(spec, features):
+def test_required_features(spec, features):
     assert needed_features(a_pod(**spec).spec) == features
 
 
-def test_refuses_nodes_that_lack_a_feature():
+def test_rejects_nodes_that_lack_a_feature():
     nodes = [
         a_node("none"),
         a_node("other", declared_features=["GuaranteedQoSPodCPUResize"]),
@@ -54,7 +54,7 @@ def test_refuses_nodes_that_lack_a_feature():
     assert NodeDeclaredFeatures().pre_filter(a_pod(), snapshot) is SKIP
 
 
-def test_says_nothing_where_the_gate_is_off():
+def test_passes_every_node_when_the_gate_is_off():
     plugin = NodeDeclaredFeatures()
     plugin.attach(SimpleNamespace(gates=FeatureGates({"NodeDeclaredFeatures": False})))
     pod = a_pod(containers=RESTARTS_ALL)
@@ -67,7 +67,7 @@ feature_lists = st.lists(st.sampled_from([RESTART, USERNS, "Unheard"]), unique=T
 
 @pytest.mark.slow
 @given(st.sampled_from(SPECS), st.lists(feature_lists, max_size=5), st.data())
-def test_the_table_agrees_with_the_plain_rule(spec, declared, data):
+def test_agrees_with_a_reference_implementation(spec, declared, data):
     names = [f"n{i}" for i in range(len(declared))]
     nodes = a_cluster(a_node(n, declared_features=d) for n, d in zip(names, declared, strict=True)).snapshot.nodes
     part = {name for name in names if data.draw(st.booleans())}
@@ -77,7 +77,7 @@ def test_the_table_agrees_with_the_plain_rule(spec, declared, data):
 
 
 @given(st.sampled_from(SPECS), feature_lists, feature_lists)
-def test_whatever_makes_a_node_fit_wakes(spec, before, after):
+def test_every_change_that_makes_a_node_fit_wakes(spec, before, after):
     pod, plugin = a_pod(**spec), NodeDeclaredFeatures()
     old, new = a_node("n", declared_features=before), a_node("n", declared_features=after)
     fits_now = not refusals(plugin, pod, a_cluster([new]).snapshot)
@@ -87,7 +87,7 @@ def test_whatever_makes_a_node_fit_wakes(spec, before, after):
     assert not wakes(plugin, pod, Resource.NODE, Action.UPDATE_NODE_DECLARED_FEATURE, old, old)
 
 
-def test_wakes_when_the_pod_itself_needs_something_else():
+def test_wakes_when_the_pods_own_requirements_change():
     needy, plain, other = a_pod(containers=RESTARTS_ALL), a_pod(), a_pod("other")
     change = (Resource.POD, Action.UPDATE_POD_SCALE_DOWN)
     assert wakes(NodeDeclaredFeatures(), needy, *change, needy, plain)

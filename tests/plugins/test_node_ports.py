@@ -1,4 +1,4 @@
-"""A host port has one holder on a node."""
+"""Test that a host port is used once on a node."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from moorage.testing.plugin_queries import refusals, wakes
 
 NO = Status(Code.UNSCHEDULABLE, "NodePorts", ("node(s) didn't have free ports for the requested pod ports",))
 
-CASES = {  # the pod asks for, the node holds, rejected?
-    "asks for no port": ([], ["TCP/10.0.0.1/80"], False),
-    "nothing held": (["TCP/10.0.0.1/80"], [], False),
+CASES = {  # the pod's ports, the node's used ports, rejected?
+    "no host port requested": ([], ["TCP/10.0.0.1/80"], False),
+    "no port in use": (["TCP/10.0.0.1/80"], [], False),
     "same port and address": (["TCP/10.0.0.1/80"], ["TCP/10.0.0.1/80"], True),
     "other port": (["TCP/10.0.0.1/80"], ["TCP/10.0.0.1/81"], False),
     "other protocol": (["TCP/10.0.0.1/80"], ["UDP/10.0.0.1/80"], False),
     "other address": (["TCP/10.0.0.1/80"], ["TCP/10.0.0.2/80"], False),
-    "asks for every address": (["TCP/0.0.0.0/80"], ["TCP/10.0.0.2/80"], True),
-    "every address is held": (["TCP/10.0.0.1/80"], ["TCP/0.0.0.0/80"], True),
+    "every address requested": (["TCP/0.0.0.0/80"], ["TCP/10.0.0.2/80"], True),
+    "every address in use": (["TCP/10.0.0.1/80"], ["TCP/0.0.0.0/80"], True),
     "no address is every address": (["TCP//80"], ["TCP/10.0.0.2/80"], True),
-    "one of several": (["TCP//80", "TCP//443"], ["UDP//80", "TCP//443"], True),
+    "one of several in use": (["TCP//80", "TCP//443"], ["UDP//80", "TCP//443"], True),
 }
 
 
@@ -47,12 +47,12 @@ def test_rejects(asks, holds, rejected):
 
 
 @pytest.mark.parametrize(("asks", "holds", "rejected"), CASES.values(), ids=CASES)
-def test_the_holders_end_wakes_those_it_kept_out(asks, holds, rejected):
+def test_the_deletion_of_the_port_owner_wakes_the_pods_it_blocked(asks, holds, rejected):
     gone = asking(*holds, name="gone", nodeName="n")
     assert wakes(NodePorts(), asking(*asks), Resource.POD, Action.DELETE, gone) is rejected
 
 
-def test_a_sidecar_holds_its_port_and_an_init_container_does_not():
+def test_a_sidecar_uses_its_port_and_an_init_container_does_not():
     def starting(policy):
         return a_pod("s", initContainers=[{"name": "i", "ports": [port("TCP//80")], "restartPolicy": policy}])
 
@@ -66,11 +66,11 @@ def test_skips_pods_without_host_ports():
     assert NodePorts().pre_filter(a_pod(containers=[{"ports": [{"containerPort": 80}]}]), snapshot) is SKIP
 
 
-def test_a_pod_that_was_nowhere_wakes_nobody_when_it_goes():
+def test_the_deletion_of_an_unassigned_pod_wakes_no_pod():
     assert not wakes(NodePorts(), asking("TCP//80"), Resource.POD, Action.DELETE, asking("TCP//80", name="gone"))
 
 
-def test_a_new_node_wakes():
+def test_an_added_node_wakes():
     assert wakes(NodePorts(), asking("TCP//80"), Resource.NODE, Action.ADD, None, a_node("n"))
 
 
@@ -90,7 +90,7 @@ def clashes(one, other):
 
 @settings(max_examples=80)
 @given(port_sets, st.lists(st.lists(port_sets, max_size=2), max_size=4), st.data())
-def test_the_table_agrees_with_the_plain_rule(asks, held_by_pods, data):
+def test_agrees_with_a_reference_implementation(asks, held_by_pods, data):
     names = [f"n{i}" for i in range(len(held_by_pods))]
     placed = {
         name: [asking(*held, name=f"{name}-{i}") for i, held in enumerate(pods)]
@@ -108,7 +108,7 @@ def test_the_table_agrees_with_the_plain_rule(asks, held_by_pods, data):
 
 @settings(max_examples=80)
 @given(port_sets, port_sets, port_sets)
-def test_whoever_made_room_wakes(asks, leaves, stays):
+def test_every_deletion_that_frees_a_port_wakes(asks, leaves, stays):
     cluster = a_cluster([a_node("n")], {"n": [asking(*stays, name="stays"), asking(*leaves, name="leaves")]})
     pod, gone = asking(*asks), asking(*leaves, name="leaves", nodeName="n")
     before = refusals(NodePorts(), pod, cluster.snapshot)

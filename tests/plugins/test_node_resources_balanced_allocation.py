@@ -1,4 +1,4 @@
-"""Nodes on which the pod evens out what is requested score higher."""
+"""Test that nodes whose resource usage the pod balances score higher."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def wanting(requests, name="pod", **spec):
 
 
 def scores(balanced, pod, *nodes):
-    """Each node is (what it offers, what its pods request)."""
+    """Score nodes given as (allocatable, requests of their pods)."""
     made = [a_node(f"n{i}", allocatable=offers) for i, (offers, _) in enumerate(nodes)]
     placed = {f"n{i}": [wanting(held, f"held{i}")] for i, (_, held) in enumerate(nodes)}
     found = final_scores(balanced, pod, a_cluster(made, placed).snapshot)
@@ -41,17 +41,17 @@ def scores(balanced, pod, *nodes):
 
 BOTH = {"cpu": 10, "memory": 1000}
 
-# pod's requests, node's offers, requests of its pods, score
+# pod's requests, node's allocatable, requests of its pods, score
 CASES = {
-    "empty, evenly filled": ({"cpu": 5, "memory": 500}, BOTH, {}, 75),
-    "empty, tipped": ({"cpu": 5}, BOTH, {}, 62),  # before 100, after 75
-    "tipped as far as can be": ({"cpu": 10}, BOTH, {}, 50),  # before 100, after 50
-    "evened out": ({"cpu": 5}, BOTH, {"memory": 500}, 87),  # before 75, after 100
-    "evened out as far as can be": ({"cpu": 10}, BOTH, {"memory": 1000}, 100),
-    "fuller, as uneven as before": ({"cpu": 1, "memory": 100}, BOTH, {"cpu": 3}, 75),
-    "shares above one count as one": ({"cpu": 90, "memory": 1000}, BOTH, {}, 75),
-    "no memory offered": ({"cpu": 5, "memory": 500}, {"cpu": 10}, {}, 75),
-    "nothing offered": ({"cpu": 5}, {}, {}, 75),
+    "empty, balanced by the pod": ({"cpu": 5, "memory": 500}, BOTH, {}, 75),
+    "empty, unbalanced by the pod": ({"cpu": 5}, BOTH, {}, 62),  # before 100, after 75
+    "empty, completely unbalanced by the pod": ({"cpu": 10}, BOTH, {}, 50),  # before 100, after 50
+    "unbalanced, balanced by the pod": ({"cpu": 5}, BOTH, {"memory": 500}, 87),  # before 75, after 100
+    "completely unbalanced, balanced by the pod": ({"cpu": 10}, BOTH, {"memory": 1000}, 100),
+    "fuller, as unbalanced as before": ({"cpu": 1, "memory": 100}, BOTH, {"cpu": 3}, 75),
+    "fractions above one count as one": ({"cpu": 90, "memory": 1000}, BOTH, {}, 75),
+    "no memory allocatable": ({"cpu": 5, "memory": 500}, {"cpu": 10}, {}, 75),
+    "nothing allocatable": ({"cpu": 5}, {}, {}, 75),
 }
 
 
@@ -61,22 +61,22 @@ def test_scores(wants, offers, held, score):
 
 
 THREE = {"cpu": 10, "memory": 1000, GPU: 10}
-# resources, pod's requests, node's offers, requests of its pods, score
+# resources, pod's requests, node's allocatable, requests of its pods, score
 LISTED = {
-    "one resource is always even": (["cpu"], {"cpu": 5}, THREE, {}, 75),
+    "a single resource is always balanced": (["cpu"], {"cpu": 5}, THREE, {}, 75),
     "three: the standard deviation": (["cpu", "memory", GPU], {"cpu": 5, GPU: 10}, THREE, {}, 54),  # 100 - 40.8; (50 - 41) // 2
-    "three: evened out": (
+    "three: balanced by the pod": (
         ["cpu", "memory", GPU],
         {"cpu": 10, "memory": 0, GPU: 10},
         THREE,
         {"memory": 1000},
         99,
     ),  # 52 before, 100 after
-    "a device that is not wanted": (["cpu", "memory", GPU], {"cpu": 5, "memory": 500}, THREE, {GPU: 10}, 75),
-    "a device that is not offered": (["cpu", "memory", GPU], {"cpu": 10, GPU: 1}, BOTH, {}, 50),
-    "two of three offered, the first missing": ([GPU, "cpu", "memory"], {"cpu": 10, GPU: 1}, BOTH, {}, 50),
-    "one of three offered": (["cpu", "memory", GPU], {"cpu": 10, GPU: 1}, {"cpu": 10}, {}, 75),
-    "the same share of each": (["cpu", GPU], {"cpu": 5, GPU: 5}, THREE, {"memory": 900}, 75),
+    "a device that is not requested": (["cpu", "memory", GPU], {"cpu": 5, "memory": 500}, THREE, {GPU: 10}, 75),
+    "a device that is not allocatable": (["cpu", "memory", GPU], {"cpu": 10, GPU: 1}, BOTH, {}, 50),
+    "two of three allocatable, the first missing": ([GPU, "cpu", "memory"], {"cpu": 10, GPU: 1}, BOTH, {}, 50),
+    "one of three allocatable": (["cpu", "memory", GPU], {"cpu": 10, GPU: 1}, {"cpu": 10}, {}, 75),
+    "equal fractions": (["cpu", GPU], {"cpu": 5, GPU: 5}, THREE, {"memory": 900}, 75),
 }
 
 
@@ -88,7 +88,7 @@ def test_listed_resources(resources, wants, offers, held, score):
 UNHEARD = {
     "nothing requested": ([], {}),
     "zero requested": ([], {"cpu": 0, "memory": 0}),
-    "only what is not listed": (["cpu", "memory"], {GPU: 1, "ephemeral-storage": 1}),
+    "only resources that are not listed": (["cpu", "memory"], {GPU: 1, "ephemeral-storage": 1}),
 }
 
 
@@ -97,12 +97,12 @@ def test_skips_pods_that_request_none_of_the_resources(resources, wants):
     assert scores(plugin(*resources), wanting(wants), (THREE, {})) is None
 
 
-def test_defaults_of_containers_that_name_nothing_do_not_count():
+def test_default_requests_do_not_count():
     assert scores(plugin(), wanting({"cpu": 5, "memory": 500}), (BOTH, {"cpu": 0})) == [75]
     assert scores(plugin(), wanting({"cpu": "1m"}), ({"cpu": 1, "memory": "1000Mi"}, {"cpu": 0, "memory": 0})) == [74]
 
 
-def test_the_pods_own_word_and_its_status_count_unless_their_gates_are_closed():
+def test_pod_level_resources_and_status_count_unless_their_gates_are_off():
     spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": 1}}}]}
     status = {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": 5}}}]}
     resized = PodInfo(msgspec.convert({"spec": spec, "status": status}, Pod))
@@ -120,8 +120,8 @@ def test_the_pods_own_word_and_its_status_count_unless_their_gates_are_closed():
 FAULTS = {
     "nothing": ({}, []),
     "no resources": ({"resources": []}, []),
-    "a weight of zero is one": ({"resources": [{"name": "cpu", "weight": 0}]}, []),
-    "weights and repeats": (
+    "a weight of zero counts as one": ({"resources": [{"name": "cpu", "weight": 0}]}, []),
+    "weights and repeated resources": (
         {"resources": [{"name": "cpu", "weight": 5}, {"name": "cpu"}, {"name": "memory", "weight": -1}]},
         [
             "args.resources[0].weight: Invalid value: 5: must be 1",
@@ -138,7 +138,7 @@ def test_faults_of_arguments(args, faults):
     assert [str(fault) for fault in found] == faults
 
 
-def test_no_resources_means_cpu_and_memory():
+def test_the_default_resources_are_cpu_and_memory():
     args = msgspec.convert({"resources": []}, NodeResourcesBalancedAllocation.Args)
     assert [(resource.name, resource.weight) for resource in args.resources] == [("cpu", 1), ("memory", 1)]
     assert {fault.field for fault in msgspec.convert(
@@ -186,7 +186,7 @@ def with_units(requests):
     st.lists(st.tuples(lists, lists), min_size=1, max_size=4),
     st.data(),
 )
-def test_the_table_agrees_with_the_plain_rule(resources, wants, nodes, data):
+def test_agrees_with_a_reference_implementation(resources, wants, nodes, data):
     snapshot = a_cluster(
         [a_node(f"n{i}", allocatable=with_units(offers)) for i, (offers, _) in enumerate(nodes)],
         {f"n{i}": [wanting(with_units(held), f"held{i}")] for i, (_, held) in enumerate(nodes)},

@@ -1,4 +1,4 @@
-"""Nodes with too little left are refused; the rest are scored by how full they would be."""
+"""Test NodeResourcesFit: nodes with too few free resources are rejected, the others scored by utilization."""
 
 from __future__ import annotations
 
@@ -46,32 +46,38 @@ def never(*reasons):
     return no(*reasons, unresolvable=True)
 
 
-# the pod requests, the node offers, the pods there request (a list), verdict
+# the pod's requests, the node's allocatable, requests of its pods (a list), the reasons
 CASES = {
     "an empty node": ({"cpu": 1, "memory": 10}, {"cpu": 1, "memory": 10}, [], None),
     "nothing requested": ({}, {}, [{"cpu": 5}], None),
     "zero requested": ({"cpu": 0, "memory": 0, GPU: 0}, {}, [{"cpu": 5}], None),
-    "what is left is enough": ({"cpu": 1}, {"cpu": 3}, [{"cpu": 1}, {"cpu": 1}], None),
-    "cpu is taken": ({"cpu": "1001m"}, {"cpu": 3}, [{"cpu": 1}, {"cpu": 1}], no("Insufficient cpu")),
-    "cpu is not there": ({"cpu": "3001m"}, {"cpu": 3}, [], never("Insufficient cpu")),
-    "memory is taken": ({"memory": 6}, {"memory": 10}, [{"memory": 5}], no("Insufficient memory")),
-    "storage is taken": (
+    "exactly enough is free": ({"cpu": 1}, {"cpu": 3}, [{"cpu": 1}, {"cpu": 1}], None),
+    "cpu is in use": ({"cpu": "1001m"}, {"cpu": 3}, [{"cpu": 1}, {"cpu": 1}], no("Insufficient cpu")),
+    "cpu is not allocatable": ({"cpu": "3001m"}, {"cpu": 3}, [], never("Insufficient cpu")),
+    "memory is in use": ({"memory": 6}, {"memory": 10}, [{"memory": 5}], no("Insufficient memory")),
+    "storage is in use": (
         {"ephemeral-storage": 6}, {"ephemeral_storage": 10}, [{"ephemeral-storage": 5}], no("Insufficient ephemeral-storage"),
     ),
-    "a device is taken": ({GPU: 1}, {GPU: 1}, [{GPU: 1}], no(f"Insufficient {GPU}")),
-    "a device is not there": ({GPU: 1}, {}, [], never(f"Insufficient {GPU}")),
-    "pages are not there": ({"hugepages-2Mi": "2Mi"}, {"hugepages_1Gi": "1Gi"}, [], never("Insufficient hugepages-2Mi")),
+    "a device is in use": ({GPU: 1}, {GPU: 1}, [{GPU: 1}], no(f"Insufficient {GPU}")),
+    "a device is not allocatable": ({GPU: 1}, {}, [], never(f"Insufficient {GPU}")),
+    "huge pages are not allocatable": (
+        {"hugepages-2Mi": "2Mi"}, {"hugepages_1Gi": "1Gi"}, [], never("Insufficient hugepages-2Mi"),
+    ),
     "all reasons": (
         {"cpu": 2, "memory": 6, GPU: 1, "ephemeral-storage": 2}, {"cpu": 2, "memory": 10}, [{"cpu": 1, "memory": 5}],
         never("Insufficient cpu", "Insufficient memory", "Insufficient ephemeral-storage", f"Insufficient {GPU}"),
     ),
-    "overfull already, and the pod wants none of it": ({"memory": 1}, {"cpu": 1, "memory": 1}, [{"cpu": 5}], None),
-    "overfull already": ({"cpu": "1m"}, {"cpu": 1}, [{"cpu": 5}], no("Insufficient cpu")),
-    "as many pods as it allows": ({}, {"pods": 1}, [{}], no("Too many pods")),
-    "no pod allowed at all": ({}, {"pods": 0}, [], no("Too many pods")),
-    "too many pods and too little": ({"cpu": 1}, {"pods": 1, "cpu": 1}, [{"cpu": 1}], no("Too many pods", "Insufficient cpu")),
-    "too many pods and never enough": ({"cpu": 2}, {"pods": 1, "cpu": 1}, [{}], never("Too many pods", "Insufficient cpu")),
-    "a name nobody counts": ({"gpu": 5}, {}, [], None),
+    "overcommitted, and the pod requests none of it": ({"memory": 1}, {"cpu": 1, "memory": 1}, [{"cpu": 5}], None),
+    "overcommitted": ({"cpu": "1m"}, {"cpu": 1}, [{"cpu": 5}], no("Insufficient cpu")),
+    "as many pods as allowed": ({}, {"pods": 1}, [{}], no("Too many pods")),
+    "no pods allowed": ({}, {"pods": 0}, [], no("Too many pods")),
+    "too many pods and insufficient resources": (
+        {"cpu": 1}, {"pods": 1, "cpu": 1}, [{"cpu": 1}], no("Too many pods", "Insufficient cpu"),
+    ),
+    "too many pods and never enough resources": (
+        {"cpu": 2}, {"pods": 1, "cpu": 1}, [{}], never("Too many pods", "Insufficient cpu"),
+    ),
+    "a resource that is not tracked": ({"gpu": 5}, {}, [], None),
 }  # fmt: skip
 
 
@@ -80,14 +86,14 @@ def crowded(offers, held):
 
 
 @pytest.mark.parametrize(("requests", "offers", "held", "verdict"), CASES.values(), ids=CASES)
-def test_refuses(requests, offers, held, verdict):
+def test_rejects(requests, offers, held, verdict):
     assert refusals(plugin(), wanting(requests), crowded(offers, held)).get("n") == verdict
 
 
-IGNORING = {  # args, refused
+IGNORING = {  # args, rejected
     "by name": ({"ignoredResources": [GPU]}, [FPGA, "hugepages-2Mi"]),
-    "by what stands before the slash": ({"ignoredResourceGroups": ["other.example.com"]}, [GPU, "hugepages-2Mi"]),
-    "a name is not a group": ({"ignoredResources": ["example.com"]}, [GPU, "hugepages-2Mi", FPGA]),
+    "a resource group": ({"ignoredResourceGroups": ["other.example.com"]}, [GPU, "hugepages-2Mi"]),
+    "a full name is not a group": ({"ignoredResources": ["example.com"]}, [GPU, "hugepages-2Mi", FPGA]),
     "only extended resources": ({"ignoredResources": ["hugepages-2Mi", "cpu", GPU]}, [FPGA, "hugepages-2Mi"]),
 }
 
@@ -99,27 +105,27 @@ def test_ignored_resources(args, refused):
     assert sorted(verdict.reasons) == sorted(f"Insufficient {name}" for name in refused)
 
 
-def test_the_pods_own_word_is_checked_and_not_scored():
+def test_pod_level_resources_are_checked_and_not_scored():
     pod = wanting({"cpu": 1, "memory": 0}, resources={"requests": {"cpu": 3}})
     cluster = a_cluster([node("small", cpu=2, memory=10), node("large", cpu=4, memory=10)]).snapshot
     assert refusals(plugin(), pod, cluster) == {"small": never("Insufficient cpu")}
     assert final_scores(plugin(), pod, cluster) == {"small": 75, "large": 87}
 
 
-def test_without_pod_level_resources_containers_are_checked():
+def test_containers_are_checked_without_the_pod_level_gate():
     fit = plugin()
     fit.attach(handle({"PodLevelResources": False, "InPlacePodLevelResourcesVerticalScaling": False}))
     assert refusals(fit, wanting({"cpu": 1}, resources={"requests": {"cpu": 3}}), a_cluster([node(cpu=2)]).snapshot) == {}
 
 
-def test_what_a_kubelet_reports_does_not_count_for_a_pending_pod():
+def test_resources_in_the_status_do_not_count_for_a_pending_pod():
     status = {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": 3}}}]}
     spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": 1}}}]}
     pod = PodInfo(msgspec.convert({"spec": spec, "status": status}, Pod))
     assert refusals(plugin(), pod, a_cluster([node(cpu=2)]).snapshot) == {}
 
 
-def test_scores_are_least_allocated_unless_told_otherwise():
+def test_the_default_strategy_is_least_allocated():
     cluster = a_cluster([node("a", cpu=4, memory=4000), node("b", cpu=2, memory=4000)]).snapshot
     pod = wanting({"cpu": 1, "memory": 1000})
     assert final_scores(plugin(), pod, cluster) == {"a": 75, "b": (50 + 75) // 2}
@@ -127,7 +133,7 @@ def test_scores_are_least_allocated_unless_told_otherwise():
     assert final_scores(most, pod, cluster) == {"a": 25, "b": 50}
 
 
-def test_containers_that_name_nothing_are_scored_as_asking_for_a_little():
+def test_containers_without_requests_are_scored_with_default_requests():
     offers = {"cpu": 1, "memory": "2000Mi"}
     cluster = a_cluster([node("idle", **offers), node("busy", **offers)], {"busy": [wanting({}, "held")]}).snapshot
     assert final_scores(plugin(), wanting(), cluster) == {"idle": 90, "busy": 80}
@@ -150,7 +156,7 @@ def weight_of(name):
 
 FAULTS = {
     "nothing": ({}, []),
-    "all good": (
+    "valid arguments": (
         {"ignoredResources": [GPU], "ignoredResourceGroups": ["example.com"],
          "scoringStrategy": {"type": RATIO, "resources": CPU, "requestedToCapacityRatio": {"shape": POINTS}}},
         [],
@@ -175,7 +181,7 @@ FAULTS = {
         [f"args.scoringStrategy.resources[1].weight: Invalid value: 101: {weight_of('memory')}",
          f"args.scoringStrategy.resources[2].weight: Invalid value: -1: {weight_of('x')}"],
     ),
-    "no shape for the ratio": (
+    "no shape for RequestedToCapacityRatio": (
         {"scoringStrategy": {"type": RATIO, "resources": CPU}},
         [f"args.scoringStrategy.requestedToCapacityRatio: Required value: must be specified when type is {RATIO}"],
     ),
@@ -183,7 +189,7 @@ FAULTS = {
         {"scoringStrategy": {"type": "RequestedToCapacityRatio", "requestedToCapacityRatio": {}}},
         ["args.scoringStrategy.requestedToCapacityRatio.shape: Required value: at least one point must be specified"],
     ),
-    "a shape for another type": (
+    "a shape for another strategy": (
         {"scoringStrategy": {"type": "MostAllocated", "requestedToCapacityRatio": {"shape": []}}},
         [f"args.scoringStrategy.requestedToCapacityRatio: Forbidden: must be nil when type is not {RATIO}"],
     ),
@@ -201,7 +207,7 @@ def test_faults_without_a_path():
     assert {fault.field for fault in args.faults("", FeatureGates())} == {"ignoredResources[0]", "scoringStrategy.type"}
 
 
-def test_unknown_arguments_are_refused():
+def test_unknown_arguments_are_rejected():
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"scoringStrategy": {"kind": "LeastAllocated"}}, NodeResourcesFit.Args)
 
@@ -222,7 +228,7 @@ IMPLICIT = "deviceclass.resource.kubernetes.io/class"
 
 
 @pytest.mark.parametrize("resource", [GPU, IMPLICIT])
-def test_a_device_class_answers_where_the_node_does_not(resource):
+def test_a_device_class_backs_the_resource_on_nodes_without_it(resource):
     full = node("full", cpu=1, **{resource: 1})
     cluster = a_cluster(
         [node("without", cpu=1), full, node("free", cpu=1, **{resource: 1})], {"full": [wanting({resource: 1}, "h")]}
@@ -245,13 +251,13 @@ def test_a_device_class_answers_where_the_node_does_not(resource):
 READ = {
     "requests": wanting({"cpu": 1}),
     "defaults": a_pod(containers=[{"name": "a"}, {"name": "b"}]),
-    "the pod's own word": wanting({}, resources={"requests": {"cpu": 1}}),
+    "pod-level resources": wanting({}, resources={"requests": {"cpu": 1}}),
     "overhead": wanting({}, overhead={"cpu": 1}),
 }
 
 
 @pytest.mark.parametrize("pod", READ.values(), ids=READ)
-def test_signs_what_it_reads(pod):
+def test_the_signature_covers_what_the_plugin_reads(pod):
     assert plugin().sign(pod) != plugin().sign(wanting())
     assert plugin().sign(PodInfo(pod.pod)) == plugin().sign(pod)
     assert {hash(value) for value in plugin().sign(pod).values()}
@@ -269,16 +275,16 @@ def on_node(requests, where="n", name="other", nominated="", actual=None):
 
 
 DOWN, GONE = Action.UPDATE_POD_SCALE_DOWN, Action.DELETE
-POD_EVENTS = {  # action, before, after, wakes a pod that requests cpu and a device
-    "a placed pod is gone": (GONE, on_node({}), None, True),
-    "a nominated pod is gone": (GONE, on_node({}, "", nominated="n"), None, True),
-    "a pending pod is gone": (GONE, on_node({}, ""), None, False),
+POD_EVENTS = {  # action, before, after, whether it wakes a pod that requests cpu and a device
+    "a placed pod is deleted": (GONE, on_node({}), None, True),
+    "a nominated pod is deleted": (GONE, on_node({}, "", nominated="n"), None, True),
+    "a pending pod is deleted": (GONE, on_node({}, ""), None, False),
     "less cpu": (DOWN, on_node({"cpu": 2}), on_node({"cpu": 1}), True),
     "no device any more": (DOWN, on_node({GPU: 2}), on_node({}), True),
-    "less of something else": (DOWN, on_node({"memory": 2, "cpu": 1}), on_node({"memory": 1, "cpu": 1}), False),
-    "less wanted, not yet less run": (DOWN, on_node({"cpu": 2}), on_node({"cpu": 1}, actual={"cpu": 2}), False),
-    "less of a pending pod": (DOWN, on_node({"cpu": 2}, ""), on_node({"cpu": 1}, ""), False),
-    "less of the pod itself": (DOWN, on_node({"cpu": 2}, "", "self"), on_node({"cpu": 1}, "", "self"), True),
+    "less of another resource": (DOWN, on_node({"memory": 2, "cpu": 1}), on_node({"memory": 1, "cpu": 1}), False),
+    "less requested, the same allocated": (DOWN, on_node({"cpu": 2}), on_node({"cpu": 1}, actual={"cpu": 2}), False),
+    "less requested by a pending pod": (DOWN, on_node({"cpu": 2}, ""), on_node({"cpu": 1}, ""), False),
+    "less requested by the pod itself": (DOWN, on_node({"cpu": 2}, "", "self"), on_node({"cpu": 1}, "", "self"), True),
 }
 
 
@@ -288,7 +294,7 @@ def test_wakes_on_pods(action, before, after, woken):
     assert wakes(plugin(), pod, Resource.ASSIGNED_POD, action, before, after) is woken
 
 
-def test_a_resize_of_the_pod_as_a_whole_counts_behind_a_gate():
+def test_a_pod_level_resize_counts_when_the_gate_is_on():
     def whole(requests, running):
         made = on_node({}).pod
         spec = msgspec.structs.replace(
@@ -304,14 +310,14 @@ def test_a_resize_of_the_pod_as_a_whole_counts_behind_a_gate():
     assert wakes(fit, wanting({"cpu": 1}), Resource.ASSIGNED_POD, DOWN, before, after)
 
 
-NODE_EVENTS = {  # before, after, wakes a pod that requests one cpu and a device
-    "a node that could hold it": (None, node(cpu=1, **{GPU: 1}), True),
+NODE_EVENTS = {  # before, after, whether it wakes a pod that requests one cpu and a device
+    "a node that fits": (None, node(cpu=1, **{GPU: 1}), True),
     "a node without the device": (None, node(cpu=1), False),
     "a node that allows no pods": (None, node(pods=0, cpu=1, **{GPU: 1}), False),
     "more cpu": (node(cpu=1, **{GPU: 1}), node(cpu=2, **{GPU: 1}), True),
     "more devices": (node(cpu=1), node(cpu=1, **{GPU: 1}), True),
     "more pods": (node(cpu=1, **{GPU: 1}), node(pods=11, cpu=1, **{GPU: 1}), True),
-    "more of something else": (node(cpu=1, **{GPU: 1}), node(cpu=1, memory=1, **{GPU: 1}), False),
+    "more of another resource": (node(cpu=1, **{GPU: 1}), node(cpu=1, memory=1, **{GPU: 1}), False),
     "more, and still too little": (node(cpu=1), node(cpu=2), False),
     "less": (node(cpu=2, **{GPU: 2}), node(cpu=1, **{GPU: 1}), False),
 }
@@ -323,7 +329,7 @@ def test_wakes_on_nodes(before, after, woken):
     assert wakes(plugin(), wanting({"cpu": 1, GPU: 1, "memory": 0}), Resource.NODE, action, before, after) is woken
 
 
-def test_ignored_resources_do_not_keep_a_pod_asleep():
+def test_ignored_resources_do_not_prevent_a_wake():
     pod = wanting({"cpu": 2, GPU: 1})
     assert wakes(plugin(ignoredResources=[GPU]), pod, Resource.NODE, Action.UPDATE_NODE_ALLOCATABLE, node(cpu=1), node(cpu=2))
 
@@ -338,14 +344,14 @@ def test_a_node_may_leave_the_device_to_its_class():
     assert wakes(fit, pod, Resource.NODE, Action.UPDATE_NODE_ALLOCATABLE, node(cpu=1), node(cpu=1))
 
 
-CLASS_EVENTS = {  # before, after, wakes a pod that requests the GPU and the implicit resource of "class"
+CLASS_EVENTS = {  # before, after, whether it wakes a pod that requests the GPU and the implicit resource of "class"
     "a class of that resource": (None, device_class("any", GPU), True),
     "a class of that name": (None, device_class("class"), True),
     "another class": (None, device_class("any", FPGA), False),
-    "a class comes to answer": (device_class("any", FPGA), device_class("any", GPU), True),
-    "a class answers as before": (device_class("any", GPU), device_class("any", GPU), False),
-    "a class named so changes": (device_class("class"), device_class("class", FPGA), False),
-    "a class no longer answers": (device_class("any", GPU), device_class("any"), False),
+    "a class starts to back the resource": (device_class("any", FPGA), device_class("any", GPU), True),
+    "a class backs the resource as before": (device_class("any", GPU), device_class("any", GPU), False),
+    "the implicitly named class changes": (device_class("class"), device_class("class", FPGA), False),
+    "a class stops backing the resource": (device_class("any", GPU), device_class("any"), False),
 }
 
 
@@ -368,7 +374,7 @@ nodes = st.lists(st.tuples(st.integers(0, 3), lists, st.lists(lists, max_size=3)
 
 
 def verdict(requests, pods, offers, held):
-    """The plain rule for one node that allows ``pods`` pods, offers these amounts, and holds these requests."""
+    """Check one node that allows ``pods`` pods, has these allocatable amounts and these requests."""
     reasons = ["Too many pods"] if len(held) + 1 > pods else []
     wanted = {name: count for name, count in requests.items() if count}
     taken = {name: sum(h.get(name, 0) for h in held) for name in wanted}
@@ -386,7 +392,7 @@ def with_pods(given_nodes):
 
 @settings(max_examples=100)
 @given(lists, nodes, st.data())
-def test_the_table_agrees_with_the_plain_rule(requests, given_nodes, data):
+def test_agrees_with_a_reference_implementation(requests, given_nodes, data):
     snapshot = with_pods(given_nodes).snapshot
     expected = {f"n{i}": verdict(requests, *given) for i, given in enumerate(given_nodes)}
     expected = {name: status for name, status in expected.items() if status}
@@ -416,8 +422,8 @@ def test_a_fuller_node_never_fits_better(requests, given_nodes, more):
 
 @settings(max_examples=100)
 @given(lists, st.integers(0, 2), lists, st.integers(0, 2), lists, lists, st.booleans())
-def test_what_makes_room_wakes(requests, pods, offers, more_pods, more_offers, held, ignore):
-    """Where a change to a node, or a pod's leaving, turns no into yes, the hint says so."""
+def test_every_change_that_frees_resources_wakes(requests, pods, offers, more_pods, more_offers, held, ignore):
+    """If a change to a node or the deletion of a pod makes the node fit, the hint says so."""
     fit, pod = plugin(ignoredResources=[GPU] if ignore else []), wanting(requests)
     cluster = a_cluster([old := a_node("n", allocatable={**offers, "pods": pods})])
     placed = on_node(held)

@@ -1,4 +1,4 @@
-"""Pods that a rule about nodes could tell apart have different signatures; copies have the same."""
+"""Test that pods which a node plugin may treat differently have different signatures, and copies equal ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from moorage.testing.builders import a_pod
 PREFERS_SSD = {"weight": 1, "preference": {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}}
 AFFINITY = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [PREFERS_SSD]}}
 
-READ = {  # plugin, a spec that it tells from an empty one
+READ = {  # plugin, a spec that it treats differently from an empty one
     "NodeName": (NodeName(), {"nodeName": "n1"}),
     "NodeUnschedulable": (NodeUnschedulable(), {"tolerations": [{"operator": "Exists"}]}),
     "TaintToleration": (TaintToleration(), {"tolerations": [{"operator": "Exists"}]}),
@@ -30,17 +30,17 @@ READ = {  # plugin, a spec that it tells from an empty one
 
 
 @pytest.mark.parametrize(("plugin", "spec"), READ.values(), ids=READ)
-def test_signs_what_it_reads(plugin, spec):
+def test_the_signature_covers_what_the_plugin_reads(plugin, spec):
     assert plugin.sign(a_pod(**spec)) != plugin.sign(a_pod())
     assert plugin.sign(a_pod("copy", **spec)) == plugin.sign(a_pod("original", **spec))
     assert {hash(value) for value in plugin.sign(a_pod(**spec)).values()}
 
 
-def test_an_image_used_twice_is_not_an_image_used_once():
+def test_the_signature_counts_repeated_images():
     once, twice = ([{"image": "web"}] * n for n in (1, 2))
     assert ImageLocality().sign(a_pod(containers=once)) != ImageLocality().sign(a_pod(containers=twice))
 
 
-def test_the_order_of_a_node_selector_does_not_matter():
+def test_the_signature_ignores_the_order_of_a_node_selector():
     one, other = {"a": "1", "b": "2"}, {"b": "2", "a": "1"}
     assert NodeAffinity().sign(a_pod(nodeSelector=one)) == NodeAffinity().sign(a_pod(nodeSelector=other))

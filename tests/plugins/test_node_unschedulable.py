@@ -1,4 +1,4 @@
-"""Cordoned nodes take nobody but those who tolerate it."""
+"""Test that cordoned nodes fit only pods that tolerate it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from moorage.testing.plugin_queries import refusals, wakes
 NO = Status(Code.UNRESOLVABLE, "NodeUnschedulable", ("node(s) were unschedulable",))
 KEY = "node.kubernetes.io/unschedulable"
 
-# the pod's one toleration → does it open cordoned nodes?
+# the pod's one toleration → does it fit cordoned nodes?
 TOLERATIONS = {
     "exactly": ({"key": KEY, "operator": "Exists", "effect": "NoSchedule"}, True),
     "any effect": ({"key": KEY, "operator": "Exists"}, True),
@@ -31,14 +31,14 @@ TOLERATIONS = {
 
 
 @pytest.mark.parametrize(("toleration", "opens"), TOLERATIONS.values(), ids=TOLERATIONS)
-def test_cordoned_nodes_refuse(toleration, opens):
+def test_cordoned_nodes_are_rejected(toleration, opens):
     nodes = a_cluster([a_node("open"), a_node("cordoned", unschedulable=True)]).snapshot
     pod = a_pod(tolerations=[toleration])
     assert refusals(NodeUnschedulable(), pod, nodes) == ({} if opens else {"cordoned": NO})
     assert wakes(NodeUnschedulable(), a_pod(), Resource.POD, Action.UPDATE_POD_TOLERATION, a_pod(), pod) is opens
 
 
-def test_a_comparison_with_a_taint_that_has_no_number_is_false_whatever_the_gate():
+def test_a_numeric_toleration_never_matches_the_valueless_taint():
     plugin = NodeUnschedulable()
     plugin.attach(SimpleNamespace(gates=FeatureGates({"TaintTolerationComparisonOperators": True})))
     pod = a_pod(tolerations=[{"key": KEY, "operator": "Lt", "value": "5"}])
@@ -46,7 +46,7 @@ def test_a_comparison_with_a_taint_that_has_no_number_is_false_whatever_the_gate
 
 
 @given(st.lists(st.booleans(), max_size=6), st.booleans(), st.data())
-def test_the_table_agrees_with_the_plain_rule(cordoned, tolerates, data):
+def test_agrees_with_a_reference_implementation(cordoned, tolerates, data):
     pod = a_pod(tolerations=[{"operator": "Exists"}] if tolerates else [])
     nodes = a_cluster([a_node(f"n{i}", unschedulable=shut) for i, shut in enumerate(cordoned)]).snapshot.nodes
     part = {f"n{i}" for i in range(len(cordoned)) if data.draw(st.booleans())}
@@ -55,13 +55,13 @@ def test_the_table_agrees_with_the_plain_rule(cordoned, tolerates, data):
 
 
 @given(st.booleans(), st.booleans())
-def test_wakes_exactly_when_a_node_opens(was_shut, is_shut):
+def test_wakes_exactly_when_a_node_is_uncordoned_or_tolerated(was_shut, is_shut):
     old, new = a_node("n", unschedulable=was_shut), a_node("n", unschedulable=is_shut)
     plugin = NodeUnschedulable()
     assert wakes(plugin, a_pod(), Resource.NODE, Action.UPDATE_NODE_TAINT, old, new) == (was_shut and not is_shut)
     assert wakes(plugin, a_pod(), Resource.NODE, Action.ADD, None, new) == (not is_shut)
 
 
-def test_another_pods_tolerations_wake_nobody():
+def test_another_pods_tolerations_wake_no_pod():
     tolerant = a_pod("other", tolerations=[{"operator": "Exists"}])
     assert not wakes(NodeUnschedulable(), a_pod(), Resource.POD, Action.UPDATE_POD_TOLERATION, a_pod("other"), tolerant)

@@ -1,4 +1,4 @@
-"""A node takes no more volumes of a driver than the driver says."""
+"""Test that a node attaches no more volumes of a driver than its CSINode allows."""
 
 from __future__ import annotations
 
@@ -45,28 +45,28 @@ def ebs(volume_id, name="disk"):
 
 
 def a_full_house(limit, *, claims=("a", "b"), pods=None):
-    """Return a cluster of one node with this limit, on which a pod holds claims ``a`` and ``b``; ``c`` and ``d`` are free."""
+    """Return a cluster of one node with this limit, whose pod uses claims ``a`` and ``b``; ``c`` and ``d`` are unused."""
     pods = [a_pod("held", volumes=standing_on(*claims))] if pods is None else pods
     cluster = a_cluster([a_node("n")], {"n": pods})
     objects = [obj for name in "abcd" for obj in bound(name)]
     return with_objects(cluster, a_csi_node("n", {DRIVER: limit}), *objects)
 
 
-LIMITS = {  # the limit of a node that holds a and b, what the pod needs, refused?
-    "room for one": (3, "c", False),
+LIMITS = {  # the limit of a node that uses a and b, the pod's claims, rejected?
+    "one more fits": (3, "c", False),
     "full": (2, "c", True),
-    "room for one of two": (3, "cd", True),
-    "room for two": (4, "cd", False),
-    "shares what is there": (2, "a", False),
-    "shares one and brings one": (2, "ac", True),
-    "over the limit already, brings none": (1, "ab", False),
+    "one of two fits": (3, "cd", True),
+    "two more fit": (4, "cd", False),
+    "shares both": (2, "a", False),
+    "shares one and adds one": (2, "ac", True),
+    "over the limit already, adds none": (1, "ab", False),
     "no limit": (None, "cd", False),
-    "takes none": (0, "c", True),
+    "uses none": (0, "c", True),
 }
 
 
 @pytest.mark.parametrize(("limit", "needs", "refused"), LIMITS.values(), ids=LIMITS)
-def test_refuses(limit, needs, refused):
+def test_rejects(limit, needs, refused):
     cluster = a_full_house(limit)
     assert refusals(NodeVolumeLimits(), a_pod(volumes=standing_on(*needs)), cluster.snapshot) == ({"n": NO} if refused else {})
 
@@ -76,7 +76,7 @@ def test_a_node_without_drivers_has_no_limit():
     assert refusals(NodeVolumeLimits(), a_pod(volumes=standing_on("a")), cluster.snapshot) == {}
 
 
-def test_the_limit_is_of_one_driver():
+def test_the_limit_is_per_driver():
     cluster = with_objects(a_full_house(2), *bound("other", driver="other.example.com"))
     pod = a_pod(volumes=standing_on("other"))
     assert refusals(NodeVolumeLimits(), pod, cluster.snapshot) == {}
@@ -84,12 +84,12 @@ def test_the_limit_is_of_one_driver():
     assert refusals(NodeVolumeLimits(), pod, cluster.snapshot) == {"n": NO}
 
 
-def test_two_claims_of_one_volume_are_one():
+def test_two_claims_of_one_volume_count_once():
     cluster = with_objects(a_full_house(3), *bound("e", handle="c"))
     assert refusals(NodeVolumeLimits(), a_pod(volumes=standing_on("c", "e")), cluster.snapshot) == {}
 
 
-def test_a_claim_without_volume_counts_with_the_driver_that_will_make_it():
+def test_an_unbound_claim_counts_for_the_driver_of_its_class():
     waiting = a_claim("w", storageClassName="fast")
     cluster = with_objects(a_full_house(2), waiting, a_class("fast"))
     assert refusals(NodeVolumeLimits(), a_pod(volumes=standing_on("w")), cluster.snapshot) == {"n": NO}
@@ -97,7 +97,7 @@ def test_a_claim_without_volume_counts_with_the_driver_that_will_make_it():
     assert refusals(NodeVolumeLimits(), a_pod(volumes=standing_on("w")), cluster.snapshot) == {}
 
 
-def test_waiting_claims_of_placed_pods_count_too():
+def test_unbound_claims_of_placed_pods_count_too():
     held = [a_pod(f"h{at}", volumes=standing_on(f"w{at}")) for at in range(2)]
     waiting = [a_claim(f"w{at}", storageClassName="fast") for at in range(2)]
     cluster = with_objects(a_full_house(2, pods=held), a_class("fast"), *waiting)
@@ -106,7 +106,7 @@ def test_waiting_claims_of_placed_pods_count_too():
     assert refusals(plugin, a_pod(volumes=standing_on("w0")), cluster.snapshot) == {}
 
 
-def test_attachments_that_no_pod_needs_count():
+def test_attachments_without_a_pod_count():
     cluster = with_objects(a_full_house(3), attached("va", "n", "pv-d"))
     plugin = NodeVolumeLimits()
     assert refusals(plugin, a_pod(volumes=standing_on("c")), cluster.snapshot) == {"n": NO}
@@ -116,9 +116,9 @@ def test_attachments_that_no_pod_needs_count():
 
 
 PASSED_OVER = {
-    "of a volume that a pod holds": attached("va", "n", "pv-a"),
+    "of a volume that a pod uses": attached("va", "n", "pv-a"),
     "to another node": attached("va", "m", "pv-d"),
-    "of a volume that is not there": attached("va", "n", "gone"),
+    "of a volume that does not exist": attached("va", "n", "gone"),
     "by nobody": attached("va", "n", "pv-d", driver=""),
     "of nothing": msgspec.convert(
         {"metadata": {"name": "va"}, "spec": {"attacher": DRIVER, "nodeName": "n"}}, VolumeAttachment
@@ -132,7 +132,7 @@ def test_attachments_that_do_not_count(attachment):
     assert refusals(NodeVolumeLimits(), a_pod(volumes=standing_on("c")), cluster.snapshot) == {}
 
 
-def test_what_was_told_of_a_node_before_it_came():
+def test_attachments_reported_before_their_node_count():
     cluster = with_objects(a_full_house(9), a_csi_node("late", {DRIVER: 1}), attached("va", "late", "pv-d"))
     plugin, pod = NodeVolumeLimits(), a_pod(volumes=standing_on("c"))
     assert refusals(plugin, pod, cluster.snapshot) == {}
@@ -142,7 +142,7 @@ def test_what_was_told_of_a_node_before_it_came():
     assert refusals(plugin, pod, cluster.snapshot) == {"late": NO}
 
 
-def test_in_tree_volumes_count_where_drivers_run():
+def test_in_tree_volumes_count_where_their_driver_runs():
     in_tree = [a_bound_claim("old", "pv-old"), a_volume("pv-old", awsElasticBlockStore={"volumeID": "aws://z/vol-1"})]
     cluster = with_objects(a_cluster([a_node("n"), a_node("bare")]), *in_tree, a_csi_node("n", {EBS: 0}))
     plugin = NodeVolumeLimits()
@@ -152,7 +152,7 @@ def test_in_tree_volumes_count_where_drivers_run():
     assert refusals(plugin, a_pod(volumes=standing_on("old")), cluster.snapshot) == {}, "the same disk by two names"
 
 
-def test_a_class_of_an_in_tree_plugin_makes_volumes_of_its_driver():
+def test_a_class_of_an_in_tree_plugin_counts_for_its_csi_driver():
     cluster = with_objects(
         a_cluster([a_node("n")]), a_claim("w", storageClassName="gp2"), a_class("gp2", provisioner="kubernetes.io/aws-ebs"),
         a_csi_node("n", {EBS: 0}),
@@ -163,9 +163,9 @@ def test_a_class_of_an_in_tree_plugin_makes_volumes_of_its_driver():
 
 
 NOT_COUNTED = {
-    "not of a driver": a_volume("pv-v", nfs={"server": "s"}),
-    "of a kind that is not translated": a_volume("pv-v", azureFile={"shareName": "s"}),
-    "that its driver cannot serve": a_volume("pv-v", azureDisk={"diskURI": "u", "kind": "Dedicated"}),
+    "without a CSI driver": a_volume("pv-v", nfs={"server": "s"}),
+    "of a kind that is not migrated": a_volume("pv-v", azureFile={"shareName": "s"}),
+    "that its driver rejects": a_volume("pv-v", azureDisk={"diskURI": "u", "kind": "Dedicated"}),
     "without a handle": a_volume("pv-v", csi=csi("")),
 }
 
@@ -177,7 +177,7 @@ def test_volumes_that_do_not_count(volume):
     assert refusals(NodeVolumeLimits(), a_pod(volumes=standing_on("v")), cluster.snapshot) == {}
 
 
-def test_a_missing_claim_keeps_the_pod_everywhere():
+def test_a_missing_claim_rejects_the_pod_on_every_node():
     why = 'looking up PVC default/gone: persistentvolumeclaim "gone" not found'
     missing = Status(Code.UNRESOLVABLE, "NodeVolumeLimits", (why,))
     cluster = with_objects(a_cluster([a_node("n"), a_node("m")]), a_csi_node("n", {DRIVER: 1}))
@@ -188,7 +188,7 @@ def error(text):
     return Status(Code.ERROR, "NodeVolumeLimits", (f'running "NodeVolumeLimits" filter plugin: {text}',))
 
 
-def test_an_ephemeral_volume_needs_a_claim_of_its_own():
+def test_an_ephemeral_volume_needs_a_claim_owned_by_the_pod():
     scratch = [{"name": "s", "ephemeral": {}}]
     owner = {"ownerReferences": [{"uid": "default/p", "controller": True}]}
     cluster = with_objects(a_full_house(2), a_bound_claim("p-s", "pv-c", metadata=owner))
@@ -208,7 +208,7 @@ def test_a_claim_without_a_name_is_an_error():
     assert refusals(NodeVolumeLimits(), a_pod(volumes=standing_on("")), a_full_house(9).snapshot) == {"n": error(text)}
 
 
-def test_a_disk_that_its_driver_cannot_serve_is_an_error_where_drivers_run():
+def test_a_disk_that_its_driver_rejects_is_an_error_where_drivers_run():
     pod = a_pod(volumes=[ebs("aws://zone/disk")])
     cluster = with_objects(a_cluster([a_node("n"), a_node("bare")]), a_csi_node("n"))
     text = (
@@ -223,7 +223,7 @@ class Bench:
     gates: FeatureGates
 
 
-def test_with_its_gate_a_driver_may_have_to_be_there():
+def test_the_gate_may_require_an_installed_driver():
     plugin = NodeVolumeLimits()
     plugin.attach(Bench(FeatureGates({"VolumeLimitScaling": True})))
     nodes = [a_node(name) for name in ("has", "lacks", "bare")]
@@ -237,7 +237,7 @@ def test_with_its_gate_a_driver_may_have_to_be_there():
         assert refusals(plugin, pod, cluster.snapshot) == ({"lacks": absent, "bare": absent} if insists else {})
 
 
-def test_pods_without_such_volumes_are_passed_over():
+def test_pods_without_such_volumes_are_skipped():
     snapshot = a_full_house(0).snapshot
     for volume in ({"emptyDir": {}}, {"csi": {"driver": DRIVER}}, {"rbd": {"monitors": ["m"], "image": "i"}}):
         assert NodeVolumeLimits().pre_filter(a_pod(volumes=[{"name": "v", **volume}]), snapshot) is SKIP
@@ -245,12 +245,12 @@ def test_pods_without_such_volumes_are_passed_over():
     assert NodeVolumeLimits().sign(a_pod(volumes=standing_on("a"))) is None
 
 
-def test_keeps_the_contract_of_plugins():
+def test_satisfies_the_plugin_contract():
     pods = [a_pod(volumes=standing_on(*names)) for names in ("a", "c", "cd")]
     check_plugin(NodeVolumeLimits(), pods=pods, cluster=a_full_house(2))
 
 
-def test_what_if_pods_were_gone():
+def test_removed_pods_free_their_volumes():
     plugin, pod = NodeVolumeLimits(), a_pod(volumes=standing_on("c"))
     held = [a_pod(f"h-{name}", volumes=standing_on(name)) for name in "ab"]
     cluster = a_full_house(2, pods=held)
@@ -272,23 +272,23 @@ def test_what_if_pods_were_gone():
 
 CSI, ATTACHMENT, CLAIM = Resource.CSI_NODE, Resource.VOLUME_ATTACHMENT, Resource.PERSISTENT_VOLUME_CLAIM
 PLACED = {"nodeName": "n"}
-WAKES = {  # what happened, old and new; wakes?
-    "drivers came": (CSI, Action.ADD, None, a_csi_node("n"), True),
-    "a limit rose": (CSI, Action.UPDATE_OTHER, a_csi_node("n", {DRIVER: 1}), a_csi_node("n", {DRIVER: 2}), True),
-    "a limit fell": (CSI, Action.UPDATE_OTHER, a_csi_node("n", {DRIVER: 2}), a_csi_node("n", {DRIVER: 1}), False),
-    "a driver came": (CSI, Action.UPDATE_OTHER, a_csi_node("n"), a_csi_node("n", {DRIVER: 1}), True),
-    "a limit went": (CSI, Action.UPDATE_OTHER, a_csi_node("n", {DRIVER: 1}), a_csi_node("n", {DRIVER: None}), False),
-    "its claim came": (CLAIM, Action.ADD, None, a_claim("c"), True),
-    "its ephemeral claim came": (CLAIM, Action.ADD, None, a_claim("pod-s"), True),
-    "another claim came": (CLAIM, Action.ADD, None, a_claim("x"), False),
-    "a pod with a claim went": (Resource.POD, Action.DELETE, a_pod(volumes=standing_on("x"), **PLACED), None, True),
-    "a pod with a disk went": (Resource.POD, Action.DELETE, a_pod(volumes=[ebs("v")], **PLACED), None, True),
-    "a pod without volumes went": (Resource.POD, Action.DELETE, a_pod(**PLACED), None, False),
-    "a pod that was nowhere went": (Resource.POD, Action.DELETE, a_pod(volumes=standing_on("x")), None, False),
-    "a pod that was on its way went": (
+WAKES = {  # the event, old and new; wakes?
+    "a CSINode is added": (CSI, Action.ADD, None, a_csi_node("n"), True),
+    "a limit is raised": (CSI, Action.UPDATE_OTHER, a_csi_node("n", {DRIVER: 1}), a_csi_node("n", {DRIVER: 2}), True),
+    "a limit is lowered": (CSI, Action.UPDATE_OTHER, a_csi_node("n", {DRIVER: 2}), a_csi_node("n", {DRIVER: 1}), False),
+    "a driver is added": (CSI, Action.UPDATE_OTHER, a_csi_node("n"), a_csi_node("n", {DRIVER: 1}), True),
+    "a limit is removed": (CSI, Action.UPDATE_OTHER, a_csi_node("n", {DRIVER: 1}), a_csi_node("n", {DRIVER: None}), False),
+    "its claim is added": (CLAIM, Action.ADD, None, a_claim("c"), True),
+    "its ephemeral claim is added": (CLAIM, Action.ADD, None, a_claim("pod-s"), True),
+    "another claim is added": (CLAIM, Action.ADD, None, a_claim("x"), False),
+    "a pod with a claim is deleted": (Resource.POD, Action.DELETE, a_pod(volumes=standing_on("x"), **PLACED), None, True),
+    "a pod with a disk is deleted": (Resource.POD, Action.DELETE, a_pod(volumes=[ebs("v")], **PLACED), None, True),
+    "a pod without volumes is deleted": (Resource.POD, Action.DELETE, a_pod(**PLACED), None, False),
+    "an unassigned pod is deleted": (Resource.POD, Action.DELETE, a_pod(volumes=standing_on("x")), None, False),
+    "a nominated pod is deleted": (
         Resource.POD, Action.DELETE, a_pod(volumes=standing_on("x"), status={"nominatedNodeName": "n"}), None, True,
     ),
-    "a volume was detached": (ATTACHMENT, Action.DELETE, attached("va", "n", "pv"), None, True),
+    "a volume is detached": (ATTACHMENT, Action.DELETE, attached("va", "n", "pv"), None, True),
 }  # fmt: skip
 
 
@@ -298,7 +298,7 @@ def test_wakes(resource, action, old, new, woken):
     assert wakes(NodeVolumeLimits(), pod, resource, action, old, new) is woken
 
 
-def test_a_detached_volume_wakes_disks_of_its_driver():
+def test_a_detached_volume_wakes_pods_with_disks_of_its_driver():
     for disk, driver, woken in (("vol-1", EBS, True), ("vol-1", DRIVER, False), ("aws://z/x", DRIVER, True)):
         pod = a_pod(volumes=[ebs(disk)])
         assert wakes(NodeVolumeLimits(), pod, ATTACHMENT, Action.DELETE, attached("va", "n", "pv", driver)) is woken
@@ -322,7 +322,7 @@ steps = st.lists(
 
 
 class World:
-    """A cluster that changes, and the plain rule over it."""
+    """A changing cluster with a reference implementation."""
 
     def __init__(self, needs):
         self.cluster = a_cluster([a_node(f"n{at}") for at in range(3)])
@@ -378,7 +378,7 @@ class World:
 @pytest.mark.slow
 @settings(max_examples=80)
 @given(st.lists(st.lists(st.sampled_from("abcde"), max_size=3), min_size=1, max_size=6), steps)
-def test_the_table_agrees_with_the_plain_rule_whatever_happens(needs, steps):
+def test_agrees_with_a_reference_implementation_after_any_changes(needs, steps):
     world = World(needs)
     plugin = NodeVolumeLimits()
     for step in steps:
@@ -392,7 +392,7 @@ def test_the_table_agrees_with_the_plain_rule_whatever_happens(needs, steps):
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(st.lists(st.sampled_from("abcde"), min_size=1, max_size=3), min_size=2, max_size=12), st.integers(0, 4))
-def test_a_node_never_holds_more_than_its_limit(needs, limit):
+def test_a_node_never_exceeds_its_limit(needs, limit):
     cluster = with_objects(a_cluster([a_node("n")]), *(obj for name, handle in HANDLES.items() for obj in bound(name, handle)))
     with_objects(cluster, a_csi_node("n", {DRIVER: limit}))
     plugin = NodeVolumeLimits()
@@ -407,7 +407,7 @@ def test_a_node_never_holds_more_than_its_limit(needs, limit):
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(st.sampled_from("abcde"), min_size=1, max_size=3), steps)
-def test_what_made_it_fit_wakes(wants, steps):
+def test_every_change_that_makes_the_pod_fit_wakes(wants, steps):
     world = World([wants, *(["a", "b"], ["c"], ["d", "e"])])
     plugin, pod = NodeVolumeLimits(), world.pods[0]
     events = {"remove": (Resource.POD, Action.DELETE), "detach": (ATTACHMENT, Action.DELETE)}

@@ -1,4 +1,4 @@
-"""Rules with a form for one node answer there as they do over columns."""
+"""Test that plugins with a single-node form return there what they return over the whole table."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def asking(name, requests):
     strategy=strategies,
     balanced=st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True),
 )
-def test_one_row_forms_equal_the_columns(nodes, wants, strategy, balanced):
+def test_single_node_forms_equal_the_table_forms(nodes, wants, strategy, balanced):
     cluster = a_cluster(
         [a_node(f"n{i}", allocatable={**offer, "pods": room}) for i, (offer, _, room) in enumerate(nodes)],
         {f"n{i}": [asking(f"p{i}-{j}", held) for j, held in enumerate(on)] for i, (_, on, _) in enumerate(nodes)},
@@ -113,7 +113,7 @@ terms = st.lists(
     required=st.none() | terms,
     named=st.sampled_from(["", "n0", "nowhere"]),
 )
-def test_verdicts_on_nodes_alone_equal_the_columns(nodes, tolerated, selector, required, named):
+def test_single_node_verdicts_equal_the_table_forms(nodes, tolerated, selector, required, named):
     cluster = a_cluster(
         a_node(f"n{i}", {"disk": disk} if disk else {}, taints=held, unschedulable=off)
         for i, (disk, held, off) in enumerate(nodes)
@@ -135,7 +135,7 @@ def test_verdicts_on_nodes_alone_equal_the_columns(nodes, tolerated, selector, r
 
 
 @pytest.mark.parametrize(("method", "expected"), [("filter", False), ("score", True)])
-def test_who_overrides_the_columns_alone_has_no_form_for_one_node(method, expected):
+def test_a_subclass_that_overrides_only_the_table_form_has_no_single_node_form(method, expected):
     class Stricter(NodeResourcesFit):
         def filter(self, wants, nodes):
             return super().filter(wants, nodes)
@@ -149,7 +149,7 @@ def test_who_overrides_the_columns_alone_has_no_form_for_one_node(method, expect
         lambda capacity: st.tuples(st.just(capacity), st.integers(0, 100), st.integers(-2, 2), st.integers(0, 2 * capacity))
     )
 )
-def test_percentages_are_right_wherever_they_are_worked_out_in_floats(drawn):
+def test_percentages_are_exact_where_floats_compute_them(drawn):
     capacity, percent, off, anything = drawn
     for requested in (max(0, capacity * percent // 100 + off), anything):
         columns = np.array([requested]), np.array([capacity])

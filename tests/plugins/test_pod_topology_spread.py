@@ -1,4 +1,4 @@
-"""Hard spread constraints: which nodes are refused, which nodes count, what would be if pods were gone, what wakes a pod."""
+"""Test hard spread constraints: rejected nodes, counted pods, simulated pod removal, and the events that wake a pod."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def attached(snapshot=None, args=None, **gates):
 
 
 def holding(counts, *nodes):
-    """A cluster of these nodes with so many web pods on each, by name."""
+    """Return a cluster of these nodes with this many web pods on each, by name."""
     pods = {n: [web(f"{n}-{i}") for i in range(count)] for n, count in counts.items()}
     return a_cluster(nodes, pods)
 
@@ -63,44 +63,46 @@ TAINTED = (
     node("c1", "c", taints=[{"key": "old", "effect": "PreferNoSchedule"}]),
 )
 
-# constraints; the nodes; web pods on them; other fields of the pod's spec; nodes refused for skew; nodes refused for a label
+# constraints; the nodes; web pods on them; other fields of the pod's spec; nodes rejected for skew; nodes rejected for a label
 CASES = {
-    "an even cluster": ([constraint()], THREE_ZONES, {}, {}, "", ""),
-    "one ahead": ([constraint()], THREE_ZONES, {"a1": 1}, {}, "a1 a2", ""),
-    "two ahead, two allowed": ([constraint(skew=2)], THREE_ZONES, {"a1": 1, "a2": 1}, {}, "a1 a2", ""),
-    "one ahead, two allowed": ([constraint(skew=2)], THREE_ZONES, {"a1": 1}, {}, "", ""),
-    "the least counts": ([constraint()], THREE_ZONES, {"a1": 2, "b1": 1, "c1": 1}, {}, "a1 a2", ""),
+    "a balanced cluster": ([constraint()], THREE_ZONES, {}, {}, "", ""),
+    "skew 2": ([constraint()], THREE_ZONES, {"a1": 1}, {}, "a1 a2", ""),
+    "skew 3, maxSkew 2": ([constraint(skew=2)], THREE_ZONES, {"a1": 1, "a2": 1}, {}, "a1 a2", ""),
+    "skew 2, maxSkew 2": ([constraint(skew=2)], THREE_ZONES, {"a1": 1}, {}, "", ""),
+    "the least loaded domain counts": ([constraint()], THREE_ZONES, {"a1": 2, "b1": 1, "c1": 1}, {}, "a1 a2", ""),
     "hosts": ([constraint("host")], THREE_ZONES, {"a1": 1, "b1": 1}, {}, "a1 b1", ""),
-    "both: either refuses": ([constraint("zone", 2), constraint("host")], THREE_ZONES, {"a1": 2, "a2": 1}, {}, "a1 a2", ""),
-    "no such label": ([constraint()], (node("a1", "a"), node("x")), {}, {}, "", "x"),
-    "no such label anywhere": ([constraint("rack")], THREE_ZONES, {}, {}, "", "a1 a2 b1 c1"),
-    "skew is told before a label of a later constraint": (
+    "two constraints: either rejects": (
+        [constraint("zone", 2), constraint("host")], THREE_ZONES, {"a1": 2, "a2": 1}, {}, "a1 a2", "",
+    ),
+    "one node without the label": ([constraint()], (node("a1", "a"), node("x")), {}, {}, "", "x"),
+    "no node with the label": ([constraint("rack")], THREE_ZONES, {}, {}, "", "a1 a2 b1 c1"),
+    "skew is reported before a missing label of a later constraint": (
         [constraint("host"), constraint()], (node("a1", "a"), node("b1", "b"), node("x")), {"a1": 1}, {}, "a1", "x",
     ),
-    "nodes without all the labels do not count": (
+    "nodes without every label do not count": (
         [constraint(), constraint("host", 9)],
         (node("a1", "a"), node("b1", "b", labels={"host": ""}), a_node("c1", {"zone": "c"})),
         {"a1": 1, "b1": 1}, {}, "", "c1",
     ),
-    "an empty value is a value": ([constraint()], (node("a1", "a"), node("e1", "")), {"e1": 1}, {}, "e1", ""),
+    "an empty label value is a domain": ([constraint()], (node("a1", "a"), node("e1", "")), {"e1": 1}, {}, "e1", ""),
     "fewer domains than minDomains: the least is 0": (
         [constraint(minDomains=4)], THREE_ZONES, {"a1": 1, "b1": 1, "c1": 1}, {}, "a1 a2 b1 c1", "",
     ),
     "minDomains reached": ([constraint(minDomains=3)], THREE_ZONES, {"a1": 1, "b1": 1, "c1": 1}, {}, "", ""),
-    "a pod that does not match itself": ([constraint()], THREE_ZONES, {"a1": 1}, {"labels": {"app": "db"}}, "", ""),
+    "a pod that does not match its own selector": ([constraint()], THREE_ZONES, {"a1": 1}, {"labels": {"app": "db"}}, "", ""),
     "no selector matches nothing": ([constraint(selector=None)], THREE_ZONES, {"a1": 5}, {}, "", ""),
-    "an empty selector counts nobody but the pod": ([constraint(selector={})], THREE_ZONES, {"a1": 5}, {}, "", ""),
-    "soft constraints refuse nobody": (
+    "an empty selector counts only the pod itself": ([constraint(selector={})], THREE_ZONES, {"a1": 5}, {}, "", ""),
+    "soft constraints reject no node": (
         [constraint(whenUnsatisfiable="ScheduleAnyway")], THREE_ZONES, {"a1": 5}, {}, "", "",
     ),
-    "nodes that the pod's selector does not take do not count": (
+    "nodes outside the pod's node selector do not count": (
         [constraint()], DISKS, {"a1": 1, "c1": 1}, {"nodeSelector": {"disk": "ssd"}}, "", "",
     ),
-    "unless told so": (
+    "nodeAffinityPolicy Ignore: they count": (
         [constraint(nodeAffinityPolicy="Ignore")], DISKS, {"a1": 1, "c1": 1}, {"nodeSelector": {"disk": "ssd"}}, "a1 c1", "",
     ),
     "tainted nodes count": ([constraint()], TAINTED, {"a1": 1, "c1": 1}, {}, "a1 c1", ""),
-    "unless told so, and then soft taints still do": (
+    "nodeTaintsPolicy Honor: they do not count, except for soft taints": (
         [constraint(nodeTaintsPolicy="Honor")], TAINTED, {"a1": 1, "c1": 1}, {}, "", "",
     ),
     "or tolerated": (
@@ -111,13 +113,13 @@ CASES = {
 
 
 @pytest.mark.parametrize(("constraints", "nodes", "counts", "spec", "skewed", "unlabelled"), CASES.values(), ids=CASES)
-def test_refuses(constraints, nodes, counts, spec, skewed, unlabelled):
+def test_rejects(constraints, nodes, counts, spec, skewed, unlabelled):
     pod = web("new", *constraints, **spec)
     wanted = dict.fromkeys(skewed.split(), SKEWED) | dict.fromkeys(unlabelled.split(), UNLABELLED)
     assert refusals(PodTopologySpread(), pod, holding(counts, *nodes).snapshot) == wanted
 
 
-def test_who_is_counted():
+def test_which_pods_are_counted():
     leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     others = [web("leaving", metadata=leaving), web("elsewhere", namespace="other"), web("db", labels={"app": "db"})]
     cluster = a_cluster(THREE_ZONES, {"a1": others})
@@ -136,7 +138,7 @@ def test_match_label_keys_count_pods_of_the_same_revision(gate, refused):
 
 
 @pytest.mark.parametrize(("gate", "refused"), [(False, {}), (True, {"a1": SKEWED})])
-def test_numeric_tolerations_count_behind_their_gate(gate, refused):
+def test_numeric_tolerations_count_when_their_gate_is_on(gate, refused):
     taint = [{"key": "sla", "value": "990", "effect": "NoSchedule"}]
     cluster = holding({"a1": 1}, node("a1", "a"), node("b1", "b", taints=taint))
     tolerations = [{"key": "sla", "operator": "Gt", "value": "950"}]
@@ -151,7 +153,7 @@ def test_pods_without_hard_constraints_are_skipped():
     assert isinstance(PodTopologySpread().pre_filter(web("w", constraint(whenUnsatisfiable="ScheduleAnyway")), snapshot), Skip)
 
 
-def test_a_malformed_selector_ends_the_attempt():
+def test_a_malformed_selector_fails_the_attempt():
     broken = web("web", constraint(selector={"matchExpressions": [{"key": "app", "operator": "Like"}]}))
     with pytest.raises(PluginError, match=r"plugin PodTopologySpread cannot read .* of default/web: .*Like"):
         PodTopologySpread().pre_filter(broken, a_cluster(THREE_ZONES).snapshot)
@@ -160,11 +162,11 @@ def test_a_malformed_selector_ends_the_attempt():
 # -- arguments ------------------------------------------------------------------------------------------------------------
 
 LISTED = {"topology_key": "zone", "max_skew": 1, "when_unsatisfiable": "DoNotSchedule"}
-FAULTS = {  # defaulting type; changes to LISTED, one for each constraint; what is wrong
+FAULTS = {  # defaulting type; changes to LISTED, one for each constraint; the fault
     "system": ("System", [], []),
     "a list": ("List", [{}, {"topology_key": "host"}, {"when_unsatisfiable": "ScheduleAnyway"}], []),
     "an empty list": ("List", [], []),
-    "no such type": (
+    "unknown type": (
         "Fancy", [], [("defaultingType", 'Unsupported value: "Fancy": supported values: "System", "List"')],
     ),
     "system with a list": (
@@ -177,12 +179,12 @@ FAULTS = {  # defaulting type; changes to LISTED, one for each constraint; what 
     "no action": (
         "List", [{"when_unsatisfiable": ""}], [("defaultConstraints[0].whenUnsatisfiable", "Required value: can not be empty")],
     ),
-    "no such action": (
+    "unknown whenUnsatisfiable": (
         "List", [{"when_unsatisfiable": "Maybe"}],
         [("defaultConstraints[0].whenUnsatisfiable",
           'Unsupported value: "Maybe": supported values: "DoNotSchedule", "ScheduleAnyway"')],
     ),
-    "said twice": ("List", [{}, {}], [("defaultConstraints[1]", 'Duplicate value: "{zone, DoNotSchedule}"')]),
+    "duplicate constraint": ("List", [{}, {}], [("defaultConstraints[1]", 'Duplicate value: "{zone, DoNotSchedule}"')]),
 }  # fmt: skip
 
 
@@ -197,14 +199,14 @@ def test_arguments(kind, changes, wrong):
     assert [(fault.field, fault.body) for fault in found] == [(f"args.{field}", body) for field, body in wrong]
 
 
-def test_arguments_that_have_more_wrong():
+def test_other_faults_of_arguments():
     found = arguments("List", [{"topology_key": "no good", "label_selector": LabelSelector()}]).faults("", FeatureGates())
     assert [fault.field for fault in found] == ["defaultConstraints[0].topologyKey", "defaultConstraints[0].labelSelector"]
     why = "constraint must not define a selector, as they deduced for each pod"
     assert found[1] == Fault("Forbidden", "defaultConstraints[0].labelSelector", why)
 
 
-# -- the plain rule -------------------------------------------------------------------------------------------------------
+# -- a reference implementation -------------------------------------------------------------------------------------------
 
 LABELS = [{}, {"app": "web"}, {"app": "db"}, {"app": "web", "rev": "1"}, {"app": "web", "rev": "2"}]
 SELECTORS = [
@@ -227,7 +229,7 @@ def selects(selector, labels):
 
 
 def plain_rule(pod, constraints, nodes, placed):
-    """What the constraints say of each node, by name, in the words of their documentation."""
+    """Return the reason for each rejected node, by name, as the constraints' documentation defines it."""
     refused = {}
     everywhere = [n for n in nodes if all(c["topologyKey"] in n.labels for c in constraints)]
     for n in nodes:
@@ -293,7 +295,7 @@ waiting_pods = st.builds(
 
 
 def placed_pods(terminating=True):
-    """Placed pods as (node number, labels, namespace, is it being deleted?)."""
+    """Generate placed pods as (node number, labels, namespace, whether terminating)."""
     leaving = st.booleans() if terminating else st.just(False)
     return st.lists(
         st.tuples(st.integers(0, 5), st.sampled_from(LABELS), st.sampled_from(["default", "default", "other"]), leaving),
@@ -302,7 +304,7 @@ def placed_pods(terminating=True):
 
 
 def settle(nodes, where):
-    """Turn drawn pods into pods on nodes, by node name."""
+    """Build pods on nodes, by node name, from generated data."""
     placed = {}
     for i, (number, labels, namespace, leaving) in enumerate(where):
         metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if leaving else {}
@@ -314,7 +316,7 @@ def settle(nodes, where):
 
 @settings(max_examples=100, deadline=None)
 @given(node_lists, placed_pods(), waiting_pods, st.data())
-def test_the_table_agrees_with_the_plain_rule(nodes, where, waiting, data):
+def test_agrees_with_a_reference_implementation(nodes, where, waiting, data):
     placed = settle(nodes, where)
     pod, hard = waiting
     snapshot = a_cluster(nodes, placed).snapshot
@@ -325,11 +327,11 @@ def test_the_table_agrees_with_the_plain_rule(nodes, where, waiting, data):
     assert refusals(PodTopologySpread(), pod, view) == {name: status for name, status in said.items() if name in part}
 
 
-# -- what if --------------------------------------------------------------------------------------------------------------
+# -- simulated removal and addition ---------------------------------------------------------------------------------------
 
 
 def judged(plugin, state, snapshot):
-    """Each row's reason under this state."""
+    """Return each row's reason under this state."""
     reasons = [None] * len(snapshot.table)
     for reject in plugin.filter(state, snapshot.nodes):
         for row in np.flatnonzero(reject.rows):
@@ -340,7 +342,7 @@ def judged(plugin, state, snapshot):
 
 @settings(max_examples=100, deadline=None)
 @given(node_lists, placed_pods(terminating=False), waiting_pods, st.integers(0, 5), st.data())
-def test_a_what_if_is_the_changed_cluster(nodes, where, waiting, number, data):
+def test_add_and_remove_pod_equal_a_changed_cluster(nodes, where, waiting, number, data):
     placed = settle(nodes, where)
     pod, _ = waiting
     cluster = a_cluster(nodes, placed)
@@ -363,8 +365,8 @@ def test_a_what_if_is_the_changed_cluster(nodes, where, waiting, number, data):
         assert bool(alone) is (judged(plugin, state, snapshot)[row] is not None)
 
 
-def test_a_what_if_takes_off_pods_that_were_never_counted_as_upstream_does():
-    """A pod that is being deleted does not count; taking it away lowers the count below what is there nonetheless."""
+def test_removing_a_pod_that_was_not_counted_lowers_the_count_as_upstream():
+    """A terminating pod does not count; removing it lowers the count below the number of remaining pods."""
     leaving = web("leaving", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     staying = web("staying")
     cluster = a_cluster([node("a1", "a"), node("b1", "b")], {"a1": [leaving, staying]})
@@ -378,7 +380,7 @@ def test_a_what_if_takes_off_pods_that_were_never_counted_as_upstream_does():
 
 # -- signature ------------------------------------------------------------------------------------------------------------
 
-READ = {  # two pods that the rule could tell apart
+READ = {  # two pods that the plugin may treat differently
     "labels": (web("w", constraint()), web("w", constraint(), labels={"app": "db"})),
     "namespace": (web("w", constraint()), web("w", constraint(), namespace="other")),
     "constraints": (web("w", constraint()), web("w", constraint(skew=2))),
@@ -389,12 +391,12 @@ READ = {  # two pods that the rule could tell apart
 
 
 @pytest.mark.parametrize(("one", "other"), READ.values(), ids=READ)
-def test_signs_what_it_reads(one, other):
+def test_the_signature_covers_what_the_plugin_reads(one, other):
     assert PodTopologySpread().sign(one) != PodTopologySpread().sign(other)
     assert {hash(value) for value in PodTopologySpread().sign(one).values()}
 
 
-def test_signs_nothing_where_nothing_is_read():
+def test_the_signature_is_empty_without_constraints():
     assert PodTopologySpread(arguments("List", [])).sign(web()) == {}
 
 
@@ -402,7 +404,7 @@ def test_signs_nothing_where_nothing_is_read():
 
 
 def asked_of_many(kind, count, nodes):
-    """Return how much work it is to judge a pod that is spread over so many topologies which no node is in."""
+    """Return the work to filter a pod with this many constraints over topologies that no node has."""
     cluster = a_cluster([node(f"n{i}", "a") for i in range(nodes)], {"n0": [web("held")]})
     pod = web("new", constraint(), *(constraint(f"rack-{i}", whenUnsatisfiable=kind) for i in range(count)))
     plugin, snapshot = PodTopologySpread(), cluster.snapshot
@@ -415,14 +417,14 @@ def asked_of_many(kind, count, nodes):
 
 
 @pytest.mark.parametrize("kind", ["DoNotSchedule", "ScheduleAnyway"])
-def test_constraints_cost_the_same_each_however_many_nodes_there_are(kind):
+def test_the_cost_per_constraint_is_constant_for_any_number_of_nodes(kind):
     once = asked_of_many(kind, 100, 20)
     assert asked_of_many(kind, 200, 20) < 2.2 * once
     assert asked_of_many(kind, 100, 80) < 1.2 * once + 80 * 10
 
 
 @pytest.mark.parametrize("others", [[], [constraint()], [constraint(), constraint("host")]], ids=len)
-def test_a_topology_that_no_node_is_in_decides_wherever_it_stands(others):
+def test_a_topology_without_nodes_rejects_in_any_position(others):
     pod = web("new", *others, constraint("rack"), constraint("shelf"))
     cluster = holding({"a1": 1}, *THREE_ZONES)
     assert refusals(PodTopologySpread(), pod, cluster.snapshot) == dict.fromkeys(["a1", "a2", "b1", "c1"], UNLABELLED)

@@ -1,4 +1,4 @@
-"""What wakes a pod that spread constraints turned down: everything that may open a node for it, and little else."""
+"""Test the events that wake a pod which spread constraints rejected: every event that may let it fit, and few others."""
 
 from __future__ import annotations
 
@@ -44,32 +44,32 @@ UNRELATED = web("unrelated", labels={"app": "db"}, nodeName="a1")
 A1, A2 = node("a1", "a"), node("a1", "b")
 
 WAKES = {  # resource, action, old, new, wakes?
-    "a pod it counts comes": (Resource.ASSIGNED_POD, Action.ADD, None, PLACED, True),
-    "another pod comes": (Resource.ASSIGNED_POD, Action.ADD, None, UNRELATED, False),
-    "a pod comes that has no node": (Resource.UNSCHEDULED_POD, Action.ADD, None, web("unplaced"), False),
-    "a pod comes that is nominated": (
+    "a counted pod is added": (Resource.ASSIGNED_POD, Action.ADD, None, PLACED, True),
+    "another pod is added": (Resource.ASSIGNED_POD, Action.ADD, None, UNRELATED, False),
+    "a pod without a node is added": (Resource.UNSCHEDULED_POD, Action.ADD, None, web("unplaced"), False),
+    "a nominated pod is added": (
         Resource.UNSCHEDULED_POD, Action.ADD, None, web("nominated", status={"nominatedNodeName": "a1"}), True,
     ),
-    "a pod of another namespace comes": (
+    "a pod of another namespace is added": (
         Resource.ASSIGNED_POD, Action.ADD, None, web("other", namespace="other", nodeName="a1"), False,
     ),
-    "a pod it counts goes": (Resource.ASSIGNED_POD, Action.DELETE, PLACED, None, True),
-    "another pod goes": (Resource.ASSIGNED_POD, Action.DELETE, UNRELATED, None, False),
-    "a pod begins to count": (
+    "a counted pod is deleted": (Resource.ASSIGNED_POD, Action.DELETE, PLACED, None, True),
+    "another pod is deleted": (Resource.ASSIGNED_POD, Action.DELETE, UNRELATED, None, False),
+    "a pod starts to count": (
         Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL, UNRELATED, web("unrelated", nodeName="a1"), True,
     ),
     "a pod's other label changes": (
         Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL, PLACED,
         web("placed", labels={"app": "web", "x": "y"}, nodeName="a1"), False,
     ),
-    "tolerations that nobody counts": (
+    "tolerations of an uncounted pod change": (
         Resource.UNSCHEDULED_POD, Action.UPDATE_POD_TOLERATION, PENDING,
         web("pending", constraint(), constraint("host"), tolerations=[{"operator": "Exists"}]), False,
     ),
-    "a node with the labels comes": (Resource.NODE, Action.ADD, None, A1, True),
-    "a node without a label comes": (Resource.NODE, Action.ADD, None, node("x"), False),
-    "a node with the labels goes": (Resource.NODE, Action.DELETE, A1, None, True),
-    "a node without a label goes": (Resource.NODE, Action.DELETE, node("x"), None, False),
+    "a node with the labels is added": (Resource.NODE, Action.ADD, None, A1, True),
+    "a node without a label is added": (Resource.NODE, Action.ADD, None, node("x"), False),
+    "a node with the labels is deleted": (Resource.NODE, Action.DELETE, A1, None, True),
+    "a node without a label is deleted": (Resource.NODE, Action.DELETE, node("x"), None, False),
     "a node gets its label": (Resource.NODE, Action.UPDATE_NODE_LABEL, node("a1"), A1, True),
     "a node loses its label": (Resource.NODE, Action.UPDATE_NODE_LABEL, A1, node("a1"), True),
     "a node changes zones": (Resource.NODE, Action.UPDATE_NODE_LABEL, A1, A2, True),
@@ -88,13 +88,13 @@ def test_wakes(resource, action, old, new, woken):
     assert wakes(attached(), PENDING, resource, action, old, new) is woken
 
 
-def test_wakes_on_its_own_tolerations_where_taints_count():
+def test_wakes_on_its_own_tolerations_when_taints_are_honored():
     careful = constraint(nodeTaintsPolicy="Honor")
     old, new = web("w", careful), web("w", careful, tolerations=[{"operator": "Exists"}])
     assert wakes(attached(), old, Resource.UNSCHEDULED_POD, Action.UPDATE_POD_TOLERATION, old, new)
 
 
-def test_hints_about_listed_defaults_ask_who_owns_the_pod():
+def test_hints_about_default_constraints_read_the_pods_owner():
     listed = TopologySpreadConstraint(topology_key="zone", max_skew=1, when_unsatisfiable="DoNotSchedule")
     args = PodTopologySpreadArgs(defaulting_type="List", default_constraints=(listed,))
     cluster = a_cluster([A1])
@@ -106,13 +106,13 @@ def test_hints_about_listed_defaults_ask_who_owns_the_pod():
 
 
 @pytest.mark.parametrize(("policy", "woken"), [("Honor", True), ("Ignore", False)])
-def test_wakes_when_a_node_stops_counting_because_the_pods_selector_no_longer_takes_it(policy, woken):
+def test_wakes_when_a_node_stops_counting_for_the_pods_selector(policy, woken):
     pod = web("w", constraint(nodeAffinityPolicy=policy), nodeSelector={"disk": "ssd"})
     old, new = node("a1", "a", labels={"disk": "ssd"}), node("a1", "a")
     assert wakes(attached(), pod, Resource.NODE, Action.UPDATE_NODE_LABEL, old, new) is woken
 
 
-def test_wakes_when_its_own_label_changes_what_it_counts():
+def test_wakes_when_its_own_label_changes_the_counted_pods():
     old, new = (web("w", constraint(matchLabelKeys=["rev"]), labels={"app": "web", "rev": rev}) for rev in "12")
     assert wakes(attached(), old, Resource.UNSCHEDULED_POD, Action.UPDATE_POD_LABEL, old, new)
 
@@ -149,7 +149,7 @@ placed_pods = st.lists(
 
 
 def settle(nodes, where):
-    """Turn drawn pods into pods on nodes, by node name."""
+    """Build pods on nodes, by node name, from generated data."""
     placed = {}
     for i, (number, labels, namespace, leaving) in enumerate(where):
         metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if leaving else {}
@@ -161,7 +161,7 @@ def settle(nodes, where):
 
 @st.composite
 def events(draw, nodes, placed):
-    """Draw (resource, action, old, new) about one object of the cluster, or a new one."""
+    """Generate (resource, action, old, new) for an existing object of the cluster or a new one."""
     pods = [pod for on_node in placed.values() for pod in on_node]
     kind = draw(st.sampled_from(["pod comes", "pod goes", "pod changes", "node comes", "node goes", "relabelled", "tainted"]))
     if kind == "pod comes":
@@ -205,7 +205,7 @@ def happen(cluster, event):
 
 @settings(max_examples=100, deadline=None)
 @given(node_lists, placed_pods, waiting_pods, st.data())
-def test_whatever_opens_a_node_wakes_the_pod(nodes, where, pod, data):
+def test_every_change_that_lets_the_pod_fit_wakes_it(nodes, where, pod, data):
     placed = settle(nodes, where)
     cluster = a_cluster(nodes, placed)
     plugin = attached(cluster.snapshot)

@@ -1,4 +1,4 @@
-"""Priority first, then patience."""
+"""Test the order of the queue: by priority, then by the time of queueing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_sorts():
 
 
 @given(st.tuples(st.integers(-3, 3), st.floats(0, 3)), st.tuples(st.integers(-3, 3), st.floats(0, 3)))
-def test_agrees_with_comparing_two(one, other):
+def test_agrees_with_pairwise_comparison(one, other):
     key = PrioritySort().sort_key
     (p, t), (q, u) = one, other
     assert (key(queued("a", p, t)) < key(queued("b", q, u))) == (p > q or (p == q and t < u))

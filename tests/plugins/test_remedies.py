@@ -1,4 +1,4 @@
-"""What plugins offer to lift a refusal: the exact changes, and their thresholds."""
+"""Test the changes that plugins offer to lift a rejection, and their exact thresholds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from moorage.testing.builders import a_cluster, a_node, a_pod
 
 
 def offers(plugin, pod, cluster, row=0):
-    """Each offer as (owner, verb, target, path, old, new), a list for changes that help only together."""
+    """Return each offer as (owner, verb, target, path, old, new); a list for changes that only help together."""
     snapshot = cluster.snapshot
     state = plugin.pre_filter(pod, snapshot) if hasattr(plugin, "pre_filter") else pod
     found = plugin.remedies(state, pod, snapshot.nodes.at(row))
@@ -55,7 +55,7 @@ def test_only_the_pods_that_free_enough_are_offered():
     assert sets == [["pod/default/p1500"], ["pod/default/p900", "pod/default/p600"]]
 
 
-def test_facts_about_a_node_are_not_made_up_as_labels():
+def test_labels_are_not_offered_for_facts_about_a_node():
     node = a_node("n", {"topology.kubernetes.io/zone": "a"})
     pod = a_pod("new", nodeSelector={"topology.kubernetes.io/zone": "b", "disk": "ssd"})
     verbs = [(verb, path) for _, verb, _, path, _, _ in offers(NodeAffinity(), pod, a_cluster([node]))]
@@ -66,7 +66,7 @@ def test_facts_about_a_node_are_not_made_up_as_labels():
     ]
 
 
-def test_the_taint_of_a_cordon_goes_with_the_cordon():
+def test_the_cordons_taint_is_removed_with_the_cordon():
     taints = [
         {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
         {"key": "gpu", "value": "yes", "effect": "NoSchedule"},
@@ -80,7 +80,7 @@ def test_the_taint_of_a_cordon_goes_with_the_cordon():
     ]
 
 
-def test_a_skew_is_the_least_that_admits_the_pod():
+def test_a_skew_is_the_smallest_that_admits_the_pod():
     zones = [a_node(f"n{zone}", {"zone": zone}) for zone in "ab"]
     constraint = {
         "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",

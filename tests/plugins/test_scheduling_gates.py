@@ -1,4 +1,4 @@
-"""A gated pod is not queued."""
+"""Test that a pod with scheduling gates is not queued."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from moorage.plugins.scheduling_gates import SchedulingGates
 from moorage.testing.builders import a_pod
 from moorage.testing.plugin_queries import wakes
 
-# gates → what is said, None for nothing
+# gates → the message, None for none
 CASES = {
     "no gates": ([], None),
     "one gate": (["quota"], "waiting for scheduling gates: [quota]"),
@@ -19,7 +19,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("gates", "reason"), CASES.values(), ids=CASES)
-def test_holds(gates, reason):
+def test_holds_gated_pods(gates, reason):
     held = SchedulingGates().pre_enqueue(a_pod(schedulingGates=[{"name": gate} for gate in gates]))
     if reason is None:
         assert held is None
@@ -27,7 +27,7 @@ def test_holds(gates, reason):
         assert (held.code, held.reasons) == (Code.UNRESOLVABLE, (reason,))
 
 
-def test_wakes_when_its_own_gates_are_gone():
+def test_wakes_when_its_own_gates_are_removed():
     gated, other = a_pod("gated", schedulingGates=[{"name": "quota"}]), a_pod("other")
     gone = (Resource.POD, Action.UPDATE_POD_GATES_ELIMINATED)
     assert wakes(SchedulingGates(), gated, *gone, gated, a_pod("gated"))

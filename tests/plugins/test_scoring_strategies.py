@@ -1,4 +1,4 @@
-"""Scores of nodes by how full they would be."""
+"""Test the scoring strategies: scores of nodes by utilization."""
 
 from itertools import pairwise
 
@@ -37,7 +37,7 @@ def strategy(kind, resources=(("cpu", 1), ("memory", 1)), shape=None):
 
 
 def scores(chosen, wants, nodes):
-    """Scores of nodes given as (offers, pods' requests) for a pod that wants ``wants``."""
+    """Score nodes given as (allocatable, requests of their pods) for a pod that requests ``wants``."""
     made = [a_node(f"n{i}", allocatable=offers) for i, (offers, _) in enumerate(nodes)]
     placed = {f"n{i}": [requesting(held, f"held{i}")] for i, (_, held) in enumerate(nodes) if held}
     view = a_cluster(made, placed).snapshot.nodes
@@ -52,44 +52,44 @@ LEAST, MOST, RATIO = "LeastAllocated", "MostAllocated", "RequestedToCapacityRati
 HALF_AND_QUARTER = ({"cpu": "4", "memory": 4000}, {"cpu": "1", "memory": 0})
 PLAIN = {"cpu": 1000, "memory": 1000}
 
-# strategy, what the pod adds, (what the node offers, what its pods request), score
+# strategy, the pod's requests, (the node's allocatable, requests of its pods), score
 CASES = {
-    "least: the mean of what stays free": (strategy(LEAST), PLAIN, HALF_AND_QUARTER, (50 + 75) // 2),
-    "least: rounded down, each by itself": (strategy(LEAST), {"cpu": 1, "memory": 1}, ({"cpu": "3m", "memory": 3}, {}), 66),
-    "least: more is requested than there is": (
+    "least: the mean of the free fractions": (strategy(LEAST), PLAIN, HALF_AND_QUARTER, (50 + 75) // 2),
+    "least: each fraction is rounded down": (strategy(LEAST), {"cpu": 1, "memory": 1}, ({"cpu": "3m", "memory": 3}, {}), 66),
+    "least: overcommitted": (
         strategy(LEAST), {"cpu": 1000, "memory": 1}, ({"cpu": "500m", "memory": 4}, {}), 75 // 2,
     ),
     "least: weighted": (strategy(LEAST, [("cpu", 3), ("memory", 1)]), PLAIN, HALF_AND_QUARTER, (3 * 50 + 75) // 4),
-    "least: a resource the node does not offer": (strategy(LEAST), PLAIN, ({"memory": 4000}, {}), 75),
-    "least: nothing that counts": (strategy(LEAST), PLAIN, ({}, {}), 0),
-    "most: the mean of what is requested": (strategy(MOST), PLAIN, HALF_AND_QUARTER, (50 + 25) // 2),
-    "most: more is requested than there is": (
+    "least: a resource the node lacks": (strategy(LEAST), PLAIN, ({"memory": 4000}, {}), 75),
+    "least: no resource counts": (strategy(LEAST), PLAIN, ({}, {}), 0),
+    "most: the mean of the used fractions": (strategy(MOST), PLAIN, HALF_AND_QUARTER, (50 + 25) // 2),
+    "most: overcommitted": (
         strategy(MOST), {"cpu": 1000, "memory": 1}, ({"cpu": "500m", "memory": 4}, {}), (100 + 25) // 2,
     ),
-    "a device the pod wants": (
+    "a device the pod requests": (
         strategy(MOST, [("cpu", 1), (GPU, 3)]), {"cpu": 1000, GPU: 2},
         ({"cpu": "4", GPU: 8}, {"cpu": 0, GPU: 2}), (25 + 3 * 50) // 4,
     ),
-    "a device the pod does not want": (
+    "a device the pod does not request": (
         strategy(MOST, [("cpu", 1), (GPU, 3)]), {"cpu": 1000}, ({"cpu": "4", GPU: 8}, {"cpu": 0, GPU: 8}), 25,
     ),
-    "storage the pod does not want": (
+    "storage the pod does not request": (
         strategy(MOST, [("cpu", 1), ("ephemeral-storage", 1)]), {"cpu": 1000},
         ({"cpu": "4", "ephemeral-storage": 100}, {"cpu": 0, "ephemeral-storage": 75}), (25 + 75) // 2,
     ),
-    "a name that nodes are not charged for": (
+    "a resource that nodes do not track": (
         strategy(MOST, [("cpu", 1), ("pods", 5)]), PLAIN, ({"cpu": "4", "pods": 110}, {}), 25,
     ),
     "listed twice, counted twice": (
         strategy(MOST, [("cpu", 1), ("cpu", 1), ("memory", 1)]), PLAIN, HALF_AND_QUARTER, (2 * 50 + 25) // 3,
     ),
-    "ratio: in proportion": (strategy(RATIO, shape=RISING), PLAIN, HALF_AND_QUARTER, 38),
-    "ratio: resources without a score do not count": (
+    "ratio: proportional": (strategy(RATIO, shape=RISING), PLAIN, HALF_AND_QUARTER, 38),
+    "ratio: resources that score 0 do not count": (
         strategy(RATIO, shape=RISING), {"cpu": 0, "memory": 1000}, ({"cpu": "4", "memory": 4000}, {"cpu": 0, "memory": 0}), 25,
     ),
-    "ratio: more is requested than there is": (strategy(RATIO, shape=RISING), PLAIN, ({"cpu": "500m", "memory": 1}, {}), 100),
-    "ratio: nothing that counts": (strategy(RATIO, shape=RISING), PLAIN, ({}, {}), 0),
-    "ratio: rounded to the nearest": (
+    "ratio: overcommitted": (strategy(RATIO, shape=RISING), PLAIN, ({"cpu": "500m", "memory": 1}, {}), 100),
+    "ratio: no resource counts": (strategy(RATIO, shape=RISING), PLAIN, ({}, {}), 0),
+    "ratio: rounded to nearest": (
         strategy(RATIO, [("cpu", 1), ("memory", 2)], RISING), PLAIN, ({"cpu": "2", "memory": 1960}, {}), 51,
     ),
 }  # fmt: skip
@@ -112,10 +112,10 @@ def test_a_petabyte_is_scored_exactly():
 SHAPES = {
     "rising": (RISING, {0: 0, 1: 1, 50: 50, 100: 100}),
     "falling": (FALLING, {0: 100, 1: 99, 50: 50, 100: 0}),
-    "one point is flat": ([(50, 4)], {0: 40, 50: 40, 100: 40}),
-    "flat before the first and after the last": ([(20, 2), (40, 8)], {0: 20, 20: 20, 30: 50, 40: 80, 100: 80}),
-    "towards the left point where it rises": ([(0, 0), (30, 10)], {1: 3, 2: 6, 29: 96}),
-    "towards the left point where it falls": ([(0, 10), (30, 0)], {1: 97, 2: 94, 29: 4}),
+    "a single point is constant": ([(50, 4)], {0: 40, 50: 40, 100: 40}),
+    "constant before the first and after the last point": ([(20, 2), (40, 8)], {0: 20, 20: 20, 30: 50, 40: 80, 100: 80}),
+    "truncated towards the left point when rising": ([(0, 0), (30, 10)], {1: 3, 2: 6, 29: 96}),
+    "truncated towards the left point when falling": ([(0, 10), (30, 0)], {1: 97, 2: 94, 29: 4}),
     "a hump": (HUMP, {35: 50, 70: 100, 71: 99, 99: 52, 100: 50}),
 }
 
@@ -129,7 +129,7 @@ def test_shapes(shape, expected):
 SHAPE_FAULTS = {
     "none": ([], ["at: Required value: at least one point must be specified"]),
     "good": (HUMP, []),
-    "out of order, told once": (
+    "unordered, reported once": (
         [(50, 5), (50, 5), (40, 5)], ["at[1].utilization: Invalid value: 50: values must be sorted in increasing order"],
     ),
     "out of range": (
@@ -147,14 +147,14 @@ def test_shape_faults(shape, faults):
     assert [str(f) for f in shape_faults([UtilizationPoint(utilization=u, score=s) for u, s in shape], "at")] == faults
 
 
-def test_defaults_of_what_is_written_down():
+def test_defaults_of_explicit_arguments():
     assert ScoringStrategy(type=LEAST).resources == CPU_AND_MEMORY
     assert msgspec.convert({"type": LEAST, "resources": []}, ScoringStrategy).resources == CPU_AND_MEMORY
     assert msgspec.convert({"name": "cpu", "weight": 0}, ResourceSpec).weight == 1
     assert msgspec.convert({"name": "cpu"}, ResourceSpec).weight == 1
 
 
-def test_what_counts_for_a_pod():
+def test_which_resources_count_for_a_pod():
     listed = [ResourceSpec(name=name, weight=2) for name in ("cpu", "memory", GPU, "hugepages-2Mi", "pods", "gpu")]
     assert demands(listed, {"cpu": 1, GPU: 3, "pods": 1, "gpu": 1}) == (
         Demand("cpu", 1, 2),
@@ -167,7 +167,7 @@ def test_paths():
     assert (sub_path("", "a"), sub_path("x", "a")) == ("a", "x.a")
 
 
-# -- the table form is the plain rule -------------------------------------------------------------------------------------
+# -- a reference implementation -------------------------------------------------------------------------------------------
 
 names = ("cpu", "memory", "ephemeral-storage", GPU)
 amounts = st.one_of(st.integers(0, 20), st.integers(0, 2**50))
@@ -179,7 +179,7 @@ shapes = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 10)), min_size=1
 
 
 def plain_line(shape, p):
-    """The score (0-10) of a utilization, as exact tenths rounded towards the left point."""
+    """Return the score (0-10) of a utilization, as exact tenths truncated towards the left point."""
     if p <= shape[0][0]:
         return 10 * shape[0][1]
     for (u, s), (v, t) in pairwise(shape):
@@ -213,7 +213,7 @@ def with_units(requests):
 
 
 @given(st.sampled_from([LEAST, MOST, RATIO]), weighted, shapes, lists, st.lists(st.tuples(lists, lists), max_size=4), st.data())
-def test_the_table_agrees_with_the_plain_rule(kind, resources, shape, wants, nodes, data):
+def test_agrees_with_a_reference_implementation(kind, resources, shape, wants, nodes, data):
     chosen = strategy(kind, resources, shape if kind == RATIO else None)
     full = [(offers, {"cpu": 0, "memory": 0, **held}) for offers, held in nodes]
     snapshot = a_cluster(

@@ -1,4 +1,4 @@
-"""Soft spread constraints: fewer matching pods in a node's domains score higher, to the integer."""
+"""Test soft spread constraints: nodes whose domains hold fewer matching pods score higher."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def node(name, zone=None, **more):
 
 
 def holding(counts, *nodes):
-    """A cluster of these nodes with so many web pods on each, by name."""
+    """Return a cluster of these nodes with this many web pods on each, by name."""
     return a_cluster(nodes, {n: [web(f"{n}-{i}") for i in range(count)] for n, count in counts.items()})
 
 
@@ -45,11 +45,11 @@ TAINTED = (node("a1", "a"), node("b1", "b", taints=[{"key": "gpu", "effect": "No
 
 # constraints; nodes; web pods on them; other fields of the pod's spec; scores
 CASES = {
-    "an empty cluster: all alike": ([soft()], NODES, {}, {}, {"a1": 100, "a2": 100, "b1": 100, "c1": 100}),
+    "an empty cluster: equal scores": ([soft()], NODES, {}, {}, {"a1": 100, "a2": 100, "b1": 100, "c1": 100}),
     # ln(3+2) = 1.609 a pod: 4.8, 1.6 and 0 round to 5, 2 and 0; the best gets 100, the others 100 * (5 - raw) // 5
     "three zones": ([soft()], NODES, {"a1": 2, "a2": 1, "b1": 1}, {}, {"a1": 0, "a2": 0, "b1": 60, "c1": 100}),
     # ln(4+2) = 1.792 a pod: 3.6, 1.8, 1.8 and 0 round to 4, 2, 2 and 0
-    "hosts count node by node": (
+    "hosts are counted per node": (
         [soft(HOST)], NODES, {"a1": 2, "a2": 1, "b1": 1}, {}, {"a1": 0, "a2": 50, "b1": 50, "c1": 100},
     ),
     # zones weigh 4.8, 1.6, 0 and hosts 3.6, 1.8, 0: sums of 8.4, 6.6, 3.4 and 0 round to 8, 7, 3 and 0
@@ -57,20 +57,22 @@ CASES = {
         [soft(), soft(HOST)], NODES, {"a1": 2, "a2": 1, "b1": 1}, {}, {"a1": 0, "a2": 12, "b1": 62, "c1": 100},
     ),
     # maxSkew - 1 is added to each: 8.8, 5.6 and 4 round to 9, 6 and 4
-    "more skew waters differences down": (
+    "a larger maxSkew reduces the differences": (
         [soft(skew=5)], NODES, {"a1": 2, "a2": 1, "b1": 1}, {}, {"a1": 44, "a2": 44, "b1": 77, "c1": 100},
     ),
-    "nodes that lack a label get nothing": ([soft()], (*NODES[2:], node("x")), {"b1": 1}, {}, {"b1": 0, "c1": 100, "x": 0}),
-    "even if all the others are empty": ([soft()], (NODES[3], node("x")), {}, {}, {"c1": 100, "x": 0}),
-    "nobody has the label": ([soft("rack")], NODES, {"a1": 1}, {}, {"a1": 0, "a2": 0, "b1": 0, "c1": 0}),
-    "an empty selector counts nobody": ([soft(selector={})], NODES[1:3], {"a2": 3}, {}, {"a2": 100, "b1": 100}),
-    "nodes that the pod's selector does not take do not count": (
+    "nodes that lack a label score 0": ([soft()], (*NODES[2:], node("x")), {"b1": 1}, {}, {"b1": 0, "c1": 100, "x": 0}),
+    "even if all other nodes are empty": ([soft()], (NODES[3], node("x")), {}, {}, {"c1": 100, "x": 0}),
+    "no node has the label": ([soft("rack")], NODES, {"a1": 1}, {}, {"a1": 0, "a2": 0, "b1": 0, "c1": 0}),
+    "an empty selector counts no pod": ([soft(selector={})], NODES[1:3], {"a2": 3}, {}, {"a2": 100, "b1": 100}),
+    "nodes outside the pod's node selector do not count": (
         [soft()], (node("a1", "a", labels={"disk": "ssd"}), node("a2", "a"), node("b1", "b", labels={"disk": "ssd"})),
         {"a2": 3, "b1": 1}, {"nodeSelector": {"disk": "ssd"}}, {"a1": 100, "a2": 100, "b1": 0},
     ),
     "tainted nodes count": ([soft()], TAINTED, {"b1": 1}, {}, {"a1": 100, "b1": 0}),
-    "unless told so": ([soft(nodeTaintsPolicy="Honor")], TAINTED, {"b1": 1}, {}, {"a1": 100, "b1": 100}),
-    "hosts are counted whatever the policies": (
+    "nodeTaintsPolicy Honor: they do not count": (
+        [soft(nodeTaintsPolicy="Honor")], TAINTED, {"b1": 1}, {}, {"a1": 100, "b1": 100},
+    ),
+    "hosts are counted under any policy": (
         [soft(HOST, nodeTaintsPolicy="Honor")], TAINTED, {"b1": 1}, {}, {"a1": 100, "b1": 0},
     ),
     "hard constraints do not score": ([soft(whenUnsatisfiable="DoNotSchedule")], NODES, {"a1": 1}, {}, None),
@@ -82,7 +84,7 @@ def test_scores(constraints, nodes, counts, spec, scores):
     assert final_scores(PodTopologySpread(), web("new", *constraints, **spec), holding(counts, *nodes).snapshot) == scores
 
 
-def test_only_feasible_nodes_make_domains_but_all_are_counted():
+def test_feasible_nodes_define_domains_and_all_nodes_are_counted():
     snapshot = holding({"a1": 2, "a2": 1, "b1": 1}, *NODES).snapshot
     part = snapshot.nodes.only(snapshot.nodes.named(["a2", "b1"]))
     # ln(2+2) = 1.386 a pod: 4.2 and 1.4 round to 4 and 1
@@ -112,22 +114,22 @@ def test_system_defaults_spread_over_hosts_and_zones():
     assert final_scores(PodTopologySpread(), web("own", soft(whenUnsatisfiable="DoNotSchedule")), cluster.snapshot) is None
 
 
-def test_system_defaults_score_nodes_without_a_zone_and_listed_ones_do_not():
+def test_system_defaults_score_nodes_without_a_zone_and_list_defaults_do_not():
     cluster = holding({"x": 1}, NODES[3], node("x"))
     cluster.set_object(a_service(app="web"))
-    # no zone counts as a zone among the feasible, but adds nothing: hosts 0 + 2 and 1.4 + 2, zones 0 + 4 and nothing
+    # a missing zone counts as a domain, but adds no score: hosts 0 + 2 and 1.4 + 2, zones 0 + 4 and 0
     assert final_scores(PodTopologySpread(), web(), cluster.snapshot) == {"c1": 50, "x": 100}
     assert final_scores(listed((HOST, 3), (ZONE, 5)), web(), cluster.snapshot) == {"c1": 100, "x": 0}
 
 
-def test_an_empty_zone_and_no_zone_are_one_domain_of_the_system_defaults():
+def test_an_empty_zone_and_a_missing_zone_are_one_domain_of_the_system_defaults():
     cluster = holding({"x": 4}, node("e", ""), node("x"), NODES[3])
     cluster.set_object(a_service(app="web"))
     # hosts weigh ln 5, zones (two of them) ln 4: e 2 + 4 * 1.386 + 4 = 11.5, x 4 * 1.609 + 2 = 8.4, c1 2 + 4 = 6
     assert final_scores(PodTopologySpread(), web(), cluster.snapshot) == {"e": 50, "x": 83, "c1": 100}
 
 
-def test_an_empty_list_switches_defaults_off():
+def test_an_empty_list_disables_defaults():
     cluster = holding({"a1": 1}, *NODES)
     cluster.set_object(a_service(app="web"))
     assert final_scores(listed(), web(), cluster.snapshot) is None
@@ -140,10 +142,10 @@ def owned_by(kind, api_version="apps/v1", controller=True, **labels):
 
 REV = LabelSelector(match_expressions=(LabelSelectorRequirement(key="rev", operator="Exists"),))
 BROKEN = LabelSelector(match_expressions=(LabelSelectorRequirement(key="rev", operator="Like"),))
-OWNERS = {  # the pod, what it is owned by, the selector of its siblings
+OWNERS = {  # the pod, its owner, the selector of its siblings
     "nothing": (a_pod(labels={"app": "web"}), [], ""),
     "a service": (a_pod(labels={"app": "web"}), [("Service", {"app": "web"})], "app=web"),
-    "a service of others": (a_pod(labels={"app": "db"}), [("Service", {"app": "web"})], ""),
+    "a service that selects other pods": (a_pod(labels={"app": "db"}), [("Service", {"app": "web"})], ""),
     "a service without a selector": (a_pod(labels={"app": "web"}), [("Service", {})], ""),
     "a replica set": (owned_by("ReplicaSet"), [("ReplicaSet", REV)], "rev"),
     "a stateful set": (owned_by("StatefulSet"), [("StatefulSet", REV)], "rev"),
@@ -153,11 +155,11 @@ OWNERS = {  # the pod, what it is owned by, the selector of its siblings
         owned_by("ReplicationController", "v1"), [("ReplicationController", {"a": "b"}), ("Service", {"app": "web"})],
         "a=b,app=web",
     ),
-    "a replica set that is gone": (owned_by("ReplicaSet"), [("Service", {"app": "web"})], "app=web"),
-    "a replica set with a selector that cannot be read": (owned_by("ReplicaSet"), [("ReplicaSet", BROKEN)], ""),
+    "a replica set that was deleted": (owned_by("ReplicaSet"), [("Service", {"app": "web"})], "app=web"),
+    "a replica set with an invalid selector": (owned_by("ReplicaSet"), [("ReplicaSet", BROKEN)], ""),
     "a replica set without a selector": (owned_by("ReplicaSet"), [("ReplicaSet", None)], ""),
-    "another version of the kind": (owned_by("ReplicaSet", "extensions/v1beta1"), [("ReplicaSet", REV)], ""),
-    "an owner that does not control it": (owned_by("ReplicaSet", controller=False), [("ReplicaSet", REV)], ""),
+    "another API version of the kind": (owned_by("ReplicaSet", "extensions/v1beta1"), [("ReplicaSet", REV)], ""),
+    "an owner that is not its controller": (owned_by("ReplicaSet", controller=False), [("ReplicaSet", REV)], ""),
     "another kind": (owned_by("Job", "batch/v1"), [("ReplicaSet", REV)], ""),
 }  # fmt: skip
 
@@ -185,11 +187,11 @@ def test_the_selector_of_siblings(pod, owners, selector):
     assert not found.matches_nothing
 
 
-# -- the plain rule -------------------------------------------------------------------------------------------------------
+# -- a reference implementation -------------------------------------------------------------------------------------------
 
 
 def plain_scores(pod, constraints, nodes, feasible, placed):
-    """Score by name, one node and one pod at a time."""
+    """Return scores by name, one node and one pod at a time."""
     keys = [c["topologyKey"] for c in constraints]
     kept = [n for n in nodes if n.name in feasible and all(key in n.labels for key in keys)]
     raw = {}
@@ -255,7 +257,7 @@ pods = st.lists(
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(constraints, min_size=1, max_size=3), node_lists, pods, st.sampled_from([{}, {"disk": "ssd"}]), st.data())
-def test_the_table_agrees_with_the_plain_rule(soft_constraints, nodes, where, selector, data):
+def test_agrees_with_a_reference_implementation(soft_constraints, nodes, where, selector, data):
     placed = {}
     for i, (number, labels, namespace, leaving) in enumerate(where):
         metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if leaving else {}
@@ -269,7 +271,7 @@ def test_the_table_agrees_with_the_plain_rule(soft_constraints, nodes, where, se
     assert final_scores(PodTopologySpread(), pod, view) == said
 
 
-def test_a_numeric_toleration_counts_behind_its_gate():
+def test_a_numeric_toleration_counts_when_its_gate_is_on():
     taint = [{"key": "sla", "value": "990", "effect": "NoSchedule"}]
     cluster = holding({"b1": 1}, node("a1", "a"), node("b1", "b", taints=taint))
     pod = web("new", soft(nodeTaintsPolicy="Honor"), tolerations=[{"key": "sla", "operator": "Gt", "value": "950"}])

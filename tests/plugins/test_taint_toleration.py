@@ -1,4 +1,4 @@
-"""Taints keep pods off, or make a node less welcome."""
+"""Test that hard taints reject pods and that soft taints lower a node's score."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def tainted(name, *taints):
 
 
 def tolerant(*tolerations, name="pod"):
-    """Each toleration is ``key=value:effect``, ``key:effect`` with a star for Exists, or a dict."""
+    """Parse ``key=value:effect``, ``key:effect`` with a star for Exists, or a dict."""
     return a_pod(name, tolerations=[toleration(t) for t in tolerations])
 
 
@@ -51,7 +51,7 @@ NODES = [
     tainted("old", "old=1:PreferNoSchedule", "old=2:PreferNoSchedule", "gpu=a100:NoSchedule"),
 ]
 
-# tolerations → the nodes refused
+# tolerations → the nodes rejected
 REFUSED = {
     "none": ([], "gpu draining both old"),
     "by value": (["gpu=a100:NoSchedule"], "draining both"),
@@ -59,21 +59,21 @@ REFUSED = {
     "another value": (["gpu=h100:NoSchedule"], "gpu draining both old"),
     "both": (["gpu*:", "drain*:NoExecute"], ""),
     "everything": (["*:"], ""),
-    "everything of one effect": (["*:NoExecute"], "gpu both old"),
+    "every taint of one effect": (["*:NoExecute"], "gpu both old"),
 }
 
 # tolerations → scores in the order of NODES
 SCORES = {
     "none": ([], [100, 100, 100, 100, 50, 0]),
-    "a soft one": (["spot*:PreferNoSchedule"], [100, 100, 100, 100, 100, 0]),
+    "a soft taint": (["spot*:PreferNoSchedule"], [100, 100, 100, 100, 100, 0]),
     "one of two": (["old=1:"], [100, 100, 100, 100, 0, 0]),
-    "a hard one of the same key does not count": (["old*:NoSchedule"], [100, 100, 100, 100, 50, 0]),
+    "a hard taint of the same key does not count": (["old*:NoSchedule"], [100, 100, 100, 100, 50, 0]),
     "all": (["*:"], [100] * 6),
 }
 
 
 @pytest.mark.parametrize(("tolerations", "refused"), REFUSED.values(), ids=REFUSED)
-def test_refuses(tolerations, refused):
+def test_rejects(tolerations, refused):
     assert refusals(TaintToleration(), tolerant(*tolerations), a_cluster(NODES).snapshot) == dict.fromkeys(refused.split(), NO)
 
 
@@ -84,7 +84,7 @@ def test_scores(tolerations, scores):
 
 
 @pytest.mark.parametrize(("gate", "refused"), [(False, {"n": NO}), (True, {})], ids=["gate off", "gate on"])
-def test_numbers_are_compared_behind_a_gate(gate, refused):
+def test_numbers_are_compared_when_the_gate_is_on(gate, refused):
     plugin = TaintToleration()
     plugin.attach(SimpleNamespace(gates=FeatureGates({"TaintTolerationComparisonOperators": gate})))
     pod = tolerant({"key": "sla", "operator": "Gt", "value": "950"})
@@ -101,7 +101,7 @@ toleration_lists = st.lists(tolerations, max_size=3)
 
 
 def open_taints(held, tolerated):
-    """Taints that no toleration names, with its effect or with none."""
+    """Generate taints that no toleration matches."""
     return [t for t in held if t not in tolerated and t.split(":")[0] + ":" not in tolerated]
 
 
@@ -111,7 +111,7 @@ def keeps_off(held, tolerated):
 
 @settings(max_examples=60)
 @given(st.lists(taint_lists, min_size=1, max_size=5), toleration_lists, st.data())
-def test_the_table_agrees_with_the_plain_rule(held, tolerated, data):
+def test_agrees_with_a_reference_implementation(held, tolerated, data):
     names = [f"n{i}" for i in range(len(held))]
     nodes = a_cluster([tainted(name, *h) for name, h in zip(names, held, strict=True)]).snapshot.nodes
     part = [name for name in names if data.draw(st.booleans())] or names

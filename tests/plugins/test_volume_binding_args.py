@@ -1,4 +1,4 @@
-"""Arguments of VolumeBinding: defaults and what is refused, by gate."""
+"""Test the arguments of VolumeBinding: defaults and validation by feature gate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCORING = FeatureGates({"StorageCapacityScoring": True})
 RISING = (UtilizationPoint(utilization=0, score=0), UtilizationPoint(utilization=100, score=10))
 
 
-def test_a_shape_is_only_a_default_where_it_scores():
+def test_a_shape_is_a_default_only_when_the_plugin_scores():
     assert VolumeBindingArgs().completed(CLOSED) == VolumeBindingArgs(bind_timeout_seconds=600, shape=None)
     for absent in (VolumeBindingArgs(), VolumeBindingArgs(shape=())):
         shape = absent.completed(SCORING).shape
@@ -21,17 +21,17 @@ def test_a_shape_is_only_a_default_where_it_scores():
     assert VolumeBindingArgs(shape=RISING).completed(SCORING).shape == RISING
 
 
-# arguments, gates, fields that are wrong
+# arguments, gates, invalid fields
 CASES = {
     "defaults": (VolumeBindingArgs(), CLOSED, []),
-    "no time at all": (VolumeBindingArgs(bind_timeout_seconds=0), CLOSED, []),
-    "less than no time": (VolumeBindingArgs(bind_timeout_seconds=-1), CLOSED, ["a.bindTimeoutSeconds"]),
+    "a timeout of zero": (VolumeBindingArgs(bind_timeout_seconds=0), CLOSED, []),
+    "a negative timeout": (VolumeBindingArgs(bind_timeout_seconds=-1), CLOSED, ["a.bindTimeoutSeconds"]),
     "a shape without its gate": (VolumeBindingArgs(shape=RISING), CLOSED, ["a.shape"]),
     "an empty shape without its gate": (VolumeBindingArgs(shape=()), CLOSED, ["a.shape"]),
     "a shape": (VolumeBindingArgs(shape=RISING), SCORING, []),
-    "no shape though it scores": (VolumeBindingArgs(), SCORING, ["a.shape"]),
+    "no shape although the plugin scores": (VolumeBindingArgs(), SCORING, ["a.shape"]),
     "a falling shape": (VolumeBindingArgs(shape=RISING[::-1]), SCORING, ["a.shape[1].utilization"]),
-    "everything wrong": (VolumeBindingArgs(bind_timeout_seconds=-1, shape=()), CLOSED, ["a.bindTimeoutSeconds", "a.shape"]),
+    "every field invalid": (VolumeBindingArgs(bind_timeout_seconds=-1, shape=()), CLOSED, ["a.bindTimeoutSeconds", "a.shape"]),
 }
 
 

@@ -1,4 +1,4 @@
-"""From a chosen node to bound volumes: what is promised, written and waited for; and what is taken back."""
+"""Test VolumeBinding from Reserve to PreBind and back: planned bindings, writes, waits, and Unreserve."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def wants(name="data", **rest):
 
 
 def reserved(plugin, cluster, pod, node="n0"):
-    """Reserve for a pod and return the state that the later points get."""
+    """Reserve for a pod and return the state that the later extension points get."""
     state = plugin.pre_filter(pod, cluster.snapshot)
     plugin.reserve(state, pod, node)
     return state
@@ -58,7 +58,7 @@ def refused(plugin, cluster, *claims):
 # -- Reserve and Unreserve ----------------------------------------------------------------------------------------------
 
 
-def test_a_volume_is_promised_once():
+def test_a_volume_is_planned_for_one_claim():
     cluster = cluster_of(wants("one"), wants("two"), local("pv"))
     plugin, pod = VolumeBinding(), a_pod("first", volumes=standing_on("one"))
     assert refused(plugin, cluster, "two") == {"n1"}
@@ -69,13 +69,13 @@ def test_a_volume_is_promised_once():
     assert refused(plugin, cluster, "two") == {"n1"}
 
 
-def test_what_one_profile_promised_no_other_does():
+def test_plans_of_one_profile_are_seen_by_every_other():
     cluster = cluster_of(wants("one"), wants("two"), local("pv"))
     reserved(VolumeBinding(), cluster, a_pod("first", volumes=standing_on("one")))
     assert refused(VolumeBinding(), cluster, "two") == {"n0", "n1"}
 
 
-def test_a_volume_is_made_where_the_first_pod_goes():
+def test_a_volume_is_provisioned_where_the_first_pod_is_placed():
     cluster = cluster_of(a_claim("data", storageClassName="made"))
     plugin, pod = VolumeBinding(), a_pod("first", volumes=standing_on("data"))
     assert refused(plugin, cluster, "data") == set()
@@ -89,7 +89,7 @@ def test_a_volume_is_made_where_the_first_pod_goes():
     assert refused(plugin, cluster, "data") == set()
 
 
-def test_bound_claims_need_no_promise():
+def test_bound_claims_need_no_plan():
     cluster = cluster_of(a_bound_claim("data", "pv"), local("pv"))
     plugin, pod = VolumeBinding(), a_pod(volumes=standing_on("data"))
     state = reserved(plugin, cluster, pod)
@@ -129,7 +129,7 @@ def test_reserve_then_unreserve_leaves_no_trace(names, others, before):
 # -- PreBind ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_written_and_waited_for():
+def test_what_is_written_and_awaited():
     cluster = cluster_of(wants("found"), a_claim("made", storageClassName="made"), local("pv", labels={"disk": "ssd"}))
     plugin, pod = VolumeBinding(VolumeBindingArgs(bind_timeout_seconds=60)), a_pod(volumes=standing_on("found", "made"))
     state = reserved(plugin, cluster, pod)
@@ -150,7 +150,7 @@ def test_what_is_written_and_waited_for():
     assert (wait.timeout_s, wait.what) == (60, "binding volumes")
 
 
-def test_a_volume_that_a_user_promised_keeps_its_promise():
+def test_a_volume_reserved_by_a_user_stays_reserved():
     by_name = {"namespace": "default", "name": "data"}
     cluster = cluster_of(wants(), local("pv", claimRef=by_name))
     plugin, pod = VolumeBinding(), a_pod(volumes=standing_on("data"))
@@ -165,7 +165,7 @@ def test_a_volume_that_a_user_promised_keeps_its_promise():
 
 
 def done(cluster, *names):
-    """Do what the volume controller does for claims: bind them to the volumes that are promised to them."""
+    """Act as the volume controller: bind claims to the volumes that are reserved for them."""
     for volume in list(cluster.objects(PersistentVolume).values()):
         ref = volume.spec.claim_ref
         if ref is not None and ref.name in names:
@@ -184,7 +184,7 @@ def test_waits_until_a_found_volume_is_bound():
     assert refused(plugin, cluster, "data") == {"n1"}
 
 
-def test_waits_until_a_volume_was_made():
+def test_waits_until_a_volume_is_provisioned():
     cluster = cluster_of(a_claim("data", storageClassName="made"))
     plugin, pod = VolumeBinding(), a_pod(volumes=standing_on("data"))
     claim, wait = plugin.pre_bind(reserved(plugin, cluster, pod), pod, "n0")
@@ -226,19 +226,19 @@ def migrated(cluster):
 
 
 FOUND_BROKEN = {
-    "the node went": (without_node, 'failed to get node "n0": node "n0" not found'),
-    "the claim went": (without_claim, 'failed to check binding: persistentvolumeclaims "default/data" not found'),
-    "the volume went": (without_volume, 'failed to check binding: persistentvolumes "pv" not found'),
-    "the node cannot reach it": (moved, 'pv "pv" node affinity doesn\'t match node "n0": no matching NodeSelectorTerms'),
-    "the volume was taken back": (reset, 'ClaimRef got reset for pv "pv"'),
-    "the driver cannot serve it": (
+    "the node is deleted": (without_node, 'failed to get node "n0": node "n0" not found'),
+    "the claim is deleted": (without_claim, 'failed to check binding: persistentvolumeclaims "default/data" not found'),
+    "the volume is deleted": (without_volume, 'failed to check binding: persistentvolumes "pv" not found'),
+    "the node no longer reaches it": (moved, 'pv "pv" node affinity doesn\'t match node "n0": no matching NodeSelectorTerms'),
+    "the volume is released": (reset, 'ClaimRef got reset for pv "pv"'),
+    "the driver rejects it": (
         migrated, "failed to translate pv to csi: could not translate pv: kind(Dedicated) is not supported in csi migration",
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("undo", "why"), FOUND_BROKEN.values(), ids=FOUND_BROKEN)
-def test_what_undoes_a_found_volume_sends_the_pod_back(undo, why):
+def test_changes_of_a_found_volume_that_fail_the_binding(undo, why):
     cluster = cluster_of(wants(), local("pv"))
     plugin, pod = VolumeBinding(), a_pod(volumes=standing_on("data"))
     volume, wait = plugin.pre_bind(reserved(plugin, cluster, pod), pod, "n0")
@@ -262,17 +262,19 @@ def made_elsewhere(cluster):
 
 
 MADE_BROKEN = {
-    "the claim went": (without_claim, 'failed to check provisioning pvc: persistentvolumeclaims "default/data" not found'),
-    "its annotations went": (without_annotations, 'selectedNode annotation reset for PVC "data"'),
-    "another node was selected": (other_node, 'provisioning failed for PVC "data"'),
-    "it was made elsewhere": (
+    "the claim is deleted": (
+        without_claim, 'failed to check provisioning pvc: persistentvolumeclaims "default/data" not found',
+    ),
+    "its annotations are removed": (without_annotations, 'selectedNode annotation reset for PVC "data"'),
+    "another node is selected": (other_node, 'provisioning failed for PVC "data"'),
+    "it is provisioned elsewhere": (
         made_elsewhere, 'pv "pv" node affinity doesn\'t match node "n0": no matching NodeSelectorTerms',
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("undo", "why"), MADE_BROKEN.values(), ids=MADE_BROKEN)
-def test_what_undoes_a_volume_in_the_making_sends_the_pod_back(undo, why):
+def test_changes_of_a_volume_being_provisioned_that_fail_the_binding(undo, why):
     cluster = cluster_of(a_claim("data", storageClassName="made"))
     plugin, pod = VolumeBinding(), a_pod(volumes=standing_on("data"))
     claim, wait = plugin.pre_bind(reserved(plugin, cluster, pod), pod, "n0")
@@ -301,7 +303,7 @@ def test_a_migrated_volume_is_checked_by_its_drivers_labels():
     assert wait.is_met()
 
 
-# -- nobody is promised what another has --------------------------------------------------------------------------------
+# -- no volume for two claims ---------------------------------------------------------------------------------------------
 
 steps = st.lists(
     st.tuples(st.sampled_from(["reserve", "unreserve", "write", "bind"]), st.integers(0, 4), st.sampled_from(["n0", "n1"])),
@@ -312,7 +314,7 @@ steps = st.lists(
 @pytest.mark.slow
 @settings(max_examples=80)
 @given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=2), min_size=2, max_size=5), steps)
-def test_no_volume_is_promised_to_two_claims(needs, steps):
+def test_no_volume_is_planned_for_two_claims(needs, steps):
     cluster = cluster_of(*(wants(f"c{at}") for at in range(4)), local("pv-0"), local("pv-1"), local("pv-2", "n1"))
     plugin = VolumeBinding()
     pods = [a_pod(f"p{at}", volumes=standing_on(*(f"c{claim}" for claim in claims))) for at, claims in enumerate(needs)]

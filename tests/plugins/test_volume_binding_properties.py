@@ -1,4 +1,4 @@
-"""VolumeBinding beside the rule written plainly, node by node; and whatever lets a pod fit wakes it."""
+"""Compare VolumeBinding with a reference implementation, and test that every change that lets a pod fit wakes it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def reaches(affinity, node):
 
 
 def plain(claims, volumes, rooms, allowed, node):
-    """The rule for one node, straight from how it is described: bound, then selected, then found, then made."""
+    """Filter one node: bound claims, then those with a selected node, then existing volumes, then provisioning."""
     reasons = []
     lost = False
     for claim in claims:
@@ -143,7 +143,7 @@ def makes(to_provision, rooms, allowed, node):
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(claims, volumes, rooms, st.sampled_from([None, "a", "b"]), st.sampled_from([1, 2, 5, 9, 17]), st.data())
-def test_the_table_agrees_with_the_plain_rule(claims, volumes, rooms, allowed, count, data):
+def test_agrees_with_a_reference_implementation(claims, volumes, rooms, allowed, count, data):
     cluster = the_cluster(claims, volumes, rooms, allowed, count)
     part = {node.name for node in nodes(count) if data.draw(st.booleans())}
     view = cluster.snapshot.nodes.only(cluster.snapshot.nodes.named(part))
@@ -156,7 +156,7 @@ def test_the_table_agrees_with_the_plain_rule(claims, volumes, rooms, allowed, c
 @pytest.mark.slow
 @settings(max_examples=80)
 @given(claims, volumes, rooms, st.sampled_from(["volume", "room", "class"]), st.data())
-def test_what_made_it_fit_wakes(claims, volumes_then, rooms_then, what, data):
+def test_every_change_that_makes_the_pod_fit_wakes(claims, volumes_then, rooms_then, what, data):
     before = the_cluster(claims, volumes_then, rooms_then, "a", 3)
     pod, plugin = a_pod(volumes=standing_on(*(f"c{at}" for at in range(len(claims))))), VolumeBinding()
     then = refusals(plugin, pod, before.snapshot)

@@ -1,4 +1,4 @@
-"""Nodes are scored by how full the storage would be that a pod's claims get there."""
+"""Test VolumeBinding's scores: the utilization of the storage that a pod's claims would get on a node."""
 
 from __future__ import annotations
 
@@ -58,19 +58,19 @@ def scores(plugin, cluster, *claims):
     return final_scores(plugin, a_pod(volumes=standing_on(*claims)), cluster.snapshot)
 
 
-def test_without_its_gate_it_does_not_score():
+def test_does_not_score_without_its_gate():
     cluster = cluster_of(a_claim("data", storageClassName="local"), local("pv", "n0", "1Gi"))
     assert scores(VolumeBinding(), cluster, "data") is None
 
 
-def test_emptier_is_better_by_default():
+def test_lower_utilization_scores_higher_by_default():
     volumes = [local("full", "n0", "1Gi"), local("half", "n1", "2Gi"), local("quarter", "n2", "4Gi")]
     cluster = cluster_of(a_claim("data", storageClassName="local"), *volumes)
     assert scores(scoring(), cluster, "data") == {"n0": 0, "n1": 50, "n2": 75}
     assert scores(scoring((0, 0), (100, 10)), cluster, "data") == {"n0": 100, "n1": 50, "n2": 25}
 
 
-def test_classes_count_alike_and_volumes_of_a_class_together():
+def test_classes_have_equal_weight_and_volumes_of_a_class_are_summed():
     cluster = cluster_of(
         a_claim("a", storageClassName="local"), a_claim("b", storageClassName="local"), a_claim("c", storageClassName="made"),
         local("pv-a", "n0", "1Gi"), local("pv-b", "n0", "3Gi"), a_volume("pv-c", storageClassName="made", size="8Gi"),
@@ -80,14 +80,14 @@ def test_classes_count_alike_and_volumes_of_a_class_together():
     assert found["n0"] == 31, "half of the four gigabytes, an eighth of the eight: 50 and 12, 31 on average"
 
 
-def test_room_for_volumes_that_are_to_be_made():
+def test_capacity_for_volumes_to_provision_counts():
     rooms = [room("r0", "n0", "2Gi"), room("r1", "n1", "10Gi"), room("r2", "n2", "4Gi")]
     cluster = cluster_of(a_claim("a", storageClassName="made"), a_claim("b", storageClassName="made"), *rooms)
     assert scores(scoring((0, 0), (100, 10)), cluster, "a") == {"n0": 50, "n1": 10, "n2": 25}
     assert scores(scoring((0, 0), (100, 10)), cluster, "a", "b") == {"n0": 100, "n1": 20, "n2": 50}
 
 
-def test_found_volumes_go_before_room():
+def test_found_volumes_take_precedence_over_capacity():
     cluster = cluster_of(
         a_claim("a", storageClassName="made"), a_claim("b", storageClassName="also"), a_volume("pv", storageClassName="made"),
         room("r", "n0", "10Gi", of="also"), room("s", "n1", "10Gi", of="also"), room("t", "n2", "10Gi", of="also"),
@@ -95,7 +95,7 @@ def test_found_volumes_go_before_room():
     assert scores(scoring((0, 0), (100, 10)), cluster, "a", "b") == dict.fromkeys(["n0", "n1", "n2"], 100)
 
 
-def test_storage_that_nobody_counts_scores_nothing():
+def test_storage_without_a_known_capacity_scores_0():
     cluster = cluster_of(
         a_bound_claim("bound", "pv"), a_volume("pv"), a_claim("data", storageClassName="other"),
         a_class("other", provisioner="other.example.com"),
@@ -132,7 +132,7 @@ rooms = st.dictionaries(st.tuples(st.sampled_from(["n0", "n1", "n2"]), st.sample
 @pytest.mark.slow
 @settings(max_examples=80)
 @given(asked, rooms, st.sampled_from([((0, 10), (100, 0)), ((0, 0), (40, 10), (100, 3))]))
-def test_the_table_agrees_with_the_plain_rule(asked, rooms, points):
+def test_agrees_with_a_reference_implementation(asked, rooms, points):
     cluster = cluster_of(
         *(a_claim(f"c{at}", size=str(size), storageClassName=of) for at, (size, of) in enumerate(asked)),
         *(room(f"{node}-{of}", node, capacity, of) for (node, of), capacity in rooms.items()),

@@ -1,4 +1,4 @@
-"""A disk is mounted once on a node, unless all only read it; a claim for one pod is used by one pod."""
+"""Test that a disk is mounted once on a node unless all mounts are read-only, and ReadWriteOncePod claims by one pod."""
 
 from __future__ import annotations
 
@@ -41,26 +41,26 @@ def rbd(*monitors, image="i", **rest):
 
 
 READS = {"readOnly": True}
-DISKS = {  # the pod wants, the node holds, refused?
-    "nothing held": (gce("d"), None, False),
-    "no disk wanted": ({"emptyDir": {}}, gce("d"), False),
+DISKS = {  # the pod's disk, the node's disk, rejected?
+    "no disk in use": (gce("d"), None, False),
+    "no disk requested": ({"emptyDir": {}}, gce("d"), False),
     "GCE, same disk": (gce("d"), gce("d"), True),
     "GCE, other disk": (gce("d"), gce("e"), False),
-    "GCE, one only reads": (gce("d"), gce("d", **READS), True),
-    "GCE, both only read": (gce("d", **READS), gce("d", **READS), False),
+    "GCE, one read-only": (gce("d"), gce("d", **READS), True),
+    "GCE, both read-only": (gce("d", **READS), gce("d", **READS), False),
     "EBS, same volume": (ebs("v"), ebs("v"), True),
     "EBS, other volume": (ebs("v"), ebs("w"), False),
-    "EBS, both only read": (ebs("v", **READS), ebs("v", **READS), True),
+    "EBS, both read-only": (ebs("v", **READS), ebs("v", **READS), True),
     "iSCSI, same target": (iscsi("q"), iscsi("q"), True),
     "iSCSI, other target": (iscsi("q"), iscsi("r"), False),
-    "iSCSI, both only read": (iscsi("q", **READS), iscsi("q", **READS), False),
-    "RBD, a monitor in common": (rbd("a", "b"), rbd("b", "c"), True),
-    "RBD, no monitor in common": (rbd("a"), rbd("b"), False),
+    "iSCSI, both read-only": (iscsi("q", **READS), iscsi("q", **READS), False),
+    "RBD, a common monitor": (rbd("a", "b"), rbd("b", "c"), True),
+    "RBD, no common monitor": (rbd("a"), rbd("b"), False),
     "RBD, other image": (rbd("a"), rbd("a", image="j"), False),
     "RBD, other pool": (rbd("a"), rbd("a", pool="p"), False),
-    "RBD, the pool that is meant if none is named": (rbd("a"), rbd("a", pool="rbd"), True),
-    "RBD, both only read": (rbd("a", **READS), rbd("a", **READS), False),
-    "disks of two kinds with one name": (gce("x"), ebs("x"), False),
+    "RBD, the default pool": (rbd("a"), rbd("a", pool="rbd"), True),
+    "RBD, both read-only": (rbd("a", **READS), rbd("a", **READS), False),
+    "disks of two types with one name": (gce("x"), ebs("x"), False),
 }
 
 
@@ -79,7 +79,7 @@ def test_a_disk_is_mounted_once(wants, holds, refused):
 
 
 @pytest.mark.parametrize(("wants", "holds", "refused"), DISKS.values(), ids=DISKS)
-def test_the_holders_end_wakes_those_it_kept_out(wants, holds, refused):
+def test_the_deletion_of_the_disks_user_wakes_the_pods_it_blocked(wants, holds, refused):
     gone = mounting(*([holds] if holds else []), name="gone", nodeName="n")
     assert wakes(VolumeRestrictions(), mounting(wants), Resource.POD, Action.DELETE, gone) is refused
 
@@ -87,7 +87,7 @@ def test_the_holders_end_wakes_those_it_kept_out(wants, holds, refused):
 ALONE = ["ReadWriteOncePod"]
 
 
-def test_a_claim_for_one_pod_is_used_by_one_pod():
+def test_a_read_write_once_pod_claim_is_used_by_one_pod():
     user = a_pod("user", volumes=standing_on("mine", "shared"))
     cluster = with_objects(
         a_cluster([a_node("n"), a_node("m")], {"n": [user]}), a_claim("mine", accessModes=ALONE), a_claim("shared")
@@ -99,13 +99,13 @@ def test_a_claim_for_one_pod_is_used_by_one_pod():
     assert refusals(plugin, a_pod(volumes=standing_on("mine")), cluster.snapshot) == {}
 
 
-def test_a_claim_of_that_name_elsewhere_is_another():
+def test_a_claim_of_that_name_in_another_namespace_is_a_different_claim():
     user = a_pod("user", namespace="other", volumes=standing_on("mine"))
     cluster = with_objects(a_cluster([a_node("n")], {"n": [user]}), a_claim("mine", accessModes=ALONE))
     assert refusals(VolumeRestrictions(), a_pod(volumes=standing_on("mine")), cluster.snapshot) == {}
 
 
-def test_a_disk_comes_before_a_claim():
+def test_a_disk_conflict_is_reported_before_a_claim_conflict():
     user = mounting(gce("d"), standing_on("mine")[0], name="user")
     cluster = with_objects(a_cluster([a_node("n"), a_node("m")], {"n": [user]}), a_claim("mine", accessModes=ALONE))
     assert refusals(VolumeRestrictions(), mounting(gce("d"), standing_on("mine")[0]), cluster.snapshot) == {
@@ -114,19 +114,19 @@ def test_a_disk_comes_before_a_claim():
     }
 
 
-def test_a_missing_claim_keeps_the_pod_everywhere():
+def test_a_missing_claim_rejects_the_pod_on_every_node():
     missing = Status(Code.UNRESOLVABLE, "VolumeRestrictions", ('persistentvolumeclaim "gone" not found',))
     assert refusals(VolumeRestrictions(), a_pod(volumes=standing_on("gone")), a_cluster([a_node("n")]).snapshot) == {
         "n": missing
     }
 
 
-def test_the_claim_of_an_ephemeral_volume_is_not_looked_for():
+def test_the_claim_of_an_ephemeral_volume_is_not_read():
     pod = a_pod(volumes=[{"name": "scratch", "ephemeral": {}}])
     assert VolumeRestrictions().pre_filter(pod, a_cluster([a_node("n")]).snapshot) is SKIP
 
 
-def test_what_if_the_user_of_the_claim_were_gone():
+def test_removing_the_claims_user_admits_the_pod():
     user, stranger = (a_pod(name, namespace=of, volumes=standing_on("mine")) for name, of in (("u", "default"), ("s", "else")))
     cluster = with_objects(a_cluster([a_node("n")], {"n": [user, stranger]}), a_claim("mine", accessModes=ALONE))
     plugin, pod, snapshot = VolumeRestrictions(), a_pod(volumes=standing_on("mine")), cluster.snapshot
@@ -137,7 +137,7 @@ def test_what_if_the_user_of_the_claim_were_gone():
         assert node.refused_by() is None
         node.add(user)
         assert node.refused_by() == TAKEN
-        node.remove(stranger)  # as in kube-scheduler, a claim's name is all that is compared here
+        node.remove(stranger)  # as in kube-scheduler, only the claim's name is compared here
         assert node.refused_by() is None
 
 
@@ -147,22 +147,22 @@ def test_pods_without_such_volumes_share_a_signature():
     assert plugin.sign(a_pod(volumes=standing_on("mine"))) is None
 
 
-def test_keeps_the_contract_of_plugins():
+def test_satisfies_the_plugin_contract():
     cluster = with_objects(holding(gce("d"), standing_on("mine")[0]), a_claim("mine", accessModes=ALONE))
     pods = [mounting(gce("d")), mounting(gce("d"), standing_on("mine")[0]), a_pod(volumes=standing_on("mine"))]
     check_plugin(VolumeRestrictions(), pods=pods, cluster=cluster)
 
 
 WAKES = {  # the deleted pod, wakes?
-    "held the claim": (a_pod("gone", volumes=standing_on("mine")), True),
-    "held another claim": (a_pod("gone", volumes=standing_on("other")), False),
-    "held a claim of that name elsewhere": (a_pod("gone", namespace="other", volumes=standing_on("mine")), False),
-    "held nothing": (a_pod("gone"), False),
+    "used the claim": (a_pod("gone", volumes=standing_on("mine")), True),
+    "used another claim": (a_pod("gone", volumes=standing_on("other")), False),
+    "used a claim of that name in another namespace": (a_pod("gone", namespace="other", volumes=standing_on("mine")), False),
+    "used no claim": (a_pod("gone"), False),
 }
 
 
 @pytest.mark.parametrize(("gone", "woken"), WAKES.values(), ids=WAKES)
-def test_whose_end_wakes(gone, woken):
+def test_which_deletions_wake(gone, woken):
     pod = a_pod(volumes=standing_on("mine"))
     assert wakes(VolumeRestrictions(), pod, Resource.POD, Action.DELETE, gone) is woken
 
@@ -205,7 +205,7 @@ def clashes(one, other):
 @pytest.mark.slow
 @settings(max_examples=80)
 @given(mounts, st.lists(st.lists(mounts, max_size=2), min_size=1, max_size=4), st.data())
-def test_the_table_agrees_with_the_plain_rule(wants, on_nodes, data):
+def test_agrees_with_a_reference_implementation(wants, on_nodes, data):
     names = [f"n{at}" for at in range(len(on_nodes))]
     placed = {
         name: [mounting(*held, name=f"{name}-{at}") for at, held in enumerate(pods)]
@@ -228,7 +228,7 @@ def test_the_table_agrees_with_the_plain_rule(wants, on_nodes, data):
 @pytest.mark.slow
 @settings(max_examples=80)
 @given(mounts, mounts, mounts)
-def test_whoever_made_room_wakes(wants, leaves, stays):
+def test_every_deletion_that_admits_the_pod_wakes(wants, leaves, stays):
     pods = [mounting(*stays, name="stays"), mounting(*leaves, name="leaves")]
     cluster = with_objects(a_cluster([a_node("n")], {"n": pods}), a_claim("mine", accessModes=ALONE), a_claim("shared"))
     pod, plugin = mounting(*wants), VolumeRestrictions()
@@ -241,7 +241,7 @@ def test_whoever_made_room_wakes(wants, leaves, stays):
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from(["place", "remove"]), st.integers(0, 5), st.integers(0, 2)), max_size=25))
-def test_two_pods_never_hold_one_claim_for_one_pod(steps):
+def test_two_pods_never_use_one_read_write_once_pod_claim(steps):
     pods = [a_pod(f"p{at}", volumes=standing_on("mine" if at % 2 else "shared")) for at in range(6)]
     nodes = [a_node(f"n{at}") for at in range(3)]
     cluster = with_objects(a_cluster(nodes), a_claim("mine", accessModes=ALONE), a_claim("shared"))

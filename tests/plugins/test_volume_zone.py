@@ -1,4 +1,4 @@
-"""A pod goes where the zone and region labels of its volumes say they are."""
+"""Test that a pod fits only nodes in the zones and regions of its volumes' labels."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ NO = Status(Code.UNRESOLVABLE, "VolumeZone", ("node(s) had no available volume z
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 BETA_ZONE, BETA_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
 
-CASES = {  # the volume's labels, the node's, refused?
+CASES = {  # the volume's labels, the node's labels, rejected?
     "no labels": ({}, {ZONE: "a"}, False),
     "same zone": ({ZONE: "a"}, {ZONE: "a"}, False),
     "other zone": ({ZONE: "a"}, {ZONE: "b"}, True),
     "one of several zones": ({ZONE: "a__b"}, {ZONE: "b"}, False),
     "none of several zones": ({ZONE: "a__b"}, {ZONE: "c"}, True),
-    "blanks around zones": ({ZONE: "a __ b"}, {ZONE: "b"}, False),
+    "whitespace around zones": ({ZONE: "a __ b"}, {ZONE: "b"}, False),
     "an empty zone among several": ({ZONE: "a__"}, {ZONE: "c"}, False),
     "a node without any label": ({ZONE: "a"}, {"disk": "ssd"}, False),
     "a node without that label": ({ZONE: "a"}, {REGION: "r"}, True),
     "same zone, other region": ({ZONE: "a", REGION: "r"}, {ZONE: "a", REGION: "s"}, True),
-    "labels of old on both": ({BETA_ZONE: "a"}, {BETA_ZONE: "a"}, False),
-    "label of old on the volume alone": ({BETA_ZONE: "a"}, {ZONE: "a"}, False),
-    "label of old on the volume alone, elsewhere": ({BETA_ZONE: "a"}, {ZONE: "b"}, True),
-    "label of old on the node alone": ({ZONE: "a"}, {BETA_ZONE: "a"}, True),
-    "the node's label of old goes before its new one": ({BETA_ZONE: "a"}, {BETA_ZONE: "b", ZONE: "a"}, True),
-    "region of old": ({BETA_REGION: "r"}, {REGION: "r"}, False),
+    "deprecated labels on both": ({BETA_ZONE: "a"}, {BETA_ZONE: "a"}, False),
+    "deprecated label only on the volume": ({BETA_ZONE: "a"}, {ZONE: "a"}, False),
+    "deprecated label only on the volume, another zone": ({BETA_ZONE: "a"}, {ZONE: "b"}, True),
+    "deprecated label only on the node": ({ZONE: "a"}, {BETA_ZONE: "a"}, True),
+    "the node's deprecated label takes precedence": ({BETA_ZONE: "a"}, {BETA_ZONE: "b", ZONE: "a"}, True),
+    "deprecated region label": ({BETA_REGION: "r"}, {REGION: "r"}, False),
 }
 
 
@@ -44,7 +44,7 @@ def a_zone(volume_labels, node_labels):
 
 
 @pytest.mark.parametrize(("volume", "node", "refused"), CASES.values(), ids=CASES)
-def test_refuses(volume, node, refused):
+def test_rejects(volume, node, refused):
     pod = a_pod(volumes=standing_on("data"))
     assert refusals(VolumeZone(), pod, a_zone(volume, node).snapshot) == ({"n": NO} if refused else {})
 
@@ -52,19 +52,21 @@ def test_refuses(volume, node, refused):
 WAITING, AT_ONCE = a_class("waits"), a_class("now", volumeBindingMode="Immediate")
 UNSAID = a_class("unsaid", volumeBindingMode=None)
 OLD_CLASS = {"annotations": {"volume.beta.kubernetes.io/storage-class": "waits"}}
-HELD = {  # the claim, why the pod goes nowhere (None: it may)
+HELD = {  # the claim, why every node rejects the pod (None: it may fit)
     "missing": (None, 'persistentvolumeclaim "data" not found'),
-    "its volume is missing": (a_claim("data", volumeName="gone"), 'persistentvolume "gone" not found'),
+    "its volume does not exist": (a_claim("data", volumeName="gone"), 'persistentvolume "gone" not found'),
     "neither volume nor class": (a_claim("data"), "PersistentVolumeClaim had no pv name and storageClass name"),
-    "its class is missing": (
+    "its class does not exist": (
         a_claim("data", storageClassName="none"), 'storageclass.storage.k8s.io "none" not found',
     ),
-    "should have been bound": (a_claim("data", storageClassName="now"), "PersistentVolume had no name"),
-    "its class does not say": (
+    "immediate binding, not bound": (a_claim("data", storageClassName="now"), "PersistentVolume had no name"),
+    "its class has no binding mode": (
         a_claim("data", storageClassName="unsaid"), 'VolumeBindingMode not set for StorageClass "unsaid"',
     ),
-    "waits for the pod": (a_claim("data", storageClassName="waits"), None),
-    "waits for the pod, by the annotation of old": (a_claim("data", storageClassName="now", metadata=OLD_CLASS), None),
+    "waits for the first consumer": (a_claim("data", storageClassName="waits"), None),
+    "waits for the first consumer, class in the annotation": (
+        a_claim("data", storageClassName="now", metadata=OLD_CLASS), None,
+    ),
 }  # fmt: skip
 
 
@@ -81,14 +83,14 @@ def test_a_claim_without_a_name():
     assert answer == Hold.because("PersistentVolumeClaim had no name", unresolvable=True)
 
 
-def test_other_volumes_are_passed_over():
+def test_other_volumes_are_skipped():
     pod = a_pod(volumes=[{"name": "scratch", "ephemeral": {}}, {"name": "tmp", "emptyDir": {}}])
     assert VolumeZone().pre_filter(pod, a_cluster([a_node("n")]).snapshot) is SKIP
     assert VolumeZone().sign(a_pod(volumes=[{"name": "tmp", "emptyDir": {}}])) == {}
     assert VolumeZone().sign(pod) is None
 
 
-def test_keeps_the_contract_of_plugins():
+def test_satisfies_the_plugin_contract():
     nodes = [a_node(f"n{zone}", {ZONE: zone}) for zone in "abc"]
     cluster = with_objects(a_cluster(nodes), a_bound_claim("data", "pv"), a_volume("pv", {ZONE: "a__b"}))
     check_plugin(VolumeZone(), pods=[a_pod(volumes=standing_on("data")), a_pod()], cluster=cluster)
@@ -96,19 +98,19 @@ def test_keeps_the_contract_of_plugins():
 
 CLAIM, VOLUME, CLASS = Resource.PERSISTENT_VOLUME_CLAIM, Resource.PERSISTENT_VOLUME, Resource.STORAGE_CLASS
 IN_A = a_volume("pv", {ZONE: "a"})
-WAKES = {  # what happened, to which object, and how it was; wakes?
-    "a node came": (Resource.NODE, Action.ADD, None, a_node("n"), True),
+WAKES = {  # event, object, old object; wakes?
+    "a node is added": (Resource.NODE, Action.ADD, None, a_node("n"), True),
     "a node's labels changed": (Resource.NODE, Action.UPDATE_NODE_LABEL, a_node("n"), a_node("n", {ZONE: "a"}), True),
     "a node's taints changed": (Resource.NODE, Action.UPDATE_NODE_TAINT, a_node("n"), a_node("n"), False),
-    "its claim came": (CLAIM, Action.ADD, None, a_claim("data"), True),
-    "its claim changed": (CLAIM, Action.UPDATE_OTHER, a_claim("data"), a_claim("data", volumeName="pv"), True),
-    "another claim came": (CLAIM, Action.ADD, None, a_claim("other"), False),
-    "a claim of that name came elsewhere": (CLAIM, Action.ADD, None, a_claim("data", namespace="other"), False),
-    "a class came that waits": (CLASS, Action.ADD, None, WAITING, True),
-    "a class came that does not": (CLASS, Action.ADD, None, AT_ONCE, False),
-    "a volume came": (VOLUME, Action.ADD, None, a_volume("pv"), True),
-    "a volume moved": (VOLUME, Action.UPDATE_OTHER, IN_A, a_volume("pv", {ZONE: "a__b"}), True),
-    "a volume changed and stayed": (VOLUME, Action.UPDATE_OTHER, IN_A, a_volume("pv", {ZONE: "a", "x": "y"}), False),
+    "its claim is added": (CLAIM, Action.ADD, None, a_claim("data"), True),
+    "its claim is updated": (CLAIM, Action.UPDATE_OTHER, a_claim("data"), a_claim("data", volumeName="pv"), True),
+    "another claim is added": (CLAIM, Action.ADD, None, a_claim("other"), False),
+    "a claim of that name is added in another namespace": (CLAIM, Action.ADD, None, a_claim("data", namespace="other"), False),
+    "a class with WaitForFirstConsumer is added": (CLASS, Action.ADD, None, WAITING, True),
+    "a class with Immediate is added": (CLASS, Action.ADD, None, AT_ONCE, False),
+    "a volume is added": (VOLUME, Action.ADD, None, a_volume("pv"), True),
+    "a volume's zone label changes": (VOLUME, Action.UPDATE_OTHER, IN_A, a_volume("pv", {ZONE: "a__b"}), True),
+    "a volume's other label changes": (VOLUME, Action.UPDATE_OTHER, IN_A, a_volume("pv", {ZONE: "a", "x": "y"}), False),
 }  # fmt: skip
 
 
@@ -138,7 +140,7 @@ def suits(volume, node):
 @pytest.mark.slow
 @settings(max_examples=100)
 @given(st.lists(volume_labels, min_size=1, max_size=3), st.lists(node_labels, min_size=1, max_size=5), st.data())
-def test_the_table_agrees_with_the_plain_rule(volumes, nodes, data):
+def test_agrees_with_a_reference_implementation(volumes, nodes, data):
     cluster = a_cluster([a_node(f"n{at}", labels) for at, labels in enumerate(nodes)])
     for at, labels in enumerate(volumes):
         with_objects(cluster, a_bound_claim(f"c{at}", f"pv{at}"), a_volume(f"pv{at}", labels))
@@ -156,7 +158,7 @@ def test_the_table_agrees_with_the_plain_rule(volumes, nodes, data):
 @pytest.mark.slow
 @settings(max_examples=100)
 @given(volume_labels, volume_labels, node_labels, node_labels)
-def test_what_made_it_fit_wakes(volume, moved, node, relabelled):
+def test_every_change_that_makes_the_pod_fit_wakes(volume, moved, node, relabelled):
     pod, plugin = a_pod(volumes=standing_on("data")), VolumeZone()
     cluster = a_zone(volume, node)
     before = refusals(plugin, pod, cluster.snapshot)

@@ -1,4 +1,4 @@
-"""A small cluster with classes, and what VolumeBinding says of pods in it."""
+"""Build a small cluster with storage classes, and return VolumeBinding's verdicts on pods in it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ AT_ONCE = a_class("now", volumeBindingMode="Immediate")
 
 
 def nodes(count=3):
-    """Return nodes n0, n1, …, in the zones a and b by turns."""
+    """Return nodes n0, n1, …, alternately in zones a and b."""
     return [a_node(f"n{at}", {HOST: f"n{at}", ZONE: "ab"[at % 2]}) for at in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""What is found satisfies everything that was asked for, and where there is something to be found it is found."""
+"""Test that each allocation satisfies its claims, and that the allocator finds one whenever one exists."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ def of_size(size, **more):
     return {"attributes": {"size": {"string": size}}, **more}
 
 
-# -- plain cases ----------------------------------------------------------------------------------------------------------
+# -- single cases ---------------------------------------------------------------------------------------------------------
 
 
-def test_devices_are_given_in_the_order_of_slices_by_name():
+def test_devices_are_allocated_in_the_order_of_slice_names():
     slices = [a_slice([{"name": "z"}], "s1", count=2), a_slice([{"name": "b"}, {"name": "a"}], "s0", count=2)]
     assert names(search(slices, [a_claim([exactly(count=2)])]).run()) == [["b", "a"]]
 
@@ -84,7 +84,7 @@ def test_pools_with_binding_conditions_come_last():
     assert names(search(slices, [a_claim([exactly()])]).run()) == [["p"]]
 
 
-def test_the_first_alternative_that_can_be_had_is_taken():
+def test_the_first_alternative_that_fits_is_allocated():
     large = {
         "name": "large",
         "deviceClassName": "gpu",
@@ -104,13 +104,13 @@ def test_all_means_every_device_or_none():
     assert search(slices, [claim], [holding("d1")]).run() is None
 
 
-def test_admin_access_looks_at_devices_in_use():
+def test_admin_access_includes_allocated_devices():
     slices = [a_slice([{"name": "d0"}])]
     assert names(search(slices, [a_claim([exactly(adminAccess=True)])], [holding("d0")]).run()) == [["d0"]]
     assert search(slices, [a_claim([exactly(adminAccess=True), exactly("r1", adminAccess=True)])]).run() is None
 
 
-def test_more_devices_than_a_claim_may_have_are_an_error():
+def test_too_many_devices_for_one_claim_are_an_error():
     with pytest.raises(AskError) as raised:
         search([a_slice([{"name": "d"}])], [a_claim([exactly(count=33)])]).run()
     assert (
@@ -132,7 +132,7 @@ def test_taints_are_tolerated_by_key_value_and_effect():
         assert names(found) == [[expected]], toleration
 
 
-def test_partitions_take_from_what_the_whole_has():
+def test_partitions_consume_the_shared_counters():
     counters = {"name": "whole", "counters": {"memory": {"value": "40Gi"}}}
     parts = [
         {"name": f"p{n}", "consumesCounters": [{"counterSet": "whole", "counters": {"memory": {"value": size}}}]}
@@ -152,7 +152,7 @@ def test_partitions_take_from_what_the_whole_has():
         ({"counterSet": "whole", "counters": {"m": {"value": 1}}}, ["whole", "whole"], "duplicate counter set name whole"),
     ],
 )
-def test_pools_that_contradict_themselves_do_not_count(consumed, sets, flaw):
+def test_inconsistent_pools_are_ignored(consumed, sets, flaw):
     shared = [{"name": name, "counters": {"m": {"value": 1}}} for name in sets]
     slices = [
         a_slice([], "s0", count=2, sharedCounters=shared),
@@ -165,12 +165,12 @@ def test_pools_that_contradict_themselves_do_not_count(consumed, sets, flaw):
         looking.run()
 
 
-def test_a_newer_generation_takes_the_place_of_the_older():
+def test_a_newer_generation_replaces_the_older():
     slices = [a_slice([{"name": "old"}], "s0"), a_slice([{"name": "new"}], "s1", generation=2)]
     assert names(search(slices, [a_claim([exactly()])]).run()) == [["new"]]
 
 
-def test_shares_of_a_device_are_given_until_nothing_is_left():
+def test_capacity_of_a_device_is_shared_until_it_is_used_up():
     device = {
         "name": "d",
         "allowMultipleAllocations": True,
@@ -190,7 +190,7 @@ def test_shares_of_a_device_are_given_until_nothing_is_left():
     assert search([a_slice([device])], [a_claim(asks[:1])], [holding("d", **share)]).run() is None
 
 
-def test_slices_for_several_nodes_are_read_by_their_selectors():
+def test_slices_for_several_nodes_select_them():
     term = {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r1"]}]}
     shared = a_slice([{"name": "d"}], node="", nodeSelector={"nodeSelectorTerms": [term]})
     for labels, expected in (({"rack": "r1"}, [["d"]]), ({}, None)):
@@ -198,13 +198,13 @@ def test_slices_for_several_nodes_are_read_by_their_selectors():
         assert (found and names(found)) == expected
 
 
-def test_devices_may_choose_nodes_for_themselves():
+def test_devices_may_select_nodes_themselves():
     devices = [{"name": "d0", "nodeName": "z"}, {"name": "d1", "allNodes": True}]
     slices = [a_slice(devices, node="", perDeviceNodeSelection=True)]
     assert names(search(slices, [a_claim([exactly()])]).run()) == [["d1"]]
 
 
-# -- constraints, against trying everything -------------------------------------------------------------------------------
+# -- constraints, compared with an exhaustive search --------------------------------------------------------------------
 
 
 devices_st = st.lists(
@@ -246,12 +246,12 @@ def document(at, requests, kind):
 
 
 def single(requests, kind):
-    """``different`` compares one device of each request (as kube-scheduler does), so requests have one device each there."""
+    """``different`` compares one device of each request, as in kube-scheduler, so that requests have one device each there."""
     return [(1, size) for _, size in requests] if kind == "different" else requests
 
 
 def satisfies(devices, requests, kind, given):
-    """Say, from the words alone, whether a claim may have these devices: indices by request."""
+    """Return whether the claim may have these devices (indices by request)."""
     if any(size and devices[n]["size"] != size for (_, size), chosen in zip(requests, given, strict=True) for n in chosen):
         return False
     if any("tainted" in devices[n] for chosen in given for n in chosen):
@@ -265,7 +265,7 @@ def satisfies(devices, requests, kind, given):
 
 
 def possible(devices, claims, free):
-    """Try everything."""
+    """Try every combination."""
     wishes = [(claim, count) for claim, (requests, _) in enumerate(claims) for count, _ in requests]
     for chosen in product(*[list(combinations(free, count)) for _, count in wishes]):
         flat = [n for group in chosen for n in group]
@@ -281,7 +281,7 @@ def possible(devices, claims, free):
 
 @settings(max_examples=150, deadline=None)
 @given(devices_st, claims_st, st.sets(st.integers(0, 4)))
-def test_what_is_found_satisfies_everything_and_is_found_if_it_is_there(devices, claims, in_use):
+def test_an_allocation_is_valid_and_found_if_one_exists(devices, claims, in_use):
     claims = [(single(requests, kind), kind) for requests, kind in claims]
     free = [n for n in range(len(devices)) if n not in in_use]
     held = [holding(*[f"d{n}" for n in sorted(in_use)])] if in_use else []
@@ -300,7 +300,7 @@ def test_what_is_found_satisfies_everything_and_is_found_if_it_is_there(devices,
 
 @settings(max_examples=50, deadline=None)
 @given(devices_st, claims_st, st.integers(0, 40))
-def test_no_search_looks_at_more_devices_than_it_may(devices, claims, budget):
+def test_the_search_stops_at_its_limit_of_devices(devices, claims, budget):
     looking = search([a_slice(documents(devices))], [document(at, *claim) for at, claim in enumerate(claims)], budget=budget)
     try:
         looking.run()
@@ -310,7 +310,7 @@ def test_no_search_looks_at_more_devices_than_it_may(devices, claims, budget):
         assert looking.examined <= budget
 
 
-def test_a_search_that_goes_over_devices_in_use_again_and_again_ends():
+def test_a_search_that_repeatedly_examines_allocated_devices_ends():
     names_held = [f"h{n}" for n in range(400)]
     free = [{"name": f"d{n}"} for n in range(30)]
     slices = [a_slice([*free, *[{"name": name} for name in names_held]])]
@@ -321,14 +321,14 @@ def test_a_search_that_goes_over_devices_in_use_again_and_again_ends():
     assert looking._skipped < 2_001 * 64
 
 
-def test_of_two_values_for_one_request_only_the_later_must_differ_from_what_follows():
-    """As kube-scheduler has it: a request remembers one value."""
+def test_a_request_keeps_only_the_last_of_two_values_for_different():
+    """As in kube-scheduler, a request keeps one value."""
     devices = documents([{"size": "small", "numa": n} for n in (0, 1, 0)])
     claim = a_claim([exactly("r0", count=2), exactly("r1")], [{"distinctAttribute": f"{DRIVER}/numa"}])
     assert names(search([a_slice(devices)], [claim]).run()) == [["d0", "d1", "d2"]]
 
 
-# -- the ledger -----------------------------------------------------------------------------------------------------------
+# -- the device state -----------------------------------------------------------------------------------------------------
 
 
 steps_st = st.lists(
@@ -338,7 +338,7 @@ steps_st = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(steps_st)
-def test_the_ledger_kept_step_by_step_says_what_one_begun_anew_says(steps):
+def test_the_incremental_state_equals_a_recomputed_one(steps):
     cluster = a_cluster([a_node("a")])
     kept = Ledger(cluster.snapshot)
     pending = {}

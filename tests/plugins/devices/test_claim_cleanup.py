@@ -1,4 +1,4 @@
-"""Which users a claim loses when pods go, when it gives its devices back, and when it goes itself."""
+"""Test which consumers a claim loses, when its devices are released, and when the claim is deleted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def a_user(name="p", **more):
         (a_pod("p", metadata=DYING, nodeName="n"), False),
     ],
 )
-def test_a_pod_is_done_when_nothing_of_it_runs_or_ever_will(pod, done):
+def test_a_pod_is_done_when_no_container_runs_or_will_run(pod, done):
     assert is_done(pod.pod) is done
 
 
@@ -46,7 +46,7 @@ def test_a_pod_is_done_when_nothing_of_it_runs_or_ever_will(pod, done):
         (a_user(apiGroup="example.com"), None, True),
     ],
 )
-def test_a_user_is_a_pod_of_that_very_name_and_uid(user, pod, uses):
+def test_a_consumer_is_a_pod_of_that_name_and_uid(user, pod, uses):
     assert still_uses(user, None if pod is None else pod.pod) is uses
 
 
@@ -54,7 +54,7 @@ def protected(*users, **metadata):
     return a_claim(status=allocated(("a", "d"), users=users), metadata={"finalizers": [FINALIZER, "x"], **metadata})
 
 
-def test_the_last_user_takes_the_devices_with_it():
+def test_the_devices_are_released_with_the_last_consumer():
     claim = without_stale_consumers(protected("p", "q"), lambda user: user.uid == "q")
     assert [user.uid for user in claim.status.reserved_for] == ["q"]
     assert claim.status.allocation is not None
@@ -62,7 +62,7 @@ def test_the_last_user_takes_the_devices_with_it():
     assert (claim.status.allocation, claim.metadata.finalizers) == (None, ("x",))
 
 
-def test_a_claim_that_nobody_used_keeps_its_devices_unless_it_is_deleted():
+def test_an_unused_claim_keeps_its_devices_unless_it_is_deleted():
     unused, deleted = protected(), protected(**DYING)
     assert without_stale_consumers(unused, lambda user: False) is unused
     free = without_stale_consumers(deleted, lambda user: False)
@@ -71,7 +71,7 @@ def test_a_claim_that_nobody_used_keeps_its_devices_unless_it_is_deleted():
     assert without_stale_consumers(in_use, lambda user: True) is in_use
 
 
-def test_devices_that_no_scheduler_gave_are_not_taken_back():
+def test_devices_that_no_scheduler_allocated_stay_allocated():
     claim = a_claim(status=allocated(("a", "d"), users=["p"]))
     left = without_stale_consumers(claim, lambda user: False)
     assert left.status.reserved_for == ()
@@ -92,12 +92,12 @@ OWNED = {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "u
         (a_claim(), a_pod("p", uid="another"), False),
     ],
 )
-def test_a_claim_made_for_a_pod_is_outlived_when_that_pod_will_not_need_it(claim, pod, outlived):
+def test_a_generated_claim_is_orphaned_when_its_pod_no_longer_needs_it(claim, pod, outlived):
     assert is_orphaned(claim, None if pod is None else pod.pod) is outlived
 
 
 @given(st.lists(st.sampled_from("abc"), unique=True), st.sets(st.sampled_from("abc")))
-def test_asking_again_changes_nothing(users, there):
+def test_cleanup_is_idempotent(users, there):
     once = without_stale_consumers(protected(*users), lambda user: user.uid in there)
     assert without_stale_consumers(once, lambda user: user.uid in there) is once
     assert [user.uid for user in once.status.reserved_for] == [user for user in users if user in there]

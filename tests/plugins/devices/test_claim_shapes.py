@@ -1,4 +1,4 @@
-"""What is kept of earlier answers is what one would be told now; slices that lie cost no more than others."""
+"""Test that cached answers equal recomputed ones, and that invalid slices cost no more than valid ones."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def apply(cluster, step):
 
 @settings(max_examples=60, deadline=None)
 @given(steps_st)
-def test_answers_that_were_kept_are_those_that_would_be_found_anew(steps):
+def test_cached_answers_equal_recomputed_ones(steps):
     def fresh():
         return a_cluster([a_node(name) for name in NODES])
 
@@ -102,7 +102,7 @@ def test_answers_that_were_kept_are_those_that_would_be_found_anew(steps):
             assert told(kept, count) == told(anew, count)
 
 
-def test_a_class_that_changes_is_read_anew():
+def test_a_changed_class_is_parsed_again():
     cluster = a_cluster([a_node("a")])
     cluster.set_object(a_device_class())
     cluster.set_object(a_slice("s0", "a", ["d0"]))
@@ -114,8 +114,8 @@ def test_a_class_that_changes_is_read_anew():
     assert told(cluster, 1) == {"a": "request r0: device class gpu does not exist"}
 
 
-def test_a_claim_costs_what_has_changed_since_the_one_before(monkeypatch):
-    """Of forty nodes, only the one that gave devices away last is looked at again, however many claims there are."""
+def test_a_claim_costs_what_has_changed_since_the_previous_one(monkeypatch):
+    """Of forty nodes, only the one that gave devices away last is examined again, however many claims there are."""
     cluster = a_cluster([a_node(f"n{at}") for at in range(40)])
     cluster.set_object(a_device_class())
     for at in range(40):
@@ -142,7 +142,7 @@ def test_a_claim_costs_what_has_changed_since_the_one_before(monkeypatch):
     assert len({(result.pool, result.device) for given_out in results for result in given_out}) == 200
 
 
-def test_slices_that_lie_about_their_number_or_name_things_twice_do_no_harm():
+def test_slices_with_a_wrong_count_or_repeated_names_do_no_harm():
     cluster = a_cluster([a_node("a")])
     cluster.set_object(a_device_class())
     for at in range(300):
@@ -154,7 +154,7 @@ def test_slices_that_lie_about_their_number_or_name_things_twice_do_no_harm():
 
 
 @pytest.mark.parametrize("amount", ["none", "1e999999999", "-1", ""])
-def test_amounts_that_are_none_are_told_or_passed_over(amount):
+def test_invalid_capacities_are_reported_or_skipped(amount):
     cluster = a_cluster([a_node("a")])
     cluster.set_object(a_device_class())
     spec = msgspec.to_builtins(a_slice("s0", "a", []).spec)

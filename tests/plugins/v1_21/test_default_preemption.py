@@ -1,4 +1,4 @@
-"""Preemption in 1.21: today's search, another weighing of victims, and nothing said where it finds nothing."""
+"""Test preemption in 1.21: the current search with another ranking of victims, and no message when it finds no node."""
 
 from __future__ import annotations
 
@@ -41,48 +41,48 @@ def attempt(pod, *held, preemption=None):
     return Cycle().decide(profile, pod, cluster.snapshot)
 
 
-def test_it_nominates_and_names_victims():
+def test_nominates_a_node_and_lists_victims():
     found = attempt(wants(3, 10), wants(3, 0, "low")).post_filter
     assert found.nominated == "n"
     assert [victim.name for victim in found.victims] == ["low"]
 
 
-SILENT = {  # the pod, who is on the node
-    "nobody of lower priority": (wants(3, 0), wants(3, 5, "high")),
+SILENT = {  # the pod, pods on the node
+    "no pod of lower priority": (wants(3, 0), wants(3, 5, "high")),
     "never": (wants(3, 10, preemptionPolicy="Never"), wants(3, 0, "low")),
-    "a pod is leaving the nominated node": (wants(3, 10, nominated="n"), wants(3, 0, "low", leaving=True)),
-    "it was nominated, and nobody of lower priority is there now": (wants(3, 0, nominated="n"), wants(3, 5, "high")),
+    "a pod terminates on the nominated node": (wants(3, 10, nominated="n"), wants(3, 0, "low", leaving=True)),
+    "it was nominated, and no pod of lower priority is left": (wants(3, 0, nominated="n"), wants(3, 5, "high")),
 }
 
 
 @pytest.mark.parametrize(("pod", "held"), SILENT.values(), ids=SILENT)
-def test_it_says_nothing_and_leaves_nominations(pod, held):
+def test_returns_no_message_and_keeps_nominations(pod, held):
     decision = attempt(pod, held)
     assert decision.post_filter == NOTHING
     assert decision.message == "0/1 nodes are available: 1 Insufficient cpu."
 
 
-def test_where_no_node_is_worth_a_try_the_nomination_ends():
+def test_the_nomination_is_cleared_when_no_node_is_a_candidate():
     elsewhere = wants(1, 10, nominated="n", nodeSelector={"disk": "ssd"})
     assert attempt(elsewhere, wants(3, 0, "low")).post_filter == PostFilterResult(Code.UNSCHEDULABLE, nominated="")
 
 
-BOLD = {  # the pod preempts: it waits for nobody
-    "the one that leaves is more important": (
+BOLD = {  # the pod preempts, since it need not wait
+    "the terminating pod has a higher priority": (
         wants(3, 10, nominated="n"),
         [wants(1, 20, "vip", leaving=True), wants(3, 0, "low")],
     ),
-    "it is nominated elsewhere": (wants(3, 10, nominated="gone"), [wants(1, 0, "old", leaving=True), wants(3, 0, "low")]),
-    "nobody is leaving": (wants(3, 10, nominated="n"), [wants(3, 0, "low")]),
+    "it is nominated to another node": (wants(3, 10, nominated="gone"), [wants(1, 0, "old", leaving=True), wants(3, 0, "low")]),
+    "no pod is terminating": (wants(3, 10, nominated="n"), [wants(3, 0, "low")]),
 }
 
 
 @pytest.mark.parametrize(("pod", "held"), BOLD.values(), ids=BOLD)
-def test_it_waits_for_pods_that_make_room_alone(pod, held):
+def test_waits_only_for_terminating_pods_of_lower_priority(pod, held):
     assert attempt(pod, *held).post_filter.nominated == "n"
 
 
-# -- whom it takes ------------------------------------------------------------------------------------------------------
+# -- which victims it selects ---------------------------------------------------------------------------------------------
 
 
 def budget(allowed, **labels):
@@ -105,13 +105,13 @@ def among(preemption, nodes, *budgets):
 KEPT = {"app": "kept"}
 
 
-def test_pods_beyond_a_budget_are_named_first():
+def test_budget_violations_are_listed_first():
     on_node = {"n": [wants(1, 1, "low", KEPT), wants(1, 9, "high"), wants(1, 5, "middle", KEPT)]}
     assert among(DefaultPreemptionV121(), on_node, budget(0, **KEPT)) == ("n", ["middle", "low", "high"])
     assert among(today.DefaultPreemption(), on_node, budget(0, **KEPT)) == ("n", ["high", "middle", "low"])
 
 
-def test_one_beyond_its_budget_hides_a_more_important_one():
+def test_a_budget_violation_hides_a_more_important_victim():
     nodes = {
         "hides": [wants(2, 1, "cheap", KEPT), wants(2, 9, "dear")],
         "plain": [wants(2, 5, "one", KEPT), wants(2, 5, "two")],
@@ -120,17 +120,17 @@ def test_one_beyond_its_budget_hides_a_more_important_one():
     assert among(today.DefaultPreemption(), nodes, budget(0, **KEPT))[0] == "plain"
 
 
-WEIGHED = {  # pods of two nodes (priority, labels); which is taken: the first step that tells them apart decides
-    "fewest beyond a budget": ([(1, KEPT), (1, {})], [(50, {}), (50, {})], "b"),
+WEIGHED = {  # pods of two nodes (priority, labels); the node selected by the first criterion that differs
+    "fewest budget violations": ([(1, KEPT), (1, {})], [(50, {}), (50, {})], "b"),
     "lowest priority": ([(9, {})], [(8, {}), (8, {})], "b"),
     "lowest sum": ([(9, {}), (5, {})], [(9, {}), (4, {})], "b"),
     "fewest": ([(-5, {}), (-(2**31), {})], [(-5, {})], "b"),
-    "of equals the first": ([(1, {})], [(1, {})], "a"),
+    "equal, the first": ([(1, {})], [(1, {})], "a"),
 }
 
 
 @pytest.mark.parametrize(("one", "other", "node"), WEIGHED.values(), ids=WEIGHED)
-def test_the_least_harm(one, other, node):
+def test_the_best_candidate(one, other, node):
     nodes = {
         name: [wants(4 / len(pods), priority, f"{name}{at}", labels) for at, (priority, labels) in enumerate(pods)]
         for name, pods in (("a", one), ("b", other))
@@ -139,7 +139,7 @@ def test_the_least_harm(one, other, node):
 
 
 class Moody:
-    """Refuses every node, until it has been told of pods that left."""
+    """Reject every node until a pod is removed."""
 
     name = "Moody"
 
@@ -159,14 +159,14 @@ class Moody:
 @pytest.mark.parametrize(
     ("preemption", "outcome"), [(DefaultPreemptionV121(), Code.SUCCESS), (today.DefaultPreemption(), Code.ERROR)]
 )
-def test_a_node_on_which_nobody_has_to_go_is_nominated(preemption, outcome):
+def test_a_node_that_needs_no_victim_is_nominated(preemption, outcome):
     cluster = a_cluster([a_node("n")], {"n": [wants(1, 0, "low")]})
     found = Cycle().decide(profile_with(Moody(), preemption=preemption), wants(1, 10), cluster.snapshot).post_filter
     assert found.code is outcome
     assert (found.nominated or "", found.victims) == ("n" if outcome is Code.SUCCESS else "", ())
 
 
-def test_nodes_that_a_rule_cannot_judge_are_passed_over():
+def test_nodes_on_which_a_filter_fails_are_skipped():
     class Broken(Moody):
         def filter(self, told, nodes):
             yield Reject(~nodes.false(), "cannot tell" if told else "in a mood", error=told)

@@ -1,4 +1,4 @@
-"""In 1.21 a node knows how many had its images when it was last described, and only containers' images count."""
+"""Test ImageLocality in 1.21: a node's image state keeps the node count of its last update, and only container images count."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ def mapped(sum_mib, containers=1):
     return int(100 * (min(max(sum_mib, 23), most) - 23) // (most - 23))
 
 
-CASES = {  # images on the nodes in the order they came, images of the pod's containers, scores
-    "nobody has it": ([{}, {}], ["x:1"], [0, 0]),
+CASES = {  # images on the nodes in order of their updates, images of the pod's containers, scores
+    "no node has it": ([{}, {}], ["x:1"], [0, 0]),
     "one of two": ([{"x:1": 250}, {}], ["x:1"], [mapped(125), 0]),
-    "both: the one that came last knows of both": ([{"x:1": 250}, {"x:1": 250}], ["x:1"], [mapped(125), mapped(250)]),
+    "both: only the last updated knows of both": ([{"x:1": 250}, {"x:1": 250}], ["x:1"], [mapped(125), mapped(250)]),
     "of three": ([{"x:1": 900}] * 3, ["x:1"], [mapped(300), mapped(600), mapped(900)]),
     "two images": ([{"x:1": 500, "y:1": 500}, {"y:1": 500}], ["x:1", "y:1"], [mapped(500, 2), mapped(500, 2)]),
     "the same image twice": ([{"x:1": 500}, {}], ["x:1", "x:1"], [mapped(500, 2), 0]),
-    "small images are nothing": ([{"x:1": 23}], ["x:1"], [0]),
-    "large ones no more than all": ([{"x:1": 5000}], ["x:1"], [100]),
-    "no tag is latest": ([{"x:latest": 500}], ["x"], [mapped(500)]),
+    "small images score 0": ([{"x:1": 23}], ["x:1"], [0]),
+    "large images are capped": ([{"x:1": 5000}], ["x:1"], [100]),
+    "no tag means latest": ([{"x:latest": 500}], ["x"], [mapped(500)]),
     "another tag": ([{"x:2": 500}], ["x:1"], [0]),
 }
 
@@ -65,7 +65,7 @@ def test_init_containers_and_volumes_do_not_count():
     assert scores(pod, holding({"y:1": 500, "z:1": 500})) == [0]
 
 
-def test_a_node_that_changes_counts_anew():
+def test_an_updated_node_is_counted_again():
     cluster, pod = holding({"x:1": 500}, {"x:1": 500}), running("x:1")
     assert scores(pod, cluster) == [mapped(250), mapped(500)]
     cluster.set_node(a_node("n0", {"touched": ""}, images=[image(500 * MIB, "x:1")]))
@@ -74,7 +74,7 @@ def test_a_node_that_changes_counts_anew():
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from(["x:1", "y:1"]), st.just(400)), min_size=1, max_size=5))
-def test_the_table_says_what_the_rule_says_of_each_node(nodes):
+def test_agrees_with_a_reference_implementation(nodes):
     expected = []
     for at, held in enumerate(nodes):
         known = {name: sum(name in other for other in nodes[: at + 1]) for name in held}
@@ -83,5 +83,5 @@ def test_the_table_says_what_the_rule_says_of_each_node(nodes):
     assert scores(running("x:1", "y:1"), holding(*nodes)) == expected
 
 
-def test_it_keeps_its_contract():
+def test_satisfies_the_plugin_contract():
     check_plugin(ImageLocalityV121())

@@ -1,4 +1,4 @@
-"""A node takes no more disks of a built-in kind than is usual for it, or than it says."""
+"""Test that a node attaches no more in-tree volumes of a type than that type's default limit, or the node's own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from moorage.testing.plugin_checks import check_plugin
 from moorage.testing.plugin_queries import final_scores, refusals, wakes
 from moorage.testing.storage import a_bound_claim, a_claim, a_class, a_csi_node, a_volume, standing_on, with_objects
 
-RULES = {  # the rule, how a volume says it is one, its resource, the in-tree plugin, how many are usual
+RULES = {  # the plugin, a volume of its type, its resource, the in-tree plugin, the default limit
     EBSLimits: (lambda name: {"awsElasticBlockStore": {"volumeID": name}}, "aws-ebs", 39),
     GCEPDLimits: (lambda name: {"gcePersistentDisk": {"pdName": name}}, "gce-pd", 16),
     AzureDiskLimits: (lambda name: {"azureDisk": {"diskName": name, "diskURI": name}}, "azure-disk", 16),
@@ -46,7 +46,7 @@ FULL = {"n": ("node(s) exceed max volume count",)}
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_what_is_usual_for_the_kind(rule):
+def test_the_default_limit_of_the_type(rule):
     _, _, usual = RULES[rule]
     held = [a_pod(f"held-{at}", volumes=disks(rule, f"d{at}")) for at in range(usual - 1)]
     cluster = a_cluster([a_node("n")], {"n": held})
@@ -57,7 +57,7 @@ def test_what_is_usual_for_the_kind(rule):
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(("limit", "refused"), [(2, True), (3, False)])
-def test_the_node_says_how_many(rule, limit, refused):
+def test_the_node_sets_the_limit(rule, limit, refused):
     cluster = a_cluster([taking(rule, limit)], {"n": [a_pod("held", volumes=disks(rule, "a", "b"))]})
     assert is_refused(rule(), a_pod(volumes=disks(rule, "c")), cluster) == (FULL if refused else {})
     others = next(other for other in RULES if other is not rule)
@@ -69,7 +69,7 @@ def test_the_node_says_how_many(rule, limit, refused):
     ("instance", "limit"), [("m5.large", 25), ("t3.nano", 25), ("x.t3", 25), ("m4.large", 39), ("xm5", 39)]
 )
 @pytest.mark.parametrize("key", ["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"])
-def test_some_instances_take_fewer(key, instance, limit):
+def test_some_instance_types_have_a_lower_limit(key, instance, limit):
     cluster = a_cluster([a_node("n", {key: instance})])
     names = [f"d{at}" for at in range(limit + 1)]
     assert is_refused(EBSLimits(), a_pod(volumes=disks(EBSLimits, *names[:-1])), cluster) == {}
@@ -77,7 +77,7 @@ def test_some_instances_take_fewer(key, instance, limit):
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_the_scheduler_may_be_told_how_many_for_all_kinds(rule):
+def test_an_environment_variable_sets_the_limit_of_every_type(rule):
     told = rule()
     told.attach(SimpleNamespace(gates=FeatureGates(release="1.21"), max_disks=2))
     three = a_pod(volumes=disks(rule, "a", "b", "c"))
@@ -86,17 +86,17 @@ def test_the_scheduler_may_be_told_how_many_for_all_kinds(rule):
     assert is_refused(told, three, a_cluster([taking(rule, 3)])) == {}, "what the node says goes before"
 
 
-CLAIMED = {  # objects beside the claim, does it count?
-    "a volume of the kind": ([a_bound_claim("c", "pv"), a_volume("pv", awsElasticBlockStore={"volumeID": "x"})], True),
-    "the disk that is there": ([a_bound_claim("c", "pv"), a_volume("pv", awsElasticBlockStore={"volumeID": "held"})], False),
-    "a volume of another kind": ([a_bound_claim("c", "pv"), a_volume("pv", gcePersistentDisk={"pdName": "x"})], False),
-    "its class makes them": (
+CLAIMED = {  # objects besides the claim, does it count?
+    "a volume of the type": ([a_bound_claim("c", "pv"), a_volume("pv", awsElasticBlockStore={"volumeID": "x"})], True),
+    "the volume already in use": ([a_bound_claim("c", "pv"), a_volume("pv", awsElasticBlockStore={"volumeID": "held"})], False),
+    "a volume of another type": ([a_bound_claim("c", "pv"), a_volume("pv", gcePersistentDisk={"pdName": "x"})], False),
+    "its class provisions the type": (
         [a_claim("c", storageClassName="ebs"), a_class("ebs", provisioner="kubernetes.io/aws-ebs")], True
     ),
-    "its class makes others": ([a_claim("c", storageClassName="fast"), a_class("fast")], False),
+    "its class provisions another type": ([a_claim("c", storageClassName="fast"), a_class("fast")], False),
     "no class": ([a_claim("c")], False),
-    "a class that is gone": ([a_claim("c", storageClassName="ebs")], False),
-    "its volume is gone": (
+    "a class that does not exist": ([a_claim("c", storageClassName="ebs")], False),
+    "its volume does not exist": (
         [a_bound_claim("c", "pv", storageClassName="ebs"), a_class("ebs", provisioner="kubernetes.io/aws-ebs")], True
     ),
     "no claim": ([], False),
@@ -104,7 +104,7 @@ CLAIMED = {  # objects beside the claim, does it count?
 
 
 @pytest.mark.parametrize(("objects", "counts"), CLAIMED.values(), ids=CLAIMED)
-def test_claims_count_by_what_stands_behind_them(objects, counts):
+def test_claims_count_by_their_volume_or_class(objects, counts):
     cluster = a_cluster([taking(EBSLimits, 1)], {"n": [a_pod("held", volumes=disks(EBSLimits, "held"))]})
     with_objects(cluster, *objects)
     assert is_refused(EBSLimits(), a_pod(volumes=standing_on("c")), cluster) == (FULL if counts else {})
@@ -118,11 +118,11 @@ def test_a_claim_without_name_is_an_error():
 
 
 OPEN = FeatureGates({"CSIMigrationAWS": True}, "1.21")
-MIGRATION = {  # the gates, what the CSINode says, does the rule still count?
-    "handed over": (OPEN, ["kubernetes.io/aws-ebs"], False),
-    "another kind was": (OPEN, ["kubernetes.io/gce-pd"], True),
-    "the gate is closed": (FeatureGates(release="1.21"), ["kubernetes.io/aws-ebs"], True),
-    "migration as a whole is": (
+MIGRATION = {  # the gates, the CSINode's migrated plugins, does the plugin still count?
+    "migrated": (OPEN, ["kubernetes.io/aws-ebs"], False),
+    "another type migrated": (OPEN, ["kubernetes.io/gce-pd"], True),
+    "the gate is off": (FeatureGates(release="1.21"), ["kubernetes.io/aws-ebs"], True),
+    "CSIMigration is off": (
         FeatureGates({"CSIMigrationAWS": True, "CSIMigration": False}, "1.21"), ["kubernetes.io/aws-ebs"], True
     ),
     "no CSINode": (OPEN, None, True),
@@ -131,14 +131,14 @@ MIGRATION = {  # the gates, what the CSINode says, does the rule still count?
 
 
 @pytest.mark.parametrize(("gates", "migrated", "counts"), MIGRATION.values(), ids=MIGRATION)
-def test_a_kind_that_was_handed_over_is_the_driver_s_to_count(gates, migrated, counts):
+def test_a_migrated_type_is_left_to_the_driver(gates, migrated, counts):
     cluster = a_cluster([taking(EBSLimits, 0)])
     if migrated is not None:
         with_objects(cluster, a_csi_node("n", migrated=migrated))
     assert is_refused(EBSLimits(), a_pod(volumes=disks(EBSLimits, "a")), cluster, gates) == (FULL if counts else {})
 
 
-def test_it_keeps_up():
+def test_the_table_follows_the_snapshot():
     rule, pod = EBSLimits(), a_pod(volumes=disks(EBSLimits, "new"))
     cluster = a_cluster([taking(EBSLimits, 1), a_node("other")])
     assert is_refused(rule, pod, cluster) == {}
@@ -157,7 +157,7 @@ def test_it_keeps_up():
     assert is_refused(rule, pod, cluster) == {}
 
 
-def test_a_what_if_counts_and_is_forgotten():
+def test_simulated_removal_is_temporary():
     rule, pod = EBSLimits(), a_pod(volumes=disks(EBSLimits, "new"))
     held = a_pod("held", volumes=disks(EBSLimits, "a"))
     cluster = a_cluster([taking(EBSLimits, 1)], {"n": [held]})
@@ -173,7 +173,7 @@ NAMES = st.lists(st.sampled_from("abcde"), max_size=3, unique=True)
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(NAMES, st.integers(0, 4)), min_size=1, max_size=4), NAMES)
-def test_the_table_says_what_the_rule_says_of_each_node(nodes, wanted):
+def test_agrees_with_a_reference_implementation(nodes, wanted):
     cluster = a_cluster(
         [a_node(f"n{at}", allocatable={"attachable-volumes-cinder": limit}) for at, (_, limit) in enumerate(nodes)],
         {f"n{at}": [a_pod(f"p{at}", volumes=disks(CinderLimits, *held))] for at, (held, _) in enumerate(nodes)},
@@ -190,32 +190,32 @@ def test_what_wakes_a_pod():
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_it_keeps_its_contract(rule):
+def test_satisfies_the_plugin_contract(rule):
     pods = [a_pod("plain"), a_pod("with", volumes=disks(rule, "a", "b"))]
     cluster = a_cluster([taking(rule, 2), a_node("m")], {"n": [a_pod("held", volumes=disks(rule, "c"))]})
     check_plugin(rule(), pods=pods, cluster=cluster)
     check_plugin(rule())
 
 
-# -- the same disks as a third share of NodeResourcesBalancedAllocation ----------------------------------------------------
+# -- volumes as a third fraction of NodeResourcesBalancedAllocation -------------------------------------------------------
 
 ASKS = [{"name": "c", "resources": {"requests": {"cpu": "2", "memory": "2Gi"}}}]
 OFFERS = {"cpu": "4", "memory": "8Gi"}
 BALANCING = FeatureGates({"BalanceAttachedNodeVolumes": True}, "1.21")
-BALANCED = {  # gates, disks of the pod, limit, held; score of cpu 1/2, memory 1/4 and the disks' share
-    "the gate is closed": (FeatureGates(release="1.21"), "ab", 4, "", 75),
+BALANCED = {  # gates, disks of the pod, limit, used; score of cpu 1/2, memory 1/4 and the volumes' fraction
+    "the gate is off": (FeatureGates(release="1.21"), "ab", 4, "", 75),
     "no disks": (BALANCING, "", 4, "", 75),
     "half": (BALANCING, "ab", 4, "", 98),  # mean 5/12, variance 1/72
     "a quarter": (BALANCING, "a", 4, "", 98),
-    "what is there is no share": (BALANCING, "ab", 4, "a", 98),  # one of three: variance of 1/2, 1/4, 1/3
-    "used up": (BALANCING, "abcd", 4, "", 0),
+    "disks in use lower the limit": (BALANCING, "ab", 4, "a", 98),  # one of three: variance of 1/2, 1/4, 1/3
+    "all used": (BALANCING, "abcd", 4, "", 0),
     "no room": (BALANCING, "a", 1, "b", 75),
-    "none comes": (BALANCING, "a", 4, "a", 95),  # none of three: mean 1/4, variance 1/24
+    "no disk added": (BALANCING, "a", 4, "a", 95),  # none of three: mean 1/4, variance 1/24
 }
 
 
 @pytest.mark.parametrize(("gates", "wanted", "limit", "held", "score"), BALANCED.values(), ids=BALANCED)
-def test_disks_are_a_third_share(gates, wanted, limit, held, score):
+def test_volumes_are_a_third_fraction(gates, wanted, limit, held, score):
     rule = NodeResourcesBalancedAllocationV121()
     rule.attach(SimpleNamespace(gates=gates, max_disks=None))
     node = a_node("n", allocatable={**OFFERS, "attachable-volumes-aws-ebs": limit})
@@ -225,7 +225,7 @@ def test_disks_are_a_third_share(gates, wanted, limit, held, score):
     assert final_scores(rule, pod, a_cluster([node], {"n": there}).snapshot) == {"n": score}
 
 
-def test_of_several_kinds_the_last_counts():
+def test_the_last_of_several_types_counts():
     rule = NodeResourcesBalancedAllocationV121()
     rule.attach(SimpleNamespace(gates=BALANCING, max_disks=None))
     limits = {"attachable-volumes-aws-ebs": 2, "attachable-volumes-azure-disk": 1}

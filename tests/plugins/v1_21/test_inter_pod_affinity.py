@@ -1,4 +1,4 @@
-"""In 1.21 a refusal over pod affinity has two reasons, and every pod is filtered and scored."""
+"""Test InterPodAffinity in 1.21: two reasons for an affinity rejection, and every pod is filtered and scored."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ def node(name, zone=None):
 
 NODES = (node("a1", "a"), node("a2", "a"), node("b1", "b"), node("x"))
 DB_ON_A1 = {"a1": [affine("d", app="db")]}
-# the pod; pods placed; nodes refused for affinity, for the pod's anti-affinity, for that of others
+# the pod; placed pods; nodes rejected for affinity, for the pod's anti-affinity, for that of placed pods
 CASES = {
-    "nothing asked": (affine(), DB_ON_A1, "", "", ""),
+    "no affinity": (affine(), DB_ON_A1, "", "", ""),
     "near": (affine(near=[term(DB)]), DB_ON_A1, "b1 x", "", ""),
     "near, on one host": (affine(near=[term(DB, "host")]), DB_ON_A1, "a2 b1 x", "", ""),
-    "near its own kind, the first of it": (affine(near=[term()]), {}, "x", "", ""),
-    "near what is nowhere": (affine(near=[term(DB)]), {}, "a1 a2 b1 x", "", ""),
+    "near its own labels, as the first pod": (affine(near=[term()]), {}, "x", "", ""),
+    "near a pod that does not exist": (affine(near=[term(DB)]), {}, "a1 a2 b1 x", "", ""),
     "apart": (affine(apart=[term(DB)]), DB_ON_A1, "", "a1 a2", ""),
-    "others want it apart": (affine(), {"a1": [affine("d", apart=[term()], app="db")]}, "", "", "a1 a2"),
-    "each for its first reason": (
+    "placed pods want it apart": (affine(), {"a1": [affine("d", apart=[term()], app="db")]}, "", "", "a1 a2"),
+    "each node's first reason": (
         affine(near=[term(DB)], apart=[term({"matchLabels": {"app": "cache"}}, "host")]),
         {"a1": [affine("d", app="db"), affine("c", app="cache")], "a2": [affine("m", apart=[term(key="host")], app="mail")]},
         "b1 x", "a1", "a2",
@@ -69,12 +69,12 @@ CASES = {
 
 
 @pytest.mark.parametrize(("pod", "placed", "far", "close", "unwelcome"), CASES.values(), ids=CASES)
-def test_refuses_for_two_reasons(pod, placed, far, close, unwelcome):
+def test_rejects_with_two_reasons(pod, placed, far, close, unwelcome):
     wanted = {name: status for names, status in ((far, FAR), (close, CLOSE), (unwelcome, UNWELCOME)) for name in names.split()}
     assert refusals(InterPodAffinityV121(), pod, a_cluster(NODES, placed).snapshot) == wanted
 
 
-def test_a_pod_whose_terms_cannot_be_read_is_turned_down():
+def test_a_pod_with_an_invalid_term_is_rejected():
     broken = affine(near=[term({"matchExpressions": [{"key": "app", "operator": "Like"}]})])
     found = refusals(InterPodAffinityV121(), broken, a_cluster(NODES[:1]).snapshot)
     assert found["a1"].code is Code.UNRESOLVABLE
@@ -83,12 +83,12 @@ def test_a_pod_whose_terms_cannot_be_read_is_turned_down():
 
 BY_LABEL = {"namespaceSelector": {"matchLabels": {"team": "shop"}}}
 UNLABELLED = {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}}
-NAMESPACES = {  # where the term looks, namespaces whose pods it means
-    "its own": ({}, "default"),
+NAMESPACES = {  # the term's namespaces, the namespaces that it selects
+    "the pod's own": ({}, "default"),
     "by name": ({"namespaces": ["shop"]}, "shop"),
     "by label": (BY_LABEL, "shop"),
     "by name or label": ({"namespaces": ["default"], **BY_LABEL}, "default shop"),
-    "every one": ({"namespaceSelector": {}}, "default shop bank"),
+    "all": ({"namespaceSelector": {}}, "default shop bank"),
     "those without a label": (UNLABELLED, "default"),
 }
 
@@ -106,20 +106,20 @@ def test_namespaces(where, meant, namespace):
 # -- scores -------------------------------------------------------------------------------------------------------------
 
 LIKES_WEB = affine("d", app="db", liked=[(7, term())])
-SCORED = {  # the pod, pods placed, scores of a1, a2, b1 and x
-    "nothing is said": (affine(), {"a1": [affine("w")]}, [0, 0, 0, 0]),
+SCORED = {  # the pod, placed pods, scores of a1, a2, b1 and x
+    "no preference": (affine(), {"a1": [affine("w")]}, [0, 0, 0, 0]),
     "it likes": (affine(liked=[(5, term(DB))]), DB_ON_A1, [100, 100, 0, 0]),
     "it dislikes": (affine(disliked=[(5, term(DB))]), DB_ON_A1, [0, 0, 100, 100]),
-    "it likes a host, too": (affine(liked=[(5, term(DB)), (5, term(DB, "host"))]), DB_ON_A1, [100, 50, 0, 0]),
+    "a preference for a host as well": (affine(liked=[(5, term(DB)), (5, term(DB, "host"))]), DB_ON_A1, [100, 50, 0, 0]),
     "it is liked": (affine(), {"b1": [LIKES_WEB]}, [0, 0, 100, 0]),
     "it is disliked": (affine(), {"b1": [affine("d", app="db", disliked=[(7, term())])]}, [100, 100, 0, 100]),
     "it is required": (affine(), {"b1": [affine("d", app="db", near=[term()])]}, [0, 0, 100, 0]),
-    "others are liked": (affine(app="mail"), {"b1": [LIKES_WEB]}, [0, 0, 0, 0]),
+    "placed pods prefer it": (affine(app="mail"), {"b1": [LIKES_WEB]}, [0, 0, 0, 0]),
     "two of them count twice": (
         affine(liked=[(1, term(DB, "host"))]),
         {"a1": [affine("1", app="db"), affine("2", app="db")], "b1": [affine("3", app="db")]}, [100, 0, 50, 0],
     ),
-    "shares are cut": (
+    "scores are truncated": (
         affine(liked=[(1, term(DB, "host"))]),
         {"a1": [affine(str(at), app="db") for at in range(3)], "b1": [affine("4", app="db")]}, [100, 0, 33, 0],
     ),
@@ -132,7 +132,7 @@ def test_scores(pod, placed, scores):
 
 
 @pytest.mark.parametrize(("weight", "scores"), [(0, [0, 0, 100, 0]), (1, [20, 20, 100, 0]), (10, [100, 100, 50, 0])])
-def test_what_a_requirement_is_worth(weight, scores):
+def test_the_weight_of_required_affinity(weight, scores):
     rule = InterPodAffinityV121(InterPodAffinityArgsV121(hard_pod_affinity_weight=weight))
     placed = {"a1": [affine("d", app="db", near=[term()])], "b1": [affine("e", app="db", liked=[(5, term())])]}
     assert list(final_scores(rule, affine(), a_cluster(NODES, placed).snapshot).values()) == scores
@@ -153,7 +153,7 @@ PODS = st.fixed_dictionaries(
 
 
 def takes(one, other, here, there):
-    """Say whether a term takes a pod of app ``other`` that is on node ``there``, seen from ``here``."""
+    """Return whether a term matches a pod of app ``other`` on node ``there``, for node ``here``."""
     key = one["topologyKey"]
     same = key in here.metadata.labels and here.metadata.labels[key] == there.metadata.labels.get(key)
     return same and one["labelSelector"]["matchLabels"]["app"] == other
@@ -161,7 +161,7 @@ def takes(one, other, here, there):
 
 @settings(max_examples=80, deadline=None)
 @given(PODS, st.lists(st.tuples(PODS, st.integers(0, 3)), max_size=4))
-def test_the_table_says_what_the_rule_says_of_each_node(asked, placed):
+def test_agrees_with_a_reference_implementation(asked, placed):
     pods = {n.metadata.name: [] for n in NODES}
     for at, (other, where) in enumerate(placed):
         pods[NODES[where].metadata.name].append(affine(f"p{at}", **other))
@@ -197,5 +197,5 @@ def test_the_table_says_what_the_rule_says_of_each_node(asked, placed):
     assert list(final_scores(InterPodAffinityV121(), pod, snapshot).values()) == scores
 
 
-def test_it_keeps_its_contract():
+def test_satisfies_the_plugin_contract():
     check_plugin(InterPodAffinityV121())

@@ -1,4 +1,4 @@
-"""In 1.21 every node is looked at, also for pods that name theirs, and every pod is scored."""
+"""Test NodeAffinity in 1.21: every node is filtered, also for pods that name theirs, and every pod is scored."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ def wanting(*terms, preferred=(), **spec):
     return a_pod(affinity={"nodeAffinity": affinity(*terms, preferred=preferred)}, **spec)
 
 
-REQUIRED = {  # pod → the nodes refused
-    "nothing asked": (a_pod(), ""),
+REQUIRED = {  # pod → the nodes rejected
+    "no affinity": (a_pod(), ""),
     "a label": (a_pod(nodeSelector={"disk": "ssd"}), "cd"),
     "a term and a label": (wanting(has("disk", "ssd"), nodeSelector={"zone": "2"}), "acd"),
     "either of two terms": (wanting(has("zone", "2"), has("disk", "hdd")), "ad"),
     "by name": (wanting(named("a")), "bcd"),
-    "by name, that is not there": (wanting(named("z")), "abcd"),
-    "by names that contradict each other": (wanting(named("a", "b")), "abcd"),
-    "preferences refuse nobody": (wanting(preferred=[(5, has("disk", "ssd"))]), ""),
+    "by the name of no node": (wanting(named("z")), "abcd"),
+    "by contradictory names": (wanting(named("a", "b")), "abcd"),
+    "preferences reject no node": (wanting(preferred=[(5, has("disk", "ssd"))]), ""),
 }
 
 
 @pytest.mark.parametrize(("pod", "refused"), REQUIRED.values(), ids=REQUIRED)
-def test_each_node_refuses_for_itself(pod, refused):
+def test_each_node_is_filtered_by_itself(pod, refused):
     snapshot = a_cluster(NODES).snapshot
     assert NodeAffinityV121().pre_filter(pod, snapshot) is pod
     assert refusals(NodeAffinityV121(), pod, snapshot) == dict.fromkeys(refused, NO)
@@ -69,11 +69,11 @@ def test_a_profile_may_add_affinity():
 
 SSD, FIRST = has("disk", "ssd"), has("zone", "1")
 SCORES = {  # preferences, scores
-    "none: all are scored 0": ([], [0, 0, 0, 0]),
+    "none: every node scores 0": ([], [0, 0, 0, 0]),
     "one": ([(5, SSD)], [100, 100, 0, 0]),
     "two": ([(1, SSD), (2, FIRST)], [100, 33, 66, 0]),
     "of weight 0": ([(0, SSD)], [0, 0, 0, 0]),
-    "nobody meets it": ([(7, has("disk", "tape"))], [0, 0, 0, 0]),
+    "no node matches": ([(7, has("disk", "tape"))], [0, 0, 0, 0]),
 }
 
 
@@ -88,7 +88,7 @@ LABELS = st.dictionaries(st.sampled_from(["disk", "zone"]), st.sampled_from("12"
 @settings(max_examples=60, deadline=None)
 @given(LABELS, st.lists(st.tuples(st.integers(1, 100), st.sampled_from(["disk", "zone"]), st.sampled_from("12")), max_size=3),
        st.lists(LABELS, min_size=1, max_size=5))  # fmt: skip
-def test_the_table_says_what_the_rule_says_of_each_node(selector, wishes, nodes):
+def test_agrees_with_a_reference_implementation(selector, wishes, nodes):
     cluster = a_cluster([a_node(f"n{at}", labels) for at, labels in enumerate(nodes)])
     pod = wanting(preferred=[(weight, has(key, value)) for weight, key, value in wishes], nodeSelector=selector)
     refused = {f"n{at}" for at, labels in enumerate(nodes) if not selector.items() <= labels.items()}
@@ -98,5 +98,5 @@ def test_the_table_says_what_the_rule_says_of_each_node(selector, wishes, nodes)
     assert list(final_scores(NodeAffinityV121(), pod, cluster.snapshot).values()) == scores
 
 
-def test_it_keeps_its_contract():
+def test_satisfies_the_plugin_contract():
     check_plugin(NodeAffinityV121())

@@ -1,4 +1,4 @@
-"""Labels that nodes must have, must not have, should have, and should not have."""
+"""Test NodeLabel: labels that nodes must have, must not have, should have, and should not have."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ SCORES = {  # present, absent, the node's labels, score
     "three of four": ("abc", "d", "ab", 75),
     "all": ("ab", "d", "ab", 100),
     "none": ("ab", "d", "d", 0),
-    "one of three, cut": ("abc", "", "a", 33),
-    "two of three, cut": ("abc", "", "ab", 66),
-    "nothing is preferred": ("", "", "a", 0),
+    "one of three, truncated": ("abc", "", "a", 33),
+    "two of three, truncated": ("abc", "", "ab", 66),
+    "no preference": ("", "", "a", 0),
 }
 
 
@@ -40,7 +40,7 @@ def test_scores(present, absent, labels, score):
 
 @settings(max_examples=60, deadline=None)
 @given(KEYS, KEYS, KEYS, KEYS, st.lists(KEYS, min_size=1, max_size=5))
-def test_the_table_says_what_the_rule_says_of_each_node(present, absent, wished, unwished, nodes):
+def test_agrees_with_a_reference_implementation(present, absent, wished, unwished, nodes):
     rule = NodeLabel(NodeLabelArgs(present, absent, wished, unwished))
     expected = {f"n{at}": NO for at, keys in enumerate(nodes) if not set(present) <= set(keys) or set(absent) & set(keys)}
     assert refusals(rule, a_pod(), labelled(*nodes)) == expected
@@ -50,7 +50,7 @@ def test_the_table_says_what_the_rule_says_of_each_node(present, absent, wished,
     assert final_scores(rule, a_pod(), labelled(*nodes)) == scores
 
 
-def test_a_label_cannot_be_wanted_and_unwanted():
+def test_a_label_cannot_be_both_present_and_absent():
     faults = NodeLabelArgs(("a", "b"), ("b",), ("c",), ("d", "c")).faults("args", FeatureGates(release="1.21"))
     assert [(fault.field, fault.value) for fault in faults] == [
         ("args.presentLabels[1]", "b"),
@@ -58,5 +58,5 @@ def test_a_label_cannot_be_wanted_and_unwanted():
     ]
 
 
-def test_it_keeps_its_contract():
+def test_satisfies_the_plugin_contract():
     check_plugin(NodeLabel(NodeLabelArgs(("disk",), (), ("disk",), ("gpu",))))

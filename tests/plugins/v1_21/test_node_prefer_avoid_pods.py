@@ -1,4 +1,4 @@
-"""A node's annotation says whose pods it would rather not have."""
+"""Test the node annotation that names the controllers whose pods a node prefers to avoid."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ CASES = {  # the annotation, the pod, its score
     "a replication controller": (avoiding("ReplicationController", "1"), owned("ReplicationController", "1"), 0),
     "another UID": (avoiding("ReplicaSet", "2"), owned("ReplicaSet", "1"), 100),
     "another kind": (avoiding("ReplicationController", "1"), owned("ReplicaSet", "1"), 100),
-    "a kind that never counts": (avoiding("StatefulSet", "1"), owned("StatefulSet", "1"), 100),
-    "an owner that does not control": (avoiding("ReplicaSet", "1"), owned("ReplicaSet", "1", controller=False), 100),
+    "a kind that is never considered": (avoiding("StatefulSet", "1"), owned("StatefulSet", "1"), 100),
+    "an owner that is not its controller": (avoiding("ReplicaSet", "1"), owned("ReplicaSet", "1", controller=False), 100),
     "no owner": (avoiding("ReplicaSet", "1"), a_pod(), 100),
-    "in any case": (avoiding("ReplicaSet", "1").replace("podSignature", "PODSIGNATURE").replace("uid", "UID"),
+    "keys in any case": (avoiding("ReplicaSet", "1").replace("podSignature", "PODSIGNATURE").replace("uid", "UID"),
                     owned("ReplicaSet", "1"), 0),
-    "with nothing where there might be more": (
+    "with empty optional fields": (
         '{"preferAvoidPods": [null, {"podSignature": null, "evictionTime": null}]}', owned("ReplicaSet", "1"), 100,
     ),
-    "with fields that nobody knows": (
+    "with unknown fields": (
         avoiding("ReplicaSet", "1").replace('"reason"', '"more"'), owned("ReplicaSet", "1"), 0,
     ),
-    "with a field of another kind": (
+    "with a field of the wrong type": (
         avoiding("ReplicaSet", "1").replace('"reason": "r"', '"reason": 1'), owned("ReplicaSet", "1"), 100,
     ),
     "no object": ("[]", owned("ReplicaSet", "1"), 100),
@@ -59,7 +59,7 @@ def test_scores(text, pod, score):
     assert final_scores(NodePreferAvoidPods(), pod, cluster.snapshot) == {"n": score, "plain": 100}
 
 
-def test_it_keeps_up_with_nodes():
+def test_follows_node_updates():
     rule, pod = NodePreferAvoidPods(), owned("ReplicaSet", "1")
     cluster = a_cluster([a_node("n")])
     assert final_scores(rule, pod, cluster.snapshot) == {"n": 100}
@@ -69,5 +69,5 @@ def test_it_keeps_up_with_nodes():
     assert final_scores(rule, pod, cluster.snapshot) == {"n": 100}
 
 
-def test_it_keeps_its_contract():
+def test_satisfies_the_plugin_contract():
     check_plugin(NodePreferAvoidPods(), pods=[owned("ReplicaSet", "1")], cluster=a_cluster([annotated("{"), a_node("m")]))

@@ -1,4 +1,4 @@
-"""In 1.21 a pod that requests anything is checked against CPU, memory and local storage alike, and nodes are not scored."""
+"""Test NodeResourcesFit in 1.21: any request implies a check of CPU, memory and local storage; nodes are not scored."""
 
 from __future__ import annotations
 
@@ -36,54 +36,54 @@ def crowded(offers, held):
 
 
 CPU, MEMORY, STORAGE = "Insufficient cpu", "Insufficient memory", "Insufficient ephemeral-storage"
-CASES = {  # the pod requests, the node offers, the pods there request, reasons
+CASES = {  # the pod's requests, the node's allocatable, requests of its pods, reasons
     "an empty node": ({"cpu": 1, "memory": 10}, {"cpu": 1, "memory": 10}, [], ()),
     "nothing requested": ({}, {}, [{"cpu": 5}], ()),
-    "what is left is enough": ({"cpu": 1}, {"cpu": 3}, [{"cpu": 1}, {"cpu": 1}], ()),
-    "cpu is taken": ({"cpu": "1001m"}, {"cpu": 3}, [{"cpu": 1}, {"cpu": 1}], (CPU,)),
-    "cpu is not there": ({"cpu": "3001m"}, {"cpu": 3}, [], (CPU,)),
-    "a device is not there": ({GPU: 1}, {}, [], (f"Insufficient {GPU}",)),
-    "pages are not there": ({"hugepages-2Mi": "2Mi"}, {}, [], ("Insufficient hugepages-2Mi",)),
+    "exactly enough is free": ({"cpu": 1}, {"cpu": 3}, [{"cpu": 1}, {"cpu": 1}], ()),
+    "cpu is in use": ({"cpu": "1001m"}, {"cpu": 3}, [{"cpu": 1}, {"cpu": 1}], (CPU,)),
+    "cpu is not allocatable": ({"cpu": "3001m"}, {"cpu": 3}, [], (CPU,)),
+    "a device is not allocatable": ({GPU: 1}, {}, [], (f"Insufficient {GPU}",)),
+    "huge pages are not allocatable": ({"hugepages-2Mi": "2Mi"}, {}, [], ("Insufficient hugepages-2Mi",)),
     "all reasons": (
         {"cpu": 2, "memory": 6, GPU: 1, "ephemeral-storage": 2}, {"cpu": 2, "memory": 10}, [{"cpu": 1, "memory": 5}],
         (CPU, MEMORY, STORAGE, f"Insufficient {GPU}"),
     ),
-    "overfull already, and the pod wants none of it": ({"memory": 1}, {"cpu": 1, "memory": 1}, [{"cpu": 5}], (CPU,)),
-    "overfull already of what nobody checks": ({"memory": 1}, {"cpu": 9, "memory": 1, GPU: 1}, [{GPU: 5}], ()),
-    "a device to the amount of zero, overfull": ({GPU: 0}, {GPU: 1}, [{GPU: 5}], (f"Insufficient {GPU}",)),
-    "cpu to the amount of zero, overfull": ({"cpu": 0}, {"cpu": 1}, [{"cpu": 5}], ()),
-    "as many pods as it allows": ({}, {"pods": 1}, [{}], ("Too many pods",)),
-    "too many pods and too little": ({"cpu": 1}, {"pods": 1, "cpu": 1}, [{"cpu": 1}], ("Too many pods", CPU)),
-    "a name nobody counts": ({"gpu": 5}, {}, [], ()),
+    "overcommitted, and the pod requests none of it": ({"memory": 1}, {"cpu": 1, "memory": 1}, [{"cpu": 5}], (CPU,)),
+    "overcommitted in a resource that is not checked": ({"memory": 1}, {"cpu": 9, "memory": 1, GPU: 1}, [{GPU: 5}], ()),
+    "a device request of zero, overcommitted": ({GPU: 0}, {GPU: 1}, [{GPU: 5}], (f"Insufficient {GPU}",)),
+    "a cpu request of zero, overcommitted": ({"cpu": 0}, {"cpu": 1}, [{"cpu": 5}], ()),
+    "as many pods as allowed": ({}, {"pods": 1}, [{}], ("Too many pods",)),
+    "too many pods and insufficient resources": ({"cpu": 1}, {"pods": 1, "cpu": 1}, [{"cpu": 1}], ("Too many pods", CPU)),
+    "a resource that is not tracked": ({"gpu": 5}, {}, [], ()),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("requests", "offers", "held", "reasons"), CASES.values(), ids=CASES)
-def test_refuses(requests, offers, held, reasons):
+def test_rejects(requests, offers, held, reasons):
     found = refusals(plugin(), wanting(requests), crowded(offers, held))
     assert found == ({"n": Status(Code.UNSCHEDULABLE, "NodeResourcesFit", reasons)} if reasons else {})
 
 
-SUMS = {  # init containers, overhead; what the pod asks for beside 1 CPU of its container
-    "init containers ask for less": ([{"cpu": "500m"}], {}, 1000),
-    "an init container asks for more": ([{"cpu": "500m"}, {"cpu": "3"}], {}, 3000),
+SUMS = {  # init containers, overhead; the pod's requests beyond 1 CPU of its container
+    "init containers request less": ([{"cpu": "500m"}], {}, 1000),
+    "an init container requests more": ([{"cpu": "500m"}, {"cpu": "3"}], {}, 3000),
     "overhead": ([], {"cpu": "250m"}, 1250),
     "both": ([{"cpu": "2"}], {"cpu": "250m"}, 2250),
 }
 
 
 @pytest.mark.parametrize(("init", "overhead", "asked"), SUMS.values(), ids=SUMS)
-def test_what_a_pod_asks_for(init, overhead, asked):
+def test_the_requests_of_a_pod(init, overhead, asked):
     pod = a_pod(containers=[container({"cpu": 1})], initContainers=[container(one) for one in init], overhead=overhead)
     assert not refusals(plugin(), pod, crowded({"cpu": f"{asked}m"}, []))
     assert refusals(plugin(), pod, crowded({"cpu": f"{asked - 1}m"}, []))
 
 
-IGNORING = {  # args, resources still asked for
+IGNORING = {  # args, resources that are still checked
     "by name": ({"ignoredResources": [GPU]}, [FPGA]),
-    "by what stands before the slash": ({"ignoredResourceGroups": ["other.example.com"]}, [GPU]),
+    "a resource group": ({"ignoredResourceGroups": ["other.example.com"]}, [GPU]),
     "both": ({"ignoredResources": [GPU], "ignoredResourceGroups": ["other.example.com"]}, []),
-    "a name is not a group": ({"ignoredResources": ["example.com"]}, [GPU, FPGA]),
+    "a full name is not a group": ({"ignoredResources": ["example.com"]}, [GPU, FPGA]),
 }
 
 
@@ -93,7 +93,7 @@ def test_resources_can_be_ignored(args, asked):
     assert [reason for status in found.values() for reason in status.reasons] == [f"Insufficient {name}" for name in asked]
 
 
-def test_names_that_cannot_be_ignored():
+def test_resources_that_cannot_be_ignored():
     args = msgspec.convert({"ignoredResources": ["a/b/c"], "ignoredResourceGroups": ["a/b"]}, NodeResourcesFitV121.Args)
     faults = args.faults("args", FeatureGates(release="1.21"))
     assert [fault.field for fault in faults] == ["args.ignoredResources[0]", "args.ignoredResourceGroups[0]"]
@@ -104,7 +104,7 @@ AMOUNTS = st.fixed_dictionaries({}, optional={name: st.integers(0, 4) for name i
 
 @settings(max_examples=80, deadline=None)
 @given(AMOUNTS, st.lists(st.tuples(AMOUNTS, st.lists(AMOUNTS, max_size=2)), min_size=1, max_size=4))
-def test_the_table_says_what_the_rule_says_of_each_node(asked, nodes):
+def test_agrees_with_a_reference_implementation(asked, nodes):
     cluster = a_cluster(
         [a_node(f"n{at}", allocatable={"pods": 9, **offers}) for at, (offers, _) in enumerate(nodes)],
         {f"n{at}": [wanting(one, f"p{at}-{i}") for i, one in enumerate(held)] for at, (_, held) in enumerate(nodes)},
@@ -120,12 +120,12 @@ def test_the_table_says_what_the_rule_says_of_each_node(asked, nodes):
     assert {name: set(status.reasons) for name, status in found.items()} == expected
 
 
-def test_what_wakes_a_pod():
+def test_events_that_wake():
     pod = wanting({"cpu": 1})
     assert wakes(plugin(), pod, Resource.POD, Action.DELETE, pod)
     assert wakes(plugin(), pod, Resource.NODE, Action.ADD, None, a_node())
     assert not wakes(plugin(), pod, Resource.NODE, Action.UPDATE_NODE_LABEL, a_node(), a_node())
 
 
-def test_it_keeps_its_contract():
+def test_satisfies_the_plugin_contract():
     check_plugin(plugin())

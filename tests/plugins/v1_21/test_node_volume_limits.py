@@ -1,4 +1,4 @@
-"""In 1.21 a node takes no more volumes of a driver than the driver, or the node itself, says."""
+"""Test NodeVolumeLimits in 1.21: a node attaches no more volumes of a driver than the CSINode or the node allows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def bound(name, handle=None, driver=DRIVER):
 
 
 def a_house(*objects, limit=None, says=None):
-    """Return a cluster of one node, on which a pod holds claims ``a`` and ``b``; ``c`` and ``d`` are free."""
+    """Return a cluster of one node, whose pod uses claims ``a`` and ``b``; ``c`` and ``d`` are unused."""
     node = a_node("n", allocatable={} if says is None else {KEY: says})
     cluster = a_cluster([node], {"n": [a_pod("held", volumes=standing_on("a", "b"))]})
     known = [obj for name in "abcd" for obj in bound(name)]
@@ -42,50 +42,52 @@ def refused(cluster, pod, gates=None):
     return set(refusals(plugin, pod, cluster.snapshot))
 
 
-LIMITS = {  # limit of the CSINode, of the node, what the pod needs, refused?
-    "room for one": (3, None, "c", False),
+LIMITS = {  # limit of the CSINode, of the node, the pod's claims, rejected?
+    "one more fits": (3, None, "c", False),
     "full": (2, None, "c", True),
-    "room for one of two": (3, None, "cd", True),
-    "shares what is there": (2, None, "a", False),
-    "shares one and brings one": (2, None, "ac", True),
-    "over the limit already, brings none": (1, None, "ab", False),
-    "takes none": (0, None, "c", True),
+    "one of two fits": (3, None, "cd", True),
+    "shares both": (2, None, "a", False),
+    "shares one and adds one": (2, None, "ac", True),
+    "over the limit already, adds none": (1, None, "ab", False),
+    "uses none": (0, None, "c", True),
     "no limit": (None, None, "cd", False),
-    "the node says, there is no CSINode": (None, 2, "c", True),
-    "the node says, and there is room": (None, 3, "c", False),
-    "the node says none at all": (None, 0, "c", True),
-    "the driver says more": (3, 2, "c", False),
-    "the driver says less": (2, 9, "c", True),
+    "the node's limit without a CSINode": (None, 2, "c", True),
+    "the node's limit is not reached": (None, 3, "c", False),
+    "the node's limit is zero": (None, 0, "c", True),
+    "the CSINode's limit is higher": (3, 2, "c", False),
+    "the CSINode's limit is lower": (2, 9, "c", True),
 }
 
 
 @pytest.mark.parametrize(("limit", "says", "needs", "no"), LIMITS.values(), ids=LIMITS)
-def test_refuses(limit, says, needs, no):
+def test_rejects(limit, says, needs, no):
     found = refusals(NodeVolumeLimitsV121(), a_pod(volumes=standing_on(*needs)), a_house(limit=limit, says=says).snapshot)
     assert found == ({"n": NO} if no else {})
 
 
-COUNTS = {  # objects beside the claim ``x``, does it count with the driver?
+COUNTS = {  # objects besides the claim ``x``, does it count for the driver?
     "a volume of the driver": (bound("x"), True),
-    "the volume that is there by another claim": (bound("x", "a"), False),
+    "the volume in use, through another claim": (bound("x", "a"), False),
     "a volume of another driver": (bound("x", driver="other"), False),
     "a volume without a handle": (
         [a_bound_claim("x", "pv"), a_volume("pv", csi={"driver": DRIVER, "volumeHandle": ""})], False,
     ),
-    "its class makes one": ([a_claim("x", storageClassName="fast"), a_class("fast")], True),
-    "its volume is gone, its class makes one": ([a_bound_claim("x", "pv", storageClassName="fast"), a_class("fast")], True),
-    "its class is gone": ([a_claim("x", storageClassName="fast")], False),
+    "its class provisions one": ([a_claim("x", storageClassName="fast"), a_class("fast")], True),
+    "its volume does not exist, its class provisions one": (
+        [a_bound_claim("x", "pv", storageClassName="fast"), a_class("fast")], True,
+    ),
+    "its class does not exist": ([a_claim("x", storageClassName="fast")], False),
     "no class": ([a_claim("x")], False),
     "no claim": ([], False),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("objects", "counts"), COUNTS.values(), ids=COUNTS)
-def test_claims_count_by_what_stands_behind_them(objects, counts):
+def test_claims_count_by_their_volume_or_class(objects, counts):
     assert bool(refused(a_house(*objects, limit=2), a_pod(volumes=standing_on("x")))) is counts
 
 
-def test_only_claims_that_a_pod_names_count():
+def test_only_persistent_volume_claims_of_a_pod_count():
     pod = a_pod("p", volumes=[{"name": "x", "ephemeral": {}}, {"name": "d", "awsElasticBlockStore": {"volumeID": "v"}}])
     owned = a_claim("p-x", storageClassName="fast")
     assert refused(a_house(owned, a_class("fast"), a_csi_node("n", {DRIVER: 0, EBS: 0})), pod) == set()
@@ -98,44 +100,44 @@ def test_a_claim_without_name_is_an_error():
 
 
 OPEN = FeatureGates({"CSIMigrationAWS": True}, "1.21")
-MIGRATION = {  # gates, what the node handed over, does the disk count with the driver?
-    "handed over": (OPEN, ["kubernetes.io/aws-ebs"], True),
-    "another kind was": (OPEN, ["kubernetes.io/cinder"], False),
-    "nothing was": (OPEN, [], False),
-    "the gate is closed": (FeatureGates(release="1.21"), ["kubernetes.io/aws-ebs"], False),
-    "migration as a whole is": (
+MIGRATION = {  # gates, the node's migrated plugins, does the disk count for the driver?
+    "migrated": (OPEN, ["kubernetes.io/aws-ebs"], True),
+    "another type migrated": (OPEN, ["kubernetes.io/cinder"], False),
+    "none migrated": (OPEN, [], False),
+    "the gate is off": (FeatureGates(release="1.21"), ["kubernetes.io/aws-ebs"], False),
+    "CSIMigration is off": (
         FeatureGates({"CSIMigration": False, "CSIMigrationAWS": True}, "1.21"), ["kubernetes.io/aws-ebs"], False,
     ),
 }  # fmt: skip
 BUILT_IN = {
     "a volume": [a_bound_claim("x", "pv"), a_volume("pv", awsElasticBlockStore={"volumeID": "vol-1"})],
-    "one to be made": [a_claim("x", storageClassName="ebs"), a_class("ebs", provisioner="kubernetes.io/aws-ebs")],
+    "a volume to provision": [a_claim("x", storageClassName="ebs"), a_class("ebs", provisioner="kubernetes.io/aws-ebs")],
 }
 
 
 @pytest.mark.parametrize("objects", BUILT_IN.values(), ids=BUILT_IN)
 @pytest.mark.parametrize(("gates", "migrated", "counts"), MIGRATION.values(), ids=MIGRATION)
-def test_disks_count_with_a_driver_where_they_were_handed_over(gates, migrated, counts, objects):
+def test_in_tree_volumes_count_for_a_driver_where_they_are_migrated(gates, migrated, counts, objects):
     cluster = a_house(a_csi_node("n", {EBS: 0}, migrated=migrated), *objects)
     assert bool(refused(cluster, a_pod(volumes=standing_on("x")), gates)) is counts
 
 
 @pytest.mark.parametrize("kind", ["Managed", "Dedicated"])
-def test_disks_of_azure_count_whatever_their_kind(kind):
+def test_azure_disks_count_for_any_kind(kind):
     gates = FeatureGates({"CSIMigrationAzureDisk": True}, "1.21")
     node = a_csi_node("n", {"disk.csi.azure.com": 0}, migrated=["kubernetes.io/azure-disk"])
     volume = a_volume("pv", azureDisk={"diskURI": "u", "diskName": "d", "kind": kind})
     assert refused(a_house(node, a_bound_claim("x", "pv"), volume), a_pod(volumes=standing_on("x")), gates) == {"n"}
 
 
-def test_long_names_of_drivers_end_in_a_digest():
+def test_long_driver_names_are_shortened_with_a_digest():
     assert limit_key("a" * 39) == "attachable-volumes-csi-" + "a" * 39
     long = limit_key("com.example." + "a" * 40)
     assert long == "attachable-volumes-csi-com.example.aaaaaaaaaaa" + "8dbbdb04b6f8f38f"
     assert len(long) == 62
 
 
-def test_it_keeps_up():
+def test_the_table_follows_the_snapshot():
     plugin, pod = NodeVolumeLimitsV121(), a_pod(volumes=standing_on("c"))
     cluster = a_cluster([a_node("n"), a_node("m")])
     with_objects(cluster, *(obj for name in "abc" for obj in bound(name)), a_csi_node("n", {DRIVER: 2}))
@@ -170,7 +172,7 @@ NAMES = st.lists(st.sampled_from("abcd"), max_size=3, unique=True)
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(NAMES, st.none() | st.integers(0, 3), st.none() | st.integers(0, 3)), min_size=1, max_size=4), NAMES)
-def test_the_table_says_what_the_rule_says_of_each_node(nodes, wanted):
+def test_agrees_with_a_reference_implementation(nodes, wanted):
     cluster = a_cluster(
         [a_node(f"n{at}", allocatable={} if says is None else {KEY: says}) for at, (_, says, _) in enumerate(nodes)],
         {f"n{at}": [a_pod(f"p{at}", volumes=standing_on(*held))] for at, (held, _, _) in enumerate(nodes)},
@@ -185,13 +187,13 @@ def test_the_table_says_what_the_rule_says_of_each_node(nodes, wanted):
     assert refused(cluster, a_pod("new", volumes=standing_on(*wanted))) == expected
 
 
-def test_what_wakes_a_pod():
+def test_events_that_wake():
     pod = a_pod(volumes=standing_on("c"))
     assert wakes(NodeVolumeLimitsV121(), pod, Resource.POD, Action.DELETE, a_pod())
     assert wakes(NodeVolumeLimitsV121(), pod, Resource.CSI_NODE, Action.ADD, None, a_csi_node("n"))
     assert not wakes(NodeVolumeLimitsV121(), pod, Resource.NODE, Action.UPDATE_NODE_LABEL, a_node("n"), a_node("n"))
 
 
-def test_it_keeps_its_contract():
+def test_satisfies_the_plugin_contract():
     pods = [a_pod("plain"), a_pod("with", volumes=standing_on("a", "c", "d"))]
     check_plugin(NodeVolumeLimitsV121(), pods=pods, cluster=a_house(limit=3))

@@ -1,4 +1,4 @@
-"""In 1.21 domains count by the nodes the pod may go to, pods wherever they are in such a domain; every pod is scored."""
+"""Test spread constraints in 1.21: only nodes that match the pod's affinity define domains; every pod is scored."""
 
 from __future__ import annotations
 
@@ -45,46 +45,46 @@ def node(name, zone=None, **labels):
 
 
 def holding(counts, *nodes):
-    """Return a cluster of these nodes with so many web pods on each, by name."""
+    """Return a cluster of these nodes with this many web pods on each, by name."""
     return a_cluster(nodes, {name: [web(f"{name}-{at}") for at in range(count)] for name, count in counts.items()})
 
 
 ZONES = (node("a1", "a"), node("a2", "a"), node("b1", "b"), node("c1", "c"))
 DISKS = (node("a1", "a", disk="ssd"), node("a2", "a"), node("b1", "b"), node("c1", "c", disk="ssd"))
 SSD = {"nodeSelector": {"disk": "ssd"}}
-# constraints; nodes; web pods on them; other fields of the pod; nodes refused for skew; nodes refused for a label
+# constraints; nodes; web pods on them; other fields of the pod; nodes rejected for skew; nodes rejected for a label
 CASES = {
-    "an even cluster": ([hard()], ZONES, {}, {}, "", ""),
-    "one ahead": ([hard()], ZONES, {"a1": 1}, {}, "a1 a2", ""),
-    "one ahead, two allowed": ([hard(skew=2)], ZONES, {"a1": 1}, {}, "", ""),
-    "the least counts": ([hard()], ZONES, {"a1": 2, "b1": 1, "c1": 1}, {}, "a1 a2", ""),
+    "a balanced cluster": ([hard()], ZONES, {}, {}, "", ""),
+    "skew 2": ([hard()], ZONES, {"a1": 1}, {}, "a1 a2", ""),
+    "skew 2, maxSkew 2": ([hard(skew=2)], ZONES, {"a1": 1}, {}, "", ""),
+    "the least loaded domain counts": ([hard()], ZONES, {"a1": 2, "b1": 1, "c1": 1}, {}, "a1 a2", ""),
     "hosts": ([hard(HOST)], ZONES, {"a1": 1, "b1": 1}, {}, "a1 b1", ""),
-    "both: either refuses": ([hard(ZONE, 2), hard(HOST)], ZONES, {"a1": 2, "a2": 1}, {}, "a1 a2", ""),
-    "no such label": ([hard()], (node("a1", "a"), node("x")), {}, {}, "", "x"),
-    "no such label anywhere": ([hard("rack")], ZONES, {}, {}, "", "a1 a2 b1 c1"),
-    "skew before a label of a later constraint": (
+    "two constraints: either rejects": ([hard(ZONE, 2), hard(HOST)], ZONES, {"a1": 2, "a2": 1}, {}, "a1 a2", ""),
+    "one node without the label": ([hard()], (node("a1", "a"), node("x")), {}, {}, "", "x"),
+    "no node with the label": ([hard("rack")], ZONES, {}, {}, "", "a1 a2 b1 c1"),
+    "skew is reported before a missing label of a later constraint": (
         [hard(HOST), hard()], (node("a1", "a"), node("b1", "b"), node("x")), {"a1": 1}, {}, "a1", "x",
     ),
-    "a pod that does not match itself": ([hard()], ZONES, {"a1": 1}, {"labels": {"app": "db"}}, "", ""),
+    "a pod that does not match its own selector": ([hard()], ZONES, {"a1": 1}, {"labels": {"app": "db"}}, "", ""),
     "no selector matches nothing": ([hard(selector=None)], ZONES, {"a1": 5}, {}, "", ""),
     "an empty selector counts every pod": ([hard(selector={})], ZONES, {"a1": 5}, {}, "a1 a2", ""),
-    "soft constraints refuse nobody": ([soft()], ZONES, {"a1": 5}, {}, "", ""),
-    "zones that the pod cannot go to do not count": ([hard()], DISKS, {"a1": 1, "c1": 1}, SSD, "", ""),
-    "pods elsewhere in a zone that counts do": ([hard()], DISKS, {"a2": 1}, SSD, "a1 a2", ""),
-    "policies came later": (
+    "soft constraints reject no node": ([soft()], ZONES, {"a1": 5}, {}, "", ""),
+    "zones outside the pod's node selector do not count": ([hard()], DISKS, {"a1": 1, "c1": 1}, SSD, "", ""),
+    "pods elsewhere in a matching zone count": ([hard()], DISKS, {"a2": 1}, SSD, "a1 a2", ""),
+    "inclusion policies are ignored": (
         [hard(nodeAffinityPolicy="Ignore")], DISKS, {"a1": 1, "c1": 1}, SSD, "", "",
     ),
-    "so did a least number of domains": ([hard(minDomains=9)], ZONES, {"a1": 1, "b1": 1, "c1": 1}, {}, "", ""),
+    "minDomains is ignored": ([hard(minDomains=9)], ZONES, {"a1": 1, "b1": 1, "c1": 1}, {}, "", ""),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("constraints", "nodes", "counts", "spec", "skewed", "unlabelled"), CASES.values(), ids=CASES)
-def test_refuses(constraints, nodes, counts, spec, skewed, unlabelled):
+def test_rejects(constraints, nodes, counts, spec, skewed, unlabelled):
     wanted = dict.fromkeys(skewed.split(), SKEWED) | dict.fromkeys(unlabelled.split(), UNLABELLED)
     assert refusals(PodTopologySpreadV121(), web("new", *constraints, **spec), holding(counts, *nodes).snapshot) == wanted
 
 
-def test_who_is_counted():
+def test_which_pods_are_counted():
     leaving = web("leaving", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     for other in (leaving, web("elsewhere", namespace="other"), web("db", labels={"app": "db"})):
         assert refusals(PodTopologySpreadV121(), web("new", hard()), a_cluster(ZONES, {"a1": [other]}).snapshot) == {}
@@ -93,13 +93,13 @@ def test_who_is_counted():
 # -- scores -------------------------------------------------------------------------------------------------------------
 
 SCORED = {  # constraints, web pods on a1, a2, b1, c1; scores
-    "no constraint, nothing selects the pod": ([], [2, 0, 0, 0], [100, 100, 100, 100]),
+    "no constraint, no service selects the pod": ([], [2, 0, 0, 0], [100, 100, 100, 100]),
     "hard constraints do not score": ([hard()], [2, 0, 0, 0], [100, 100, 100, 100]),
     "nobody": ([soft()], [0, 0, 0, 0], [100, 100, 100, 100]),
     "zones: 3, 1 and 0 pods weigh ln 5 each": ([soft()], [2, 1, 1, 0], [0, 0, 75, 100]),  # raw 4, 4, 1, 0
-    "hosts: they weigh ln 6": ([soft(HOST)], [2, 1, 1, 0], [0, 66, 66, 100]),  # raw 3, 1, 1, 0
-    "both add up": ([soft(), soft(HOST)], [2, 1, 1, 0], [0, 25, 62, 100]),  # raw 8, 6, 3, 0
-    "skew that is allowed evens out": ([soft(skew=5)], [2, 1, 1, 0], [50, 50, 87, 100]),  # raw 8, 8, 5, 4
+    "hosts weigh ln 6": ([soft(HOST)], [2, 1, 1, 0], [0, 66, 66, 100]),  # raw 3, 1, 1, 0
+    "zones and hosts": ([soft(), soft(HOST)], [2, 1, 1, 0], [0, 25, 62, 100]),  # raw 8, 6, 3, 0
+    "a larger maxSkew reduces the differences": ([soft(skew=5)], [2, 1, 1, 0], [50, 50, 87, 100]),  # raw 8, 8, 5, 4
 }
 
 
@@ -128,10 +128,10 @@ def test_pods_of_a_service_spread_by_default():
     assert set(final_scores(PodTopologySpreadV121(), a_pod("new", {"app": "db"}), cluster.snapshot).values()) == {100}
 
 
-DEFAULTING = {  # arguments, gates; what completes to
-    "nothing said": ({}, {}, "System"),
-    "nothing said, the gate closed": ({}, {"DefaultPodTopologySpread": False}, "List"),
-    "constraints are a list": (
+DEFAULTING = {  # arguments, gates; the defaulting type
+    "no arguments": ({}, {}, "System"),
+    "no arguments, the gate off": ({}, {"DefaultPodTopologySpread": False}, "List"),
+    "a list of constraints": (
         {"defaultConstraints": [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway"}]}, {}, "List",
     ),
     "said": ({"defaultingType": "List"}, {}, "List"),
@@ -156,7 +156,7 @@ def cluster_of(nodes):
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(NODE, min_size=1, max_size=6), st.integers(1, 3), st.booleans())
-def test_a_zone_may_be_so_much_ahead_of_the_least(nodes, skew, picky):
+def test_a_zone_may_exceed_the_least_by_max_skew(nodes, skew, picky):
     pod = web("new", hard(skew=skew), **(SSD if picky else {}))
     found = refusals(PodTopologySpreadV121(), pod, cluster_of(nodes).snapshot)
     zones = {zone for zone, ssd, _ in nodes if zone and (ssd or not picky)}
@@ -186,6 +186,6 @@ def test_fewer_pods_in_the_zone_score_higher(nodes, skew, picky):
 
 
 @pytest.mark.parametrize("constraints", [(), (hard(),), (soft(), hard(HOST))])
-def test_it_keeps_its_contract(constraints):
+def test_satisfies_the_plugin_contract(constraints):
     pods = [web("one", *constraints), web("picky", *constraints, **SSD), a_pod("plain")]
     check_plugin(PodTopologySpreadV121(), pods=pods, cluster=holding({"a1": 2, "b1": 1}, *DISKS))

@@ -1,4 +1,4 @@
-"""What would be requested of each resource, in percent: left, in use, or by a function."""
+"""Test the resource scores of 1.21: least allocated, most allocated, balanced, and requested to capacity ratio."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def score(rule, pod, snapshot):
 
 POD = a_pod(containers=asking(cpu="1", memory="2Gi"))
 LEAST, MOST = NodeResourcesLeastAllocated, NodeResourcesMostAllocated
-CASES = {  # rule, what is held, what there is, score of a pod that asks for 1 CPU and 2 GiB
+CASES = {  # plugin, requests of placed pods, allocatable, score of a pod that requests 1 CPU and 2 GiB
     "least": (LEAST(), {}, {"cpu": "4", "memory": "8Gi"}, 75),
-    "least, of what others leave": (LEAST(), {"cpu": "2", "memory": "2Gi"}, {"cpu": "4", "memory": "8Gi"}, 37),
-    "least, given away beyond what there is": (LEAST(), {"cpu": "4", "memory": "1Gi"}, {"cpu": "4", "memory": "4Gi"}, 12),
-    "least, none of it there": (LEAST(), {}, {"cpu": "4"}, 37),
+    "least, partly used": (LEAST(), {"cpu": "2", "memory": "2Gi"}, {"cpu": "4", "memory": "8Gi"}, 37),
+    "least, overcommitted": (LEAST(), {"cpu": "4", "memory": "1Gi"}, {"cpu": "4", "memory": "4Gi"}, 12),
+    "least, none allocatable": (LEAST(), {}, {"cpu": "4"}, 37),
     "most": (MOST(), {}, {"cpu": "4", "memory": "8Gi"}, 25),
-    "most, of what others hold": (MOST(), {"cpu": "2", "memory": "2Gi"}, {"cpu": "4", "memory": "8Gi"}, 62),
-    "most, beyond what there is counts for nothing": (MOST(), {"cpu": "4", "memory": "2Gi"}, {"cpu": "4", "memory": "8Gi"}, 25),
+    "most, partly used": (MOST(), {"cpu": "2", "memory": "2Gi"}, {"cpu": "4", "memory": "8Gi"}, 62),
+    "most, overcommitted resources score 0": (MOST(), {"cpu": "4", "memory": "2Gi"}, {"cpu": "4", "memory": "8Gi"}, 25),
     "balanced": (NodeResourcesBalancedAllocationV121(), {}, {"cpu": "4", "memory": "8Gi"}, 100),
     "unbalanced": (NodeResourcesBalancedAllocationV121(), {"cpu": "2", "memory": "0"}, {"cpu": "4", "memory": "8Gi"}, 50),
-    "balanced, used up": (NodeResourcesBalancedAllocationV121(), {}, {"cpu": "1", "memory": "8Gi"}, 0),
-    "balanced, none of it there": (NodeResourcesBalancedAllocationV121(), {}, {"cpu": "4"}, 0),
+    "balanced, fully used": (NodeResourcesBalancedAllocationV121(), {}, {"cpu": "1", "memory": "8Gi"}, 0),
+    "balanced, none allocatable": (NodeResourcesBalancedAllocationV121(), {}, {"cpu": "4"}, 0),
 }
 
 
@@ -58,30 +58,30 @@ def test_scores(rule, held, offered, expected):
     assert score(rule, POD, one_node(held, **offered)) == expected
 
 
-def test_a_resource_counts_whether_it_is_asked_for_or_not():
+def test_a_resource_counts_even_if_it_is_not_requested():
     weights = (ResourceSpecV121(name="cpu", weight=1), ResourceSpecV121(name=GPU, weight=3))
     rule = LEAST(NodeResourcesLeastAllocatedArgs(resources=weights))
     assert score(rule, POD, one_node(**{"cpu": "4", GPU: "2"})) == (75 + 3 * 100) // 4
     assert score(rule, POD, one_node(cpu="4")) == 75 // 4, "what a node lacks scores 0, with its weight"
 
 
-def test_what_is_not_said_counts_a_little():
+def test_missing_requests_count_with_defaults():
     silent = a_pod(containers=[{"name": "c"}])
     assert score(MOST(), silent, one_node(cpu="1", memory="1Gi")) == (10 + 19) // 2  # 100m and 200Mi (209715200 bytes)
 
 
 FUNCTION = (UtilizationPoint(utilization=0, score=0), UtilizationPoint(utilization=100, score=10))
-RATIO = {  # resources, what there is, score
-    "more in use is better": ((("cpu", 1),), {"cpu": "4"}, 25),
-    "rounded up to percents": ((("cpu", 1),), {"cpu": "3"}, 34),
-    "a mean, rounded": ((("cpu", 1), ("memory", 2)), {"cpu": "4", "memory": "4Gi"}, 42),
+RATIO = {  # resources, allocatable, score
+    "higher utilization scores higher": ((("cpu", 1),), {"cpu": "4"}, 25),
+    "rounded up to a percent": ((("cpu", 1),), {"cpu": "3"}, 34),
+    "the mean is rounded": ((("cpu", 1), ("memory", 2)), {"cpu": "4", "memory": "4Gi"}, 42),
     "a score of 0 has no weight": ((("cpu", 1), (GPU, 5)), {"cpu": "4", GPU: "4"}, 25),
-    "used up": ((("cpu", 1),), {"cpu": "500m"}, 100),
+    "fully used": ((("cpu", 1),), {"cpu": "500m"}, 100),
 }
 
 
 @pytest.mark.parametrize(("resources", "offered", "expected"), RATIO.values(), ids=RATIO)
-def test_a_function_of_what_is_in_use(resources, offered, expected):
+def test_requested_to_capacity_ratio(resources, offered, expected):
     specs = tuple(ResourceSpecV121(name=name, weight=weight) for name, weight in resources)
     rule = RequestedToCapacityRatio(RequestedToCapacityRatioArgs(shape=FUNCTION, resources=specs))
     assert score(rule, POD, one_node(**offered)) == expected
@@ -97,8 +97,8 @@ AMOUNTS, WEIGHTS = st.integers(0, 10_000), st.integers(1, 100)
     st.integers(1, 100),
     st.integers(1, 100),
 )
-def test_the_table_says_what_the_rule_says_of_each_node(nodes, asked, first, second):
-    """Amounts are in millicores and bytes; (what there is of CPU, what there is of memory)."""
+def test_agrees_with_a_reference_implementation(nodes, asked, first, second):
+    """Amounts are in millicores and bytes; (allocatable CPU, allocatable memory)."""
     cluster = a_cluster(
         [a_node(f"n{at}", allocatable={"cpu": f"{cpu}m", "memory": str(memory)}) for at, (cpu, memory) in enumerate(nodes)]
     )
@@ -120,8 +120,8 @@ def test_the_table_says_what_the_rule_says_of_each_node(nodes, asked, first, sec
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(AMOUNTS, AMOUNTS, AMOUNTS, AMOUNTS), min_size=1, max_size=4), st.integers(1, 5000))
-def test_balanced_is_what_the_shares_differ_by(nodes, asked):
-    """Amounts are in millicores and bytes: CPU and memory that there are, and that a pod there holds."""
+def test_balanced_is_the_difference_of_the_fractions(nodes, asked):
+    """Amounts are in millicores and bytes: allocatable CPU and memory, and a placed pod's requests."""
     cluster = a_cluster(
         [a_node(f"n{at}", allocatable={"cpu": f"{cpu}m", "memory": str(size)}) for at, (cpu, size, _, _) in enumerate(nodes)],
         {f"n{at}": [a_pod(f"p{at}", containers=asking(cpu=f"{a}m", memory=str(b)))] for at, (_, _, a, b) in enumerate(nodes)},
@@ -138,7 +138,7 @@ def test_balanced_is_what_the_shares_differ_by(nodes, asked):
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(AMOUNTS, AMOUNTS), min_size=1, max_size=4), st.integers(1, 5000), WEIGHTS, WEIGHTS)
-def test_a_function_s_mean_leaves_out_what_scores_0(nodes, asked, first, second):
+def test_the_mean_of_the_ratio_omits_scores_of_0(nodes, asked, first, second):
     cluster = a_cluster(
         [a_node(f"n{at}", allocatable={"cpu": f"{cpu}m", "memory": str(memory)}) for at, (cpu, memory) in enumerate(nodes)]
     )
@@ -166,12 +166,12 @@ def test_weights_have_a_range(args, weight, good):
 
 
 @pytest.mark.parametrize("weight", [100, 101, 10**6])
-def test_weights_of_the_function_have_no_most(weight):
+def test_weights_of_the_ratio_have_no_maximum(weight):
     args = RequestedToCapacityRatioArgs(shape=FUNCTION, resources=(ResourceSpecV121(name="cpu", weight=weight),))
     assert args.faults("args", GATES) == []
 
 
-def test_they_keep_their_contract():
+def test_satisfy_the_plugin_contract():
     ratio = RequestedToCapacityRatio(RequestedToCapacityRatioArgs(shape=FUNCTION))
     for rule in (LEAST(), MOST(), ratio, NodeResourcesBalancedAllocationV121()):
         check_plugin(rule)

@@ -1,4 +1,4 @@
-"""Pods of one service or controller go where fewer of them are, zones first."""
+"""Test SelectorSpread: pods of one service or controller prefer nodes, and even more zones, with fewer of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def a_service(name="web", namespace="default", **selector):
 
 
 def holding(*counts, zones=None, labels=WEB, **fields):
-    """Return a cluster of nodes n0, n1 … that hold so many pods."""
+    """Return a cluster of nodes n0, n1 … with this many pods on each."""
     nodes = [a_node(f"n{at}", {ZONE: zones[at]} if zones else {}) for at in range(len(counts))]
     pods = {f"n{at}": [a_pod(f"p{at}-{i}", labels, **fields) for i in range(count)] for at, count in enumerate(counts)}
     return a_cluster(nodes, pods)
@@ -40,9 +40,9 @@ def scores(cluster, pod):
 
 CASES = {  # pods on each node, zone of each, scores
     "nobody": ((0, 0), None, [100, 100]),
-    "fewer is better": ((4, 2, 1, 0), None, [0, 50, 75, 100]),
-    "two thirds are the zone's": ((2, 0, 0), "aab", [0, 33, 100]),
-    "zones that are equal": ((2, 0, 1, 1), "aabb", [0, 33, 16, 16]),
+    "fewer pods score higher": ((4, 2, 1, 0), None, [0, 50, 75, 100]),
+    "zones weigh two thirds": ((2, 0, 0), "aab", [0, 33, 100]),
+    "equal zones": ((2, 0, 1, 1), "aabb", [0, 33, 16, 16]),
 }
 
 
@@ -52,7 +52,7 @@ def test_scores(counts, zones, expected):
     assert scores(cluster, a_pod("new", WEB)) == expected
 
 
-def test_only_siblings_count():
+def test_only_pods_of_the_same_owner_count():
     pod = a_pod("new", WEB)
     assert scores(holding(2, 0), pod) == [100, 100], "no service selects them"
     service = a_service(app="web")
@@ -70,14 +70,14 @@ def an_owner(kind, selector, namespace="default"):
 
 
 OF_WEB = {"matchLabels": WEB}
-OWNERS = {  # what there is, is the pod its?
+OWNERS = {  # a service or controller, does it own the pod?
     "a service": (an_owner(Service, WEB), True),
-    "a service of others": (an_owner(Service, {"app": "db"}), False),
+    "a service that selects other pods": (an_owner(Service, {"app": "db"}), False),
     "a replication controller": (an_owner(ReplicationController, WEB), True),
-    "a replication controller of others": (an_owner(ReplicationController, {"app": "db"}), False),
+    "a replication controller of other pods": (an_owner(ReplicationController, {"app": "db"}), False),
     "a replica set": (an_owner(ReplicaSet, OF_WEB), True),
-    "a replica set of others": (an_owner(ReplicaSet, {"matchLabels": {"app": "db"}}), False),
-    "a replica set elsewhere": (an_owner(ReplicaSet, OF_WEB, "other"), False),
+    "a replica set of other pods": (an_owner(ReplicaSet, {"matchLabels": {"app": "db"}}), False),
+    "a replica set in another namespace": (an_owner(ReplicaSet, OF_WEB, "other"), False),
     "a stateful set": (an_owner(StatefulSet, OF_WEB), True),
     "a stateful set by expression": (
         an_owner(StatefulSet, {"matchExpressions": [{"key": "app", "operator": "Exists"}]}), True,
@@ -86,19 +86,19 @@ OWNERS = {  # what there is, is the pod its?
 
 
 @pytest.mark.parametrize(("owner", "its"), OWNERS.values(), ids=OWNERS)
-def test_whose_the_pod_is(owner, its):
+def test_which_owners_select_the_pod(owner, its):
     assert scores(with_objects(holding(2, 0), owner), a_pod("new", WEB)) == ([0, 100] if its else [100, 100])
 
 
-def test_siblings_have_what_all_owners_ask_for():
-    """A pod of two owners spreads over the pods that both would select."""
+def test_the_selectors_of_all_owners_are_combined():
+    """A pod of two owners spreads over the pods that both select."""
     cluster = holding(2, 0, labels={**WEB, "tier": "front"})
     cluster.place(a_pod("back", {**WEB, "tier": "back"}), "n1")
     with_objects(cluster, an_owner(Service, WEB), an_owner(ReplicaSet, {"matchLabels": {"tier": "front"}}))
     assert scores(cluster, a_pod("new", {**WEB, "tier": "front"})) == [0, 100]
 
 
-def test_a_pod_with_constraints_of_its_own_is_left_alone():
+def test_a_pod_with_spread_constraints_is_skipped():
     own = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": WEB}}
     cluster = with_objects(holding(2, 0), a_service(app="web"))
     assert scores(cluster, a_pod("new", WEB, topologySpreadConstraints=[own])) == [0, 0]
@@ -106,7 +106,7 @@ def test_a_pod_with_constraints_of_its_own_is_left_alone():
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 3)), min_size=1, max_size=8))
-def test_a_node_s_score_is_its_share_and_its_zone_s(nodes):
+def test_a_nodes_score_combines_node_and_zone(nodes):
     counts, zones = (np.array(column, dtype=np.int64) for column in zip(*nodes, strict=True))
     in_zone = {zone: sum(n for n, z in nodes if z == zone) for _, zone in nodes if zone}
 
@@ -120,5 +120,5 @@ def test_a_node_s_score_is_its_share_and_its_zone_s(nodes):
         assert -SLACK <= exact - score < 1 + SLACK  # float64 may fall just short of a whole number, or reach it
 
 
-def test_it_keeps_its_contract():
+def test_satisfies_the_plugin_contract():
     check_plugin(SelectorSpread(), cluster=with_objects(holding(2, 0, 1, zones="abb"), a_service(app="web")))

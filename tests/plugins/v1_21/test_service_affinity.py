@@ -1,4 +1,4 @@
-"""Pods of a service share the values of some labels, and are spread over those of others."""
+"""Test ServiceAffinity: pods of a service share the values of some labels and spread over those of others."""
 
 from __future__ import annotations
 
@@ -36,38 +36,38 @@ def refused(cluster, pod, *keys):
 
 
 SIBLING, STRANGER = a_pod("first", WEB), a_pod("db", {"app": "db"})
-FILTERS = {  # who is where, the pod, is there a service, the labels, the nodes that are refused
-    "the first of the service": ({}, a_pod(labels=WEB), True, ["region"], ""),
-    "follows the one that is there": ({"n0": [SIBLING]}, a_pod(labels=WEB), True, ["region"], "23"),
+FILTERS = {  # placed pods, the pod, is there a service, the labels, the nodes rejected
+    "the service's first pod": ({}, a_pod(labels=WEB), True, ["region"], ""),
+    "follows the placed pod": ({"n0": [SIBLING]}, a_pod(labels=WEB), True, ["region"], "23"),
     "in all labels": ({"n0": [SIBLING]}, a_pod(labels=WEB), True, ["region", "rack"], "123"),
     "no service": ({"n0": [SIBLING]}, a_pod(labels=WEB), False, ["region"], ""),
-    "pods of others are not followed": ({"n0": [STRANGER]}, a_pod(labels=WEB), True, ["region"], ""),
-    "what the pod selects itself": ({}, a_pod(labels=WEB, nodeSelector={"region": "r2"}), True, ["region"], "013"),
-    "before what the others have": (
+    "pods of other services are not followed": ({"n0": [STRANGER]}, a_pod(labels=WEB), True, ["region"], ""),
+    "the pod's own node selector": ({}, a_pod(labels=WEB, nodeSelector={"region": "r2"}), True, ["region"], "013"),
+    "the node selector before the placed pod": (
         {"n0": [SIBLING]}, a_pod(labels=WEB, nodeSelector={"region": "r2"}), True, ["region"], "013",
     ),
-    "and the rest from them": (
+    "the remaining labels from the placed pod": (
         {"n0": [SIBLING]}, a_pod(labels=WEB, nodeSelector={"region": "r2"}), True, ["region", "rack"], "013",
     ),
-    "a label that node does not have": ({"n3": [SIBLING]}, a_pod(labels=WEB), True, ["region"], ""),
+    "a label the placed pod's node lacks": ({"n3": [SIBLING]}, a_pod(labels=WEB), True, ["region"], ""),
     "no labels": ({"n0": [SIBLING]}, a_pod(labels=WEB), True, [], ""),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("held", "pod", "service", "keys", "expected"), FILTERS.values(), ids=FILTERS)
-def test_refuses(held, pod, service, keys, expected):
+def test_rejects(held, pod, service, keys, expected):
     assert refused(cluster_with(service, **held), pod, *keys) == expected
 
 
-ORDERS = {  # nodes in the order they come with their zones, where pods of the service are; whom the pod follows
-    "the first node that has one": ("a b c", {"n1": "b", "n2": "c"}, "b"),
-    "zones take turns": ("a a b", {"n1": "a", "n2": "b"}, "b"),
-    "zones are as old as their first node": ("a b a", {"n1": "b", "n2": "a"}, "b"),
+ORDERS = {  # nodes in order of creation with their zones, nodes with pods of the service; the node followed
+    "the first node with a pod": ("a b c", {"n1": "b", "n2": "c"}, "b"),
+    "nodes alternate between zones": ("a a b", {"n1": "a", "n2": "b"}, "b"),
+    "zones have the order of their first nodes": ("a b a", {"n1": "b", "n2": "a"}, "b"),
 }
 
 
 @pytest.mark.parametrize(("zones", "held", "followed"), ORDERS.values(), ids=ORDERS)
-def test_the_first_pod_in_kube_scheduler_s_order_of_nodes_is_followed(zones, held, followed):
+def test_the_first_pod_in_kube_schedulers_node_order_is_followed(zones, held, followed):
     nodes = [
         a_node(f"n{at}", {"topology.kubernetes.io/zone": zone, "region": f"r{at}"}) for at, zone in enumerate(zones.split())
     ]
@@ -78,11 +78,11 @@ def test_the_first_pod_in_kube_scheduler_s_order_of_nodes_is_followed(zones, hel
 
 
 PODS = {"n0": [a_pod("p0", WEB), a_pod("p1", WEB)], "n2": [a_pod("p2", WEB)]}
-SCORES = {  # who is where, the labels, scores; n3 has neither
+SCORES = {  # placed pods, the labels, scores; n3 has neither label
     "nobody": ({}, ["region"], [100, 100, 100, 0]),
-    "elsewhere is better": (PODS, ["region"], [33, 33, 66, 0]),
+    "values with fewer pods score higher": (PODS, ["region"], [33, 33, 66, 0]),
     "by rack": (PODS, ["rack"], [0, 100, 0, 0]),
-    "the mean of both": (PODS, ["region", "rack"], [16, 66, 33, 0]),
+    "the mean over both labels": (PODS, ["region", "rack"], [16, 66, 33, 0]),
     "no labels": (PODS, [], [0, 0, 0, 0]),
 }
 
@@ -93,6 +93,6 @@ def test_scores(held, keys, expected):
     assert list(final_scores(rule, a_pod("new", WEB), cluster_with(**held).snapshot).values()) == expected
 
 
-def test_it_keeps_its_contract():
+def test_satisfies_the_plugin_contract():
     rule = ServiceAffinity(ServiceAffinityArgs(("region",), ("rack",)))
     check_plugin(rule, pods=[a_pod("new", WEB), a_pod("other")], cluster=cluster_with(**PODS))

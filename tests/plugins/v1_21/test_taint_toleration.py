@@ -1,4 +1,4 @@
-"""In 1.21 a node's refusal names the first taint that is not tolerated."""
+"""Test that a rejection in 1.21 names the node's first untolerated taint."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ def tainted(*taints, name="n"):
     return a_node(name, taints=[taint(text) for text in taints])
 
 
-CASES = {  # taints, tolerations, the taint that is named
+CASES = {  # taints, tolerations, the taint that the message names
     "no taint": ([], [], None),
     "a value": (["gpu=a100:NoSchedule"], [], ("gpu", "a100")),
     "no value": (["drain:NoExecute"], [], ("drain", "")),
     "the first": (["gpu=a100:NoSchedule", "drain:NoExecute"], [], ("gpu", "a100")),
-    "the first that is not tolerated": (
+    "the first untolerated": (
         ["gpu=a100:NoSchedule", "drain:NoExecute"], [{"key": "gpu", "operator": "Exists"}], ("drain", ""),
     ),
     "tolerated by value": (["gpu=a100:NoSchedule"], [{"key": "gpu", "value": "a100"}], None),
     "another value": (["gpu=a100:NoSchedule"], [{"key": "gpu", "value": "h100"}], ("gpu", "a100")),
     "another effect": (["gpu:NoExecute"], [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}], ("gpu", "")),
-    "everything is tolerated": (["gpu=a100:NoSchedule", "drain:NoExecute"], [{"operator": "Exists"}], None),
-    "a soft taint refuses nobody": (["spot:PreferNoSchedule"], [], None),
+    "every taint is tolerated": (["gpu=a100:NoSchedule", "drain:NoExecute"], [{"operator": "Exists"}], None),
+    "a soft taint rejects no pod": (["spot:PreferNoSchedule"], [], None),
     "a soft taint before a hard one": (["spot:PreferNoSchedule", "gpu:NoSchedule"], [], ("gpu", "")),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("taints", "tolerations", "named"), CASES.values(), ids=CASES)
-def test_refuses_and_names_the_taint(taints, tolerations, named):
+def test_rejects_with_the_taint(taints, tolerations, named):
     found = refusals(TaintTolerationV121(), a_pod(tolerations=tolerations), a_cluster([tainted(*taints)]).snapshot)
     assert found == ({"n": no(*named)} if named else {})
 
@@ -60,9 +60,9 @@ def test_every_node_has_its_own_reason():
 
 
 SCORES = {  # soft taints of three nodes, tolerations, scores
-    "fewer is better": ([0, 1, 2], [], [100, 50, 0]),
+    "fewer taints score higher": ([0, 1, 2], [], [100, 50, 0]),
     "cut": ([1, 2, 3], [], [67, 34, 0]),
-    "all alike": ([1, 1, 1], [], [0, 0, 0]),
+    "equal numbers": ([1, 1, 1], [], [0, 0, 0]),
     "none": ([0, 0, 0], [], [100, 100, 100]),
     "tolerated": ([0, 1, 2], [{"operator": "Exists", "effect": "PreferNoSchedule"}], [100, 100, 100]),
     "tolerated without effect": ([0, 1, 2], [{"operator": "Exists"}], [100, 100, 100]),
@@ -81,7 +81,7 @@ TAINTS = st.lists(st.sampled_from(["a=1:NoSchedule", "a=2:NoExecute", "b:NoSched
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(TAINTS, min_size=1, max_size=5), st.sets(st.sampled_from("abc")))
-def test_the_table_says_what_the_rule_says_of_each_node(nodes, tolerated):
+def test_agrees_with_a_reference_implementation(nodes, tolerated):
     cluster = a_cluster([tainted(*taints, name=f"n{at}") for at, taints in enumerate(nodes)])
     pod = a_pod(tolerations=[{"key": key, "operator": "Exists"} for key in sorted(tolerated)])
     hard = [[taint(t) for t in taints if "Prefer" not in t and t[0] not in tolerated] for taints in nodes]
@@ -92,5 +92,5 @@ def test_the_table_says_what_the_rule_says_of_each_node(nodes, tolerated):
     assert list(final_scores(TaintTolerationV121(), pod, cluster.snapshot).values()) == scores
 
 
-def test_it_keeps_its_contract():
+def test_satisfies_the_plugin_contract():
     check_plugin(TaintTolerationV121())

@@ -1,4 +1,4 @@
-"""In 1.21 a pod's volumes are reached, found and made as today, and told of in other words."""
+"""Test VolumeBinding in 1.21: volumes are reached, found and provisioned as today, with other messages."""
 
 from __future__ import annotations
 
@@ -57,18 +57,18 @@ def refused(cluster, *claims, plugin=None):
     return {name: status.reasons for name, status in found.items()}
 
 
-HELD = {  # the claim, why the pod goes nowhere
+HELD = {  # the claim, why every node rejects the pod
     "missing": (None, 'persistentvolumeclaim "data" not found'),
     "being deleted": (a_bound_claim("data", "pv", metadata=GOING), 'persistentvolumeclaim "data" is being deleted'),
-    "lost, before it was bound for good": (a_claim("data", volumeName="pv", status={"phase": "Lost"}), UNBOUND),
-    "should be bound": (a_claim("data", storageClassName="now"), UNBOUND),
+    "lost before it was fully bound": (a_claim("data", volumeName="pv", status={"phase": "Lost"}), UNBOUND),
+    "immediate binding, not bound": (a_claim("data", storageClassName="now"), UNBOUND),
     "of no class": (a_claim("data"), UNBOUND),
-    "half bound": (a_claim("data", storageClassName="made", volumeName="pv"), UNBOUND),
+    "not fully bound": (a_claim("data", storageClassName="made", volumeName="pv"), UNBOUND),
 }
 
 
 @pytest.mark.parametrize(("claim", "why"), HELD.values(), ids=HELD)
-def test_a_claim_that_keeps_the_pod_everywhere(claim, why):
+def test_a_claim_that_rejects_the_pod_on_every_node(claim, why):
     cluster = cluster_of(*([] if claim is None else [claim]))
     answer = VolumeBindingV121().pre_filter(a_pod(volumes=standing_on("data")), cluster.snapshot)
     assert answer == Hold.because(why, unresolvable=True)
@@ -87,30 +87,30 @@ def test_an_ephemeral_volume_waits_for_its_claim():
     assert refusals(VolumeBindingV121(), pod, cluster.snapshot) == {}
 
 
-def test_a_class_that_does_not_say_when_is_an_error():
+def test_a_class_without_a_binding_mode_is_an_error():
     cluster = cluster_of(a_claim("data", storageClassName="odd"), a_class("odd", volumeBindingMode=None))
     with pytest.raises(AttemptError, match='VolumeBindingMode not set for StorageClass "odd"'):
         VolumeBindingV121().pre_filter(a_pod(volumes=standing_on("data")), cluster.snapshot)
 
 
-def test_pods_without_claims_are_passed_over():
+def test_pods_without_claims_are_skipped():
     pod = a_pod(volumes=[{"name": "v", "gcePersistentDisk": {"pdName": "d"}}])
     assert VolumeBindingV121().pre_filter(pod, cluster_of().snapshot) is SKIP
 
 
-NODES = {  # objects beside the claim ``data``, the reasons of the nodes that refuse
-    "a volume that is elsewhere": (
+NODES = {  # objects besides the claim ``data``, the reasons of the nodes that reject
+    "a bound volume elsewhere": (
         [a_bound_claim("data", "pv"), a_volume("pv", nodeAffinity=on_hosts("n1"))], {"n0": UNREACHABLE, "n2": UNREACHABLE},
     ),
-    "a volume that is gone": ([a_bound_claim("data", "pv")], dict.fromkeys(["n0", "n1", "n2"], LOST)),
-    "a lost claim's volume is gone": (
+    "a bound volume that does not exist": ([a_bound_claim("data", "pv")], dict.fromkeys(["n0", "n1", "n2"], LOST)),
+    "a lost claim whose volume does not exist": (
         [a_bound_claim("data", "pv", status={"phase": "Lost"})], dict.fromkeys(["n0", "n1", "n2"], LOST),
     ),
-    "a volume on one node": (
+    "an available volume on one node": (
         [a_claim("data", storageClassName="local"), a_volume("pv", storageClassName="local", nodeAffinity=on_hosts("n0"))],
         {"n1": UNMATCHED, "n2": UNMATCHED},
     ),
-    "volumes that can be made": ([a_claim("data", storageClassName="made")], {}),
+    "volumes to provision": ([a_claim("data", storageClassName="made")], {}),
 }  # fmt: skip
 
 
@@ -119,18 +119,18 @@ def test_nodes_that_do_not_reach_or_find_a_volume(objects, why):
     assert refused(cluster_of(*objects), "data") == {name: (reason,) for name, reason in why.items()}
 
 
-# -- what CSI drivers say -----------------------------------------------------------------------------------------------
+# -- CSI drivers ----------------------------------------------------------------------------------------------------------
 
-MIGRATION = {  # gates, what the node handed over, is the volume reached by the driver's label?
-    "handed over": ({"CSIMigrationAWS": True}, ["kubernetes.io/aws-ebs"], True),
-    "another kind was": ({"CSIMigrationAWS": True}, ["kubernetes.io/gce-pd"], False),
-    "the gate is closed": ({}, ["kubernetes.io/aws-ebs"], False),
-    "migration as a whole is": ({"CSIMigrationAWS": True, "CSIMigration": False}, ["kubernetes.io/aws-ebs"], False),
+MIGRATION = {  # gates, the node's migrated plugins, is the volume matched by the driver's label?
+    "migrated": ({"CSIMigrationAWS": True}, ["kubernetes.io/aws-ebs"], True),
+    "another type migrated": ({"CSIMigrationAWS": True}, ["kubernetes.io/gce-pd"], False),
+    "the gate is off": ({}, ["kubernetes.io/aws-ebs"], False),
+    "CSIMigration is off": ({"CSIMigrationAWS": True, "CSIMigration": False}, ["kubernetes.io/aws-ebs"], False),
 }
 
 
 @pytest.mark.parametrize(("gates", "migrated", "by_driver"), MIGRATION.values(), ids=MIGRATION)
-def test_a_volume_is_its_driver_s_only_where_gates_and_node_say_so(gates, migrated, by_driver):
+def test_a_volume_belongs_to_its_driver_only_where_gates_and_node_agree(gates, migrated, by_driver):
     volume = a_volume("pv", awsElasticBlockStore={"volumeID": "vol-1"}, nodeAffinity=on_nodes_labelled(ZONE, "a"))
     nodes = [a_node("old", {ZONE: "a"}), a_node("new", {EBS_ZONE: "a"})]
     csi_nodes = [a_csi_node(name, migrated=migrated) for name in ("old", "new")]
@@ -138,7 +138,7 @@ def test_a_volume_is_its_driver_s_only_where_gates_and_node_say_so(gates, migrat
     assert refused(cluster, "data", plugin=with_gates(**gates)) == {"old" if by_driver else "new": (UNREACHABLE,)}
 
 
-def test_any_disk_of_azure_has_a_driver():
+def test_azure_disks_of_any_kind_have_a_driver():
     volume = a_volume("pv", azureDisk={"diskURI": "u", "diskName": "d", "kind": "Dedicated"}, nodeAffinity=on_hosts("n1"))
     migrated = [a_csi_node(f"n{at}", migrated=["kubernetes.io/azure-disk"]) for at in range(3)]
     cluster = cluster_of(a_bound_claim("data", "pv"), volume, *migrated)
@@ -146,7 +146,7 @@ def test_any_disk_of_azure_has_a_driver():
     assert refused(cluster, "data", plugin=plugin) == {"n0": (UNREACHABLE,), "n2": (UNREACHABLE,)}
 
 
-def test_a_volume_that_its_driver_cannot_serve_is_an_error():
+def test_a_volume_that_its_driver_rejects_is_an_error():
     volume = a_volume("pv", awsElasticBlockStore={"volumeID": "aws://z/disk"})
     cluster = cluster_of(a_bound_claim("data", "pv"), volume, a_csi_node("n0", migrated=["kubernetes.io/aws-ebs"]))
     found = refusals(with_gates(CSIMigrationAWS=True), a_pod(volumes=standing_on("data")), cluster.snapshot)
@@ -161,16 +161,16 @@ ROOM = msgspec.convert(
     CSIStorageCapacity,
 )  # fmt: skip
 COUNTING = msgspec.convert({"metadata": {"name": "csi.example.com"}, "spec": {"storageCapacity": True}}, CSIDriver)
-RELEASES = {  # release, gates, nodes without room
+RELEASES = {  # release, gates, nodes without enough capacity
     "1.21": ("1.21", {}, ["n0", "n2"]),
-    "1.21, the gate closed": ("1.21", {"CSIStorageCapacity": False}, []),
+    "1.21, the gate off": ("1.21", {"CSIStorageCapacity": False}, []),
     "1.20": ("1.20", {}, []),
-    "1.19, the gate open": ("1.19", {"CSIStorageCapacity": True}, ["n0", "n2"]),
+    "1.19, the gate on": ("1.19", {"CSIStorageCapacity": True}, ["n0", "n2"]),
 }
 
 
 @pytest.mark.parametrize(("release", "gates", "full"), RELEASES.values(), ids=RELEASES)
-def test_room_counts_where_the_gate_says_so(release, gates, full):
+def test_capacity_is_checked_when_the_gate_is_on(release, gates, full):
     cluster = cluster_of(a_claim("data", storageClassName="made"), ROOM, COUNTING)
     plugin = with_gates(release, **gates)
     assert refused(cluster, "data", plugin=plugin) == dict.fromkeys(full, (NO_ROOM,))
@@ -184,21 +184,21 @@ def local(name, node, size, of="local"):
 
 
 SCORED = {  # claims (name, size, class), volumes, scores
-    "the fuller, the higher": (
+    "higher utilization scores higher": (
         [("a", "1Gi", "local")], [local("x", "n0", "1Gi"), local("y", "n1", "4Gi"), local("z", "n2", "3Gi")], [100, 25, 33],
     ),
-    "claims of a class are taken together": (
+    "claims of a class are summed": (
         [("a", "1Gi", "local"), ("b", "2Gi", "local")],
         [local(f"{size}{at}", f"n{at}", f"{size}Gi") for at in range(3) for size in (3, 4)], [42, 42, 42],
     ),
-    "the mean over classes, half up": (
+    "the mean over classes, half rounded up": (
         [("a", "1Gi", "local"), ("b", "1Gi", "made")],
         [local("x", "n0", "1Gi"), local("y", "n0", "2Gi", "made"), local("x1", "n1", "4Gi"), local("y1", "n1", "2Gi", "made"),
          local("x2", "n2", "1Gi"), local("y2", "n2", "9Gi", "made")],
         [75, 38, 56],
     ),
-    "what is made does not count": ([("a", "1Gi", "made")], [local("x", "n1", "2Gi", "made")], [0, 50, 0]),
-    "nothing is found": ([("a", "1Gi", "made")], [], [0, 0, 0]),
+    "volumes to provision do not count": ([("a", "1Gi", "made")], [local("x", "n1", "2Gi", "made")], [0, 50, 0]),
+    "no volume found": ([("a", "1Gi", "made")], [], [0, 0, 0]),
 }  # fmt: skip
 
 
@@ -212,13 +212,13 @@ def test_scores(claims, volumes, wanted):
     assert set(final_scores(with_gates(), pod, snapshot).values()) == {0}, "the gate is closed"
 
 
-def test_pods_without_claims_score_nothing():
+def test_pods_without_claims_score_0():
     assert set(final_scores(with_gates(VolumeCapacityPriority=True), a_pod(), cluster_of().snapshot).values()) == {0}
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 6), st.lists(st.none() | st.integers(1, 9), min_size=1, max_size=4))
-def test_a_volume_alone_scores_the_share_that_is_asked_for(asked, sizes):
+def test_a_single_volume_scores_its_requested_fraction(asked, sizes):
     volumes = [local(f"v{at}", f"n{at}", f"{size}Gi", "made") for at, size in enumerate(sizes) if size is not None]
     cluster = cluster_of(a_claim("a", size=f"{asked}Gi", storageClassName="made"), *volumes, count=len(sizes))
     scores = final_scores(with_gates(VolumeCapacityPriority=True), a_pod(volumes=standing_on("a")), cluster.snapshot)
@@ -233,7 +233,7 @@ def test_arguments():
 
 
 @pytest.mark.parametrize("gates", [{}, {"VolumeCapacityPriority": True}])
-def test_it_keeps_its_contract(gates):
+def test_satisfies_the_plugin_contract(gates):
     objects = [
         a_claim("free", storageClassName="made"),
         a_bound_claim("bound", "pv"),
@@ -243,6 +243,6 @@ def test_it_keeps_its_contract(gates):
     check_plugin(with_gates(**gates), pods=pods, cluster=cluster_of(*objects, local("x", "n0", "3Gi", "made")))
 
 
-def test_refusals_are_final():
+def test_rejections_are_unresolvable():
     found = refusals(VolumeBindingV121(), a_pod(volumes=standing_on("data")), cluster_of(a_bound_claim("data", "pv")).snapshot)
     assert found["n0"] == Status(Code.UNRESOLVABLE, "VolumeBinding", (LOST,))

@@ -1,4 +1,4 @@
-"""In 1.21 a disk is mounted once on a node, unless all only read it; who else uses a claim does not matter."""
+"""Test that a disk is mounted once on a node in 1.21 unless all mounts are read-only; other users of a claim do not matter."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def rbd(*monitors, image="i", **rest):
     return {"rbd": {"monitors": list(monitors), "image": image, **rest}}
 
 
-DISKS = {  # the pod wants, the node holds, refused?
-    "nothing held": (gce("d"), None, False),
-    "no disk wanted": ({"emptyDir": {}}, gce("d"), False),
+DISKS = {  # the pod's disk, the node's disk, rejected?
+    "no disk in use": (gce("d"), None, False),
+    "no disk requested": ({"emptyDir": {}}, gce("d"), False),
     "GCE": (gce("d"), gce("d"), True),
     "GCE, another": (gce("d"), gce("e"), False),
-    "GCE, one only reads": (gce("d"), gce("d", **READS), True),
-    "GCE, both only read": (gce("d", **READS), gce("d", **READS), False),
-    "EBS, though both only read": (ebs("v", **READS), ebs("v", **READS), True),
+    "GCE, one read-only": (gce("d"), gce("d", **READS), True),
+    "GCE, both read-only": (gce("d", **READS), gce("d", **READS), False),
+    "EBS, even if both are read-only": (ebs("v", **READS), ebs("v", **READS), True),
     "EBS, another": (ebs("v"), ebs("w"), False),
     "iSCSI": (iscsi("q"), iscsi("q"), True),
-    "iSCSI, both only read": (iscsi("q", **READS), iscsi("q", **READS), False),
-    "RBD, a monitor in common": (rbd("a", "b"), rbd("b", "c"), True),
-    "RBD, no monitor in common": (rbd("a"), rbd("b"), False),
+    "iSCSI, both read-only": (iscsi("q", **READS), iscsi("q", **READS), False),
+    "RBD, a common monitor": (rbd("a", "b"), rbd("b", "c"), True),
+    "RBD, no common monitor": (rbd("a"), rbd("b"), False),
     "RBD, another image": (rbd("a"), rbd("a", image="j"), False),
-    "disks of two kinds with one name": (gce("x"), ebs("x"), False),
+    "disks of two types with one name": (gce("x"), ebs("x"), False),
 }
 
 
@@ -63,14 +63,14 @@ def test_a_disk_is_mounted_once(wants, holds, refused):
     assert refusals(VolumeRestrictionsV121(), mounting(wants), snapshot) == ({"n": DISK} if refused else {})
 
 
-def test_a_claim_for_one_pod_is_shared_all_the_same():
+def test_a_read_write_once_pod_claim_may_be_shared():
     alone = a_claim("data", accessModes=["ReadWriteOncePod"])
     held = a_pod("held", volumes=standing_on("data"))
     cluster = with_objects(a_cluster([a_node("n")], {"n": [held]}), alone)
     assert refusals(VolumeRestrictionsV121(), a_pod(volumes=standing_on("data")), cluster.snapshot) == {}
 
 
-def test_a_claim_that_is_missing_is_not_missed_here():
+def test_a_missing_claim_is_ignored():
     assert refusals(VolumeRestrictionsV121(), a_pod(volumes=standing_on("gone")), a_cluster([a_node("n")]).snapshot) == {}
 
 
@@ -79,7 +79,7 @@ disk = st.tuples(st.sampled_from(["d", "e"]), st.booleans())
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(disk, max_size=2), st.lists(st.lists(disk, max_size=2), min_size=1, max_size=4))
-def test_the_table_says_what_the_rule_says_of_each_node(wanted, nodes):
+def test_agrees_with_a_reference_implementation(wanted, nodes):
     def pod(name, disks):
         return mounting(*(gce(one, readOnly=reads) for one, reads in disks), name=name)
 
@@ -94,7 +94,7 @@ def test_the_table_says_what_the_rule_says_of_each_node(wanted, nodes):
     assert set(refusals(VolumeRestrictionsV121(), pod("new", wanted), cluster.snapshot)) == expected
 
 
-def test_what_wakes_a_pod():
+def test_events_that_wake():
     assert wakes(VolumeRestrictionsV121(), mounting(gce("d")), Resource.POD, Action.DELETE, mounting(gce("d")))
     assert wakes(VolumeRestrictionsV121(), mounting(gce("d")), Resource.NODE, Action.ADD, None, a_node("n"))
     assert not wakes(
@@ -102,6 +102,6 @@ def test_what_wakes_a_pod():
     )
 
 
-def test_it_keeps_its_contract():
+def test_satisfies_the_plugin_contract():
     cluster = a_cluster([a_node("n"), a_node("m")], {"n": [mounting(gce("d"), name="held")]})
     check_plugin(VolumeRestrictionsV121(), pods=[mounting(gce("d")), a_pod("plain")], cluster=cluster)

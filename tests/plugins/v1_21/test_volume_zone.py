@@ -1,4 +1,4 @@
-"""In 1.21 a pod goes where nodes carry the very labels of its volumes, or none at all."""
+"""Test that a pod fits in 1.21 only nodes with its volumes' own zone labels, or without any zone label."""
 
 from __future__ import annotations
 
@@ -23,57 +23,59 @@ def no(reason):
     return Status(Code.UNRESOLVABLE, "VolumeZone", (reason,))
 
 
-CASES = {  # the volume's labels, the node's, refused?
+CASES = {  # the volume's labels, the node's labels, rejected?
     "no labels": ({}, {ZONE: "a"}, False),
     "same zone": ({ZONE: "a"}, {ZONE: "a"}, False),
     "other zone": ({ZONE: "a"}, {ZONE: "b"}, True),
     "one of several zones": ({ZONE: "a__b"}, {ZONE: "b"}, False),
     "none of several zones": ({ZONE: "a__b"}, {ZONE: "c"}, True),
-    "blanks around zones": ({ZONE: "a __ b"}, {ZONE: "b"}, False),
+    "whitespace around zones": ({ZONE: "a __ b"}, {ZONE: "b"}, False),
     "an empty zone among several": ({ZONE: "a__"}, {ZONE: "c"}, False),
     "a node without any label": ({ZONE: "a"}, {"disk": "ssd"}, False),
     "a node without that label": ({ZONE: "a"}, {REGION: "r"}, True),
     "same zone, other region": ({ZONE: "a", REGION: "r"}, {ZONE: "a", REGION: "s"}, True),
-    "labels of old on both": ({BETA_ZONE: "a"}, {BETA_ZONE: "a"}, False),
-    "label of old on the volume alone": ({BETA_ZONE: "a"}, {ZONE: "a"}, True),
-    "label of old on the node alone": ({ZONE: "a"}, {BETA_ZONE: "a"}, True),
-    "both on the volume, one on the node": ({ZONE: "a", BETA_ZONE: "a"}, {ZONE: "a"}, True),
-    "region of old on the volume alone": ({BETA_REGION: "r"}, {REGION: "r"}, True),
+    "deprecated labels on both": ({BETA_ZONE: "a"}, {BETA_ZONE: "a"}, False),
+    "deprecated label only on the volume": ({BETA_ZONE: "a"}, {ZONE: "a"}, True),
+    "deprecated label only on the node": ({ZONE: "a"}, {BETA_ZONE: "a"}, True),
+    "both labels on the volume, one on the node": ({ZONE: "a", BETA_ZONE: "a"}, {ZONE: "a"}, True),
+    "deprecated region label only on the volume": ({BETA_REGION: "r"}, {REGION: "r"}, True),
 }
 
 
 @pytest.mark.parametrize(("volume", "node", "refused"), CASES.values(), ids=CASES)
-def test_refuses(volume, node, refused):
+def test_rejects(volume, node, refused):
     cluster = with_objects(a_cluster([a_node("n", node)]), a_bound_claim("data", "pv"), a_volume("pv", volume))
     found = refusals(VolumeZoneV121(), a_pod(volumes=standing_on("data")), cluster.snapshot)
     assert found == ({"n": no(CONFLICT)} if refused else {})
 
 
 OLD_CLASS = {"annotations": {"volume.beta.kubernetes.io/storage-class": "waits"}}
-HELD = {  # the claim, why a node with a zone refuses the pod (None: it does not)
+HELD = {  # the claim, why a node with a zone rejects the pod (None: it does not)
     "missing": (None, 'persistentvolumeclaim "data" not found'),
-    "its volume is missing": (a_claim("data", volumeName="gone"), 'persistentvolume "gone" not found'),
+    "its volume does not exist": (a_claim("data", volumeName="gone"), 'persistentvolume "gone" not found'),
     "neither volume nor class": (a_claim("data"), "PersistentVolumeClaim had no pv name and storageClass name"),
-    "its class is missing": (a_claim("data", storageClassName="none"), 'storageclass.storage.k8s.io "none" not found'),
-    "should have been bound": (a_claim("data", storageClassName="now"), "PersistentVolume had no name"),
-    "its class does not say": (
+    "its class does not exist": (a_claim("data", storageClassName="none"), 'storageclass.storage.k8s.io "none" not found'),
+    "immediate binding, not bound": (a_claim("data", storageClassName="now"), "PersistentVolume had no name"),
+    "its class has no binding mode": (
         a_claim("data", storageClassName="unsaid"), 'VolumeBindingMode not set for StorageClass "unsaid"',
     ),
-    "waits for the pod": (a_claim("data", storageClassName="waits"), None),
-    "waits for the pod, by the annotation of old": (a_claim("data", storageClassName="now", metadata=OLD_CLASS), None),
+    "waits for the first consumer": (a_claim("data", storageClassName="waits"), None),
+    "waits for the first consumer, class in the annotation": (
+        a_claim("data", storageClassName="now", metadata=OLD_CLASS), None,
+    ),
 }  # fmt: skip
 CLASSES = [a_class("waits"), a_class("now", volumeBindingMode="Immediate"), a_class("unsaid", volumeBindingMode=None)]
 
 
 @pytest.mark.parametrize(("claim", "why"), HELD.values(), ids=HELD)
-def test_a_claim_without_its_volume_is_found_out_where_there_are_zones(claim, why):
+def test_a_claim_without_its_volume_fails_on_nodes_with_a_zone(claim, why):
     nodes = [a_node("zoned", {ZONE: "a"}), a_node("plain")]
     cluster = with_objects(a_cluster(nodes), *CLASSES, *([] if claim is None else [claim]))
     found = refusals(VolumeZoneV121(), a_pod(volumes=standing_on("data")), cluster.snapshot)
     assert found == ({} if why is None else {"zoned": no(why)})
 
 
-def test_the_first_volume_that_fails_says_why():
+def test_the_first_volume_that_fails_sets_the_reason():
     nodes = [a_node("a", {ZONE: "a"}), a_node("b", {ZONE: "b"})]
     cluster = with_objects(a_cluster(nodes), a_bound_claim("one", "pv"), a_volume("pv", {ZONE: "a"}))
     found = refusals(VolumeZoneV121(), a_pod(volumes=standing_on("one", "gone", "")), cluster.snapshot)
@@ -82,7 +84,7 @@ def test_the_first_volume_that_fails_says_why():
     assert found == dict.fromkeys("ab", no("PersistentVolumeClaim had no name"))
 
 
-def test_other_volumes_are_passed_over():
+def test_other_volumes_are_skipped():
     pod = a_pod(volumes=[{"name": "scratch", "ephemeral": {}}, {"name": "tmp", "emptyDir": {}}])
     assert refusals(VolumeZoneV121(), pod, a_cluster([a_node("n", {ZONE: "a"})]).snapshot) == {}
 
@@ -101,7 +103,7 @@ def suits(volume, node):
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(PLACES, min_size=1, max_size=2), st.lists(LABELS, min_size=1, max_size=5))
-def test_the_table_says_what_the_rule_says_of_each_node(volumes, nodes):
+def test_agrees_with_a_reference_implementation(volumes, nodes):
     cluster = a_cluster([a_node(f"n{at}", labels) for at, labels in enumerate(nodes)])
     for at, labels in enumerate(volumes):
         with_objects(cluster, a_bound_claim(f"c{at}", f"pv{at}"), a_volume(f"pv{at}", labels))
@@ -109,14 +111,14 @@ def test_the_table_says_what_the_rule_says_of_each_node(volumes, nodes):
     assert set(found) == {f"n{at}" for at, node in enumerate(nodes) if not all(suits(volume, node) for volume in volumes)}
 
 
-def test_what_wakes_a_pod():
+def test_events_that_wake():
     pod = a_pod(volumes=standing_on("data"))
     assert wakes(VolumeZoneV121(), pod, Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, None, a_claim("data"))
     assert not wakes(VolumeZoneV121(), pod, Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, None, a_claim("other"))
     assert wakes(VolumeZoneV121(), pod, Resource.NODE, Action.UPDATE_NODE_LABEL, a_node("n"), a_node("n", {ZONE: "a"}))
 
 
-def test_it_keeps_its_contract():
+def test_satisfies_the_plugin_contract():
     nodes = [a_node(f"n{zone}", {ZONE: zone}) for zone in "abc"]
     cluster = with_objects(a_cluster(nodes), a_bound_claim("data", "pv"), a_volume("pv", {ZONE: "a__b"}))
     check_plugin(VolumeZoneV121(), pods=[a_pod(volumes=standing_on("data")), a_pod()], cluster=cluster)

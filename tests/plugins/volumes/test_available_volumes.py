@@ -1,4 +1,4 @@
-"""Whatever came, went and was assumed before: the shelf gives each claim what going through all volumes would give it."""
+"""Test that the volume index gives each claim what a scan of all volumes gives it, after any changes and assumptions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ classes = st.sampled_from(["fast", "slow"])
 def volumes(draw):
     affinity = draw(affinities)
     number = draw(st.integers(0, 9))
-    # Which of several that are promised to one claim comes first hangs on when each was, so there is but one.
+    # Which of several volumes reserved for one claim is first depends on the time of each reservation, so there is only one.
     promised = number == 0 and draw(st.booleans())
     modes = ["ReadWriteOnce", *(["ReadOnlyMany"] if draw(st.booleans()) else [])]
     return a_volume(
@@ -64,7 +64,7 @@ def would_do(volume, claim, *, is_promised):
 
 
 def plainly(claims, cluster, nodes):
-    """What each claim gets on each row, by going through all volumes."""
+    """Return each claim's volume on each row by scanning all volumes."""
     known = cluster.snapshot.index(Assumptions).volumes
     there = [known.get(name) for name in cluster.objects(PersistentVolume)]
     by_size = sorted(claims, key=lambda claim: parse(claim.spec.resources.requests["storage"]))
@@ -95,7 +95,7 @@ def reaches(volume, nodes):
 @pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(st.data())
-def test_what_happened_before_makes_no_difference(data):
+def test_earlier_changes_make_no_difference(data):
     nodes = [a_node(name, {"kubernetes.io/hostname": name, "zone": "ab"[at % 2]}) for at, name in enumerate(HOSTS)]
     cluster = a_cluster(nodes)
     shelf, assumed = cluster.snapshot.index(VolumeIndex), cluster.snapshot.index(Assumptions).volumes
@@ -122,7 +122,7 @@ def test_what_happened_before_makes_no_difference(data):
             assert names == [of_row.get(claim.metadata.name) for of_row in got]
 
 
-def test_numbers_and_notes_do_not_grow_with_what_came_and_went(monkeypatch):
+def test_the_index_does_not_grow_with_created_and_deleted_volumes(monkeypatch):
     monkeypatch.setattr(shelf_module, "_SLACK", 8)
     cluster = a_cluster([a_node("n0")])
     shelf = cluster.snapshot.index(VolumeIndex)
@@ -138,7 +138,7 @@ def test_numbers_and_notes_do_not_grow_with_what_came_and_went(monkeypatch):
     assert len(inner._classes["fast"].log) < 60
 
 
-def test_many_shapes_of_claims_are_not_all_kept():
+def test_the_cache_of_claim_shapes_is_bounded():
     cluster = a_cluster([a_node("n0")])
     cluster.set_object(a_volume("pv", {"tier": "x"}, size="1Gi", storageClassName="fast"))
     shelf = cluster.snapshot.index(VolumeIndex)

@@ -1,4 +1,4 @@
-"""In-tree volumes as their CSI drivers know them."""
+"""Test the translation of in-tree volumes to CSI volumes."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ ANY = "projects/UNSPECIFIED"
 HANDLES = {  # the volume's source and labels, the driver and its handle
     "EBS": ({"awsElasticBlockStore": {"volumeID": "vol-1"}}, {}, (EBS, "vol-1")),
     "EBS, by address": ({"awsElasticBlockStore": {"volumeID": "aws://us-east-1a/vol-1"}}, {}, (EBS, "vol-1")),
-    "EBS, by address without a zone": ({"awsElasticBlockStore": {"volumeID": "aws:///vol-1"}}, {}, (EBS, "vol-1")),
+    "EBS, a volume URL without a zone": ({"awsElasticBlockStore": {"volumeID": "aws:///vol-1"}}, {}, (EBS, "vol-1")),
     "GCE": ({"gcePersistentDisk": {"pdName": "d"}}, {}, (GCE, f"{ANY}/zones/UNSPECIFIED/disks/d")),
     "GCE, zonal": ({"gcePersistentDisk": {"pdName": "d"}}, {ZONE: "eu-west1-b"}, (GCE, f"{ANY}/zones/eu-west1-b/disks/d")),
-    "GCE, the label of old first": (
+    "GCE, the deprecated label first": (
         {"gcePersistentDisk": {"pdName": "d"}}, {BETA_ZONE: "x", ZONE: "y"}, (GCE, f"{ANY}/zones/x/disks/d"),
     ),
     "GCE, regional": (
@@ -38,13 +38,13 @@ HANDLES = {  # the volume's source and labels, the driver and its handle
     ),
     "Cinder": ({"cinder": {"volumeID": "c"}}, {}, (CINDER, "c")),
     "Azure disk": ({"azureDisk": {"diskURI": "/sub/d", "kind": "Managed"}}, {}, (AZURE, "/sub/d")),
-    "Azure disk, kind in small letters": ({"azureDisk": {"diskURI": "/sub/d", "kind": "managed"}}, {}, (AZURE, "/sub/d")),
+    "Azure disk, kind in lower case": ({"azureDisk": {"diskURI": "/sub/d", "kind": "managed"}}, {}, (AZURE, "/sub/d")),
     "Portworx": ({"portworxVolume": {"volumeID": "p"}}, {}, (PORTWORX, "p")),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("source", "labels", "expected"), HANDLES.values(), ids=HANDLES)
-def test_a_volume_has_a_driver_and_a_handle(source, labels, expected):
+def test_the_driver_and_handle_of_a_volume(source, labels, expected):
     known = translated(a_volume("pv", labels, **source))
     assert known is not None
     assert (known.driver, known.handle) == expected
@@ -66,9 +66,9 @@ def test_volumes_that_are_not_translated():
 
 FAULTS = {
     "an address that is no volume's": ({"awsElasticBlockStore": {"volumeID": "aws://z/disk-1"}}, {}, "Invalid format for AWS"),
-    "an address that is none": ({"awsElasticBlockStore": {"volumeID": "aws://[z/vol-1"}}, {}, "Invalid disk name"),
-    "a disk that is not managed": ({"azureDisk": {"diskURI": "u", "kind": "Shared"}}, {}, "kind(Shared) is not supported"),
-    "a disk of the kind that is meant if none is named": ({"azureDisk": {"diskURI": "u"}}, {}, "kind(Shared) is not supported"),
+    "an invalid address": ({"awsElasticBlockStore": {"volumeID": "aws://[z/vol-1"}}, {}, "Invalid disk name"),
+    "an unmanaged disk": ({"azureDisk": {"diskURI": "u", "kind": "Shared"}}, {}, "kind(Shared) is not supported"),
+    "a disk of the default kind": ({"azureDisk": {"diskURI": "u"}}, {}, "kind(Shared) is not supported"),
     "zones without regions": ({"gcePersistentDisk": {"pdName": "d"}}, {ZONE: "a__b"}, "zone in unexpected format"),
     "zones of two regions": (
         {"gcePersistentDisk": {"pdName": "d"}}, {ZONE: "eu-west1-b__us-east1-c"}, "got: map[eu-west1:{} us-east1:{}]",
@@ -77,14 +77,14 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("source", "labels", "why"), FAULTS.values(), ids=FAULTS)
-def test_a_volume_that_its_driver_cannot_serve(source, labels, why):
+def test_a_volume_that_its_driver_rejects(source, labels, why):
     with pytest.raises(MigrationError) as raised:
         translated(a_volume("pv", labels, **source))
     assert why in str(raised.value)
 
 
 def asked(known):
-    """Return what an affinity asks, by term: (key, operator, values)."""
+    """Return an affinity by term: (key, operator, values)."""
     if known.affinity is None:
         return None
     return [
@@ -106,30 +106,34 @@ OF_OLD = {
         ]
     }
 }  # fmt: skip
-AFFINITIES = {  # the volume's labels and affinity, what is asked of nodes
+AFFINITIES = {  # the volume's labels and affinity, the resulting node affinity
     "nothing": ({}, None, None),
-    "a zone it asks for": ({}, on_nodes_labelled(ZONE, "a", "b"), [[(DRIVER_ZONE, "In", ("a", "b"))]]),
-    "a zone of old it asks for": ({}, on_nodes_labelled(BETA_ZONE, "a"), [[(DRIVER_ZONE, "In", ("a",))]]),
-    "what it asks goes before its label": ({ZONE: "b"}, on_nodes_labelled(ZONE, "a"), [[(DRIVER_ZONE, "In", ("a",))]]),
-    "a zone on its label": ({ZONE: "b"}, None, [[(DRIVER_ZONE, "In", ("b",))]]),
-    "zones on its label": ({ZONE: "b__a__b"}, None, [[(DRIVER_ZONE, "In", ("a", "b"))]]),
-    "a zone of old on its label": ({BETA_ZONE: "a"}, None, [[(DRIVER_ZONE, "In", ("a",))]]),
+    "a zone in its affinity": ({}, on_nodes_labelled(ZONE, "a", "b"), [[(DRIVER_ZONE, "In", ("a", "b"))]]),
+    "a deprecated zone key in its affinity": ({}, on_nodes_labelled(BETA_ZONE, "a"), [[(DRIVER_ZONE, "In", ("a",))]]),
+    "its affinity takes precedence over its label": (
+        {ZONE: "b"},
+        on_nodes_labelled(ZONE, "a"),
+        [[(DRIVER_ZONE, "In", ("a",))]],
+    ),
+    "a zone label": ({ZONE: "b"}, None, [[(DRIVER_ZONE, "In", ("b",))]]),
+    "a label with several zones": ({ZONE: "b__a__b"}, None, [[(DRIVER_ZONE, "In", ("a", "b"))]]),
+    "a deprecated zone label": ({BETA_ZONE: "a"}, None, [[(DRIVER_ZONE, "In", ("a",))]]),
     "an empty label": ({ZONE: ""}, None, None),
-    "a label besides what it asks": ({ZONE: "a"}, OTHER_KEY, [[("disk", "Exists", ()), (DRIVER_ZONE, "In", ("a",))]]),
-    "zone and region of old": ({}, OF_OLD, [[(DRIVER_ZONE, "In", ("a",)), (REGION, "In", ("r",))]]),
+    "a label that its affinity lacks": ({ZONE: "a"}, OTHER_KEY, [[("disk", "Exists", ()), (DRIVER_ZONE, "In", ("a",))]]),
+    "deprecated zone and region labels": ({}, OF_OLD, [[(DRIVER_ZONE, "In", ("a",)), (REGION, "In", ("r",))]]),
     "another label": ({"disk": "ssd"}, OTHER_KEY, [[("disk", "Exists", ())]]),
 }
 
 
 @pytest.mark.parametrize(("labels", "affinity", "expected"), AFFINITIES.values(), ids=AFFINITIES)
-def test_zones_are_those_of_the_driver(labels, affinity, expected):
+def test_zones_become_the_drivers_topology(labels, affinity, expected):
     near = {} if affinity is None else {"nodeAffinity": affinity}
     known = translated(a_volume("pv", labels, awsElasticBlockStore={"volumeID": "vol-1"}, **near))
     assert known is not None
     assert asked(known) == expected
 
 
-def test_drivers_without_zones_of_their_own_leave_affinity_as_it_is():
+def test_drivers_without_a_topology_key_keep_the_affinity():
     volume = a_volume("pv", {ZONE: "b"}, portworxVolume={"volumeID": "p"}, nodeAffinity=on_nodes_labelled(ZONE, "a"))
     known = translated(volume)
     assert known is not None

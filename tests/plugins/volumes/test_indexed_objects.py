@@ -1,4 +1,4 @@
-"""Files that keep up with a snapshot, and assumptions that last as long as what they were made about."""
+"""Test indexes that follow a snapshot, and assumed objects that last until a newer version is seen."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def filed(cluster):
 @pytest.mark.slow
 @settings(max_examples=80)
 @given(changes, st.integers(1, 5))
-def test_files_agree_with_a_look_at_everything(changes, every):
+def test_indexes_agree_with_a_full_scan(changes, every):
     cluster = a_cluster([])
     files = filed(cluster)
     for count, (name, place) in enumerate(changes):
@@ -49,7 +49,7 @@ def test_files_agree_with_a_look_at_everything(changes, every):
         assert dict(files.at(place)) == held
 
 
-def test_files_are_made_anew_after_a_long_absence(monkeypatch):
+def test_indexes_are_rebuilt_after_missed_changes(monkeypatch):
     cluster = with_objects(a_cluster([]), a_volume("b", storageClassName="x"))
     files = filed(cluster)
     files.follow()
@@ -65,7 +65,7 @@ def versions(*labels):
     return [a_volume("pv", {"version": label}) for label in labels]
 
 
-def test_an_assumption_lasts_until_something_newer_is_seen():
+def test_an_assumed_object_lasts_until_a_newer_version_is_seen():
     stored, assumed_as, newer = versions("stored", "assumed", "newer")
     cluster = with_objects(a_cluster([]), stored)
     assumed = Assumed(cluster.objects(PersistentVolume))
@@ -82,7 +82,7 @@ def test_an_assumption_lasts_until_something_newer_is_seen():
     assert assumed.get("pv") is None
 
 
-def test_an_assumption_that_two_pods_count_on_lasts_until_both_let_go():
+def test_an_assumption_of_two_pods_lasts_until_both_release_it():
     stored, assumed_as = versions("stored", "assumed")
     cluster = with_objects(a_cluster([]), stored)
     assumed = Assumed(cluster.objects(PersistentVolume))
@@ -96,7 +96,7 @@ def test_an_assumption_that_two_pods_count_on_lasts_until_both_let_go():
     assert not len(assumed)
 
 
-def test_nothing_is_assumed_where_nothing_would_change_and_what_is_outdated_goes():
+def test_equal_objects_are_not_assumed_and_outdated_assumptions_are_dropped():
     stored, assumed_as, newer = versions("stored", "assumed", "newer")
     cluster = with_objects(a_cluster([]), stored, a_volume("other"))
     assumed = Assumed(cluster.objects(PersistentVolume))

@@ -1,4 +1,4 @@
-"""Which rows reach a volume, worked out for many volumes at once."""
+"""Test which rows reach a volume, computed for many volumes at once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ selectors = st.one_of(
 @settings(max_examples=100)
 @given(st.lists(selectors, max_size=30), st.sampled_from([1, 7, 40]), st.integers(1, 3), st.data())
 def test_the_first_volumes_that_each_row_reaches(affinities, count, depth, data):
-    """Volumes that came and went before, and line-ups that were asked before, make no difference."""
+    """Volumes deleted before and candidate lists requested before make no difference."""
     nodes = some_nodes(count)
     candidates = CandidateList()
     numbered = [(((index // 3, f"pv-{index:02}"), index), Reach.of(affinity)) for index, affinity in enumerate(affinities)]

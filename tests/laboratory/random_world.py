@@ -155,7 +155,10 @@ class World:
         waiting = [row["name"] for row in cluster.pods if row["state"] == "Pending"]
         some = self.random.sample(waiting, min(3, len(waiting)))
         nodes = self.random.sample(cluster.nodes["name"].tolist(), 4) if self.random.random() < 0.2 else None
-        cluster.schedule(self.random.choice([None, some]), nodes=nodes, dry_run=self.random.random() < 0.2)
+        pods = self.random.choice([None, some])
+        told = cluster.schedule(pods, nodes=nodes, dry_run=True) if self.random.random() < 0.4 else None
+        came = cluster.schedule(pods, nodes=nodes)
+        assert told in (None, came)
 
     def evict(self, cluster, depth):
         cluster.evict(self.a(cluster, "pod"), grace_s=self.random.choice([0, 0, None]))

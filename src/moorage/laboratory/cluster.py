@@ -21,6 +21,7 @@ from moorage.framework.effects import Question
 from moorage.laboratory.cluster_options import ConfigLike, cluster_options, refuse_unpicklable
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.digest import digest_of
+from moorage.laboratory.dry_run import quick_placements
 from moorage.laboratory.feasibility import feasibility_of
 from moorage.laboratory.frames import ColumnFrame, nodes_frame, pods_frame
 from moorage.laboratory.history import Evicted, History, Ran, Step, Tried, play, scope_of, take
@@ -223,13 +224,19 @@ class Cluster:
 
         Raises  InputError
         """
+        if len(changes) == 1:
+            self._apply(read_change(changes[0]))
+            return
         with self.transaction() as whole:
             for change in map(read_change, changes):
-                if isinstance(change, Change) and change.owner == "config":
-                    self._reconfigure(change)
-                else:
-                    self._make(self._edits().apply(change))
+                self._apply(change)
             whole.commit()
+
+    def _apply(self, change: ChangeLike) -> None:
+        if isinstance(change, Change) and change.owner == "config":
+            self._reconfigure(change)
+        else:
+            self._make(self._edits().apply(change))
 
     def add(self, *objects: ObjectLike | Iterable[ObjectLike]) -> None:
         """Add objects that are new. They pass admission, and workloads get the pods that they lack.
@@ -298,12 +305,14 @@ class Cluster:
 
         Raises  InputError for a pod or a node that is not there
         """
-        if dry_run:
-            with self.transaction():
-                return self.schedule(pods, nodes=nodes, stop_on_failure=stop_on_failure)
         tried = self._waiting() if pods is None else [self.pod(pod) for pod in pods]
-        if nodes is not None:
-            scope_of(self.simulation, nodes)
+        scope = scope_of(self.simulation, nodes)
+        if dry_run:
+            quick = quick_placements(self.simulation, tried, scope, stop_on_failure=stop_on_failure)
+            if quick is not None:
+                return quick
+            with self.transaction():
+                return self.schedule(tried, nodes=nodes, stop_on_failure=stop_on_failure)
         placements: list[PodPlacement] = []
         for pod in tried:
             placements.append(self._try(pod, None if nodes is None else tuple(nodes)))

@@ -7,8 +7,8 @@ reversed: the log gives up, and the state is made again from its history.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final
 
 from moorage.api.core import Namespace, Node, Pod, ReplicationController, Service
@@ -30,6 +30,10 @@ RECORDED_PARTS: Final = EngineParts(RecordedClusterState, RecordedQueue)
 _REVERSIBLE: Final = (Pod, Node, Namespace, Service, PodDisruptionBudget, ReplicaSet, StatefulSet, ReplicationController)
 #: Methods of plugins that may keep what happens to pods. Built-in plugins give it up with the pods.
 _KEEPING: Final = ("reserve", "unreserve", "permit", "pre_bind", "bind", "post_bind", "post_filter", "pre_enqueue")
+
+
+_Books = tuple[dict[str, Any], ...]
+_fields_of = attrgetter(*PodRecord.__slots__)
 
 
 class RecordedSimulation(Simulation):
@@ -146,12 +150,10 @@ class RecordedSimulation(Simulation):
         """Save what is recorded of a pod, the first time in a transaction."""
         if not self.log.is_new(uid):
             return
-        books: tuple[dict[str, Any], ...] = (
-            self._pods, self._came, self.records, self.victims, self._last_attempts, self._timeouts,
-        )  # fmt: skip
-        entries = [(book, book.get(uid)) for book in books]
-        records = [(record, replace(record)) for _, record in entries if isinstance(record, PodRecord)]
-        self.log.add(partial(_restore_books, uid, entries, records))
+        books: _Books = (self._pods, self._came, self.records, self.victims, self._last_attempts, self._timeouts)
+        values = [book.get(uid) for book in books]
+        record = values[2] or values[3]
+        self.log.add(partial(_restore_books, uid, books, values, record, None if record is None else _fields_of(record)))
 
     def _touch_name(self, pod: Pod) -> None:
         uid_of = self.scheduler.event_handlers.uid_of
@@ -165,12 +167,17 @@ def _when(event: tuple[float, int, News]) -> tuple[float, int]:
     return event[:2]
 
 
-def _restore_books(uid: str, entries: list[tuple[dict[str, Any], Any]], records: list[tuple[PodRecord, PodRecord]]) -> None:
-    for book, value in entries:
-        _restore_name(book, uid, value)
-    for record, before in records:
-        for name in PodRecord.__slots__:
-            setattr(record, name, getattr(before, name))
+def _restore_books(
+    uid: str, books: _Books, values: list[Any], record: PodRecord | None, fields: tuple[Any, ...] | None
+) -> None:
+    for book, value in zip(books, values, strict=True):
+        if value is None:
+            book.pop(uid, None)
+        else:
+            book[uid] = value
+    if record is not None and fields is not None:
+        for name, before in zip(PodRecord.__slots__, fields, strict=True):
+            setattr(record, name, before)
 
 
 def _restore_name(book: dict[Any, Any], key: Any, value: Any) -> None:

@@ -221,6 +221,7 @@ class Simulation:
         """Report facts now."""
         for fact in facts:
             self._tell(fact)
+        self.catch_up()
 
     def delete(self, uid: str) -> None:
         """Delete a pod at once, without a replacement."""
@@ -229,6 +230,7 @@ class Simulation:
         if record is not None:
             record.state = State.DELETED
         self._tell(Gone(pod))
+        self.catch_up()
 
     def evict(self, uid: str, grace_s: float | None = None) -> None:
         """Evict a pod: it is deleted after ``grace_s`` seconds (None: its own grace period) and then replaced."""
@@ -236,7 +238,10 @@ class Simulation:
         record = self.records.get(uid) or PodRecord(pod, 0.0, node=pod.spec.node_name)
         record.state = State.DELETED
         self.victims[uid] = record
-        self._terminate(pod, grace_s, "EvictionByEvictionAPI", "Eviction API: evicting")
+        if grace_s is not None and grace_s <= 0:
+            self._tell(Gone(pod))
+        else:
+            self._terminate(pod, grace_s, "EvictionByEvictionAPI", "Eviction API: evicting")
         self.catch_up()
 
     def attempt(self, pod: Pod, scope: Scope = EVERYWHERE) -> None:

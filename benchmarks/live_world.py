@@ -30,7 +30,7 @@ from moorage.apiserver.http.limits import ServerLimits
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.http.store_setup import open_store
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.storage.watch_cache import Change
+from moorage.apiserver.storage.watch_cache import StoreChange
 from moorage.apiserver.vocabulary.records import Document, Record
 from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
 
@@ -57,7 +57,7 @@ class Follower:
         self._room, self._held = room, dict[str, int]()
         self._news = asyncio.Event()
 
-    def __call__(self, kind: ServedKind, change: Change) -> None:
+    def __call__(self, kind: ServedKind, change: StoreChange) -> None:
         if kind is not PODS:
             return
         node, before = change.after.fields["spec.nodeName"], change.before

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from benchmarks.command import main
 from benchmarks.live_world import PODS, Follower
-from moorage.apiserver.storage.watch_cache import Change
+from moorage.apiserver.storage.watch_cache import StoreChange
 from moorage.apiserver.vocabulary.records import Record
 
 #: Arguments → what must be told.
@@ -66,9 +66,9 @@ def test_a_pod_that_goes_to_a_second_node_is_noticed():
         return Record.of(PODS, document, version)
 
     follower = Follower(room=1)
-    follower(PODS, Change(1, None, pod("", 1)))
-    follower(PODS, Change(2, pod("", 1), pod("a", 2)))
+    follower(PODS, StoreChange(1, None, pod("", 1)))
+    follower(PODS, StoreChange(2, pod("", 1), pod("a", 2)))
     assert list(follower.bound) == ["u"]
     assert follower.broken == []
-    follower(PODS, Change(3, pod("a", 2), pod("b", 3)))
+    follower(PODS, StoreChange(3, pod("a", 2), pod("b", 3)))
     assert follower.broken == ["default/p went from a to b"]

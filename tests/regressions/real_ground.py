@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 
-from moorage.apiserver.storage.watch_cache import Change
+from moorage.apiserver.storage.watch_cache import StoreChange
 from moorage.apiserver.vocabulary.http_messages import Response
 from moorage.apiserver.vocabulary.records import Record
 from moorage.apiserver.vocabulary.served_kinds import KINDS
@@ -186,7 +186,7 @@ class RealApi(VirtualApi):
         after = Record.of(kind, held, version)
         self._known[uid] = after
         for follower in self.store.told:
-            follower(kind, Change(version, known, after, gone))
+            follower(kind, StoreChange(version, known, after, gone))
 
     def is_behind(self):
         for task in self.tasks:

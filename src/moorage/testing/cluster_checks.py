@@ -87,7 +87,7 @@ async def objects_are_created_updated_and_deleted(bench: Bench) -> None:
     bench.refused(
         "the same name again", await ask("POST", bench.services, service("one")), 409, "AlreadyExists", "already exists"
     )
-    bench.refused("a name that is none", await ask("POST", bench.services, service("No_Name")), 422, "Invalid", "metadata.name")
+    bench.refused("an invalid name", await ask("POST", bench.services, service("No_Name")), 422, "Invalid", "metadata.name")
     named = await ask("POST", bench.services, {**service(""), "metadata": {"generateName": "made-"}})
     bench.expect("a generated name", named.body["metadata"]["name"][:5], "made-")
     held = await bench.get(path)
@@ -130,8 +130,8 @@ async def versions_grow_and_stale_writes_fail(bench: Bench) -> None:
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "another"}}
     bench.refused("deleting another UID", await ask("DELETE", path, options), 409, "Conflict", "UID in")
     future = {"resourceVersion": str(listed.version + 1_000_000)}
-    bench.refused("a version that is yet to come", await ask("GET", bench.services, query=future), 504, "Timeout")
-    bench.expect("a version that is none", (await ask("GET", bench.services, query={"resourceVersion": "x"})).code, 400)
+    bench.refused("a future version", await ask("GET", bench.services, query=future), 504, "Timeout")
+    bench.expect("an invalid version", (await ask("GET", bench.services, query={"resourceVersion": "x"})).code, 400)
 
 
 async def dry_runs_persist_nothing(bench: Bench) -> None:

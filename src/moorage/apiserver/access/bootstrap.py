@@ -22,7 +22,7 @@ from moorage.apiserver.access.rbac_rules import missing
 from moorage.apiserver.admission.strategy import decode_document
 from moorage.apiserver.fields.managed_fields import FieldManager
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.storage.watch_cache import Change
+from moorage.apiserver.storage.watch_cache import StoreChange
 from moorage.apiserver.vocabulary.records import Document, Record
 from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 
@@ -113,7 +113,7 @@ class _ClusterMaintainer:
         self._store = store
         self._aggregating = False
 
-    def on_change(self, kind: ServedKind, change: Change) -> None:
+    def on_change(self, kind: ServedKind, change: StoreChange) -> None:
         if kind is _NAMESPACES and not change.gone:
             self.add_account(change.after)
         elif kind is _ACCOUNTS and change.gone and change.after.name == "default":
@@ -176,7 +176,7 @@ def _selected(role: ClusterRole, known: Mapping[str, ClusterRole]) -> list[str]:
     ]  # fmt: skip
 
 
-def _affects_aggregation(change: Change) -> bool:
+def _affects_aggregation(change: StoreChange) -> bool:
     """Return True for a change that can affect aggregated roles. Selectors only match roles that have labels."""
     labelled = change.after.labels or (change.before is not None and change.before.labels)
     return bool(labelled) or b"aggregationRule" in change.after.body

@@ -17,7 +17,7 @@ from moorage.api.rbac import ClusterRole, ClusterRoleBinding, PolicyRule, Role, 
 from moorage.apiserver.access.rbac_rules import Attributes, allows
 from moorage.apiserver.admission.strategy import decode_document
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.storage.watch_cache import Change
+from moorage.apiserver.storage.watch_cache import StoreChange
 from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.apiserver.vocabulary.statuses import ApiError, forbidden, forbidden_path, quoted
 from moorage.apiserver.vocabulary.users import MASTERS, User
@@ -69,7 +69,7 @@ class Authorizer:
         self._held: dict[tuple[str, tuple[str, ...]], dict[str, list[Grant]]] = {}
         store.follow(self._on_change)
 
-    def _on_change(self, kind: ServedKind, change: Change) -> None:
+    def _on_change(self, kind: ServedKind, change: StoreChange) -> None:
         if kind in _KINDS:
             self._bound = None
             self._held.clear()

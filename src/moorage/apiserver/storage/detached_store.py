@@ -18,8 +18,8 @@ from moorage.apiserver.storage import quota_charges
 from moorage.apiserver.storage.deletion import NO_OPTIONS
 from moorage.apiserver.storage.kind_stores import between
 from moorage.apiserver.storage.list_selection import ALL, Selection
-from moorage.apiserver.storage.store import Deleted, DeleteOptions, Store, check_size
-from moorage.apiserver.storage.watch_cache import Change
+from moorage.apiserver.storage.store import DeleteOptions, DeletionResult, Store, check_size
+from moorage.apiserver.storage.watch_cache import StoreChange
 from moorage.apiserver.vocabulary.records import Document, Record, key_of
 from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 
@@ -89,7 +89,7 @@ class DetachedStore(Store):
 
     def delete(
         self, kind: ServedKind, namespace: str, name: str, options: DeleteOptions = NO_OPTIONS, *, dry_run: bool = False
-    ) -> Deleted:
+    ) -> DeletionResult:
         if kind is not _NAMESPACES:
             return super().delete(kind, namespace, name, options, dry_run=dry_run)
         return self._ask(lambda: self._store.delete(kind, namespace, name, options, dry_run=dry_run))
@@ -106,7 +106,7 @@ class DetachedStore(Store):
     def _commit(self, kind: ServedKind, before: Record | None, after: Record) -> Record:
         return self._change(kind, before, after, lambda: self._store._commit(kind, before, self._numbered(after)))
 
-    def _drop(self, kind: ServedKind, record: Record, gone: Record) -> Deleted:
+    def _drop(self, kind: ServedKind, record: Record, gone: Record) -> DeletionResult:
         return self._change(kind, record, gone, lambda: self._store._drop(kind, record, self._numbered(gone)))
 
     def _change(self, kind: ServedKind, before: Record | None, after: Record, change: Callable[[], T]) -> T:
@@ -143,7 +143,7 @@ class DetachedStore(Store):
         body = record.body.replace(b'"%d"' % record.version, b'"%d"' % version, 1)
         return msgspec.structs.replace(record, version=version, body=body)
 
-    def follow(self, follower: Callable[[ServedKind, Change], None]) -> None:
+    def follow(self, follower: Callable[[ServedKind, StoreChange], None]) -> None:
         """Do nothing: a follower of this store does not outlive it, nor does it see a change."""
 
 

@@ -16,7 +16,7 @@ from moorage.apiserver.admission.strategy import set_defaults_and_decode
 from moorage.apiserver.schema.normalization import conform
 from moorage.apiserver.schema.schemas import kind_schema
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.storage.watch_cache import Change
+from moorage.apiserver.storage.watch_cache import StoreChange
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.apiserver.vocabulary.statuses import ApiError
@@ -47,7 +47,7 @@ class _Mirror:
         self._store = store
         self._writing = False
 
-    def on_change(self, kind: ServedKind, change: Change) -> None:
+    def on_change(self, kind: ServedKind, change: StoreChange) -> None:
         if self._writing or kind not in {_CORE, _EVENTS}:
             return
         self._writing = True
@@ -61,7 +61,7 @@ class _Mirror:
         finally:
             self._writing = False
 
-    def _remove(self, other: ServedKind, change: Change) -> None:
+    def _remove(self, other: ServedKind, change: StoreChange) -> None:
         if self._store.find(other, change.after.namespace, change.after.name) is not None:
             self._store.delete(other, change.after.namespace, change.after.name)
 

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Mapping
 
 from moorage.apiserver.storage.list_selection import Selection
-from moorage.apiserver.storage.watch_cache import Change, WatchCache
+from moorage.apiserver.storage.watch_cache import StoreChange, WatchCache
 from moorage.apiserver.vocabulary.records import Record
 
 __all__ = ["KindStore", "between", "matching"]
@@ -21,20 +21,20 @@ class KindStore:
         self.version = floor
         self.history = WatchCache(floor, capacity)
 
-    def put(self, before: Record | None, after: Record) -> Change:
+    def put(self, before: Record | None, after: Record) -> StoreChange:
         """Store a new object or a new version of one, and return the change."""
         if before is None:
             insort(self.keys, after.key)
         self.records[after.key] = after
         self.version = after.version
-        return Change(after.version, before, after)
+        return StoreChange(after.version, before, after)
 
-    def remove(self, before: Record, gone: Record) -> Change:
+    def remove(self, before: Record, gone: Record) -> StoreChange:
         """Remove an object, and return the change."""
         del self.records[before.key]
         del self.keys[bisect_left(self.keys, before.key)]
         self.version = gone.version
-        return Change(gone.version, before, gone, gone=True)
+        return StoreChange(gone.version, before, gone, gone=True)
 
 
 def between(keys: list[str], namespace: str | None, after: str) -> range:

@@ -18,7 +18,7 @@ from moorage.apiserver.admission.strategy import decode_document
 from moorage.apiserver.storage.delete_options import options_of
 from moorage.apiserver.storage.deletion import check_preconditions
 from moorage.apiserver.storage.list_selection import Selection
-from moorage.apiserver.storage.store import Deleted, Store, timestamp
+from moorage.apiserver.storage.store import DeletionResult, Store, timestamp
 from moorage.apiserver.vocabulary.records import Document, Record
 from moorage.apiserver.vocabulary.served_kinds import ServedKind, find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError, Cause, bad_request, conflict, forbidden, too_many, unknown
@@ -132,7 +132,7 @@ _RETRY_S: Final = 10
 _MAX_DISRUPTED: Final = 2000
 
 
-def evict(store: Store, namespace: str, name: str, eviction: Document, *, dry_run: bool = False) -> Deleted:
+def evict(store: Store, namespace: str, name: str, eviction: Document, *, dry_run: bool = False) -> DeletionResult:
     """Delete a pod if its disruption budget allows it, and decrement the budget.
 
     Raises  ApiError 404; 400 if the names differ; 403 for an invalid budget status; 429 if the budget allows no disruption

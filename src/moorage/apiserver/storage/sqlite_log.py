@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from moorage.apiserver.storage.watch_cache import Change
+from moorage.apiserver.storage.watch_cache import StoreChange
 from moorage.apiserver.vocabulary.records import Record
 from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError
@@ -118,7 +118,7 @@ class SQLiteLog:
         except sqlite3.Error as error:
             raise ConfigError(f"{self._path}: cannot be written: {error}") from None
 
-    def append(self, kind: ServedKind, change: Change) -> None:
+    def append(self, kind: ServedKind, change: StoreChange) -> None:
         """Append a change. It is on disk when a ``settle`` that starts later returns."""
         record = change.after
         self._pending.append(LogEntry(kind.qualified, record.key, change.version, None if change.gone else record))

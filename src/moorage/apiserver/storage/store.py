@@ -56,7 +56,7 @@ from moorage.apiserver.storage.deletion import (
 )  # fmt: skip
 from moorage.apiserver.storage.kind_stores import KindStore, between, matching
 from moorage.apiserver.storage.list_selection import ALL, Selection
-from moorage.apiserver.storage.watch_cache import Change
+from moorage.apiserver.storage.watch_cache import StoreChange
 from moorage.apiserver.storage.watches import Watch
 from moorage.apiserver.vocabulary.records import Confirm, Document, Record, key_of
 from moorage.apiserver.vocabulary.resource_versions import check_sent_version, parse_version, parse_version_of_one
@@ -74,7 +74,7 @@ from moorage.apiserver.vocabulary.statuses import (
 from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
 
-__all__ = ["MAX_OBJECT", "DeleteOptions", "Deleted", "ListPage", "PersistentLog", "Store", "check_size", "timestamp"]
+__all__ = ["MAX_OBJECT", "DeleteOptions", "DeletionResult", "ListPage", "PersistentLog", "Store", "check_size", "timestamp"]
 
 #: Largest object that is stored, in bytes of its JSON: what etcd takes unless it is set otherwise.
 MAX_OBJECT: Final = 3 << 19
@@ -95,7 +95,7 @@ class ListPage(NamedTuple):
     remaining: int | None = None
 
 
-class Deleted(NamedTuple):
+class DeletionResult(NamedTuple):
     """The last version of a deleted object, and whether it is removed or only marked as deleted."""
 
     record: Record
@@ -108,7 +108,7 @@ class PersistentLog(Protocol):
     #: Why changes cannot be written at the moment, or "".
     failure: str
 
-    def append(self, kind: ServedKind, change: Change) -> None: ...
+    def append(self, kind: ServedKind, change: StoreChange) -> None: ...
     async def settle(self) -> None: ...
     async def check(self) -> None: ...
     async def keep_up(self) -> None: ...
@@ -161,7 +161,7 @@ class Store:
         self._capacity = capacity
         self._kind_stores = {kind: KindStore(capacity) for kind in KINDS}
         self._object_counts: Counter[str] = Counter()
-        self._followers: list[Callable[[ServedKind, Change], None]] = []
+        self._followers: list[Callable[[ServedKind, StoreChange], None]] = []
         self.log: PersistentLog | None = None
         self._create_system_namespaces()
 
@@ -171,7 +171,7 @@ class Store:
             if self.find(_NAMESPACE, "", name) is None:
                 self.create(_NAMESPACE, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
-    def follow(self, follower: Callable[[ServedKind, Change], None]) -> None:
+    def follow(self, follower: Callable[[ServedKind, StoreChange], None]) -> None:
         """Call ``follower`` after every change, in order. It may change the store itself."""
         self._followers.append(follower)
 
@@ -196,7 +196,7 @@ class Store:
         for kind, kind_store in self._kind_stores.items():
             for record in kind_store.records.values():
                 if record.version > kind_store.history.floor:
-                    log.append(kind, Change(record.version, None, record))
+                    log.append(kind, StoreChange(record.version, None, record))
         self._create_system_namespaces()
 
     async def settle(self) -> None:
@@ -482,7 +482,7 @@ class Store:
 
     def delete(
         self, kind: ServedKind, namespace: str, name: str, options: DeleteOptions = NO_OPTIONS, *, dry_run: bool = False
-    ) -> Deleted:
+    ) -> DeletionResult:
         """Remove an object, or mark it as deleted if finalizers, a pod's grace period or a namespace's content must be
         waited for.
 
@@ -498,19 +498,19 @@ class Store:
         set_propagation_finalizers(metadata, options.propagation, is_default=options.is_default)
         pending = bool(grace or metadata.get("finalizers") or (kind is _NAMESPACE and finalizers_of(document)))
         if not pending and kind is not _PODS:
-            return Deleted(record, True) if dry_run else self._remove(kind, record, document)
+            return DeletionResult(record, True) if dry_run else self._remove(kind, record, document)
         if dry_run and kind is _NAMESPACE:
-            return Deleted(record, False)
+            return DeletionResult(record, False)
         marked = self._mark_deleted(kind, record, document, grace, dry_run=dry_run)
         if not pending:
             # Watches of a pod that is removed at once see the mark first.
-            return Deleted(marked, True) if dry_run else self._remove(kind, marked, marked.document())
+            return DeletionResult(marked, True) if dry_run else self._remove(kind, marked, marked.document())
         if kind is _NAMESPACE and self.empties_namespaces:
             self._delete_content(name)
             self._remove_if_empty(name)
             left = self.find(kind, "", name)
-            return Deleted(marked, left is None)
-        return Deleted(marked, False)
+            return DeletionResult(marked, left is None)
+        return DeletionResult(marked, False)
 
     def _mark_deleted(self, kind: ServedKind, record: Record, document: Document, grace: int, *, dry_run: bool) -> Record:
         metadata = document["metadata"]
@@ -526,10 +526,10 @@ class Store:
             document["status"] = {**(document.get("status") or {}), "phase": "Terminating"}
         return self.put(kind, record, document, dry_run=dry_run)
 
-    def _remove(self, kind: ServedKind, record: Record, document: Document) -> Deleted:
+    def _remove(self, kind: ServedKind, record: Record, document: Document) -> DeletionResult:
         return self._drop(kind, record, Record.of(kind, document, self._next_version()))
 
-    def _drop(self, kind: ServedKind, record: Record, gone: Record) -> Deleted:
+    def _drop(self, kind: ServedKind, record: Record, gone: Record) -> DeletionResult:
         self.version = gone.version
         change = self._kind_stores[kind].remove(record, gone)
         if kind.namespaced:
@@ -537,7 +537,7 @@ class Store:
         self._notify(kind, change)
         if kind.namespaced and self.empties_namespaces:
             self._remove_if_empty(record.namespace)
-        return Deleted(gone, True)
+        return DeletionResult(gone, True)
 
     def _delete_content(self, namespace: str) -> None:
         """Delete all objects in a namespace, pods without a grace period."""
@@ -562,7 +562,7 @@ class Store:
         self._notify(kind, change)
         return after
 
-    def _notify(self, kind: ServedKind, change: Change) -> None:
+    def _notify(self, kind: ServedKind, change: StoreChange) -> None:
         self._kind_stores[kind].history.add(change)
         for follower in self._followers:
             follower(kind, change)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol
 from moorage.apiserver.vocabulary.records import Record
 from moorage.apiserver.vocabulary.statuses import expired
 
-__all__ = ["CAPACITY", "MOST_BYTES", "Change", "ChangeFollower", "WatchCache"]
+__all__ = ["CAPACITY", "MOST_BYTES", "ChangeFollower", "StoreChange", "WatchCache"]
 
 #: Maximum number of cached changes per kind.
 CAPACITY: Final = 16_384
@@ -24,7 +24,7 @@ MOST_BYTES: Final = 64 << 20
 _VERSION: Final = attrgetter("version")
 
 
-class Change(NamedTuple):
+class StoreChange(NamedTuple):
     """An object before and after a change. ``after`` of a deletion is the last version, with the version of the deletion."""
 
     version: int
@@ -43,7 +43,7 @@ class ChangeFollower(Protocol):
 
     closed: bool
 
-    def on_change(self, change: Change) -> None: ...
+    def on_change(self, change: StoreChange) -> None: ...
 
 
 class WatchCache:
@@ -52,12 +52,12 @@ class WatchCache:
     def __init__(self, floor: int, capacity: int = CAPACITY, most_bytes: int = MOST_BYTES) -> None:
         self.floor = floor
         self.followers: list[ChangeFollower] = []
-        self._changes: list[Change] = []
+        self._changes: list[StoreChange] = []
         self._capacity = capacity
         self._most_bytes = most_bytes
         self._bytes = 0
 
-    def add(self, change: Change) -> None:
+    def add(self, change: StoreChange) -> None:
         """Add a change, and notify all followers."""
         self._changes.append(change)
         self._bytes += change.size
@@ -85,7 +85,7 @@ class WatchCache:
         if version < self.floor:
             raise expired(f"too old resource version: {version} ({self.floor})")
 
-    def since(self, version: int) -> Iterator[Change]:
+    def since(self, version: int) -> Iterator[StoreChange]:
         """Yield the changes after a cached version, oldest first."""
         for i in range(bisect_right(self._changes, version, key=_VERSION), len(self._changes)):
             yield self._changes[i]

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from moorage.apiserver.storage.kind_stores import KindStore, between
 from moorage.apiserver.storage.list_selection import Selection
-from moorage.apiserver.storage.watch_cache import Change
+from moorage.apiserver.storage.watch_cache import StoreChange
 from moorage.apiserver.vocabulary.records import Record
 
 __all__ = ["MAX_EXAMINED", "Watch", "WatchedObject"]
@@ -58,7 +58,7 @@ class Watch:
         #: Key up to which objects are listed; None when all are.
         self._listed: str | None = "" if lists else None
 
-    def on_change(self, change: Change) -> None:
+    def on_change(self, change: StoreChange) -> None:
         """Handle a new change. The watch ends if the cache no longer covers its position."""
         if not self.idle:
             if self._position < self._kind_store.history.floor:
@@ -110,7 +110,7 @@ class Watch:
         self._listed = None
         return True
 
-    def _event_of(self, change: Change) -> WatchedObject | None:
+    def _event_of(self, change: StoreChange) -> WatchedObject | None:
         version, before, after, gone = change
         if self._listed is not None and after.key > self._listed:
             return None  # not listed yet; the list will show its later state

@@ -16,7 +16,7 @@ from moorage.api.devices import (
     DeviceAllocationResult,
     ResourceClaim,
 )
-from moorage.plugins.devices.allocator import Choice, FoundDevices
+from moorage.plugins.devices.allocator import DeviceChoice, FoundDevices
 from moorage.plugins.devices.claim_requests import Ask, DeviceGates
 
 __all__ = ["allocations"]
@@ -37,7 +37,7 @@ def allocations(
     return made
 
 
-def _device(claim: ResourceClaim, at: int, choice: Choice, binding_conditions: bool) -> DeviceAllocation:
+def _device(claim: ResourceClaim, at: int, choice: DeviceChoice, binding_conditions: bool) -> DeviceAllocation:
     driver, pool, name = choice.offer.id
     device = choice.offer.device
     return DeviceAllocation(
@@ -54,7 +54,7 @@ def _device(claim: ResourceClaim, at: int, choice: Choice, binding_conditions: b
     )
 
 
-def _share_id(claim: ResourceClaim, at: int, choice: Choice) -> str:
+def _share_id(claim: ResourceClaim, at: int, choice: DeviceChoice) -> str:
     """Return a unique ID for a share. kube-scheduler draws a random one; here equal shares get equal IDs."""
     seed = "/".join([claim.metadata.uid or claim.key, str(at), *choice.offer.id])
     digits = blake2b(seed.encode(), digest_size=16).hexdigest()
@@ -79,7 +79,7 @@ def _configs(claim: ResourceClaim, met: Sequence[Ask]) -> Iterable[DeviceAllocat
             yield DeviceAllocationConfig(source="FromClaim", requests=config.requests, opaque=config.opaque)
 
 
-def _node_selector(devices: Sequence[Choice], node: str, options: DeviceGates) -> NodeSelector | None:
+def _node_selector(devices: Sequence[DeviceChoice], node: str, options: DeviceGates) -> NodeSelector | None:
     """Return the nodes on which the devices can be used; None for all nodes."""
     fields: list[NodeSelectorRequirement] = []
     labels: list[NodeSelectorRequirement] = []

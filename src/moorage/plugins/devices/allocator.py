@@ -19,14 +19,14 @@ from typing import Final, NamedTuple, TypeAlias
 from moorage.api.quantity import QuantityError
 from moorage.plugins.devices.allocated_devices import Ledger
 from moorage.plugins.devices.claim_requests import MAX_RESULTS, Ask, AskError, ClaimAsk, DeviceGates
-from moorage.plugins.devices.constraints import Constraint, make_constraint
+from moorage.plugins.devices.constraints import AllocationConstraint, make_constraint
 from moorage.plugins.devices.consumable_capacity import Amount, consumed_by, fits
 from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.pools import DeviceCandidate, NodePools
 from moorage.plugins.devices.shared_counters import Counters
 from moorage.plugins.devices.slice_devices import DeviceId, SliceDevice
 
-__all__ = ["INVALID_POOLS", "BudgetError", "Choice", "DeviceSearch", "FlawedPoolsError", "FoundDevices"]
+__all__ = ["INVALID_POOLS", "BudgetError", "DeviceChoice", "DeviceSearch", "FlawedPoolsError", "FoundDevices"]
 
 INVALID_POOLS: Final = "invalid resource pools were encountered"
 #: This many devices in use are skipped at the price of one that is examined.
@@ -42,7 +42,7 @@ class FlawedPoolsError(Exception):
     """The search found nothing, and some pools of the node are invalid."""
 
 
-class Choice(NamedTuple):
+class DeviceChoice(NamedTuple):
     """A device chosen for a request. ``consumed``: the capacity that a share consumes, None for a device that is not shared."""
 
     ask: Ask
@@ -53,7 +53,7 @@ class Choice(NamedTuple):
 class FoundDevices(NamedTuple):
     """For each claim: the devices, and for each of its requests the ask that was satisfied (exact, or an alternative)."""
 
-    devices: tuple[tuple[Choice, ...], ...]
+    devices: tuple[tuple[DeviceChoice, ...], ...]
     met: tuple[tuple[Ask, ...], ...]
 
 
@@ -99,8 +99,8 @@ class DeviceSearch:
         self._options = options
         self._meter = meter
         self._demands: dict[tuple[int, int, int], _DeviceDemand] = {}
-        self._constraints: list[list[Constraint]] = []
-        self._devices: list[list[Choice]] = [[] for _ in claims]
+        self._constraints: list[list[AllocationConstraint]] = []
+        self._devices: list[list[DeviceChoice]] = [[] for _ in claims]
         self._chosen: dict[tuple[int, int], int] = {}
         self._taking: dict[DeviceId, set[int]] = {}
         self._sharing: dict[DeviceId, dict[str, int]] = {}
@@ -307,7 +307,7 @@ class DeviceSearch:
             totals = self._sharing.setdefault(offer.id, {})
             for name, amount in consumed.items():
                 totals[name] = totals.get(name, 0) + amount.nano
-        self._devices[claim].append(Choice(ask, offer, consumed))
+        self._devices[claim].append(DeviceChoice(ask, offer, consumed))
         return True
 
     def _counters_suffice(self, candidate: DeviceCandidate, shared: bool) -> bool:

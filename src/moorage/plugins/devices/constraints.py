@@ -13,12 +13,12 @@ from typing import Protocol
 from moorage.api.devices import DeviceAttribute, DeviceConstraint
 from moorage.plugins.devices.slice_devices import SliceDevice
 
-__all__ = ["Constraint", "make_constraint"]
+__all__ = ["AllocationConstraint", "make_constraint"]
 
 _Value = tuple[str, object]
 
 
-class Constraint(Protocol):
+class AllocationConstraint(Protocol):
     """The search adds devices one by one and removes them when it backtracks."""
 
     def add(self, request: str, alternative: str, offer: SliceDevice) -> bool:
@@ -28,7 +28,7 @@ class Constraint(Protocol):
         """Undo the last ``add``."""
 
 
-def make_constraint(constraint: DeviceConstraint) -> Constraint:
+def make_constraint(constraint: DeviceConstraint) -> AllocationConstraint:
     """Return a constraint without devices."""
     if constraint.match_attribute is not None:
         return _MatchAttribute(constraint.match_attribute, constraint.requests)

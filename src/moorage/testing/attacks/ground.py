@@ -20,7 +20,7 @@ from moorage.apiserver.http.serve import serving
 from moorage.apiserver.http.store_setup import open_store
 from moorage.apiserver.http.write_requests import create
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.storage.watch_cache import Change
+from moorage.apiserver.storage.watch_cache import StoreChange
 from moorage.apiserver.vocabulary.http_messages import HTTPRequest
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.request_targets import Target
@@ -82,11 +82,11 @@ class Ground:
         self.authorizer = Authorizer(store)
         self.users = {"user": _USER, "robot": _ROBOT, "anonymous": User("system:anonymous", ("system:unauthenticated",))}
         self.log = log
-        self._written: list[tuple[ServedKind, Change]] = []
+        self._written: list[tuple[ServedKind, StoreChange]] = []
         self._is_torn = False
         store.follow(self._see)
 
-    def _see(self, kind: ServedKind, change: Change) -> None:
+    def _see(self, kind: ServedKind, change: StoreChange) -> None:
         self._written.append((kind, change))
         if change.gone and (kind.group == _RBAC or kind.kind in {"Namespace", "ServiceAccount"}):
             self._is_torn = True
@@ -102,7 +102,7 @@ class Ground:
             _plant_kind(self.store, about)
         self.written()
 
-    def written(self) -> list[tuple[ServedKind, Change]]:
+    def written(self) -> list[tuple[ServedKind, StoreChange]]:
         """Return the writes since the last call."""
         found, self._written = self._written, []
         return found

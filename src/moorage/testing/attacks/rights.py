@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from moorage.apiserver.access.rbac_rules import Attributes
-from moorage.apiserver.storage.watch_cache import Change
+from moorage.apiserver.storage.watch_cache import StoreChange
 from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
 from moorage.testing.attacks.ground import PLANTED, Ground
 from moorage.testing.attacks.making import Attack
@@ -33,7 +33,7 @@ async def faults_of_rights(
     line: AttackConnection,
     attack: Attack,
     answer: AttackResponse | None,
-    written: list[tuple[ServedKind, Change]],
+    written: list[tuple[ServedKind, StoreChange]],
     rights: Rights,
 ) -> list[str]:
     """Return what an ordinary user read or wrote without the right to. ``rights`` are those at the start of the run."""
@@ -81,7 +81,7 @@ async def _may(ground: Ground, line: AttackConnection, who: str, asked: dict[str
     return bool(msgspec.json.decode(answer.body)["status"]["allowed"])
 
 
-def _overwritten(rights: Rights, attack: Attack, kind: ServedKind, change: Change) -> Iterator[str]:
+def _overwritten(rights: Rights, attack: Attack, kind: ServedKind, change: StoreChange) -> Iterator[str]:
     if kind.kind in _ALONG:
         return
     record = change.after

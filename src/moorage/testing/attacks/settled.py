@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from moorage.apiserver.schema.protobuf import PROTOBUF
-from moorage.apiserver.storage.watch_cache import Change
+from moorage.apiserver.storage.watch_cache import StoreChange
 from moorage.apiserver.vocabulary.records import Document, Record
 from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
 from moorage.testing.attacks.ground import Ground
@@ -52,7 +52,7 @@ async def faults_of_store(ground: Ground, line: AttackConnection) -> list[str]:
     return faults
 
 
-async def faults_of_written(ground: Ground, line: AttackConnection, written: list[tuple[ServedKind, Change]]) -> list[str]:
+async def faults_of_written(ground: Ground, line: AttackConnection, written: list[tuple[ServedKind, StoreChange]]) -> list[str]:
     """Return the faults of the objects that a request wrote and that still exist."""
     asking = _Asking(ground, line)
     faults = []

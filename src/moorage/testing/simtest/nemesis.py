@@ -451,7 +451,7 @@ FAULTS: dict[str, Fault] = {
     "nodes late": _late("nodes"),
     "namesakes collapsed": _late("pods", collapses=True),
     "lists lag": _lagging_lists,
-    "pods made anew": _often(_recreate),
+    "pods made again": _often(_recreate),
     "pods deleted": _often(_delete),
     "pods end": _often(_finish),
     "pods relabelled": _often(_relabel),

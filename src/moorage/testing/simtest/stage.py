@@ -31,7 +31,7 @@ from moorage.testing.simtest.virtual_api import VirtualApi, wall_time
 from moorage.testing.simtest.world import World
 from moorage.testing.virtual_time import run_virtually
 
-__all__ = ["LOST", "Stage", "on_stage"]
+__all__ = ["LOST", "SimtestStage", "on_stage"]
 
 #: The error of a client whose connection broke.
 LOST = ClusterError("connection reset")
@@ -39,7 +39,7 @@ _SETTLE_S = 30.0
 _TERMS = Terms()
 
 
-class Stage:
+class SimtestStage:
     """A world and its schedulers, which run as processes would. ``members[0]`` is the first leader."""
 
     def __init__(
@@ -159,7 +159,7 @@ class Stage:
 
 
 def on_stage(
-    main: Callable[[Stage], Awaitable[Any]], *plugins: type[Any], members: int = 1, seed: int = 1, profiles: str = "",
+    main: Callable[[SimtestStage], Awaitable[Any]], *plugins: type[Any], members: int = 1, seed: int = 1, profiles: str = "",
     leader: bool = True, terms: Terms | None = _TERMS, settle_s: float = _SETTLE_S, begun: bool = True,
     opened: Mapping[str, bool] = {},
 ) -> Any:  # fmt: skip
@@ -173,7 +173,7 @@ def on_stage(
     """
 
     async def play() -> Any:
-        stage = Stage(plugins, members, seed, profiles, leader, opened)
+        stage = SimtestStage(plugins, members, seed, profiles, leader, opened)
         if begun:
             stage.start()
             await asyncio.sleep(1.0)

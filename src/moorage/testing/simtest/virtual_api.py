@@ -25,7 +25,7 @@ from moorage.apiserver.http.lines import Lines
 from moorage.apiserver.http.requests import serve
 from moorage.apiserver.http.watch_stream import Stream, open_stream
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.storage.watch_cache import Change
+from moorage.apiserver.storage.watch_cache import StoreChange
 from moorage.apiserver.vocabulary.http_messages import HTTPRequest, Response
 from moorage.apiserver.vocabulary.request_targets import find_target
 from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
@@ -65,7 +65,7 @@ class VirtualApi:
         self._who = ("server", "start")
         self.store.follow(self._write_down)
 
-    def _write_down(self, kind: ServedKind, change: Change) -> None:
+    def _write_down(self, kind: ServedKind, change: StoreChange) -> None:
         if kind.kind in _UNRECORDED:
             return
         actor, verb = self._who

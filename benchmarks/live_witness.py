@@ -28,9 +28,9 @@ from moorage.client.endpoint import Endpoint
 from moorage.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from moorage.client.rest import Rest
 from moorage.engine.facts import Fact, Seen
+from moorage.engine.loading import ConfigSource, load_source
 from moorage.server.live import Live
 from moorage.server.scheduler_metrics import SchedulerMetrics
-from moorage.simulator.simulate import Options, load_options
 
 __all__ = ["main"]
 
@@ -66,7 +66,7 @@ class Rounds:
 async def main(kubeconfig: str) -> None:
     """Schedule until standard input ends."""
     rounds, endpoint = Rounds(), _endpoint(kubeconfig)
-    scheduler = build_scheduler(load_options(Options(None, "the default configuration")), 0, 300.0)
+    scheduler = build_scheduler(load_source(ConfigSource()), 0, 300.0)
     async with Rest(endpoint, qps=0) as rest:
         live = Live(
             scheduler, rest, identity="witness_0", wall=_wall, leader=None, chance=random.Random(0),

@@ -351,7 +351,7 @@ def test_what_is_run_is_logged_and_a_file_that_serves_twice_is_warned_of_once(tm
     port = f"--secure-port={free_port()}"
     flags = ["--kubeconfig", file, "--authentication-kubeconfig", file, "--authorization-kubeconfig", file, port, "--v=2"]
     status, said = run_here(*flags)
-    assert (status, said.count("others can read this file")) == (0, 1)
+    assert (status, said.count("others can read it")) == (0, 1)
     assert '"Using component config" config=<\n\tapiVersion: kubescheduler.config.k8s.io/v1\n\tclientConnection:\n' in said
     assert "Using component config" not in run_here(*flags, "--v=1")[1]
 

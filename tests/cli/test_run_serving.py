@@ -19,8 +19,8 @@ from moorage.client.kubeconfig import in_cluster
 from moorage.client.rest import Rest
 from moorage.config.scheduler_document import load_default
 from moorage.cycle.cycle import Cycle
+from moorage.engine.loading import ConfigSource
 from moorage.engine.profiles import build_resolved
-from moorage.engine.release_plugins import ReleasePlugins
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.server.live import LeaderSettings, Live
@@ -104,7 +104,7 @@ def of_a_replica(*, delayed, lists=()):
     """Return what a replica that stands for a lease watched and told, where these kinds can be listed."""
 
     async def main():
-        loaded = load_default(ReleasePlugins("", lambda registry: registry))
+        loaded = load_default(ConfigSource())
         scheduler = Scheduler(
             Cycle(), loaded.gates, lambda handle: build_resolved(loaded.profiles, loaded.registry, handle).profiles
         )

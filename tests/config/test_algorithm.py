@@ -10,10 +10,10 @@ from moorage.config.algorithm import Algorithm, load_algorithm
 from moorage.config.legacy_serving import Addresses, plain_addresses, split_host_port
 from moorage.config.scheduler_document import load_any, load_default
 from moorage.config.writer import as_written
-from moorage.engine.release_plugins import ReleasePlugins
+from moorage.engine.loading import ConfigSource
 from moorage.errors import ConfigError, InputError
 
-RULES = ReleasePlugins()
+RULES = ConfigSource()
 LABELS = json.dumps({
     "apiVersion": "v1", "kind": "Policy", "hardPodAffinitySymmetricWeight": 7,
     "predicates": [{"name": "ssd", "argument": {"labelsPresence": {"labels": ["disk"], "presence": True}}}],

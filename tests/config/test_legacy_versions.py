@@ -12,14 +12,14 @@ from moorage.config.convert import convert
 from moorage.config.release_1_21 import PLUGIN_POINTS, PROVIDERS
 from moorage.config.scheduler_document import from_provider, load_any, load_default
 from moorage.config.show import as_document
-from moorage.engine.release_plugins import ReleasePlugins
+from moorage.engine.loading import ConfigSource
 from moorage.errors import ConfigError, InputError
 from moorage.framework.points import points_of
 from moorage.plugins import builtin_registry
 from moorage.plugins.releases import PLUGINS_1_21, REMOVED
 
 GROUP = "kubescheduler.config.k8s.io"
-RULES = ReleasePlugins()
+RULES = ConfigSource()
 
 
 def load(version, emulate=None, rules=RULES, **body):
@@ -128,12 +128,12 @@ def test_a_provider_that_is_not_there_is_refused(name, emulate):
 
 
 def test_gates_of_the_release_change_its_defaults():
-    rules = ReleasePlugins("DefaultPodTopologySpread=false,VolumeCapacityPriority=true")
+    rules = ConfigSource(feature_gates="DefaultPodTopologySpread=false,VolumeCapacityPriority=true")
     found = load("v1beta1", rules=rules).profiles[0]
     assert scores(found) == {**DEFAULT_SCORES, "VolumeBinding": 1, "SelectorSpread": 1}
     assert found.args["PodTopologySpread"].defaulting_type == "List"
     with pytest.raises(ConfigError, match="unrecognized feature gate: DynamicResourceAllocation"):
-        load("v1beta1", rules=ReleasePlugins("DynamicResourceAllocation=true"))
+        load("v1beta1", rules=ConfigSource(feature_gates="DynamicResourceAllocation=true"))
 
 
 def test_v1beta2_and_v1beta3_have_the_defaults_of_their_releases():
@@ -374,7 +374,7 @@ def test_conversion_stands_for_a_lease(lock, note):
 
 
 def test_conversion_tells_of_scores_by_storage():
-    rules = ReleasePlugins("VolumeCapacityPriority=true")
+    rules = ConfigSource(feature_gates="VolumeCapacityPriority=true")
     converted = convert(load("v1beta1", rules=rules), builtin_registry())
     assert any(note.startswith("profiles[0]: VolumeBinding scores otherwise today") for note in converted.notes)
     assert not any("VolumeBinding" in note for note in convert(load("v1beta1"), builtin_registry()).notes)

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from moorage.config.scheduler_document import load_any
-from moorage.engine.release_plugins import ReleasePlugins
+from moorage.engine.loading import ConfigSource
 from moorage.errors import ConfigError
 
-RULES = ReleasePlugins()
+RULES = ConfigSource()
 
 
 def load(emulate=None, rules=RULES, **body):
@@ -133,7 +133,7 @@ def test_spreading_comes_to_one_plugin(names, expected):
 
 def test_spreading_without_the_gate_has_a_plugin_of_its_own():
     found = load(
-        rules=ReleasePlugins("DefaultPodTopologySpread=false"), priorities=priorities("SelectorSpreadPriority")
+        rules=ConfigSource(feature_gates="DefaultPodTopologySpread=false"), priorities=priorities("SelectorSpreadPriority")
     ).profiles[0]
     assert found.weights == {"SelectorSpread": 1}
     assert found.points["preScore"] == ("SelectorSpread",)

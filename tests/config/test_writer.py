@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from moorage.config.release_1_36 import PLUGIN_POINTS, default_plugins
 from moorage.config.scheduler_document import load_any
 from moorage.config.writer import as_written
-from moorage.engine.release_plugins import ReleasePlugins
+from moorage.engine.loading import ConfigSource
 from moorage.errors import ConfigError
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import POINTS
 
 V1 = "kubescheduler.config.k8s.io/v1"
-RULES = ReleasePlugins()
+RULES = ConfigSource()
 #: The points as kube-scheduler v1.36.2 lists them, in its order.
 LISTED = [
     "preEnqueue", "queueSort", "preFilter", "filter", "postFilter", "preScore", "score", "reserve", "permit", "preBind", "bind",

@@ -22,9 +22,9 @@ from moorage.config.scheduler_document import load_any, load_default
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.preemption import choose
 from moorage.engine.facts import Done, Gone, Phase, Seen
+from moorage.engine.loading import ConfigSource
 from moorage.engine.pod_groups import GroupScheduler
 from moorage.engine.profiles import build_resolved
-from moorage.engine.release_plugins import ReleasePlugins
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.effects import Evict
 from moorage.framework.placements import run_placement_generate
@@ -94,7 +94,7 @@ class Play:
     def __init__(self, document):
         self.document = document
         gates = ",".join(f"{gate}={'true' if value else 'false'}" for gate, value in document["featureGates"].items())
-        rules = ReleasePlugins(gates)
+        rules = ConfigSource(feature_gates=gates)
         given = document.get("config")
         loaded = load_any(json.dumps(given).encode(), document["name"], rules) if given else load_default(rules)
         cycle = Led()

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from moorage.config.loader import load
 from moorage.cycle.cycle import Cycle
 from moorage.engine.facts import NO_LONGER_WANTED, Done, Gone, Phase, Query, Seen, Work
+from moorage.engine.loading import registry_with
 from moorage.engine.outbox import Cancel, Decided, GroupAttempted, PluginFault, Preempted, Revoked, Skipped
 from moorage.engine.profiles import build_profiles
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.features import FeatureGates
-from moorage.simulator.simulate import registry_with
 from moorage.testing.builders import a_node, a_pod
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

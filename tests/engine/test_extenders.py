@@ -10,12 +10,12 @@ from moorage.config.loader import load
 from moorage.cycle.cycle import Cycle
 from moorage.engine.extenders import extenders_of
 from moorage.engine.facts import Answered, Phase
+from moorage.engine.loading import registry_with
 from moorage.engine.profiles import build_profiles
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.effects import BindPod, BindThrough, Evict
 from moorage.framework.features import FeatureGates
 from moorage.queue import QueuePlace
-from moorage.simulator.simulate import registry_with
 from moorage.testing.builders import a_node, a_pod
 from tests.engine.driving import HEAD, Driven, Outputs, bound, node, pod
 

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from moorage.config.loader import load
 from moorage.cycle.cycle import Cycle
 from moorage.engine.facts import Done, Gone, Phase, Seen
+from moorage.engine.loading import registry_with
 from moorage.engine.outbox import Decided
 from moorage.engine.profiles import build_profiles
 from moorage.engine.scheduler import Scheduler
@@ -27,7 +28,6 @@ from moorage.framework.effects import Call, Evict
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Hold, Wait
 from moorage.queue.queued_pod import QueuePlace
-from moorage.simulator.simulate import registry_with
 from moorage.state.cluster import ClusterState
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_node, a_pod

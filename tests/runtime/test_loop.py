@@ -14,6 +14,7 @@ from moorage.api.core import Pod
 from moorage.config.loader import load
 from moorage.cycle.cycle import Cycle
 from moorage.engine.facts import Seen
+from moorage.engine.loading import registry_with
 from moorage.engine.profiles import build_profiles
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import ClusterError
@@ -21,7 +22,6 @@ from moorage.framework.effects import Call, Until, Write
 from moorage.framework.features import FeatureGates
 from moorage.runtime.inbox import Inbox
 from moorage.runtime.loop import Loop, LoopLimits
-from moorage.simulator.simulate import registry_with
 from moorage.testing.builders import a_node, a_pod
 from moorage.testing.memory_cluster import MemoryCluster, Trouble
 from moorage.testing.virtual_time import run_virtually

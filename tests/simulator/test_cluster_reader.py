@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.errors import InputError
+from moorage.inputs.files import InputFile
+from moorage.inputs.kinds import KINDS
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read, read_sources
-from moorage.simulator.input_files import InputFile
-from moorage.simulator.input_kinds import KINDS
 
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [{"name": "c"}]}}
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"capacity": {"cpu": "4"}}}

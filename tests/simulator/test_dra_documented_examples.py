@@ -11,9 +11,9 @@ import textwrap
 
 import pytest
 
+from moorage.inputs.files import InputFile
 from moorage.simulator.cluster_reader import read_sources
 from moorage.simulator.cluster_run import simulate_cluster
-from moorage.simulator.input_files import InputFile
 from moorage.simulator.simulate import Options
 
 CATS = "resource-driver.example.com"

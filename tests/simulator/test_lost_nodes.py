@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from moorage.api.devices import ResourceClaim
 from moorage.engine.facts import Gone, Seen
+from moorage.inputs.files import InputFile
 from moorage.report.run_document import as_data
 from moorage.report.tables import render
 from moorage.simulator.cluster_reader import read_sources
 from moorage.simulator.cluster_run import simulate_cluster
-from moorage.simulator.input_files import InputFile
 from moorage.simulator.simulate import Options
 from tests.simulator.test_simulation import check_settled, node, pod, run, states
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from moorage.inputs.files import InputFile
 from moorage.simulator.cluster_reader import read_sources
-from moorage.simulator.input_files import InputFile
 from moorage.simulator.missing_references import find_missing
 
 

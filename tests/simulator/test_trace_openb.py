@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from moorage.api.validation import validate
 from moorage.errors import InputError
-from moorage.simulator.input_files import InputFile
+from moorage.inputs.files import InputFile
 from moorage.simulator.trace_openb import GPU_MILLI, GPU_MODEL, QOS, WHOLE_GPU, read_openb, read_openb_sources
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,10 +17,10 @@ from moorage.api.core import Pod
 from moorage.controllers.machinery.generated_names import SAFE_ALPHABET
 from moorage.controllers.machinery.index_ranges import Indexes, parse_indexes
 from moorage.errors import InputError
+from moorage.inputs.files import InputFile
 from moorage.simulator import templates
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_sources
-from moorage.simulator.input_files import InputFile
 from moorage.simulator.owners import controller_of
 from moorage.simulator.workloads import expand
 

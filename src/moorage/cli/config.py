@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import click
@@ -16,12 +16,11 @@ from moorage.cli.command_groups import CommandGroup
 from moorage.cli.release_options import emulate_options
 from moorage.cli.terminal import say
 from moorage.config.convert import convert as to_v1
-from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
+from moorage.config.scheduler_document import Loaded
 from moorage.config.show import as_document, as_table
-from moorage.engine.release_plugins import ReleasePlugins
+from moorage.engine.loading import ConfigSource, load_source
 from moorage.errors import ConfigError, InputError, MoorageError
-from moorage.framework import registry as plugin_registry
-from moorage.framework.registry import Registry
+from moorage.framework.registry import load
 from moorage.plugins import builtin_registry
 from moorage.printable import escape_json
 
@@ -132,21 +131,17 @@ def _or_refuse(file: str | None, given: _Given) -> Loaded:
 
 
 def _loaded(file: str | None, given: _Given) -> Loaded:
-    rules = ReleasePlugins(given.feature_gates, lambda registry: _extended(registry, given.plugins))
-    if given.algorithm_provider:
-        if file is not None:
-            raise InputError("--algorithm-provider replaces a file; give one of them")
-        return from_provider(given.algorithm_provider, rules, given.emulate)
-    if file is None:
-        return load_default(rules, given.emulate)
-    return load_any(read_file(file, CONFIG_LIMIT), _where(file), rules, given.emulate)
-
-
-def _extended(registry: Registry, plugins: tuple[str, ...]) -> Registry:
-    grown = registry.with_installed()
-    for reference in plugins:
-        grown.add(plugin_registry.load(reference))
-    return grown
+    if given.algorithm_provider and file is not None:
+        raise InputError("--algorithm-provider replaces a file; give one of them")
+    source = ConfigSource(
+        emulate=given.emulate,
+        provider=given.algorithm_provider,
+        feature_gates=given.feature_gates,
+        plugins=tuple(map(load, given.plugins)),
+    )
+    if file is not None:
+        source = replace(source, config=read_file(file, CONFIG_LIMIT), where=_where(file))
+    return load_source(source)
 
 
 def _where(file: str) -> str:

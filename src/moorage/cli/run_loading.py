@@ -17,10 +17,10 @@ from moorage.cli.run_release import Era
 from moorage.config.configuration import Configuration
 from moorage.config.scheduler_document import Loaded
 from moorage.config.validation import leader_election_faults
+from moorage.engine.loading import ConfigSource, load_source
 from moorage.errors import ConfigError, Fault, InputError
 from moorage.framework.registry import load
 from moorage.releases import CURRENT, RELEASES
-from moorage.simulator.simulate import Options, load_options
 
 __all__ = ["IGNORED_WITH_CONFIG", "ReadConfigMap", "load_configuration"]
 
@@ -44,8 +44,8 @@ def load_configuration(given: Given, era: Era, read_config_map: ReadConfigMap) -
     return _load_legacy(OldFlags(given, era), read_config_map) if era.is_old else _load_current(given, era)
 
 
-def _options(given: Given, config: bytes | None, emulate: str | None, gates: str) -> Options:
-    return Options(
+def _source_of(given: Given, config: bytes | None, emulate: str | None, gates: str) -> ConfigSource:
+    return ConfigSource(
         config,
         given["config"] or "the default configuration",
         emulate=emulate,
@@ -58,26 +58,26 @@ def _load_current(given: Given, era: Era) -> Loaded:
     """Return the configuration of the file or of deprecated flags; flags of leader election override both."""
     _check_emulated(given["emulated-version"])
     gates = ",".join(part.removeprefix("kube:") for part in given["feature-gates"])
-    options = _options(given, era.config, era.asked, gates)
-    loaded = _in_one_line(options.where, lambda: load_options(options))
+    source = _source_of(given, era.config, era.asked, gates)
+    loaded = _in_one_line(source.where, lambda: load_source(source))
     configuration = loaded.configuration if given["config"] else _with_connection(loaded.configuration, given)
     changed = {field: given[flag] for flag, field in LEADER_FIELDS.items() if flag in given.changed}
     configuration = structs.replace(configuration, leader_election=structs.replace(configuration.leader_election, **changed))
     # Like kube-scheduler, validate leader election here only if it comes from a file, otherwise when the elector is created.
     if given["config"] and (faults := list(leader_election_faults(configuration.leader_election, loaded.version))):
-        raise _one_line_error(options.where, faults)
+        raise _one_line_error(source.where, faults)
     return replace(loaded, configuration=configuration)
 
 
 def _load_legacy(flags: OldFlags, read_config_map: ReadConfigMap) -> Loaded:
     """Return the configuration of a file, or of flags without one; the algorithm comes from either or from a Policy."""
     given, era = flags.given, flags.era
-    options = _options(given, era.config if flags.has_config else None, era.asked, ",".join(given["feature-gates"]))
+    source = _source_of(given, era.config if flags.has_config else None, era.asked, ",".join(given["feature-gates"]))
     kubeconfig = given["kubeconfig"]
     if flags.has_config and flags.config_map is not None:
-        kubeconfig = _in_one_line(options.where, lambda: load_options(options)).configuration.client_connection.kubeconfig
+        kubeconfig = _in_one_line(source.where, lambda: load_source(source)).configuration.client_connection.kubeconfig
     algorithm = flags.algorithm(lambda namespace, name: read_config_map(kubeconfig, namespace, name))
-    loaded = _in_one_line(options.where, lambda: load_options(options, algorithm))
+    loaded = _in_one_line(source.where, lambda: load_source(source, algorithm))
     if flags.has_config:
         return replace(loaded, addresses=flags.addresses_beside(loaded.addresses))
     configuration = _with_connection(loaded.configuration, given)

@@ -18,9 +18,9 @@ from moorage.controllers.machinery.kind_names import NODES, PODS, REPLICA_SETS
 from moorage.controllers.machinery.object_fields import phase_of
 from moorage.controllers.upkeep.pod_garbage_collector import QUARANTINE_S
 from moorage.errors import InputError
-from moorage.simulator.input_files import open_sources
-from moorage.simulator.input_objects import FoundObject, find_objects
-from moorage.simulator.wording import counted, some
+from moorage.inputs.files import open_sources
+from moorage.inputs.objects import FoundObject, find_objects
+from moorage.wording import counted, some
 
 __all__ = ["fill", "lost_pods"]
 

@@ -37,7 +37,7 @@ from moorage.errors import InputError
 from moorage.framework.features import FeatureGates
 from moorage.private_files import expanded, home_folder
 from moorage.server.embedded import Embedded, Ready
-from moorage.simulator.wording import counted
+from moorage.wording import counted
 
 __all__ = ["up"]
 

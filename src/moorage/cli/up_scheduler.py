@@ -13,11 +13,11 @@ from moorage.cli.pflag import Given
 from moorage.cli.run_release import ALGORITHM, Era, era_of
 from moorage.cli.scheduler_factory import build_scheduler
 from moorage.client.extenders import ExtenderClient
+from moorage.engine.loading import ConfigSource, load_source
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.features import FeatureGates
 from moorage.framework.registry import load
-from moorage.simulator.simulate import Options, load_options
 
 __all__ = ["WantedScheduler"]
 
@@ -89,14 +89,14 @@ class WantedScheduler:
         if given["plugins"]:
             # Like `python -m`, find modules in the current directory, but never in place of an installed module.
             sys.path.append(os.getcwd())
-        options = Options(
+        source = ConfigSource(
             self.era.config if self.old is None or self.old.has_config else None,
             given["config"] or "the default configuration",
             emulate=self.era.asked,
             feature_gates=given["feature_gates"],
             plugins=tuple(load(name) for name in given["plugins"]),
         )
-        loaded = load_options(options, None if self.old is None else self.old.algorithm(read_config_map or _no_cluster))
+        loaded = load_source(source, None if self.old is None else self.old.algorithm(read_config_map or _no_cluster))
         retried_s = _RETRIED_OLD_S if self.era.is_old else _RETRIED_S
         scheduler = build_scheduler(loaded, given["seed"], retried_s, max_disks=given["max_disks"])
         return scheduler, ExtenderClient(loaded.configuration.extenders)

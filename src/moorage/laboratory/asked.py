@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from moorage.api.core import Pod
 from moorage.errors import InputError
-from moorage.simulator.wording import counted, some
+from moorage.wording import counted, some
 
 __all__ = ["pods_asked_for"]
 

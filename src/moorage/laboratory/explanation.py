@@ -18,8 +18,8 @@ from moorage.laboratory.verdicts import Constraint, EveryVerdict, verdicts_of_al
 from moorage.report.explanation import ExplainRequest, Explanation, PodStanding, Proof
 from moorage.report.score_values import ScoreReport
 from moorage.simulator.simulation import PodRecord, Simulation
-from moorage.simulator.wording import counted, some
 from moorage.state.pod_info import PodInfo
+from moorage.wording import counted, some
 
 __all__ = ["Subject", "explain_bound", "explain_pending", "explain_untried"]
 

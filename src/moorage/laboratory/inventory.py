@@ -11,8 +11,8 @@ from moorage.api.meta import Object
 from moorage.apiserver.vocabulary.served_kinds import KINDS as SERVED
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.errors import InputError
+from moorage.inputs.kinds import KINDS
 from moorage.laboratory.objects import key_of
-from moorage.simulator.input_kinds import KINDS
 from moorage.simulator.simulation import Simulation
 
 __all__ = ["Inventory", "served_as"]

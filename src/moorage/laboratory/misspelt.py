@@ -9,8 +9,8 @@ from difflib import get_close_matches
 from moorage.api.selectors import Requirement
 from moorage.laboratory.verdicts import Constraint, EveryVerdict
 from moorage.plugins.term_names import selector_name, taint_name
-from moorage.simulator.wording import counted
 from moorage.state.node_matching import required_node_affinity
+from moorage.wording import counted
 
 __all__ = ["closest_names"]
 

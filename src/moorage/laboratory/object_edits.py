@@ -22,6 +22,8 @@ from moorage.apiserver.fields.strategic_merge import strategic_merge
 from moorage.engine.facts import Gone, Seen
 from moorage.errors import InputError, StateError
 from moorage.framework.changes import Change
+from moorage.inputs.kinds import KINDS, find_kind
+from moorage.inputs.objects import FoundObject
 from moorage.laboratory.changes import apply
 from moorage.laboratory.edits import parse_edit
 from moorage.laboratory.history import Deleted, Step, Told
@@ -31,8 +33,6 @@ from moorage.laboratory.present import ASIDE, cluster_input, present_objects
 from moorage.simulator.admission import admit
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import objects_of
-from moorage.simulator.input_kinds import KINDS, find_kind
-from moorage.simulator.input_objects import FoundObject
 from moorage.simulator.workloads import expand
 
 __all__ = ["ChangeLike", "ObjectEdit", "ObjectEdits", "read_change"]

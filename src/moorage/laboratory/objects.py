@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 
 from moorage.api.meta import Object
 from moorage.errors import InputError
+from moorage.inputs.files import InputFile, open_sources
+from moorage.inputs.kinds import KINDS
+from moorage.inputs.objects import FoundObject, find_objects
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_objects
-from moorage.simulator.input_files import InputFile, open_sources
-from moorage.simulator.input_kinds import KINDS
-from moorage.simulator.input_objects import FoundObject, find_objects
 
 __all__ = ["ObjectLike", "documents", "key_of", "kind_name", "read_given", "text_of"]
 

@@ -11,9 +11,9 @@ from moorage.laboratory.verdicts import EveryVerdict
 from moorage.queue import QueuedPod, QueuePlace
 from moorage.report.explanation import PodStanding
 from moorage.simulator.simulation import Simulation
-from moorage.simulator.wording import counted, some
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
+from moorage.wording import counted, some
 
 __all__ = ["standing_of", "standing_without_attempt"]
 

@@ -21,9 +21,9 @@ from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Status
 from moorage.laboratory.verdicts import engine_view
 from moorage.report.preemption_values import PreemptionNode, PreemptionReport, VictimReport
-from moorage.simulator.wording import counted, some
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
+from moorage.wording import counted, some
 
 __all__ = ["preemption_of"]
 

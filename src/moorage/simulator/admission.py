@@ -23,7 +23,7 @@ from moorage.api.core import LimitRange, Pod, PodSpec
 from moorage.api.pod_groups import PodGroup
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.wording import counted, some
+from moorage.wording import counted, some
 
 __all__ = ["admit"]
 

@@ -33,12 +33,12 @@ from moorage.api.meta import Object, ObjectMeta
 from moorage.api.validation import PodValidator, validate
 from moorage.controllers.machinery.generated_names import generated_name, stable_uid
 from moorage.errors import InputError
+from moorage.inputs.files import InputFile, open_sources
+from moorage.inputs.kinds import KINDS, find_kind, why_unused
+from moorage.inputs.objects import FoundObject, Payload, find_objects
 from moorage.simulator.cluster_input import SLOTS, ClusterInput, InputReport, Unused
 from moorage.simulator.custom_kinds import CustomReader, ReadObject
-from moorage.simulator.input_files import InputFile, open_sources
-from moorage.simulator.input_kinds import KINDS, find_kind, why_unused
-from moorage.simulator.input_objects import FoundObject, Payload, find_objects
-from moorage.simulator.wording import counted, some
+from moorage.wording import counted, some
 
 __all__ = ["MAX_FAULTS", "read", "read_objects", "read_sources"]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from moorage.errors import InputError
-from moorage.simulator.input_files import InputFile
+from moorage.inputs.files import InputFile
 
 __all__ = ["Row", "read_rows"]
 

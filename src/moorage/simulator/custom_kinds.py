@@ -17,7 +17,7 @@ from moorage.api.decode import decode
 from moorage.api.meta import Object
 from moorage.controllers.machinery.generated_names import stable_uid
 from moorage.errors import InputError
-from moorage.simulator.input_objects import FoundObject
+from moorage.inputs.objects import FoundObject
 
 __all__ = ["CustomReader", "ReadObject"]
 

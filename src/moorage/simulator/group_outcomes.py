@@ -9,9 +9,9 @@ from moorage.engine.group_outcome import GroupReport
 from moorage.report.group_report import PodGroupOutcome
 from moorage.report.outcome import InputNote
 from moorage.simulator.simulation import Simulation
-from moorage.simulator.wording import counted
 from moorage.state.pod_groups import GroupPods, group_key
 from moorage.state.pod_info import PodInfo
+from moorage.wording import counted
 
 __all__ = ["closed_gate_notes", "pod_groups"]
 

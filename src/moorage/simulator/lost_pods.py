@@ -21,7 +21,7 @@ from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import controller_of, is_active
 from moorage.simulator.replacing import REPLACING_ELSEWHERE, replacement
 from moorage.simulator.simulation import PodRecord, State
-from moorage.simulator.wording import counted, some
+from moorage.wording import counted, some
 
 __all__ = ["LostPods", "lose_pods"]
 

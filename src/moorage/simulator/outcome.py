@@ -11,9 +11,9 @@ from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, Run
 from moorage.simulator.claim_outcomes import devices_allocated, volumes_bound
 from moorage.simulator.group_outcomes import pod_groups
 from moorage.simulator.simulation import PodRecord, Simulation, State
-from moorage.simulator.wording import counted
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
+from moorage.wording import counted
 
 __all__ = ["collect"]
 

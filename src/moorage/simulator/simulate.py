@@ -11,28 +11,26 @@ from typing import Any
 from moorage.api.core import Pod
 from moorage.api.meta import Object
 from moorage.api.pod_groups import PodGroup
-from moorage.config.algorithm import Algorithm, load_algorithm
-from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
+from moorage.config.scheduler_document import Loaded
 from moorage.cycle.cycle import Cycle
 from moorage.engine.builder import build_scheduler
 from moorage.engine.engine_state import STANDARD_PARTS, EngineParts
 from moorage.engine.extenders import extenders_of
+from moorage.engine.loading import ConfigSource, load_source
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.effects import Question
 from moorage.framework.features import FeatureGates
 from moorage.framework.profile import Timer
-from moorage.framework.registry import Registry
 from moorage.plugins import builtin_registry
-from moorage.releases import TODAY
 from moorage.report.outcome import InputNote, Run
 from moorage.report.scores import ScoreLog, scoring_of
 from moorage.simulator.group_outcomes import closed_gate_notes
 from moorage.simulator.outcome import collect
 from moorage.simulator.simulation import PodRecord, SimulatedAttempt, Simulation, wants_a_node
-from moorage.simulator.wording import counted, some
+from moorage.wording import counted, some
 
-__all__ = ["Options", "kinds_named", "load_options", "prepare", "registry_with", "simulate"]
+__all__ = ["Options", "kinds_named", "load_options", "prepare", "simulate"]
 
 #: kube-scheduler retries every unschedulable pod after five minutes, in case it missed an event. A simulation misses no
 #: events, so pods wait for theirs; all are retried once, when nothing else is left to happen.
@@ -69,49 +67,18 @@ class Options:
     ask: Callable[[Question], bytes] | None = None
     skip_extenders: bool = False
 
-
-def registry_with(plugins: Iterable[Any], config: bytes = b"", release: str = TODAY) -> Registry:
-    """Return a registry of a release's built-in plugins, these plugins, and installed ones that the configuration names.
-
-    Raises  InputError if one is no plugin, its name is taken, or an installed one cannot be imported
-    """
-    registry = builtin_registry(release).with_installed(config.decode("utf-8", "replace"))
-    for plugin in plugins:
-        name = str(getattr(plugin, "name", ""))
-        if name not in registry or registry[name] is not plugin:
-            registry.add(plugin)
-    return registry
+    @property
+    def source(self) -> ConfigSource:
+        """Where the configuration comes from."""
+        return ConfigSource(self.config, self.where, self.emulate, self.provider, self.feature_gates, self.plugins, self.gates)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """The plugins and feature gates that the options add, for any release."""
-
-    options: Options
-
-    def registry(self, release: str) -> Registry:
-        return registry_with(self.options.plugins, self.options.config or b"", release)
-
-    def gates(self, release: str) -> FeatureGates:
-        given = self.options.feature_gates
-        return self.options.gates if release == self.options.gates.release and not given else FeatureGates.parse(given, release)
-
-
-def load_options(options: Options, algorithm: Algorithm | None = None) -> Loaded:
-    """Return the configuration of the options; ``algorithm`` is the separate Policy or provider of 1.19 to 1.21.
+def load_options(options: Options) -> Loaded:
+    """Return the configuration of the options.
 
     Raises  ConfigError, InputError
     """
-    rules = _Rules(options)
-    if algorithm is not None:
-        return load_algorithm(algorithm, options.config, options.where, rules, options.emulate)
-    if options.provider:
-        if options.config is not None:
-            raise InputError("an algorithm provider and a configuration do not go together; give one of them")
-        return from_provider(options.provider, rules, options.emulate)
-    if options.config is None:
-        return load_default(rules, options.emulate)
-    return load_any(options.config, options.where, rules, options.emulate)
+    return load_source(options.source)
 
 
 def kinds_named(options: Options) -> tuple[str, ...]:

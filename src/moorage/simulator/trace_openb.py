@@ -35,8 +35,8 @@ from moorage.api.meta import ObjectMeta, ResourceList
 from moorage.api.names import check_dns1123_subdomain, check_label_value
 from moorage.controllers.machinery.generated_names import stable_uid
 from moorage.errors import InputError
+from moorage.inputs.files import InputFile, open_sources
 from moorage.simulator.csv_tables import Row, read_rows
-from moorage.simulator.input_files import InputFile, open_sources
 from moorage.simulator.trace import Arrival, Trace
 
 __all__ = ["GPU_MILLI", "GPU_MODEL", "MAX_PODS", "QOS", "WHOLE_GPU", "read_openb", "read_openb_sources"]

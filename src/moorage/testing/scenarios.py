@@ -15,8 +15,8 @@ from moorage.api.defaults import default_node, default_pod
 from moorage.api.meta import Object
 from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
 from moorage.engine.dropped_fields import pod_reader
+from moorage.engine.loading import ConfigSource
 from moorage.engine.profiles import build_resolved
-from moorage.engine.release_plugins import ReleasePlugins
 from moorage.errors import InputError
 from moorage.framework.features import TODAY, FeatureGates
 from moorage.framework.profile import Profile
@@ -98,7 +98,7 @@ def _as_listed(numbered: tuple[int, Mapping[str, Any]]) -> tuple[int, str, int]:
 
 def _loaded(document: Mapping[str, Any]) -> Loaded:
     """Return the scenario's configuration, in the release that it was recorded with."""
-    rules = ReleasePlugins(",".join(f"{gate}={value}" for gate, value in document.get("featureGates", {}).items()))
+    rules = ConfigSource(feature_gates=",".join(f"{gate}={value}" for gate, value in document.get("featureGates", {}).items()))
     if "algorithmProvider" in document:
         return from_provider(document["algorithmProvider"], rules)
     given = document.get("policy") or document.get("config")

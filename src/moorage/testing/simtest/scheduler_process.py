@@ -18,6 +18,7 @@ from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
 from moorage.engine.answers import Answers
 from moorage.engine.facts import Done, Fact, Gone, Phase, Seen, Work, WriteLost, Wrote
+from moorage.engine.loading import registry_with
 from moorage.engine.outbox import Decided, Output
 from moorage.engine.profiles import build_profiles
 from moorage.engine.scheduler import Scheduler
@@ -27,7 +28,6 @@ from moorage.queue.queued_pod import QueuePlace
 from moorage.runtime.leader_election import LeadershipLostError
 from moorage.runtime.loop import USUAL, LoopLimits
 from moorage.server.live import LeaderSettings, Live
-from moorage.simulator.simulate import registry_with
 from moorage.testing.simtest.recording import AttemptRecord, Observed, Recording
 from moorage.testing.simtest.virtual_api import VirtualApi, VirtualRest, wall_time
 

@@ -18,8 +18,8 @@ from moorage.api.json_tree import UNREADABLE, JsonSyntaxError
 from moorage.api.manifests import read_documents, read_json
 from moorage.api.text_encoding import to_utf8
 from moorage.errors import InputError
-from moorage.simulator.input_files import InputFile
-from moorage.simulator.input_kinds import find_kind
+from moorage.inputs.files import InputFile
+from moorage.inputs.kinds import find_kind
 
 __all__ = ["MAX_LIST_DEPTH", "FoundObject", "Payload", "find_objects"]
 

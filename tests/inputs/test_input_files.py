@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from moorage.errors import InputError
-from moorage.simulator.input_files import open_sources
+from moorage.inputs.files import open_sources
 
 
 def names(*paths: Path | str, recursive: bool = False, skipped: list[str] | None = None) -> list[str]:

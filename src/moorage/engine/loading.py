@@ -1,0 +1,85 @@
+"""Load what a scheduler is configured with: a document, a provider or the defaults, with plugins and feature gates.
+
+Every command and the library load through ``load_source``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from moorage.config.algorithm import Algorithm, load_algorithm
+from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
+from moorage.errors import InputError
+from moorage.framework.features import FeatureGates
+from moorage.framework.registry import Registry
+from moorage.plugins import builtin_registry
+from moorage.releases import TODAY
+
+__all__ = ["ConfigSource", "load_source", "registry_with"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSource:
+    """Where a configuration comes from. It is the ``ReleaseRules`` of its own document.
+
+    ``config``         the text of a KubeSchedulerConfiguration or a Policy, ``where`` its name in messages
+    ``emulate``        the release to emulate; by default that of the document's apiVersion
+    ``provider``       an algorithm provider in place of a document
+    ``feature_gates``  the flag; if it is empty and the release is that of ``open_gates``, those apply
+    ``plugins``        classes in addition to the built-in ones
+    """
+
+    config: bytes | None = None
+    where: str = "the default configuration"
+    emulate: str | None = None
+    provider: str = ""
+    feature_gates: str = ""
+    plugins: tuple[Any, ...] = ()
+    open_gates: FeatureGates = field(default_factory=FeatureGates)
+
+    def registry(self, release: str) -> Registry:
+        """Return the plugins of a release.
+
+        Raises  InputError if an additional one cannot be registered
+        """
+        return registry_with(self.plugins, self.config or b"", release)
+
+    def gates(self, release: str) -> FeatureGates:
+        """Return the feature gates of a release.
+
+        Raises  ConfigError for a gate that the release does not have
+        """
+        if not self.feature_gates and release == self.open_gates.release:
+            return self.open_gates
+        return FeatureGates.parse(self.feature_gates, release)
+
+
+def registry_with(plugins: Iterable[Any], config: bytes = b"", release: str = TODAY) -> Registry:
+    """Return a registry of a release's built-in plugins, these plugins, and installed ones that the configuration names.
+
+    Raises  InputError if one is no plugin, its name is taken, or an installed one cannot be imported
+    """
+    registry = builtin_registry(release).with_installed(config.decode("utf-8", "replace"))
+    for plugin in plugins:
+        name = str(getattr(plugin, "name", ""))
+        if name not in registry or registry[name] is not plugin:
+            registry.add(plugin)
+    return registry
+
+
+def load_source(source: ConfigSource, algorithm: Algorithm | None = None) -> Loaded:
+    """Return the configuration of a source; ``algorithm`` is the separate Policy or provider of 1.19 to 1.21.
+
+    Raises  ConfigError, InputError
+    """
+    if algorithm is not None:
+        return load_algorithm(algorithm, source.config, source.where, source, source.emulate)
+    if source.provider:
+        if source.config is not None:
+            raise InputError("an algorithm provider and a configuration do not go together; give one of them")
+        return from_provider(source.provider, source, source.emulate)
+    if source.config is None:
+        return load_default(source, source.emulate)
+    return load_any(source.config, source.where, source, source.emulate)

@@ -1,0 +1,1 @@
+"""Read files of Kubernetes objects: manifests, dumps and directories, compressed or not, as YAML or JSON."""

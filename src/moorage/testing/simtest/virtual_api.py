@@ -198,15 +198,15 @@ class VirtualRest(Rest):
     async def _session(self, lane: int) -> tuple[aiohttp.ClientSession, dict[str, str]]:
         return cast(aiohttp.ClientSession, _Session(lane)), {}
 
-    async def _once(
+    async def _send_with_aiohttp(
         self, session: aiohttp.ClientSession, method: str, path: str, params: Mapping[str, str], body: bytes | None,
-        headers: Mapping[str, str], most: int,
+        headers: Mapping[str, str], max_bytes: int,
     ) -> bytes:  # fmt: skip
         return await self._carried(cast(Any, session).lane, method, path, params, body, headers)
 
-    async def _exchanged(
+    async def _send_pooled(
         self, lane: int, method: str, path: str, params: Mapping[str, str], body: bytes | None,
-        headers: Mapping[str, str], most: int, check: Callable[[], None],
+        headers: Mapping[str, str], max_bytes: int, check: Callable[[], None],
     ) -> bytes:  # fmt: skip
         check()
         return await self._carried(lane, method, path, params, body, headers)

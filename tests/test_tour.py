@@ -1,0 +1,52 @@
+"""The tour of the code: each step names a function that exists, and a bind calls them in the order of the steps."""
+
+import asyncio
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+from moorage.api.core import Pod
+from moorage.testing.simtest.stage import on_stage
+
+PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "tour.md"
+STEP = re.compile(r"^## (\d+)\. .+\n\n`src/(\S+)\.py` · `(\w+)\.(\w+)`$", re.MULTILINE)
+STEPS = STEP.findall(PAGE.read_text("utf-8"))
+
+
+def owner_of(path, name):
+    return getattr(importlib.import_module(path.replace("/", ".")), name)
+
+
+def test_the_tour_has_ten_steps():
+    assert [int(number) for number, *_ in STEPS] == list(range(1, 11))
+
+
+def test_a_bind_calls_the_functions_of_the_tour_in_their_order(monkeypatch):
+    called = []
+
+    def traced(step, function):
+        def call(*args, **kwargs):
+            begins = step == 0 and isinstance(args[1].obj, Pod) and args[1].obj.key == "default/tourist"
+            if (called or begins) and step not in called:
+                called.append(step)
+            return function(*args, **kwargs)
+
+        return call
+
+    for step, (_, path, name, method) in enumerate(STEPS):
+        owner = owner_of(path, name)
+        monkeypatch.setattr(owner, method, traced(step, inspect.getattr_static(owner, method)))
+
+    async def main(stage):
+        stage.world.node("n1")
+        await asyncio.sleep(1.0)
+        stage.world.pod("tourist")
+        assert await stage.placed("tourist") == "n1"
+
+    on_stage(main)
+    assert called == list(range(10))
+
+
+def test_the_tour_can_be_read_in_five_minutes():
+    assert len(PAGE.read_text("utf-8").split()) < 1000

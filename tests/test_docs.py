@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.framework.points import POINTS, Depends
+from moorage.framework.points import POINTS
 from moorage.plugins import builtin_registry
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -144,7 +144,7 @@ def test_what_a_docstring_says_is_in_the_package_is_there():
 
 NAMED = {
     "a module": ("moorage.framework.points", True),
-    "what a module has": ("moorage.framework.points.Depends.ROW", True),
+    "what a module has": ("moorage.framework.points.Scope.NODE", True),
     "what the package gives": ("moorage.read", True),
     "no module": ("moorage.framework.nowhere", False),
     "nothing that a module has": ("moorage.framework.points.Nothing", False),
@@ -210,13 +210,6 @@ def test_the_page_on_the_report_knows_every_kind_of_note():
     page = (REFERENCE / "simulation-report.md").read_text("utf-8")
     assert {"Unused", "Remark"} < kinds
     assert {kind for kind in kinds if f"`{kind}`" not in page} == set()
-
-
-def test_the_page_on_extension_points_has_every_method_and_promise():
-    page = (REFERENCE / "extension-points.md").read_text("utf-8")
-    methods = {method for several in POINTS.values() for method in several}
-    assert {method for method in methods if f"`{method}(" not in page} == set()
-    assert {value.name for value in Depends if f"`Depends.{value.name}`" not in page} == set()
 
 
 def test_every_example_is_on_their_page():

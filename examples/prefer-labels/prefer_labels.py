@@ -8,7 +8,7 @@ from __future__ import annotations
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Depends, Signature
+from moorage.framework.points import Reusable, Reuse, Scope, ScorePlugin
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
@@ -30,12 +30,12 @@ class PreferLabelsArgs(PluginArgs, frozen=True):
         ]
 
 
-class PreferLabels:
+class PreferLabels(ScorePlugin[PodInfo], Reusable):
     """Scores a node by its label value. It reads only nodes, so its scores can be cached."""
 
     name = "PreferLabels"
     Args = PreferLabelsArgs
-    depends = Depends.NODES
+    reuse = Reuse(Scope.NODE, signature=lambda pod: {}, signature_reads=())
 
     def __init__(self, args: PreferLabelsArgs) -> None:
         self.args = args
@@ -43,6 +43,3 @@ class PreferLabels:
     def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
         label = nodes.label(self.args.key)
         return label.spread(nodes.ids(label), lambda value: self.args.points.get(value or "", 0), int)
-
-    def sign(self, pod: PodInfo) -> Signature:
-        return {}

@@ -14,7 +14,7 @@ from moorage.config.scheduler_document import from_provider, load_any, load_defa
 from moorage.config.show import as_document
 from moorage.engine.loading import ConfigSource
 from moorage.errors import ConfigError, InputError
-from moorage.framework.points import points_of
+from moorage.framework.profile import points_of
 from moorage.plugins import builtin_registry
 from moorage.plugins.releases import PLUGINS_1_21, REMOVED
 

@@ -12,8 +12,8 @@ from moorage.api.core import Namespace, Service
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.row_importance import Ranking
-from moorage.framework.points import PostFilterResult, points_of
-from moorage.framework.profile import make_profile
+from moorage.framework.points import PostFilterResult
+from moorage.framework.profile import make_profile, points_of
 from moorage.framework.registry import Registry
 from moorage.framework.verdicts import Code, Reject
 from moorage.plugins import BUILTIN

@@ -12,8 +12,8 @@ from moorage.api.core import Namespace, Service
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.pod_classes import ClassCache
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Depends, points_of
-from moorage.framework.profile import make_profile
+from moorage.framework.points import Reuse, Scope
+from moorage.framework.profile import make_profile, points_of
 from moorage.framework.registry import Registry
 from moorage.framework.verdicts import Reject
 from moorage.plugins import BUILTIN
@@ -146,14 +146,11 @@ def test_a_known_class_is_not_judged_again():
 
     class Counts:
         name = "Counts"
-        depends = Depends.ROW
+        reuse = Reuse(Scope.NODE_PODS, signature=lambda pod: {})
 
         def filter(self, pod, nodes):
             asked.append(len(nodes))
             return ()
-
-        def sign(self, pod):
-            return {}
 
     profile = make_profile("s", {"Counts": Counts()}, {"filter": ["Counts"]}, {})
     cluster = a_cluster([a_node(f"n{at}") for at in range(50)])
@@ -168,11 +165,10 @@ class Sums:
     """Counts how often it is asked about single nodes."""
 
     name = "Sums"
-    depends = Depends.ROW
-    sums_only = True
 
-    def __init__(self):
+    def __init__(self, scope):
         self.asked = 0
+        self.reuse = Reuse(scope, signature=lambda pod: {})
 
     def filter(self, pod, nodes):
         yield from ()
@@ -180,14 +176,10 @@ class Sums:
     def filter_node(self, pod, node):
         self.asked += 1
 
-    def sign(self, pod):
-        return {}
 
-
-@pytest.mark.parametrize(("sums_only", "asked"), [(True, 3), (False, 11)])
-def test_nodes_that_are_filled_alike_are_judged_once(sums_only, asked):
-    plugin = Sums()
-    plugin.sums_only = sums_only
+@pytest.mark.parametrize(("scope", "asked"), [(Scope.USAGE, 3), (Scope.NODE_PODS, 11)])
+def test_nodes_with_equal_sums_are_judged_once(scope, asked):
+    plugin = Sums(scope)
     profile = make_profile("s", {"Sums": plugin}, {"filter": ["Sums"]}, {})
     cluster = a_cluster([a_node(f"n{at}") for at in range(4)])
     cycle = Cycle()
@@ -236,14 +228,11 @@ def test_a_plugin_that_cannot_sign_is_asked_every_time(answer):
 
     class Shy:
         name = "Shy"
-        depends = Depends.ROW
+        reuse = Reuse(Scope.NODE_PODS, signature=lambda pod: answer)
 
         def filter(self, pod, nodes):
             asked.append(len(nodes))
             return ()
-
-        def sign(self, pod):
-            return answer
 
     profile = make_profile("s", {"Shy": Shy()}, {"filter": ["Shy"]}, {})
     cluster = a_cluster([a_node(f"n{at}") for at in range(5)])
@@ -259,15 +248,12 @@ def test_a_crowd_of_pods_unlike_each_other_drives_out_nobody_who_is_asked_again(
 
     class Colors:
         name = "Colors"
-        depends = Depends.ROW
+        reuse = Reuse(Scope.NODE_PODS, signature=lambda pod: {"color": pod.labels["color"]})
 
         def filter(self, pod, nodes):
             if len(nodes) > 1:
                 judged.append(pod.labels["color"])
             return ()
-
-        def sign(self, pod):
-            return {"color": pod.labels["color"]}
 
     profile = make_profile("s", {"Colors": Colors()}, {"filter": ["Colors"]}, {})
     cluster = a_cluster([a_node(f"n{at}") for at in range(20)])
@@ -284,7 +270,7 @@ def test_what_hangs_on_nodes_alone_is_worked_out_once_for_pods_that_request_diff
 
     class Kinds:
         name = "Kinds"
-        depends = Depends.NODES
+        reuse = Reuse(Scope.NODE, signature=lambda pod: {"kind": pod.labels["kind"]})
 
         def pre_filter(self, pod, snapshot):
             return pod.labels["kind"]
@@ -295,9 +281,6 @@ def test_what_hangs_on_nodes_alone_is_worked_out_once_for_pods_that_request_diff
 
         def score(self, kind, nodes):
             return np.array([node.labels["worth"] == "more" for node in nodes]) * 10
-
-        def sign(self, pod):
-            return {"kind": pod.labels["kind"]}
 
     registry = Registry(BUILTIN)
     fit = registry.build("NodeResourcesFit")

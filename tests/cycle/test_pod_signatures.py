@@ -1,4 +1,4 @@
-"""Pods get the same class number just when every signature agrees, and what was remembered follows what signatures hang on."""
+"""Pods get equal class numbers exactly if every signature agrees; kept classes follow what signatures read."""
 
 from __future__ import annotations
 
@@ -6,41 +6,48 @@ import msgspec
 
 from moorage.api.core import Service
 from moorage.api.devices import DeviceClass
-from moorage.cycle.pod_signatures import Signer, signs_by
-from moorage.framework.profile import Step
+from moorage.cycle.pod_signatures import Signer
+from moorage.framework.profile import Step, reuse_of
+from moorage.framework.reuse import Idle, Reuse
 from moorage.testing.builders import a_cluster, a_node, a_pod
 
 
 class Colors:
     name = "Colors"
-    signs_by = ()
+    signature_reads = ()
 
     def __init__(self):
         self.signed = 0
+        self.reuse = Reuse(signature=self.signature, signature_reads=self.signature_reads)
 
-    def sign(self, pod):
+    def signature(self, pod):
         self.signed += 1
         return {"color": pod.labels.get("color")}
 
 
 class Classes(Colors):
     name = "Classes"
-    signs_by = (DeviceClass,)
+    signature_reads = (DeviceClass,)
 
-    def sign(self, pod):
+    def signature(self, pod):
         self.signed += 1
         return {}
 
 
 class Names(Colors):
     name = "Names"
+    signature_reads = None
 
-    def sign(self, pod):
+    def signature(self, pod):
         return {"name": pod.name}
 
 
+def step_of(plugin):
+    return Step(plugin.name, plugin, plugin.signature, reuse=reuse_of(plugin))
+
+
 def signer(*plugins):
-    return Signer([Step(plugin.name, plugin, plugin.sign) for plugin in plugins], frozenset())
+    return Signer([step_of(plugin) for plugin in plugins], frozenset())
 
 
 SNAPSHOT = a_cluster([a_node()]).snapshot
@@ -59,7 +66,7 @@ def test_different_shapes_may_be_of_one_class():
     assert one.sign(a_pod(nodeSelector={"a": "b"}), SNAPSHOT) == one.sign(a_pod(), SNAPSHOT)
 
 
-def test_objects_that_signatures_hang_on_make_them_signed_anew():
+def test_pods_are_signed_again_when_objects_change_that_signatures_read():
     cluster, plugin = a_cluster([a_node()]), Classes()
     one = signer(plugin)
     one.sign(a_pod("a"), cluster.snapshot)
@@ -69,18 +76,16 @@ def test_objects_that_signatures_hang_on_make_them_signed_anew():
     assert plugin.signed == 2
 
 
-def test_who_overrides_sign_alone_signs_every_pod():
-    assert signs_by(Names()) is None
+def test_a_plugin_that_declares_no_kinds_signs_every_pod():
     one = signer(Colors(), Names())
     assert one.sign(a_pod("a"), SNAPSHOT).key != one.sign(a_pod("b"), SNAPSHOT).key
 
 
-def test_a_plugin_that_will_not_sign_is_asked():
+def test_a_plugin_that_signs_a_pod_none_runs_for_it():
     class Shy(Colors):
         name = "Shy"
-        signs_by = ()
 
-        def sign(self, pod):
+        def signature(self, pod):
             return None
 
     assert signer(Colors(), Shy()).sign(a_pod(), SNAPSHOT).asked == {"Shy"}
@@ -102,13 +107,14 @@ def test_shapes_leave_out_the_name_and_nothing_that_rules_read():
 
 
 class Neighbours(Colors):
-    """Looks at other pods, and says that it has nothing to say while no service exists."""
+    """Reads other pods, and is idle while no service exists."""
 
     name = "Neighbours"
 
     def __init__(self):
         super().__init__()
         self.looked = 0
+        self.reuse = Reuse(signature=self.signature, signature_reads=(), idle=self.idle)
 
     def pre_filter(self, pod, snapshot): ...
 
@@ -116,27 +122,15 @@ class Neighbours(Colors):
 
     def idle(self, pod, snapshot):
         self.looked += 1
-        return not snapshot.objects(Service)
-
-    def idle_until(self, snapshot):
-        return [snapshot.changes_of(Service)]
+        return Idle(not snapshot.objects(Service), [snapshot.changes_of(Service)])
 
 
-def test_an_idle_plugin_is_not_asked_until_something_changes_that_it_named():
+def test_an_idle_plugin_does_not_run_until_a_log_that_it_names_moves():
     cluster, plugin = a_cluster([a_node()]), Neighbours()
-    one = Signer([Step(plugin.name, plugin, plugin.sign)], frozenset([plugin.name]))
+    one = Signer([step_of(plugin)], frozenset([plugin.name]))
     idle = [one.sign(a_pod(name), cluster.snapshot) for name in "ab"]
     cluster.set_object(msgspec.convert({"metadata": {"name": "web"}}, Service))
     busy = [one.sign(a_pod(name), cluster.snapshot) for name in "cd"]
     assert [signed.asked for signed in (*idle, *busy)] == [set(), set(), {"Neighbours"}, {"Neighbours"}]
     assert plugin.looked == 2
     assert len({signed.key for signed in (*idle, *busy)}) == 2
-
-
-def test_who_overrides_what_idle_speaks_for_is_asked():
-    class Busier(Neighbours):
-        def pre_score(self, pod, snapshot, feasible):
-            return 1
-
-    one = Signer([Step("Busier", Busier(), Busier().sign)], frozenset(["Busier"]))
-    assert one.sign(a_pod(), SNAPSHOT).asked == {"Busier"}

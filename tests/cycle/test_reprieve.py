@@ -14,7 +14,7 @@ from moorage.api.workloads import PodDisruptionBudget
 from moorage.cycle.disruption_budgets import Budgets
 from moorage.cycle.reprieve import NOBODY_LESSER, select_victims, select_victims_everywhere
 from moorage.cycle.row_importance import Ranking
-from moorage.framework.points import Depends
+from moorage.framework.points import Reuse, Scope
 from moorage.framework.verdicts import Code, Hold, Reject, Status
 from moorage.plugins.node_affinity import NodeAffinity
 from moorage.plugins.node_ports import NodePorts
@@ -211,7 +211,7 @@ def test_rules_that_look_at_pods_are_asked_about_one_node_at_a_time():
 def test_the_table_is_put_back_when_a_rule_breaks():
     class Broken:
         name = "Broken"
-        sums_only = True
+        reuse = Reuse(Scope.USAGE)
 
         def filter(self, state, nodes):
             if not nodes.pod_count.any():
@@ -235,23 +235,23 @@ def test_rules_that_look_at_no_pods_are_asked_until_the_pod_fits_once():
         name = "Counted"
         asked = 0
 
-        def __init__(self, depends):
-            self.depends = depends
+        def __init__(self, scope):
+            self.reuse = Reuse(scope)
 
         def filter(self, state, nodes):
             self.asked += 1
             return ()
 
     asked = {}
-    for depends in Depends:
-        rule = Counted(depends)
+    for scope in Scope:
+        rule = Counted(scope)
         cluster = a_cluster([node("n")], {"n": [wants(1, 1, name) for name in "abcd"]})
         failed = failed_attempt([rule, NodeResourcesFit()], wants(4, 10), cluster.snapshot)
         rule.asked = 0
         with failed.what_if(0) as one:
             select_victims(wants(4, 10), one, Budgets([]))
-        asked[depends] = rule.asked
-    assert asked == {Depends.NODES: 1, Depends.ROW: 5, Depends.CLUSTER: 5}
+        asked[scope] = rule.asked
+    assert list(asked.values()) == [1, 5, 5, 5, 5]
 
 
 def test_what_rules_say_of_themselves_goes_for_pods_that_they_sign():
@@ -259,10 +259,7 @@ def test_what_rules_say_of_themselves_goes_for_pods_that_they_sign():
         """Looks at nodes alone, but for pods that it does not sign: there may be one of these on a node."""
 
         name = "Single"
-        depends = Depends.NODES
-
-        def sign(self, pod):
-            return None if pod.name == "single" else {}
+        reuse = Reuse(Scope.NODE, signature=lambda pod: None if pod.name == "single" else {})
 
         def filter_node(self, state, node):
             return Hold.because("one is there") if any(pod.name == "one" for pod in node.pods) else None

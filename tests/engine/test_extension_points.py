@@ -9,6 +9,7 @@ import pytest
 
 from moorage.framework.effects import Call
 from moorage.framework.points import POINTS
+from moorage.framework.reuse import Reuse
 from moorage.framework.verdicts import Hold, Wait
 from moorage.simulator.simulate import Options, prepare, simulate
 from tests.engine.driving import HEAD, Driven, node, pod
@@ -220,14 +221,15 @@ def test_permit_waits_as_long_as_it_says_and_never_over_fifteen_minutes(asked, w
     assert len(driven.outputs.take("revoked")) >= 1
 
 
-@pytest.mark.parametrize("method", ["sign", "sort_key"])
-def test_signing_and_sorting_that_break_stop_nobody(method):
+@pytest.mark.parametrize("method", ["signature", "sort_key"])
+def test_signatures_and_sort_keys_that_raise_stop_no_pod(method):
     def breaks(self, subject):
         if subject.pod.metadata.name == "bad" if method == "sort_key" else subject.name == "bad":
             raise ZeroDivisionError
-        return {} if method == "sign" else 0
+        return {} if method == "signature" else 0
 
-    body = {"name": "Raises", method: breaks, "filter": lambda self, state, nodes: ()}
+    own = {"reuse": Reuse(signature=lambda pod: breaks(None, pod))} if method == "signature" else {"sort_key": breaks}
+    body = {"name": "Raises", **own, "filter": lambda self, state, nodes: ()}
     config = HEAD + "profiles:\n- plugins:\n    filter: {enabled: [{name: Raises}]}\n"
     if method == "sort_key":
         config += "    queueSort: {enabled: [{name: Raises}], disabled: [{name: '*'}]}\n"

@@ -1,6 +1,6 @@
-"""For every rule that ships: a node is judged and scored alike alone, among some, and among all, and what it claims is true.
+"""For every built-in rule: verdicts and scores of a node are equal in views of one, some and all nodes, and promises hold.
 
-This is what lets the scheduler keep verdicts, judge changed rows only, and ask what would be if pods were gone.
+The scheduler therefore may keep verdicts, judge changed rows only, and try what-ifs.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import points_of
+from moorage.framework.profile import points_of
 from moorage.plugins import BUILTIN
 from moorage.state.view import NodeView
 from moorage.testing.plugin_queries import refusals
-from moorage.testing.rule_checks import check_claims, check_filter_forms, check_score_forms, check_what_ifs
+from moorage.testing.reuse_checks import check_reuse
+from moorage.testing.rule_checks import check_filter_forms, check_score_forms, check_what_ifs
 from tests.strategies import clusters, pods
 
 RULES = [cls for cls in BUILTIN if {"filter", "score"} & set(points_of(cls))]
@@ -44,7 +45,7 @@ few = settings(max_examples=30, deadline=None, suppress_health_check=[HealthChec
 @pytest.mark.parametrize("cls", RULES, ids=lambda cls: cls.name)
 @few
 @given(cluster=clusters(), pod=pods(), data=st.data())
-def test_the_whole_table_says_what_its_rows_say(cls, cluster, pod, data):
+def test_views_of_all_nodes_and_of_some_agree(cls, cluster, pod, data):
     plugin = built(cls, cluster)
     snapshot = cluster.snapshot
     assert list(check_filter_forms(plugin, pod, snapshot)) == []
@@ -61,7 +62,7 @@ def test_the_whole_table_says_what_its_rows_say(cls, cluster, pod, data):
 @pytest.mark.parametrize("cls", RULES, ids=lambda cls: cls.name)
 @few
 @given(cluster=clusters(max_nodes=4, max_pods=4), pod=pods(), other=pods("other"))
-def test_what_ifs_and_claims_hold(cls, cluster, pod, other):
+def test_what_ifs_and_promises_hold(cls, cluster, pod, other):
     plugin = built(cls, cluster)
     assert list(check_what_ifs(plugin, pod, [other], cluster.snapshot)) == []
-    assert list(check_claims(plugin, pod, [other], cluster.snapshot)) == []
+    assert list(check_reuse(plugin, pod, [other], cluster.snapshot)) == []

@@ -16,7 +16,7 @@ def test_skips_pods_without_claims_and_scores_every_node_alike():
     plugin = DynamicResources()
     assert plugin.pre_filter(a_pod(), snapshot) is SKIP
     assert final_scores(plugin, a_pod(), snapshot) == {"a": 0, "b": 0}
-    assert plugin.sign(a_pod()) == {}
+    assert plugin.reuse.signature(a_pod()) == {}
     assert plugin.pre_enqueue(a_pod()) is None
 
 

@@ -196,9 +196,9 @@ def test_pods_with_claims_have_no_shared_signature():
     cluster = with_devices()
     cluster.set_object(a_class(extendedResourceName=GPU))
     plugin = attached(cluster)
-    assert plugin.sign(using("p", "c")) is None
-    assert plugin.sign(asking(1)) is None
-    assert plugin.sign(a_pod()) == {}
+    assert plugin.reuse.signature(using("p", "c")) is None
+    assert plugin.reuse.signature(asking(1)) is None
+    assert plugin.reuse.signature(a_pod()) == {}
 
 
 def test_satisfies_the_plugin_contract():

@@ -448,5 +448,5 @@ READ = {  # two pods that the plugin may treat differently
 
 @pytest.mark.parametrize(("one", "other"), READ.values(), ids=READ)
 def test_the_signature_covers_what_the_plugin_reads(one, other):
-    assert InterPodAffinity().sign(one) != InterPodAffinity().sign(other)
-    assert {hash(value) for value in InterPodAffinity().sign(one).values()}
+    assert InterPodAffinity().reuse.signature(one) != InterPodAffinity().reuse.signature(other)
+    assert {hash(value) for value in InterPodAffinity().reuse.signature(one).values()}

@@ -114,7 +114,7 @@ def test_pod_level_resources_and_status_count_unless_their_gates_are_off():
         SimpleNamespace(gates=FeatureGates({"PodLevelResources": False, "InPlacePodLevelResourcesVerticalScaling": False}))
     )
     assert scores(closed, whole, (BOTH, {})) == [72]  # before 100, after 95
-    assert plugin().sign(whole) == plugin().sign(resized) != closed.sign(whole)
+    assert plugin().reuse.signature(whole) == plugin().reuse.signature(resized) != closed.reuse.signature(whole)
 
 
 FAULTS = {

@@ -237,11 +237,11 @@ def test_a_device_class_backs_the_resource_on_nodes_without_it(resource):
     fit.attach(handle(None, cluster))
     text = f"Insufficient {resource}"
     assert refusals(fit, pod, cluster.snapshot) == {"without": never(text), "full": no(text)}
-    assert fit.sign(pod) is not None
+    assert fit.reuse.signature(pod) is not None
     cluster.set_object(device_class("class", GPU))
     assert refusals(fit, pod, cluster.snapshot) == {"full": no(text)}
-    assert fit.sign(pod) is None
-    assert fit.sign(wanting({"cpu": 1, resource: 0})) is not None
+    assert fit.reuse.signature(pod) is None
+    assert fit.reuse.signature(wanting({"cpu": 1, resource: 0})) is not None
     fit.attach(handle({"DRAExtendedResource": False}, cluster))
     assert refusals(fit, pod, cluster.snapshot) == {"without": never(text), "full": no(text)}
 
@@ -258,9 +258,9 @@ READ = {
 
 @pytest.mark.parametrize("pod", READ.values(), ids=READ)
 def test_the_signature_covers_what_the_plugin_reads(pod):
-    assert plugin().sign(pod) != plugin().sign(wanting())
-    assert plugin().sign(PodInfo(pod.pod)) == plugin().sign(pod)
-    assert {hash(value) for value in plugin().sign(pod).values()}
+    assert plugin().reuse.signature(pod) != plugin().reuse.signature(wanting())
+    assert plugin().reuse.signature(PodInfo(pod.pod)) == plugin().reuse.signature(pod)
+    assert {hash(value) for value in plugin().reuse.signature(pod).values()}
 
 
 # -- events -----------------------------------------------------------------------------------------------------------------

@@ -31,16 +31,16 @@ READ = {  # plugin, a spec that it treats differently from an empty one
 
 @pytest.mark.parametrize(("plugin", "spec"), READ.values(), ids=READ)
 def test_the_signature_covers_what_the_plugin_reads(plugin, spec):
-    assert plugin.sign(a_pod(**spec)) != plugin.sign(a_pod())
-    assert plugin.sign(a_pod("copy", **spec)) == plugin.sign(a_pod("original", **spec))
-    assert {hash(value) for value in plugin.sign(a_pod(**spec)).values()}
+    assert plugin.reuse.signature(a_pod(**spec)) != plugin.reuse.signature(a_pod())
+    assert plugin.reuse.signature(a_pod("copy", **spec)) == plugin.reuse.signature(a_pod("original", **spec))
+    assert {hash(value) for value in plugin.reuse.signature(a_pod(**spec)).values()}
 
 
 def test_the_signature_counts_repeated_images():
     once, twice = ([{"image": "web"}] * n for n in (1, 2))
-    assert ImageLocality().sign(a_pod(containers=once)) != ImageLocality().sign(a_pod(containers=twice))
+    assert ImageLocality().reuse.signature(a_pod(containers=once)) != ImageLocality().reuse.signature(a_pod(containers=twice))
 
 
 def test_the_signature_ignores_the_order_of_a_node_selector():
     one, other = {"a": "1", "b": "2"}, {"b": "2", "a": "1"}
-    assert NodeAffinity().sign(a_pod(nodeSelector=one)) == NodeAffinity().sign(a_pod(nodeSelector=other))
+    assert NodeAffinity().reuse.signature(a_pod(nodeSelector=one)) == NodeAffinity().reuse.signature(a_pod(nodeSelector=other))

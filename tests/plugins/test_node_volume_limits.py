@@ -241,8 +241,8 @@ def test_pods_without_such_volumes_are_skipped():
     snapshot = a_full_house(0).snapshot
     for volume in ({"emptyDir": {}}, {"csi": {"driver": DRIVER}}, {"rbd": {"monitors": ["m"], "image": "i"}}):
         assert NodeVolumeLimits().pre_filter(a_pod(volumes=[{"name": "v", **volume}]), snapshot) is SKIP
-    assert NodeVolumeLimits().sign(a_pod(volumes=[{"name": "v", "emptyDir": {}}])) == {}
-    assert NodeVolumeLimits().sign(a_pod(volumes=standing_on("a"))) is None
+    assert NodeVolumeLimits().reuse.signature(a_pod(volumes=[{"name": "v", "emptyDir": {}}])) == {}
+    assert NodeVolumeLimits().reuse.signature(a_pod(volumes=standing_on("a"))) is None
 
 
 def test_satisfies_the_plugin_contract():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.framework.profile import Step, other_form
+from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import SKIP
 from moorage.plugins.node_affinity import NodeAffinity
 from moorage.plugins.node_name import NodeName
@@ -140,8 +140,8 @@ def test_a_subclass_that_overrides_only_the_table_form_has_no_single_node_form(m
         def filter(self, wants, nodes):
             return super().filter(wants, nodes)
 
-    plugin = Stricter()
-    assert (other_form(Step("Stricter", plugin, getattr(plugin, method)), method, f"{method}_node") is not None) is expected
+    step = make_profile("s", {"Stricter": Stricter()}, {method: ["Stricter"]}, {}).at(method)[0]
+    assert (step.single is not None) is expected
 
 
 @given(

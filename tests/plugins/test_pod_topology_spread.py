@@ -392,12 +392,12 @@ READ = {  # two pods that the plugin may treat differently
 
 @pytest.mark.parametrize(("one", "other"), READ.values(), ids=READ)
 def test_the_signature_covers_what_the_plugin_reads(one, other):
-    assert PodTopologySpread().sign(one) != PodTopologySpread().sign(other)
-    assert {hash(value) for value in PodTopologySpread().sign(one).values()}
+    assert PodTopologySpread().reuse.signature(one) != PodTopologySpread().reuse.signature(other)
+    assert {hash(value) for value in PodTopologySpread().reuse.signature(one).values()}
 
 
 def test_the_signature_is_empty_without_constraints():
-    assert PodTopologySpread(arguments("List", [])).sign(web()) == {}
+    assert PodTopologySpread(arguments("List", [])).reuse.signature(web()) == {}
 
 
 # -- many constraints -----------------------------------------------------------------------------------------------------

@@ -103,8 +103,8 @@ def test_pods_without_claims_are_skipped():
         pod = a_pod(volumes=[{"name": "v", **volume}])
         assert VolumeBinding().pre_filter(pod, snapshot) is SKIP
         assert final_scores(VolumeBinding(), pod, snapshot) is None
-    assert VolumeBinding().sign(a_pod(volumes=[{"name": "v", "emptyDir": {}}])) == {}
-    assert VolumeBinding().sign(a_pod(volumes=standing_on("data"))) is None
+    assert VolumeBinding().reuse.signature(a_pod(volumes=[{"name": "v", "emptyDir": {}}])) == {}
+    assert VolumeBinding().reuse.signature(a_pod(volumes=standing_on("data"))) is None
 
 
 # -- bound claims -------------------------------------------------------------------------------------------------------

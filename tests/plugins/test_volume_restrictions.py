@@ -143,8 +143,8 @@ def test_removing_the_claims_user_admits_the_pod():
 
 def test_pods_without_such_volumes_share_a_signature():
     plugin = VolumeRestrictions()
-    assert plugin.sign(a_pod(volumes=[{"name": "s", "secret": {"secretName": "s"}}])) == {}
-    assert plugin.sign(a_pod(volumes=standing_on("mine"))) is None
+    assert plugin.reuse.signature(a_pod(volumes=[{"name": "s", "secret": {"secretName": "s"}}])) == {}
+    assert plugin.reuse.signature(a_pod(volumes=standing_on("mine"))) is None
 
 
 def test_satisfies_the_plugin_contract():

@@ -86,8 +86,8 @@ def test_a_claim_without_a_name():
 def test_other_volumes_are_skipped():
     pod = a_pod(volumes=[{"name": "scratch", "ephemeral": {}}, {"name": "tmp", "emptyDir": {}}])
     assert VolumeZone().pre_filter(pod, a_cluster([a_node("n")]).snapshot) is SKIP
-    assert VolumeZone().sign(a_pod(volumes=[{"name": "tmp", "emptyDir": {}}])) == {}
-    assert VolumeZone().sign(pod) is None
+    assert VolumeZone().reuse.signature(a_pod(volumes=[{"name": "tmp", "emptyDir": {}}])) == {}
+    assert VolumeZone().reuse.signature(pod) is None
 
 
 def test_satisfies_the_plugin_contract():

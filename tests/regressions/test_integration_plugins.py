@@ -31,7 +31,9 @@ def profile(**points):
 
 
 def plugin(name, **methods):
-    return type(name, (), {"name": name, **{key: staticmethod(method) for key, method in methods.items()}})
+    return type(
+        name, (), {"name": name, **{key: staticmethod(value) if callable(value) else value for key, value in methods.items()}}
+    )
 
 
 # -- Reserve and Unreserve ----------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 from moorage.errors import PluginError
 from moorage.framework.effects import BindPod
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.reuse import Reuse
 from moorage.framework.verdicts import Hold, Wait
 from moorage.queue.queued_pod import QueuePlace
 from moorage.testing.simtest.oracle import Terms
@@ -65,7 +66,7 @@ FOUR_PROFILES = "profiles:" + "".join(
 @pytest.mark.parametrize(("most", "specs", "nodes"), BATCHES.values(), ids=BATCHES)
 def test_pods_of_a_class_go_where_they_would_go_one_by_one(most, specs, nodes, together):
     passing = {"filter_node": lambda state, node: None}
-    signing = {**passing, "sign": lambda pod: None}
+    signing = {**passing, "reuse": Reuse(signature=lambda pod: None)}
 
     async def main(stage):
         for number in range(4, 0, -1):

@@ -10,8 +10,8 @@ import pytest
 from moorage.framework.effects import BindPod
 from moorage.framework.events import Action, ClusterEvent, Wake
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Depends
-from moorage.framework.verdicts import Hold, Reject
+from moorage.framework.points import Domains, Idle, PostFilterResult, Reuse, Scope
+from moorage.framework.verdicts import SKIP, Code, Hold, Narrow, Reject
 from moorage.plugins import BUILTIN
 from moorage.state.cluster import Snapshot
 from moorage.testing.plugin_checks import check_plugin, sample_cluster, sample_pods
@@ -112,9 +112,9 @@ BROKEN = {
     "domains": (
         plugin(
             filter=lambda self, state, nodes: [mask(nodes, "n0")],
-            closed_domains=lambda self, state, nodes: [("disk", np.array([False, True]))],
+            reuse=Reuse(Scope.DOMAIN, domains=Domains(closed=lambda state, nodes: [("disk", np.array([False, True]))])),
         ),
-        "closed_domains rejects node n1",
+        "Domains.closed rejects node n1",
     ),
     "score out of range": (plugin(score=lambda self, state, nodes: nodes.zeros() + 140), "scores must be in the range"),
     "score of floats": (plugin(score=lambda self, state, nodes: np.ones(len(nodes))), "return an int64 array"),
@@ -133,33 +133,89 @@ BROKEN = {
     "domain scores": (
         plugin(
             score=lambda self, state, nodes: nodes.zeros(),
-            domain_scores=lambda self, state, nodes: ("disk", np.array([0, 5])),
+            reuse=Reuse(Scope.DOMAIN, domains=Domains(scores=lambda state, nodes: ("disk", np.array([0, 5])))),
         ),
-        "domain_scores gives [5, 5, 5, 0, 0, 0]",
+        "Domains.scores gives [5, 5, 5, 0, 0, 0]",
     ),
-    "signature of lists": (plugin(filter=lambda *args: (), sign=lambda self, pod: {"x": []}), "cannot be hashed"),
+    "signature of lists": (plugin(filter=lambda *args: (), reuse=Reuse(signature=lambda pod: {"x": []})), "cannot be hashed"),
     "signature that changes": (
-        plugin(filter=lambda *args: (), sign=lambda self, pod: {"x": next(counter)}),
+        plugin(filter=lambda *args: (), reuse=Reuse(signature=lambda pod: {"x": next(counter)})),
         "gives the same pod the signatures",
     ),
-    "signature that raises": (plugin(filter=lambda *args: (), sign=lambda self, pod: pod.nothing), "AttributeError"),
+    "signature that raises": (
+        plugin(filter=lambda *args: (), reuse=Reuse(signature=lambda pod: pod.nothing)),
+        "AttributeError",
+    ),
     "signature that says too little": (
         plugin(
             filter=lambda self, pod, nodes: [Reject(~nodes.false(), "x")] if pod.name == "web" else [],
-            sign=lambda self, pod: {},
+            reuse=Reuse(signature=lambda pod: {}),
         ),
         "gives pods plain and web the same signature",
     ),
     "depends on more than it says": (
         plugin(
-            depends=Depends.ROW,
+            reuse=Reuse(Scope.NODE_PODS),
             filter=lambda self, pod, nodes: [Reject(~nodes.false(), "x")] if nodes.table.pod_count.view.sum() > 3 else [],
         ),
-        "depends on ROW, but pod other on node n0 changes",
+        "scope is NODE_PODS, but pod other on node n0 changes",
     ),
     "depends on pods though it says nodes": (
-        plugin(depends=Depends.NODES, filter=lambda self, pod, nodes: [Reject(nodes.pod_count > 2, "full")]),
-        "depends on NODES, but pod",
+        plugin(reuse=Reuse(Scope.NODE), filter=lambda self, pod, nodes: [Reject(nodes.pod_count > 2, "full")]),
+        "scope is NODE, but pod",
+    ),
+    "reads more than sums over pods": (
+        plugin(
+            reuse=Reuse(Scope.USAGE),
+            filter=lambda self, pod, nodes: [
+                Reject(np.array([any(other.name == "busy-0" for other in node.pods) for node in nodes]), "busy")
+            ],
+        ),
+        "scope is USAGE, but other pods with the same requests on node n1 change",
+    ),
+    "normalizes by more than the highest": (
+        plugin(
+            reuse=Reuse(Scope.NODE, signature=lambda pod: {}),
+            score=lambda self, pod, nodes: nodes.row_numbers.astype(np.int64),
+            normalize=lambda self, pod, scores: scores - scores.min(),
+        ),
+        "normalizes the score",
+    ),
+    "signature reads more than the shape": (
+        plugin(filter=lambda *args: (), reuse=Reuse(signature=lambda pod: {"name": pod.name}, signature_reads=())),
+        "gives pods of one shape the signatures",
+    ),
+    "is not idle": (
+        plugin(
+            pre_filter=lambda self, pod, snapshot: pod,
+            filter=lambda *args: (),
+            reuse=Reuse(signature=lambda pod: {}, idle=lambda pod, snapshot: Idle(now=True)),
+        ),
+        "is idle, but pre_filter or pre_score does not skip",
+    ),
+    "narrows to other nodes": (
+        plugin(
+            pre_filter=lambda self, pod, snapshot: Narrow(frozenset(["n1"]), pod),
+            filter=lambda *args: (),
+            reuse=Reuse(narrows_to=lambda pod: frozenset(["n0"])),
+        ),
+        "narrows_to announces ['n0']",
+    ),
+    "does not rest": (
+        plugin(
+            pre_filter=lambda *args: SKIP,
+            pre_bind=lambda self, state, pod, node: [BindPod(pod, node)],
+            reuse=Reuse(rests_when_skipped=True),
+        ),
+        "rests_when_skipped, but preBind answers",
+    ),
+    "PostFilter reads more than the signature": (
+        plugin(
+            filter=lambda self, pod, nodes: [Reject(~nodes.false(), "x")],
+            post_filter=lambda self, pod, attempt: PostFilterResult(Code.UNSCHEDULABLE, (pod.name,)),
+            reuse=Reuse(Scope.NODE, signature=lambda pod: {}),
+        ),
+        "gives pods plain and web the same signature",
     ),
     "what-if spoils its state": (
         plugin(
@@ -180,7 +236,7 @@ BROKEN = {
         "after add_pod of other returns n0: yes, and a new PreFilter gives n0: Unschedulable: crowded",
     ),
     "half a what-if": (
-        plugin(filter=lambda *args: (), add_pod=lambda self, state, pod, other, node: state),
+        plugin(filter=lambda *args: (), pre_filter=lambda *args: [], add_pod=lambda self, state, pod, other, node: state),
         "has add_pod without the other",
     ),
     "wakes on nothing sensible": (
@@ -201,7 +257,7 @@ BROKEN = {
         "KeyError",
     ),
     "permit answers yes": (plugin(permit=lambda self, *args: True), "returned True from permit"),
-    "pre_bind writes itself": (plugin(pre_bind=lambda self, *args: ["done"]), "returned 'done' from pre_bind"),
+    "pre_bind writes itself": (plugin(pre_bind=lambda self, *args: ["done"]), "returned 'done' from preBind"),
     "bind says so": (plugin(bind=lambda self, *args: True), "returned True from bind"),
 }
 
@@ -227,16 +283,13 @@ def test_all_that_is_wrong_is_told_at_once():
 def test_a_sound_plugin_passes():
     class Sound:
         name = "Sound"
-        depends = Depends.ROW
+        reuse = Reuse(Scope.USAGE, signature=lambda pod: {}, signature_reads=())
 
         def filter(self, pod, nodes):
             yield Reject(nodes.pod_count > 1, "crowded")
 
         def filter_node(self, pod, node):
             return Hold.because("crowded") if node.pod_count > 1 else None
-
-        def sign(self, pod):
-            return {}
 
         def bind(self, state, pod, node):
             return [BindPod(pod, node)]

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from moorage.cycle.node_verdicts import NodePart, Steps, Varying
 from moorage.framework.plugin_runner import MAX_SCORE, are_in_range, ask, normalized, scored
 from moorage.framework.profile import Step
+from moorage.framework.reuse import Scope
 from moorage.framework.verdicts import SKIP
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
@@ -51,9 +52,9 @@ class KeptScores:
         raws = [scored(step, self._state(step, pod), view).astype(np.int64) for step, _ in kept]
         #: Weight and raw scores; the raw scores are updated only if a plugin normalizes.
         self._weighed = [(weights.get(step.name, 1), raw) for (step, _), raw in zip(kept, raws, strict=True)]
-        self._must_sum_up = any(getattr(step.plugin, "normalize", None) is not None for step, _ in kept)
+        self._must_sum_up = any(step.normalize is not None for step, _ in kept)
         #: True if rows with equal rooms (see ``NodeTable.room``) have equal raw scores in these plugins.
-        self.by_room = not self._must_sum_up and all(getattr(step.plugin, "sums_only", False) for step, _ in kept)
+        self.by_room = not self._must_sum_up and all(step.reuse.scope is Scope.USAGE for step, _ in kept)
         self._sum_up(pod)
 
     def is_sound(self) -> bool:
@@ -68,7 +69,7 @@ class KeptScores:
         everywhere = self._part.everywhere
         self._varying = list(self._part.varying)
         for (step, _), (weight, raw) in zip(self._one_row, self._weighed, strict=True):
-            if getattr(step.plugin, "normalize", None) is None:
+            if step.normalize is None:
                 self._check(raw)
                 weighted = raw if weight == 1 else raw * weight
                 total = weighted if total is None else total + weighted

@@ -14,19 +14,20 @@ from msgspec.structs import replace as with_changes
 
 from moorage.cycle.decision import Decision
 from moorage.cycle.extender_nodes import BareView
-from moorage.cycle.extender_preemption import Consult
 from moorage.cycle.extender_wire import ExtenderError, Whole, partial
 from moorage.cycle.extenders import Asking, Consultation, HTTPExtender, without_asking
 from moorage.cycle.failures import Failures
 from moorage.cycle.pod_classes import ClassCache
+from moorage.cycle.preemption import Candidate
 from moorage.cycle.sampling import NodeOrder, feasible_nodes_to_find
-from moorage.cycle.search_scope import EVERYWHERE, Scope
+from moorage.cycle.search_scope import EVERYWHERE, SearchScope
 from moorage.cycle.ties import draw
 from moorage.cycle.what_if import FailedAttempt, Nominated, contenders, judge_with_nominated
 from moorage.errors import AttemptError, PluginError
 from moorage.framework.effects import Effect
 from moorage.framework.plugin_runner import Scores, ask, run_filter, run_pre_filter, run_score
 from moorage.framework.points import PostFilterResult
+from moorage.framework.post_filter import Consult
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile
 from moorage.framework.verdict_table import Verdicts
@@ -67,7 +68,12 @@ class Cycle:
     _failures: dict[Profile, Failures] = field(default_factory=dict)
 
     def decide(
-        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None, scope: Scope = EVERYWHERE
+        self,
+        profile: Profile,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        nominated: Nominated | None = None,
+        scope: SearchScope = EVERYWHERE,
     ) -> Decision:
         """Return the chosen node for ``pod``, or why none fits. A broken plugin ends the attempt: ``Decision.error``.
 
@@ -87,7 +93,12 @@ class Cycle:
         return decision
 
     def deciding(
-        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None, scope: Scope = EVERYWHERE
+        self,
+        profile: Profile,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        nominated: Nominated | None = None,
+        scope: SearchScope = EVERYWHERE,
     ) -> Asking[Decision]:
         """Decide like ``decide``, with the extenders. The caller adds no pod and changes no node while a call is open."""
         if not scope.count(snapshot.table):
@@ -108,7 +119,9 @@ class Cycle:
             return decision
         return with_changes(decision, done_without=tuple(consultation.done_without))
 
-    def _known(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, scope: Scope) -> Decision | None:
+    def _known(
+        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, scope: SearchScope
+    ) -> Decision | None:
         """Decide from a cached failure or the cached path; None if the decision takes the full path."""
         if scope.rows is not None or not self.by_class:
             return None
@@ -116,7 +129,7 @@ class Cycle:
         failed = failures.find(pod, snapshot, nominated) if failures is not None else None
         return failed or self._by_class(profile, pod, snapshot, nominated)
 
-    def _keep(self, profile: Profile, decision: Decision, snapshot: Snapshot, nominated: Nominated, scope: Scope) -> None:
+    def _keep(self, profile: Profile, decision: Decision, snapshot: Snapshot, nominated: Nominated, scope: SearchScope) -> None:
         """Cache a failure for the next pod of its class, unless the next search depends on where this one ended."""
         if decision.node is not None or not self.by_class or scope is not EVERYWHERE or self._percentage_for(profile):
             return
@@ -149,7 +162,13 @@ class Cycle:
         return Decision(pod, table.nodes[quick.row].name, quick.found, evaluated=evaluated, feasible=quick.feasible)
 
     def _full_path(
-        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, consultation: Consultation, scope: Scope
+        self,
+        profile: Profile,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        nominated: Nominated,
+        consultation: Consultation,
+        scope: SearchScope,
     ) -> Asking[Decision]:
         found = run_pre_filter(profile, pod, snapshot)
         verdicts = Verdicts(len(snapshot.table))
@@ -177,7 +196,7 @@ class Cycle:
         row = draw(table, scores.best(), pod.uid, self.seed)
         return Decision(pod, table.nodes[row].name, found, verdicts, scores, evaluated=evaluated, feasible=len(feasible))
 
-    def _nominated_row(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, scope: Scope) -> int | None:
+    def _nominated_row(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, scope: SearchScope) -> int | None:
         """Return the row of the pod's nominated node if it is tried before all others, else None."""
         first = self.nominated_first and profile.nominated_first
         row = snapshot.table.row_of.get(pod.status.nominated_node_name) if first else None
@@ -185,7 +204,7 @@ class Cycle:
 
     def _feasible(
         self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated,
-        scope: Scope,
+        scope: SearchScope,
     ) -> npt.NDArray[np.intp]:  # fmt: skip
         percentage = self._percentage_for(profile)
         rows = scope.close_others(_rows_to_look_at(found, snapshot, verdicts), verdicts)
@@ -201,7 +220,7 @@ class Cycle:
 
     def _sampled(
         self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated,
-        rows: npt.NDArray[np.intp], wanted: int, scope: Scope,
+        rows: npt.NDArray[np.intp], wanted: int, scope: SearchScope,
     ) -> npt.NDArray[np.intp]:  # fmt: skip
         """Search in kube-scheduler's order until enough feasible rows are found.
 
@@ -233,7 +252,7 @@ class Cycle:
 
     def _post_filter(
         self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated,
-        consultation: Consultation, scope: Scope,
+        consultation: Consultation, scope: SearchScope,
     ) -> Asking[Decision]:  # fmt: skip
         outcome: PostFilterResult | None = None
         if not scope.post_filter:
@@ -363,7 +382,7 @@ def _run_post_filter(
     return PostFilterResult(Code.UNSCHEDULABLE, tuple(reasons), nominated, effects=effects)
 
 
-def _consulted(wanted: Consult, snapshot: Snapshot, consultation: Consultation) -> Asking[PostFilterResult]:
+def _consulted(wanted: Consult[Candidate], snapshot: Snapshot, consultation: Consultation) -> Asking[PostFilterResult]:
     """Pass the candidates for preemption to the extenders, and let the plugin choose among those they keep."""
     try:
         return wanted.choose((yield from consultation.preempt(wanted.candidates, snapshot)))

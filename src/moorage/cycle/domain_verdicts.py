@@ -1,8 +1,8 @@
 """Decide by topology domain: run plugins that judge domains once a domain instead of once a node.
 
 Topology spread and pod affinity read pods all over the cluster, so a pod class cannot cache their verdicts. But they judge
-domains: which values of a node label are closed to the pod, and what score each value gets. A plugin that implements
-``closed_domains`` and ``domain_scores`` does not run on rows; ``ByDomain`` adds its answers to the class's totals, in ring
+domains: which values of a node label are closed to the pod, and what score each value gets. A plugin that declares
+``Domains`` in its ``reuse`` does not run on rows; ``ByDomain`` adds its answers to the class's totals, in ring
 order, and picks the best row.
 
 The caller decides by row if a plugin lacks these forms, or has no answer by domain for the pod.
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from moorage.framework.plugin_runner import are_in_range, ask, normalized
 from moorage.framework.prefilter_state import PreFiltered
-from moorage.framework.profile import Profile, Step, other_form
+from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import SKIP
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
@@ -49,8 +49,8 @@ class ByDomain:
 
     def __init__(self, profile: Profile) -> None:
         self._weights = profile.weights
-        self._filters = {step.name: other_form(step, "filter", "closed_domains") for step in profile.at("filter")}
-        self._scores = {step.name: other_form(step, "score", "domain_scores") for step in profile.at("score")}
+        self._filters = {step.name: step.by_domain for step in profile.at("filter")}
+        self._scores = {step.name: step.by_domain for step in profile.at("score")}
         #: Pod shapes for which a plugin had no answer by domain, so that it is not called for each such pod.
         self._by_row: set[bytes] = set()
 

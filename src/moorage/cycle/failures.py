@@ -19,7 +19,7 @@ from moorage.cycle.decision import Decision
 from moorage.cycle.pod_signatures import Signer
 from moorage.cycle.what_if import Nominated
 from moorage.errors import PluginError
-from moorage.framework.profile import Profile, Step
+from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Code
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
@@ -41,7 +41,7 @@ class Failures:
     def __init__(self, profile: Profile) -> None:
         judges = {step.name: step for point in ("preFilter", "filter") for step in profile.at(point)}
         steps = {**judges, **{step.name: step for step in profile.at("postFilter")}}
-        self._works = all(map(_says_what_it_reads, judges.values())) and all(map(_fails_alike, profile.at("postFilter")))
+        self._works = all(step.reuse.signature is not None for step in (*judges.values(), *profile.at("postFilter")))
         self._signer = Signer(steps.values(), frozenset()) if self._works else None
         self._known: dict[Hashable, Decision] = {}
         self._state: Hashable = None
@@ -93,20 +93,6 @@ class Failures:
         if self._nominees is None:
             self._nominees = frozenset(other.uid for pods in self._nominated.values() for other in pods)
         return pod.uid in self._nominees
-
-
-def _says_what_it_reads(step: Step) -> bool:
-    return callable(getattr(step.plugin, "sign", None)) and getattr(step.plugin, "depends", None) is not None
-
-
-def _fails_alike(step: Step) -> bool:
-    """Return whether a PostFilter plugin declares ``fails_alike``. A subclass that overrides ``post_filter`` redeclares it."""
-    for cls in type(step.plugin).__mro__:
-        if "fails_alike" in cls.__dict__:
-            return bool(cls.__dict__["fails_alike"]) and callable(getattr(step.plugin, "sign", None))
-        if "post_filter" in cls.__dict__:
-            break
-    return False
 
 
 def _is_shared(decision: Decision) -> bool:

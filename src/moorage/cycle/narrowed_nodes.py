@@ -6,12 +6,11 @@ feasible, it is the decision; every other case takes the full path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
 from typing import Final
 
 from moorage.framework.plugin_runner import ask, refused_rows, run_pre_filter
 from moorage.framework.prefilter_state import PreFiltered
-from moorage.framework.profile import Profile, other_form
+from moorage.framework.profile import Profile
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
@@ -26,9 +25,9 @@ class NarrowLook:
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        self._filters = [(step, other_form(step, "filter", "filter_node")) for step in profile.at("filter")]
-        forms = (other_form(step, "pre_filter", "narrows_to") for step in profile.at("preFilter"))
-        self._narrows: list[Callable[[PodInfo], Collection[str] | None]] = [form.call for form in forms if form is not None]
+        self._filters = [(step, step.single) for step in profile.at("filter")]
+        forms = (step.reuse.narrows_to for step in profile.at("preFilter"))
+        self._narrows = [narrows_to for narrows_to in forms if narrows_to is not None]
 
     def concerns(self, pod: PodInfo) -> bool:
         """Return whether a plugin narrows the search to at most ``_FEW`` nodes."""

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from moorage.framework.plugin_runner import are_in_range, ask, normalized, refused_rows, scored
-from moorage.framework.points import Depends
-from moorage.framework.profile import Profile, Step, other_form
+from moorage.framework.profile import Profile, Step
+from moorage.framework.reuse import Scope
 from moorage.framework.verdicts import SKIP, Hold, Narrow
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
@@ -37,8 +37,8 @@ class Steps:
         )
         self.pre_filter, self.filter, self.pre_score, self.score = pre_filter, filter_, pre_score, score
         #: The Filter and Score plugins with their form for one node, or None.
-        self.filter_nodes = tuple((step, other_form(step, "filter", "filter_node")) for step in filter_)
-        self.score_nodes = tuple((step, other_form(step, "score", "score_node")) for step in score)
+        self.filter_nodes = tuple((step, step.single) for step in filter_)
+        self.score_nodes = tuple((step, step.single) for step in score)
 
     def __bool__(self) -> bool:
         return bool(self.filter or self.pre_score or self.score)
@@ -123,7 +123,7 @@ class NodePart:
 
     def _add(self, step: Step, state: Any, raw: IntArray, weight: int) -> None:
         alike = bool((raw == raw[:1]).all())
-        scales = getattr(step.plugin, "normalize", None) is not None
+        scales = step.normalize is not None
         if scales and not alike:
             self.varying.append(Varying(step, state, raw.astype(np.int64), weight))
             return
@@ -139,10 +139,10 @@ class NodePart:
 class NodeParts:
     """The parts of one profile's classes. The least recently used one is dropped first."""
 
-    def __init__(self, profile: Profile, depends: Mapping[str, Depends]) -> None:
+    def __init__(self, profile: Profile, scopes: Mapping[str, Scope]) -> None:
         self._profile = profile
         #: The plugins that read only nodes.
-        self.names = frozenset(name for name, on in depends.items() if on is Depends.NODES)
+        self.names = frozenset(name for name, scope in scopes.items() if scope is Scope.NODE)
         self._nodes_seen = -1
         self._parts: dict[Hashable, NodePart] = {}
         self._steps: dict[frozenset[str], Steps] = {}

@@ -25,9 +25,9 @@ from moorage.cycle.pod_signatures import Signer
 from moorage.cycle.ties import draw, ring_position
 from moorage.cycle.what_if import Nominated, contenders, judge_with_nominated
 from moorage.framework.plugin_runner import ask, check_range, normalized, refused_rows, scored
-from moorage.framework.points import Depends
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
+from moorage.framework.reuse import Scope
 from moorage.framework.verdicts import SKIP
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
@@ -74,12 +74,12 @@ class ClassCache:
         #: Keys of classes that were seen but not cached.
         self._passed_by: set[Hashable] = set()
         steps = {step.name: step for point in _POINTS for step in profile.at(point)}
-        self._depends = {name: depends_of(step) for name, step in steps.items()}
-        always_asked = frozenset(name for name, depends in self._depends.items() if depends is Depends.CLUSTER)
+        scopes = {name: _scope_of(step) for name, step in steps.items()}
+        always_asked = frozenset(name for name, scope in scopes.items() if scope > Scope.NODE_PODS)
         # A plugin that runs node by node and for every pod makes the cached path no faster than the full path.
         self._pays = not any(step.one_by_one and name in always_asked for name, step in steps.items())
-        self._parts = NodeParts(profile, self._depends)
-        self._on_rows = frozenset(name for name, depends in self._depends.items() if depends is Depends.ROW)
+        self._parts = NodeParts(profile, scopes)
+        self._on_rows = frozenset(name for name, scope in scopes.items() if Scope.NODE < scope <= Scope.NODE_PODS)
         self._splits: dict[frozenset[str], _Split] = {}
         self._signer = Signer(steps.values(), always_asked, self._parts.names)
         self._by_domain = ByDomain(profile)
@@ -130,18 +130,9 @@ class ClassCache:
         return True
 
 
-def depends_of(step: Step) -> Depends:
-    """Return what a plugin's answers depend on.
-
-    ``CLUSTER`` if the plugin does not declare it, does not sign pods, or normalizes by more than the highest score.
-    """
-    plugin = step.plugin
-    scales = getattr(plugin, "normalize", None) is None or getattr(plugin, "scales_by_highest", False)
-    scales = scales and getattr(plugin, "normalize_over", None) is None
-    if not callable(getattr(plugin, "sign", None)) or not scales:
-        return Depends.CLUSTER
-    depends: Depends = getattr(plugin, "depends", Depends.CLUSTER)
-    return depends
+def _scope_of(step: Step) -> Scope:
+    """Return what a plugin's cached answers depend on; CLUSTER if it does not sign pods, or normalizes over other nodes."""
+    return Scope.CLUSTER if step.reuse.signature is None or step.over_nodes else step.reuse.scope
 
 
 class _PodClass:
@@ -170,7 +161,7 @@ class _PodClass:
         self._count = int(np.count_nonzero(self.allowed))
         self._rows: npt.NDArray[np.intp] | None = None
         #: The score of a row by its room, None if refused; None in whole if a plugin reads more than sums over pods.
-        by_room = self._scores.by_room and all(getattr(s.plugin, "sums_only", False) for s, _ in self._filters)
+        by_room = self._scores.by_room and all(step.reuse.scope is Scope.USAGE for step, _ in self._filters)
         self._rooms: dict[tuple[int, ...], int | None] | None = {} if by_room else None
         #: Whether the pod fits in a room with nominated pods, by the room and the requests of those pods.
         self._crowded: dict[Hashable, bool] = {}

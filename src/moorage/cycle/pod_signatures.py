@@ -1,11 +1,11 @@
 """Find a pod's class: the signatures of all plugins, as one key that is quick to compare.
 
-Calling ``sign`` of a dozen plugins costs more than a decision. Most signatures follow from the pod's shape, so ``Signer``
-caches them by shape. A plugin whose signature also depends on objects (device classes, say) names their kinds, and a change of
-one clears the cache. A plugin that names no kinds signs every pod.
+A dozen signatures cost more than a decision. Most follow from the pod's shape, so ``Signer`` caches them by shape. A plugin
+whose signature also depends on objects (device classes, say) names their kinds, and a change of one clears the cache. A plugin
+that names no kinds signs every pod.
 
 Plugins that read other pods run for each pod of a class, unless they are idle: a plugin may declare that it has no effect on
-pods of a shape until a log that it names changes.
+pods of a shape until a log that it names changes (``Idle``).
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable
 from typing import NamedTuple
 
-from moorage.api.meta import Object
 from moorage.errors import PluginError
 from moorage.framework.plugin_runner import ask
-from moorage.framework.points import AnyPlugin, Versioned
-from moorage.framework.profile import Step, other_form
+from moorage.framework.profile import Step
+from moorage.framework.reuse import Idle, Versioned
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
@@ -62,11 +61,15 @@ class Signer:
         signing = [step for step in steps if step.name not in always_asked]
         self._always_asked = always_asked
         self._on_nodes = on_nodes
-        self._by_shape = [step for step in signing if signs_by(step.plugin) is not None]
-        self._each = [step for step in signing if signs_by(step.plugin) is None]
-        self._kinds = sorted({kind for step in self._by_shape for kind in signs_by(step.plugin) or ()}, key=repr)
+        self._by_shape = [step for step in signing if step.reuse.signature_reads is not None]
+        self._each = [step for step in signing if step.reuse.signature_reads is None]
+        self._kinds = sorted({kind for step in self._by_shape for kind in step.reuse.signature_reads or ()}, key=repr)
         self._positions: list[int] = []
-        self._may_idle = [step for step in map(_idle_form, steps) if step is not None and step.name in always_asked]
+        self._may_idle = [
+            Step(step.name, step.plugin, step.reuse.idle)
+            for step in steps
+            if step.reuse.idle is not None and step.name in always_asked
+        ]
         self._known: dict[bytes, _Shape] = {}
         #: Signature → the number that replaces it, since signatures may be long.
         self._numbers: dict[Hashable, int] = {}
@@ -94,11 +97,13 @@ class Signer:
     def _first_look(self, pod: PodInfo, snapshot: Snapshot) -> _Shape:
         if len(self._known) >= _CAPACITY:
             self._known.clear()
-        idle, logs = set(), []
+        idle: set[str] = set()
+        logs: list[Versioned] = []
         for step in self._may_idle:
-            if ask(step, "idle", pod, snapshot):
+            answer: Idle = ask(step, "idle", pod, snapshot)
+            if answer.now:
                 idle.add(step.name)
-            logs += step.plugin.idle_until(snapshot)
+            logs += answer.until
         signed = self._numbered(self._signed(self._by_shape, pod, Signed((), self._always_asked - idle)))
         return _Shape(pod, signed, tuple((log, log.position) for log in logs))
 
@@ -120,29 +125,12 @@ class Signer:
         on_rows: dict[str, Hashable] = {}
         for step in steps:
             try:
-                signature = step.plugin.sign(pod)
+                signature = step.reuse.signature(pod) if step.reuse.signature is not None else None
             except Exception as error:
-                raise PluginError(step.name, f"failed in sign: {type(error).__name__}: {error}") from error
+                raise PluginError(step.name, f"failed in signature: {type(error).__name__}: {error}") from error
             if signature is None:
                 asked = asked | {step.name}
             elif signature:
                 (on_nodes if step.name in self._on_nodes else on_rows).update(signature)
         key = before.on_nodes, tuple(on_nodes.items()), asked
         return Signed((before.key, tuple(on_rows.items()), key), asked, key)
-
-
-def _idle_form(step: Step) -> Step | None:
-    """Return a step for a plugin's ``idle``; None if it has none, or a subclass overrides the methods it stands for."""
-    return other_form(step, "pre_filter", "idle") and other_form(step, "pre_score", "idle")
-
-
-def signs_by(plugin: AnyPlugin) -> tuple[type[Object], ...] | None:
-    """Return the kinds of objects that a plugin's signature depends on, in addition to the pod's shape; None if undeclared.
-
-    A subclass that overrides ``sign`` has to declare ``signs_by`` again.
-    """
-    for cls in type(plugin).__mro__:
-        if "sign" in cls.__dict__:
-            kinds: tuple[type[Object], ...] | None = cls.__dict__.get("signs_by")
-            return kinds
-    return None

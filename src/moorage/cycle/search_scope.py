@@ -16,14 +16,14 @@ from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Status
 from moorage.state.table import NodeTable
 
-__all__ = ["EVERYWHERE", "Scope"]
+__all__ = ["EVERYWHERE", "SearchScope"]
 
 #: The status of nodes outside the scope: no reason, and evicting pods there does not help.
 _BEYOND: Final = Status(Code.UNRESOLVABLE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scope:
+class SearchScope:
     """``rows``: the nodes in scope, sorted (None: all). ``post_filter``: run PostFilter if no node fits."""
 
     rows: npt.NDArray[np.intp] | None = None
@@ -47,4 +47,4 @@ class Scope:
         return counting
 
 
-EVERYWHERE: Final = Scope()
+EVERYWHERE: Final = SearchScope()

@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.framework.plugin_runner import ask, drained, run_filter, shifted
-from moorage.framework.points import Depends
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
+from moorage.framework.reuse import Scope
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Status
 from moorage.state.cluster import Snapshot
@@ -207,7 +207,7 @@ class FailedAttempt:
     def what_ifs(self, rows: npt.NDArray[np.intp]) -> ManyNodes | None:
         """Open what-ifs on many rows at once, none ``contended``; None if a plugin has to see the pods themselves."""
         for step in self._rest.at("filter"):
-            if step.name not in self.found.skipped and not getattr(step.plugin, "sums_only", False):
+            if step.name not in self.found.skipped and step.reuse.scope is not Scope.USAGE:
                 return None
         return ManyNodes(self._profile, self.found, self.pod, self.snapshot, rows, self._rest)
 
@@ -226,14 +226,13 @@ class FailedAttempt:
     def _looks_at_pods(self, step: Step) -> bool:
         """Return whether a Filter plugin's verdict may change when pods move.
 
-        A plugin's ``depends`` applies only to pods that it signs; for other pods it may read more than nodes.
+        A plugin that signs pods may read more than nodes for a pod that it does not sign.
         """
-        if getattr(step.plugin, "depends", Depends.CLUSTER) is not Depends.NODES:
+        if step.reuse.scope is not Scope.NODE:
             return True
-        sign = getattr(step.plugin, "sign", None)
-        if sign is None or step.name in self.found.skipped:
+        if step.reuse.signature is None or step.name in self.found.skipped:
             return False
-        return ask(Step(step.name, step.plugin, sign), "sign", self.pod) is None
+        return ask(Step(step.name, step.plugin, step.reuse.signature), "signature", self.pod) is None
 
     @cached_property
     def _moving(self) -> Profile:
@@ -249,4 +248,4 @@ class FailedAttempt:
 
 
 def _follows_pods(step: Step) -> bool:
-    return any(getattr(step.plugin, method, None) is not None for method in ("add_pod", "remove_pod"))
+    return step.add_pod is not None or step.remove_pod is not None

@@ -11,7 +11,7 @@ from typing import Protocol
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
 from moorage.cycle.extenders import Asking
-from moorage.cycle.search_scope import Scope
+from moorage.cycle.search_scope import SearchScope
 from moorage.engine.binding_cycle import BindingCycle
 from moorage.engine.engine_state import EngineState
 from moorage.engine.failure_handler import FailureHandler
@@ -54,7 +54,7 @@ class PodAttempt:
         cycle: Cycle,
         binding_cycle: BindingCycle,
         failure_handler: FailureHandler,
-        scope: Scope,
+        scope: SearchScope,
     ) -> None:
         self._queued = queued
         self._scope = scope

@@ -43,11 +43,10 @@ def unreserve(binding: Binding, on_fault: Callable[[PluginError], None]) -> tupl
     """
     effects: list[Effect] = []
     for step in reversed(binding.steps("reserve")):
-        undo = getattr(step.plugin, "unreserve", None)
-        if undo is None:  # the plugin reserves nothing
+        if step.unreserve is None:  # the plugin reserves nothing
             continue
         try:
-            answer = _call(Step(step.name, step.plugin, undo), "unreserve", binding)
+            answer = _call(step.unreserve, "unreserve", binding)
             effects.extend(_effects(step, "unreserve", answer))
         except PluginError as error:
             on_fault(error)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from moorage.api.custom_objects import CustomKind
 from moorage.framework.events import Resource, Wake
-from moorage.framework.profile import Profile
+from moorage.framework.profile import Profile, declared_wakes
 
 __all__ = ["NamedKinds", "named_kinds", "unusable_names"]
 
@@ -24,7 +24,7 @@ class NamedKinds(NamedTuple):
 def named_kinds(profiles: Iterable[Profile]) -> NamedKinds:
     """Return what the plugins name beside the kinds that Kubernetes brings; plugins that only score may name kinds as well."""
     plugins = [plugin for profile in profiles for plugin in profile.plugins.values()]
-    return _of(wake for plugin in plugins for wake in getattr(plugin, "wakes_on", tuple)())
+    return _of(wake for plugin in plugins for wake in declared_wakes(plugin) or ())
 
 
 def unusable_names(wakes: Iterable[Wake]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from moorage.api.pod_groups import PodGroup
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
 from moorage.cycle.extenders import Asking
-from moorage.cycle.search_scope import EVERYWHERE, Scope
+from moorage.cycle.search_scope import EVERYWHERE, SearchScope
 from moorage.cycle.ties import draw_by_name
 from moorage.engine.binding import Binding
 from moorage.engine.binding_plugins import permit, reserve, unreserve
@@ -69,11 +69,11 @@ class GroupCycle(Struct, eq=False):
         """Try to place the group. ``post_filter`` False: find out whether it fits, without preempting for a pod by itself."""
         if self.by_placement:
             return (yield from self._by_placement(post_filter))
-        return (yield from self._one_by_one(Scope(post_filter=post_filter) if not post_filter else EVERYWHERE))
+        return (yield from self._one_by_one(SearchScope(post_filter=post_filter) if not post_filter else EVERYWHERE))
 
     # -- the pods in turn ---------------------------------------------------------------------------------------------
 
-    def _one_by_one(self, scope: Scope) -> Asking[GroupOutcome]:
+    def _one_by_one(self, scope: SearchScope) -> Asking[GroupOutcome]:
         """Try each pod in turn on the nodes of the scope; take everything back."""
         tried: list[MemberAttempt] = []
         assumed: list[_Assumed] = []
@@ -96,7 +96,7 @@ class GroupCycle(Struct, eq=False):
                 self._take_back(entry)
         return GroupOutcome(tuple(tried), status, waiting)
 
-    def _try(self, queued: QueuedPod, scope: Scope, assumed: list[_Assumed]) -> Asking[MemberAttempt]:
+    def _try(self, queued: QueuedPod, scope: SearchScope, assumed: list[_Assumed]) -> Asking[MemberAttempt]:
         """Find a node for one pod, and assume it there unless Reserve or Permit says no."""
         pod = queued.pod
         decision = yield from self._decide(pod, scope)
@@ -120,7 +120,7 @@ class GroupCycle(Struct, eq=False):
         said = Status(Code.WAIT, "", (*binding.waits_for, _WAITS)) if binding.waits else SCHEDULED
         return MemberAttempt(queued, decision, node, decision.node is None, said)
 
-    def _decide(self, pod: PodInfo, scope: Scope) -> Asking[Decision]:
+    def _decide(self, pod: PodInfo, scope: SearchScope) -> Asking[Decision]:
         profile, snapshot, nominated = self.group.profile, self.cluster.snapshot, self.queue.nominated
         if self.cycle.extenders:
             return (yield from self.cycle.deciding(profile, pod, snapshot, nominated, scope))
@@ -186,9 +186,9 @@ class GroupCycle(Struct, eq=False):
             return GroupOutcome(first.tried, Status(Code.UNSCHEDULABLE, "", (text,)))
         return possible[0][1] if len(possible) == 1 else self._best(possible)
 
-    def _scope(self, placement: Placement, post_filter: bool) -> Scope:
+    def _scope(self, placement: Placement, post_filter: bool) -> SearchScope:
         rows = None if len(placement.nodes) == len(self.cluster.table) else placement.nodes.row_numbers
-        return Scope(rows, post_filter)
+        return SearchScope(rows, post_filter)
 
     def _best(self, possible: list[tuple[Placement, GroupOutcome]]) -> GroupOutcome:
         """Return the outcome of the placement with the highest score; of equals, the one that the seed draws."""

@@ -13,6 +13,7 @@ from moorage.config.algorithm import Algorithm, load_algorithm
 from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
 from moorage.errors import InputError
 from moorage.framework.features import FeatureGates
+from moorage.framework.profile import declared_name
 from moorage.framework.registry import Registry
 from moorage.plugins import builtin_registry
 from moorage.releases import TODAY
@@ -63,7 +64,7 @@ def registry_with(plugins: Iterable[Any], config: bytes = b"", release: str = TO
     """
     registry = builtin_registry(release).with_installed(config.decode("utf-8", "replace"))
     for plugin in plugins:
-        name = str(getattr(plugin, "name", ""))
+        name = declared_name(plugin) or ""
         if name not in registry or registry[name] is not plugin:
             registry.add(plugin)
     return registry

@@ -150,9 +150,8 @@ class GroupAttempt:
 
     def _victims(self, cycle: GroupCycle) -> Asking[tuple[PodInfo, ...] | Status]:
         group, snapshot = self._group, self._state.cluster.snapshot
-        plugin = group.profile.plugins.get("DefaultPreemption")
-        post_filter = getattr(plugin, "pod_group_post_filter", None)
-        if post_filter is None:
+        step = group.profile.pod_group_post_filter
+        if step is None:
             return Status(Code.UNSCHEDULABLE, "", (NO_PREEMPTION,))
         known = snapshot.objects(PodGroup).get(group.info.key)
         if known is None:
@@ -165,7 +164,7 @@ class GroupAttempt:
         def fits() -> Asking[Status]:
             return (yield from cycle.run(post_filter=False)).status
 
-        found: tuple[PodInfo, ...] | Status = yield from post_filter(known, group.info.pods, snapshot, fits)
+        found: tuple[PodInfo, ...] | Status = yield from step.call(known, group.info.pods, snapshot, fits)
         return found
 
     def _unreserve(self, pod: PodInfo, node: str, effects: tuple[Effect, ...]) -> None:

@@ -11,8 +11,8 @@ from moorage.config.profiles import ResolvedProfile, resolve
 from moorage.errors import InputError, MoorageError
 from moorage.framework.events import Wake
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import AnyPlugin
-from moorage.framework.profile import Profile, make_profile
+from moorage.framework.points import Plugin
+from moorage.framework.profile import Profile, attach, declared_wakes, make_profile
 from moorage.framework.registry import Handle, Registry
 from moorage.printable import clip
 
@@ -49,7 +49,7 @@ def build_resolved(resolved_profiles: Iterable[ResolvedProfile], registry: Regis
 
 
 def _build(resolved: ResolvedProfile, names: list[str], registry: Registry, handle: Handle) -> Profile:
-    plugins: dict[str, AnyPlugin] = {}
+    plugins: dict[str, Plugin] = {}
     for name in names:
         plugins[name] = _begun(name, registry.build(name, resolved.args.get(name)), handle)
     made = make_profile(
@@ -65,14 +65,13 @@ def _build(resolved: ResolvedProfile, names: list[str], registry: Registry, hand
     )
 
 
-def _begun(name: str, plugin: AnyPlugin, handle: Handle) -> AnyPlugin:
+def _begun(name: str, plugin: Plugin, handle: Handle) -> Plugin:
     """Attach a plugin, and look once at what it wakes on: what is broken about it is told before the first pod comes.
 
     Raises  InputError
     """
-    _done(name, "attach", lambda: getattr(plugin, "attach", _no_attach)(handle))
-    wakes = _done(name, "wakes_on", lambda: list(getattr(plugin, "wakes_on", tuple)()))
-    for wake in wakes:
+    _done(name, "attach", lambda: attach(plugin, handle))
+    for wake in _done(name, "wakes_on", lambda: declared_wakes(plugin)) or ():
         if not isinstance(wake, Wake):
             raise InputError(f"plugin {name}: wakes_on yields {wake!r}; yield Wake(event, when)")
     return plugin
@@ -85,7 +84,3 @@ def _done(name: str, method: str, call: Callable[[], _Answer]) -> _Answer:
         raise
     except Exception as error:
         raise InputError(f"plugin {name} failed in {method}: {type(error).__name__}: {clip(str(error))}") from error
-
-
-def _no_attach(handle: Handle) -> None:
-    """What a plugin does that needs nothing of the running scheduler."""

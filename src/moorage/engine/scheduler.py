@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from moorage.api.meta import Object
 from moorage.cycle.cycle import Cycle
-from moorage.cycle.search_scope import EVERYWHERE, Scope
+from moorage.cycle.search_scope import EVERYWHERE, SearchScope
 from moorage.engine.attempt import PodAttempt, SchedulingAttempt
 from moorage.engine.binding import Binding
 from moorage.engine.binding_cycle import BindingCycle
@@ -184,7 +184,7 @@ class Scheduler:
             return attempt is not None and self._make(attempt)
         return self._resume(attempt)
 
-    def attempt(self, pod: PodInfo, now: float, scope: Scope = EVERYWHERE) -> bool:
+    def attempt(self, pod: PodInfo, now: float, scope: SearchScope = EVERYWHERE) -> bool:
         """Make one attempt for this pod before all others, or for its group; ``scope`` applies to a pod without a group.
 
         Returns True if the attempt ended; False if it waits for extenders, or if there was none, because the pod is not in the
@@ -213,7 +213,7 @@ class Scheduler:
                 return attempt
         return None
 
-    def _attempt_for(self, queued: QueuedPod, scope: Scope) -> SchedulingAttempt | None:
+    def _attempt_for(self, queued: QueuedPod, scope: SearchScope) -> SchedulingAttempt | None:
         """Return the attempt for a pod that left the queue; None if it needs none."""
         state = self.state
         if not state.is_in_group(queued.pod):

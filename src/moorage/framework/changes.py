@@ -17,8 +17,9 @@ numeric change takes its threshold value: the largest request that fits, the sma
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
@@ -27,6 +28,8 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
 __all__ = ["Change", "ChangeValue", "Owner", "Remedies", "RemedyingPlugin"]
+
+S_contra = TypeVar("S_contra", contravariant=True)
 
 #: The team that can make a change: the pod's, the nodes', the cluster's operator, or the owner of the configuration.
 Owner: TypeAlias = Literal["pod", "node", "cluster", "config"]
@@ -62,5 +65,6 @@ Remedies: TypeAlias = Change | tuple[Change, ...]
 
 
 @runtime_checkable
-class RemedyingPlugin(Plugin, Protocol):
-    def remedies(self, state: Any, pod: PodInfo, node: NodeView) -> Iterable[Remedies]: ...
+class RemedyingPlugin(Plugin, Protocol[S_contra]):
+    @abstractmethod
+    def remedies(self, state: S_contra, pod: PodInfo, node: NodeView, /) -> Iterable[Remedies]: ...

@@ -18,8 +18,9 @@ one with the least ``shortfall``.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,8 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
 __all__ = ["Detail", "ExplainingPlugin", "ShortfallPlugin", "TermsPlugin"]
+
+S_contra = TypeVar("S_contra", contravariant=True)
 
 
 class Detail(Struct, frozen=True):
@@ -50,15 +53,18 @@ class Detail(Struct, frozen=True):
 
 
 @runtime_checkable
-class ExplainingPlugin(Plugin, Protocol):
-    def why(self, state: Any, pod: PodInfo, node: NodeView) -> Detail | None: ...
+class ExplainingPlugin(Plugin, Protocol[S_contra]):
+    @abstractmethod
+    def why(self, state: S_contra, pod: PodInfo, node: NodeView, /) -> Detail | None: ...
 
 
 @runtime_checkable
-class TermsPlugin(Plugin, Protocol):
-    def terms(self, state: Any, pod: PodInfo, nodes: NodeView) -> Iterable[tuple[str, BoolArray]]: ...
+class TermsPlugin(Plugin, Protocol[S_contra]):
+    @abstractmethod
+    def terms(self, state: S_contra, pod: PodInfo, nodes: NodeView, /) -> Iterable[tuple[str, BoolArray]]: ...
 
 
 @runtime_checkable
-class ShortfallPlugin(Plugin, Protocol):
-    def shortfall(self, state: Any, pod: PodInfo, nodes: NodeView) -> npt.NDArray[np.float64]: ...
+class ShortfallPlugin(Plugin, Protocol[S_contra]):
+    @abstractmethod
+    def shortfall(self, state: S_contra, pod: PodInfo, nodes: NodeView, /) -> npt.NDArray[np.float64]: ...

@@ -12,45 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from moorage.errors import AttemptError, PluginError
+from moorage.framework.group_placement import GroupInfo, Placement, Proposal
 from moorage.framework.plugin_runner import MAX_SCORE, ask
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import Code, Hold, Status
 from moorage.state.cluster import Snapshot
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
 
 __all__ = ["GroupInfo", "Placement", "PlacementScores", "Proposal", "run_placement_generate", "run_placement_score"]
 
 NO_PLACEMENT = "no feasible placements found"
-
-
-@dataclass(frozen=True, slots=True)
-class GroupInfo:
-    """A group that is being scheduled, with those of its pods that this attempt places."""
-
-    namespace: str
-    name: str
-    pods: tuple[PodInfo, ...]
-
-    @property
-    def key(self) -> str:
-        return f"{self.namespace}/{self.name}"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Placement:
-    """A named set of nodes; the name "" stands for all nodes."""
-
-    name: str
-    nodes: NodeView
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Proposal:
-    """The result of trying a group on a placement: each pod that fits there, with its node."""
-
-    placement: Placement
-    assigned: tuple[tuple[PodInfo, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +70,9 @@ def _scores_of(step: Step, weight: int, group: GroupInfo, proposals: Sequence[Pr
     except PluginError as error:
         text = f'running PlacementScore plugins: plugin "{step.name}" failed with: {error}'
         raise AttemptError(step.name, text) from error
-    normalize = getattr(step.plugin, "normalize_placements", None)
-    if normalize is not None:
+    if step.normalize is not None:
         try:
-            scores = [_score(step, score) for score in ask(Step(step.name, step.plugin, normalize), "normalize", group, scores)]
+            scores = [_score(step, score) for score in ask(step.normalize, "normalize", group, scores)]
         except PluginError as error:
             text = f'running NormalizePlacementScore on PlacementScore plugins: plugin "{step.name}" failed with: {error}'
             raise AttemptError(step.name, text) from error

@@ -281,12 +281,10 @@ def normalized(step: Step, state: Any, scores: IntArray, nodes: NodeView | None 
 
     ``nodes`` are the rows that were scored; required only for plugins with ``normalize_over``.
     """
-    normalize: Any = getattr(step.plugin, "normalize", None)
-    normalize_over: Any = getattr(step.plugin, "normalize_over", None)
-    if normalize is None and normalize_over is None:
+    if step.normalize is None:
         return scores
     try:
-        answer = normalize(state, scores) if normalize is not None else normalize_over(state, scores, nodes)
+        answer = step.normalize.call(state, scores, nodes) if step.over_nodes else step.normalize.call(state, scores)
     except Exception as error:
         raise PluginError(step.name, f"failed in normalize: {type(error).__name__}: {error}") from error
     return checked(step, "normalize", answer, len(scores))
@@ -335,10 +333,10 @@ def shifted(
     states = dict(found.states)
     for method, other in others:
         for step in profile.at("preFilter"):
-            change = getattr(step.plugin, method, None)
+            change = step.add_pod if method == "add_pod" else step.remove_pod
             if change is not None and step.name in states:
                 try:
-                    states[step.name] = change(states[step.name], pod, other, node)
+                    states[step.name] = change.call(states[step.name], pod, other, node)
                 except Exception as error:
                     raise PluginError(step.name, f"failed in {method}: {type(error).__name__}: {error}") from error
     return PreFiltered(states, found.skipped, found.nodes, found.narrowed_by, found.refused)

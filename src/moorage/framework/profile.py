@@ -1,42 +1,64 @@
 """A profile: the plugins of one ``schedulerName``, in the order they run at each extension point.
 
-Building a profile checks once which methods each plugin has. Plugins that judge one node at a time are wrapped here to judge a
-view of many nodes, so that the runner of a profile handles columns only.
+Building a profile resolves each plugin once: its methods become steps, its promises a ``Reuse``. No other module looks up the
+members of a plugin. Plugins that judge one node at a time are wrapped here to judge a view of many nodes, so that the runner of
+a profile handles columns only. Until the next release, plugins may declare promises by their old names (``_OLD_NAMES``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from moorage.errors import PluginError
-from moorage.framework.points import POINTS, AnyPlugin
+from moorage.framework.events import Wake
+from moorage.framework.handle import Handle
+from moorage.framework.points import POINTS, Plugin
+from moorage.framework.reuse import Depends, Domains, Idle, Reuse, Scope
 from moorage.framework.verdicts import Hold, Reject
+from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
+from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["Profile", "Step", "Timer", "make_profile", "other_form"]
+__all__ = [
+    "Profile", "Step", "Timer", "args_of", "attach", "declared_name", "declared_wakes", "make_profile", "points_of", "reuse_of",
+]  # fmt: skip
 
+_NO_PROMISE: Final = Reuse()
 #: ``timer(point, plugin, seconds)`` receives the duration of each call.
 Timer = Callable[[str, str, float], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One plugin at one extension point.
+    """One plugin at one extension point, and its other methods that belong to the point, None where it has none.
 
-    ``one_by_one``: it judges each node with a separate call, so pass few nodes. ``rests_when_skipped``: it has nothing to do
-    here for pods that its PreFilter skipped.
+    ``one_by_one``   it judges each node with a separate call, so pass few nodes
+    ``reuse``        its promises
+    ``single``       Filter or Score of one node
+    ``by_domain``    Filter or Score by topology domain (``Domains``)
+    ``normalize``    NormalizeScore, of nodes or of placements; ``over_nodes``: it also receives the nodes
+    ``add_pod``, ``remove_pod``  the state of PreFilter in what-ifs
+    ``unreserve``    the counterpart of Reserve
     """
 
     name: str
-    plugin: AnyPlugin
+    plugin: Plugin
     call: Callable[..., Any]
     one_by_one: bool = False
-    rests_when_skipped: bool = False
+    reuse: Reuse = _NO_PROMISE
+    single: Step | None = None
+    by_domain: Step | None = None
+    normalize: Step | None = None
+    over_nodes: bool = False
+    add_pod: Step | None = None
+    remove_pod: Step | None = None
+    unreserve: Step | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,16 +67,18 @@ class Profile:
 
     ``run_all_filters``    the other Filter plugins judge a refused node too, and its status carries all their reasons
     ``nominated_first``    a node that the pod is nominated to is tried alone before all others
+    ``pod_group_post_filter``  the plugin that looks for pods to evict for a whole pod group
     """
 
     scheduler_name: str
     steps: Mapping[str, tuple[Step, ...]]
     weights: Mapping[str, int]
     percentage_of_nodes_to_score: int | None = None
-    plugins: Mapping[str, AnyPlugin] = field(default_factory=dict)
+    plugins: Mapping[str, Plugin] = field(default_factory=dict)
     run_all_filters: bool = False
     nominated_first: bool = True
     placement_weights: Mapping[str, int] = field(default_factory=dict)
+    pod_group_post_filter: Step | None = None
     #: Plugins that have nothing to do from Reserve on for pods that they skipped in PreFilter; ``_restless``: all others, by
     #: point.
     resting: frozenset[str] = field(init=False)
@@ -63,9 +87,10 @@ class Profile:
     def __post_init__(self) -> None:
         steps = [step for in_point in self.steps.values() for step in in_point]
         restless = {
-            point: tuple(step for step in in_point if not step.rests_when_skipped) for point, in_point in self.steps.items()
+            point: tuple(step for step in in_point if not step.reuse.rests_when_skipped)
+            for point, in_point in self.steps.items()
         }
-        object.__setattr__(self, "resting", frozenset(step.name for step in steps if step.rests_when_skipped))
+        object.__setattr__(self, "resting", frozenset(step.name for step in steps if step.reuse.rests_when_skipped))
         object.__setattr__(self, "_restless", restless)
 
     def restless_at(self, point: str) -> tuple[Step, ...]:
@@ -84,23 +109,9 @@ class Profile:
         return replace(self, steps=steps)
 
 
-def other_form(step: Step, method: str, name: str) -> Step | None:
-    """Return a step that calls ``name``, an equivalent form of the plugin's ``method``.
-
-    None if the plugin lacks it, or if a subclass overrides ``method`` alone.
-    """
-    plugin = step.plugin
-    for cls in type(plugin).__mro__:
-        if name in cls.__dict__:
-            return Step(step.name, plugin, getattr(plugin, name))
-        if method in cls.__dict__:
-            break
-    return None
-
-
 def make_profile(
     scheduler_name: str,
-    plugins: Mapping[str, AnyPlugin],
+    plugins: Mapping[str, Plugin],
     points: Mapping[str, Sequence[str]],
     weights: Mapping[str, int],
     percentage_of_nodes_to_score: int | None = None,
@@ -110,20 +121,150 @@ def make_profile(
     ``plugins`` by name; ``points``: extension point → names, in the order they run; ``weights`` of the score plugins. Names
     in ``points`` that are not in ``plugins`` are left out: the caller must report them.
     """
+    reuse = {name: reuse_of(plugin) for name, plugin in plugins.items()}
     steps = {
-        point: tuple(_step(point, name, plugins[name]) for name in names if name in plugins) for point, names in points.items()
+        point: tuple(_step(point, name, plugins[name], reuse[name]) for name in names if name in plugins)
+        for point, names in points.items()
     }
-    return Profile(scheduler_name, steps, dict(weights), percentage_of_nodes_to_score, plugins)
+    for_groups = (_other(name, plugin, "pod_group_post_filter") for name, plugin in plugins.items())
+    return Profile(
+        scheduler_name, steps, dict(weights), percentage_of_nodes_to_score, plugins,
+        pod_group_post_filter=next((step for step in for_groups if step is not None), None),
+    )  # fmt: skip
 
 
-def _step(point: str, name: str, plugin: AnyPlugin) -> Step:
+# -- the members of a plugin ----------------------------------------------------------------------------------------------
+
+
+def points_of(plugin: object) -> tuple[str, ...]:
+    """Return the extension points that a plugin, or a plugin's class, implements, in the order they run."""
+    return tuple(point for point, methods in POINTS.items() if any(callable(getattr(plugin, m, None)) for m in methods))
+
+
+def declared_name(plugin: object) -> str | None:
+    """Return the name of a plugin or of its class; None if it is not a usable string."""
+    name = getattr(plugin, "name", None)
+    return name if isinstance(name, str) and name else None
+
+
+def args_of(cls: object) -> type[Any] | None:
+    """Return the struct of a plugin class's arguments; None if it takes none."""
+    found: type[Any] | None = getattr(cls, "Args", None)
+    return found
+
+
+def attach(plugin: Plugin, handle: Handle) -> None:
+    """Give the plugin access to the running scheduler, if it asks for it."""
+    method = getattr(plugin, "attach", None)
+    if method is not None:
+        method(handle)
+
+
+def declared_wakes(plugin: Plugin) -> tuple[Wake, ...] | None:
+    """Return what ``wakes_on`` yields; None if the plugin has no such method."""
+    method = getattr(plugin, "wakes_on", None)
+    return None if method is None else tuple(method())
+
+
+def reuse_of(plugin: Plugin) -> Reuse:
+    """Return what a plugin promises. A promise does not cover methods that a subclass overrides without repeating it."""
+    overridden = False
+    for members in (_own(plugin), *_layers(plugin)):
+        if "reuse" in members:
+            declared: Reuse = Reuse() if overridden else getattr(plugin, "reuse")  # noqa: B009 (a Plugin need not have it)
+            if not isinstance(declared, Reuse):
+                raise PluginError(plugin.name, f"declares reuse = {declared!r}; declare Reuse(scope=…, signature=…)")
+            return declared
+        if not _OLD_NAMES.isdisjoint(members):
+            return _reuse_by_old_names(plugin)
+        overridden = overridden or (members is not _own(plugin) and not _COVERED.isdisjoint(members))
+    return Reuse()
+
+
+def _own(plugin: object) -> Mapping[str, Any]:
+    """Return the members that the plugin's instance has."""
+    members: Mapping[str, Any] = getattr(plugin, "__dict__", {})
+    return members
+
+
+def _layers(plugin: object) -> Iterator[Mapping[str, Any]]:
+    """Yield the members of the plugin's classes, the most derived class first."""
+    return (cls.__dict__ for cls in type(plugin).__mro__)
+
+
+#: Methods whose answers ``reuse`` is about.
+_COVERED = frozenset([
+    "pre_filter", "add_pod", "remove_pod", "filter", "filter_node", "post_filter", "pre_score", "score", "score_node",
+    "normalize", "normalize_over", "reserve", "permit", "pre_bind", "bind", "post_bind",
+])  # fmt: skip
+
+
+def _step(point: str, name: str, plugin: Plugin, reuse: Reuse) -> Step:
     method = next(m for m in POINTS[point] if callable(getattr(plugin, m, None)))
     call = getattr(plugin, method)
+    if point == "postFilter" and not _promises_post_filter(plugin):
+        reuse = replace(reuse, signature=None)
     if method == "filter_node":
-        return Step(name, plugin, _lifted_filter(name, call), one_by_one=True)
-    if method == "score_node":
-        return Step(name, plugin, _lifted_score(name, call), one_by_one=True)
-    return Step(name, plugin, call, rests_when_skipped=bool(getattr(plugin, "rests_when_skipped", False)))
+        call = _lifted_filter(name, call)
+    elif method == "score_node":
+        call = _lifted_score(name, call)
+    others = _OTHERS.get(point, _no_others)(name, plugin, reuse.domains or Domains())
+    return Step(name, plugin, call, method in {"filter_node", "score_node"}, reuse, **others)
+
+
+def _no_others(name: str, plugin: Plugin, domains: Domains[Any, Any]) -> dict[str, Any]:
+    return {}
+
+
+def _of_pre_filter(name: str, plugin: Plugin, domains: Domains[Any, Any]) -> dict[str, Any]:
+    return {"add_pod": _other(name, plugin, "add_pod"), "remove_pod": _other(name, plugin, "remove_pod")}
+
+
+def _of_filter(name: str, plugin: Plugin, domains: Domains[Any, Any]) -> dict[str, Any]:
+    return {"single": _twin(name, plugin, "filter", "filter_node"), "by_domain": _form(name, plugin, domains.closed)}
+
+
+def _of_score(name: str, plugin: Plugin, domains: Domains[Any, Any]) -> dict[str, Any]:
+    normalize, over = _other(name, plugin, "normalize"), _other(name, plugin, "normalize_over")
+    return {
+        "single": _twin(name, plugin, "score", "score_node"),
+        "by_domain": _form(name, plugin, domains.scores),
+        "normalize": normalize or over,
+        "over_nodes": normalize is None and over is not None,
+    }
+
+
+def _of_reserve(name: str, plugin: Plugin, domains: Domains[Any, Any]) -> dict[str, Any]:
+    return {"unreserve": _other(name, plugin, "unreserve")}
+
+
+def _of_placement_score(name: str, plugin: Plugin, domains: Domains[Any, Any]) -> dict[str, Any]:
+    return {"normalize": _other(name, plugin, "normalize_placements")}
+
+
+#: Extension point → the fields of its steps that hold the plugin's other methods.
+_OTHERS: Final[Mapping[str, Callable[[str, Plugin, Domains[Any, Any]], dict[str, Any]]]] = {
+    "preFilter": _of_pre_filter, "filter": _of_filter, "score": _of_score, "reserve": _of_reserve,
+    "placementScore": _of_placement_score,
+}  # fmt: skip
+
+
+def _form(name: str, plugin: Plugin, call: Callable[..., Any] | None) -> Step | None:
+    return None if call is None else Step(name, plugin, call)
+
+
+def _other(name: str, plugin: Plugin, method: str) -> Step | None:
+    return _form(name, plugin, getattr(plugin, method, None))
+
+
+def _twin(name: str, plugin: Plugin, method: str, twin: str) -> Step | None:
+    """Return a step for an equivalent of ``method``; None if the plugin has none, or a subclass overrides ``method`` alone."""
+    for members in _layers(plugin):
+        if twin in members:
+            return _other(name, plugin, twin)
+        if method in members:
+            break
+    return None
 
 
 def _lifted_filter(name: str, judge: Callable[..., Hold | None]) -> Callable[[Any, NodeView], Iterable[Reject]]:
@@ -166,3 +307,86 @@ def _timed(call: Callable[..., Any], point: str, name: str, clock: Callable[[], 
         return answer
 
     return measured
+
+
+# -- old names, to be removed with the next release -----------------------------------------------------------------------
+
+#: Names of promises before there was ``Reuse``.
+_OLD_NAMES = frozenset([
+    "depends", "sums_only", "sign", "signs_by", "scales_by_highest", "rests_when_skipped", "fails_alike", "closed_domains",
+    "domain_scores", "idle", "idle_until", "narrows_to",
+])  # fmt: skip
+
+
+def _reuse_by_old_names(plugin: Plugin) -> Reuse:
+    """Return the promises that a plugin declares by old names; it may derive from a class that has ``reuse``."""
+    used = sorted({name for members in (_own(plugin), *_layers(plugin)) for name in _OLD_NAMES.intersection(members)})
+    text = (
+        f"plugin {plugin.name} declares {', '.join(used)}; declare reuse = Reuse(...), as the next release ignores these names"
+    )
+    warnings.warn(text, DeprecationWarning, stacklevel=2)
+    base: Reuse | None = getattr(plugin, "reuse", None)
+    depends: Depends | None = getattr(plugin, "depends", None)
+    domains = Domains(_old_form(plugin, "closed_domains", "filter"), _old_form(plugin, "domain_scores", "score"))
+    return Reuse(
+        _old_scope(plugin, depends, domains) if depends is not None or base is None else base.scope,
+        _old_signature(plugin, base, is_complete=depends is not None or base is not None),
+        _old_signature_reads(plugin, base),
+        domains if domains != Domains() else None,
+        _old_idle(plugin),
+        _old_form(plugin, "narrows_to", "pre_filter"),
+        bool(getattr(plugin, "rests_when_skipped", base is not None and base.rests_when_skipped)),
+    )
+
+
+def _old_form(plugin: Plugin, name: str, *methods: str) -> Callable[..., Any] | None:
+    steps = [_twin(plugin.name, plugin, method, name) for method in methods]
+    return steps[0].call if steps[0] is not None and all(steps) else None
+
+
+def _old_scope(plugin: Plugin, depends: Depends | None, domains: Domains[Any, Any]) -> Scope:
+    if depends is None and getattr(plugin, "sums_only", False):
+        return Scope.USAGE
+    if depends is None or depends is Depends.CLUSTER:
+        return Scope.CLUSTER if domains == Domains() else Scope.DOMAIN
+    if getattr(plugin, "normalize", None) is not None and not getattr(plugin, "scales_by_highest", False):
+        return Scope.CLUSTER
+    if depends is Depends.NODES:
+        return Scope.NODE
+    return Scope.USAGE if getattr(plugin, "sums_only", False) else Scope.NODE_PODS
+
+
+def _old_signature(plugin: Plugin, base: Reuse | None, *, is_complete: bool) -> Callable[[PodInfo], Any] | None:
+    """Return the signature, unless the plugin filters without saying what its verdicts depend on."""
+    sign: Callable[[PodInfo], Any] | None = getattr(plugin, "sign", base.signature if base is not None else None)
+    return sign if is_complete or {"preFilter", "filter"}.isdisjoint(points_of(plugin)) else None
+
+
+def _old_signature_reads(plugin: Plugin, base: Reuse | None) -> Any:
+    """Return the kinds in ``signs_by`` of the class that has ``sign``: a subclass that overrides ``sign`` repeats it."""
+    for members in _layers(plugin):
+        if "sign" in members:
+            return members.get("signs_by")
+        if "reuse" in members:
+            break
+    return base.signature_reads if base is not None else None
+
+
+def _old_idle(plugin: Plugin) -> Callable[[PodInfo, Snapshot], Idle] | None:
+    idle = _old_form(plugin, "idle", "pre_filter", "pre_score")
+    until: Any = getattr(plugin, "idle_until", None)
+    if idle is None or until is None:
+        return None
+    return lambda pod, snapshot: Idle(idle(pod, snapshot), until(snapshot))
+
+
+def _promises_post_filter(plugin: Plugin) -> bool:
+    """Return whether the signature covers PostFilter. With old names, only ``fails_alike`` next to ``post_filter`` says so."""
+    for members in (_own(plugin), *_layers(plugin)):
+        if "reuse" in members:
+            return True
+        if "fails_alike" in members:
+            return bool(members["fails_alike"])
+        if "post_filter" in members:
+            break
+    return False

@@ -15,11 +15,10 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Protocol
 
 from moorage.errors import InputError, MoorageError
-from moorage.framework.features import FeatureGates
-from moorage.framework.points import POINTS, AnyPlugin, points_of
+from moorage.framework.handle import Handle, WaitingPod
+from moorage.framework.points import POINTS, Plugin
+from moorage.framework.profile import args_of, declared_name, points_of
 from moorage.printable import clip, is_printable
-from moorage.state.cluster import Snapshot
-from moorage.state.pod_info import PodInfo
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -30,56 +29,12 @@ __all__ = ["ENTRY_POINT_GROUP", "Handle", "PluginClass", "Registry", "WaitingPod
 ENTRY_POINT_GROUP = "moorage.plugins"
 
 
-class WaitingPod(Protocol):
-    """A pod that a Permit plugin makes wait on its node."""
-
-    @property
-    def pod(self) -> PodInfo: ...
-    @property
-    def node(self) -> str: ...
-    @property
-    def pending(self) -> tuple[str, ...]:
-        """Plugins that have not allowed it yet."""
-
-    def allow(self, plugin: str) -> None: ...
-    def reject(self, plugin: str, message: str) -> None: ...
-
-
-class Handle(Protocol):
-    """A plugin's access to the scheduler that runs it."""
-
-    @property
-    def gates(self) -> FeatureGates: ...
-    @property
-    def snapshot(self) -> Snapshot: ...
-    @property
-    def max_disks(self) -> int | None:
-        """The limit of in-tree volumes for nodes that report none; None: the default of each volume type."""
-
-    @property
-    def now(self) -> float:
-        """Seconds on the scheduler's clock, at the start of the current attempt."""
-
-    @property
-    def unix_s(self) -> float:
-        """``now`` as Unix time, for timestamps in objects; in a simulation, seconds since its start."""
-
-    def waiting(self) -> Iterable[WaitingPod]:
-        """Return the pods that wait in Permit, in the order they began to wait."""
-
-    def evicting_for(self, uid: str) -> bool:
-        """Return True while evictions for this pod are in progress: handed to the driver, and neither done nor failed."""
-
-    def activate(self, pods: Iterable[PodInfo]) -> None:
-        """Move these pending pods to the active queue, unless they are gated."""
-
-
 class PluginClass(Protocol):
     """A plugin's class. ``Args`` is absent or None for plugins without arguments."""
 
     name: str
 
-    def __call__(self, *args: Any) -> AnyPlugin: ...
+    def __call__(self, *args: Any) -> Plugin: ...
 
 
 class Registry:
@@ -97,9 +52,9 @@ class Registry:
 
         Raises  InputError if it has no name, implements no extension point, or the name is taken
         """
-        name = getattr(cls, "name", None)
-        where = f"{getattr(cls, '__module__', '?')}:{getattr(cls, '__qualname__', cls)}"
-        if not isinstance(name, str) or not name or not is_printable(name):
+        name = declared_name(cls)
+        where = f"{cls.__module__}:{cls.__qualname__}" if isinstance(cls, type) else f"?:{cls}"
+        if name is None or not is_printable(name):
             raise InputError(f"plugin {where}: has no usable name; give the class a line such as name = 'MyPlugin'")
         if not points_of(cls):
             raise InputError(f"plugin {name} ({where}): implements no extension point; {_suggested_method(cls)}")
@@ -122,10 +77,10 @@ class Registry:
 
     def args_type(self, name: str) -> type[Any] | None:
         """Return the struct of the plugin's arguments; None if it takes none or is unknown."""
-        found: type[Any] | None = getattr(self._classes.get(name), "Args", None)
+        found = args_of(self._classes.get(name))
         return self._args.get(name) if found is None else found
 
-    def build(self, name: str, args: object = None) -> AnyPlugin:
+    def build(self, name: str, args: object = None) -> Plugin:
         """Build the plugin. ``args`` is an instance of its ``Args``; None means the defaults.
 
         Raises  InputError if its constructor raises; a MoorageError that it raises itself, as for bad arguments, is passed on
@@ -133,7 +88,7 @@ class Registry:
         cls = self._classes[name]
         args_type = self.args_type(name)
         try:
-            plugin: AnyPlugin = cls() if args_type is None else cls(args_type() if args is None else args)
+            plugin: Plugin = cls() if args_type is None else cls(args_type() if args is None else args)
         except MoorageError:
             raise
         except Exception as error:

@@ -15,7 +15,7 @@ from moorage.state.columns import BoolArray
 
 __all__ = ["SKIP", "Code", "Hold", "Narrow", "Reject", "Skip", "Status", "Wait"]
 
-S = TypeVar("S")
+S_co = TypeVar("S_co", covariant=True)
 
 
 class Code(Enum):
@@ -82,14 +82,14 @@ class Reject:
 
 
 @dataclass(frozen=True, slots=True)
-class Narrow(Generic[S]):
+class Narrow(Generic[S_co]):
     """From PreFilter: judge only these nodes; ``state`` is what ``filter`` receives.
 
     Raises  TypeError, in the plugin that makes it, if ``nodes`` is not a set of names
     """
 
     nodes: frozenset[str]
-    state: S
+    state: S_co
 
     def __post_init__(self) -> None:
         if not isinstance(self.nodes, Set) or not all(isinstance(name, str) for name in self.nodes):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from moorage.api.core import Pod
 from moorage.cycle.decision import Decision
-from moorage.cycle.search_scope import Scope
+from moorage.cycle.search_scope import SearchScope
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.profile import Profile
 from moorage.laboratory.placements import PodPlacement
@@ -24,7 +24,7 @@ _AFTER = ("reserve", "permit", "preBind", "postBind")
 
 
 def quick_placements(
-    simulation: RecordedSimulation, pods: Sequence[Pod], scope: Scope, *, stop_on_failure: bool
+    simulation: RecordedSimulation, pods: Sequence[Pod], scope: SearchScope, *, stop_on_failure: bool
 ) -> list[PodPlacement] | None:
     """Return what an attempt for each pod would come to; None if only the attempts can tell. Nothing changes."""
     scheduler = simulation.scheduler
@@ -48,7 +48,7 @@ def quick_placements(
     return placements
 
 
-def _quick_placement(scheduler: Scheduler, pod: PodInfo, scope: Scope, assumed: list[str] | None) -> PodPlacement | None:
+def _quick_placement(scheduler: Scheduler, pod: PodInfo, scope: SearchScope, assumed: list[str] | None) -> PodPlacement | None:
     """Decide for one pod. ``assumed`` gets its UID if it is counted on its node; None: it is the last one."""
     queued, profile = scheduler.queue.get(pod.uid), scheduler.profiles.get(pod.spec.scheduler_name)
     if queued is None or queued.gated or profile is None or pod.terminating or queued.place.value == "in-flight":

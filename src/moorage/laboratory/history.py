@@ -17,7 +17,7 @@ from msgspec import Struct
 from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object
 from moorage.config.scheduler_document import Loaded
-from moorage.cycle.search_scope import EVERYWHERE, Scope
+from moorage.cycle.search_scope import EVERYWHERE, SearchScope
 from moorage.engine.facts import Gone, Seen
 from moorage.errors import InputError
 from moorage.framework.changes import Change
@@ -133,7 +133,7 @@ def take(simulation: Simulation, step: Step) -> None:
             simulation.run(until_s)
 
 
-def scope_of(simulation: Simulation, nodes: Sequence[str] | None) -> Scope:
+def scope_of(simulation: Simulation, nodes: Sequence[str] | None) -> SearchScope:
     """Return the scope of a search that is limited to these nodes.
 
     Raises  InputError for a name that no node has
@@ -144,4 +144,4 @@ def scope_of(simulation: Simulation, nodes: Sequence[str] | None) -> Scope:
     unknown = [name for name in nodes if name not in row_of]
     if unknown:
         raise InputError(f"no node has the name {unknown[0]!r}")
-    return Scope(np.array(sorted({row_of[name] for name in nodes}), dtype=np.intp))
+    return SearchScope(np.array(sorted({row_of[name] for name in nodes}), dtype=np.intp))

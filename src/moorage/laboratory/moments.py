@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
 from moorage.cycle.extenders import Asking
-from moorage.cycle.search_scope import EVERYWHERE, Scope
+from moorage.cycle.search_scope import EVERYWHERE, SearchScope
 from moorage.cycle.what_if import Nominated
 from moorage.framework.profile import Profile
 from moorage.state.cluster import Snapshot
@@ -38,14 +38,24 @@ class WatchingCycle(Cycle):
     watched: dict[str, Callable[[Moment], None]] = field(default_factory=dict)
 
     def decide(
-        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None, scope: Scope = EVERYWHERE
+        self,
+        profile: Profile,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        nominated: Nominated | None = None,
+        scope: SearchScope = EVERYWHERE,
     ) -> Decision:
         decision = super().decide(profile, pod, snapshot, nominated, scope)
         self._report(Moment(profile, decision, snapshot, nominated or {}))
         return decision
 
     def deciding(
-        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None, scope: Scope = EVERYWHERE
+        self,
+        profile: Profile,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        nominated: Nominated | None = None,
+        scope: SearchScope = EVERYWHERE,
     ) -> Asking[Decision]:
         decision = yield from super().deciding(profile, pod, snapshot, nominated, scope)
         if self.extenders:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from moorage.api.core import ENDED_PHASES, Pod
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.framework.events import Action, Resource, Wake
+from moorage.framework.profile import declared_wakes
 from moorage.laboratory.verdicts import EveryVerdict
 from moorage.queue import QueuedPod, QueuePlace
 from moorage.report.explanation import PodStanding
@@ -93,11 +94,12 @@ def _unschedulable(queued: QueuedPod, judged: EveryVerdict, causes: tuple[str, .
 def _ended_by(judged: EveryVerdict, plugins: Iterable[str]) -> Iterator[str]:
     """Yield the events after which a pod that these plugins rejected is retried."""
     for name in plugins:
-        wakes_on = getattr(judged.profile.plugins.get(name), "wakes_on", None)
-        if wakes_on is None:
+        plugin = judged.profile.plugins.get(name)
+        wakes = None if plugin is None else declared_wakes(plugin)
+        if wakes is None:
             yield f"any event ({name})"
             continue
-        for said in dict.fromkeys(_said(wake) for wake in wakes_on()):
+        for said in dict.fromkeys(_said(wake) for wake in wakes):
             yield f"{said} ({name})"
 
 

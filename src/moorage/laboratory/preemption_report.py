@@ -20,6 +20,7 @@ from moorage.framework.profile import Profile
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Status
 from moorage.laboratory.verdicts import engine_view
+from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.report.preemption_values import PreemptionNode, PreemptionReport, VictimReport
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
@@ -35,7 +36,7 @@ _PRIORITIES: Final = 24
 
 def preemption_of(profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated) -> PreemptionReport | None:
     """Return what preemption would do for a pod that fits nowhere; None if the profile's PostFilter is not preemption."""
-    plugin = next((step.plugin for step in profile.at("postFilter") if hasattr(step.plugin, "search")), None)
+    plugin = next((step.plugin for step in profile.at("postFilter") if isinstance(step.plugin, DefaultPreemption)), None)
     if plugin is None:
         return None
     try:
@@ -49,7 +50,7 @@ def preemption_of(profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated:
 class _Story:
     """One failed attempt, and the search for victims over all nodes."""
 
-    def __init__(self, plugin: Any, attempt: Any, profile: Profile, nominated: Nominated) -> None:
+    def __init__(self, plugin: DefaultPreemption, attempt: Any, profile: Profile, nominated: Nominated) -> None:
         self.plugin = plugin
         self.attempt = attempt
         self.profile = profile
@@ -85,8 +86,7 @@ class _Story:
         return status is not None and status.code is Code.UNSCHEDULABLE
 
     def _not_eligible(self) -> str:
-        why = getattr(self.plugin, "ineligible", None)
-        return "" if why is None else str(why(self.attempt.pod, self.attempt))
+        return self.plugin.ineligible(self.attempt.pod, self.attempt)
 
     # -- one node ---------------------------------------------------------------------------------------------------------
 

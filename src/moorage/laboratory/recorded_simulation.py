@@ -17,6 +17,7 @@ from moorage.cycle.decision import Decision
 from moorage.engine.engine_state import EngineParts
 from moorage.engine.facts import Done, News, Work
 from moorage.framework.effects import Evict
+from moorage.framework.profile import points_of
 from moorage.laboratory.recorded_queue import RecordedQueue
 from moorage.laboratory.recorded_state import RecordedClusterState
 from moorage.laboratory.undo_log import NO_LOG, UndoLog
@@ -28,8 +29,8 @@ __all__ = ["RECORDED_PARTS", "RecordedSimulation"]
 RECORDED_PARTS: Final = EngineParts(RecordedClusterState, RecordedQueue)
 #: Kinds whose changes are reversed.
 _REVERSIBLE: Final = (Pod, Node, Namespace, Service, PodDisruptionBudget, ReplicaSet, StatefulSet, ReplicationController)
-#: Methods of plugins that may keep what happens to pods. Built-in plugins give it up with the pods.
-_KEEPING: Final = ("reserve", "unreserve", "permit", "pre_bind", "bind", "post_bind", "post_filter", "pre_enqueue")
+#: Points whose plugins may keep what happens to pods. Built-in plugins give it up with the pods.
+_KEEPING: Final = frozenset(["reserve", "permit", "preBind", "bind", "postBind", "postFilter", "preEnqueue"])
 
 
 _Books = tuple[dict[str, Any], ...]
@@ -54,7 +55,7 @@ class RecordedSimulation(Simulation):
     def _keeps(self, profile: Any) -> bool:
         shipped = builtin_registry(self.scheduler.gates.release)
         others = [plugin for name, plugin in profile.plugins.items() if name not in shipped]
-        return any(hasattr(plugin, method) for plugin in others for method in _KEEPING)
+        return any(not _KEEPING.isdisjoint(points_of(plugin)) for plugin in others)
 
     def account(self) -> Iterator[Any]:
         """Yield all that the course of things depends on."""

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from moorage.framework.plugin_runner import Scores, ask, normalized, scored
-from moorage.framework.points import Depends
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
+from moorage.framework.reuse import Scope
 from moorage.framework.verdicts import Skip
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import Column, IntArray
@@ -86,4 +86,4 @@ class ScoreModel:
 
 
 def _may_read_usage(step: Step) -> bool:
-    return bool(getattr(step.plugin, "sums_only", False)) or getattr(step.plugin, "depends", None) in {None, Depends.ROW}
+    return step.reuse.scope not in {Scope.NODE, Scope.DOMAIN}

@@ -6,12 +6,13 @@ Source    kube-scheduler 1.36, plugins/defaultbinder/default_binder.go
 from __future__ import annotations
 
 from moorage.framework.effects import BindPod
+from moorage.framework.points import BindPlugin
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["DefaultBinder"]
 
 
-class DefaultBinder:
+class DefaultBinder(BindPlugin[None]):
     """The plugin. It returns the effect; the driver of the engine writes the Binding."""
 
     name = "DefaultBinder"

@@ -18,7 +18,6 @@ from moorage.api.pod_groups import PodGroup
 from moorage.api.requirements import aggregate
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.cycle.disruption_budgets import Budgets
-from moorage.cycle.extender_preemption import Consult
 from moorage.cycle.extenders import Asking
 from moorage.cycle.group_preemption import Fits, group_victims
 from moorage.cycle.preemption import Candidate, PreemptionSearch, choose, find_candidates
@@ -27,7 +26,19 @@ from moorage.errors import Fault
 from moorage.framework.args import Int32, PluginArgs
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Attempt, PostFilterResult, Signature
+from moorage.framework.points import (
+    Attachable,
+    Attempt,
+    EnqueueExtensions,
+    PodGroupPostFilterPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreEnqueuePlugin,
+    Reusable,
+    Reuse,
+    Signature,
+)
+from moorage.framework.post_filter import Consult
 from moorage.framework.registry import Handle
 from moorage.framework.verdict_table import fit_error
 from moorage.framework.verdicts import Code, Hold, Status
@@ -73,13 +84,21 @@ class DefaultPreemptionArgs(PluginArgs, frozen=True):
         return found
 
 
-class DefaultPreemption:
+def _signature(pod: PodInfo) -> Signature:
+    return {
+        "spec.priority": pod.priority,
+        "spec.preemptionPolicy": pod.spec.preemption_policy,
+        "spec.schedulingGroup": pod.spec.scheduling_group,
+        "status.nominatedNodeName": pod.status.nominated_node_name,
+    }
+
+
+class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin, EnqueueExtensions, Attachable, Reusable):
     """The plugin; see the module docstring."""
 
     name = "DefaultPreemption"
     Args = DefaultPreemptionArgs
-    fails_alike = True
-    signs_by = ()
+    reuse = Reuse(signature=_signature, signature_reads=())
 
     def __init__(self, args: DefaultPreemptionArgs | None = None) -> None:
         self._args = args or DefaultPreemptionArgs()
@@ -90,14 +109,6 @@ class DefaultPreemption:
     def attach(self, handle: Handle) -> None:
         self._gates = handle.gates
         self._handle = handle
-
-    def sign(self, pod: PodInfo) -> Signature:
-        return {
-            "spec.priority": pod.priority,
-            "spec.preemptionPolicy": pod.spec.preemption_policy,
-            "spec.schedulingGroup": pod.spec.scheduling_group,
-            "status.nominatedNodeName": pod.status.nominated_node_name,
-        }
 
     def pre_enqueue(self, pod: PodInfo) -> Hold | None:
         if self._handle is None or not self._gates["SchedulerAsyncPreemption"]:
@@ -113,7 +124,7 @@ class DefaultPreemption:
         if self._gates["SchedulerAsyncPreemption"]:
             yield Wake(POD_DELETED, when=lambda pod, old, new: False)
 
-    def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult | Consult:
+    def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult | Consult[Candidate]:
         why_not = self.ineligible(pod, attempt)
         if why_not:
             return PostFilterResult(Code.UNSCHEDULABLE, (f"preemption: {why_not}",))
@@ -169,7 +180,7 @@ class DefaultPreemption:
         return GROUPS_PREEMPT_TOGETHER if self._gates["WorkloadAwarePreemption"] else ""
 
 
-def nominate_best(pod: PodInfo, attempt: Attempt, candidates: Sequence[Candidate]) -> PostFilterResult | Consult:
+def nominate_best(pod: PodInfo, attempt: Attempt, candidates: Sequence[Candidate]) -> PostFilterResult | Consult[Candidate]:
     """Nominate the pod to the candidate where preemption does the least harm, after the extenders have filtered them."""
 
     def choice(left: Sequence[Candidate]) -> PostFilterResult:

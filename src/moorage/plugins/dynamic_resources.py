@@ -22,12 +22,29 @@ import numpy as np
 from moorage.api.devices import DeviceClass, ResourceClaim
 from moorage.api.node_selectors import NodeSelectorMatcher, compile_node_selector
 from moorage.errors import AttemptError
-from moorage.framework.changes import Remedies
+from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.effects import Effect, Write
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
+from moorage.framework.explaining import Detail, ExplainingPlugin
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Attempt, Depends, PostFilterResult, Signature
+from moorage.framework.points import (
+    Attachable,
+    Attempt,
+    EnqueueExtensions,
+    FilterPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    ReservePlugin,
+    Reusable,
+    Reuse,
+    Scope,
+    ScoreExtensions,
+    ScorePlugin,
+    Signature,
+)
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Code, Hold, Reject, Skip
 from moorage.plugins.default_normalize import default_normalize
@@ -71,16 +88,25 @@ NODES_WORTH: Final = 4
 _FIT = RequestOptions(use_status=False)
 
 
-class DynamicResources:
+class DynamicResources(
+    PreEnqueuePlugin,
+    PreFilterPlugin[PodDevices],
+    FilterPlugin[PodDevices],
+    PostFilterPlugin,
+    ScorePlugin[PodDevices | PodInfo],
+    ScoreExtensions[PodDevices | PodInfo],
+    ReservePlugin[PodDevices],
+    PreBindPlugin[PodDevices],
+    ExplainingPlugin[PodDevices],
+    RemedyingPlugin[object],
+    EnqueueExtensions,
+    Attachable,
+    Reusable,
+):
     """The plugin; see the module's docstring."""
 
     name = "DynamicResources"
     Args = DynamicResourcesArgs
-    depends = Depends.NODES
-    rests_when_skipped = True
-    signs_by = (DeviceClass,)
-    scales_by_highest = True
-    fails_alike = True
 
     def __init__(self, args: DynamicResourcesArgs | None = None) -> None:
         self._args = args or DynamicResourcesArgs()
@@ -115,7 +141,11 @@ class DynamicResources:
 
     # -- before the queue and the cycle -----------------------------------------------------------------------------------
 
-    def sign(self, pod: PodInfo) -> Signature | None:
+    @property
+    def reuse(self) -> Reuse:
+        return Reuse(Scope.NODE, self._signature, signature_reads=(DeviceClass,), rests_when_skipped=True)
+
+    def _signature(self, pod: PodInfo) -> Signature | None:
         """Pods that request devices have no signature: each is decided by itself."""
         if pod.spec.resource_claims or (self._handle is not None and self._by_device(pod, self._handle.snapshot)):
             return None

@@ -17,6 +17,7 @@ from typing import Any, Final
 from moorage.api.pod_groups import PodGroup
 from moorage.errors import AttemptError
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.points import Attachable, EnqueueExtensions, PermitPlugin, PreEnqueuePlugin
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Wait
 from moorage.state.pod_groups import group_key, same_group
@@ -35,7 +36,7 @@ POD_ADDED = ClusterEvent(Resource.POD, Action.ADD)
 GROUP_ADDED = ClusterEvent(Resource.POD_GROUP, Action.ADD)
 
 
-class GangScheduling:
+class GangScheduling(PreEnqueuePlugin, PermitPlugin[object], EnqueueExtensions, Attachable):
     """The plugin."""
 
     name = "GangScheduling"

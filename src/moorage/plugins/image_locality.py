@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from moorage.framework.points import Depends, Signature
+from moorage.framework.points import Reusable, Reuse, Scope, ScorePlugin, Signature
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
@@ -46,12 +46,10 @@ class _ScoreCache:
     scores: dict[PodImages, IntArray] = field(default_factory=dict)
 
 
-class ImageLocality:
+class ImageLocality(ScorePlugin[PodInfo], Reusable):
     """The plugin. A row's score depends on all nodes but not on pods, so it is cached until images or nodes change."""
 
     name = "ImageLocality"
-    depends = Depends.NODES
-    signs_by = ()
     #: How many sets of images have cached scores at a time.
     capacity = 1024
 
@@ -67,7 +65,11 @@ class ImageLocality:
     def scores_of(self, table: NodeTable, images: PodImages) -> IntArray:
         return image_scores(table, images)
 
-    def sign(self, pod: PodInfo) -> Signature:
+    @property
+    def reuse(self) -> Reuse:
+        return Reuse(Scope.NODE, self._signature, signature_reads=())
+
+    def _signature(self, pod: PodInfo) -> Signature:
         return {"images": self.images(pod)}
 
     def _scores(self, table: NodeTable, images: PodImages) -> IntArray:

@@ -16,16 +16,31 @@ Source    kube-scheduler 1.36, plugins/interpodaffinity/*.go
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from moorage.api.core import Namespace, Node
 from moorage.errors import Fault
 from moorage.framework.args import Int32, PluginArgs
-from moorage.framework.changes import Remedies
+from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
+from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Depends, Signature, Versioned
+from moorage.framework.points import (
+    Attachable,
+    Domains,
+    EnqueueExtensions,
+    FilterPlugin,
+    Idle,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    PreScorePlugin,
+    Reusable,
+    Reuse,
+    Scope,
+    ScoreExtensions,
+    ScorePlugin,
+    Signature,
+)
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.affinity_counts import AffinityCounts, ResolvedTerm, count_affinity, matches_all, resolved
@@ -69,13 +84,51 @@ class InterPodAffinityArgs(PluginArgs, frozen=True):
         return [Fault("Invalid value", f"{at}hardPodAffinityWeight", "not in valid range [0, 100]", weight)]
 
 
-class InterPodAffinity:
+def signature_of(pod: PodInfo) -> Signature:
+    return {
+        "metadata.namespace": pod.namespace,
+        "metadata.labels": tuple(sorted(pod.labels.items())),
+        "spec.affinity.podAffinity": (pod.required_affinity, pod.preferred_affinity, pod.affinity_fault),
+        "spec.affinity.podAntiAffinity": (pod.required_anti_affinity, pod.preferred_anti_affinity),
+    }
+
+
+def _closed_domains(state: AffinityCounts, nodes: NodeView) -> Iterable[tuple[str, BoolArray]]:
+    return state.closed()
+
+
+def _domain_scores(weights: AffinityWeights, nodes: NodeView) -> tuple[str, IntArray] | None:
+    return next(iter(weights.items())) if len(weights) == 1 else None
+
+
+def _idle(pod: PodInfo, snapshot: Snapshot) -> Idle:
+    """Return that a pod without terms that no placed pod's term selects is idle, until terms or namespaces change."""
+    logs = (*snapshot.table.held_terms, snapshot.changes_of(Namespace))
+    if pod.has_affinity:
+        return Idle(now=False, until=logs)
+    labels = snapshot.namespace_labels(pod.namespace)
+    return Idle(not any(True for terms in snapshot.table.held_terms for _ in terms.selecting(pod, labels)), logs)
+
+
+class InterPodAffinity(
+    PreFilterPlugin[AffinityCounts],
+    PreFilterExtensions[AffinityCounts],
+    FilterPlugin[AffinityCounts],
+    PreScorePlugin[AffinityWeights],
+    ScorePlugin[AffinityWeights],
+    ScoreExtensions[AffinityWeights],
+    ExplainingPlugin[AffinityCounts],
+    TermsPlugin[AffinityCounts],
+    RemedyingPlugin[AffinityCounts],
+    EnqueueExtensions,
+    Attachable,
+    Reusable,
+):
     """The plugin. Its Filter state counts pods by domain; its Score state sums weights by domain."""
 
     name = "InterPodAffinity"
-    depends = Depends.CLUSTER
-    signs_by = ()
     Args = InterPodAffinityArgs
+    reuse = Reuse(Scope.DOMAIN, signature_of, signature_reads=(), domains=Domains(_closed_domains, _domain_scores), idle=_idle)
 
     def __init__(self, args: InterPodAffinityArgs | None = None) -> None:
         self._args = args or InterPodAffinityArgs()
@@ -100,9 +153,6 @@ class InterPodAffinity:
     def filter(self, state: AffinityCounts, nodes: NodeView) -> Iterator[Reject]:
         return refusals(state, nodes)
 
-    def closed_domains(self, state: AffinityCounts, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
-        return state.closed()
-
     # -- explanations -------------------------------------------------------------------------------------------------
 
     def why(self, state: AffinityCounts, pod: PodInfo, node: NodeView) -> Detail | None:
@@ -123,9 +173,6 @@ class InterPodAffinity:
     def score(self, weights: AffinityWeights, nodes: NodeView) -> IntArray:
         return sum_weights(weights, nodes)
 
-    def domain_scores(self, weights: AffinityWeights, nodes: NodeView) -> tuple[str, IntArray] | None:
-        return next(iter(weights.items())) if len(weights) == 1 else None
-
     def normalize(self, weights: AffinityWeights, scores: IntArray) -> IntArray:
         return normalize_weights(scores)
 
@@ -135,24 +182,6 @@ class InterPodAffinity:
         return remedies_of_neighbours(state, pod, node)
 
     # -- signature and events -----------------------------------------------------------------------------------------
-
-    def sign(self, pod: PodInfo) -> Signature:
-        return {
-            "metadata.namespace": pod.namespace,
-            "metadata.labels": tuple(sorted(pod.labels.items())),
-            "spec.affinity.podAffinity": (pod.required_affinity, pod.preferred_affinity, pod.affinity_fault),
-            "spec.affinity.podAntiAffinity": (pod.required_anti_affinity, pod.preferred_anti_affinity),
-        }
-
-    def idle(self, pod: PodInfo, snapshot: Snapshot) -> bool:
-        """Return True for a pod that has no terms and that no placed pod's term matches."""
-        if pod.has_affinity:
-            return False
-        labels = snapshot.namespace_labels(pod.namespace)
-        return not any(True for terms in snapshot.table.held_terms for _ in terms.selecting(pod, labels))
-
-    def idle_until(self, snapshot: Snapshot) -> Sequence[Versioned]:
-        return (*snapshot.table.held_terms, snapshot.changes_of(Namespace))
 
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(POD_CHANGED, when=self._pod_matters)

@@ -20,11 +20,23 @@ from moorage.api import core
 from moorage.api.selectors import NodeTerm, SelectorError, aggregate, compile_node_selector, compile_node_term
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
-from moorage.framework.changes import Remedies
+from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
+from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Depends, Signature
+from moorage.framework.points import (
+    EnqueueExtensions,
+    FilterNodePlugin,
+    FilterPlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    Reusable,
+    Reuse,
+    Scope,
+    ScoreExtensions,
+    ScorePlugin,
+    Signature,
+)
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Reject, Skip
 from moorage.plugins.default_normalize import default_normalize
 from moorage.plugins.node_affinity_reasons import explained, refusing_terms
@@ -78,14 +90,37 @@ class NodeAffinityArgs(PluginArgs, frozen=True):
         return faults + [fault for one in weighted for fault in one.term.faults]
 
 
-class NodeAffinity:
+def signature(pod: PodInfo) -> Signature:
+    return {
+        "spec.nodeSelector": tuple(sorted(pod.spec.node_selector.items())),
+        "spec.affinity.nodeAffinity": _affinity(pod),
+    }
+
+
+def _only_nodes(pod: PodInfo) -> frozenset[str] | None:
+    """Return the names of the only nodes that PreFilter leaves, if it narrows the nodes."""
+    required = _affinity(pod).required_during_scheduling_ignored_during_execution
+    return None if required is None else nodes_named(required)
+
+
+class NodeAffinity(
+    PreFilterPlugin[PodInfo],
+    FilterPlugin[PodInfo],
+    FilterNodePlugin[PodInfo],
+    PreScorePlugin[tuple[PreferredTerm, ...]],
+    ScorePlugin[tuple[PreferredTerm, ...] | PodInfo],
+    ScoreExtensions[object],
+    ExplainingPlugin[object],
+    TermsPlugin[object],
+    RemedyingPlugin[object],
+    EnqueueExtensions,
+    Reusable,
+):
     """The plugin. Its Filter state is the pod itself: the pod's affinity is compiled once for all equal pods."""
 
     name = "NodeAffinity"
-    depends = Depends.NODES
-    signs_by = ()
-    scales_by_highest = True
     Args = NodeAffinityArgs
+    reuse = Reuse(Scope.NODE, signature, signature_reads=(), narrows_to=_only_nodes)
 
     def __init__(self, args: NodeAffinityArgs | None = None) -> None:
         args = args or NodeAffinityArgs()
@@ -108,11 +143,6 @@ class NodeAffinity:
         if names is None:
             return pod
         return Narrow(names, pod) if names else Hold.because(REASON_CONFLICT, unresolvable=True)
-
-    def narrows_to(self, pod: PodInfo) -> frozenset[str] | None:
-        """Return the names of the only nodes that ``pre_filter`` would let the search look at, or None for all nodes."""
-        required = _affinity(pod).required_during_scheduling_ignored_during_execution
-        return None if required is None else nodes_named(required)
 
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
         matching = required_node_affinity_rows(pod, nodes)
@@ -152,12 +182,6 @@ class NodeAffinity:
 
     def normalize(self, preferred: object, scores: IntArray) -> IntArray:
         return default_normalize(scores)
-
-    def sign(self, pod: PodInfo) -> Signature:
-        return {
-            "spec.nodeSelector": tuple(sorted(pod.spec.node_selector.items())),
-            "spec.affinity.nodeAffinity": _affinity(pod),
-        }
 
     def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         found = node.first.node

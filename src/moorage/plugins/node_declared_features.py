@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moorage.api.core import Node, PodSpec
-from moorage.framework.changes import Change, Remedies
+from moorage.framework.changes import Change, Remedies, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
-from moorage.framework.points import Depends, Signature
+from moorage.framework.explaining import Detail, ExplainingPlugin
+from moorage.framework.points import Attachable, EnqueueExtensions, FilterPlugin, PreFilterPlugin, Reusable, Reuse, Scope
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.state.cluster import Snapshot
@@ -37,12 +37,19 @@ RESTART_ALL = "RestartAllContainersOnContainerExits"
 USER_NAMESPACES_ON_HOST = "UserNamespacesHostNetworkSupport"
 
 
-class NodeDeclaredFeatures:
+class NodeDeclaredFeatures(
+    PreFilterPlugin[Features],
+    FilterPlugin[Features],
+    ExplainingPlugin[Features],
+    RemedyingPlugin[Features],
+    EnqueueExtensions,
+    Attachable,
+    Reusable,
+):
     """The plugin."""
 
     name = "NodeDeclaredFeatures"
-    depends = Depends.NODES
-    signs_by = ()
+    reuse = Reuse(Scope.NODE, signature=lambda pod: {"neededFeatures": needed_features(pod.spec)}, signature_reads=())
 
     def __init__(self) -> None:
         self._enabled = True
@@ -55,9 +62,6 @@ class NodeDeclaredFeatures:
 
     def filter(self, needed: Features, nodes: NodeView) -> Iterator[Reject]:
         yield Reject(~nodes.features.spread(nodes.ids(nodes.features), needed.issubset), REASON, unresolvable=True)
-
-    def sign(self, pod: PodInfo) -> Signature:
-        return {"neededFeatures": needed_features(pod.spec)}
 
     def why(self, needed: Features, pod: PodInfo, node: NodeView) -> Detail | None:
         del pod

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from moorage.framework.changes import Change
+from moorage.framework.changes import Change, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
-from moorage.framework.points import Depends, Signature
+from moorage.framework.explaining import Detail, ExplainingPlugin
+from moorage.framework.points import EnqueueExtensions, FilterNodePlugin, FilterPlugin, Reusable, Reuse, Scope
 from moorage.framework.verdicts import Hold, Reject
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
@@ -25,12 +25,18 @@ REASON = "node(s) didn't match the requested node name"
 NODE_ADDED = ClusterEvent(Resource.NODE, Action.ADD)
 
 
-class NodeName:
+class NodeName(
+    FilterPlugin[PodInfo],
+    FilterNodePlugin[PodInfo],
+    ExplainingPlugin[object],
+    RemedyingPlugin[object],
+    EnqueueExtensions,
+    Reusable,
+):
     """The plugin."""
 
     name = "NodeName"
-    depends = Depends.NODES
-    signs_by = ()
+    reuse = Reuse(Scope.NODE, signature=lambda pod: {"spec.nodeName": pod.spec.node_name}, signature_reads=())
 
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
         wanted = pod.spec.node_name
@@ -44,9 +50,6 @@ class NodeName:
     def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail:
         del state, node
         return Detail(f"nodeName is {pod.spec.node_name}", (f"nodeName {pod.spec.node_name}",))
-
-    def sign(self, pod: PodInfo) -> Signature:
-        return {"spec.nodeName": pod.spec.node_name}
 
     def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Change]:
         yield Change("pod", "node-name", f"pod/{pod.key}", "nodeName", pod.spec.node_name, None)

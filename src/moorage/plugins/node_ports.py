@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moorage.framework.change_values import port_text
-from moorage.framework.changes import Change, Remedies
+from moorage.framework.changes import Change, Remedies, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
-from moorage.framework.points import Depends, Signature
+from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
+from moorage.framework.points import EnqueueExtensions, FilterPlugin, PreFilterPlugin, Reusable, Reuse, Scope
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.evictions import evict_all
 from moorage.plugins.term_names import port_name
@@ -32,12 +32,19 @@ NODE_ADDED = ClusterEvent(Resource.NODE, Action.ADD)
 POD_DELETED = ClusterEvent(Resource.POD, Action.DELETE)
 
 
-class NodePorts:
+class NodePorts(
+    PreFilterPlugin[Ports],
+    FilterPlugin[Ports],
+    ExplainingPlugin[Ports],
+    TermsPlugin[Ports],
+    RemedyingPlugin[Ports],
+    EnqueueExtensions,
+    Reusable,
+):
     """The plugin."""
 
     name = "NodePorts"
-    depends = Depends.ROW
-    signs_by = ()
+    reuse = Reuse(Scope.NODE_PODS, signature=lambda pod: {"hostPorts": pod.host_ports}, signature_reads=())
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> Ports | Skip:
         return pod.host_ports or SKIP
@@ -64,9 +71,6 @@ class NodePorts:
         del pod
         for port in sorted(wanted):
             yield port_name(port.protocol, port.port), _rows_taken(port, nodes)
-
-    def sign(self, pod: PodInfo) -> Signature:
-        return {"hostPorts": pod.host_ports}
 
     def remedies(self, wanted: Ports, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         one = node.first

@@ -21,7 +21,7 @@ from moorage.api.devices import DeviceClass
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Depends, Signature
+from moorage.framework.points import Attachable, PreScorePlugin, Reusable, Reuse, Scope, ScoreNodePlugin, ScorePlugin, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Skip
 from moorage.plugins.device_backed_scores import NATIVE, DeviceBackedDemands, ScoredDemands, classes_behind, with_devices
@@ -70,14 +70,17 @@ class NodeResourcesBalancedAllocationArgs(PluginArgs, frozen=True):
         return faults
 
 
-class NodeResourcesBalancedAllocation:
+class NodeResourcesBalancedAllocation(
+    PreScorePlugin[ScoredDemands],
+    ScorePlugin[ScoredDemands],
+    ScoreNodePlugin[ScoredDemands],
+    Attachable,
+    Reusable,
+):
     """The plugin; see the module docstring."""
 
     name = "NodeResourcesBalancedAllocation"
     Args = NodeResourcesBalancedAllocationArgs
-    depends = Depends.ROW
-    sums_only = True
-    signs_by = (DeviceClass,)
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None = None) -> None:
         self._resources = (args or NodeResourcesBalancedAllocationArgs()).resources
@@ -99,7 +102,11 @@ class NodeResourcesBalancedAllocation:
     def _needs(self, pod: PodInfo) -> PodRequests:
         return pod.needs_under(self._options)
 
-    def sign(self, pod: PodInfo) -> Signature | None:
+    @property
+    def reuse(self) -> Reuse:
+        return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,))
+
+    def _signature(self, pod: PodInfo) -> Signature | None:
         needs = self._needs(pod)
         wanted = [name for name in self._extended if needs.requests.get(name)]
         if wanted and self._handle is not None and classes_behind(wanted, self._handle.snapshot, self._gates):

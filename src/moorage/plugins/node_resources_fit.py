@@ -27,12 +27,26 @@ from moorage.api.devices import DeviceClass
 from moorage.api.names import check_qualified_name, is_extended_resource_name
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
-from moorage.framework.changes import Remedies
+from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
+from moorage.framework.explaining import Detail, ExplainingPlugin, ShortfallPlugin, TermsPlugin
 from moorage.framework.features import FeatureGates
 from moorage.framework.placements import GroupInfo, Proposal
-from moorage.framework.points import Depends, Signature
+from moorage.framework.points import (
+    Attachable,
+    EnqueueExtensions,
+    FilterNodePlugin,
+    FilterPlugin,
+    PlacementScorePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    Reusable,
+    Reuse,
+    Scope,
+    ScoreNodePlugin,
+    ScorePlugin,
+    Signature,
+)
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.device_backed_scores import DeviceBackedDemands, ScoredDemands, with_devices
@@ -107,14 +121,26 @@ def ignored_faults(names: Sequence[str], groups: Sequence[str], path: str) -> li
     return faults
 
 
-class NodeResourcesFit:
+class NodeResourcesFit(
+    PreFilterPlugin[tuple[RequestedResource, ...]],
+    FilterPlugin[tuple[RequestedResource, ...]],
+    FilterNodePlugin[tuple[RequestedResource, ...]],
+    PreScorePlugin[ScoredDemands],
+    ScorePlugin[ScoredDemands],
+    ScoreNodePlugin[ScoredDemands],
+    PlacementScorePlugin,
+    ExplainingPlugin[tuple[RequestedResource, ...]],
+    TermsPlugin[tuple[RequestedResource, ...]],
+    ShortfallPlugin[tuple[RequestedResource, ...]],
+    RemedyingPlugin[tuple[RequestedResource, ...]],
+    EnqueueExtensions,
+    Attachable,
+    Reusable,
+):
     """The plugin; see the module docstring."""
 
     name = "NodeResourcesFit"
     Args = NodeResourcesFitArgs
-    depends = Depends.ROW
-    signs_by = (DeviceClass,)
-    sums_only = True
 
     def __init__(self, args: NodeResourcesFitArgs | None = None) -> None:
         args = args or NodeResourcesFitArgs()
@@ -159,7 +185,11 @@ class NodeResourcesFit:
             return False
         return device_class_for(resource, snapshot) is not None
 
-    def sign(self, pod: PodInfo) -> Signature | None:
+    @property
+    def reuse(self) -> Reuse:
+        return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,))
+
+    def _signature(self, pod: PodInfo) -> Signature | None:
         needs = self._needs(pod)
         if any(self._by_device(name, self._snapshot) for name, count in needs.key if count and name not in _FIRST):
             return None

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 from moorage.api.core import Node, Taint
 from moorage.api.taints import find_untolerated
-from moorage.framework.changes import Change
+from moorage.framework.changes import Change, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
-from moorage.framework.points import Depends, Signature
+from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
+from moorage.framework.points import Attachable, EnqueueExtensions, FilterNodePlugin, FilterPlugin, Reusable, Reuse, Scope
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.taint_remedies import remedies_of_cordon
@@ -33,12 +33,20 @@ NODE_ADDED_OR_CHANGED = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_N
 TOLERATIONS_CHANGED = ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION)
 
 
-class NodeUnschedulable:
+class NodeUnschedulable(
+    FilterPlugin[PodInfo],
+    FilterNodePlugin[PodInfo],
+    ExplainingPlugin[object],
+    TermsPlugin[object],
+    RemedyingPlugin[object],
+    EnqueueExtensions,
+    Attachable,
+    Reusable,
+):
     """The plugin."""
 
     name = "NodeUnschedulable"
-    depends = Depends.NODES
-    signs_by = ()
+    reuse = Reuse(Scope.NODE, signature=lambda pod: {"spec.tolerations": pod.spec.tolerations}, signature_reads=())
 
     def __init__(self) -> None:
         self._numeric = False
@@ -63,9 +71,6 @@ class NodeUnschedulable:
         del state
         if not self._tolerates_cordon(pod):
             yield CORDONED, nodes.unschedulable
-
-    def sign(self, pod: PodInfo) -> Signature:
-        return {"spec.tolerations": pod.spec.tolerations}
 
     def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Change]:
         return remedies_of_cordon(node.first.node)

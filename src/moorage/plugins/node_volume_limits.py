@@ -15,11 +15,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from moorage.api.storage import CSIDriver, CSINode, VolumeAttachment
-from moorage.framework.changes import Remedies
+from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
+from moorage.framework.explaining import Detail, ExplainingPlugin
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Depends, Signature
+from moorage.framework.points import Attachable, EnqueueExtensions, FilterPlugin, PreFilterPlugin, Reusable, Reuse, Scope
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.volume_reasons import why_attached
@@ -29,6 +29,7 @@ from moorage.plugins.volumes.claim_lookup import uses_claim
 from moorage.plugins.volumes.csi_migration import may_be_of
 from moorage.plugins.volumes.csi_nodes import CsiFacts, CsiNodes
 from moorage.plugins.volumes.csi_volumes import CsiVolume, PodCsiVolumes, needed_volumes
+from moorage.plugins.volumes.volume_signature import volume_signature
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.labels import InternedColumn
@@ -49,22 +50,25 @@ class NeededVolumes(NamedTuple):
     without: PodCsiVolumes
 
 
-class NodeVolumeLimits:
+class NodeVolumeLimits(
+    PreFilterPlugin[NeededVolumes],
+    FilterPlugin[NeededVolumes],
+    ExplainingPlugin[NeededVolumes],
+    RemedyingPlugin[object],
+    EnqueueExtensions,
+    Attachable,
+    Reusable,
+):
     """The plugin; see the module docstring."""
 
     name = "NodeVolumeLimits"
-    depends = Depends.NODES
-    signs_by = ()
+    reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
 
     def __init__(self) -> None:
         self._gates = FeatureGates()
 
     def attach(self, handle: Handle) -> None:
         self._gates = handle.gates
-
-    def sign(self, pod: PodInfo) -> Signature | None:
-        """Pods with volumes have no signature: each is decided by itself."""
-        return {} if pod.volumes is None else None
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> NeededVolumes | Skip:
         if not _counts(pod):

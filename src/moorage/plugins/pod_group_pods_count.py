@@ -14,6 +14,7 @@ from typing import Final
 from moorage.errors import AttemptError
 from moorage.framework.placements import GroupInfo, Proposal
 from moorage.framework.plugin_runner import MAX_SCORE
+from moorage.framework.points import PlacementScoreExtensions, PlacementScorePlugin
 from moorage.state.cluster import Snapshot
 
 __all__ = ["PodGroupPodsCount"]
@@ -22,7 +23,7 @@ __all__ = ["PodGroupPodsCount"]
 NO_ASSIGNED_PODS: Final = "no pods from pod group are assigned to any of the candidate placements"
 
 
-class PodGroupPodsCount:
+class PodGroupPodsCount(PlacementScorePlugin, PlacementScoreExtensions):
     """The plugin."""
 
     name = "PodGroupPodsCount"

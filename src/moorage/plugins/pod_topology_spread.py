@@ -28,11 +28,27 @@ from moorage.api.names import check_qualified_name
 from moorage.api.selectors import SelectorError
 from moorage.errors import Fault, PluginError
 from moorage.framework.args import PluginArgs
-from moorage.framework.changes import Remedies
+from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
+from moorage.framework.explaining import Detail, ExplainingPlugin, ShortfallPlugin, TermsPlugin
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Depends, Signature, Versioned
+from moorage.framework.points import (
+    Attachable,
+    Domains,
+    EnqueueExtensions,
+    FilterPlugin,
+    Idle,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    PreScorePlugin,
+    Reusable,
+    Reuse,
+    Scope,
+    ScoreExtensions,
+    ScorePlugin,
+    Signature,
+    Versioned,
+)
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.default_selector import OWNING_KINDS, controller_of, default_selector
@@ -123,12 +139,35 @@ def _constraint_faults(one: TopologySpreadConstraint, earlier: set[tuple[str, st
     return faults
 
 
-class PodTopologySpread:
+def _closed_domains(spreads: tuple[Spread, ...], nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
+    for spread in spreads:
+        closed = spread.crowded()
+        closed[0] = True
+        yield spread.constraint.topology_key, closed
+
+
+def _domain_scores(preference: SpreadPreference, nodes: NodeView) -> tuple[str, IntArray] | None:
+    return score_domains(preference)
+
+
+class PodTopologySpread(
+    PreFilterPlugin[tuple[Spread, ...]],
+    PreFilterExtensions[tuple[Spread, ...]],
+    FilterPlugin[tuple[Spread, ...]],
+    PreScorePlugin[SpreadPreference],
+    ScorePlugin[SpreadPreference],
+    ScoreExtensions[SpreadPreference],
+    ExplainingPlugin[tuple[Spread, ...]],
+    TermsPlugin[tuple[Spread, ...]],
+    ShortfallPlugin[tuple[Spread, ...]],
+    RemedyingPlugin[tuple[Spread, ...]],
+    EnqueueExtensions,
+    Attachable,
+    Reusable,
+):
     """The plugin. Its Filter state is one ``Spread`` for each DoNotSchedule constraint."""
 
     name = "PodTopologySpread"
-    depends = Depends.CLUSTER
-    signs_by = ()
     Args = PodTopologySpreadArgs
 
     def __init__(self, args: PodTopologySpreadArgs | None = None) -> None:
@@ -169,14 +208,12 @@ class PodTopologySpread:
 
         return pod.keep((self, "default", required), _owners(snapshot), compute)
 
-    def idle(self, pod: PodInfo, snapshot: Snapshot) -> bool:
-        """Return True for a pod with neither its own constraints nor default ones."""
+    def _idle(self, pod: PodInfo, snapshot: Snapshot) -> Idle:
+        """Return that pods without constraints are idle: neither their own, nor default ones for their services and owners."""
+        logs = [snapshot.changes_of(kind) for kind in OWNING_KINDS] if self._defaults else ()
         if pod.spec.topology_spread_constraints:
-            return False
-        return not self._defaults or default_selector(pod, snapshot).is_empty
-
-    def idle_until(self, snapshot: Snapshot) -> Sequence[Versioned]:
-        return () if not self._defaults else [snapshot.changes_of(kind) for kind in OWNING_KINDS]
+            return Idle(now=False, until=logs)
+        return Idle(not self._defaults or default_selector(pod, snapshot).is_empty, logs)
 
     def _counted(
         self, pod: PodInfo, snapshot: Snapshot, constraints: Sequence[SpreadConstraint], *, all_labels: bool = True
@@ -224,12 +261,6 @@ class PodTopologySpread:
         if skewed.any():
             yield Reject(skewed, REASON)
 
-    def closed_domains(self, spreads: tuple[Spread, ...], nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
-        for spread in spreads:
-            closed = spread.crowded()
-            closed[0] = True
-            yield spread.constraint.topology_key, closed
-
     # -- explanations -------------------------------------------------------------------------------------------------
 
     def why(self, spreads: tuple[Spread, ...], pod: PodInfo, node: NodeView) -> Detail | None:
@@ -260,9 +291,6 @@ class PodTopologySpread:
     def score(self, preference: SpreadPreference, nodes: NodeView) -> IntArray:
         return score_spread(preference, nodes)
 
-    def domain_scores(self, preference: SpreadPreference, nodes: NodeView) -> tuple[str, IntArray] | None:
-        return score_domains(preference)
-
     def normalize(self, preference: SpreadPreference, scores: IntArray) -> IntArray:
         return normalize_spread(scores)
 
@@ -273,7 +301,13 @@ class PodTopologySpread:
 
     # -- signature and events -----------------------------------------------------------------------------------------
 
-    def sign(self, pod: PodInfo) -> Signature:
+    @property
+    def reuse(self) -> Reuse:
+        return Reuse(
+            Scope.DOMAIN, self._signature, signature_reads=(), domains=Domains(_closed_domains, _domain_scores), idle=self._idle
+        )
+
+    def _signature(self, pod: PodInfo) -> Signature:
         if not pod.spec.topology_spread_constraints and not self._defaults:
             return {}
         return signature(pod, self._own(pod))

@@ -6,12 +6,12 @@ Source    kube-scheduler 1.36, plugins/queuesort/priority_sort.go
 
 from __future__ import annotations
 
-from moorage.framework.points import SortableQueued
+from moorage.framework.points import QueueSortPlugin, SortableQueued
 
 __all__ = ["PrioritySort"]
 
 
-class PrioritySort:
+class PrioritySort(QueueSortPlugin):
     """The plugin."""
 
     name = "PrioritySort"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.points import EnqueueExtensions, PreEnqueuePlugin
 from moorage.framework.verdicts import Hold
 from moorage.state.pod_info import PodInfo
 
@@ -19,7 +20,7 @@ __all__ = ["SchedulingGates"]
 GATES_GONE = ClusterEvent(Resource.POD, Action.UPDATE_POD_GATES_ELIMINATED)
 
 
-class SchedulingGates:
+class SchedulingGates(PreEnqueuePlugin, EnqueueExtensions):
     """The plugin. It runs only at PreEnqueue, so it takes no part in a scheduling cycle."""
 
     name = "SchedulingGates"

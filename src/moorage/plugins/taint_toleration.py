@@ -16,10 +16,21 @@ import numpy as np
 
 from moorage.api.core import Node, Taint, Toleration
 from moorage.api.taints import find_untolerated
-from moorage.framework.changes import Change
+from moorage.framework.changes import Change, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
-from moorage.framework.points import Depends, Signature
+from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
+from moorage.framework.points import (
+    Attachable,
+    EnqueueExtensions,
+    FilterNodePlugin,
+    FilterPlugin,
+    PreScorePlugin,
+    Reusable,
+    Reuse,
+    Scope,
+    ScoreExtensions,
+    ScorePlugin,
+)
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.default_normalize import default_normalize
@@ -51,13 +62,23 @@ CONDITIONS: Final[Mapping[str, str]] = {
 }
 
 
-class TaintToleration:
+class TaintToleration(
+    FilterPlugin[PodInfo],
+    FilterNodePlugin[PodInfo],
+    PreScorePlugin[tuple[Toleration, ...]],
+    ScorePlugin[tuple[Toleration, ...]],
+    ScoreExtensions[tuple[Toleration, ...]],
+    ExplainingPlugin[object],
+    TermsPlugin[object],
+    RemedyingPlugin[object],
+    EnqueueExtensions,
+    Attachable,
+    Reusable,
+):
     """The plugin. It is never skipped at scoring, so in a cluster without taints every node gets 100."""
 
     name = "TaintToleration"
-    depends = Depends.NODES
-    signs_by = ()
-    scales_by_highest = True
+    reuse = Reuse(Scope.NODE, signature=lambda pod: {"spec.tolerations": pod.spec.tolerations}, signature_reads=())
 
     def __init__(self) -> None:
         self._numeric = False
@@ -95,9 +116,6 @@ class TaintToleration:
 
     def normalize(self, tolerations: tuple[Toleration, ...], scores: IntArray) -> IntArray:
         return default_normalize(scores, reverse=True)
-
-    def sign(self, pod: PodInfo) -> Signature:
-        return {"spec.tolerations": pod.spec.tolerations}
 
     def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Change]:
         held, found = pod.spec.tolerations, node.first.node

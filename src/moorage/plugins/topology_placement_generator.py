@@ -18,6 +18,7 @@ import numpy as np
 from moorage.api.pod_groups import PodGroup
 from moorage.errors import AttemptError
 from moorage.framework.placements import GroupInfo, Placement
+from moorage.framework.points import PlacementGeneratePlugin
 from moorage.state.cluster import Snapshot
 
 __all__ = ["TopologyPlacementGenerator"]
@@ -26,7 +27,7 @@ __all__ = ["TopologyPlacementGenerator"]
 _UNCLEAR: Final = "cannot determine domain for already scheduled pods: {}"
 
 
-class TopologyPlacementGenerator:
+class TopologyPlacementGenerator(PlacementGeneratePlugin):
     """The plugin."""
 
     name = "TopologyPlacementGenerator"

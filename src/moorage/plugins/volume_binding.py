@@ -26,12 +26,24 @@ from moorage.api.storage import (
     StorageClass,
 )
 from moorage.errors import AttemptError
-from moorage.framework.changes import Remedies
+from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.effects import Effect, Until, Write
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
+from moorage.framework.explaining import Detail, ExplainingPlugin
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Depends, Signature
+from moorage.framework.points import (
+    Attachable,
+    EnqueueExtensions,
+    FilterPlugin,
+    PreBindPlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ReservePlugin,
+    Reusable,
+    Reuse,
+    Scope,
+    ScorePlugin,
+)
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.scoring_strategies import utilization_table
@@ -54,6 +66,7 @@ from moorage.plugins.volumes.planned_bindings import (
 from moorage.plugins.volumes.pod_claims import ClassError, PodClaims, claims_of, unusable
 from moorage.plugins.volumes.provisioning import volume_limit
 from moorage.plugins.volumes.volume_matching import MatchingError, VolumeIndex
+from moorage.plugins.volumes.volume_signature import volume_signature
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
@@ -85,16 +98,24 @@ class Reserved:
     made: tuple[PlannedBinding[PersistentVolumeClaim], ...]
 
 
-class BoundVolumes:
+class BoundVolumes(
+    PreFilterPlugin[VolumeBindingState],
+    FilterPlugin[VolumeBindingState],
+    ReservePlugin[VolumeBindingState],
+    PreBindPlugin[VolumeBindingState],
+    ExplainingPlugin[VolumeBindingState],
+    RemedyingPlugin[object],
+    EnqueueExtensions,
+    Attachable,
+    Reusable,
+):
     """VolumeBinding without its score. Subclasses for other releases override its texts and options.
 
     ``reasons``  unreachable bound volume, no matching volume, not enough storage, missing bound volume
     """
 
     name = "VolumeBinding"
-    depends = Depends.NODES
-    rests_when_skipped = True
-    signs_by = ()
+    reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=(), rests_when_skipped=True)
     reasons: tuple[str, str, str, str] = (UNREACHABLE, UNMATCHED, NO_ROOM, LOST)
 
     def __init__(self, bind_timeout_s: int) -> None:
@@ -106,10 +127,6 @@ class BoundVolumes:
 
     def attach(self, handle: Handle) -> None:
         self._gates = handle.gates
-
-    def sign(self, pod: PodInfo) -> Signature | None:
-        """Pods with volumes have no signature: each is decided by itself."""
-        return {} if pod.volumes is None else None
 
     def why_unusable(self, pod: PodInfo, snapshot: Snapshot) -> str | None:
         """Return why a claim of the pod rejects it on every node; None if none does."""
@@ -210,10 +227,11 @@ class BoundVolumes:
         yield Wake(ClusterEvent(Resource.CSI_STORAGE_CAPACITY, either), has_more_room)
 
 
-class VolumeBinding(BoundVolumes):
+class VolumeBinding(BoundVolumes, PreScorePlugin[VolumeBindingState], ScorePlugin[VolumeBindingState]):
     """The plugin; see the module docstring."""
 
     Args = VolumeBindingArgs
+    reuse = BoundVolumes.reuse
 
     def __init__(self, args: VolumeBindingArgs | None = None) -> None:
         self._args = args or VolumeBindingArgs()

@@ -12,14 +12,23 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from moorage.api.storage import PersistentVolumeClaim
-from moorage.framework.changes import Remedies
+from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
-from moorage.framework.points import Depends, Signature
+from moorage.framework.explaining import Detail, ExplainingPlugin
+from moorage.framework.points import (
+    EnqueueExtensions,
+    FilterPlugin,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    Reusable,
+    Reuse,
+    Scope,
+)
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.volume_reasons import why_held
 from moorage.plugins.volume_remedies import remedies_of_holders
 from moorage.plugins.volumes.claim_lookup import claim_not_found, names_claim
+from moorage.plugins.volumes.volume_signature import volume_signature
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
@@ -45,16 +54,19 @@ class RestrictedVolumes(NamedTuple):
     uses: int
 
 
-class VolumeRestrictions:
+class VolumeRestrictions(
+    PreFilterPlugin[RestrictedVolumes],
+    PreFilterExtensions[RestrictedVolumes],
+    FilterPlugin[RestrictedVolumes],
+    ExplainingPlugin[RestrictedVolumes],
+    RemedyingPlugin[object],
+    EnqueueExtensions,
+    Reusable,
+):
     """The plugin; see the module docstring."""
 
     name = "VolumeRestrictions"
-    depends = Depends.NODES
-    signs_by = ()
-
-    def sign(self, pod: PodInfo) -> Signature | None:
-        """Pods with volumes have no signature: each is decided by itself."""
-        return {} if pod.volumes is None else None
+    reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> RestrictedVolumes | Skip | Hold:
         if pod.volumes is None:

@@ -16,14 +16,15 @@ import numpy as np
 
 from moorage.api.requirements import quoted
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.framework.changes import Remedies
+from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
-from moorage.framework.points import Depends, Signature
+from moorage.framework.explaining import Detail, ExplainingPlugin
+from moorage.framework.points import EnqueueExtensions, FilterPlugin, PreFilterPlugin, Reusable, Reuse, Scope
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.volume_reasons import why_zone
 from moorage.plugins.volume_remedies import remedies_of_volumes
 from moorage.plugins.volumes.claim_lookup import claim_not_found, class_not_found, class_of_claim, names_claim, volume_not_found
+from moorage.plugins.volumes.volume_signature import volume_signature
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
@@ -61,16 +62,18 @@ class ZoneRequirement(NamedTuple):
     values: frozenset[str]
 
 
-class VolumeZone:
+class VolumeZone(
+    PreFilterPlugin[tuple[ZoneRequirement, ...]],
+    FilterPlugin[tuple[ZoneRequirement, ...]],
+    ExplainingPlugin[tuple[ZoneRequirement, ...]],
+    RemedyingPlugin[object],
+    EnqueueExtensions,
+    Reusable,
+):
     """The plugin; see the module docstring."""
 
     name = "VolumeZone"
-    depends = Depends.NODES
-    signs_by = ()
-
-    def sign(self, pod: PodInfo) -> Signature | None:
-        """Pods with volumes have no signature: each is decided by itself."""
-        return {} if pod.volumes is None else None
+    reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[ZoneRequirement, ...] | Skip | Hold:
         found: list[ZoneRequirement] = []

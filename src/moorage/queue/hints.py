@@ -14,7 +14,8 @@ from typing import Any
 
 from moorage.errors import PluginError
 from moorage.framework.events import ANY_EVENT, Action, ClusterEvent, Hint, Resource, Wake
-from moorage.framework.points import AnyPlugin, points_of
+from moorage.framework.points import Plugin
+from moorage.framework.profile import declared_wakes, points_of
 from moorage.queue.queued_pod import QueuedPod
 from moorage.queue.unschedulable_pods import Rejecter
 from moorage.state.pod_info import PodInfo
@@ -39,12 +40,12 @@ class HintOutcome(Enum):
     AT_ONCE = "it is tried again without backoff"
 
 
-def wakes_of(plugin: AnyPlugin) -> tuple[Wake, ...]:
+def wakes_of(plugin: Plugin) -> tuple[Wake, ...]:
     """Return what wakes pods that ``plugin`` rejected: its ``wakes_on``, or any event; nothing if it cannot reject pods."""
     if _REJECTING_POINTS.isdisjoint(points_of(plugin)):
         return ()
-    wakes_on: Callable[[], Iterable[Wake]] | None = getattr(plugin, "wakes_on", None)
-    return (Wake(ANY_EVENT),) if wakes_on is None else tuple(wakes_on())
+    wakes = declared_wakes(plugin)
+    return (Wake(ANY_EVENT),) if wakes is None else wakes
 
 
 def is_for_everyone(event: ClusterEvent) -> bool:

@@ -111,7 +111,8 @@ class Probe:
                     self._calls.observe(seconds, name, point, _verdict(answer) if drains and status == _SUCCESS else status)
             return answer
 
-        return Step(name, step.plugin, measured, step.one_by_one)
+        # Reserve and later points of skipped plugins are measured too, so all of them run.
+        return replace(step, call=measured, reuse=replace(step.reuse, rests_when_skipped=False))
 
     def _note(self, point: str, profile: str, seconds: float, status: str) -> None:
         if point == _POST_BIND:

@@ -19,7 +19,7 @@ from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Object
 from moorage.api.pod_groups import with_condition
 from moorage.cycle.decision import Decision
-from moorage.cycle.search_scope import EVERYWHERE, Scope
+from moorage.cycle.search_scope import EVERYWHERE, SearchScope
 from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Gone, News, Phase, Query, Seen, Work
 from moorage.engine.group_outcome import GroupReport
 from moorage.engine.outbox import Decided, GroupAttempted, PluginFault, Revoked
@@ -244,7 +244,7 @@ class Simulation:
             self._terminate(pod, grace_s, "EvictionByEvictionAPI", "Eviction API: evicting")
         self.catch_up()
 
-    def attempt(self, pod: Pod, scope: Scope = EVERYWHERE) -> None:
+    def attempt(self, pod: Pod, scope: SearchScope = EVERYWHERE) -> None:
         """Attempt one pending pod now, before all others, and carry out the effects; time does not advance."""
         self.catch_up()
         self.scheduler.attempt(PodInfo(pod), self.now, scope)

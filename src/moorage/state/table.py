@@ -175,7 +175,7 @@ class NodeTable:
         return column
 
     def room(self, row: int) -> tuple[int, ...]:
-        """Return all that ``sums_only`` plugins can read of a row, as one tuple: its allocatable set's number, and the sums.
+        """Return all that plugins with ``Scope.USAGE`` can read of a row: its allocatable set's number, and the sums.
 
         Comparable until ``requested`` is first called for a new resource; then the tuples have one more entry.
         """

@@ -7,8 +7,7 @@ from typing import Any
 
 from moorage.cycle.what_if import FailedAttempt, Nominated
 from moorage.framework.plugin_runner import run_filter, run_pre_filter
-from moorage.framework.points import points_of
-from moorage.framework.profile import make_profile
+from moorage.framework.profile import make_profile, points_of
 from moorage.framework.verdict_table import Verdicts
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo

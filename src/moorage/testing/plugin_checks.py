@@ -1,9 +1,8 @@
 """``check_plugin``: check that a plugin keeps the contract of its extension points.
 
-Runs the plugin alone on a small, varied cluster (or a given one) and reports every violation: masks of the wrong shape, scores
-out of range, answers that change when the call is repeated or when fewer nodes are passed, forms of a point that disagree,
-what-ifs that modify their input state or differ from a new PreFilter, a wrong ``depends``, a signature that changes, is not
-hashable or is shared by pods that are treated differently, and invalid events and effects.
+It runs the plugin alone on a small varied cluster (or yours) and reports all violations at once: masks of the wrong shape,
+scores out of range, answers that differ between equal calls or between views, forms of a rule that disagree, what-ifs that
+change their state or disagree with PreFilter, promises in ``reuse`` that do not hold, values that are no events or effects.
 """
 
 from __future__ import annotations
@@ -16,13 +15,16 @@ from moorage.engine.custom_kinds import unusable_names
 from moorage.errors import PluginError
 from moorage.framework.effects import Effect
 from moorage.framework.events import Wake
-from moorage.framework.points import points_of
+from moorage.framework.post_filter import PostFilterResult
+from moorage.framework.profile import Profile, Step, declared_name, declared_wakes, make_profile, points_of, reuse_of
 from moorage.framework.verdicts import Hold, Narrow, Skip, Wait
 from moorage.state.cluster import ClusterState, Snapshot
 from moorage.state.pod_info import PodInfo
+from moorage.testing.attempts import failed_attempt
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_queries import final_scores, refusals
-from moorage.testing.rule_checks import check_claims, check_filter_forms, check_score_forms, check_what_ifs
+from moorage.testing.reuse_checks import check_reuse
+from moorage.testing.rule_checks import check_filter_forms, check_score_forms, check_what_ifs
 
 __all__ = ["check_plugin", "sample_cluster", "sample_pods"]
 
@@ -35,12 +37,12 @@ def check_plugin(plugin: Any, *, pods: Iterable[PodInfo] | None = None, cluster:
     bench = _Bench(plugin, (cluster or sample_cluster()).snapshot, tuple(sample_pods() if pods is None else pods))
     broken = list(_check_shape(plugin))
     for pod in bench.pods:
-        for check in (_check_filter, _check_score, _check_rules, _check_signature, _check_reserve, _check_effects):
+        for check in (_check_filter, _check_score, _check_rules, _check_reserve, _check_effects):
             broken += _run(check, bench, pod)
     broken += _run_all(_check_shared_signatures, bench)
     if broken:
         raise AssertionError(
-            f"plugin {getattr(plugin, 'name', plugin)!r}:\n" + "\n".join(f"  {line}" for line in dict.fromkeys(broken))
+            f"plugin {declared_name(plugin) or plugin!r}:\n" + "\n".join(f"  {line}" for line in dict.fromkeys(broken))
         )
 
 
@@ -113,22 +115,24 @@ def _run(check: Callable[[_Bench, PodInfo], Iterator[str]], bench: _Bench, pod: 
 
 
 def _check_shape(plugin: Any) -> Iterator[str]:
-    name = getattr(plugin, "name", None)
-    if not isinstance(name, str) or not name:
+    if declared_name(plugin) is None:
         yield "has no name; give the class a line such as name = 'MyPlugin'"
     if not points_of(plugin):
         yield "implements no extension point; see moorage.framework.points"
-    if callable(getattr(plugin, "reserve", None)) and not callable(getattr(plugin, "unreserve", None)):
+    elif any(step.unreserve is None for step in _alone(plugin).at("reserve")):
         yield "has reserve and no unreserve, which must undo it"
-    if hasattr(plugin, "wakes_on"):
-        try:
-            wakes = list(plugin.wakes_on())
-        except Exception as error:
-            yield f"wakes_on failed: {type(error).__name__}: {error}"
-        else:
-            yield from (f"wakes_on yields {wake!r}; yield Wake(event, when)" for wake in wakes if not isinstance(wake, Wake))
-            for name in unusable_names(wake for wake in wakes if isinstance(wake, Wake)):
-                yield f"wakes_on names {name!r}, which is not a kind; use a Resource, or plural.version.group"
+    try:
+        wakes = declared_wakes(plugin) or ()
+    except Exception as error:
+        yield f"wakes_on failed: {type(error).__name__}: {error}"
+    else:
+        yield from (f"wakes_on yields {wake!r}; yield Wake(event, when)" for wake in wakes if not isinstance(wake, Wake))
+        for name in unusable_names(wake for wake in wakes if isinstance(wake, Wake)):
+            yield f"wakes_on names {name!r}, which is not a kind; use a Resource, or plural.version.group"
+
+
+def _alone(plugin: Any) -> Profile:
+    return make_profile("alone", {plugin.name: plugin}, {point: [plugin.name] for point in points_of(plugin)}, {})
 
 
 def _check_filter(bench: _Bench, pod: PodInfo) -> Iterator[str]:
@@ -150,12 +154,12 @@ def _check_rules(bench: _Bench, pod: PodInfo) -> Iterator[str]:
     yield from check_filter_forms(bench.plugin, pod, bench.snapshot)
     yield from check_score_forms(bench.plugin, pod, bench.snapshot)
     yield from check_what_ifs(bench.plugin, pod, bench.others, bench.snapshot)
-    yield from check_claims(bench.plugin, pod, bench.others, bench.snapshot)
+    yield from check_reuse(bench.plugin, pod, bench.others, bench.snapshot)
 
 
 def _check_shared_signatures(bench: _Bench) -> Iterator[str]:
     """Check that pods with equal signatures are treated equally."""
-    sign = getattr(bench.plugin, "sign", None)
+    sign = reuse_of(bench.plugin).signature
     if sign is None:
         return
     first: dict[Any, PodInfo] = {}
@@ -171,66 +175,60 @@ def _check_shared_signatures(bench: _Bench) -> Iterator[str]:
 def _treated(bench: _Bench, pod: PodInfo) -> Any:
     points = set(points_of(bench.plugin))
     refused = refusals(bench.plugin, pod, bench.snapshot) if {"filter", "preFilter"} & points else None
-    return refused, final_scores(bench.plugin, pod, bench.snapshot) if "score" in points else None
+    return refused, final_scores(bench.plugin, pod, bench.snapshot) if "score" in points else None, _helps(bench, pod)
 
 
-def _check_signature(bench: _Bench, pod: PodInfo) -> Iterator[str]:
-    sign = getattr(bench.plugin, "sign", None)
-    if sign is None:
-        return
-    signature = sign(pod)
-    if signature is None:
-        return
-    if signature != sign(PodInfo(pod.pod)):
-        yield f"gives the same pod the signatures {signature!r} and {sign(PodInfo(pod.pod))!r}"
-    try:
-        hash(tuple(signature.items()))
-    except TypeError as error:
-        yield f"signature {signature!r} cannot be hashed ({error}); use tuples and frozensets"
+def _helps(bench: _Bench, pod: PodInfo) -> PostFilterResult | None:
+    """Return the result of PostFilter where it finds nothing to do; None if it is absent, or has something to do."""
+    step = next(iter(_alone(bench.plugin).at("postFilter")), None)
+    if step is None:
+        return None
+    answer = step.call(pod, failed_attempt([bench.plugin], pod, bench.snapshot))
+    if not isinstance(answer, PostFilterResult) or answer.nominated or answer.victims or answer.effects or answer.displaced:
+        return None
+    return answer
 
 
 def _check_reserve(bench: _Bench, pod: PodInfo) -> Iterator[str]:
-    plugin, node = bench.plugin, bench.snapshot.table.nodes[0].name
-    state = None
-    if callable(getattr(plugin, "reserve", None)):
-        held = plugin.reserve(state, pod, node)
+    profile, node = _alone(bench.plugin), bench.snapshot.table.nodes[0].name
+    for step in profile.at("reserve"):
+        held = step.call(None, pod, node)
         if held is not None and not isinstance(held, Hold):
             yield f"returned {held!r} from reserve; return None or Hold"
-        for _ in range(2):
-            undone = plugin.unreserve(state, pod, node)
-            yield from (
-                f"unreserve yields {e!r}; yield effects, or return None" for e in undone or () if not isinstance(e, Effect)
-            )
-    if callable(getattr(plugin, "permit", None)):
-        answer = plugin.permit(state, pod, node)
+        for undone in (_unreserved(step, None, pod, node), _unreserved(step, None, pod, node)):
+            yield from (f"unreserve yields {e!r}; yield effects, or return None" for e in undone if not isinstance(e, Effect))
+    for step in profile.at("permit"):
+        answer = step.call(None, pod, node)
         if answer is not None and not isinstance(answer, Hold | Wait):
             yield f"returned {answer!r} from permit; return None, Hold or Wait"
 
 
-def _reserved(plugin: Any, call: Callable[..., Any], state: Any, pod: PodInfo, node: str) -> Any:
-    """Call a method as the scheduler does: between Reserve, whose rejection becomes the answer, and Unreserve."""
-    if not callable(getattr(plugin, "reserve", None)):
-        return call(state, pod, node)
-    try:
-        return plugin.reserve(state, pod, node) or call(state, pod, node)
-    finally:
-        plugin.unreserve(state, pod, node)
+def _unreserved(step: Step, state: Any, pod: PodInfo, node: str) -> tuple[Any, ...]:
+    return () if step.unreserve is None else tuple(step.unreserve.call(state, pod, node) or ())
+
+
+def _reserved(profile: Profile, call: Callable[..., Any], state: Any, pod: PodInfo, node: str) -> Any:
+    """Call a method as the scheduler does, between Reserve and Unreserve; if Reserve rejects the pod, that is the answer."""
+    for step in profile.at("reserve"):
+        try:
+            return step.call(state, pod, node) or call(state, pod, node)
+        finally:
+            _unreserved(step, state, pod, node)
+    return call(state, pod, node)
 
 
 def _check_effects(bench: _Bench, pod: PodInfo) -> Iterator[str]:
-    """Check that PreBind and Bind return effects. The plugin gets the state of its PreFilter; a rejected pod is skipped."""
-    node = bench.snapshot.table.nodes[0].name
-    for method, others in (("pre_bind", ()), ("bind", (Skip,))):
-        call = getattr(bench.plugin, method, None)
-        if not callable(call):
-            continue
-        state = getattr(bench.plugin, "pre_filter", lambda pod, snapshot: pod)(pod, bench.snapshot)
-        if isinstance(state, Skip | Hold):
-            continue
-        answer = _reserved(bench.plugin, call, state.state if isinstance(state, Narrow) else state, pod, node)
-        if isinstance(answer, (Hold, *others)):
-            continue
-        effects = answer if isinstance(answer, Iterable) else [answer] if answer is not None else []
-        for effect in effects:
-            if not isinstance(effect, Effect):
-                yield f"returned {effect!r} from {method}; yield effects, see moorage.framework.effects"
+    """Check that PreBind and Bind return effects. They need the state of PreFilter; other pods are left out."""
+    profile, node = _alone(bench.plugin), bench.snapshot.table.nodes[0].name
+    for point, others in (("preBind", ()), ("bind", (Skip,))):
+        for step in profile.at(point):
+            state = next((one.call(pod, bench.snapshot) for one in profile.at("preFilter")), pod)
+            if isinstance(state, Skip | Hold):
+                continue
+            answer = _reserved(profile, step.call, state.state if isinstance(state, Narrow) else state, pod, node)
+            if isinstance(answer, (Hold, *others)):
+                continue
+            effects = answer if isinstance(answer, Iterable) else [answer] if answer is not None else []
+            for effect in effects:
+                if not isinstance(effect, Effect):
+                    yield f"returned {effect!r} from {point}; yield effects, see moorage.framework.effects"

@@ -10,8 +10,8 @@ from typing import Any
 
 from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.framework.plugin_runner import run_filter, run_pre_filter, run_score
-from moorage.framework.points import AnyPlugin, points_of
-from moorage.framework.profile import Profile, make_profile
+from moorage.framework.points import Plugin
+from moorage.framework.profile import Profile, declared_wakes, make_profile, points_of
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Status
 from moorage.state.cluster import Snapshot
@@ -47,10 +47,12 @@ def final_scores(plugin: Any, pod: PodInfo, nodes: Snapshot | NodeView) -> Mappi
     return None if final is None else dict(zip(view.names(), final.tolist(), strict=True))
 
 
-def wakes(plugin: AnyPlugin, pod: PodInfo, resource: Resource, action: Action, old: object = None, new: object = None) -> bool:
+def wakes(plugin: Plugin, pod: PodInfo, resource: Resource, action: Action, old: object = None, new: object = None) -> bool:
     """Return whether an event would wake a pod that the plugin rejected."""
     happened = ClusterEvent(resource, action)
-    return any(wake.event.covers(happened) and (wake.when is None or wake.when(pod, old, new)) for wake in plugin.wakes_on())
+    return any(
+        wake.event.covers(happened) and (wake.when is None or wake.when(pod, old, new)) for wake in declared_wakes(plugin) or ()
+    )
 
 
 def _alone(plugin: Any) -> Profile:

@@ -12,10 +12,10 @@ Source    kube-scheduler 1.21, plugins/defaultpreemption/default_preemption.go; 
 
 from __future__ import annotations
 
-from moorage.cycle.extender_preemption import Consult
 from moorage.cycle.preemption import Candidate
 from moorage.cycle.reprieve import Victims
 from moorage.framework.points import Attempt, PostFilterResult
+from moorage.framework.post_filter import Consult
 from moorage.framework.verdicts import Code
 from moorage.plugins import default_preemption as today
 from moorage.state.pod_info import PodInfo
@@ -26,9 +26,9 @@ __all__ = ["DefaultPreemptionV121"]
 class DefaultPreemptionV121(today.DefaultPreemption):
     """The plugin; see the module docstring."""
 
-    fails_alike = True
+    reuse = today.DefaultPreemption.reuse
 
-    def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult | Consult:
+    def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult | Consult[Candidate]:
         if pod.spec.preemption_policy == "Never" or _victims_are_terminating(pod, attempt):
             return PostFilterResult(Code.UNSCHEDULABLE)
         if not len(attempt.verdicts.rows_with(Code.UNSCHEDULABLE)):

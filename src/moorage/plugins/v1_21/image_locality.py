@@ -39,7 +39,7 @@ class ImageLocalityV121(today.ImageLocality):
                 sums[rows] += (holders.size * (_nodes_known_to(table, rows) / len(table))).astype(np.int64)
         return mapped_sums(sums, images)
 
-    def sign(self, pod: PodInfo) -> Signature:
+    def _signature(self, pod: PodInfo) -> Signature:
         return {"images of containers": self.images(pod)}
 
 

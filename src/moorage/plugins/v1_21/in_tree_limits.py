@@ -16,16 +16,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, Final
 
-from moorage.framework.changes import Remedies
+from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
+from moorage.framework.explaining import Detail, ExplainingPlugin
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Depends, Signature
+from moorage.framework.points import Attachable, EnqueueExtensions, FilterPlugin, Reusable, Reuse, Scope
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Reject
 from moorage.plugins.v1_21.in_tree_disks import AZURE_DISK, CINDER, EBS, GCE_PD, DiskCounter, DiskKind, disks_of
 from moorage.plugins.volume_reasons import why_attached
 from moorage.plugins.volume_remedies import remedies_of_full_attachments
+from moorage.plugins.volumes.volume_signature import volume_signature
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
@@ -36,22 +37,25 @@ TOO_MANY: Final = "node(s) exceed max volume count"
 NO_NAME: Final = "PersistentVolumeClaim had no name"
 
 
-class _Limits:
+class _Limits(
+    FilterPlugin[PodInfo],
+    ExplainingPlugin[object],
+    RemedyingPlugin[object],
+    EnqueueExtensions,
+    Attachable,
+    Reusable,
+):
     """The plugin for the kind of disk that a subclass names."""
 
     name: ClassVar[str]
     kind: ClassVar[DiskKind]
-    depends = Depends.NODES
+    reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
 
     def __init__(self) -> None:
         self._counter = DiskCounter(self.kind, FeatureGates())
 
     def attach(self, handle: Handle) -> None:
         self._counter = DiskCounter(self.kind, handle.gates, handle.max_disks)
-
-    def sign(self, pod: PodInfo) -> Signature | None:
-        """Pods with volumes have no signature: each is decided by itself."""
-        return {} if pod.volumes is None else None
 
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
         if pod.volumes is None:

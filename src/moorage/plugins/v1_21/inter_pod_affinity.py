@@ -19,10 +19,19 @@ from dataclasses import replace
 from moorage.api.selectors import EVERYTHING
 from moorage.errors import Fault
 from moorage.framework.args import Int32, PluginArgs
-from moorage.framework.changes import Remedies
-from moorage.framework.explaining import Detail
+from moorage.framework.changes import Remedies, RemedyingPlugin
+from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Depends
+from moorage.framework.points import (
+    FilterPlugin,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    PreScorePlugin,
+    Reusable,
+    Reuse,
+    ScoreExtensions,
+    ScorePlugin,
+)
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins import inter_pod_affinity as today
 from moorage.plugins.affinity_counts import AffinityCounts, count_affinity
@@ -50,14 +59,23 @@ class InterPodAffinityArgsV121(PluginArgs, frozen=True):
         return today.InterPodAffinityArgs(hard_pod_affinity_weight=self.hard_pod_affinity_weight).faults(path, gates)
 
 
-class InterPodAffinityV121:
+class InterPodAffinityV121(
+    PreFilterPlugin[AffinityCounts],
+    PreFilterExtensions[AffinityCounts],
+    FilterPlugin[AffinityCounts],
+    PreScorePlugin[AffinityWeights],
+    ScorePlugin[AffinityWeights],
+    ScoreExtensions[AffinityWeights],
+    ExplainingPlugin[AffinityCounts],
+    TermsPlugin[AffinityCounts],
+    RemedyingPlugin[AffinityCounts],
+    Reusable,
+):
     """The plugin; see the module docstring."""
 
     name = "InterPodAffinity"
-    depends = Depends.CLUSTER
-    sign = today.InterPodAffinity.sign
-    signs_by = ()
     Args = InterPodAffinityArgsV121
+    reuse = Reuse(signature=today.signature_of, signature_reads=())
 
     def __init__(self, args: InterPodAffinityArgsV121 | None = None) -> None:
         self._hard_weight = (args or InterPodAffinityArgsV121()).hard_pod_affinity_weight

@@ -11,6 +11,7 @@ Source    kube-scheduler 1.21, plugins/nodeaffinity/node_affinity.go
 
 from __future__ import annotations
 
+from moorage.framework.points import Reuse, Scope
 from moorage.plugins import node_affinity as today
 from moorage.plugins.node_affinity import PreferredTerm
 from moorage.state.cluster import Snapshot
@@ -22,6 +23,8 @@ __all__ = ["NodeAffinityV121"]
 
 class NodeAffinityV121(today.NodeAffinity):
     """The plugin; see the module docstring."""
+
+    reuse = Reuse(Scope.NODE, today.signature, signature_reads=())
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodInfo:
         del snapshot

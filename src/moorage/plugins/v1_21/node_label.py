@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
-from moorage.framework.changes import Remedies
-from moorage.framework.explaining import Detail
+from moorage.framework.changes import Remedies, RemedyingPlugin
+from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Depends, Signature
+from moorage.framework.points import FilterPlugin, Reusable, Reuse, Scope, ScorePlugin
 from moorage.framework.verdicts import Reject
 from moorage.plugins.node_affinity_remedies import labels_to_set
 from moorage.plugins.scoring_strategies import sub_path
@@ -55,12 +55,19 @@ def _conflicts(present: Sequence[str], absent: Sequence[str], path: str, field: 
             yield Fault("Invalid value", where, f"conflict with {field.format('absent')}[{i}]", label)
 
 
-class NodeLabel:
+class NodeLabel(
+    FilterPlugin[PodInfo],
+    ScorePlugin[PodInfo],
+    ExplainingPlugin[object],
+    TermsPlugin[object],
+    RemedyingPlugin[object],
+    Reusable,
+):
     """The plugin; see the module docstring."""
 
     name = "NodeLabel"
     Args = NodeLabelArgs
-    depends = Depends.NODES
+    reuse = Reuse(Scope.NODE, signature=lambda pod: {}, signature_reads=())
 
     def __init__(self, args: NodeLabelArgs | None = None) -> None:
         self._args = args or NodeLabelArgs()
@@ -100,9 +107,6 @@ class NodeLabel:
         for key in self._args.absent_labels:
             if key in one.labels:
                 yield from labels_to_set(one, key, None, key)
-
-    def sign(self, pod: PodInfo) -> Signature:
-        return {}
 
 
 def _met(nodes: NodeView, present: Sequence[str], absent: Sequence[str]) -> Iterator[BoolArray]:

@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from moorage.api.json_tree import UNREADABLE
-from moorage.framework.points import Depends, Signature
+from moorage.framework.points import Reusable, Reuse, Scope, ScorePlugin
 from moorage.plugins.default_selector import controller_of
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
@@ -95,11 +95,11 @@ class _AvoidingRows:
     rows: dict[Controller, list[int]] = field(default_factory=dict)
 
 
-class NodePreferAvoidPods:
+class NodePreferAvoidPods(ScorePlugin[PodInfo], Reusable):
     """The plugin; see the module docstring. It parses the annotations again when a node is added, deleted or changed."""
 
     name = "NodePreferAvoidPods"
-    depends = Depends.NODES
+    reuse = Reuse(Scope.NODE, signature=lambda pod: {"replicating controller": _controller(pod)}, signature_reads=())
 
     def __init__(self) -> None:
         self._cache: WeakKeyDictionary[NodeTable, _AvoidingRows] = WeakKeyDictionary()
@@ -108,9 +108,6 @@ class NodePreferAvoidPods:
         controller = _controller(pod)
         rows = self._rows(nodes.table).get(controller, ()) if controller is not None else ()
         return np.where(nodes.holding(rows), 0, 100)
-
-    def sign(self, pod: PodInfo) -> Signature:
-        return {"replicating controller": _controller(pod)}
 
     def _rows(self, table: NodeTable) -> dict[Controller, list[int]]:
         cached = self._cache.get(table)

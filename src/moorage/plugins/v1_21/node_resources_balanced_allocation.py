@@ -18,7 +18,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from moorage.framework.points import Depends, Signature
+from moorage.framework.points import Attachable, Reusable, Reuse, Scope, ScorePlugin, Signature
 from moorage.framework.registry import Handle
 from moorage.plugins.v1_21.in_tree_disks import KINDS, DiskCounter, DiskKind, disks_of
 from moorage.plugins.v1_21.requested_shares import allocation, scored_signature
@@ -31,11 +31,10 @@ __all__ = ["NodeResourcesBalancedAllocationV121"]
 Floats = npt.NDArray[np.float64]
 
 
-class NodeResourcesBalancedAllocationV121:
+class NodeResourcesBalancedAllocationV121(ScorePlugin[PodInfo], Attachable, Reusable):
     """The plugin; see the module docstring."""
 
     name = "NodeResourcesBalancedAllocation"
-    depends = Depends.ROW
 
     def __init__(self) -> None:
         self._counters: Mapping[DiskKind, DiskCounter] = {}
@@ -64,7 +63,11 @@ class NodeResourcesBalancedAllocationV121:
                 left = np.where(use.counts, use.limit - use.held, left)
         return added, left
 
-    def sign(self, pod: PodInfo) -> Signature | None:
+    @property
+    def reuse(self) -> Reuse:
+        return Reuse(Scope.NODE_PODS, self._signature, signature_reads=())
+
+    def _signature(self, pod: PodInfo) -> Signature | None:
         if self._counters and pod.volumes is not None:
             return None
         return scored_signature(pod, ["cpu", "memory"])

@@ -20,11 +20,11 @@ import numpy.typing as npt
 from moorage.api.names import is_extended_resource_name
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
-from moorage.framework.changes import Remedies
+from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
+from moorage.framework.explaining import Detail, ExplainingPlugin, ShortfallPlugin, TermsPlugin
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Depends, Signature
+from moorage.framework.points import EnqueueExtensions, FilterPlugin, PreFilterPlugin, Reusable, Reuse, Scope, Signature
 from moorage.framework.verdicts import Reject
 from moorage.plugins.fit_reasons import missing_share, short_resources, why_short
 from moorage.plugins.fit_remedies import remedies_of_full_node, remedies_of_shortage
@@ -51,13 +51,25 @@ class NodeResourcesFitArgsV121(PluginArgs, frozen=True):
         return ignored_faults(self.ignored_resources, self.ignored_resource_groups, path)
 
 
-class NodeResourcesFitV121:
+def _signature(pod: PodInfo) -> Signature:
+    return {"requests, added up as in 1.21": tuple(sorted(fit_requests(pod).items()))}
+
+
+class NodeResourcesFitV121(
+    PreFilterPlugin[tuple[RequestedResource, ...]],
+    FilterPlugin[tuple[RequestedResource, ...]],
+    ExplainingPlugin[tuple[RequestedResource, ...]],
+    TermsPlugin[tuple[RequestedResource, ...]],
+    ShortfallPlugin[tuple[RequestedResource, ...]],
+    RemedyingPlugin[tuple[RequestedResource, ...]],
+    EnqueueExtensions,
+    Reusable,
+):
     """The plugin; see the module docstring."""
 
     name = "NodeResourcesFit"
     Args = NodeResourcesFitArgsV121
-    depends = Depends.ROW
-    sums_only = True
+    reuse = Reuse(Scope.USAGE, _signature, signature_reads=())
 
     def __init__(self, args: NodeResourcesFitArgsV121 | None = None) -> None:
         args = args or NodeResourcesFitArgsV121()
@@ -105,9 +117,6 @@ class NodeResourcesFitV121:
         for resource, count, _ in wants:
             if one.allocatable(resource) - one.requested(resource) < count:
                 yield from remedies_of_shortage(resource, count, asked.get(resource, 0), pod, node)
-
-    def sign(self, pod: PodInfo) -> Signature:
-        return {"requests, added up as in 1.21": tuple(sorted(fit_requests(pod).items()))}
 
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(ClusterEvent(Resource.POD, Action.DELETE))

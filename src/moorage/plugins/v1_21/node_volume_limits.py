@@ -21,11 +21,11 @@ from typing import Final
 import numpy as np
 
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.framework.changes import Remedies
+from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
+from moorage.framework.explaining import Detail, ExplainingPlugin
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Depends, Signature
+from moorage.framework.points import Attachable, EnqueueExtensions, FilterPlugin, Reusable, Reuse, Scope
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Reject
 from moorage.plugins.node_volume_limits import TOO_MANY
@@ -36,6 +36,7 @@ from moorage.plugins.volumes.claim_lookup import class_of_claim
 from moorage.plugins.volumes.csi_migration import Migration, MigrationError, driver_of, in_tree_plugin, is_in_tree_plugin
 from moorage.plugins.volumes.csi_nodes import NO_LIMIT, CsiFacts, CsiNodes
 from moorage.plugins.volumes.csi_volumes import CsiVolume
+from moorage.plugins.volumes.volume_signature import volume_signature
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, Column, IntArray
 from moorage.state.pod_info import PodInfo
@@ -58,12 +59,18 @@ def limit_key(driver: str) -> str:
     return _PREFIX + driver[:23] + sha1(driver.encode(), usedforsecurity=False).hexdigest()[:16]
 
 
-class NodeVolumeLimitsV121:
+class NodeVolumeLimitsV121(
+    FilterPlugin[PodInfo],
+    ExplainingPlugin[object],
+    RemedyingPlugin[object],
+    EnqueueExtensions,
+    Attachable,
+    Reusable,
+):
     """The plugin; see the module docstring."""
 
     name = "NodeVolumeLimits"
-    depends = Depends.NODES
-    signs_by = ()
+    reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
 
     def __init__(self) -> None:
         self._migration = migration_under(FeatureGates(release="1.21"))
@@ -74,10 +81,6 @@ class NodeVolumeLimitsV121:
 
     def attach(self, handle: Handle) -> None:
         self._migration = migration_under(handle.gates)
-
-    def sign(self, pod: PodInfo) -> Signature | None:
-        """Pods with volumes have no signature: each is decided by itself."""
-        return {} if pod.volumes is None else None
 
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
         if pod.volumes is None or not pod.volumes.claims:

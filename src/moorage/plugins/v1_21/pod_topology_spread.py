@@ -24,10 +24,20 @@ from msgspec import structs
 
 from moorage.api.selectors import SelectorError
 from moorage.errors import PluginError
-from moorage.framework.changes import Remedies
-from moorage.framework.explaining import Detail
+from moorage.framework.changes import Remedies, RemedyingPlugin
+from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Depends, Signature
+from moorage.framework.points import (
+    FilterPlugin,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    PreScorePlugin,
+    Reusable,
+    Reuse,
+    ScoreExtensions,
+    ScorePlugin,
+    Signature,
+)
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins import pod_topology_spread as today
 from moorage.plugins.pod_topology_spread import REASON, REASON_LABEL, SYSTEM_DEFAULTS
@@ -113,12 +123,21 @@ class _Preference:
     weighed: tuple[_Weighed, ...]
 
 
-class PodTopologySpreadV121:
+class PodTopologySpreadV121(
+    PreFilterPlugin[tuple[_Spread, ...]],
+    PreFilterExtensions[tuple[_Spread, ...]],
+    FilterPlugin[tuple[_Spread, ...]],
+    PreScorePlugin[_Preference],
+    ScorePlugin[_Preference],
+    ScoreExtensions[_Preference],
+    ExplainingPlugin[tuple[_Spread, ...]],
+    TermsPlugin[tuple[_Spread, ...]],
+    RemedyingPlugin[tuple[_Spread, ...]],
+    Reusable,
+):
     """The plugin; see the module docstring."""
 
     name = "PodTopologySpread"
-    depends = Depends.CLUSTER
-    signs_by = ()
     Args = PodTopologySpreadArgsV121
 
     def __init__(self, args: PodTopologySpreadArgsV121 | None = None) -> None:
@@ -207,7 +226,11 @@ class PodTopologySpreadV121:
     def normalize(self, preference: _Preference, scores: IntArray) -> IntArray:
         return normalize_spread(scores)
 
-    def sign(self, pod: PodInfo) -> Signature:
+    @property
+    def reuse(self) -> Reuse:
+        return Reuse(signature=self._signature, signature_reads=())
+
+    def _signature(self, pod: PodInfo) -> Signature:
         return today.signature(pod, self._own(pod))
 
 

@@ -21,7 +21,7 @@ from msgspec import structs
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Depends, Signature
+from moorage.framework.points import Reusable, Reuse, Scope, ScorePlugin, Signature
 from moorage.plugins.scoring_strategies import sub_path
 from moorage.plugins.v1_21.pod_requests_1_21 import scored_request
 from moorage.state.columns import IntArray
@@ -62,13 +62,11 @@ class AllocationArgs(PluginArgs, frozen=True):
         return resource_faults(self.resources, path)
 
 
-class AllocationScore:
+class AllocationScore(ScorePlugin[PodInfo], Reusable):
     """Scores a node by the weighted mean of its resources' scores."""
 
     Args: type[AllocationArgs]
     rate: Score
-    depends = Depends.ROW
-    sums_only = True
 
     def __init__(self, args: AllocationArgs | None = None) -> None:
         self._resources = (args or self.Args()).resources
@@ -76,7 +74,11 @@ class AllocationScore:
     def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
         return weighted_mean(self.rate, self._resources, pod, nodes)
 
-    def sign(self, pod: PodInfo) -> Signature:
+    @property
+    def reuse(self) -> Reuse:
+        return Reuse(Scope.USAGE, self._signature, signature_reads=())
+
+    def _signature(self, pod: PodInfo) -> Signature:
         return scored_signature(pod, [resource.name for resource in self._resources])
 
 

@@ -18,7 +18,7 @@ from msgspec import structs
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Depends, Signature
+from moorage.framework.points import Reusable, Reuse, Scope, ScorePlugin, Signature
 from moorage.plugins.scoring_strategies import UtilizationPoint, shape_faults, sub_path, utilization_table
 from moorage.plugins.v1_21.requested_shares import (
     CPU_AND_MEMORY,
@@ -49,13 +49,11 @@ class RequestedToCapacityRatioArgs(PluginArgs, frozen=True):
         return [*shape_faults(self.shape, sub_path(path, "shape")), *resource_faults(self.resources, path, most=None)]
 
 
-class RequestedToCapacityRatio:
+class RequestedToCapacityRatio(ScorePlugin[PodInfo], Reusable):
     """The plugin; see the module docstring. Its arguments are required: without points there is no function."""
 
     name = "RequestedToCapacityRatio"
     Args = RequestedToCapacityRatioArgs
-    depends = Depends.ROW
-    sums_only = True
 
     def __init__(self, args: RequestedToCapacityRatioArgs) -> None:
         self._weights = {resource.name: resource.weight for resource in args.resources}
@@ -71,7 +69,11 @@ class RequestedToCapacityRatio:
         mean: IntArray = (2 * total + weights) // (2 * weights)
         return mean
 
-    def sign(self, pod: PodInfo) -> Signature:
+    @property
+    def reuse(self) -> Reuse:
+        return Reuse(Scope.USAGE, self._signature, signature_reads=())
+
+    def _signature(self, pod: PodInfo) -> Signature:
         return scored_signature(pod, list(self._weights))
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from moorage.api.selectors import Selector
-from moorage.framework.points import Depends
+from moorage.framework.points import NodeScoreExtensions, PreScorePlugin, ScorePlugin
 from moorage.plugins.v1_21.sibling_selector import live_pods, sibling_selector
 from moorage.plugins.v1_21.zones import Zones
 from moorage.state.cluster import Snapshot
@@ -39,11 +39,10 @@ class Siblings(NamedTuple):
     selector: Selector | None
 
 
-class SelectorSpread:
+class SelectorSpread(PreScorePlugin[Siblings], ScorePlugin[Siblings], NodeScoreExtensions[Siblings]):
     """The plugin; see the module docstring."""
 
     name = "SelectorSpread"
-    depends = Depends.CLUSTER
 
     def __init__(self) -> None:
         self._zones = Zones()

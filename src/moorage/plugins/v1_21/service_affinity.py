@@ -20,9 +20,9 @@ import numpy as np
 
 from moorage.api.selectors import selector_from_map
 from moorage.framework.args import PluginArgs
-from moorage.framework.changes import Remedies
-from moorage.framework.explaining import Detail
-from moorage.framework.points import Depends
+from moorage.framework.changes import Remedies, RemedyingPlugin
+from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
+from moorage.framework.points import FilterPlugin, NodeScoreExtensions, PreFilterExtensions, PreFilterPlugin, ScorePlugin
 from moorage.framework.verdicts import Reject
 from moorage.plugins.node_affinity_remedies import labels_to_set
 from moorage.plugins.v1_21.sibling_selector import live_pods
@@ -68,11 +68,19 @@ class SameLabelPods:
         return self.added_rows[0] if self.added_rows else None
 
 
-class ServiceAffinity:
+class ServiceAffinity(
+    PreFilterPlugin[SameLabelPods],
+    PreFilterExtensions[SameLabelPods],
+    FilterPlugin[SameLabelPods],
+    ScorePlugin[SameLabelPods | PodInfo],
+    NodeScoreExtensions[SameLabelPods | PodInfo],
+    ExplainingPlugin[SameLabelPods],
+    TermsPlugin[SameLabelPods],
+    RemedyingPlugin[SameLabelPods],
+):
     """The plugin; see the module docstring."""
 
     name = "ServiceAffinity"
-    depends = Depends.CLUSTER
     Args = ServiceAffinityArgs
 
     def __init__(self, args: ServiceAffinityArgs | None = None) -> None:

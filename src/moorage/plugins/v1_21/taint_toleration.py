@@ -29,6 +29,8 @@ REASON = "node(s) had taint {{{}: {}}}, that the pod didn't tolerate"
 class TaintTolerationV121(today.TaintToleration):
     """The plugin; see the module docstring."""
 
+    reuse = today.TaintToleration.reuse
+
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
         reasons: list[str] = []
 

@@ -23,6 +23,7 @@ from moorage.api.storage import PersistentVolumeClaim
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
 from moorage.framework.features import FeatureGates
+from moorage.framework.points import ScorePlugin
 from moorage.framework.registry import Handle
 from moorage.plugins import volume_binding as today
 from moorage.plugins.v1_21.csi_migration import migration_under
@@ -57,10 +58,11 @@ class VolumeBindingArgsV121(PluginArgs, frozen=True):
         return [Fault("Invalid value", f"{path}.bindTimeoutSeconds", text, self.bind_timeout_seconds)]
 
 
-class VolumeBindingV121(BoundVolumes):
+class VolumeBindingV121(BoundVolumes, ScorePlugin[VolumeBindingState | PodInfo]):
     """The plugin; see the module docstring."""
 
     Args = VolumeBindingArgsV121
+    reuse = BoundVolumes.reuse
     reasons = (UNREACHABLE, today.UNMATCHED, today.NO_ROOM, LOST)
 
     def __init__(self, args: VolumeBindingArgsV121 | None = None) -> None:

@@ -12,29 +12,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from moorage.framework.changes import Remedies
+from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
-from moorage.framework.points import Depends, Signature
+from moorage.framework.explaining import Detail, ExplainingPlugin
+from moorage.framework.points import EnqueueExtensions, FilterPlugin, Reusable, Reuse, Scope
 from moorage.framework.verdicts import Reject
 from moorage.plugins.volume_reasons import why_held
 from moorage.plugins.volume_restrictions import DISK_TAKEN, clashing_pods, disk_remedies, rows_taken
+from moorage.plugins.volumes.volume_signature import volume_signature
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
 __all__ = ["VolumeRestrictionsV121"]
 
 
-class VolumeRestrictionsV121:
+class VolumeRestrictionsV121(
+    FilterPlugin[PodInfo],
+    ExplainingPlugin[object],
+    RemedyingPlugin[object],
+    EnqueueExtensions,
+    Reusable,
+):
     """The plugin; see the module docstring."""
 
     name = "VolumeRestrictions"
-    depends = Depends.NODES
-    signs_by = ()
-
-    def sign(self, pod: PodInfo) -> Signature | None:
-        """Pods with volumes have no signature: each is decided by itself."""
-        return {} if pod.volumes is None else None
+    reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
 
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
         if pod.volumes is not None and pod.volumes.disks:

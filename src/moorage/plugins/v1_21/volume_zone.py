@@ -17,14 +17,15 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from moorage.framework.changes import Remedies
-from moorage.framework.explaining import Detail
-from moorage.framework.points import Depends, Signature
+from moorage.framework.changes import Remedies, RemedyingPlugin
+from moorage.framework.explaining import Detail, ExplainingPlugin
+from moorage.framework.points import EnqueueExtensions, FilterPlugin, Reusable, Reuse, Scope
 from moorage.framework.verdicts import Reject
 from moorage.plugins import volume_zone as today
 from moorage.plugins.volume_reasons import why_zone
 from moorage.plugins.volume_remedies import remedies_of_volumes
 from moorage.plugins.volume_zone import CONFLICT, LABELS, ZoneRequirement, volume_of, zone_requirements
+from moorage.plugins.volumes.volume_signature import volume_signature
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
@@ -32,17 +33,12 @@ from moorage.state.view import NodeView
 __all__ = ["VolumeZoneV121"]
 
 
-class VolumeZoneV121:
+class VolumeZoneV121(FilterPlugin[PodInfo], ExplainingPlugin[object], RemedyingPlugin[object], EnqueueExtensions, Reusable):
     """The plugin; see the module docstring."""
 
     name = "VolumeZone"
-    depends = Depends.NODES
-    signs_by = ()
+    reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
     wakes_on = today.VolumeZone.wakes_on
-
-    def sign(self, pod: PodInfo) -> Signature | None:
-        """Pods with volumes have no signature: each is decided by itself."""
-        return {} if pod.volumes is None else None
 
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
         if pod.volumes is None:

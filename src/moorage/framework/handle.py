@@ -1,0 +1,56 @@
+"""A plugin's access to the scheduler that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from moorage.framework.features import FeatureGates
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["Handle", "WaitingPod"]
+
+
+class WaitingPod(Protocol):
+    """A pod that a Permit plugin makes wait on its node."""
+
+    @property
+    def pod(self) -> PodInfo: ...
+    @property
+    def node(self) -> str: ...
+    @property
+    def pending(self) -> tuple[str, ...]:
+        """Plugins that have not allowed it yet."""
+
+    def allow(self, plugin: str) -> None: ...
+    def reject(self, plugin: str, message: str) -> None: ...
+
+
+class Handle(Protocol):
+    """A plugin's access to the scheduler that runs it."""
+
+    @property
+    def gates(self) -> FeatureGates: ...
+    @property
+    def snapshot(self) -> Snapshot: ...
+    @property
+    def max_disks(self) -> int | None:
+        """The limit of in-tree volumes for nodes that report none; None: the default of each volume type."""
+
+    @property
+    def now(self) -> float:
+        """Seconds on the scheduler's clock, at the start of the current attempt."""
+
+    @property
+    def unix_s(self) -> float:
+        """``now`` as Unix time, for timestamps in objects; in a simulation, seconds since its start."""
+
+    def waiting(self) -> Iterable[WaitingPod]:
+        """Return the pods that wait in Permit, in the order they began to wait."""
+
+    def evicting_for(self, uid: str) -> bool:
+        """Return True while evictions for this pod are in progress: handed to the driver, and neither done nor failed."""
+
+    def activate(self, pods: Iterable[PodInfo]) -> None:
+        """Move these pending pods to the active queue, unless they are gated."""

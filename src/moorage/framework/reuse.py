@@ -1,0 +1,102 @@
+"""``Reuse``: what a plugin promises about its answers, so that the scheduler may reuse them for other pods and nodes.
+
+A promise changes no decision; it saves calls. A plugin without one runs for every pod. ``moorage.testing.plugin_checks`` checks
+promises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from moorage.api.meta import Object
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["Depends", "Domains", "Idle", "Reuse", "Scope", "Signature", "Versioned"]
+
+F_contra = TypeVar("F_contra", contravariant=True)
+S_contra = TypeVar("S_contra", contravariant=True)
+
+#: What a plugin reads of a pod, by a name shared between plugins that read the same.
+Signature = Mapping[str, Hashable]
+
+
+class Scope(IntEnum):
+    """What the verdict and the raw score of a node depend on, in addition to the pod's signature. Each includes those above.
+
+    Up to NODE_PODS, ``normalize`` of a node depends only on that node's raw score and on the highest raw score.
+    """
+
+    NODE = 1
+    """The node itself, whatever pods are on it: reused until a node is added, removed or updated."""
+    USAGE = 2
+    """The sums over the node's pods (``pod_count``, ``requested`` …) too: nodes with equal sums are judged once."""
+    NODE_PODS = 3
+    """The node's pods too: a node is judged again when its pods change."""
+    DOMAIN = 4
+    """Pods anywhere, but equal for nodes of one topology domain: ``Reuse.domains`` judges domains instead of nodes."""
+    CLUSTER = 5
+    """Anything in the snapshot: judged again for every pod, unless a pod of its class just failed and nothing has changed."""
+
+
+class Versioned(Protocol):
+    """A part of the state that counts its changes."""
+
+    @property
+    def position(self) -> int: ...
+
+
+class Idle(NamedTuple):
+    """Whether PreFilter and PreScore skip every pod of a shape (``now``), valid while no log in ``until`` moves on."""
+
+    now: bool
+    until: Sequence[Versioned] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Domains(Generic[F_contra, S_contra]):
+    """Filter and Score by topology domain. Values of a label are given by id; id 0 stands for nodes without the label.
+
+    ``closed(state, nodes)``  yields label keys, each with a mask of the values that Filter refuses, shape (values,)
+    ``scores(state, nodes)``  returns a key and the raw score of each value; None if nodes of one domain differ
+    """
+
+    closed: Callable[[F_contra, NodeView], Iterable[tuple[str, BoolArray]]] | None = None
+    scores: Callable[[S_contra, NodeView], tuple[str, IntArray] | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """A plugin's promises. A subclass that overrides one of the plugin's methods declares ``reuse`` again, or has none.
+
+    ``scope``                what verdicts and scores depend on
+    ``signature(pod)``       everything that the plugin reads of a pod, or None if this pod must be judged by itself. Pods with
+                             equal signatures get equal answers, in PostFilter too where it finds nothing to do
+    ``signature_reads``      kinds of objects that the signature depends on, in addition to the pod's shape (its namespace,
+                             labels, owners, spec and status). None: it may depend on anything, and every pod is signed
+    ``domains``              the forms for DOMAIN
+    ``idle(pod, snapshot)``  for a plugin that reads other pods but skips most pods: whether it skips all pods of this shape
+    ``narrows_to(pod)``      for a PreFilter that may answer ``Narrow``: the node names, without running it, or None
+    ``rests_when_skipped``   from Reserve on there is nothing to do for pods that PreFilter skipped
+    """
+
+    scope: Scope = Scope.CLUSTER
+    signature: Callable[[PodInfo], Signature | None] | None = None
+    signature_reads: tuple[type[Object], ...] | None = None
+    domains: Domains[Any, Any] | None = None
+    idle: Callable[[PodInfo, Snapshot], Idle] | None = None
+    narrows_to: Callable[[PodInfo], frozenset[str] | None] | None = None
+    rests_when_skipped: bool = False
+
+
+class Depends(Enum):
+    """The old form of ``Scope``, for plugins that declare ``depends``. Deprecated."""
+
+    NODES = "nodes"
+    ROW = "row"
+    CLUSTER = "cluster"

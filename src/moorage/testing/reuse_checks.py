@@ -1,0 +1,158 @@
+"""The part of ``check_plugin`` about ``reuse``: does each promise hold on the samples?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from msgspec import structs
+
+from moorage.api.core import Container, Pod, PodSpec
+from moorage.api.meta import ObjectMeta
+from moorage.framework.plugin_runner import normalized, scored
+from moorage.framework.profile import Step, reuse_of
+from moorage.framework.reuse import Reuse, Scope
+from moorage.framework.verdicts import Hold, Narrow, Skip
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+from moorage.testing.rule_checks import prepared, verdicts_of
+
+__all__ = ["check_reuse"]
+
+
+def check_reuse(plugin: Any, pod: PodInfo, others: list[PodInfo], snapshot: Snapshot) -> Iterator[str]:
+    """Yield each promise in ``reuse`` that does not hold for this pod."""
+    reuse = reuse_of(plugin)
+    yield from _check_signature(reuse, pod)
+    yield from _check_scope(plugin, reuse.scope, pod, others, snapshot)
+    if reuse.scope is Scope.USAGE:
+        yield from _check_usage(plugin, pod, snapshot)
+    if reuse.scope <= Scope.NODE_PODS:
+        yield from _check_normalize(plugin, pod, snapshot)
+    yield from _check_skips(plugin, reuse, pod, snapshot)
+
+
+def _check_signature(reuse: Reuse, pod: PodInfo) -> Iterator[str]:
+    if reuse.signature is None:
+        return
+    signature = reuse.signature(pod)
+    if signature is None:
+        return
+    if signature != reuse.signature(PodInfo(pod.pod)):
+        yield f"gives the same pod the signatures {signature!r} and {reuse.signature(PodInfo(pod.pod))!r}"
+    try:
+        hash(tuple(signature.items()))
+    except TypeError as error:
+        yield f"signature {signature!r} cannot be hashed ({error}); use tuples and frozensets"
+    meta = structs.replace(pod.pod.metadata, name=f"{pod.name}-copy", uid=f"{pod.uid}-copy", annotations={"copied": "true"})
+    other = reuse.signature(PodInfo(structs.replace(pod.pod, metadata=meta)))
+    if reuse.signature_reads is not None and signature != other:
+        yield f"gives pods of one shape the signatures {signature!r} and {other!r}; without signature_reads it may read more"
+
+
+def _check_scope(plugin: Any, scope: Scope, pod: PodInfo, others: list[PodInfo], snapshot: Snapshot) -> Iterator[str]:
+    """Verdicts and raw scores stay the same when pods come to nodes outside the scope."""
+    if scope > Scope.NODE_PODS:
+        return
+    for row, node in enumerate(snapshot.table.nodes):
+        view = _rows(snapshot, [other for other in range(len(snapshot.table)) if scope is Scope.NODE or other != row])
+        before = _answers(plugin, pod, snapshot, view)
+        for other in others:
+            if snapshot.where(other.uid) is not None or other.uid == pod.uid:
+                continue
+            with snapshot.table.what_if(row):
+                snapshot.table.add_pod(row, other)
+                after = _answers(plugin, pod, snapshot, view)
+            if after != before:
+                yield f"scope is {scope.name}, but pod {other.name} on node {node.name} changes {before} to {after}"
+                return
+
+
+def _check_usage(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> Iterator[str]:
+    """Verdicts and raw scores stay the same when the pods of a node are replaced by bare ones with the same requests."""
+    for row, node in enumerate(snapshot.table.nodes):
+        view = _rows(snapshot, [row])
+        before = _answers(plugin, pod, snapshot, view)
+        with snapshot.table.what_if(row):
+            for other in tuple(snapshot.table.pods[row].values()):
+                snapshot.table.remove_pod(row, other)
+                snapshot.table.add_pod(row, _bare(other))
+            after = _answers(plugin, pod, snapshot, view)
+        if after != before:
+            yield f"scope is USAGE, but other pods with the same requests on node {node.name} change {before} to {after}"
+            return
+
+
+def _bare(pod: PodInfo) -> PodInfo:
+    """Return a pod that requests the same and is otherwise plain."""
+
+    def plain(containers: tuple[Container, ...]) -> tuple[Container, ...]:
+        return tuple(Container(name=c.name, resources=c.resources, restart_policy=c.restart_policy) for c in containers)
+
+    spec = PodSpec(
+        containers=plain(pod.spec.containers), init_containers=plain(pod.spec.init_containers), overhead=pod.spec.overhead,
+        resources=pod.spec.resources, node_name=pod.spec.node_name,
+    )  # fmt: skip
+    meta = ObjectMeta(name=f"{pod.name}-bare", namespace="elsewhere", uid=f"{pod.uid}-bare")
+    return PodInfo(Pod(metadata=meta, spec=spec, status=pod.status))
+
+
+def _check_normalize(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> Iterator[str]:
+    """The normalized score of a node follows from its raw score and the highest raw score."""
+    for step, state, raw in _raw_scores(plugin, pod, snapshot, snapshot.nodes):
+        if step.normalize is None or step.over_nodes:
+            continue
+        together = normalized(step, state, raw).tolist()
+        for row, node in enumerate(snapshot.table.nodes):
+            alone = normalized(step, state, np.array([raw[row], raw.max()]))[0]
+            if alone != together[row]:
+                yield f"normalizes the score {raw[row]} of node {node.name} to {together[row]}, alone with the highest {alone}"
+                return
+
+
+def _check_skips(plugin: Any, reuse: Reuse, pod: PodInfo, snapshot: Snapshot) -> Iterator[str]:
+    """``idle``, ``narrows_to`` and ``rests_when_skipped`` announce what PreFilter and later points do."""
+    profile, _ = prepared(plugin, pod, snapshot)
+    pre_filter = [step.call(pod, snapshot) for step in profile.at("preFilter")]
+    pre_score = [step.call(pod, snapshot, snapshot.nodes) for step in profile.at("preScore")]
+    is_idle = reuse.idle is not None and reuse.idle(pod, snapshot).now
+    if is_idle and not all(isinstance(answer, Skip) for answer in (*pre_filter, *pre_score)):
+        yield "is idle, but pre_filter or pre_score does not skip"
+    names = None if reuse.narrows_to is None else reuse.narrows_to(pod)
+    if names is not None and not all(
+        isinstance(answer, Hold) or (isinstance(answer, Narrow) and answer.nodes == names) for answer in pre_filter
+    ):
+        yield f"narrows_to announces {sorted(names)}, but pre_filter answers {pre_filter}"
+    if reuse.rests_when_skipped and any(isinstance(answer, Skip) for answer in pre_filter):
+        for point in ("reserve", "permit", "preBind"):
+            for step in profile.at(point):
+                answer = step.call(None, pod, snapshot.table.nodes[0].name)
+                if answer is not None and (isinstance(answer, Hold) or not hasattr(answer, "__iter__") or list(answer)):
+                    yield f"rests_when_skipped, but {point} answers {answer!r} for a pod that pre_filter skipped"
+
+
+def _raw_scores(plugin: Any, pod: PodInfo, snapshot: Snapshot, view: NodeView) -> Iterator[tuple[Step, Any, Any]]:
+    """Yield the Score step, its state and its raw scores; nothing if PreFilter rejects the pod or PreScore skips."""
+    profile, found = prepared(plugin, pod, snapshot)
+    if found is None:
+        return
+    state = found.states.get(plugin.name, pod)
+    for before in profile.at("preScore"):
+        state = before.call(pod, snapshot, view)
+    if not isinstance(state, Skip):
+        yield from ((step, state, scored(step, state, view)) for step in profile.at("score"))
+
+
+def _answers(plugin: Any, pod: PodInfo, snapshot: Snapshot, view: NodeView) -> tuple[Any, ...]:
+    """Return the names of refused nodes and the raw scores of a view, with PreFilter and PreScore run again."""
+    profile, found = prepared(plugin, pod, snapshot)
+    if found is None:
+        return ()
+    refused = sorted(name for name, status in verdicts_of(profile, found, pod, view).items() if status is not None)
+    return refused, [raw.tolist() for _, _, raw in _raw_scores(plugin, pod, snapshot, view)]
+
+
+def _rows(snapshot: Snapshot, rows: list[int]) -> NodeView:
+    return NodeView(snapshot, np.array(rows, dtype=np.intp))

@@ -1,0 +1,284 @@
+"""The plugin contract: mypy checks it, only ``framework.profile`` looks up members, and the reference page states it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from moorage.api.devices import DeviceClass
+from moorage.errors import PluginError
+from moorage.framework import points
+from moorage.framework.points import Depends, Domains, Idle, Plugin, Reuse, Scope
+from moorage.framework.profile import make_profile, reuse_of
+from moorage.plugins import BUILTIN
+from moorage.plugins.releases import PLUGINS_1_21
+from moorage.testing.builders import a_cluster, a_pod
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "moorage"
+PAGE = (ROOT / "docs" / "reference" / "extension-points.md").read_text("utf-8")
+PROTOCOLS = {
+    name: cls for name in points.__all__ if isinstance(cls := getattr(points, name), type) and Plugin in cls.__mro__[1:]
+}
+METHODS = {
+    method: protocol
+    for protocol in PROTOCOLS.values()
+    for method in protocol.__abstractmethods__
+    if method in protocol.__dict__
+}
+
+# -- mypy -----------------------------------------------------------------------------------------------------------------
+
+HEAD = """
+from collections.abc import Iterator
+
+from moorage.framework.points import FilterPlugin, PreFilterPlugin, Reusable, Reuse, Scope
+from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeInfo, NodeView
+"""
+SOUND = """
+class Sound(PreFilterPlugin[str], FilterPlugin[str], Reusable):
+    name = "Sound"
+    reuse = Reuse(Scope.NODE, signature=lambda pod: {"a": 1})
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> str | Skip:
+        return SKIP
+
+    def filter(self, state: str, nodes: NodeView) -> Iterator[Reject]:
+        yield from ()
+
+Sound()
+"""
+WRONG = {
+    "one node for the view": ("self, state: str, node: NodeInfo) -> Iterator[Reject]", "NodeView"),
+    "another state than PreFilter's": ("self, state: int, nodes: NodeView) -> Iterator[Reject]", "str"),
+    "a Hold for rejects": ("self, state: str, nodes: NodeView) -> Hold", "Iterable[Reject]"),
+    "a parameter too many": (
+        "self, state: str, nodes: NodeView, more: int) -> Iterator[Reject]",
+        "incompatible with supertype",
+    ),
+}
+#: The modules whose types the check needs; all others count as Any, which makes mypy quick.
+READ = (
+    "framework/points.py", "framework/verdicts.py", "framework/reuse.py", "state/view.py", "state/pod_info.py",
+    "state/cluster.py",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_mypy_refuses_a_wrong_filter(tmp_path):
+    classes = [
+        f'class Wrong{at}(FilterPlugin[str]):\n    name = "W"\n    def filter({head}: raise NotImplementedError\n'
+        for at, (head, _) in enumerate(WRONG.values())
+    ]
+    missing = 'class Missing(FilterPlugin[str]):\n    name = "Missing"\n\nMissing()\n'
+    program = tmp_path / "plugins.py"
+    program.write_text("\n".join([HEAD, SOUND, *classes, missing]), "utf-8")
+    options = ["--strict", "--follow-imports=skip", "--config-file=/dev/null", f"--cache-dir={tmp_path}", "--no-error-summary"]
+    command = [sys.executable, "-m", "mypy", *options, *(str(SOURCE / name) for name in READ), str(program)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, env={"MYPYPATH": str(ROOT / "src")})
+    lines = program.read_text("utf-8").splitlines()
+    errors = re.findall(r"plugins\.py:(\d+): error: (.*)", ran.stdout)
+    said = {lines[int(line) - 1].strip(): text for line, text in errors}
+    for head, part in WRONG.values():
+        assert part in said.pop(f"def filter({head}: raise NotImplementedError")
+    assert list(said) == ["Missing()"]
+    assert 'Cannot instantiate abstract class "Missing" with abstract attribute "filter"' in said["Missing()"]
+
+
+# -- one place looks up members ---------------------------------------------------------------------------------------------
+
+
+def lookups(path):
+    """Yield where a module looks up a member by name on something that may be a plugin."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        by_name = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"getattr", "hasattr"}
+        if by_name and re.search(r"\b(plugin|rule|step|cls)\b", ast.unparse(node.args[0])):
+            yield f"{path.relative_to(SOURCE)}:{node.lineno}"
+
+
+def test_only_profile_looks_up_members_of_plugins():
+    found = {place for path in SOURCE.rglob("*.py") for place in lookups(path)}
+    assert {place for place in found if not place.startswith("framework/profile.py")} == set()
+    assert found
+
+
+def test_the_runner_reads_nothing_of_a_plugin_but_its_name():
+    """Beyond ``getattr``: mypy refuses any other member, as a step's plugin has the type ``Plugin``."""
+    assert [name for name in vars(Plugin) if not name.startswith("_")] == ["name"]
+
+
+# -- the built-in plugins ----------------------------------------------------------------------------------------------------
+
+BUILT_IN = [*BUILTIN, *PLUGINS_1_21.values()]
+
+
+@pytest.mark.parametrize("cls", BUILT_IN, ids=lambda cls: f"{cls.__module__}")
+def test_the_head_of_a_built_in_plugin_names_all_its_points(cls):
+    assert {method for method, protocol in METHODS.items() if hasattr(cls, method) and protocol not in cls.__mro__} == set()
+    assert cls.__abstractmethods__ == set()
+
+
+def test_no_built_in_plugin_uses_an_old_name():
+    old = {"depends", "sums_only", "sign", "signs_by", "scales_by_highest", "fails_alike", "closed_domains", "domain_scores"}
+    assert {cls.name: old & set(dir(cls)) for cls in BUILT_IN if old & set(dir(cls))} == {}
+
+
+# -- the reference page ------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_has_exactly_the_methods_of_the_contract():
+    table = PAGE[: PAGE.index("A plugin with arguments")]
+    rows = [[cell.strip() for cell in line.split("|")[1:4]] for line in table.splitlines() if line.startswith("|")][2:]
+    told, last = {}, ""
+    for _, protocol, method in rows:
+        last = re.sub(r"\[S\]|`", "", protocol) or last
+        told[method.strip("`")] = last
+    contract = {}
+    for method, protocol in METHODS.items():
+        member = inspect.getattr_static(protocol, method)
+        parameters = [] if isinstance(member, property) else [*inspect.signature(member).parameters][1:]
+        signature = method if isinstance(member, property) else f"{method}({', '.join(parameters)})"
+        contract[signature] = protocol.__name__
+    assert told == contract
+
+
+def test_the_page_has_exactly_the_promises_and_scopes():
+    promises = PAGE[PAGE.index("## Promises") : PAGE.index("### Old names")]
+    first = re.findall(r"^\| `([\w.]+)` \|", promises, re.MULTILINE)
+    assert first == [field.name for field in fields(Reuse)] + [f"Scope.{scope.name}" for scope in Scope]
+
+
+# -- promises ----------------------------------------------------------------------------------------------------------------
+
+
+class Base:
+    name = "Base"
+    reuse = Reuse(Scope.NODE, signature=lambda pod: {})
+
+    def filter(self, state, nodes):
+        return ()
+
+    def helper(self):
+        return 1
+
+
+def test_a_subclass_keeps_promises_unless_it_overrides_or_adds_what_they_cover():
+    class Helps(Base):
+        def helper(self):
+            return 2
+
+    class Filters(Base):
+        def filter(self, state, nodes):
+            return ()
+
+    class Scores(Base):
+        def score(self, state, nodes):
+            return nodes.zeros()
+
+    class Repeats(Filters):
+        reuse = Base.reuse
+
+    assert [reuse_of(plugin()) == Base.reuse for plugin in (Base, Helps, Filters, Scores, Repeats)] == [
+        True, True, False, False, True,
+    ]  # fmt: skip
+    assert reuse_of(Filters()) == Reuse()
+
+
+def test_a_value_that_is_no_reuse_is_an_error():
+    class Odd(Base):
+        reuse = "always"
+
+    with pytest.raises(PluginError, match="declares reuse = 'always'"):
+        reuse_of(Odd())
+
+
+def old(**members):
+    """Make a plugin that declares promises by their old names."""
+    return type("Old", (), {"name": "Old", "filter": lambda self, state, nodes: (), **members})()
+
+
+def sign(self, pod):
+    return {"name": pod.name}
+
+
+OLD_SCOPES = {
+    "nodes": ({"depends": Depends.NODES}, Scope.NODE),
+    "row": ({"depends": Depends.ROW}, Scope.NODE_PODS),
+    "sums": ({"depends": Depends.ROW, "sums_only": True}, Scope.USAGE),
+    "sums alone": ({"sums_only": True}, Scope.USAGE),
+    "cluster": ({"depends": Depends.CLUSTER}, Scope.CLUSTER),
+    "domains": ({"depends": Depends.CLUSTER, "closed_domains": lambda self, state, nodes: ()}, Scope.DOMAIN),
+    "normalizes by more": ({"depends": Depends.NODES, "normalize": lambda self, state, scores: scores}, Scope.CLUSTER),
+    "normalizes by the highest": (
+        {"depends": Depends.NODES, "normalize": lambda self, state, scores: scores, "scales_by_highest": True}, Scope.NODE,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("members", "scope"), OLD_SCOPES.values(), ids=OLD_SCOPES)
+def test_old_names_still_give_a_scope(members, scope):
+    with pytest.warns(DeprecationWarning, match=r"plugin Old declares .*; declare reuse = Reuse"):
+        assert reuse_of(old(**members)).scope is scope
+
+
+def test_old_names_still_give_every_promise():
+    log = object()
+    plugin = old(
+        depends=Depends.CLUSTER, sign=sign, signs_by=(DeviceClass,), rests_when_skipped=True,
+        pre_filter=lambda self, pod, snapshot: None, pre_score=lambda self, pod, snapshot, feasible: None,
+        idle=lambda self, pod, snapshot: True, idle_until=lambda self, snapshot: [log],
+        narrows_to=lambda self, pod: frozenset(["n"]),
+        closed_domains=lambda self, state, nodes: [], score=lambda self, state, nodes: nodes.zeros(),
+        domain_scores=lambda self, state, nodes: None,
+    )  # fmt: skip
+    with pytest.warns(DeprecationWarning, match="declares"):
+        reuse = reuse_of(plugin)
+    pod, snapshot = a_pod("p"), a_cluster([]).snapshot
+    assert reuse.signature(pod) == {"name": "p"}
+    assert reuse.signature_reads == (DeviceClass,)
+    assert reuse.idle(pod, snapshot) == Idle(now=True, until=[log])
+    assert reuse.narrows_to(pod) == {"n"}
+    assert reuse.rests_when_skipped
+    assert isinstance(reuse.domains, Domains)
+    assert (reuse.domains.closed("s", None), reuse.domains.scores("s", None)) == ([], None)
+
+
+def test_old_promises_of_a_base_class_end_where_they_did():
+    """A subclass that overrides ``sign`` repeats ``signs_by``; one that overrides PreFilter is not idle by its base class."""
+    plugin = old(sign=sign, signs_by=(), pre_filter=lambda self, pod, snapshot: None, depends=Depends.NODES,
+                 narrows_to=lambda self, pod: frozenset())  # fmt: skip
+    with pytest.warns(DeprecationWarning, match="declares"):
+        reuse = reuse_of(type("Newer", (type(plugin),), {"sign": sign, "pre_filter": lambda self, pod, snapshot: 1})())
+    assert (reuse.scope, reuse.signature_reads, reuse.narrows_to) == (Scope.NODE, None, None)
+
+
+@pytest.mark.parametrize("fails_alike", [True, False])
+def test_old_signatures_cover_post_filter_only_where_the_plugin_says_so(fails_alike):
+    plugin = old(sign=sign, depends=Depends.NODES, fails_alike=fails_alike, post_filter=lambda self, pod, attempt: None)
+    with pytest.warns(DeprecationWarning, match="declares"):
+        profile = make_profile("s", {"Old": plugin}, {"filter": ["Old"], "postFilter": ["Old"]}, {})
+    assert profile.at("filter")[0].reuse.signature is not None
+    assert (profile.at("postFilter")[0].reuse.signature is not None) is fails_alike
+
+
+def test_a_plugin_may_derive_from_a_built_in_one_and_use_old_names():
+    with pytest.warns(DeprecationWarning, match="declares"):
+        reuse = reuse_of(type("Signs", (Base,), {"sign": sign})())
+    assert (reuse.scope, reuse.signature(a_pod("p")), reuse.signature_reads) == (Scope.NODE, {"name": "p"}, None)
+
+
+def test_the_first_plugin_has_six_lines():
+    """The class on the page for plugin authors: no base class, no promise, one method."""
+    text = (ROOT / "docs" / "how-to" / "write-a-plugin.md").read_text("utf-8")
+    code = text[text.index("class QuietNodes:") : text.index("```\n\n`unresolvable`")]
+    assert len([line for line in code.splitlines() if line.strip() and '"""' not in line]) <= 6

@@ -14,7 +14,7 @@ from moorage.apiserver.access.rbac_authorizer import Authorizer
 from moorage.apiserver.http.large_requests import carry_out, is_heavy
 from moorage.apiserver.http.limits import ServerLimits
 from moorage.apiserver.http.requests import serve
-from moorage.apiserver.http.responses import answer_of
+from moorage.apiserver.http.responses import encode_response
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.http.worker import Worker
 from moorage.apiserver.schema.value_limits import MAX_VALUES
@@ -178,7 +178,7 @@ def beside(store, asked, before_change=lambda: None):
 
 
 def at_once(store, asked):
-    return answer_of(asked, serve(store, GUARD, Authorizer(store), asked, find_target(asked.path, ALL_GATES)))
+    return encode_response(asked, serve(store, GUARD, Authorizer(store), asked, find_target(asked.path, ALL_GATES)))
 
 
 def outcome(carry_out, store, asked):

@@ -19,7 +19,7 @@ from moorage.apiserver.vocabulary.statuses import ApiError
 SMALL = ServerLimits(reading=3, mutating=2, per_client=2, waiting=2, watches=3, watches_per_client=2, seat_s=0.05)
 
 
-async def sit(seats, client, mutating, leave, log):
+async def acquire(seats, client, mutating, leave, log):
     async with seats.taken(client, mutating=mutating):
         log.append(client)
         await leave.wait()
@@ -28,17 +28,17 @@ async def sit(seats, client, mutating, leave, log):
 def test_seats_are_few_and_clients_have_fewer():
     async def run():
         seats, leave, log = Seats(SMALL), asyncio.Event(), []
-        tasks = [asyncio.create_task(sit(seats, client, False, leave, log)) for client in "aab"]
+        tasks = [asyncio.create_task(acquire(seats, client, False, leave, log)) for client in "aab"]
         await asyncio.sleep(0)
         assert (log, seats.reading, seats.mutating) == (["a", "a", "b"], 3, 0)
         for client, mutating in (("a", True), ("c", False)):
             with pytest.raises(ApiError) as caught:
-                await sit(seats, client, mutating, leave, log)
+                await acquire(seats, client, mutating, leave, log)
             assert (caught.value.code, caught.value.retry_after_s) == (429, 1)
             assert caught.value.message == "too many requests, please try again later"
         leave.set()
         await asyncio.gather(*tasks)
-        await sit(seats, "a", True, leave, log)
+        await acquire(seats, "a", True, leave, log)
         assert (seats.reading, seats.mutating) == (0, 0)
 
     asyncio.run(run())
@@ -47,11 +47,11 @@ def test_seats_are_few_and_clients_have_fewer():
 def test_a_burst_waits_for_its_turn():
     async def run():
         seats, leave, log = Seats(SMALL), asyncio.Event(), []
-        tasks = [asyncio.create_task(sit(seats, "a", False, leave, log)) for _ in range(4)]
+        tasks = [asyncio.create_task(acquire(seats, "a", False, leave, log)) for _ in range(4)]
         await asyncio.sleep(0)
         assert len(log) == 2
         with pytest.raises(ApiError):  # two wait already, and no more may
-            await sit(seats, "a", False, leave, log)
+            await acquire(seats, "a", False, leave, log)
         leave.set()
         await asyncio.gather(*tasks)
         assert (log, seats.reading) == (["a"] * 4, 0)

@@ -473,7 +473,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["create", "update", "delete"]), NAME
 @hypothesis_settings(max_examples=60, deadline=None)
 @given(steps=STEPS, start=st.integers(0, 30), label=st.sampled_from(["", "app=x", "app!=x"]))
 def test_list_then_watch_equals_list(steps, start, label):
-    """However a history goes, a list at any version plus the watch from there is the list of now, and versions only rise."""
+    """For any history, a list at any version plus the watch from there equals the current list, and versions only increase."""
     store = Store(lambda: 0.0, random.Random(3), b"k")
     chosen = selection(CONFIG, "default", label, "")
     base, known, watched = store.version, {}, None

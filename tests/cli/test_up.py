@@ -288,7 +288,7 @@ def test_what_needs_containers_is_refused_plainly(up):
 
 
 def test_fields_are_explained(up):
-    assert "The node the pod is on." in up("explain", "pod.spec.nodeName")
+    assert "The node of the pod" in up("explain", "pod.spec.nodeName")
     assert "DESCRIPTION:" in up("explain", "poddisruptionbudgets.spec", "--recursive")
 
 

@@ -89,7 +89,7 @@ def _subject_faults(spec: Document) -> Iterator[Fault]:
         yield Fault("Invalid value", "spec.user", "at least one of user or group must be specified", "")
 
 
-# -- access reviews -----------------------------------------------------------------------------------------------------
+# -- access reviews ----------------------------------------------------------------------------------------------------
 
 
 def _access(user: User, spec: Document, authorizer: Authorizer) -> Document:

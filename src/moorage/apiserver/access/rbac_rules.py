@@ -58,7 +58,7 @@ def _covers_path(held: str, request: str) -> bool:
     return held in {"*", request} or (held.endswith("*") and request.startswith(held.rstrip("*")))
 
 
-# -- covering -----------------------------------------------------------------------------------------------------------
+# -- covering ----------------------------------------------------------------------------------------------------------
 
 
 #: Cost in steps of one rule and of each combination of its values. Skipping a held rule costs one step.

@@ -71,7 +71,7 @@ def evaluator_for(kind: ServedKind) -> QuotaEvaluator | None:
     return QuotaEvaluator(names, lambda _, __: counted)
 
 
-# -- services -----------------------------------------------------------------------------------------------------------
+# -- services ----------------------------------------------------------------------------------------------------------
 
 _SERVICES: Final = frozenset(["count/services", "services", "services.loadbalancers", "services.nodeports"])
 

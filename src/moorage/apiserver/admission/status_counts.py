@@ -55,7 +55,7 @@ def _numbers(names: tuple[str, ...], _: Document, new: Document) -> Faults:
     yield from _not_negative(_status(new), names)
 
 
-# -- jobs ---------------------------------------------------------------------------------------------------------------
+# -- jobs --------------------------------------------------------------------------------------------------------------
 
 
 def _is_true(status: Document, kind: str) -> bool:
@@ -107,7 +107,7 @@ def _finish_faults(before: Document, status: Document, complete: bool, failed: b
             yield Fault("Required value", "status.startTime", "startTime is required for finished job")
 
 
-# -- other kinds --------------------------------------------------------------------------------------------------------
+# -- other kinds -------------------------------------------------------------------------------------------------------
 
 
 def _budget(_: Document, new: Document) -> Faults:

@@ -77,7 +77,7 @@ def _name_faults(path: str, text: str, check: Callable[[str], list[str]]) -> Fau
         yield Fault("Invalid value", path, why, text)
 
 
-# -- pods ---------------------------------------------------------------------------------------------------------------
+# -- pods --------------------------------------------------------------------------------------------------------------
 
 
 def _pod(old: Document, new: Document) -> Faults:
@@ -156,7 +156,7 @@ def _extended(status: Document, spec: Document) -> Faults:
         yield from _name_faults(f"{path}.resourceClaimName", status["resourceClaimName"], check_dns1123_subdomain)
 
 
-# -- pod groups ---------------------------------------------------------------------------------------------------------
+# -- pod groups --------------------------------------------------------------------------------------------------------
 
 _MAX_GROUP_CLAIMS: Final = 4
 _MAX_REASON: Final = 1024

@@ -100,7 +100,7 @@ def _at(document: Any, path: str) -> Any:
     return document
 
 
-# -- pods ---------------------------------------------------------------------------------------------------------------
+# -- pods --------------------------------------------------------------------------------------------------------------
 
 
 def _pod(old: Document, new: Document) -> Iterator[Fault]:
@@ -251,7 +251,7 @@ def _resized(path: str, old: Document, new: Document) -> Iterator[Fault]:
         del new["resources"]
 
 
-# -- storage and other kinds --------------------------------------------------------------------------------------------
+# -- storage and other kinds -------------------------------------------------------------------------------------------
 
 
 def _claim(old: Document, new: Document) -> Iterator[Fault]:

@@ -93,7 +93,7 @@ def _namespace(namespace: Document) -> Iterator[Fault]:
     yield from _finalizer_faults("spec", namespace.get("spec") or {})
 
 
-# -- pods ---------------------------------------------------------------------------------------------------------------
+# -- pods --------------------------------------------------------------------------------------------------------------
 
 _WITH_POD_TEMPLATE: Final = frozenset(["DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"])
 
@@ -245,7 +245,7 @@ def _mount_faults(path: str, mounts: Any, volumes: set[str]) -> Iterator[Fault]:
         places.add(place)
 
 
-# -- other kinds --------------------------------------------------------------------------------------------------------
+# -- other kinds -------------------------------------------------------------------------------------------------------
 
 
 def _data(parts: tuple[str, ...]) -> Callable[[Document], Iterator[Fault]]:

@@ -164,7 +164,7 @@ def equal_but_times(old: Document, new: Document) -> bool:
     return before == after
 
 
-# -- updates ------------------------------------------------------------------------------------------------------------
+# -- updates -----------------------------------------------------------------------------------------------------------
 
 
 def fields_not_written(kind: ServedKind, subresource: str) -> FieldSet:
@@ -213,7 +213,7 @@ def _fields_of_new(shape: Struct, new: Document, ignored: FieldSet) -> FieldSet:
     if outline is None:
         return _computed_fields(shape, new, ignored)
     key = (id(shape), tuple(ignored), outline)
-    held = _CREATED_FIELDS.get(key)  # once, as another thread may clear them in between
+    held = _CREATED_FIELDS.get(key)  # one lookup, as another thread may clear the cache in between
     if held is None:
         held = shape, _computed_fields(shape, new, ignored)
         if len(_CREATED_FIELDS) >= _MAX_OUTLINES:
@@ -294,7 +294,7 @@ def _merge_oldest(managed: _Managed) -> None:
         managed[bucket] = _Entry(ordered(union_all(one.fields for one in entries)), bucket.version, entries[-1].time)
 
 
-# -- apply --------------------------------------------------------------------------------------------------------------
+# -- apply -------------------------------------------------------------------------------------------------------------
 
 
 class _Applied(NamedTuple):
@@ -408,7 +408,7 @@ def _prune(shape: Struct, merged: Document, managed: _Managed, last: FieldSet) -
     return found
 
 
-# -- conflicts ----------------------------------------------------------------------------------------------------------
+# -- conflicts ---------------------------------------------------------------------------------------------------------
 
 
 def _refusal(found: Mapping[FieldManager, FieldSet]) -> ApiError:

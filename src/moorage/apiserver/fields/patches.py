@@ -121,7 +121,7 @@ def _encoded(value: Any) -> bytes:
         raise _PatchFailed("what is to be copied is nested too deeply") from None
 
 
-# -- paths --------------------------------------------------------------------------------------------------------------
+# -- paths -------------------------------------------------------------------------------------------------------------
 
 
 def _given(operation: Mapping[str, Any]) -> Any:

@@ -175,7 +175,7 @@ class ConnectionAcceptor:
         self._without_request.pop(connection, None)
         self._idle.pop(connection, None)
 
-    # -- accepting ------------------------------------------------------------------------------------------------------
+    # -- accepting -----------------------------------------------------------------------------------------------------
 
     def _accept(self, listening: socket.socket) -> None:
         """Accept pending connections. The event loop calls this while there are any."""

@@ -1,7 +1,7 @@
-"""Which requests are too much for the event loop, and how they are carried out beside it.
+"""Large requests: which requests would block the event loop for too long, and how a separate thread handles them.
 
-What a request costs goes by the values in its body and in the object that it changes. Values are counted by the characters that
-part them, which is quick and errs on the side of more.
+The cost of a request is estimated from the number of values in its body and in the object that it changes. Values are
+counted by the JSON punctuation between them, which is fast and may overestimate.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Final
 
 from moorage.apiserver.access.authentication import Authenticator
 from moorage.apiserver.access.rbac_authorizer import Authorizer
-from moorage.apiserver.http.requests import check_making, serve
-from moorage.apiserver.http.responses import OutgoingResponse, answer_of
+from moorage.apiserver.http.requests import check_may_create, serve
+from moorage.apiserver.http.responses import OutgoingResponse, encode_response
 from moorage.apiserver.schema.representations import Accepted, accepted
 from moorage.apiserver.schema.value_limits import count_marks
 from moorage.apiserver.storage.detached_store import AskOwner, DetachedStore, StaleReadError
@@ -22,53 +22,53 @@ from moorage.apiserver.vocabulary.statuses import ApiError, conflict, too_many
 
 __all__ = ["carry_out", "is_heavy", "is_large"]
 
-#: Up to how many bytes the loop reads a body or encodes an object, however dense it is; and from how many on never.
+#: Size in bytes up to which the loop handles a body or object whatever its density, and above which it never does.
 SMALL: Final = 8 << 10
 LONG: Final = 256 << 10
-#: How many values it handles beyond that: some 30 ms of work.
+#: Maximum number of values that the loop handles between these sizes: about 30 ms of work.
 VALUES: Final = 2000
-#: How often a request is carried out on what changes under its hands.
-_TRIES: Final = 5
+#: Maximum number of attempts when objects that a request read change meanwhile.
+_MAX_ATTEMPTS: Final = 5
 _MODIFIED: Final = "the object has been modified; please apply your changes to the latest version and try again"
 
 
-def is_large(store: Store, asked: HTTPRequest, target: Target | ReviewTarget) -> bool:
-    """Return True for a request that could hold the loop for long."""
-    if is_heavy(asked.body, counted=asked.media_type.endswith("json")):
+def is_large(store: Store, request: HTTPRequest, target: Target | ReviewTarget) -> bool:
+    """Return True for a request that could block the event loop for long."""
+    if is_heavy(request.body, counted=request.media_type.endswith("json")):
         return True
     if isinstance(target, ReviewTarget) or not target.name:
         return False
     held = store.find(target.kind, target.namespace or "", target.name)
     if held is None or not is_heavy(held.body):
         return False
-    return asked.method not in {"GET", "HEAD"} or asked.flag("pretty") or not _is_plain(asked)
+    return request.method not in {"GET", "HEAD"} or request.flag("pretty") or not _is_plain(request)
 
 
 def is_heavy(body: bytes, *, counted: bool = True) -> bool:
-    """Return True for an object that takes long to handle. ``counted`` says that it is JSON, where counting tells."""
+    """Return True for an object that takes long to handle. ``counted`` marks JSON, whose values can be counted."""
     if len(body) <= SMALL:
         return False
     return not counted or len(body) > LONG or count_marks(body) > VALUES
 
 
-def _is_plain(asked: HTTPRequest) -> bool:
-    """Return True where an object is sent as it is kept."""
+def _is_plain(request: HTTPRequest) -> bool:
+    """Return True if the object is sent as stored."""
     try:
-        return accepted(asked.accept) == Accepted()
+        return accepted(request.accept) == Accepted()
     except ApiError:
         return True
 
 
 def carry_out(
-    store: Store, guard: Authenticator, asked: HTTPRequest, target: Target | ReviewTarget, ask: AskOwner
+    store: Store, guard: Authenticator, request: HTTPRequest, target: Target | ReviewTarget, ask: AskOwner
 ) -> OutgoingResponse:
-    """Carry out a request in another thread than the store's, which ``ask`` reaches; return what is sent.
+    """Handle a request in a thread other than the store's, which ``ask`` calls; return the response.
 
-    Raises  ApiError for everything that is refused, and 409 or 429 where what it is about never stays the same for long enough
+    Raises  ApiError for a rejected request, and 409 or 429 if the objects that it read keep changing
     """
-    for _ in range(_TRIES):
+    for _ in range(_MAX_ATTEMPTS):
         try:
-            return _tried(DetachedStore(store, ask), guard, asked, target)
+            return _attempt(DetachedStore(store, ask), guard, request, target)
         except StaleReadError:
             pass
     if isinstance(target, Target) and target.name:
@@ -76,7 +76,7 @@ def carry_out(
     raise too_many("too many changes at a time, please try again later", 1)
 
 
-def _tried(store: Store, guard: Authenticator, asked: HTTPRequest, target: Target | ReviewTarget) -> OutgoingResponse:
+def _attempt(store: Store, guard: Authenticator, request: HTTPRequest, target: Target | ReviewTarget) -> OutgoingResponse:
     authorizer = Authorizer(store)
-    check_making(store, authorizer, asked, target)
-    return answer_of(asked, serve(store, guard, authorizer, asked, target))
+    check_may_create(store, authorizer, request, target)
+    return encode_response(request, serve(store, guard, authorizer, request, target))

@@ -1,9 +1,9 @@
-"""How much at once: seats for requests and for watches, shared so that one busy client cannot take them all.
+"""Concurrency limits: seats for requests and watches, shared so that one client cannot take all of them.
 
-A client that has all its seats taken waits a little for one of them, as bursts are no fault; after that, and where the
-server as a whole is full, it is told to come again later (429).
+A client that has all its seats taken waits briefly for one, since bursts are normal. After that, and when the whole server
+is full, it gets 429.
 
-Source  apiserver, pkg/server/config.go (MaxRequestsInFlight) and filters/maxinflight.go, for the numbers and the text
+Source  apiserver, pkg/server/config.go (MaxRequestsInFlight) and filters/maxinflight.go, for the numbers and the message
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ _RETRY_S: Final = 1
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """What one server takes on at a time. ``waiting`` is how many requests may wait for a seat, ``seat_s`` how long.
+    """The limits of one server. ``waiting`` requests may wait for a seat, each for ``seat_s``.
 
-    ``unread_per_client`` is how many bytes of long answers one user may leave unread, lists apart, which are made as they are
-    read; one answer is let through whatever its length. ``large_waiting`` is how many large requests may wait while one is
-    carried out, ``large_per_client`` how many of one user, and ``large_s`` how long one may take with its waiting.
-    ``client_s`` is how long a client may take for a handshake, a request's head, its body, or to read part of a watch;
-    ``answer_s`` is how long it may take to read an answer.
+    ``unread_per_client`` is the total size in bytes of long responses that one user may leave unread, except lists, which
+    are encoded as they are read; one response is always allowed. ``large_waiting`` large requests may wait for the worker,
+    ``large_per_client`` of one user, and one may take ``large_s`` including its wait. ``client_s`` limits a handshake, a
+    request's head, its body, and reading a part of a watch; ``answer_s`` limits reading a response.
     """
 
     reading: int = 400
@@ -57,7 +56,7 @@ class _Waiter(NamedTuple):
 
 
 class Seats:
-    """Counts who is being served. Clients are told apart by the name of their user."""
+    """Counts the requests in progress. Clients are identified by their user name."""
 
     def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
@@ -82,25 +81,25 @@ class Seats:
     def taken(self, client: str, *, mutating: bool) -> AbstractAsyncContextManager[None]:
         """Hold a seat for a request.
 
-        Raises  ApiError 429, on entering, where there is none, nor in a while
+        Raises  ApiError 429, on entering, if no seat becomes free in time
         """
         return _Seat(self, client, mutating)
 
-    async def sit(self, mutating: bool, client: str) -> None:
-        """Take a seat, which ``rise`` gives back.
+    async def acquire(self, mutating: bool, client: str) -> None:
+        """Take a seat, which ``release`` releases.
 
-        Raises  ApiError 429 where there is none, nor in a while
+        Raises  ApiError 429 if no seat becomes free in time
         """
         if self._has_room(mutating, client):
-            self._sit(mutating, client)
+            self._take(mutating, client)
         else:
             await self._wait(mutating, client)
 
     @contextmanager
     def watching(self, client: str) -> Iterator[None]:
-        """Hold one of the seats for watches, which last long and cost little.
+        """Hold a watch seat; watches last long and cost little.
 
-        Raises  ApiError 429 where there is none
+        Raises  ApiError 429 if there is none
         """
         limits = self._limits
         if self.watches >= limits.watches or self._watching[client] >= limits.watches_per_client:
@@ -115,9 +114,9 @@ class Seats:
 
     @contextmanager
     def sending(self, client: str, size: int, *, refusable: bool) -> Iterator[None]:
-        """Count a long answer while its client reads it.
+        """Count a long response while its client reads it.
 
-        Raises  ApiError 429 where the client leaves too much unread already, if the answer may be refused
+        Raises  ApiError 429 if ``refusable`` and the client has too much unread already
         """
         unread = self._unread[client]
         if refusable and unread and unread + size > self._limits.unread_per_client:
@@ -134,7 +133,7 @@ class Seats:
         most = self._limits.mutating if mutating else self._limits.reading
         return self._kinds[mutating] < most and self._clients[client] < self._limits.per_client
 
-    def _sit(self, mutating: bool, client: str) -> None:
+    def _take(self, mutating: bool, client: str) -> None:
         self._kinds[mutating] += 1
         self._clients[client] += 1
 
@@ -148,15 +147,15 @@ class Seats:
                 await waiter.turn
         except BaseException as error:
             if waiter.turn.done() and not waiter.turn.cancelled():
-                self.rise(mutating, client)  # the seat came just too late
+                self.release(mutating, client)  # the seat became free just too late
             elif waiter in self._waiting:
                 self._waiting.remove(waiter)
             if isinstance(error, TimeoutError):
                 raise _busy() from None
             raise
 
-    def rise(self, mutating: bool, client: str) -> None:
-        """Give a seat back, to who waits for one if there is somebody."""
+    def release(self, mutating: bool, client: str) -> None:
+        """Release a seat, to a waiting request if there is one."""
         self._kinds[mutating] -= 1
         self._clients[client] -= 1
         if not self._clients[client]:
@@ -164,13 +163,13 @@ class Seats:
         for waiter in self._waiting:
             if not waiter.turn.done() and self._has_room(waiter.mutating, waiter.client):
                 self._waiting.remove(waiter)
-                self._sit(waiter.mutating, waiter.client)
+                self._take(waiter.mutating, waiter.client)
                 waiter.turn.set_result(None)
                 return
 
 
 class _Seat:
-    """A request's seat, from when it is entered to when it is left."""
+    """A request's seat as an async context manager."""
 
     __slots__ = ("_client", "_mutating", "_seats")
 
@@ -178,10 +177,10 @@ class _Seat:
         self._seats, self._client, self._mutating = seats, client, mutating
 
     async def __aenter__(self) -> None:
-        await self._seats.sit(self._mutating, self._client)
+        await self._seats.acquire(self._mutating, self._client)
 
     async def __aexit__(self, *_: object) -> None:
-        self._seats.rise(self._mutating, self._client)
+        self._seats.release(self._mutating, self._client)
 
 
 def _busy() -> ApiError:

@@ -86,7 +86,7 @@ def table_list(kind: ServedKind, metadata: Document, records: Iterable[Record], 
     return ObjectList(head, "rows", items)
 
 
-# -- encodings ----------------------------------------------------------------------------------------------------------
+# -- encodings ---------------------------------------------------------------------------------------------------------
 
 
 def encoded_list(listing: ObjectList, encoding: str, *, pretty: bool = False) -> Iterator[Part]:

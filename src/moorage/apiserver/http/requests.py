@@ -1,6 +1,6 @@
-"""From a request to the store and back: verbs, query parameters, bodies, and the form an answer takes.
+"""Handle API requests: verbs, query parameters, bodies, and the representation of the response.
 
-Nothing here knows of sockets: a request is a value, and so is its response, which is JSON here.
+This module is independent of the HTTP library: requests and responses are values, and responses contain JSON.
 
 Source  apiserver, pkg/endpoints/handlers
 """
@@ -24,7 +24,15 @@ from moorage.apiserver.http.lists import metadata_list, object_list, table_list
 from moorage.apiserver.http.pod_connect import STREAMS, check_stream
 from moorage.apiserver.schema.representations import META as _META
 from moorage.apiserver.schema.representations import accepted, form_of, metadata_of
-from moorage.apiserver.schema.request_bodies import APPLY, OBJECT_TYPES, Form, check_name, check_namespace, fitted, read_body
+from moorage.apiserver.schema.request_bodies import (
+    APPLY,
+    OBJECT_TYPES,
+    BodyForm,
+    check_name,
+    check_namespace,
+    normalized_body,
+    read_body,
+)
 from moorage.apiserver.schema.schemas import kind_schema
 from moorage.apiserver.storage.delete_options import options_of
 from moorage.apiserver.storage.list_selection import Selection, selection
@@ -48,11 +56,11 @@ from moorage.apiserver.vocabulary.statuses import (
     timeout,
 )
 
-__all__ = ["HTTPRequest", "Response", "check_making", "chosen_by", "serve"]
+__all__ = ["HTTPRequest", "Response", "check_may_create", "selection_of", "serve"]
 
 
-def check_making(store: Store, authorizer: Authorizer, request: HTTPRequest, target: Target | ReviewTarget) -> None:
-    """Check that a user who replaces or applies what is not there may create it.
+def check_may_create(store: Store, authorizer: Authorizer, request: HTTPRequest, target: Target | ReviewTarget) -> None:
+    """Check that a user who replaces or applies an object that does not exist may create it.
 
     Raises  ApiError 403
     """
@@ -66,12 +74,12 @@ def check_making(store: Store, authorizer: Authorizer, request: HTTPRequest, tar
 def serve(
     store: Store, guard: Authenticator, authorizer: Authorizer, request: HTTPRequest, target: Target | ReviewTarget
 ) -> Response:
-    """Carry out a request that is not a watch.
+    """Handle a request that is not a watch.
 
-    Raises  ApiError for everything that is refused
+    Raises  ApiError for a rejected request
     """
     if isinstance(target, Target) and target.subresource in STREAMS:
-        return _stream(store, request, target)
+        return _connect(store, request, target)
     accepted(request.accept)
     if isinstance(target, ReviewTarget):
         if request.method != "POST":
@@ -97,27 +105,27 @@ def serve(
     return verb(store, request, target)
 
 
-def _encoded(document: Document, code: int = 200, warnings: tuple[str, ...] = ()) -> Response:
+def _json_response(document: Document, code: int = 200, warnings: tuple[str, ...] = ()) -> Response:
     return Response(code, msgspec.json.encode(document), warnings)
 
 
-def _sent_as(
+def _body_as(
     request: HTTPRequest, group: str, version: str, kind: str, namespace: str | None
 ) -> tuple[Document, tuple[str, ...]]:  # fmt: skip
     """Return the object in a request's body, of a kind that is not stored, and warnings.
 
-    Raises  ApiError 400 for a body that is no such object, or of another namespace than the path's
+    Raises  ApiError 400 if the body is not such an object, or its namespace differs from the path's
     """
     body = read_body(request.body, request.media_type, OBJECT_TYPES, kind=kind, strict=request.looks_closely)
     shape = kind_schema(Review(group, kind, "", version=version))
-    sent, warnings = fitted(Form(group, version, kind, shape), body, request.validation)
+    sent, warnings = normalized_body(BodyForm(group, version, kind, shape), body, request.validation)
     check_namespace(sent.get("metadata") or {}, namespace)
     return sent, warnings
 
 
 def _review(store: Store, guard: Authenticator, authorizer: Authorizer, request: HTTPRequest, target: ReviewTarget) -> Response:
     review = target.review
-    sent, warnings = _sent_as(request, review.group, review.version, review.kind, target.namespace)
+    sent, warnings = _body_as(request, review.group, review.version, review.kind, target.namespace)
     try:
         answered = answer(review, sent, request.user, guard, authorizer, target.namespace or "")
     except ApiError as error:
@@ -125,14 +133,15 @@ def _review(store: Store, guard: Authenticator, authorizer: Authorizer, request:
         raise
     if review.kind == "SelfSubjectReview":
         answered["metadata"] = {**(answered.get("metadata") or {}), "creationTimestamp": timestamp(store.clock())}
-    return _encoded(answered, 201, warnings)
+    return _json_response(answered, 201, warnings)
 
 
-# -- one object ---------------------------------------------------------------------------------------------------------
+# -- single objects ----------------------------------------------------------------------------------------------------
 
 
-def _check_form(request: HTTPRequest, kind: ServedKind, *, many: bool) -> None:
-    """Check that what is answered has the form that the client takes. Writes check it before they change anything.
+def _check_representation(request: HTTPRequest, kind: ServedKind, *, many: bool) -> None:
+    """Check that the response can have the representation that the client accepts. Writes check it before they change
+    anything.
 
     Raises  ApiError 406
     """
@@ -143,8 +152,8 @@ def _check_form(request: HTTPRequest, kind: ServedKind, *, many: bool) -> None:
         raise not_acceptable_form(form, f"not a list (*{kind.go})")
 
 
-def _shown(store: Store, request: HTTPRequest, kind: ServedKind, record: Record, code: int = 200) -> Response:
-    _check_form(request, kind, many=False)
+def _response(store: Store, request: HTTPRequest, kind: ServedKind, record: Record, code: int = 200) -> Response:
+    _check_representation(request, kind, many=False)
     form = form_of(request.accept)
     if form == "PartialObjectMetadata":
         return Response(code, metadata_of(record))
@@ -152,7 +161,7 @@ def _shown(store: Store, request: HTTPRequest, kind: ServedKind, record: Record,
         return Response(code, record.body)
     shown = table(kind, [record.document()], store.clock(), _included(request))
     shown["metadata"] = _versioned(record.version)
-    return _encoded(shown, code)
+    return _json_response(shown, code)
 
 
 def _get(store: Store, request: HTTPRequest, target: Target) -> Response:
@@ -160,23 +169,23 @@ def _get(store: Store, request: HTTPRequest, target: Target) -> Response:
     wanted = parse_version_of_one(request.query.get("resourceVersion", ""))
     if wanted > store.version:
         raise timeout(wanted, store.version)
-    return _shown(store, request, target.kind, find(store, target.kind, target.namespace or "", target.name))
+    return _response(store, request, target.kind, find(store, target.kind, target.namespace or "", target.name))
 
 
 _WRITERS: Final = {"PATCH": write_requests.patch, "POST": write_requests.create, "PUT": write_requests.replace}
 
 
 def _write(store: Store, authorizer: Authorizer, request: HTTPRequest, target: Target) -> Response:
-    """Make or change an object, if its writer may bring about what comes of it."""
-    _check_form(request, target.kind, many=False)
+    """Create or change an object, if its writer may make the resulting change."""
+    _check_representation(request, target.kind, many=False)
     confirm = write_check(authorizer, request.user, request.method, target)
     written = _WRITERS[request.method](store, request, target, confirm)
-    shown = _shown(store, request, target.kind, written.record, 201 if written.is_new else 200)
+    shown = _response(store, request, target.kind, written.record, 201 if written.is_new else 200)
     return replace(shown, warnings=written.warnings)
 
 
-#: Kinds whose objects are shown as they were when they are deleted; of others a client is told that it was done.
-_SHOWN_WHEN_GONE: Final = frozenset(
+#: Kinds for which a deletion returns the deleted object; for others it returns a Status.
+_RETURNED_ON_DELETE: Final = frozenset(
     ["CSIDriver", "CSINode", "DeviceClass", "PersistentVolume", "PersistentVolumeClaim", "Pod", "PodTemplate", "ResourceClaim",
      "ResourceClaimTemplate", "ResourceQuota", "ResourceSlice", "Service", "ServiceAccount", "StorageClass", "VolumeAttachment",
      "VolumeAttributesClass"]
@@ -185,32 +194,32 @@ _SHOWN_WHEN_GONE: Final = frozenset(
 
 def _delete(store: Store, request: HTTPRequest, target: Target) -> Response:
     kind = target.kind
-    _check_form(request, kind, many=False)
+    _check_representation(request, kind, many=False)
     options = _delete_options(request)
-    warnings = (_PRESERVED,) if kind.kind == "Job" and not options.propagation else ()
-    deleted = store.delete(kind, target.namespace or "", target.name, _usual(store, kind, options))
-    if not deleted.gone or kind.kind in _SHOWN_WHEN_GONE:
-        shown = _shown(store, request, kind, deleted.record, 200)
+    warnings = (_ORPHAN_WARNING,) if kind.kind == "Job" and not options.propagation else ()
+    deleted = store.delete(kind, target.namespace or "", target.name, _with_defaults(store, kind, options))
+    if not deleted.gone or kind.kind in _RETURNED_ON_DELETE:
+        shown = _response(store, request, kind, deleted.record, 200)
         return replace(shown, warnings=warnings)
     uid = deleted.record.document()["metadata"]["uid"]
     return Response(200, msgspec.json.encode(success(kind.group, kind.resource, target.name, uid)), warnings)
 
 
-_PRESERVED: Final = (
+_ORPHAN_WARNING: Final = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
     "propagationPolicy=Orphan to suppress this warning"
 )
 
 
-def _usual(store: Store, kind: ServedKind, options: DeleteOptions) -> DeleteOptions:
-    """Have what the oldest kinds own stay where nothing is said, if there is a garbage collector to let go of it."""
+def _with_defaults(store: Store, kind: ServedKind, options: DeleteOptions) -> DeleteOptions:
+    """Set the orphaning default of the oldest kinds, if a garbage collector runs that handles it."""
     if options.propagation or store.empties_namespaces or kind.kind not in {"Job", "ReplicationController"}:
         return options
     return options._replace(propagation="Orphan", is_default=True)
 
 
 def _delete_options(request: HTTPRequest) -> DeleteOptions:
-    """Return what the body of a deletion asks for, or its parameters where there is none."""
+    """Return the deletion options of the body or, without one, of the parameters."""
     if request.body.strip():
         media_type = "application/json" if request.media_type == "application/octet-stream" else request.media_type
         options = options_of(read_body(request.body, media_type, OBJECT_TYPES).document or {})
@@ -231,7 +240,7 @@ _VERBS: Final[Mapping[str, Callable[[Store, HTTPRequest, Target], Response]]] = 
 }  # fmt: skip
 
 
-# -- many objects -------------------------------------------------------------------------------------------------------
+# -- collections -------------------------------------------------------------------------------------------------------
 
 
 def _collection(store: Store, authorizer: Authorizer, request: HTTPRequest, target: Target) -> Response:
@@ -246,8 +255,8 @@ def _collection(store: Store, authorizer: Authorizer, request: HTTPRequest, targ
             raise not_allowed()
 
 
-def chosen_by(request: HTTPRequest, target: Target) -> Selection:
-    """Return the selection that a request's parameters and path make."""
+def selection_of(request: HTTPRequest, target: Target) -> Selection:
+    """Return the selection of a request's path and parameters."""
     query = request.query
     namespace = target.namespace if target.kind.namespaced else None
     fields = query.get("fieldSelector", "")
@@ -262,12 +271,12 @@ def _included(request: HTTPRequest) -> str:
 
 def _list(store: Store, request: HTTPRequest, target: Target) -> Response:
     check_list(request, is_watch=False)
-    return _many(store, request, target.kind, _page(store, request, target))
+    return _list_response(store, request, target.kind, _page(store, request, target))
 
 
-def _many(store: Store, request: HTTPRequest, kind: ServedKind, page: ListPage) -> Response:
-    """Return a list in the form that the client takes."""
-    _check_form(request, kind, many=True)
+def _list_response(store: Store, request: HTTPRequest, kind: ServedKind, page: ListPage) -> Response:
+    """Return a list in the representation that the client accepts."""
+    _check_representation(request, kind, many=True)
     form = form_of(request.accept)
     if form == "PartialObjectMetadataList":
         return Response(200, metadata_list(_META, _list_metadata(page), page.records))
@@ -277,7 +286,7 @@ def _many(store: Store, request: HTTPRequest, kind: ServedKind, page: ListPage) 
 
 
 def _page(store: Store, request: HTTPRequest, target: Target) -> ListPage:
-    query, chosen = request.query, chosen_by(request, target)
+    query, chosen = request.query, selection_of(request, target)
     if target.kind in MEASURED:
         return ListPage(measure_all(store, target.kind, chosen), 0)
     return store.page(
@@ -291,7 +300,7 @@ def _page(store: Store, request: HTTPRequest, target: Target) -> ListPage:
 
 
 def _versioned(version: int) -> Document:
-    """Return a version as metadata has it; what is measured has none."""
+    """Return a version as metadata; measured kinds have none."""
     return {"resourceVersion": str(version)} if version else {}
 
 
@@ -307,16 +316,16 @@ def _list_metadata(page: ListPage) -> Document:
 def _delete_all(store: Store, request: HTTPRequest, target: Target) -> Response:
     kind = target.kind
     check_list(request, is_watch=False)
-    _check_form(request, kind, many=True)
+    _check_representation(request, kind, many=True)
     options = _delete_options(request)
-    page = ListPage([*store.all(kind, chosen_by(request, target))], store.version)
+    page = ListPage([*store.all(kind, selection_of(request, target))], store.version)
     for record in page.records:
         if store.find(kind, record.namespace, record.name) is not None:
-            store.delete(kind, record.namespace, record.name, _usual(store, kind, options))
-    return _many(store, request, kind, page)
+            store.delete(kind, record.namespace, record.name, _with_defaults(store, kind, options))
+    return _list_response(store, request, kind, page)
 
 
-# -- subresources -------------------------------------------------------------------------------------------------------
+# -- subresources ------------------------------------------------------------------------------------------------------
 
 
 def _subresource(store: Store, request: HTTPRequest, target: Target) -> Response:
@@ -324,7 +333,7 @@ def _subresource(store: Store, request: HTTPRequest, target: Target) -> Response
     match target.subresource, request.method:
         case "scale", "GET":
             scale = read_scale(store.get(kind, namespace, target.name))
-            return _encoded(
+            return _json_response(
                 scale_table(scale, store.clock(), _included(request)) if form_of(request.accept) == "Table" else scale
             )
         case "scale", "PUT" | "PATCH":
@@ -332,14 +341,14 @@ def _subresource(store: Store, request: HTTPRequest, target: Target) -> Response
         case "binding", "POST":
             return _bind(store, request, namespace, target.name)
         case "eviction", "POST":
-            sent, _ = _sent_as(request, "policy", "v1", "Eviction", namespace)
+            sent, _ = _body_as(request, "policy", "v1", "Eviction", namespace)
             evict(store, namespace, target.name, sent, dry_run=request.dry_run)
-            return _encoded(success(code=201), 201)
+            return _json_response(success(code=201), 201)
         case _:
             raise not_allowed()
 
 
-def _stream(store: Store, request: HTTPRequest, target: Target) -> Response:
+def _connect(store: Store, request: HTTPRequest, target: Target) -> Response:
     if request.method not in ({"GET"} if target.subresource == "log" else {"GET", "POST"}):
         raise not_allowed()
     pod = store.get(target.kind, target.namespace or "", target.name).document()
@@ -348,17 +357,17 @@ def _stream(store: Store, request: HTTPRequest, target: Target) -> Response:
 
 
 def _token(guard: Authenticator, request: HTTPRequest, target: Target) -> Response:
-    """Give a service account's token. Nothing is stored, so a dry run gives one that is as good as any."""
+    """Issue a service account token. Nothing is stored, so a dry run returns a valid token, too."""
     if request.method != "POST" or guard.accounts is None:
         raise not_allowed()
-    sent, _ = _sent_as(request, "authentication.k8s.io", "v1", "TokenRequest", target.namespace)
-    return _encoded(guard.accounts.issue(target.namespace or "", target.name, sent), 201)
+    sent, _ = _body_as(request, "authentication.k8s.io", "v1", "TokenRequest", target.namespace)
+    return _json_response(guard.accounts.issue(target.namespace or "", target.name, sent), 201)
 
 
 def _bind(store: Store, request: HTTPRequest, namespace: str, name: str) -> Response:
-    """Bind a pod; where the path does not name it, the binding does."""
+    """Bind a pod, named by the path or by the binding."""
     write_requests.check_options(request, "CreateOptions")
-    sent, warnings = _sent_as(request, "", "v1", "Binding", namespace)
+    sent, warnings = _body_as(request, "", "v1", "Binding", namespace)
     own_name = str((sent.get("metadata") or {}).get("name") or "")
     if not name and not own_name:
         raise bad_request("Name parameter required.")
@@ -370,7 +379,7 @@ def _scale(store: Store, request: HTTPRequest, target: Target) -> Response:
     kind, namespace = target.kind, target.namespace or ""
     write_requests.check_options(request, "UpdateOptions" if request.method == "PUT" else "PatchOptions")
     if request.method == "PUT":
-        wanted, _ = _sent_as(request, "autoscaling", "v1", "Scale", namespace)
+        wanted, _ = _body_as(request, "autoscaling", "v1", "Scale", namespace)
         check_name(wanted.get("metadata") or {}, target.name)
         record = store.get(kind, namespace, target.name)
     else:
@@ -385,4 +394,4 @@ def _scale(store: Store, request: HTTPRequest, target: Target) -> Response:
         kind, namespace, target.name, lambda document: write_scale(document, wanted), dry_run=request.dry_run,
         manager=write_requests.manager(request, kind, "scale"),
     )  # fmt: skip
-    return _encoded(read_scale(scaled))
+    return _json_response(read_scale(scaled))

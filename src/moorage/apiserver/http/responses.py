@@ -1,4 +1,4 @@
-"""Answers in the encoding that the client takes, and refusals."""
+"""Encode responses and errors for the client."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from moorage.apiserver.schema.representations import JSON, accepted, encoded_as
 from moorage.apiserver.vocabulary.http_messages import HTTPRequest, Response
 from moorage.apiserver.vocabulary.statuses import ApiError, PlainError
 
-__all__ = ["OutgoingResponse", "answer_of", "refusal"]
+__all__ = ["OutgoingResponse", "encode_response", "error_response"]
 
 
 class OutgoingResponse(NamedTuple):
-    """What is sent. ``held`` is how much of it is there as a whole, in bytes: the parts of a list are made as they are sent."""
+    """A response to send. ``held`` is the size in bytes of the parts in memory; lists are encoded as they are sent."""
 
     code: int
     headers: CIMultiDict[str]
@@ -28,32 +28,32 @@ class OutgoingResponse(NamedTuple):
     held: int = 0
 
 
-def answer_of(asked: HTTPRequest, response: Response) -> OutgoingResponse:
-    """Return a response in the encoding that its client takes."""
-    encoding = accepted(asked.accept).encoding
-    pretty = asked.flag("pretty") and encoding == JSON
+def encode_response(request: HTTPRequest, response: Response) -> OutgoingResponse:
+    """Return a response in the encoding that the client accepts."""
+    encoding = accepted(request.accept).encoding
+    pretty = request.flag("pretty") and encoding == JSON
     headers, content = _headers(encoding, response.warnings), response.content
     if isinstance(content, ObjectList):
-        return OutgoingResponse(response.code, headers, _ended(encoding, encoded_list(content, encoding, pretty=pretty)))
+        return OutgoingResponse(response.code, headers, _with_newline(encoding, encoded_list(content, encoding, pretty=pretty)))
     if not content:
         return OutgoingResponse(response.code, CIMultiDict({"Content-Type": "text/plain"}), ())
     body = msgspec.json.format(response.body, indent=2) if pretty else response.body
     body = encoded_as(encoding, body)
-    return OutgoingResponse(response.code, headers, [*_ended(encoding, [body])], len(body))
+    return OutgoingResponse(response.code, headers, [*_with_newline(encoding, [body])], len(body))
 
 
-def refusal(error: ApiError, accept: str) -> web.Response:
-    """Return the answer to a request that is refused."""
+def error_response(error: ApiError, accept: str) -> web.Response:
+    """Return the response to a rejected request."""
     if isinstance(error, PlainError):
         return web.Response(status=error.code, text=error.message)
     try:
         encoding = accepted(accept).encoding
     except ApiError:
-        encoding = JSON  # a client that can read nothing is answered all the same
+        encoding = JSON  # a client that accepts no encoding still gets the error
     headers = _headers(encoding, error.warnings)
     if error.retry_after_s:
         headers["Retry-After"] = str(error.retry_after_s)
-    body = b"".join(_ended(encoding, [encoded_as(encoding, msgspec.json.encode(error.status()))]))
+    body = b"".join(_with_newline(encoding, [encoded_as(encoding, msgspec.json.encode(error.status()))]))
     return web.Response(status=error.code, body=body, headers=headers)
 
 
@@ -64,8 +64,8 @@ def _headers(encoding: str, warnings: tuple[str, ...] = ()) -> CIMultiDict[str]:
     return headers
 
 
-def _ended(encoding: str, parts: Iterable[Part]) -> Iterator[Part]:
-    """Yield an answer with the end of line that JSON has there."""
+def _with_newline(encoding: str, parts: Iterable[Part]) -> Iterator[Part]:
+    """Yield the parts of a response, with the newline that ends JSON."""
     yield from parts
     if encoding == JSON:
         yield b"\n"

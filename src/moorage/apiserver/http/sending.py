@@ -1,4 +1,4 @@
-"""Long answers, written piece by piece as the client reads them: what waits for a slow one is a piece or two."""
+"""Send long responses in pieces as the client reads them, so that a slow client holds one or two pieces in memory."""
 
 from __future__ import annotations
 
@@ -14,47 +14,47 @@ from multidict import CIMultiDict
 
 from moorage.apiserver.http.connections import HEADERS
 
-__all__ = ["LONG", "PIECE", "Part", "close_after", "cut", "hang_up", "narrow", "send", "write"]
+__all__ = ["LONG_RESPONSE", "PIECE", "Part", "abort", "close_after", "into_pieces", "limit_buffers", "send", "write"]
 
-#: Which answers are long, in bytes, and count as unread where they are there as a whole.
-LONG: Final = 64 << 10
-#: How much is written before the reader has to keep up, in bytes; as much again may wait for it within the connection.
+#: Minimum size of a long response in bytes; those in memory count as unread.
+LONG_RESPONSE: Final = 64 << 10
+#: Size in bytes of a piece, after which the sender waits for the reader; the connection buffers as much again.
 PIECE: Final = 32 << 10
-#: How much the kernel may hold for a client that does not read, in bytes; it counts double.
-_KERNEL: Final = 8 * PIECE
+#: Socket send buffer in bytes; the kernel doubles it.
+_SEND_BUFFER: Final = 8 * PIECE
 
 _LOG: Final = logging.getLogger(__name__)
 
 Part = bytes | memoryview
 
 
-def cut(parts: Iterable[Part]) -> Iterator[Part]:
-    """Yield the same bytes in pieces of about ``PIECE``: small ones joined, large ones as slices that copy nothing.
+def into_pieces(parts: Iterable[Part]) -> Iterator[Part]:
+    """Yield the same bytes in pieces of about ``PIECE``: small parts joined, large parts sliced without copying.
 
     An empty part becomes an empty piece.
     """
-    gathered: list[Part] = []
+    pending: list[Part] = []
     size = 0
     for part in parts:
-        gathered.append(part)
+        pending.append(part)
         size += len(part)
         if len(part) > PIECE:
-            large = gathered.pop()
-            piece, gathered, size = b"".join(gathered), [], 0
+            large = pending.pop()
+            piece, pending, size = b"".join(pending), [], 0
             yield from (piece,) if piece else ()
             yield from (memoryview(large)[at : at + PIECE] for at in range(0, len(large), PIECE))
         elif size >= PIECE or not part:
-            piece, gathered, size = b"".join(gathered), [], 0
+            piece, pending, size = b"".join(pending), [], 0
             yield piece
-    if gathered:
-        yield b"".join(gathered)
+    if pending:
+        yield b"".join(pending)
 
 
 async def send(
     request: web.BaseRequest, code: int, headers: CIMultiDict[str], parts: Iterable[Part], within_s: float
 ) -> web.StreamResponse:  # fmt: skip
-    """Return an answer of one piece, to be sent; send a longer one, in so much time. Parts in a list tell how long it is."""
-    pieces = cut(parts)
+    """Return a response of one piece unsent; send a longer one within ``within_s``. A list of parts gives its length."""
+    pieces = into_pieces(parts)
     first, second = await _next(pieces), await _next(pieces)
     if not second:
         return web.Response(status=code, body=bytes(first), headers=headers)
@@ -64,17 +64,17 @@ async def send(
     if isinstance(parts, list):
         response.content_length = sum(map(len, parts))
     close_after(request, response)
-    narrow(request)
+    limit_buffers(request)
     try:
         async with asyncio.timeout(within_s):
             await _send_all(request, response, first, second, pieces)
     except TimeoutError:
-        hang_up(request)
+        abort(request)
     except ConnectionError:
         pass
-    except Exception:  # a bug of ours: what was sent cannot be taken back, and the client is to see that it is not all
+    except Exception:  # A bug in the server: the client must see that the response is incomplete.
         _LOG.exception("%s %r", request.method, request.path)
-        hang_up(request)
+        abort(request)
     return response
 
 
@@ -91,7 +91,7 @@ async def _send_all(
 
 
 async def _next(pieces: Iterator[Part]) -> Part:
-    """Return the next piece that holds something; nothing at the end. Others have a turn before each."""
+    """Return the next non-empty piece, or b"" at the end. Other tasks run before each piece."""
     for piece in pieces:
         await asyncio.sleep(0)
         if piece:
@@ -100,26 +100,26 @@ async def _next(pieces: Iterator[Part]) -> Part:
 
 
 async def write(response: web.StreamResponse, writer: AbstractStreamWriter | None, piece: Part) -> None:
-    """Write a piece, and wait until there is room for another."""
+    """Send a piece, and wait until the buffer has room for another."""
     await response.write(piece)
     if writer is not None:
         await writer.drain()
 
 
-def narrow(request: web.BaseRequest) -> None:
-    """Let little wait within a connection: over TLS it would be half a megabyte, and several within the kernel."""
+def limit_buffers(request: web.BaseRequest) -> None:
+    """Limit a connection's buffers: by default half a megabyte with TLS, and several in the kernel."""
     if request.transport is not None:
         request.transport.set_write_buffer_limits(high=PIECE)
-        request.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _KERNEL)
+        request.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
 
 
-def hang_up(request: web.BaseRequest) -> None:
-    """Cut a connection off, without waiting for what is still to be sent."""
+def abort(request: web.BaseRequest) -> None:
+    """Abort a connection without sending what is buffered."""
     if request.transport is not None:
         request.transport.abort()
 
 
 def close_after(request: web.BaseRequest, response: web.StreamResponse) -> None:
-    """Close the connection after a request for another protocol: nothing but HTTP/1.1 is understood here."""
+    """Close the connection after a request for another protocol; only HTTP/1.1 is supported."""
     if "Upgrade" in request.headers or request.method == "CONNECT":
         response.force_close()

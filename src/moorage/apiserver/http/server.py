@@ -1,8 +1,8 @@
-"""The store over HTTP: the one layer of the server that waits, and the only one that knows aiohttp.
+"""The HTTP server of the store: the only module that depends on aiohttp and waits for clients.
 
-Requests go through the guard (who is it), the authorizer (may they) and the seats (is there room), then by their path to the
-store; refusals of any kind become ``Status`` objects. What changes something is answered when the change is kept. A watch is a
-response that does not end, written as the store's changes come.
+A request passes authentication, authorization and the concurrency limits, and is then routed to the store by its path.
+Every error becomes a ``Status`` object. The response to a change is sent when the change is on disk. A watch is a response
+that does not end and is written as the store changes.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from moorage.apiserver.http.large_requests import carry_out, is_large
 from moorage.apiserver.http.limits import Seats, ServerLimits
 from moorage.apiserver.http.lines import Lines
 from moorage.apiserver.http.request_metrics import CONTENT_TYPE, RequestMetrics
-from moorage.apiserver.http.requests import HTTPRequest, check_making, serve
-from moorage.apiserver.http.responses import OutgoingResponse, answer_of, refusal
+from moorage.apiserver.http.requests import HTTPRequest, check_may_create, serve
+from moorage.apiserver.http.responses import OutgoingResponse, encode_response, error_response
 from moorage.apiserver.http.routes import check_route
-from moorage.apiserver.http.sending import LONG, close_after, cut, hang_up, narrow, send, write
+from moorage.apiserver.http.sending import LONG_RESPONSE, abort, close_after, into_pieces, limit_buffers, send, write
 from moorage.apiserver.http.server_documents import check_method, document, health, is_document, is_health
 from moorage.apiserver.http.watch_stream import Stream, is_watch, open_stream
 from moorage.apiserver.http.worker import Worker
@@ -51,18 +51,18 @@ __all__ = ["Front"]
 MAX_PARAMETERS: Final = 1000
 _READ_ONLY: Final = frozenset(["GET", "HEAD"])
 _METHODS: Final = _READ_ONLY | {"DELETE", "PATCH", "POST", "PUT"}
-_GO_ON: Final = ("/attach", "/exec", "/log", "/portforward", "/proxy")
-_ALWAYS: Final = tuple((istr(name), value) for name, value in HEADERS.items())
+_LONG_RUNNING: Final = ("/attach", "/exec", "/log", "/portforward", "/proxy")
+_COMMON_HEADERS: Final = tuple((istr(name), value) for name, value in HEADERS.items())
 
 _LOG: Final = logging.getLogger(__name__)
 
 
 class Front:
-    """Answers requests about a store. ``moorage.apiserver.http.serve`` runs it, behind connections with limits."""
+    """Handles the requests of a store. ``moorage.apiserver.http.serve`` runs it behind limited connections."""
 
-    def __init__(self, store: Store, guard: Authenticator, limits: ServerLimits, worker: Worker) -> None:
+    def __init__(self, store: Store, authenticator: Authenticator, limits: ServerLimits, worker: Worker) -> None:
         self.store = store
-        self.guard = guard
+        self.authenticator = authenticator
         self.authorizer = Authorizer(store)
         self.limits = limits
         self.seats = Seats(limits)
@@ -72,60 +72,60 @@ class Front:
         self._worker = worker
 
     def make_request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
-        """Return a request of what the HTTP library read, with our limit for bodies."""
+        """Return aiohttp's request object with our body limit."""
         loop = asyncio.get_running_loop()
         return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)
 
     def end_watches(self) -> None:
-        """Let every watch end, so that a server that stops need not wait for them."""
+        """End all watches, so that a stopping server does not wait for them."""
         for stream in self._streams:
             stream.end()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer any request; nothing gets out of here but responses."""
+        """Return the response to any request; no exception but cancellation and lost connections escapes."""
         connection = request.protocol
         if isinstance(connection, Connection):
             connection.began()
         try:
-            asked: list[Attributes] = []
-            response = await self._answer_or_refuse(request, asked)
-            self._count(asked, response.status)
-            return await self._completed(request, response)
+            attributes: list[Attributes] = []
+            response = await self._respond(request, attributes)
+            self._count(attributes, response.status)
+            return await self._finish(request, response)
         finally:
             if isinstance(connection, Connection):
                 connection.ended()
 
-    def _count(self, asked: list[Attributes], code: int) -> None:
-        for one in asked:
+    def _count(self, attributes: list[Attributes], code: int) -> None:
+        for one in attributes:
             self.meter.count(one.verb.upper(), one.group, one.combined, code)
-        if not asked:
+        if not attributes:
             self.meter.count_other(code)
 
-    async def _answer_or_refuse(self, request: web.BaseRequest, asked: list[Attributes]) -> web.StreamResponse:
+    async def _respond(self, request: web.BaseRequest, attributes: list[Attributes]) -> web.StreamResponse:
         accept = request.headers.get("Accept", "")
         try:
-            return await self._answer(request, asked)
+            return await self._handle(request, attributes)
         except ApiError as error:
-            return refusal(error, accept)
+            return error_response(error, accept)
         except web.HTTPRequestEntityTooLarge:
-            return refusal(too_large(MAX_BODY), accept)
+            return error_response(too_large(MAX_BODY), accept)
         except TimeoutError:
-            return refusal(ApiError(408, "Timeout", "the request's body did not arrive in time"), accept)
+            return error_response(ApiError(408, "Timeout", "the request's body did not arrive in time"), accept)
         except RecursionError:
-            return refusal(bad_request("the object is nested too deeply"), accept)
+            return error_response(bad_request("the object is nested too deeply"), accept)
         except web.HTTPException as error:
-            return refusal(ApiError(error.status, "", error.reason), accept)
+            return error_response(ApiError(error.status, "", error.reason), accept)
         except (asyncio.CancelledError, ConnectionError):
             raise
-        except Exception as error:  # a bug of ours must not take the connection's other requests with it
+        except Exception as error:  # a bug in the server must not affect the connection's other requests
             _LOG.exception("%s %r", request.method, request.path)
-            return refusal(internal(type(error).__name__), accept)
+            return error_response(internal(type(error).__name__), accept)
 
-    async def _answer(self, request: web.BaseRequest, about: list[Attributes]) -> web.StreamResponse:
-        """Answer a request. What it is about is added to ``about`` once that is known."""
+    async def _handle(self, request: web.BaseRequest, about: list[Attributes]) -> web.StreamResponse:
+        """Handle a request, and add its attributes to ``about`` once they are known."""
         path = request.path.rstrip("/")
         _check_timeout(request)
-        user = self.guard.authenticate(path, request.headers, _holder(request))
+        user = self.authenticator.authenticate(path, request.headers, _certificate_user(request))
         if not HttpVersion10 <= request.version <= HttpVersion11:
             raise ApiError(505, "", "requests must be HTTP/1.0 or HTTP/1.1")
         if request.method not in _METHODS:
@@ -135,13 +135,13 @@ class Front:
         if len(request.query) > MAX_PARAMETERS:
             raise ApiError(414, "RequestURITooLong", f"more than {MAX_PARAMETERS} parameters")
         if user is None:
-            return self._about_itself(request, path)
+            return self._server_document(request, path)
         user = impersonated(user, request.headers.items(), self.authorizer)
         if (request.content_length or 0) > MAX_BODY:
-            raise too_large(MAX_BODY)  # before anything else is said of it, as nobody waits for the rest
+            raise too_large(MAX_BODY)  # checked first, so that the client need not send the body
         if path == "/metrics" or is_document(path) or is_health(path):
             self.authorizer.check(user, Attributes(request.method.lower(), path=path))
-            return self._about_itself(request, path)
+            return self._server_document(request, path)
         target = self._target(request, user)
         attributes = attributes_of(request.method, target, request.query)
         about.append(attributes)
@@ -153,23 +153,23 @@ class Front:
             with self.seats.watching(user.name):
                 return await self._watch(request, user, target)
         async with self.seats.taken(user.name, mutating=request.method not in _READ_ONLY):
-            asked = await _read(request, user, self.limits.client_s)
-            answer = await self._serve(asked, target)
-            if answer.held <= LONG:
-                return await self._sent(request, answer)
-            # The answer to a change is sent however much is unread.
-            with self.seats.sending(user.name, answer.held, refusable=asked.dry_run or asked.method in _READ_ONLY):
-                return await self._sent(request, answer)
+            api_request = await _read(request, user, self.limits.client_s)
+            answer = await self._serve(api_request, target)
+            if answer.held <= LONG_RESPONSE:
+                return await self._send(request, answer)
+            # The response to a change is sent however much is unread.
+            with self.seats.sending(user.name, answer.held, refusable=api_request.dry_run or api_request.method in _READ_ONLY):
+                return await self._send(request, answer)
 
     def _target(self, request: web.BaseRequest, user: User) -> Target | ReviewTarget:
-        """Return what a path is about. What is not served is told only to those who could ask for anything."""
+        """Return the target of a path. Users without the right to it get 403 instead of 404."""
         try:
             return find_target(request.rel_url.raw_path, self.store.offers)
         except ApiError:
             self.authorizer.check(user, attributes_at(request.method, request.path))
             raise
 
-    def _about_itself(self, request: web.BaseRequest, path: str) -> web.Response:
+    def _server_document(self, request: web.BaseRequest, path: str) -> web.Response:
         check_method(path, request.method)
         if path == "/metrics":
             return web.Response(body=self.meter.text(self.store, self.seats).encode(), headers={"Content-Type": CONTENT_TYPE})
@@ -186,33 +186,36 @@ class Front:
             return web.Response(status=304, headers=headers)
         return web.Response(body=page.body, headers=headers)
 
-    async def _serve(self, asked: HTTPRequest, target: Target | ReviewTarget) -> OutgoingResponse:
-        """Carry out a request that ends; one that may change something is done once the change is kept."""
-        if asked.method in _READ_ONLY:
-            return await self._carry_out(asked, target)
+    async def _serve(self, api_request: HTTPRequest, target: Target | ReviewTarget) -> OutgoingResponse:
+        """Handle a request other than a watch; return when its changes are on disk."""
+        if api_request.method in _READ_ONLY:
+            return await self._carry_out(api_request, target)
         if self.store.log is not None:
             await self.store.log.check()
         try:
-            return await self._carry_out(asked, target)
+            return await self._carry_out(api_request, target)
         finally:
             await self.store.settle()
 
-    async def _carry_out(self, asked: HTTPRequest, target: Target | ReviewTarget) -> OutgoingResponse:
-        """Carry out a request: here, or in the worker's thread if it is large."""
-        if is_large(self.store, asked, target):
-            return await self._worker.run(asked.user.name, partial(carry_out, self.store, self.guard, asked, target))
-        check_making(self.store, self.authorizer, asked, target)
-        return answer_of(asked, serve(self.store, self.guard, self.authorizer, asked, target))
+    async def _carry_out(self, api_request: HTTPRequest, target: Target | ReviewTarget) -> OutgoingResponse:
+        """Handle a request here, or in the worker's thread if it is large."""
+        if is_large(self.store, api_request, target):
+            return await self._worker.run(
+                api_request.user.name, partial(carry_out, self.store, self.authenticator, api_request, target)
+            )
+        check_may_create(self.store, self.authorizer, api_request, target)
+        response = serve(self.store, self.authenticator, self.authorizer, api_request, target)
+        return encode_response(api_request, response)
 
-    async def _sent(self, request: web.BaseRequest, answer: OutgoingResponse) -> web.StreamResponse:
-        """Return a short answer. Send a long one: it keeps its seat until it is read."""
+    async def _send(self, request: web.BaseRequest, answer: OutgoingResponse) -> web.StreamResponse:
+        """Return a short response unsent, and send a long one, which keeps its seat until it is read."""
         return await send(request, answer.code, answer.headers, answer.parts, self.limits.answer_s)
 
     async def _watch(self, request: web.BaseRequest, user: User, target: Target | ReviewTarget) -> web.StreamResponse:
-        asked = await _read(request, user, self.limits.client_s)
-        if not is_watch(asked, target):
-            return await self._sent(request, await self._serve(asked, target))
-        stream = open_stream(self.store, asked, target, self._lines)
+        api_request = await _read(request, user, self.limits.client_s)
+        if not is_watch(api_request, target):
+            return await self._send(request, await self._serve(api_request, target))
+        stream = open_stream(self.store, api_request, target, self._lines)
         headers = {"Content-Type": stream.media_type, **HEADERS}
         response = web.StreamResponse(headers=headers)
         if request.version >= HttpVersion11:
@@ -220,54 +223,54 @@ class Front:
         self._streams.add(stream)
         if isinstance(request.protocol, Connection):
             request.protocol.when_lost = stream.end
-        narrow(request)
+        limit_buffers(request)
         try:
             async with asyncio.timeout(self.limits.client_s):
                 writer = await response.prepare(request)
             async for parts in stream:
-                for piece in cut(parts):
+                for piece in into_pieces(parts):
                     async with asyncio.timeout(self.limits.client_s):
                         await write(response, writer, piece)
         except TimeoutError:
-            hang_up(request)  # a client that stopped reading; it lists again when it is back
+            abort(request)  # the client stopped reading; it lists again when it returns
         except ConnectionError:
-            pass  # a client that went away
+            pass  # the client disconnected
         finally:
             stream.close()
             self._streams.discard(stream)
         return response
 
-    async def _completed(self, request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
-        """Give a response what all have, and send it if it is long; what is short is left to aiohttp, as it never waits."""
+    async def _finish(self, request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
+        """Add the common headers, and send a long response. aiohttp sends short ones, which never wait."""
         if response.prepared:
             return response
         headers = response.headers
-        for name, value in _ALWAYS:
+        for name, value in _COMMON_HEADERS:
             if name not in headers:
                 headers[name] = value
         close_after(request, response)
         body = response.body if isinstance(response, web.Response) else None
-        if not isinstance(body, bytes) or len(body) <= LONG:
+        if not isinstance(body, bytes) or len(body) <= LONG_RESPONSE:
             return response
         return await send(request, response.status, headers, [body], self.limits.answer_s)
 
 
 def _check_timeout(request: web.BaseRequest) -> None:
-    """Check how long a client wants to wait for an answer, which nothing else is made of: all of them come at once.
+    """Check the timeout parameter, which has no other effect.
 
-    Raises  ApiError 400, but not for what goes on for as long as it takes
+    Raises  ApiError 400, except for long-running requests
     """
-    asked = request.query.get("timeout") if request.query_string else None
-    if not asked or request.query.get("watch", "0") not in {"0", "false", ""} or request.path.endswith(_GO_ON):
+    timeout = request.query.get("timeout") if request.query_string else None
+    if not timeout or request.query.get("watch", "0") not in {"0", "false", ""} or request.path.endswith(_LONG_RUNNING):
         return
     try:
-        parse_duration(asked)
+        parse_duration(timeout)
     except DurationError as error:
         raise bad_request(f"invalid timeout specified in the request URL - {error}") from None
 
 
-def _holder(request: web.BaseRequest) -> User | None:
-    """Return whom the connection's certificate is made out to, which is the same for all that is asked over it."""
+def _certificate_user(request: web.BaseRequest) -> User | None:
+    """Return the user of the connection's client certificate, cached on the connection."""
     connection = request.protocol
     if not isinstance(connection, Connection):
         return certificate_user(request.get_extra_info("peercert"))
@@ -277,7 +280,7 @@ def _holder(request: web.BaseRequest) -> User | None:
 
 
 def _content_type(request: web.BaseRequest) -> str:
-    """Return the type of a body as its client spells it."""
+    """Return the media type of the body as sent."""
     return request.headers.get("Content-Type", "application/json").partition(";")[0].strip()
 
 
@@ -293,8 +296,8 @@ async def _read(request: web.BaseRequest, user: User, client_s: float) -> HTTPRe
             raise ApiError(415, "UnsupportedMediaType", "bodies are not read compressed")
         if (request.content_length or 0) > MAX_BODY:
             raise too_large(MAX_BODY)
-        await _let_come(request)
-        if request.content.is_eof():  # it came with the head, as short ones do
+        await _send_continue(request)
+        if request.content.is_eof():  # short bodies arrive with the head
             body = await request.read()
         else:
             async with asyncio.timeout(client_s):
@@ -304,10 +307,10 @@ async def _read(request: web.BaseRequest, user: User, client_s: float) -> HTTPRe
     return HTTPRequest(request.method, request.rel_url.raw_path, query, accept, media_type, body, user, agent)
 
 
-async def _let_come(request: web.BaseRequest) -> None:
-    """Tell a client that asks first to send its body.
+async def _send_continue(request: web.BaseRequest) -> None:
+    """Send 100 Continue to a client that expects it.
 
-    Raises  ApiError 417 for one that expects anything else
+    Raises  ApiError 417 for any other expectation
     """
     expected = request.headers.get("Expect", "").lower()
     if not expected or request.version < HttpVersion11:
@@ -315,4 +318,4 @@ async def _let_come(request: web.BaseRequest) -> None:
     if expected != "100-continue":
         raise ApiError(417, "", "nothing can be expected but 100-continue")
     await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    request.writer.output_size = 0  # the answer proper is yet to begin
+    request.writer.output_size = 0  # the final response has not begun

@@ -18,7 +18,7 @@ import msgspec
 
 from moorage.apiserver.http.lines import Lines, event_line
 from moorage.apiserver.http.list_options import check_list, requests_initial_list, starts_with_list
-from moorage.apiserver.http.requests import HTTPRequest, chosen_by
+from moorage.apiserver.http.requests import HTTPRequest, selection_of
 from moorage.apiserver.http.sending import PIECE
 from moorage.apiserver.schema.representations import JSON, META, accepted
 from moorage.apiserver.storage.store import Store
@@ -72,7 +72,7 @@ class Stream:
             return
         try:
             version = request.query.get("resourceVersion", "")
-            chosen = chosen_by(request, target)
+            chosen = selection_of(request, target)
             self._watch = store.watch(target.kind, chosen, version, self._changed.set, initial=self._initial)
         except ApiError as error:
             if error.code != 410:

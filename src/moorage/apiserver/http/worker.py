@@ -1,8 +1,8 @@
-"""One thread beside the event loop, for work that would hold the loop.
+"""One thread for work that would block the event loop.
 
 A job has the thread until it ends; others wait, and users take turns. Python runs one thread at a time, so while a job runs
-the interpreter switches every millisecond: the loop gets its turn as soon as it has anything to do. The cycle collector pauses,
-as it would hold both.
+the interpreter switches threads every millisecond, and the loop runs as soon as it has work. The garbage collector pauses,
+as it would stop both threads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from moorage.apiserver.vocabulary.statuses import ApiError, too_many
 __all__ = ["Worker"]
 
 T = TypeVar("T")
-#: How long a thread runs while the other waits, in seconds.
+#: Thread switch interval while a job runs, in seconds.
 _SWITCH_S: Final = 0.001
 _BUSY: Final = "too many large requests, please try again later"
 _TOO_SLOW: Final = "Timeout: request did not complete within requested timeout - context deadline exceeded"
@@ -37,7 +37,7 @@ class _GivenUpError(Exception):
 
 
 class _Job(Generic[T]):
-    """Work for the thread. Once ``given_up``, it changes nothing more."""
+    """Work for the thread. After ``given_up``, it changes nothing more."""
 
     def __init__(self, work: Callable[[AskOwner], T]) -> None:
         self.work = work
@@ -46,17 +46,17 @@ class _Job(Generic[T]):
         self.given_up = False
 
     def ask(self, function: Callable[[], Any]) -> Any:
-        """Call a function on the loop, from the thread; return or raise what it does."""
+        """Call a function on the event loop, from the thread; return its result or raise its error."""
         reply: Future[Any] = Future()
-        self.loop.call_soon_threadsafe(self._answer, function, reply)
+        self.loop.call_soon_threadsafe(self._call_on_loop, function, reply)
         return reply.result()
 
-    def _answer(self, function: Callable[[], Any], reply: Future[Any]) -> None:
+    def _call_on_loop(self, function: Callable[[], Any], reply: Future[Any]) -> None:
         try:
             if self.given_up:
                 raise _GivenUpError
             reply.set_result(function())
-        except Exception as error:  # it is the thread's to handle
+        except Exception as error:  # the thread handles it
             reply.set_exception(error)
 
     def end(self, result: T | None, error: BaseException | None) -> None:
@@ -69,7 +69,7 @@ class _Job(Generic[T]):
 
 
 class Worker:
-    """Carries out work in a thread that there is only while there is work."""
+    """Runs jobs in a thread that exists only while there are jobs."""
 
     def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
@@ -78,13 +78,13 @@ class Worker:
         self._usual_switch_s = 0.0
 
     async def run(self, client: str, work: Callable[[AskOwner], T]) -> T:
-        """Return what work returns. It is handed a function that calls another on the loop.
+        """Return the result of ``work``, which receives a function that calls others on the event loop.
 
-        Raises  ApiError 429 where too much waits, of all or of the client; 504 after ``large_s``; and what the work raises
+        Raises  ApiError 429 if too many jobs wait, in total or of the client; 504 after ``large_s``; and what the work raises
         """
         job = _Job(work)
         self._add(client, job)
-        self._begin()
+        self._start_next()
         try:
             await asyncio.wait([job.done], timeout=self._limits.large_s)
             if not job.done.done():
@@ -92,7 +92,7 @@ class Worker:
             return job.done.result()
         finally:
             job.given_up = True
-            self._forget(client, job)
+            self._remove(client, job)
 
     def _add(self, client: str, job: _Job[Any]) -> None:
         own = self._waiting.get(client, ())
@@ -101,15 +101,15 @@ class Worker:
             raise too_many(_BUSY, _RETRY_S)
         self._waiting.setdefault(client, deque()).append(job)
 
-    def _forget(self, client: str, job: _Job[Any]) -> None:
+    def _remove(self, client: str, job: _Job[Any]) -> None:
         jobs = self._waiting.get(client)
         if jobs is not None and job in jobs:
             jobs.remove(job)
             if not jobs:
                 del self._waiting[client]
 
-    def _begin(self) -> None:
-        """Begin the next job, of the user who has waited longest for a turn."""
+    def _start_next(self) -> None:
+        """Start the next job, of the user who has waited longest."""
         if self._running is not None or not self._waiting:
             return
         client, jobs = self._waiting.popitem(last=False)
@@ -119,24 +119,24 @@ class Worker:
         if not self._usual_switch_s:
             self._usual_switch_s = sys.getswitchinterval()
             sys.setswitchinterval(_SWITCH_S)
-        threading.Thread(target=self._work, args=[job], name="large request", daemon=True).start()
+        threading.Thread(target=self._run_in_thread, args=[job], name="large request", daemon=True).start()
 
-    def _work(self, job: _Job[Any]) -> None:
+    def _run_in_thread(self, job: _Job[Any]) -> None:
         result, error = _outcome(job)
-        with suppress(RuntimeError):  # where the loop is closed, no client waits
-            job.loop.call_soon_threadsafe(self._ended, job, result, error)
+        with suppress(RuntimeError):  # no client waits if the loop is closed
+            job.loop.call_soon_threadsafe(self._finished, job, result, error)
 
-    def _ended(self, job: _Job[Any], result: Any, error: BaseException | None) -> None:
+    def _finished(self, job: _Job[Any], result: Any, error: BaseException | None) -> None:
         job.end(result, error)
         self._running = None
-        self._begin()
+        self._start_next()
         if self._running is None:
             sys.setswitchinterval(self._usual_switch_s)
             self._usual_switch_s = 0.0
 
 
 def _outcome(job: _Job[Any]) -> tuple[Any, BaseException | None]:
-    """Return what a job comes to: a result, or what it raised, which keeps nothing of its work alive."""
+    """Return a job's result or its exception, whose traceback keeps none of the job's data alive."""
     with collector_paused():
         try:
             return job.work(job.ask), None

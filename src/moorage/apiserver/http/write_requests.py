@@ -1,4 +1,4 @@
-"""Requests that make or change an object: created, replaced, patched or applied, with what their parameters ask for.
+"""Create, replace, patch and apply requests, with their parameters.
 
 Source  apiserver, pkg/endpoints/handlers: create.go, update.go, patch.go; apimachinery, pkg/apis/meta/v1/validation
 """
@@ -23,10 +23,10 @@ from moorage.apiserver.schema.request_bodies import (
     OBJECT_TYPES,
     PATCH_TYPES,
     Body,
-    fitted,
     form_of_kind,
+    kind_mismatch,
+    normalized_body,
     object_of,
-    other_kind,
     read_body,
     read_patch,
 )
@@ -58,15 +58,15 @@ class WriteResult(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-# -- parameters ---------------------------------------------------------------------------------------------------------
+# -- parameters --------------------------------------------------------------------------------------------------------
 
 _MAX_MANAGER: Final = 128
 
 
 def check_options(request: HTTPRequest, kind: str) -> None:
-    """Check the parameters of a request that writes. ``kind`` is what the API calls them: ``CreateOptions``.
+    """Validate the parameters of a write. ``kind`` is their name in the API, such as ``CreateOptions``.
 
-    Raises  ApiError 422 with all that is wrong
+    Raises  ApiError 422 with all faults
     """
     if faults := list(_option_faults(request, kind)):
         raise invalid(kind, "meta.k8s.io", "", faults)
@@ -94,37 +94,37 @@ def _option_faults(request: HTTPRequest, kind: str) -> Iterator[Fault]:
 
 
 def manager(request: HTTPRequest, kind: ServedKind, subresource: str = "") -> FieldManager:
-    """Return who is said to change an object with a request."""
+    """Return the field manager of a write."""
     name = manager_of(request.query.get("fieldManager", ""), request.user_agent)
     return FieldManager(name, version=kind.api_version, subresource=subresource)
 
 
-# -- whole objects ------------------------------------------------------------------------------------------------------
+# -- create and replace ------------------------------------------------------------------------------------------------
 
 
 def create(store: Store, request: HTTPRequest, target: Target, confirm: Confirm | None) -> WriteResult:
-    """Make a new object.
+    """Create an object.
 
-    Raises  ApiError 400 for a body that is no such object, 404, 409, 422 and others of ``Store.create`` and ``confirm``
+    Raises  ApiError 400 for an invalid body, 404, 409, 422 and others of ``Store.create`` and ``confirm``
     """
     kind = target.kind
     check_options(request, "CreateOptions")
-    document, warnings = _sent(request, target)
-    with _also_told(warnings):
+    document, warnings = _read_object(request, target)
+    with _with_warnings(warnings):
         record = store.create(
             kind, target.namespace or "", document, dry_run=request.dry_run, manager=manager(request, kind), confirm=confirm
         )
-    return WriteResult(record, True, (*warnings, *_cautions(kind, document)))
+    return WriteResult(record, True, (*warnings, *_object_warnings(kind, document)))
 
 
-def _cautions(kind: ServedKind, document: Document) -> tuple[str, ...]:
-    """Return what whoever makes an object is to be told of it, sound as it is."""
+def _object_warnings(kind: ServedKind, document: Document) -> tuple[str, ...]:
+    """Return the warnings about a valid new object."""
     return quota_warnings((document.get("spec") or {}).get("hard") or {}) if kind.kind == "ResourceQuota" else ()
 
 
 @contextmanager
-def _also_told(warnings: tuple[str, ...]) -> Iterator[None]:
-    """Have whoever is refused told of what was amiss besides."""
+def _with_warnings(warnings: tuple[str, ...]) -> Iterator[None]:
+    """Add the warnings about a body to an error that is raised."""
     try:
         yield
     except ApiError as error:
@@ -132,20 +132,20 @@ def _also_told(warnings: tuple[str, ...]) -> Iterator[None]:
         raise
 
 
-#: Kinds whose objects may be made by replacing what is not there.
-_MADE_BY_REPLACING: Final = frozenset(["Endpoints", "Event", "Lease", "LimitRange"])
+#: Kinds of which a PUT creates an object that does not exist.
+_CREATED_BY_PUT: Final = frozenset(["Endpoints", "Event", "Lease", "LimitRange"])
 
 
 def replace(store: Store, request: HTTPRequest, target: Target, confirm: Confirm | None) -> WriteResult:
-    """Put another version in the place of an object.
+    """Replace an object.
 
-    Raises  ApiError 400 for a body that is no such object, 404, 409, 422, and what ``confirm`` raises
+    Raises  ApiError 400 for an invalid body, 404, 409, 422, and what ``confirm`` raises
     """
     kind = target.kind
     check_options(request, "UpdateOptions")
-    document, warnings = _sent(request, target)
-    with _also_told(warnings):
-        if _is_made(store, target, document):
+    document, warnings = _read_object(request, target)
+    with _with_warnings(warnings):
+        if _creates(store, target, document):
             made = store.create(
                 kind, target.namespace or "", document, dry_run=request.dry_run, manager=manager(request, kind), confirm=confirm
             )
@@ -157,29 +157,33 @@ def replace(store: Store, request: HTTPRequest, target: Target, confirm: Confirm
     return WriteResult(record, False, warnings)
 
 
-def _is_made(store: Store, target: Target, document: Document) -> bool:
-    if target.kind.kind not in _MADE_BY_REPLACING or target.subresource or document["metadata"].get("resourceVersion"):
+def _creates(store: Store, target: Target, document: Document) -> bool:
+    if target.kind.kind not in _CREATED_BY_PUT or target.subresource or document["metadata"].get("resourceVersion"):
         return False
     return store.find(target.kind, target.namespace or "", target.name) is None
 
 
-def _sent(request: HTTPRequest, target: Target) -> tuple[Document, tuple[str, ...]]:
+def _read_object(request: HTTPRequest, target: Target) -> tuple[Document, tuple[str, ...]]:
     kind = target.kind
     body = read_body(request.body, request.media_type, OBJECT_TYPES, kind=kind.kind, strict=request.looks_closely)
-    document, warnings = fitted(form_of_kind(kind), body, request.validation)
+    document, warnings = normalized_body(form_of_kind(kind), body, request.validation)
     return object_of(target.kind, document, target.namespace, target.name), warnings
 
 
-# -- patches ------------------------------------------------------------------------------------------------------------
+# -- patches -----------------------------------------------------------------------------------------------------------
 
-#: What refusals of a patch begin with.
-_HEADS: Final = {PATCH_TYPES[0]: "error decoding patch: ", PATCH_TYPES[1]: "error decoding patch: ", PATCH_TYPES[2]: ""}
-#: What a field of an operation is in Go, where it is not any value.
-_OPERATION: Final = ("op", "path", "from")
+#: Prefixes of the errors about a patch.
+_PREFIXES: Final = {
+    PATCH_TYPES[0]: "error decoding patch: ",
+    PATCH_TYPES[1]: "error decoding patch: ",
+    PATCH_TYPES[2]: "",
+}
+#: Fields of a JSON patch operation that Go decodes as strings.
+_STRING_FIELDS: Final = ("op", "path", "from")
 
 
 class _Patch(NamedTuple):
-    """A patch as it was sent, and what is amiss with it."""
+    """A decoded patch with its duplicate fields and warnings."""
 
     wanted: Any
     repeats: tuple[str, ...] = ()
@@ -187,16 +191,16 @@ class _Patch(NamedTuple):
 
 
 def patched(request: HTTPRequest, kind: ServedKind, document: Document) -> Any:
-    """Return a document with a request's patch applied, which is not one that applies.
+    """Return a document with a request's patch applied, which is not an apply.
 
-    Raises  ApiError 400, 413, 415, 422 and 500 for patches that make no sense or cannot be carried out
+    Raises  ApiError 400, 413, 415, 422 and 500 for patches that are invalid or cannot be applied
     """
-    if request.media_type not in _HEADS:
+    if request.media_type not in _PREFIXES:
         raise unsupported_media(PATCH_TYPES[:3])
-    return _carried_out(request, kind, document, _read_patch(request).wanted)
+    return _apply_patch(request, kind, document, _read_patch(request).wanted)
 
 
-def _carried_out(request: HTTPRequest, kind: ServedKind, document: Document, wanted: Any) -> Any:
+def _apply_patch(request: HTTPRequest, kind: ServedKind, document: Document, wanted: Any) -> Any:
     if request.media_type == PATCH_TYPES[0]:
         return json_patch(document, wanted or [])
     if request.media_type == PATCH_TYPES[1]:
@@ -205,11 +209,11 @@ def _carried_out(request: HTTPRequest, kind: ServedKind, document: Document, wan
 
 
 def _read_patch(request: HTTPRequest) -> _Patch:
-    head = _HEADS[request.media_type]
+    head = _PREFIXES[request.media_type]
     try:
         body = read_patch(request.body, strict=request.looks_closely)
     except ApiError as error:
-        raise _undecoded(error, head) from None
+        raise _decoding_error(error, head) from None
     wanted = body.document
     if request.media_type == PATCH_TYPES[0]:
         return _Patch(wanted, (), _read_operations(wanted))
@@ -221,11 +225,11 @@ def _read_patch(request: HTTPRequest) -> _Patch:
 
 
 def _read_operations(wanted: Any) -> tuple[str, ...]:
-    """Return what is told of fields that operations do not have.
+    """Return warnings about unknown fields of operations.
 
-    Raises  ApiError 400 for what are no operations
+    Raises  ApiError 400 if they are not operations
     """
-    head = _HEADS[PATCH_TYPES[0]]
+    head = _PREFIXES[PATCH_TYPES[0]]
     if wanted is not None and not isinstance(wanted, list):
         raise bad_request(f"{head}json: cannot unmarshal {go_word(wanted)} into Go value of type []handlers.jsonPatchOp")
     warnings: list[str] = []
@@ -233,19 +237,18 @@ def _read_operations(wanted: Any) -> tuple[str, ...]:
         if not isinstance(operation, dict):
             raise bad_request(f"{head}json: cannot unmarshal {go_word(operation)} into Go value of type handlers.jsonPatchOp")
         for name, value in operation.items():
-            if name in _OPERATION and value is not None and not isinstance(value, str):
+            if name in _STRING_FIELDS and value is not None and not isinstance(value, str):
                 field = f"Go struct field jsonPatchOp.{name} of type string"
                 raise bad_request(f"{head}json: cannot unmarshal {go_word(value)} into {field}")
-            if name not in (*_OPERATION, "value"):
+            if name not in (*_STRING_FIELDS, "value"):
                 warnings.append(f'json patch unknown field "[{i}].{name}"')
     return tuple(warnings)
 
 
 def patch(store: Store, request: HTTPRequest, target: Target, confirm: Confirm | None) -> WriteResult:
-    """Change an object piece by piece; one that is applied may be made by it.
+    """Patch an object; an apply may create it.
 
-    Raises  ApiError 400 and 422 for a patch that makes no sense or cannot be carried out, 404, 409, 415, and what ``confirm``
-            raises
+    Raises  ApiError 400 and 422 for a patch that is invalid or cannot be applied, 404, 409, 415, and what ``confirm`` raises
     """
     kind, namespace = target.kind, target.namespace or ""
     if request.media_type in PATCH_TYPES:
@@ -255,11 +258,11 @@ def patch(store: Store, request: HTTPRequest, target: Target, confirm: Confirm |
     held = store.get(kind, namespace, target.name)
     sent = _read_patch(request)
     before = held.document()
-    made = _carried_out(request, kind, before, sent.wanted)
-    document, warnings = _fitted_patch(request, kind, made, sent)
+    made = _apply_patch(request, kind, before, sent.wanted)
+    document, warnings = _normalized_patch(request, kind, made, sent)
     document = object_of(kind, document, target.namespace, target.name)
     check_identity(kind, before, document)
-    with _also_told(warnings):
+    with _with_warnings(warnings):
         record = store.update(
             kind, namespace, held.name, document, subresource=target.subresource, dry_run=request.dry_run,
             manager=manager(request, kind, target.subresource), confirm=confirm,
@@ -268,9 +271,9 @@ def patch(store: Store, request: HTTPRequest, target: Target, confirm: Confirm |
 
 
 def check_identity(kind: ServedKind, before: Document, after: Document) -> None:
-    """Check that what is changed in part stays the object that it is.
+    """Check that a patch does not change the uid.
 
-    Raises  ApiError 422; both of those who look find it wrong
+    Raises  ApiError 422 with the fault twice, as two checks of kube-apiserver report it
     """
     uid = after["metadata"].get("uid")
     if uid and uid != before["metadata"]["uid"]:
@@ -278,20 +281,20 @@ def check_identity(kind: ServedKind, before: Document, after: Document) -> None:
         raise invalid(kind.kind, kind.group, before["metadata"]["name"], [fault, fault])
 
 
-def _fitted_patch(request: HTTPRequest, kind: ServedKind, made: Any, sent: _Patch) -> tuple[Document, tuple[str, ...]]:
-    """Return what a patch made as its kind has it, and warnings."""
+def _normalized_patch(request: HTTPRequest, kind: ServedKind, made: Any, sent: _Patch) -> tuple[Document, tuple[str, ...]]:
+    """Return the patched document normalized to its kind, and warnings."""
     is_strategic = request.media_type == PATCH_TYPES[2]
     shown = go_value(sent.wanted) if is_strategic else msgspec.json.encode(made).decode()
     if not isinstance(made, dict):
         raise bad_request(f"json: cannot unmarshal {go_word(made)} into Go value of type v1.{kind.kind}")
-    if not is_strategic and (why := other_kind(form_of_kind(kind), made)):
+    if not is_strategic and (why := kind_mismatch(form_of_kind(kind), made)):
         raise _bad_patch(shown, why)
     try:
         document, unknown_fields = conform(kind_schema(kind), made)
     except FieldTypeError as misfit:
         raise _bad_patch(shown, misfit.converted if is_strategic else str(misfit)) from None
     if request.media_type != PATCH_TYPES[0]:
-        unknown_fields = sorted(unknown_fields)  # as maps have no order in Go, and are written by name
+        unknown_fields = sorted(unknown_fields)  # Go's maps are unordered and encoded by name
     found = (*sent.repeats, *(f'unknown field "{path}"' for path in unknown_fields))
     if request.validation == "Strict" and (strange := (*sent.warnings, *found)):
         raise _bad_patch(shown, f"strict decoding error: {', '.join(strange)}")
@@ -302,18 +305,18 @@ def _bad_patch(shown: str, why: str) -> ApiError:
     return invalid("", "", "", [Fault("Invalid value", "patch", why, shown)])
 
 
-# -- apply --------------------------------------------------------------------------------------------------------------
+# -- apply -------------------------------------------------------------------------------------------------------------
 
 
 def _apply(store: Store, request: HTTPRequest, target: Target, confirm: Confirm | None) -> WriteResult:
-    """Apply a configuration, the server's way."""
+    """Apply a configuration (server-side apply)."""
     kind, namespace = target.kind, target.namespace or ""
     body = _read_configuration(request)
     config = _configuration(kind, body.document)
     held = store.find(kind, namespace, target.name)
     if held is None and target.subresource:
         raise not_found(kind.resource, kind.group, target.name)
-    document = _applied(store, request, target, held, config)
+    document = _merge_configuration(store, request, target, held, config)
     if body.repeats and request.validation == "Strict":
         lines = "\n".join(f"  {line}" for line in body.repeats)
         raise bad_request(f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n{lines}")
@@ -322,8 +325,8 @@ def _apply(store: Store, request: HTTPRequest, target: Target, confirm: Confirm 
             kind, namespace, target.name, document, subresource=target.subresource, dry_run=request.dry_run, confirm=confirm
         )
         return WriteResult(record, False, body.repeats)
-    made = _made(store, request, target, document, confirm)
-    return WriteResult(made, True, (*body.repeats, *_cautions(kind, document)))
+    made = _create_applied(store, request, target, document, confirm)
+    return WriteResult(made, True, (*body.repeats, *_object_warnings(kind, document)))
 
 
 def _read_configuration(request: HTTPRequest) -> Body:
@@ -334,15 +337,15 @@ def _read_configuration(request: HTTPRequest) -> Body:
         if found:
             fault = f"{fault.partition(' of type struct')[0]} of type map[string]interface {{}}"
             raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: json: {fault}") from None
-        raise _undecoded(error, "error decoding YAML: error converting YAML to JSON: ") from None
+        raise _decoding_error(error, "error decoding YAML: error converting YAML to JSON: ") from None
 
 
-def _undecoded(error: ApiError, head: str) -> ApiError:
-    """Return the refusal of a body that cannot be decoded; one that is too large is refused as it is."""
+def _decoding_error(error: ApiError, head: str) -> ApiError:
+    """Return the error for a body that cannot be decoded; an error about its size is returned unchanged."""
     return error if error.code == 413 else bad_request(f"{head}{error.message}")
 
 
-def _made(store: Store, request: HTTPRequest, target: Target, document: Document, confirm: Confirm | None) -> Record:
+def _create_applied(store: Store, request: HTTPRequest, target: Target, document: Document, confirm: Confirm | None) -> Record:
     kind, uid = target.kind, document["metadata"].get("uid")
     document["metadata"].pop("resourceVersion", None)
     if uid:
@@ -364,7 +367,7 @@ def _configuration(kind: ServedKind, config: Document) -> Document:
     return config
 
 
-def _applied(store: Store, request: HTTPRequest, target: Target, held: Record | None, config: Document) -> Document:
+def _merge_configuration(store: Store, request: HTTPRequest, target: Target, held: Record | None, config: Document) -> Document:
     kind = target.kind
     shape = kind_schema(kind)
     _, faults = bounded(type_faults(shape, config))

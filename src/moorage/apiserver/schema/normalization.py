@@ -148,7 +148,7 @@ def _map(shape: MapOf, value: Any, place: Place, unknown: list[str]) -> Document
     return {key: _normalized(item, {} if one is None else one, (place, key), unknown) for key, one in value.items()}
 
 
-# -- scalars ------------------------------------------------------------------------------------------------------------
+# -- scalars -----------------------------------------------------------------------------------------------------------
 
 
 def _string(value: Any, go: str) -> str:

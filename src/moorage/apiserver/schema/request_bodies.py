@@ -1,7 +1,7 @@
-"""What a request carries: JSON, YAML or protobuf, one object, within limits, and fitting its kind.
+"""Decode request bodies: one object in JSON, YAML or protobuf, within limits, normalized to its kind.
 
-How a field that the kind does not have, or that stands twice, is met is up to the client: it is dropped in silence, with a
-warning, or the request is refused.
+The client selects what happens with unknown and duplicate fields: they are dropped silently, dropped with a warning, or
+rejected.
 
 Source  apiserver, pkg/server/config.go (limits), pkg/endpoints/handlers/create.go, update.go and rest.go
 """
@@ -26,14 +26,27 @@ from moorage.apiserver.vocabulary.statuses import ApiError, bad_request, unsuppo
 from moorage.errors import InputError
 
 __all__ = [
-    "APPLY", "MAX_BODY", "OBJECT_TYPES", "PATCH_TYPES", "Body", "Form", "check_head", "check_name", "check_namespace", "fitted",
-    "form_of_kind", "object_of", "other_kind", "read_body", "read_patch",
+    "APPLY",
+    "MAX_BODY",
+    "OBJECT_TYPES",
+    "PATCH_TYPES",
+    "Body",
+    "BodyForm",
+    "check_kind",
+    "check_name",
+    "check_namespace",
+    "form_of_kind",
+    "kind_mismatch",
+    "normalized_body",
+    "object_of",
+    "read_body",
+    "read_patch",
 ]  # fmt: skip
 
-#: Largest body of a request, in bytes.
+#: Maximum size of a request body in bytes.
 MAX_BODY: Final = 3 << 20
-#: How much of a body that cannot be read is shown, in bytes.
-_SHOWN: Final = 30
+#: Number of bytes of an undecodable body that the error shows.
+_SHOWN_BYTES: Final = 30
 
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
@@ -45,7 +58,7 @@ PATCH_TYPES: Final = (
 
 
 class Body(NamedTuple):
-    """The document in a body, None for an empty one, and what stands in it twice: in words, or as it was written."""
+    """The document in a body, None for an empty one, with its duplicate fields: as messages, or in the document as written."""
 
     document: Any
     repeats: tuple[str, ...] = ()
@@ -53,11 +66,11 @@ class Body(NamedTuple):
 
 
 def read_body(body: bytes, media_type: str, accepted: tuple[str, ...], *, kind: str = "", strict: bool = False) -> Body:
-    """Return the one document of a body. ``kind`` is what it must be, for refusals.
+    """Return the document of a body. ``kind`` is the expected kind, for error messages.
 
-    ``strict`` looks for fields that stand twice.
+    ``strict`` looks for duplicate fields.
 
-    Raises  ApiError 415 for a format that is not read here, 413 for too many values, 400 for what is not in its format
+    Raises  ApiError 415 for an unsupported format, 413 for too many values, 400 for a body that cannot be decoded
     """
     if media_type not in accepted:
         raise unsupported_media(accepted)
@@ -84,34 +97,34 @@ def _readable(body: bytes, media_type: str, strict: bool, kind: str) -> Body:
 
 
 class _Unreadable(Exception):  # noqa: N818 - never leaves this module
-    """What is wrong with a body, in the words of who reads it in Go."""
+    """Why a body cannot be decoded, in the words of Go's decoder."""
 
 
 def _summary(body: bytes) -> str:
-    """Return how a body begins."""
+    """Return the beginning of a body."""
     if not body:
         return "<empty>"
-    shown = body[:_SHOWN].decode("utf-8", "replace") if body.startswith(b"{") else body[:_SHOWN].hex()
-    return f"{shown} ..." if len(body) > _SHOWN else shown
+    shown = body[:_SHOWN_BYTES].decode("utf-8", "replace") if body.startswith(b"{") else body[:_SHOWN_BYTES].hex()
+    return f"{shown} ..." if len(body) > _SHOWN_BYTES else shown
 
 
 def _read_text(body: bytes, media_type: str, strict: bool) -> Body:
     if not media_type.endswith("yaml"):
         document = _json_document(body)
-        return Body(_checked_head(document), written=as_written(body) if strict and not _is_plain(document, body) else None)
+        return Body(_check_head(document), written=as_written(body) if strict and not _is_plain(document, body) else None)
     repeats: tuple[str, ...] = ()
     try:
         document = _yaml_document(body, strict)
     except InputError as error:
-        repeats = tuple(map(_placed, str(error).splitlines()))
-        if not strict or not all(map(_tells_of_repeat, repeats)):
+        repeats = tuple(map(_with_line, str(error).splitlines()))
+        if not strict or not all(map(_is_duplicate_error, repeats)):
             raise _Unreadable(f"yaml: {'; '.join(line.partition(', while ')[0] for line in repeats)}") from None
         document = _yaml_document(body, strict=False)
-    return Body(_checked_head(document), repeats)
+    return Body(_check_head(document), repeats)
 
 
 def _is_plain(document: Any, body: bytes) -> bool:
-    """Return True for a document that was written as we would: nothing stands twice in it. Programs mostly write so."""
+    """Return True for a document in our own JSON format, which has no duplicate fields. Most programs write it."""
     try:
         return msgspec.json.encode(document) == body.strip(b" \t\r\n")
     except (OverflowError, RecursionError):
@@ -119,13 +132,13 @@ def _is_plain(document: Any, body: bytes) -> bool:
 
 
 def _yaml_document(body: bytes, strict: bool) -> Any:
-    """Return the first document; one that is empty, or null, is an object without fields."""
+    """Return the first document; an empty one, or null, becomes {}."""
     found = read_first_yaml(body, "", strict=strict)
     return {} if found is None else found
 
 
 def _json_document(body: bytes) -> Any:
-    """Return the one document; null is an object without fields."""
+    """Return the single document; null becomes {}."""
     try:
         documents = [document.data for document in read_json(body, "")] if body.strip() else []
     except InputError as error:
@@ -140,8 +153,8 @@ _NO_HEAD: Final = "couldn't get version/kind; json parse error: "
 _HEAD: Final = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
 
 
-def _checked_head(document: Any) -> Any:
-    """Check that a document is an object, and says in words what it is, if it says so at all."""
+def _check_head(document: Any) -> Any:
+    """Check that a document is an object whose kind and API version are strings, if present."""
     if not isinstance(document, dict):
         raise _Unreadable(f"{_NO_HEAD}json: cannot unmarshal {go_word(document)} into Go value of type {_HEAD}")
     for name in ("apiVersion", "kind"):
@@ -155,9 +168,9 @@ def _checked_head(document: Any) -> Any:
 
 
 def read_patch(body: bytes, *, strict: bool = False) -> Body:
-    """Return what is in a patch, which is JSON.
+    """Return the decoded body of a patch, which is JSON.
 
-    Raises  ApiError 413 for too many values, 400 with what is wrong with it
+    Raises  ApiError 413 for too many values, 400 if it cannot be decoded
     """
     check_text(body)
     if fault := syntax_fault(body):
@@ -175,8 +188,8 @@ def _without_place(line: str) -> str:
     return line.lstrip(":0123456789 ")
 
 
-def _placed(line: str) -> str:
-    """Return a line about YAML with its place as Go's reader spells that."""
+def _with_line(line: str) -> str:
+    """Return a YAML error with its position in the format of Go's decoder."""
     found = _PLACE.match(line)
     return f"line {found[1]}: {line[found.end() :]}" if found else line
 
@@ -184,19 +197,19 @@ def _placed(line: str) -> str:
 _PLACE: Final = re.compile(r":(\d+):(?:\d+:)? ?")
 
 
-def _tells_of_repeat(line: str) -> bool:
+def _is_duplicate_error(line: str) -> bool:
     return line.endswith("already set in map")
 
 
-def _listed(repeats: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what stands twice as a strict reader tells of it: YAML's lines under a heading."""
+def _as_reported(repeats: tuple[str, ...]) -> tuple[str, ...]:
+    """Return messages about duplicate fields as strict decoding reports them: those of YAML under a heading."""
     if repeats and repeats[0].startswith("line "):
         return ("\n".join(["yaml: unmarshal errors:", *(f"  {line}" for line in repeats)]),)
     return repeats
 
 
-class Form(NamedTuple):
-    """What a body must be: its kind, under which version of which group, and its shape."""
+class BodyForm(NamedTuple):
+    """What a body must be: its kind, group, version and schema."""
 
     group: str
     version: str
@@ -208,40 +221,40 @@ class Form(NamedTuple):
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-def form_of_kind(kind: ServedKind) -> Form:
-    """Return the form that objects of a kind have."""
-    return Form(kind.group, kind.version, kind.kind, kind_schema(kind))
+def form_of_kind(kind: ServedKind) -> BodyForm:
+    """Return the form of a kind's objects."""
+    return BodyForm(kind.group, kind.version, kind.kind, kind_schema(kind))
 
 
-def fitted(form: Form, body: Body, validation: str) -> tuple[Document, tuple[str, ...]]:
-    """Return a document as its form has it, and warnings. ``validation`` is Ignore, Warn or Strict.
+def normalized_body(form: BodyForm, body: Body, validation: str) -> tuple[Document, tuple[str, ...]]:
+    """Return the document normalized to its form, and warnings. ``validation`` is Ignore, Warn or Strict.
 
-    Raises  ApiError 400 for values of the wrong type and, where it is strict, for fields that are unknown or stand twice
+    Raises  ApiError 400 for values of the wrong type and, with Strict, for unknown or duplicate fields
     """
-    check_head(form, body.document)
+    check_kind(form, body.document)
     subject = f'{form.kind} in version "{form.version}" cannot be handled as a {form.kind}'
     try:
         fit, unknown = conform(form.shape, body.document)
     except FieldTypeError as misfit:
         raise bad_request(f"{subject}: {misfit}") from None
     if body.written is not None:
-        strange = found = strange_fields(form.shape, body.written)
+        warnings = found = strange_fields(form.shape, body.written)
     else:
         unknown_fields = tuple(f'unknown field "{path}"' for path in unknown)
-        strange, found = (*body.repeats, *unknown_fields), (*_listed(body.repeats), *unknown_fields)
+        warnings, found = (*body.repeats, *unknown_fields), (*_as_reported(body.repeats), *unknown_fields)
     if validation == "Strict" and found:
         raise bad_request(f"{subject}: strict decoding error: {', '.join(found)}")
-    return fit, strange if validation != "Ignore" else ()
+    return fit, warnings if validation != "Ignore" else ()
 
 
 def object_of(kind: ServedKind, document: Document, namespace: str | None, name: str) -> Document:
-    """Return a body as an object of the kind, in the namespace and under the name that the path gives.
+    """Return a body as an object of the kind, with the namespace and name of the path.
 
-    Raises  ApiError 400 where body and path contradict each other
+    Raises  ApiError 400 if body and path contradict each other
     """
     if not isinstance(document, dict) or not isinstance(document.setdefault("metadata", {}), dict):
         raise bad_request(f"the body is no object of kind {kind.kind}")
-    document = {"kind": "", "apiVersion": "", **document}  # they come first, where lists can leave them out
+    document = {"kind": "", "apiVersion": "", **document}  # kind and version come first, where lists can cut them off
     document |= {"kind": kind.kind, "apiVersion": kind.api_version}
     metadata = document["metadata"]
     check_namespace(metadata, namespace)
@@ -255,7 +268,7 @@ def object_of(kind: ServedKind, document: Document, namespace: str | None, name:
 
 
 def check_namespace(metadata: Document, namespace: str | None) -> None:
-    """Check that a body names no other namespace than its path does.
+    """Check that the body's namespace does not differ from the path's.
 
     Raises  ApiError 400
     """
@@ -265,7 +278,7 @@ def check_namespace(metadata: Document, namespace: str | None) -> None:
 
 
 def check_name(metadata: Document, name: str) -> None:
-    """Check that a body has the name that its path gives.
+    """Check that the body has the name in the path.
 
     Raises  ApiError 400
     """
@@ -276,20 +289,20 @@ def check_name(metadata: Document, name: str) -> None:
         raise bad_request(f"the name of the object ({held}) does not match the name on the URL ({name})")
 
 
-def check_head(form: Form, document: Document) -> None:
-    """Check that a document does not say that it is something else.
+def check_kind(form: BodyForm, document: Document) -> None:
+    """Check that a document's kind and version are the expected ones, if present.
 
     Raises  ApiError 400
     """
-    if why := other_kind(form, document):
+    if why := kind_mismatch(form, document):
         found, version = document.get("kind") or form.kind, document.get("apiVersion") or form.api_version
         if why.startswith("the API version"):
             raise bad_request(why)
         raise bad_request(f'{found} in version "{str(version).rpartition("/")[2]}" cannot be handled as a {form.kind}: {why}')
 
 
-def other_kind(form: Form, document: Document) -> str:
-    """Return why a document cannot be what it should be, by what it says it is; nothing where it can."""
+def kind_mismatch(form: BodyForm, document: Document) -> str:
+    """Return why a document's kind or version is not the expected one, or ""."""
     for name in ("apiVersion", "kind"):
         if not isinstance(document.get(name) or "", str):
             return f"json: cannot unmarshal {go_word(document[name])} into Go struct field .{name} of type string"

@@ -49,7 +49,7 @@ def _extensions(field: int, described: Mapping[str, Any]) -> Iterable[bytes]:
     return (_message(field, _named(name, _any(value))) for name, value in described.items() if name.startswith("x-"))
 
 
-# -- paths --------------------------------------------------------------------------------------------------------------
+# -- paths -------------------------------------------------------------------------------------------------------------
 
 
 def _path_item(item: Mapping[str, Any]) -> bytes:
@@ -75,7 +75,7 @@ def _parameter(parameter: Mapping[str, Any]) -> bytes:
     return _message(1, _message(2, _message(3, query)))
 
 
-# -- schemas ------------------------------------------------------------------------------------------------------------
+# -- schemas -----------------------------------------------------------------------------------------------------------
 
 
 def _schema(schema: Mapping[str, Any]) -> bytes:

@@ -1,6 +1,6 @@
-"""How many values a body may hold: each takes time and memory, however few bytes it is written in.
+"""Limit the number of values in a body: each takes time and memory, however few bytes it has.
 
-An object that is as large as objects may be, and whose fields have names, holds fewer. JSON is looked at before it is decoded.
+Valid objects of the maximum size stay below the limit. JSON is checked before it is decoded.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from moorage.apiserver.vocabulary.statuses import ApiError
 
 __all__ = ["MAX_VALUES", "check_text", "check_values", "count_marks"]
 
-#: The most items of lists, and names and values of fields, that a body may hold.
+#: Maximum number of list items, field names and field values in a body.
 MAX_VALUES: Final = 200_000
 _MARKS: Final = (b",", b":", b"{", b"[")
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
-#: Some strings and what stands before each, as much as is looked at in one call.
+#: Several strings with the text before each, as many as one match examines.
 _RUN: Final = re.compile(rb'(?:[^"]*+"(?:[^"\\]++|\\.)*+"){1,1000}', re.DOTALL)
-#: A body of fewer bytes, in YAML or protobuf, cannot hold so many.
+#: Size in bytes below which a YAML or protobuf body cannot exceed the limit.
 _SHORT: Final = 64 << 10
 
 
 def count_marks(text: bytes) -> int:
-    """Return how often a text has what begins or parts values in JSON. There are no more values than that, and one."""
+    """Return the number of JSON punctuation marks before or between values. There is at most one more value."""
     return sum(map(text.count, _MARKS))
 
 
 def check_text(body: bytes) -> None:
-    """Check that a body in JSON does not hold too many values.
+    """Check that a JSON body does not contain too many values.
 
     Raises  ApiError 413
     """
@@ -38,7 +38,7 @@ def check_text(body: bytes) -> None:
 
 
 def _unquoted(body: bytes) -> Iterator[bytes]:
-    """Yield a text without its strings, piece by piece."""
+    """Yield a text without its strings, in pieces."""
     end = 0
     while run := _RUN.match(body, end):
         yield _STRING.sub(b"", run[0])
@@ -47,7 +47,7 @@ def _unquoted(body: bytes) -> Iterator[bytes]:
 
 
 def check_values(document: Any, size: int) -> None:
-    """Check that a document, which was read from so many bytes, does not hold too many values.
+    """Check that a document decoded from ``size`` bytes does not contain too many values.
 
     Raises  ApiError 413
     """
@@ -59,14 +59,14 @@ def check_values(document: Any, size: int) -> None:
         left -= len(values)
         if left < 0:
             raise _too_many()
-        lists.extend(map(_values_of, filter(_holds_values, values)))
+        lists.extend(map(_members, filter(_is_container, values)))
 
 
-def _holds_values(value: Any) -> bool:
+def _is_container(value: Any) -> bool:
     return isinstance(value, (dict, list))
 
 
-def _values_of(held: Any) -> list[Any]:
+def _members(held: Any) -> list[Any]:
     return [*held, *held.values()] if isinstance(held, dict) else held
 
 

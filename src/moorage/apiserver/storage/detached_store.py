@@ -1,9 +1,9 @@
-"""The store as another thread works with it: reads happen in that thread, changes on the thread that the store belongs to.
+"""A view of the store for another thread: it reads in that thread, and makes changes on the store's own thread.
 
-Everything that was read is remembered. A change is made only if all of it is still the same; otherwise the work begins again
-with what there is by then. So each change is as right as one that is made on the store's own thread.
+It records everything it reads. A change is made only if all of it is unchanged; otherwise the request is retried with the
+new state. So each change is as valid as one made on the store's own thread.
 
-Records never change, and finding one or copying the list of keys is one step of the interpreter, so reading needs no lock.
+Records are immutable, and a lookup or a copy of the key list is one step of the interpreter, so reads need no lock.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _NAMESPACES: Final = served("namespaces")
 
 
 class AskOwner(Protocol):
-    """Calls a function on the thread that the store belongs to; returns or raises what it does."""
+    """Calls a function on the store's own thread; returns its result or raises its error."""
 
     def __call__(self, function: Callable[[], T]) -> T: ...
 
 
 class StaleReadError(Exception):
-    """Something that was read has changed, so what was to be stored may be wrong."""
+    """An object that was read has changed, so the pending change may be invalid."""
 
 
 class _Listed(NamedTuple):
@@ -45,16 +45,16 @@ class _Listed(NamedTuple):
 
 
 class DetachedStore(Store):
-    """A store for one request that is worked on in another thread than the store's.
+    """A store for one request that runs in another thread than the store's.
 
-    Every call may raise ``StaleReadError`` once it is about to change something.
+    Every call that changes something may raise ``StaleReadError``.
     """
 
     def __init__(self, store: Store, ask: AskOwner) -> None:
         vars(self).update(vars(store))
         self._store = store
         self._ask = ask
-        #: Stands for the version of what is to be stored until that is known. No client can guess it.
+        #: Placeholder for the version of the pending change. No client can guess it.
         self._placeholder = secrets.randbits(62) | 1 << 62
         self._followers = []
         #: True once something was stored.
@@ -62,7 +62,7 @@ class DetachedStore(Store):
         self._looked_up: dict[tuple[ServedKind, str], Record | None] = {}
         self._listed: dict[tuple[ServedKind, str | None], _Listed] = {}
 
-    # -- reading ----------------------------------------------------------------------------------------------------
+    #: Placeholder for the version of the pending change, which clients cannot guess.
 
     def find(self, kind: ServedKind, namespace: str, name: str) -> Record | None:
         key = kind, key_of(namespace, name)
@@ -70,22 +70,22 @@ class DetachedStore(Store):
             self._looked_up[key] = self._store.find(kind, namespace, name)
         return self._looked_up[key]
 
-    def all(self, kind: ServedKind, chosen: Selection = ALL) -> Iterator[Record]:
-        key = kind, chosen.namespace
+    def all(self, kind: ServedKind, selection: Selection = ALL) -> Iterator[Record]:
+        key = kind, selection.namespace
         if key not in self._listed:
             version = self._kind_stores[kind].version
-            self._listed[key] = _Listed(version, self._list(kind, chosen.namespace))
-        return filter(chosen.matches, self._listed[key].records)
+            self._listed[key] = _Listed(version, self._list(kind, selection.namespace))
+        return filter(selection.matches, self._listed[key].records)
 
     def _list(self, kind: ServedKind, namespace: str | None) -> list[Record]:
-        shelf = self._kind_stores[kind]
-        keys = shelf.keys.copy()
-        return [record for i in between(keys, namespace, "") if (record := shelf.records.get(keys[i])) is not None]
+        kind_store = self._kind_stores[kind]
+        keys = kind_store.keys.copy()
+        return [record for i in between(keys, namespace, "") if (record := kind_store.records.get(keys[i])) is not None]
 
     def count(self, kind: ServedKind) -> int:
         return sum(1 for _ in self.all(kind))
 
-    # -- changing ---------------------------------------------------------------------------------------------------
+    # -- changing ------------------------------------------------------------------------------------------------------
 
     def delete(
         self, kind: ServedKind, namespace: str, name: str, options: DeleteOptions = NO_OPTIONS, *, dry_run: bool = False
@@ -123,7 +123,7 @@ class DetachedStore(Store):
         return made
 
     def _check_reads(self) -> None:
-        """Check that what was read is still so, on the store's own thread.
+        """Check on the store's own thread that everything that was read is unchanged.
 
         Raises  StaleReadError
         """
@@ -138,13 +138,13 @@ class DetachedStore(Store):
         return self._placeholder
 
     def _numbered(self, record: Record) -> Record:
-        """Return a record as the store's next version."""
+        """Return a record with the store's next version."""
         version = self._store.version + 1
         body = record.body.replace(b'"%d"' % record.version, b'"%d"' % version, 1)
         return msgspec.structs.replace(record, version=version, body=body)
 
     def follow(self, follower: Callable[[ServedKind, StoreChange], None]) -> None:
-        """Do nothing: a follower of this store does not outlive it, nor does it see a change."""
+        """Do nothing: this store never notifies followers, and does not outlive the request."""
 
 
 def _are_same(now: list[Record], then: list[Record]) -> bool:

@@ -38,7 +38,7 @@ _PODS: Final = _served("pods")
 _BUDGETS: Final = _served("poddisruptionbudgets", "policy")
 
 
-# -- binding ------------------------------------------------------------------------------------------------------------
+# -- binding -----------------------------------------------------------------------------------------------------------
 
 
 def bind(store: Store, namespace: str, name: str, binding: Document, *, dry_run: bool = False) -> None:
@@ -125,7 +125,7 @@ def _set_condition(status: Document, condition: Document, now: str, *, probed: b
     conditions.append({**condition, "lastTransitionTime": now})
 
 
-# -- eviction -----------------------------------------------------------------------------------------------------------
+# -- eviction ----------------------------------------------------------------------------------------------------------
 
 _DENIED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
 _RETRY_S: Final = 10

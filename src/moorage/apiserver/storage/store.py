@@ -76,7 +76,7 @@ from moorage.framework.features import FeatureGates
 
 __all__ = ["MAX_OBJECT", "DeleteOptions", "DeletionResult", "ListPage", "PersistentLog", "Store", "check_size", "timestamp"]
 
-#: Largest object that is stored, in bytes of its JSON: what etcd takes unless it is set otherwise.
+#: Maximum size of a stored object in bytes of JSON: the default limit of etcd.
 MAX_OBJECT: Final = 3 << 19
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _MAX_BASE: Final = 58
@@ -116,9 +116,9 @@ class PersistentLog(Protocol):
 
 
 def check_size(record: Record) -> None:
-    """Check that an object is not larger than objects may be.
+    """Check that an object is not too large.
 
-    Raises  ApiError 500, in etcd's words
+    Raises  ApiError 500 with etcd's message
     """
     if len(record.body) > MAX_OBJECT:
         raise unknown("etcdserver: request is too large")
@@ -212,7 +212,7 @@ class Store:
         if self.log is not None:
             self.log.close()
 
-    # -- reading ----------------------------------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------------------------------
 
     def find(self, kind: ServedKind, namespace: str, name: str) -> Record | None:
         return self._kind_stores[kind].records.get(key_of(namespace, name))
@@ -320,7 +320,7 @@ class Store:
         if watch in followers:
             followers.remove(watch)
 
-    # -- writing ----------------------------------------------------------------------------------------------------
+    # -- writing -------------------------------------------------------------------------------------------------------
 
     def create(
         self, kind: ServedKind, namespace: str, document: Document, *,
@@ -365,9 +365,9 @@ class Store:
         return self._keep(kind, None, Record.of(kind, document, self._next_version()), charges)
 
     def _keep(self, kind: ServedKind, before: Record | None, after: Record, charges: Sequence[Document]) -> Record:
-        """Store what was admitted, and charge it to quotas.
+        """Store an admitted object, and charge it to quotas.
 
-        Raises  ApiError 500 for an object that is too large, in etcd's words
+        Raises  ApiError 500 for an object that is too large, with etcd's message
         """
         check_size(after)
         if charges:
@@ -376,7 +376,7 @@ class Store:
         return self._commit(kind, before, after)
 
     def _next_version(self) -> int:
-        """Return the version that the next change makes."""
+        """Return the version of the next change."""
         return self.version + 1
 
     def _allocate_service_addresses(self, old: Document | None, new: Document) -> None:
@@ -478,7 +478,7 @@ class Store:
         record = Record.of(kind, document, before.version if dry_run else self._next_version())
         return record if dry_run else self._commit(kind, before, record)
 
-    # -- deleting ---------------------------------------------------------------------------------------------------
+    # -- deleting ------------------------------------------------------------------------------------------------------
 
     def delete(
         self, kind: ServedKind, namespace: str, name: str, options: DeleteOptions = NO_OPTIONS, *, dry_run: bool = False

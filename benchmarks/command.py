@@ -20,6 +20,7 @@ from benchmarks.program import help_text, library_import, reading, whole_run
 from benchmarks.running import run as run_one
 from benchmarks.single import first_of_class, preemption_attempt
 from benchmarks.watches import measure_watches
+from benchmarks.what_ifs import measure_forks, measure_what_ifs
 from benchmarks.workloads import WORKLOADS, Sizes
 from benchmarks.writes import measure_writes
 
@@ -103,6 +104,16 @@ def once(names: tuple[str, ...], pods: int) -> None:
         if name not in measured:
             raise click.UsageError(f"unknown measurement {name}; use one of {', '.join(measured)}")
         click.echo(json.dumps(measured[name]()))
+
+
+@main.command("what-ifs")
+@click.option("--nodes", default=1000, help="Number of nodes of the what-ifs; forks have five times as many.")
+@click.option("--pods", default=10_000, help="Number of placed pods of the what-ifs; forks have five times as many.")
+@click.option("--times", default=1000, help="Number of what-ifs of each kind.")
+def what_ifs(nodes: int, pods: int, times: int) -> None:
+    """Measure how long a what-if takes: transactions and forks of `moorage.Cluster`. Prints one JSON object per line."""
+    for figures in (*measure_what_ifs(nodes, pods, times), *measure_forks(5 * nodes, 5 * pods)):
+        click.echo(json.dumps(figures))
 
 
 @main.command()

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from benchmarks.what_ifs import measure_forks, measure_what_ifs
 from benchmarks.workloads import WORKLOADS, Sizes
 from moorage.simulator.simulate import Options, prepare
 
@@ -49,3 +50,9 @@ def test_the_last_tenth_costs_as_much_as_the_first(name, sizes):
     early, late = sum(counts[1 : 1 + tenth]), sum(counts[-tenth:])
     assert len(counts) == sizes.pods
     assert late < 1.5 * early, (early, late)
+
+
+def test_what_ifs_are_measured_and_a_fork_is_compared():
+    names = [figures["name"] for figures in measure_what_ifs(nodes=12, pods=30, times=2, rounds=1)]
+    assert names[:2] == ["decide", "evict a pod, decide"]
+    assert [figures["name"] for figures in measure_forks(nodes=6, pods=10)][:2] == ["fork", "first use of a fork"]

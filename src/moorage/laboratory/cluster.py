@@ -27,6 +27,7 @@ from moorage.laboratory.frames import ColumnFrame, nodes_frame, pods_frame
 from moorage.laboratory.history import Evicted, History, Ran, Step, Tried, play, scope_of, take
 from moorage.laboratory.inventory import Inventory
 from moorage.laboratory.least_change import OWNERS, Remedy, find_least_change
+from moorage.laboratory.live_dump import endpoint_of, take_dump
 from moorage.laboratory.object_edits import ChangeLike, ObjectEdit, ObjectEdits, read_change
 from moorage.laboratory.objects import ObjectLike, read_given
 from moorage.laboratory.placements import Feasibility, PodPlacement, placement_of
@@ -127,6 +128,29 @@ class Cluster:
         """
         options = cluster_options(config, release, seed, feature_gates, plugins, ask)
         return cls(read_given(_flat(objects), custom=kinds_named(options)), options)
+
+    @classmethod
+    def live(
+        cls,
+        context: str | None = None,
+        kubeconfig: str | PathLike[str] | None = None,
+        *,
+        config: ConfigLike = None,
+        release: str | None = None,
+        seed: int = 0,
+        feature_gates: str = "",
+        plugins: Iterable[type[Any]] = (),
+        ask: Callable[[Question], bytes] | None = None,
+    ) -> Self:
+        """Take a dump of a live cluster now, with read-only requests. ``notes`` say when it was taken.
+
+        ``kubeconfig`` and ``context`` are found as kubectl finds them. Kinds that are forbidden or not served are left out,
+        and notes say so. For the other options see ``read``. In a coroutine, call it with ``asyncio.to_thread``.
+
+        Raises  InputError, ConfigError; ClusterError if the API server cannot be asked, or refuses nodes or pods
+        """
+        options = cluster_options(config, release, seed, feature_gates, plugins, ask)
+        return cls(take_dump(endpoint_of(kubeconfig, context), kinds_named(options)), options)
 
     # -- what it stands on -----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,124 @@
+"""Take a dump of a live cluster: one GET for each page of each kind, and no request that writes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from moorage.api.custom_objects import CustomKind
+from moorage.client.endpoint import Endpoint
+from moorage.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
+from moorage.client.rest import Rest
+from moorage.errors import ClusterError, InputError
+from moorage.inputs.files import InputFile
+from moorage.inputs.kinds import KINDS
+from moorage.laboratory.inventory import served_as
+from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.cluster_reader import read_sources
+
+__all__ = ["endpoint_of", "take_dump"]
+
+#: ``get(path, params)`` returns the body of a response and raises ClusterError.
+Get: TypeAlias = Callable[[str, Mapping[str, str]], Awaitable[bytes]]
+
+_PAGE: Final = "500"
+#: Kinds without which there is nothing to ask.
+_NEEDED: Final = frozenset({"nodes", "pods"})
+
+
+class _ListMeta(msgspec.Struct, frozen=True):
+    continue_: str = msgspec.field(name="continue", default="")
+
+
+class _Page(msgspec.Struct, frozen=True):
+    metadata: _ListMeta = _ListMeta()
+
+
+class _Collection(NamedTuple):
+    """A kind, and the path of its collection."""
+
+    plural: str
+    path: str
+
+
+_next_page = msgspec.json.Decoder(_Page).decode
+
+
+def endpoint_of(kubeconfig: str | os.PathLike[str] | None, context: str | None) -> Endpoint:
+    """Return the API server of a context of a kubeconfig, found where kubectl finds it, or that of the cluster we run in.
+
+    Raises  InputError
+    """
+    environment = ClientEnvironment(os.environ, time.monotonic, lambda: datetime.now(UTC))
+    listed = [Path(one) for one in os.environ.get("KUBECONFIG", "").split(os.pathsep) if one]
+    usual = Path.home() / ".kube" / "config"
+    if kubeconfig is not None:
+        return read_kubeconfig([Path(kubeconfig)], must_exist=True).endpoint(environment, context or "")
+    if listed or usual.exists() or context:
+        return read_kubeconfig(listed or [usual], must_exist=False).endpoint(environment, context or "")
+    return in_cluster(environment)
+
+
+def take_dump(endpoint: Endpoint, custom: Iterable[str] = ()) -> ClusterInput:
+    """Return what the API server has of every kind that the scheduler or its input reads; notes say when, and what is missing.
+
+    Raises  ClusterError if it cannot be asked or refuses nodes or pods; InputError for what cannot be read
+    """
+    began = datetime.now(UTC)
+
+    async def read() -> ClusterInput:
+        async with Rest(endpoint, agent="moorage-laboratory") as rest:
+            return await read_all(rest.get, endpoint.server, began, custom)
+
+    return asyncio.run(read())
+
+
+async def read_all(get: Get, server: str, began: datetime, custom: Iterable[str] = ()) -> ClusterInput:
+    """Read every collection through ``get``."""
+    files: list[InputFile] = []
+    notes = [f"taken from {server} at {began.isoformat(timespec='seconds')}"]
+    names = tuple(custom)
+    for collection in (*_collections(), *map(_custom_collection, names)):
+        try:
+            files += await _pages(get, collection)
+        except ClusterError as error:
+            if collection.plural in _NEEDED or error.status not in {403, 404}:
+                raise
+            why = "not served" if error.status == 404 else "forbidden"
+            notes.append(f"{collection.plural} were not read: {why}")
+    read = read_sources(files, validated=False, custom=names)
+    return replace(read, report=replace(read.report, notes=(*notes, *read.report.notes)))
+
+
+def _collections() -> Iterable[_Collection]:
+    for kind in KINDS:
+        root = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.api_version}"
+        plural = served_as(kind).resource
+        yield _Collection(plural, f"{root}/{plural}")
+
+
+def _custom_collection(name: str) -> _Collection:
+    kind = CustomKind.parse(name)
+    if kind is None:
+        raise InputError(f"{name}: write a kind as plural.version.group")
+    root = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.api_version}"
+    return _Collection(name, f"{root}/{kind.plural}")
+
+
+async def _pages(get: Get, collection: _Collection) -> list[InputFile]:
+    pages: list[InputFile] = []
+    token = ""
+    while True:
+        body = await get(collection.path, {"limit": _PAGE, **({"continue": token} if token else {})})
+        pages.append(InputFile(collection.path, body))
+        token = _next_page(body).metadata.continue_
+        if not token:
+            return pages

@@ -16,6 +16,7 @@ from moorage.api.core import Node, Pod
 from moorage.framework.changes import RemedyingPlugin
 from moorage.laboratory.change_sets import combined
 from moorage.laboratory.changes import apply_all
+from moorage.laboratory.cluster_trials import ClusterTrials
 from moorage.laboratory.least_change import ChangeSearch, find_least_change
 from moorage.laboratory.offers import refusals_of
 from moorage.laboratory.trials import FreshTrials
@@ -162,3 +163,16 @@ def test_answers_are_the_same_each_time():
     held = cluster.objects()
     one, other = (find_least_change(FreshTrials(held, NEW, cluster.options), held) for _ in range(2))
     assert one == other
+
+
+# -- trials in the cluster itself -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_trials_in_the_cluster_come_out_as_with_a_fresh_engine():
+    for seed in range(5000 + FIRST, 5000 + FIRST + CLUSTERS // 3):
+        cluster = moorage.Cluster.from_objects(random_cluster(random.Random(seed)))
+        held, before = cluster.objects(), cluster.digest()
+        fresh = find_least_change(FreshTrials(held, NEW, cluster.options), held, alternatives=1, probes=60)
+        assert find_least_change(ClusterTrials(cluster, NEW), held, alternatives=1, probes=60) == fresh
+        assert cluster.digest() == before

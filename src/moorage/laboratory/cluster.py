@@ -19,6 +19,7 @@ from moorage.errors import InputError
 from moorage.framework.changes import Change, Owner
 from moorage.framework.effects import Question
 from moorage.laboratory.cluster_options import ConfigLike, cluster_options, refuse_unpicklable
+from moorage.laboratory.cluster_trials import ClusterTrials
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.digest import digest_of
 from moorage.laboratory.dry_run import quick_placements
@@ -34,7 +35,6 @@ from moorage.laboratory.placements import Feasibility, PodPlacement, placement_o
 from moorage.laboratory.present import aside_of, cluster_input, present_objects
 from moorage.laboratory.recorded_simulation import RecordedSimulation
 from moorage.laboratory.transactions import Transaction
-from moorage.laboratory.trials import FreshTrials
 from moorage.laboratory.undo_log import UndoLog
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.admission import admit
@@ -369,9 +369,8 @@ class Cluster:
 
         Raises  InputError for a pod that is not there
         """
-        objects = self.objects()
-        trials = FreshTrials(objects, self.pod(pod).key, self.options)
-        answers = find_least_change(trials, objects, may=may, alternatives=alternatives, probes=probes, costs=costs)
+        trials = ClusterTrials(self, self.pod(pod).key)
+        answers = find_least_change(trials, self.objects(), may=may, alternatives=alternatives, probes=probes, costs=costs)
         return list(answers.remedies)
 
     def run(self, until_s: float | None = None) -> Run:

@@ -209,12 +209,14 @@ def _combinations(node: NodeOffers, owners: Collection[Owner], verbs: Collection
     if not allowed or not all(allowed):
         return
     found: set[ChangeSet] = set()
-    for sets in islice(product(*allowed), MOST_SETS * 8):
+    for sets in islice(product(*allowed), MOST_SETS):
         together = combined(*([_plain(change) for change in one] for one in sets))
         if together is not None:
             found.add(together)
-    for one in sorted(found, key=len)[:MOST_SETS]:
-        if not any(other < one for other in found):
+    kept: list[ChangeSet] = []
+    for one in sorted(found, key=len):
+        if not any(other <= one for other in kept):
+            kept.append(one)
             yield one
 
 

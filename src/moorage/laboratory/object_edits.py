@@ -113,7 +113,12 @@ class ObjectEdits:
 
     def _changed(self, change: Change) -> ObjectEdit:
         table = self._inventory.simulation.scheduler.cluster.table
-        before = list(table.nodes) if change.verb == "add-node" else [self._inventory.get(change.target)]
+        if change.verb == "add-node":
+            before: list[Object] = list(table.nodes)
+        elif change.verb == "prefer":  # it changes the other pods of the workload as well
+            before = list(self._inventory.simulation.pods.values())
+        else:
+            before = [self._inventory.get(change.target)]
         after = apply(before, change)
         if change.verb == "add-node":
             known = {id(node) for node in before}

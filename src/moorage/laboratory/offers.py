@@ -6,6 +6,7 @@ Every Filter plugin judges every node with its own state. Of nodes that are refu
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice, product
 from typing import Any, Final, NamedTuple
@@ -16,6 +17,7 @@ from moorage.api.core import Node
 from moorage.errors import PluginError
 from moorage.framework.change_values import taint_text
 from moorage.framework.changes import Change, Remedies, RemedyingPlugin
+from moorage.framework.explaining import ShortfallPlugin
 from moorage.framework.plugin_runner import ask, drained
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import Hold, Narrow, Skip
@@ -27,8 +29,10 @@ __all__ = ["ChangeSet", "NodeOffers", "Offers", "Refusal", "offers_of", "refusal
 
 #: Changes that are made together.
 ChangeSet = frozenset[Change]
-#: How many nodes are looked at, of those that the same plugins refuse.
-MOST_ALIKE: Final = 64
+#: In a cluster of so many nodes, every node is looked at.
+FEW_NODES: Final = 64
+#: In larger ones, so many of those that the same plugins refuse: the ones that lack least.
+MOST_ALIKE: Final = 4
 #: How many sets of changes are combined for one plugin.
 MOST_SETS: Final = 256
 #: How many groups of nodes are offered to grow.
@@ -114,18 +118,18 @@ def _filtered(step: Step, state: Any, snapshot: Snapshot) -> Iterator[tuple[Bool
 # -- offers -------------------------------------------------------------------------------------------------------------
 
 
-def offers_of(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> Offers:
-    """Return what would let the pod onto each node."""
+def offers_of(profile: Profile, pod: PodInfo, snapshot: Snapshot, *, grow: bool = True) -> Offers:
+    """Return what would let the pod onto each node, and with ``grow`` the nodes that could be added."""
     refusals = refusals_of(profile, pod, snapshot)
     names = [node.name for node in snapshot.table.nodes]
     if not names:
         return Offers((), (), True)
     kinds = _kinds(refusals, len(names))
     fits = tuple(sorted(names[row] for row in np.flatnonzero(kinds == 0)))
-    rows = [int(row) for kind in np.unique(kinds[kinds > 0]) for row in np.flatnonzero(kinds == kind)[:MOST_ALIKE]]
+    rows = _rows_to_look_at(refusals, kinds, pod, snapshot)
     raising = _raising(pod, snapshot)
     nodes = [NodeOffers(names[row], tuple(_constraints(refusals, row, profile, pod, snapshot, raising))) for row in rows]
-    nodes += _new_nodes(snapshot.table.nodes)
+    nodes += _new_nodes(snapshot.table.nodes) if grow else ()
     return Offers(tuple(nodes), fits, len(rows) + len(fits) == len(names))
 
 
@@ -152,6 +156,22 @@ def _kinds(refusals: Sequence[Refusal], rows: int) -> Any:
     for at, refusal in enumerate(refusals):
         kinds |= refusal.rows.astype(np.int64) << (at % 62)
     return kinds
+
+
+def _rows_to_look_at(refusals: Sequence[Refusal], kinds: Any, pod: PodInfo, snapshot: Snapshot) -> list[int]:
+    """Return the rows of each kind that lack least; all rows if there are few."""
+    if len(kinds) <= FEW_NODES:
+        return [int(row) for row in np.flatnonzero(kinds > 0)]
+    short = np.zeros(len(kinds))
+    for refusal in refusals:
+        if isinstance(refusal.instance, ShortfallPlugin):
+            with suppress(Exception):  # an explanation must not fail where the decision did not
+                short += np.where(refusal.rows, refusal.instance.shortfall(refusal.state, pod, snapshot.nodes), 0.0)
+    found: list[int] = []
+    for kind in np.unique(kinds[kinds > 0]):
+        rows = np.flatnonzero(kinds == kind)
+        found += rows[np.argsort(short[rows], kind="stable")[:MOST_ALIKE]].tolist()
+    return found
 
 
 def _constraints(

@@ -71,9 +71,9 @@ class FreshTrials:
                     objects = apply(objects, change)
         except InputError as error:
             return Trial(fault=str(error))
-        return self._tried(objects, loaded)
+        return self._tried(objects, loaded, grow=not changes)
 
-    def _tried(self, objects: Sequence[Object], loaded: Loaded) -> Trial:
+    def _tried(self, objects: Sequence[Object], loaded: Loaded, *, grow: bool = False) -> Trial:
         simulation, _ = prepare(self.options, loaded=loaded)
         simulation.load(objects)
         pod = simulation.pod_named(self.key)
@@ -83,7 +83,7 @@ class FreshTrials:
         if before is not None:
             return Trial(offers=before)
         profile = simulation.scheduler.profiles[pod.spec.scheduler_name]
-        offers = offers_of(profile, PodInfo(pod), simulation.scheduler.snapshot)
+        offers = offers_of(profile, PodInfo(pod), simulation.scheduler.snapshot, grow=grow)
         simulation.attempt(pod)
         now = simulation.pods[pod.uid]
         if now.spec.node_name:

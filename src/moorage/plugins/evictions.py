@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, islice
 from math import comb
 from typing import Final
 
@@ -16,8 +16,10 @@ __all__ = ["can_be_evicted", "evict", "evict_all", "evict_any", "evict_enough", 
 _MIRROR: Final = "kubernetes.io/config.mirror"
 #: How many sets of pods are offered for one term.
 MOST: Final = 24
+#: … where many pods would each be enough alone.
+MOST_ALONE: Final = 3
 #: Up to so many pods, every minimal set is found.
-FEW: Final = 10
+FEW: Final = 8
 
 
 def can_be_evicted(pod: PodInfo) -> bool:
@@ -46,7 +48,7 @@ def evict_any(held: Sequence[tuple[PodInfo, str]], count: int, term: str = "") -
         return
     if comb(len(pods), count) > MOST:
         pods = pods[: max(count, FEW)] if comb(min(len(pods), FEW), count) <= 10 * MOST else pods[:count]
-    for some in list(combinations(pods, count))[:MOST]:
+    for some in islice(combinations(pods, count), MOST):
         yield tuple(evict(pod, node, term) for pod, node in some)
 
 
@@ -55,14 +57,14 @@ def evict_enough(held: Iterable[tuple[PodInfo, int]], need: int, node: str, term
     freeing = sorted(((pod, amount) for pod, amount in held if amount > 0 and can_be_evicted(pod)), key=lambda one: -one[1])
     if sum(amount for _, amount in freeing) < need:
         return
-    for some in list(_enough(freeing, need))[:MOST]:
+    for some in islice(_enough(freeing, need), MOST):
         yield tuple(evict(pod, node, term) for pod in some)
 
 
 def _enough(freeing: Sequence[tuple[PodInfo, int]], need: int) -> Iterator[list[PodInfo]]:
     if len(freeing) > FEW:
         alone = [[pod] for pod, amount in reversed(freeing) if amount >= need]
-        yield from alone or [_greedy(freeing, need)]
+        yield from alone[:MOST_ALONE] or [_greedy(freeing, need)]
         return
     for size in range(1, len(freeing) + 1):
         for some in combinations(freeing, size):

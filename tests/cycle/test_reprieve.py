@@ -11,10 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.workloads import PodDisruptionBudget
+from moorage.cycle.cycle import judge
 from moorage.cycle.disruption_budgets import Budgets
 from moorage.cycle.reprieve import NOBODY_LESSER, select_victims, select_victims_everywhere
 from moorage.cycle.row_importance import Ranking
 from moorage.framework.points import Reuse, Scope
+from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Hold, Reject, Status
 from moorage.plugins.node_affinity import NodeAffinity
 from moorage.plugins.node_ports import NodePorts
@@ -50,6 +52,14 @@ def budget(allowed, **labels):
 
 def attempt(cluster, pod, nominated: Mapping[str, list] = {}):
     return failed_attempt([NodeAffinity(), NodePorts(), NodeResourcesFit()], pod, cluster.snapshot, nominated)
+
+
+def filtered(cluster, pod, nominated):
+    """Return why each row refuses the pod, beside the nominated pods; None where it fits."""
+    failed = attempt(cluster, pod, nominated)
+    verdicts = Verdicts(len(cluster.table))
+    judge(failed._profile, failed.found, pod, cluster.snapshot.nodes, verdicts, nominated)
+    return [verdicts.status(row) for row in range(len(verdicts))]
 
 
 def names(pods):
@@ -180,7 +190,8 @@ def built(crowd):
 
 
 def sums(table):
-    return [table.requested(name).view.tolist() for name in table.resources_requested], table.pod_count.view.tolist()
+    requested = {name: table.requested(name).view.tolist() for name in table.resources_requested}
+    return {name: amounts for name, amounts in requested.items() if any(amounts)}, table.pod_count.view.tolist()
 
 
 @given(crowds, requests, budgets, st.data())
@@ -199,6 +210,43 @@ def test_many_nodes_at_once_answer_as_each_by_itself(crowd, facts, limits, data)
     for row, answer in zip(rows.tolist(), together, strict=True):
         with failed.what_if(row) as one:
             assert select_victims(pod, one, Budgets(limits)) == answer
+
+
+waiting = st.dictionaries(st.integers(0, 5), st.lists(requests, min_size=1, max_size=3), max_size=6)
+
+
+@given(crowds, requests, waiting, budgets, st.data())
+@settings(max_examples=200, deadline=None)
+def test_nodes_with_nominated_pods_answer_together_as_each_by_itself(crowd, facts, nominees, limits, data):
+    cluster = built(crowd)
+    table = cluster.table
+    pod = wants(**{**facts, "priority": data.draw(st.sampled_from([0, 6]))})
+    nominated = {f"n{at}": [wants(name=f"w{at}-{i}", **one) for i, one in enumerate(some)] for at, some in nominees.items()}
+    if data.draw(st.booleans()) and nominated:
+        nominated = {**nominated, next(iter(nominated)): [*next(iter(nominated.values())), pod]}
+    before = sums(table)
+    together = filtered(cluster, pod, nominated)
+    assert sums(table) == before
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("moorage.cycle.what_if.FailedAttempt.what_ifs", lambda self, rows: None)
+        assert together == filtered(cluster, pod, nominated)
+    failed = attempt(cluster, pod, nominated)
+    rows = np.arange(len(crowd))
+    many = failed.what_ifs(rows)
+    if many is not None:
+        with many:
+            found = select_victims_everywhere(pod, many, Ranking().of(table, rows.tolist()), rows, Budgets(limits))
+        assert sums(table) == before
+        for row, answer in zip(rows.tolist(), found, strict=True):
+            with failed.what_if(row) as one:
+                assert select_victims(pod, one, Budgets(limits)) == answer
+
+
+def test_a_nominated_pod_that_requests_what_no_column_has_is_added_by_itself():
+    cluster = a_cluster([node("n", gpu=2), node("m", gpu=2)])
+    nominated = {name: [wants(4, 9, f"w-{name}", gpu=2)] for name in "nm"}
+    assert attempt(cluster, wants(1, 1), nominated).what_ifs(np.array([0, 1])) is None
+    assert [status.reasons for status in filtered(cluster, wants(1, 1), nominated)] == [("Insufficient cpu",)] * 2
 
 
 def test_rules_that_look_at_pods_are_asked_about_one_node_at_a_time():

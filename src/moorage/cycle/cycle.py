@@ -22,7 +22,7 @@ from moorage.cycle.preemption import Candidate
 from moorage.cycle.sampling import NodeOrder, feasible_nodes_to_find
 from moorage.cycle.search_scope import EVERYWHERE, SearchScope
 from moorage.cycle.ties import draw
-from moorage.cycle.what_if import FailedAttempt, Nominated, contenders, judge_with_nominated
+from moorage.cycle.what_if import FailedAttempt, Nominated, judge_nominated
 from moorage.errors import AttemptError, PluginError
 from moorage.framework.effects import Effect
 from moorage.framework.plugin_runner import Scores, ask, run_filter, run_pre_filter, run_score
@@ -322,18 +322,8 @@ def judge(
 ) -> None:
     """Run Filter over a view; rows with nominated pods are judged with those pods added."""
     run_filter(profile, found, pod, nodes, verdicts)
-    if not nominated:
-        return
-    table = nodes.table
-    for name, pods in nominated.items():
-        row = table.row_of.get(name)
-        if row is None or not contenders(pods, pod) or not bool(nodes.holding({row}).any()):
-            continue
-        status = judge_with_nominated(profile, found, pod, nodes.snapshot, row, pods)
-        if status is None:
-            verdicts.accept(row)
-        else:
-            verdicts.refuse(row, status)
+    if nominated:
+        judge_nominated(profile, found, pod, nodes, verdicts, nominated)
 
 
 def rate(

@@ -21,9 +21,10 @@ from moorage.cycle.cached_scores import KeptScores
 from moorage.cycle.domain_verdicts import ByDomain, DomainScoring
 from moorage.cycle.narrowed_nodes import NarrowLook
 from moorage.cycle.node_verdicts import NodePart, NodeParts, Steps, ask_pre_filters, close_refused
+from moorage.cycle.nominated_rows import NominatedRows, Rivals
 from moorage.cycle.pod_signatures import Signer
 from moorage.cycle.ties import draw, ring_position
-from moorage.cycle.what_if import Nominated, contenders, judge_with_nominated
+from moorage.cycle.what_if import Nominated, judge_with_nominated
 from moorage.framework.plugin_runner import ask, check_range, normalized, refused_rows, scored
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
@@ -165,6 +166,7 @@ class _PodClass:
         self._rooms: dict[tuple[int, ...], int | None] | None = {} if by_room else None
         #: Whether the pod fits in a room with nominated pods, by the room and the requests of those pods.
         self._crowded: dict[Hashable, bool] = {}
+        self._nominated_rows: NominatedRows | None = None
 
     # -- keeping up ---------------------------------------------------------------------------------------------------
 
@@ -238,11 +240,28 @@ class _PodClass:
         found, narrowed = self._found(pod, snapshot)
         if found is None:
             return None
-        if narrowed is None and not nominated:
+        rivals = self._rivals(pod, snapshot, nominated) if nominated else None
+        if narrowed is None and rivals is None:
             quick = self._decide_by_domain(pod, snapshot, found, seed)
             if quick is not None:
                 return quick if quick.feasible else None
-        return self._decide_by_row(pod, snapshot, found, narrowed, nominated, seed)
+        return self._decide_by_row(pod, snapshot, found, narrowed, rivals, seed)
+
+    def _rivals(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated) -> Rivals | BoolArray | None:
+        """Return what nominated pods mean for the allowed rows; None if they mean nothing for this pod.
+
+        If all plugins read only sums: which rows they close. Else the rows that have some, with the pods.
+        """
+        rows = self._nominated_rows
+        if rows is None or rows.priority != pod.priority:
+            rows = self._nominated_rows = NominatedRows(pod.priority, len(self.allowed))
+        if self._rooms is None or self._asked.filter:
+            return rows.rivals(pod, nominated, snapshot.table, self.allowed) or None
+        found = PreFiltered(self._states, self._skips)
+        return rows.closed(
+            pod, nominated, snapshot.table, self.allowed,
+            lambda row, rivals: self._fits_beside(rivals, row, pod, snapshot, found),
+        )  # fmt: skip
 
     def _decide_by_domain(self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, seed: int) -> Quick | None:
         """Decide by topology domain; None if a plugin has to see rows. ``feasible`` is 0 if nothing is feasible."""
@@ -260,10 +279,10 @@ class _PodClass:
         return None if pick is None else Quick(pick.row, pick.feasible, found)
 
     def _decide_by_row(
-        self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, narrowed: BoolArray | None, nominated: Nominated,
-        seed: int,
+        self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, narrowed: BoolArray | None,
+        rivals: Rivals | BoolArray | None, seed: int,
     ) -> Quick | None:  # fmt: skip
-        feasible = self._feasible(pod, snapshot, found, narrowed, nominated)
+        feasible = self._feasible(pod, snapshot, found, narrowed, rivals)
         count = self._count if feasible is None else int(np.count_nonzero(feasible))
         if count == 0:
             return None
@@ -293,7 +312,12 @@ class _PodClass:
         return PreFiltered({**self._states, **states}, self._skips | skipped), narrowed
 
     def _feasible(
-        self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, narrowed: BoolArray | None, nominated: Nominated
+        self,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        found: PreFiltered,
+        narrowed: BoolArray | None,
+        rivals: Rivals | BoolArray | None,
     ) -> BoolArray | None:
         """Return which rows are feasible; None if they are exactly those that the class allows."""
         feasible = None if narrowed is None else self.allowed & narrowed
@@ -302,14 +326,14 @@ class _PodClass:
                 refused = refused_rows(step, found.state_of(step, pod), snapshot.nodes)
                 if refused is not None:
                     feasible = (self.allowed if feasible is None else feasible) & ~refused
-        for name, pods in nominated.items():
-            row = snapshot.table.row_of.get(name)
-            if row is None or not (self.allowed if feasible is None else feasible)[row]:
-                continue
-            rivals = contenders(pods, pod)
-            if rivals:
-                feasible = self.allowed.copy() if feasible is None else feasible
-                feasible[row] = self._fits_beside(rivals, row, pod, snapshot, found)
+        if rivals is None:
+            return feasible
+        feasible = self.allowed.copy() if feasible is None else feasible
+        if isinstance(rivals, np.ndarray):
+            return feasible & ~rivals
+        for row, pods in rivals.items():
+            if feasible[row]:
+                feasible[row] = self._fits_beside(pods, row, pod, snapshot, found)
         return feasible
 
     def _fits_beside(self, rivals: Sequence[PodInfo], row: int, pod: PodInfo, snapshot: Snapshot, found: PreFiltered) -> bool:

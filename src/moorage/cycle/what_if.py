@@ -5,12 +5,14 @@ A what-if changes the node table itself for the length of a ``with`` block and r
 with nominated pods.
 
 Within one what-if most plugins run only once: a taint does not depend on the other pods of the node. If every active plugin
-reads only sums over pods, ``ManyNodes`` tries many nodes at once by changing their columns instead of moving pods.
+reads only sums over pods, ``ManyNodes`` tries many nodes at once by changing their columns instead of moving pods; so do
+``judge_nominated`` and preemption for nodes with nominated pods, however many there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
@@ -30,7 +32,7 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["FailedAttempt", "ManyNodes", "Nominated", "OneNode", "contenders", "judge_with_nominated"]
+__all__ = ["FailedAttempt", "ManyNodes", "Nominated", "OneNode", "contenders", "judge_nominated", "judge_with_nominated"]
 
 T = TypeVar("T")
 
@@ -123,18 +125,23 @@ class OneNode:
 class ManyNodes:
     """Several nodes with changed sums over their pods, until the block ends. The pods themselves do not move.
 
-    The columns that may change are the number of pods, then each resource's requests.
+    The columns that may change are the number of pods, then each resource's requests. ``rivals`` are the sums of the nominated
+    pods that the pod must leave room for, per node; None if there are none.
+
+    Shapes  rows (n,); rivals (n, 1 + resources)
     """
 
     def __init__(
-        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, rows: npt.NDArray[np.intp], rest: Profile
-    ) -> None:
+        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, rows: npt.NDArray[np.intp], rest: Profile,
+        rivals: IntArray | None = None,
+    ) -> None:  # fmt: skip
         self._profile = profile
         self._found = found
         self._pod = pod
         self._snapshot = snapshot
         self._rows = rows
         self._rest = rest
+        self._rivals = rivals
         table = snapshot.table
         self.resources = table.resources_requested
         self._sums = [table.pod_count, *map(table.requested, self.resources)]
@@ -158,13 +165,34 @@ class ManyNodes:
             column.data[rows] += amount
 
     def verdicts(self, at: npt.NDArray[np.intp]) -> Verdicts:
-        """Filter some of the nodes as they are now."""
+        """Filter some of the nodes as they are now, first with their rivals, then without."""
         verdicts = Verdicts(len(self._snapshot.table))
-        run_filter(self._profile, self._found, self._pod, NodeView(self._snapshot, self._rows[at]), verdicts)
+        crowded = self._crowded(at)
+        if len(crowded):
+            with self._with_rivals(crowded):
+                self._filter(crowded, verdicts)
+            at = at[verdicts.ids[self._rows[at]] == 0]
+        self._filter(at, verdicts)
+        return verdicts
+
+    def crowded_verdicts(self) -> Verdicts:
+        """Filter all nodes as they are now with their rivals, and not without."""
+        verdicts = Verdicts(len(self._snapshot.table))
+        every = np.arange(len(self._rows))
+        with self._with_rivals(every):
+            self._filter(every, verdicts)
         return verdicts
 
     def fits(self, at: npt.NDArray[np.intp]) -> BoolArray:
         """Return whether the pod still fits on some of the nodes, all of which it has fitted before; shape of ``at``."""
+        fitting = self._fitting(at)
+        crowded = self._crowded(at)
+        if len(crowded):
+            with self._with_rivals(crowded):
+                fitting[self._has_rivals[at]] &= self._fitting(crowded)
+        return fitting
+
+    def _fitting(self, at: npt.NDArray[np.intp]) -> BoolArray:
         view = NodeView(self._snapshot, self._rows[at])
         fitting = np.ones(len(at), dtype=bool)
         for step in self._rest.at("filter"):
@@ -172,6 +200,59 @@ class ManyNodes:
                 for reject in drained(step, self._found.state_of(step, self._pod), view):
                     fitting &= ~reject.rows
         return fitting
+
+    def _filter(self, at: npt.NDArray[np.intp], verdicts: Verdicts) -> None:
+        run_filter(self._profile, self._found, self._pod, NodeView(self._snapshot, self._rows[at]), verdicts)
+
+    @cached_property
+    def _has_rivals(self) -> BoolArray:
+        if self._rivals is None:
+            return np.zeros(len(self._rows), dtype=bool)
+        some: BoolArray = np.any(self._rivals != 0, axis=1)
+        return some
+
+    def _crowded(self, at: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        return at[self._has_rivals[at]]
+
+    @contextmanager
+    def _with_rivals(self, at: npt.NDArray[np.intp]) -> Iterator[None]:
+        assert self._rivals is not None
+        self.shift(at, self._rivals[at])
+        try:
+            yield
+        finally:
+            self.shift(at, -self._rivals[at])
+
+
+def judge_nominated(
+    profile: Profile, found: PreFiltered, pod: PodInfo, nodes: NodeView, verdicts: Verdicts, nominated: Nominated
+) -> None:
+    """Filter the rows of a view that have contending nominated pods again, with those pods added.
+
+    ``verdicts`` holds what Filter said without them.
+
+    Source  framework/runtime/framework.go, RunFilterPluginsWithNominatedPods
+    """
+    snapshot = nodes.snapshot
+    attempt = FailedAttempt(profile, found, pod, snapshot, verdicts, nominated)
+    if not attempt.contended:
+        return
+    rows = nodes.row_numbers[nodes.holding(attempt.contended)]
+    many = attempt.what_ifs(rows) if len(rows) > 1 else None
+    if many is not None:
+        with many:
+            crowded = many.crowded_verdicts()
+        for row in rows[crowded.ids[rows] != 0].tolist():
+            status = crowded.status(row)
+            assert status is not None
+            verdicts.refuse(row, status)
+        return
+    for row in rows.tolist():
+        status = judge_with_nominated(profile, found, pod, snapshot, row, attempt.nominated(row))
+        if status is None:
+            verdicts.accept(row)
+        else:
+            verdicts.refuse(row, status)
 
 
 def judge_with_nominated(
@@ -205,11 +286,39 @@ class FailedAttempt:
         return OneNode(self._moving, self.found, self.pod, self.snapshot, row, self.nominated(row), self._rest)
 
     def what_ifs(self, rows: npt.NDArray[np.intp]) -> ManyNodes | None:
-        """Open what-ifs on many rows at once, none ``contended``; None if a plugin has to see the pods themselves."""
+        """Open what-ifs on many rows at once; None if a plugin has to see the pods themselves."""
         for step in self._rest.at("filter"):
             if step.name not in self.found.skipped and step.reuse.scope is not Scope.USAGE:
                 return None
-        return ManyNodes(self._profile, self.found, self.pod, self.snapshot, rows, self._rest)
+        rivals: IntArray | None = None
+        if self.contended:
+            rivals = self._rivals(rows)
+            if rivals is None:
+                return None
+        return ManyNodes(self._profile, self.found, self.pod, self.snapshot, rows, self._rest, rivals)
+
+    def _rivals(self, rows: npt.NDArray[np.intp]) -> IntArray | None:
+        """Return the sums of the contending nominated pods of each row; None if one requests a resource without a column.
+
+        Shapes  rows (n,); result (n, 1 + resources)
+        """
+        table = self.snapshot.table
+        columns = {name: number for number, name in enumerate(table.resources_requested, 1)}
+        sums = np.zeros((len(rows), 1 + len(columns)), dtype=np.int64)
+        for position, row in enumerate(rows.tolist()):
+            if row not in self.contended:
+                continue
+            present = table.pods[row]
+            for other in contenders(self.nominated(row), self.pod):
+                if other.uid in present:
+                    continue
+                sums[position, 0] += 1
+                for name, amount in other.requests.items():
+                    if name in columns:
+                        sums[position, columns[name]] += amount
+                    elif amount:
+                        return None
+        return sums
 
     def nominated(self, row: int) -> tuple[PodInfo, ...]:
         """Return the pods nominated to the row's node, most important first."""

@@ -73,7 +73,7 @@ class Attempt(Protocol):
         """Open a what-if on one row; use it as a context manager."""
 
     def what_ifs(self, rows: npt.NDArray[np.intp]) -> WhatIfs | None:
-        """Open what-ifs on many rows at once, none of them ``contended``; None if a plugin needs the pods themselves."""
+        """Open what-ifs on many rows at once; None if a plugin needs the pods themselves."""
 
     def nominated(self, row: int) -> tuple[PodInfo, ...]:
         """Return the pods nominated to the row's node, by descending priority."""

@@ -32,7 +32,9 @@ class Nominator:
         self._on: dict[str, dict[str, None]] = {}
         #: Pods (by name only) that have left the queue but stay nominated until they are deleted.
         self._leaving: dict[str, PodInfo] = {}
-        self._lists: Mapping[str, tuple[PodInfo, ...]] | None = None
+        self._lists: Mapping[str, tuple[PodInfo, ...]] = MappingProxyType({})
+        #: The nodes whose lists are out of date.
+        self._stale: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._node_of)
@@ -44,7 +46,7 @@ class Nominator:
         if name:
             self._node_of[pod.uid] = name
             self._on.setdefault(name, {})[pod.uid] = None
-            self._lists = None
+            self._stale.add(name)
 
     def update(self, old: PodInfo, new: PodInfo) -> None:
         """Follow an update of the pod. If neither version names a node, keep the nomination recorded here."""
@@ -52,9 +54,9 @@ class Nominator:
         self.nominate(new, self._node_of.get(old.uid) if unsaid else None)
 
     def touch(self, uid: str) -> None:
-        """Recompute the lists after the pod changed, went in flight or was requeued: its listed requests differ."""
+        """Recompute the pod's list after it changed, went in flight or was requeued: its listed requests differ."""
         if uid in self._node_of:
-            self._lists = None
+            self._stale.add(self._node_of[uid])
 
     def leave(self, pod: PodInfo, node: str) -> None:
         """Keep the nomination of a pod that leaves the queue, by name only, until ``forget``."""
@@ -71,7 +73,7 @@ class Nominator:
         if not waiting:
             del self._on[node]
         self._leaving.pop(uid, None)
-        self._lists = None
+        self._stale.add(node)
         return True
 
     def save(self) -> Callable[[], None]:
@@ -80,7 +82,8 @@ class Nominator:
         on = {node: uids.copy() for node, uids in self._on.items()}
 
         def restore() -> None:
-            self._node_of, self._leaving, self._on, self._lists = node_of, leaving, on, None
+            self._node_of, self._leaving, self._on = node_of, leaving, on
+            self._lists, self._stale = MappingProxyType({}), set(on)
 
         return restore
 
@@ -101,10 +104,15 @@ class Nominator:
 
         The mapping never changes: after a nomination changes, this property returns a new mapping.
         """
-        if self._lists is None:
-            self._lists = MappingProxyType(
-                {node: tuple(sorted(map(self._shown, uids), key=lambda pod: -pod.priority)) for node, uids in self._on.items()}
-            )
+        if self._stale:
+            lists = dict(self._lists)
+            for node in self._stale:
+                if node in self._on:
+                    lists[node] = tuple(sorted(map(self._shown, self._on[node]), key=lambda pod: -pod.priority))
+                else:
+                    lists.pop(node, None)
+            self._lists = MappingProxyType(lists)
+            self._stale.clear()
         return self._lists
 
     def _shown(self, uid: str) -> PodInfo:

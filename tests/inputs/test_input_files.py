@@ -1,4 +1,4 @@
-"""Where bytes come from, and what is refused there."""
+"""Test which files are read, and which are rejected."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_directory_is_read_by_name_and_not_below(tree):
+def test_a_directory_is_read_in_name_order_without_subdirectories(tree):
     skipped: list[str] = []
     assert names(tree, skipped=skipped) == ["a.json", "b.yaml", "c.yml", "d.YAML", "e.json.gz"]
     assert [os.path.basename(path) for path in skipped] == ["notes.txt"]
 
 
-def test_recursion_looks_below_but_not_through_links(tree):
+def test_recursion_does_not_follow_directory_links(tree):
     (tree / "loop").symlink_to(tree)
     skipped: list[str] = []
     assert names(tree, recursive=True, skipped=skipped)[-1] == "f.yaml"
     assert any("loop (a link)" in path for path in skipped)
 
 
-def test_paths_are_read_in_the_order_given_whatever_they_are_called(tree):
+def test_paths_are_read_in_the_given_order(tree):
     assert names(tree / "notes.txt", tree / "a.json") == ["notes.txt", "a.json"]
 
 
@@ -53,7 +53,7 @@ def test_links_to_files_are_followed(tree):
     assert names(tree / "link") == ["link"]
 
 
-def test_compressed_files_come_decompressed_even_in_several_members(tmp_path):
+def test_compressed_files_are_decompressed_with_all_members(tmp_path):
     path = tmp_path / "dump"
     path.write_bytes(gzip.compress(b"one ") + gzip.compress(b"two"))
     assert next(open_sources([str(path)])).data == b"one two"
@@ -73,7 +73,7 @@ def refused(*paths: str | Path, recursive: bool = False) -> str:
     return str(caught.value)
 
 
-def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path):
+def test_special_files_are_rejected_without_blocking(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     assert "a named pipe, not a regular file; pipe it in and read it with -f -" in refused(pipe)
@@ -83,12 +83,12 @@ def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path):
         assert refused(tmp_path / "sock").startswith(str(tmp_path / "sock"))
 
 
-def test_a_pipe_in_a_directory_is_refused_too(tmp_path):
+def test_a_pipe_in_a_directory_is_rejected_too(tmp_path):
     os.mkfifo(tmp_path / "pipe.yaml")
     assert "named pipe" in refused(tmp_path)
 
 
-def test_missing_files_loops_and_bad_names(tmp_path):
+def test_missing_files_link_loops_and_invalid_names(tmp_path):
     assert refused(tmp_path / "gone") == f"{tmp_path / 'gone'}: No such file or directory"
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "b").symlink_to(tmp_path / "a")
@@ -106,7 +106,7 @@ def test_unreadable_files(tmp_path):
     path.chmod(stat.S_IRWXU)
 
 
-def test_a_directory_without_anything_to_read(tmp_path):
+def test_a_directory_without_manifests(tmp_path):
     assert refused(tmp_path).endswith("no .yaml, .yml or .json file in this directory")
     (tmp_path / "below").mkdir()
     assert refused(tmp_path).endswith("; -R looks into the directories below")
@@ -114,9 +114,9 @@ def test_a_directory_without_anything_to_read(tmp_path):
 
 BROKEN_GZIP = {
     "truncated": gzip.compress(b"x" * 1000)[:-9],
-    "header alone": b"\x1f\x8b\x08",
+    "only the header": b"\x1f\x8b\x08",
     "damaged": gzip.compress(b"hello" * 100)[:20] + b"\xff" * 20,
-    "trailing rubbish": gzip.compress(b"x") + b"rubbish",
+    "trailing data": gzip.compress(b"x") + b"rubbish",
 }
 
 
@@ -127,20 +127,20 @@ def test_broken_gzip(tmp_path, data):
     assert "cannot be decompressed" in refused(path)
 
 
-def test_a_compression_bomb_is_not_unpacked(tmp_path):
+def test_a_compression_bomb_is_not_expanded(tmp_path):
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(b"\0" * (40 << 20)))
     assert "grows more than 400-fold" in refused(path)
 
 
-def test_there_is_a_limit_to_all_files_together(tmp_path):
+def test_all_files_together_have_a_size_limit(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).write_bytes(b" " * (2 << 20))
     with pytest.raises(InputError, match=r"/b: the input is larger than 3 MiB in all"):
         list(open_sources([str(tmp_path / "a"), str(tmp_path / "b")], max_bytes=3 << 20))
 
 
-def test_zeroes_without_end_are_not_read_to_the_end():
+def test_endless_zeroes_are_not_read_to_the_end():
     class Endless(io.RawIOBase):
         def read(self, size=-1):
             return bytes(size)

@@ -182,7 +182,7 @@ def test_a_filter_error_on_a_node_is_an_error_unless_another_node_helps():
 # -- who may preempt ------------------------------------------------------------------------------------------------------
 
 NOT_BY_US = {**PREEMPTED, "reason": "DeletionByTaintManager"}
-ELIGIBLE = {  # the pod's nomination, pods on the node besides a possible victim, why the pod may not preempt
+ELIGIBLE = {  # the pod's nomination, other pods on the node than a possible victim, why the pod may not preempt
     "not nominated": ("", [wants(1, 1, "x", leaving=True, conditions=[PREEMPTED])], None),
     "nominated, victims are terminating": ("n1", [wants(1, 1, "x", leaving=True, conditions=[PREEMPTED])], "terminating"),
     "nominated, victims are not yet deleted": ("n1", [wants(1, 1, "x", conditions=[PREEMPTED])], None),

@@ -94,7 +94,7 @@ def test_pre_enqueue(pod, groups, pending, placed, why):
     assert hold is None or hold.unresolvable
 
 
-PERMITTED = {  # minCount; pods placed besides the pod itself; does it wait?
+PERMITTED = {  # minCount; pods placed before the pod; does it wait?
     "a basic group": (None, [], False),
     "it is enough": (1, [], False),
     "it completes the gang": (3, ["a", "b"], False),

@@ -373,7 +373,7 @@ def test_wakes_by_the_labels_of_namespaces():
     for namespace, woken in (("shop", True), ("bank", False)):
         comer = affine("d", app="db", namespace=namespace, nodeName="a1")
         assert wakes(attached(cluster.snapshot), pod, Resource.ASSIGNED_POD, Action.ADD, None, comer) is woken
-        assert wakes(InterPodAffinity(), pod, Resource.ASSIGNED_POD, Action.ADD, None, comer), "nobody to ask, so it may"
+        assert wakes(InterPodAffinity(), pod, Resource.ASSIGNED_POD, Action.ADD, None, comer), "without a snapshot the hint wakes"
 
 
 def test_a_hint_without_a_snapshot_wakes():

@@ -119,7 +119,7 @@ PASSED_OVER = {
     "of a volume that a pod uses": attached("va", "n", "pv-a"),
     "to another node": attached("va", "m", "pv-d"),
     "of a volume that does not exist": attached("va", "n", "gone"),
-    "by nobody": attached("va", "n", "pv-d", driver=""),
+    "without a driver": attached("va", "n", "pv-d", driver=""),
     "of nothing": msgspec.convert(
         {"metadata": {"name": "va"}, "spec": {"attacher": DRIVER, "nodeName": "n"}}, VolumeAttachment
     ),
@@ -340,9 +340,9 @@ class World:
         if node not in self.limits:
             return False
         held = {self.handles[name] for other in self.on(node) for name in self.names(other)}
-        besides = {handle for at, handle in self.attached.values() if at == node} - held
+        unused = {handle for at, handle in self.attached.values() if at == node} - held
         new = {self.handles[name] for name in self.names(pod)} - held
-        return bool(new) and len(held) + len(besides) + len(new) > self.limits[node]
+        return bool(new) and len(held) + len(unused) + len(new) > self.limits[node]
 
     def on(self, node):
         row = self.cluster.table.row_of.get(node)

@@ -99,7 +99,7 @@ def test_hints_about_default_constraints_read_the_pods_owner():
     args = PodTopologySpreadArgs(defaulting_type="List", default_constraints=(listed,))
     cluster = a_cluster([A1])
     pod, event = web("plain"), (Resource.ASSIGNED_POD, Action.ADD, None, PLACED)
-    assert wakes(PodTopologySpread(args), pod, *event), "nobody to ask, so it may"
+    assert wakes(PodTopologySpread(args), pod, *event), "without a snapshot the hint wakes"
     assert not wakes(attached(cluster.snapshot, args), pod, *event)
     cluster.set_object(Service(metadata=ObjectMeta(name="s", namespace="default"), spec=ServiceSpec(selector={"app": "web"})))
     assert wakes(attached(cluster.snapshot, args), pod, *event)

@@ -1,4 +1,4 @@
-"""New objects are admitted, old ones are not; what would have been refused is told."""
+"""Test that new objects are admitted, that objects of a dump are not, and that would-be rejections are reported."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ LIMITS = msgspec.convert(
 CLUSTER = {"priority_classes": (HIGH,), "limit_ranges": (LIMITS,)}
 
 
-def test_new_pods_get_everything():
+def test_new_pods_get_every_default():
     (admitted,) = admit(ClusterInput(pods=(pod(priorityClassName="high"),), **CLUSTER)).pods
     assert admitted.spec.priority == 1000
     assert admitted.spec.containers[0].resources.requests == {"cpu": "1"}
     assert len(admitted.spec.tolerations) == 2
 
 
-def test_pods_from_a_dump_stay_as_they_are():
+def test_pods_from_a_dump_stay_unchanged():
     old = pod(created="2024-01-01T00:00:00Z", priority=5)
     assert admit(ClusterInput(pods=(old,), **CLUSTER)).pods[0] is old
 
 
-def test_old_pods_without_a_number_get_their_class():
+def test_dumped_pods_without_a_priority_get_that_of_their_class():
     old = pod(created="2024-01-01T00:00:00Z", priorityClassName="high")
     admitted = admit(ClusterInput(pods=(old,), **CLUSTER)).pods[0]
     assert admitted.spec.priority == 1000
     assert admitted.spec.tolerations == ()
 
 
-def test_copies_go_on_sharing_their_spec_and_twice_is_once():
+def test_copies_keep_sharing_their_spec_and_admission_is_idempotent():
     first = pod("a", priorityClassName="high")
     second = msgspec.structs.replace(first, metadata=msgspec.structs.replace(first.metadata, name="b"))
     once = admit(ClusterInput(pods=(first, second), **CLUSTER))
@@ -55,7 +55,7 @@ def test_copies_go_on_sharing_their_spec_and_twice_is_once():
     assert admit(once) == once
 
 
-def test_refusals_are_told_once_for_all():
+def test_each_rejection_is_reported_once():
     broken = [pod(f"p{i}", priorityClassName="gone") for i in range(5)]
     cluster = admit(ClusterInput(pods=tuple(broken)))
     assert len(cluster.pods) == 5
@@ -70,8 +70,8 @@ FAST = msgspec.convert(
     {"metadata": {"name": "fast", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}}, StorageClass
 )
 CLAIMS = {  # the claim's spec → its class
-    "says nothing": ({}, "fast"),
-    "wants none": ({"storageClassName": ""}, ""),
+    "no class given": ({}, "fast"),
+    "an empty class": ({"storageClassName": ""}, ""),
     "is bound": ({"volumeName": "pv"}, None),
 }
 

@@ -1,4 +1,4 @@
-"""Device claims when pods come, end and go during a run: made, given up and deleted as the cluster's controllers would."""
+"""Test that device claims are created, deallocated and deleted in a run as the cluster's controllers would do it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def known(simulation, name):
     return next(pod for pod in simulation._pods.values() if pod.name == name)
 
 
-def test_what_a_pod_used_is_free_for_the_next_when_it_goes():
+def test_devices_of_a_deleted_pod_are_free_for_the_next():
     objects = [*nodes(1), a_class(), *slices(1, 1), claim("c0"), claim("c1"), using("p0", "c0"), using("p1", "c1")]
     simulation = start(objects)
     simulation.run()
@@ -46,7 +46,7 @@ def test_what_a_pod_used_is_free_for_the_next_when_it_goes():
     assert simulation.overslept == []
 
 
-def test_a_pod_that_ends_gives_its_claim_up_as_well():
+def test_a_pod_that_ends_releases_its_claim():
     simulation = start([*nodes(1), a_class(), *slices(1, 1), claim("c0"), claim("c1"), using("p0", "c0"), using("p1", "c1")])
     simulation.run()
     ended = known(simulation, "p0")
@@ -55,7 +55,7 @@ def test_a_pod_that_ends_gives_its_claim_up_as_well():
     assert placed(simulation)["p1"] == "n0"
 
 
-def test_a_shared_claim_keeps_its_device_for_those_who_are_left():
+def test_a_shared_claim_keeps_its_device_for_the_remaining_pods():
     simulation = start([*nodes(2), a_class(), *slices(2, 1), claim("c"), using("p0", "c"), using("p1", "c")])
     simulation.run()
     simulation.at(1000.0, Gone(known(simulation, "p0")))
@@ -65,7 +65,7 @@ def test_a_shared_claim_keeps_its_device_for_those_who_are_left():
     assert shared.status.allocation is not None
 
 
-def test_claims_are_made_by_template_for_pods_that_come_later_and_go_with_them():
+def test_template_claims_of_later_pods_are_created_and_deleted_with_them():
     simulation = start([*nodes(1), a_class(), *slices(1, 1), TEMPLATE])
     for turn in range(3):
         simulation.at(100.0 * turn, Seen(by_template(f"p{turn}")))
@@ -80,7 +80,7 @@ def test_claims_are_made_by_template_for_pods_that_come_later_and_go_with_them()
     assert left.metadata.owner_references[0].name == "p2"
 
 
-def test_a_pod_that_is_made_anew_under_its_name_gets_a_claim_of_its_own():
+def test_a_recreated_pod_gets_its_own_claim():
     simulation = start([*nodes(1), a_class(), *slices(1, 1), TEMPLATE, by_template("p", "first")])
     simulation.run()
     simulation.at(1000.0, Seen(by_template("p", "second")))
@@ -91,7 +91,7 @@ def test_a_pod_that_is_made_anew_under_its_name_gets_a_claim_of_its_own():
     assert [user.uid for user in own.status.reserved_for] == ["second"]
 
 
-def test_the_claim_for_extended_resources_goes_with_its_pod():
+def test_the_special_claim_is_deleted_with_its_pod():
     asks = {"resources": {"requests": {GPU: 1}, "limits": {GPU: 1}}}
     simulation = start([*nodes(1), a_class(extendedResourceName=GPU), *slices(1, 1), using("p0", **asks), using("p1", **asks)])
     simulation.run()
@@ -104,7 +104,7 @@ def test_the_claim_for_extended_resources_goes_with_its_pod():
     assert simulation.overslept == []
 
 
-def test_users_that_were_never_heard_of_stay():
+def test_unknown_consumers_stay():
     used = claim("c")
     status = msgspec.convert(
         {"allocation": {"devices": {"results": []}}, "reservedFor": [{"resource": "pods", "name": "x", "uid": "u"}]},

@@ -1,4 +1,4 @@
-"""From manifests and dumps to a cluster: what is read, what is filled in, what is refused, what is told."""
+"""Test how manifests and dumps become a cluster: decoding, defaults, errors and the report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def named(template: dict, name: str, **more: object) -> dict:
 
 
 def take(*contents: bytes | str | dict | list) -> ClusterInput:
-    """Read contents as if each were a file: a.yaml, b.yaml …"""
+    """Read contents as files a.yaml, b.yaml, and so on."""
 
     def encoded(content: bytes | str | dict | list) -> bytes:
         if isinstance(content, bytes):
@@ -52,15 +52,15 @@ def bare(template: dict) -> dict:
     return {key: value for key, value in template.items() if key not in {"apiVersion", "kind"}}
 
 
-SHAPES = {  # what is given → names of pods and nodes
+SHAPES = {  # input → names of pods and nodes
     "one object": (POD, ["web"], []),
     "a list of several kinds": (a_list(POD, NODE), ["web"], ["n1"]),
     "an empty list": (a_list(), [], []),
     "a list without items": ({"apiVersion": "v1", "kind": "List", "items": None}, [], []),
     "a typed list without items": ({"apiVersion": "v1", "kind": "PodList"}, [], []),
     "a typed list": (a_list(bare(POD), kind="PodList"), ["web"], []),
-    "a typed list whose items say their kind": (a_list(POD, kind="PodList"), ["web"], []),
-    "lists in lists": (a_list(a_list(POD), a_list(a_list(NODE))), ["web"], ["n1"]),
+    "a typed list whose items carry their kind": (a_list(POD, kind="PodList"), ["web"], []),
+    "nested lists": (a_list(a_list(POD), a_list(a_list(NODE))), ["web"], ["n1"]),
 }
 
 
@@ -79,11 +79,11 @@ def test_shapes(given, pods, nodes, form):
     assert [node.name for node in cluster.nodes] == nodes
 
 
-def test_documents_in_a_row():
+def test_several_documents_in_one_file():
     assert [pod.name for pod in take(json.dumps(POD) + "\n" + json.dumps(named(POD, "b"))).pods] == ["web", "b"]
 
 
-def test_every_kind_that_is_read_has_its_place():
+def test_every_supported_kind_is_stored():
     for kind in KINDS:
         one = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": "x"}}
         cluster = read_sources([InputFile("in", json.dumps(one).encode())], validated=False)
@@ -104,7 +104,7 @@ def test_objects_get_namespace_uid_and_defaults():
     assert take(named(POD, "web", uid="its-own")).pods[0].uid == "its-own"
 
 
-def test_cluster_wide_objects_have_no_namespace():
+def test_cluster_scoped_objects_have_no_namespace():
     assert take(named(NODE, "n1", namespace="default")).nodes[0].metadata.namespace == ""
 
 
@@ -116,7 +116,7 @@ def test_generated_names():
     assert [pod.name for pod in take(a_list(*twins)).pods] == names
 
 
-def test_namespaces_nobody_described_are_there_with_their_name_as_label():
+def test_undeclared_namespaces_exist_with_their_name_label():
     cluster = take(named(POD, "web", namespace="prod"))
     labels = {space.metadata.name: space.metadata.labels for space in cluster.namespaces}
     assert labels == {
@@ -126,20 +126,20 @@ def test_namespaces_nobody_described_are_there_with_their_name_as_label():
     assert cluster.report.notes == ("1 namespace not in the input, assumed without labels: prod",)
 
 
-def test_nulls_as_dumps_have_them():
+def test_nulls_of_dumps():
     text = json.dumps({**POD, "metadata": {"name": "web", "creationTimestamp": None, "labels": None}, "status": None})
     assert take(text).pods[0].labels == {}
 
 
 UNUSED = {  # apiVersion, kind → the report's line
-    "a kind scheduling has no use for": ("v1", "ConfigMap", "2 ConfigMap: scheduling does not read it"),
+    "a kind that scheduling does not use": ("v1", "ConfigMap", "2 ConfigMap: scheduling does not read it"),
     "an unknown kind": ("example.com/v1", "Widget", "2 Widget example.com/v1: unknown kind"),
-    "a version that is not read": (
+    "an unsupported version": (
         "policy/v1beta1",
         "PodDisruptionBudget",
         "2 PodDisruptionBudget policy/v1beta1: this version of the API is not read; convert it to policy/v1",
     ),
-    "a kind that moved": (
+    "a kind that moved to another group": (
         "extensions/v1beta1",
         "Deployment",
         "2 Deployment extensions/v1beta1: unknown kind; Deployment is read as apps/v1",
@@ -149,32 +149,32 @@ UNUSED = {  # apiVersion, kind → the report's line
         "KubeSchedulerConfiguration",
         "2 KubeSchedulerConfiguration kubescheduler.config.k8s.io/v1: give it with --config",
     ),
-    "a list of a kind of its own": ("example.com/v1", "AllowList", "2 AllowList example.com/v1: unknown kind"),
+    "a kind whose name ends in List": ("example.com/v1", "AllowList", "2 AllowList example.com/v1: unknown kind"),
 }
 
 
 @pytest.mark.parametrize(("version", "kind", "line"), UNUSED.values(), ids=UNUSED)
-def test_what_is_not_used_is_counted_and_told(version, kind, line):
+def test_unused_objects_are_counted_in_the_report(version, kind, line):
     one = {"apiVersion": version, "kind": kind, "metadata": {"name": "a"}}
     cluster = take(a_list(one, POD), yaml.safe_dump(one))
     assert cluster.report.lines() == [line]
     assert len(cluster.pods) == 1
 
 
-def test_the_same_object_twice_is_told_a_different_one_is_refused():
+def test_identical_duplicates_are_reported_and_different_ones_rejected():
     assert take(POD, POD).report.notes == ("1 object given more than once, identically: Pod default/web (a.yaml and b.yaml)",)
     other = {**POD, "spec": {"containers": [{"name": "d"}]}}
     assert refused(POD, yaml.safe_dump(other)) == "b.yaml:1: Pod default/web is also at a.yaml, and differs; keep one of them"
     assert len(take(POD, named(POD, "web", namespace="other")).pods) == 2
 
 
-REFUSED = {  # content → what the message says
+REFUSED = {  # content → the error message
     "not an object": ("- a\n- b\n", "a.yaml:1: expected a Kubernetes object with apiVersion and kind, found a list"),
     "a scalar": ("hello\n", "a.yaml:1: expected a Kubernetes object with apiVersion and kind, found a scalar"),
-    "nothing set": ("a: 1\n", "a.yaml:1: apiVersion and kind not set"),
+    "no fields of an object": ("a: 1\n", "a.yaml:1: apiVersion and kind not set"),
     "no kind": ("apiVersion: v1\n", "a.yaml:1: kind not set"),
     "no apiVersion": ('{"kind": "Pod"}', "a.yaml: apiVersion not set"),
-    "kind is a number": ("apiVersion: v1\nkind: 1\n", "a.yaml:1: kind: expected str, found 1"),
+    "a number as kind": ("apiVersion: v1\nkind: 1\n", "a.yaml:1: kind: expected str, found 1"),
     "an item without a kind": (a_list(bare(POD)), "a.yaml: items[0]: apiVersion and kind not set"),
     "an item that is null": (
         '{"apiVersion": "v1", "kind": "List", "items": [null]}',
@@ -190,11 +190,11 @@ REFUSED = {  # content → what the message says
         a_list(POD, {**NODE, "spec": {"unschedulable": "no"}}),
         'a.yaml: items[1]: Node n1: spec.unschedulable: expected bool, found str "no"',
     ),
-    "a port in quotes": (
+    "a port as a string": (
         {**POD, "spec": {"containers": [{"name": "c", "ports": [{"hostPort": "80"}]}]}},
         'a.yaml: Pod web: spec.containers[0].ports[0].hostPort: expected int, found str "80"',
     ),
-    "a label that is a number": (
+    "a number as label": (
         "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\n  labels:\n    version: 1.5\n",
         'a.yaml:1: Pod web: metadata.labels[version]: expected str, found float 1.5; quote it: "1.5"',
     ),
@@ -212,11 +212,11 @@ REFUSED = {  # content → what the message says
 
 
 @pytest.mark.parametrize(("content", "message"), REFUSED.values(), ids=REFUSED)
-def test_refusals_name_the_place(content, message):
+def test_errors_name_the_position(content, message):
     assert refused(content).startswith(message)
 
 
-def test_objects_are_held_to_the_rules_of_the_api_server_all_at_once():
+def test_all_validation_errors_are_reported_at_once():
     broken = {
         **POD,
         "spec": {"containers": [{"name": "c"}, {"name": "c"}], "tolerations": [{"effect": "Foo", "operator": "Exists"}]},
@@ -230,12 +230,12 @@ def test_objects_are_held_to_the_rules_of_the_api_server_all_at_once():
     ]
 
 
-def test_without_the_rules_only_what_cannot_be_read_is_refused():
+def test_without_validation_only_unreadable_objects_are_rejected():
     broken = json.dumps({**POD, "spec": {}}).encode()
     assert len(read_sources([InputFile("in", broken)], validated=False).pods) == 1
 
 
-def test_lists_in_lists_end_somewhere():
+def test_nested_lists_have_a_depth_limit():
     nested = POD
     for _ in range(30):
         nested = a_list(nested)
@@ -243,7 +243,7 @@ def test_lists_in_lists_end_somewhere():
     assert "lists within lists" in refused(yaml.safe_dump(nested))
 
 
-def test_all_faults_are_told_at_once_up_to_a_limit():
+def test_errors_are_reported_together_up_to_a_limit():
     broken = [named({**POD, "spec": {"nodeName": 1}}, f"p{i}") for i in range(50)]
     assert len(refused(a_list(*broken[:3])).splitlines()) == 3
     message = refused(a_list(*broken)).splitlines()
@@ -251,7 +251,7 @@ def test_all_faults_are_told_at_once_up_to_a_limit():
     assert message[-1] == "and maybe more; these are the first"
 
 
-def test_messages_show_values_but_not_at_any_length():
+def test_errors_quote_values_shortened():
     (line,) = refused(named(POD, "x" * 1_000_000)).splitlines()[:1]
     assert len(line) == 400
 
@@ -271,7 +271,7 @@ DAMAGE = json.dumps(a_list(POD, NODE), indent=1).encode()
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(cut=st.integers(0, len(DAMAGE)), noise=st.binary(max_size=4))
-def test_damaged_bytes_are_read_or_refused_never_worse(cut, noise):
+def test_damaged_bytes_are_read_or_rejected(cut, noise):
     for data in (DAMAGE[:cut], DAMAGE[:cut] + noise + DAMAGE[cut:], yaml.safe_dump(POD).encode()[:cut] + noise):
         try:
             take(data)
@@ -312,11 +312,11 @@ TWICE = {
 
 
 @pytest.mark.parametrize(("text", "message"), TWICE.values(), ids=TWICE)
-def test_what_stands_twice_is_refused(text, message):
+def test_duplicate_fields_are_rejected(text, message):
     with pytest.raises(InputError) as caught:
         read_sources([InputFile("in", text.encode())])
     assert str(caught.value) == message
 
 
-def test_namespaces_that_are_only_implied_do_not_count_as_read():
+def test_implied_namespaces_do_not_count_as_read():
     assert read_sources([InputFile("in", b"")]).report.read == ()

@@ -1,4 +1,4 @@
-"""A simulation cannot be copied: plugins, callbacks and timers belong to the one that they were made for."""
+"""Test that a simulation cannot be copied: plugins, callbacks and timers belong to the original."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ WAYS = {
     "deepcopy": copy.deepcopy,
     "pickle": pickle.dumps,
     "an old pickle": lambda obj: pickle.dumps(obj, 0),
-    "in something else": lambda obj: copy.deepcopy({"the": [obj]}),
+    "inside another object": lambda obj: copy.deepcopy({"the": [obj]}),
 }
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("part", ["simulation", "scheduler"])
-def test_neither_a_simulation_nor_its_scheduler_is_copied(way, part):
+def test_copying_a_simulation_or_its_scheduler_fails(way, part):
     simulation, _ = prepare(Options())
     simulation.load([node("n"), pod("p")])
     simulation.run()
@@ -34,7 +34,7 @@ def test_neither_a_simulation_nor_its_scheduler_is_copied(way, part):
     assert {one.pod.name: one.node for one in simulation.records.values()} == {"p": "n"}
 
 
-def test_what_the_error_says_works_does():
+def test_the_alternative_in_the_error_message_works():
     outcomes = []
     for _ in range(2):
         simulation, _ = prepare(Options())

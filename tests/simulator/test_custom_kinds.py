@@ -1,4 +1,4 @@
-"""Objects of kinds that plugins name: read from dumps, looked up, and awaited."""
+"""Test objects of the kinds that plugins declare: read from dumps, looked up, and awaited."""
 
 import json
 
@@ -56,43 +56,43 @@ def found(cluster):
     return [(obj.resource, obj.namespace, obj.name) for obj in cluster.custom]
 
 
-READ = {  # what is in the dump, which kinds are named, what is read
-    "guessed by its name": ([document(namespace="x")], [FOOS], [(FOOS, "x", "a")]),
-    "nothing is named": ([document()], [], []),
+READ = {  # objects of the dump, declared kinds, objects read
+    "plural guessed from the kind": ([document(namespace="x")], [FOOS], [(FOOS, "x", "a")]),
+    "no kind declared": ([document()], [], []),
     "another kind of the group": ([document("Bar")], [FOOS], []),
     "another version": ([document(version="example.com/v2")], [FOOS], []),
     "another group": ([document(version="other.com/v1")], [FOOS], []),
     "two kinds": (
         [document("Bar"), document()], [FOOS, "bars.v1.example.com"], [("bars.v1.example.com", "", "a"), (FOOS, "", "a")],
     ),
-    "an irregular plural, defined later": (
+    "an irregular plural, definition follows": (
         [document("Ox"), definition("oxen", "Ox", "Cluster")], ["oxen.v1.example.com"], [("oxen.v1.example.com", "", "a")],
     ),
     "an irregular plural without a definition": ([document("Ox")], ["oxen.v1.example.com"], []),
-    "namespaced, and none given": ([document(), definition("foos", "Foo", "Namespaced")], [FOOS], [(FOOS, "default", "a")]),
-    "of the whole cluster, and a namespace given": (
+    "namespaced without a namespace": ([document(), definition("foos", "Foo", "Namespaced")], [FOOS], [(FOOS, "default", "a")]),
+    "cluster-scoped with a namespace": (
         [document(namespace="x"), definition("foos", "Foo", "Cluster")], [FOOS], [(FOOS, "", "a")],
     ),
-    "a kind of Kubernetes that is left aside": (
+    "a built-in kind that scheduling does not use": (
         [document("ConfigMap", version="v1", namespace="x")], ["configmaps.v1."], [("configmaps.v1.", "x", "a")],
     ),
-    "a name that is none": ([document()], ["foos.v1"], []),
+    "an invalid kind name": ([document()], ["foos.v1"], []),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("documents", "named", "expected"), READ.values(), ids=READ)
-def test_what_is_read(documents, named, expected):
+def test_which_objects_are_read(documents, named, expected):
     assert found(cluster_of(*documents, custom=named)) == expected
 
 
-def test_a_kind_that_is_read_anyway_is_read_twice():
+def test_a_kind_that_scheduling_uses_may_be_declared_too():
     service = {**document("Service", version="v1", namespace="x"), "spec": {"selector": {"a": "b"}}}
     cluster = cluster_of(service, custom=["services.v1."])
     assert [one.metadata.name for one in cluster.services] == ["a"]
     assert cluster.custom[0].get("spec", "selector") == {"a": "b"}
 
 
-def test_the_report_tells_of_them():
+def test_the_report_lists_them():
     cluster = cluster_of(
         document(namespace="x"), document(namespace="x"), document(name="b", namespace="x"), document("Bar"),
         document(version="example.com/v2"), definition("foos", "Foo", "Namespaced"),
@@ -107,7 +107,7 @@ def test_the_report_tells_of_them():
     ]
 
 
-def test_an_object_has_an_identity():
+def test_an_object_gets_a_stable_uid():
     (foo,) = cluster_of(document(namespace="x")).custom
     assert foo.metadata.uid
     assert foo.document["metadata"]["uid"] == foo.metadata.uid
@@ -116,7 +116,7 @@ def test_an_object_has_an_identity():
     assert (given.metadata.uid, given.metadata.resource_version) == ("u", "4")
 
 
-def test_what_an_item_of_a_list_leaves_out_is_filled_in():
+def test_list_items_inherit_apiversion_and_kind():
     items = [{"metadata": {"name": "a"}, "spec": {"n": 1}}]
     text = json.dumps({"apiVersion": "example.com/v1", "kind": "FooList", "items": items}).encode()
     (foo,) = read_sources([InputFile("dump.json", text)], custom=[FOOS]).custom
@@ -126,24 +126,30 @@ def test_what_an_item_of_a_list_leaves_out_is_filled_in():
 FAULTS = {
     "no name": ([{"apiVersion": "example.com/v1", "kind": "Foo"}], r"items\[0\]: Foo: metadata.name: Required value"),
     "no metadata": ([document(labels=3)], r"items\[0\]: Foo a: metadata.labels: expected"),
-    "two of one name": ([document(), document(labels={"a": "b"})], r"items\[1\]: Foo a is also at dump.json: items\[0\], and"),
-    "a broken definition": ([{**definition("a", "A", "Cluster"), "spec": 3}], r"CustomResourceDefinition a.example.com: spec"),
+    "two objects of one name": (
+        [document(), document(labels={"a": "b"})],
+        r"items\[1\]: Foo a is also at dump.json: items\[0\], and",
+    ),
+    "an invalid definition": (
+        [{**definition("a", "A", "Cluster"), "spec": 3}],
+        r"CustomResourceDefinition a.example.com: spec",
+    ),
 }
 
 
 @pytest.mark.parametrize(("documents", "message"), FAULTS.values(), ids=FAULTS)
-def test_what_is_wrong_is_told_with_its_place(documents, message):
+def test_errors_name_the_position(documents, message):
     with pytest.raises(InputError, match=message):
         cluster_of(*documents)
 
 
-def test_faults_are_not_told_without_end():
+def test_the_number_of_reported_errors_is_bounded():
     with pytest.raises(InputError) as told:
         cluster_of(*(document(name=f"a{at}", labels=3) for at in range(100)))
     assert len(str(told.value).splitlines()) == 20
 
 
-def test_yaml_documents_are_read_as_well():
+def test_yaml_documents_are_read_too():
     text = b"apiVersion: example.com/v1\nkind: Foo\nmetadata: {name: a, managedFields: []}\nspec: {count: 1}\n"
     (foo,) = read_sources([InputFile("a.yaml", text)], custom=[FOOS]).custom
     assert (foo.get("spec", "count"), "managedFields" in foo.document["metadata"]) == (1, False)
@@ -154,7 +160,7 @@ def test_yaml_documents_are_read_as_well():
 NODE = a_node("n1", allocatable={"cpu": "2", "memory": "4Gi", "pods": 10})
 
 
-def test_which_kinds_to_read_is_known_from_the_options():
+def test_the_declared_kinds_follow_from_the_options():
     assert kinds_named(OPTIONS) == (FOOS,)
     assert kinds_named(moorage.Options()) == ()
     assert kinds_named(moorage.Options(plugins=(NeedsFoo,))) == (), "it is not enabled"
@@ -167,7 +173,7 @@ def test_a_plugin_finds_them():
     assert [pod.name for pod in run.in_state("Pending")] == ["without"]
 
 
-def test_one_that_comes_later_wakes_its_pod():
+def test_an_object_added_later_wakes_its_pod():
     simulation, _ = prepare(OPTIONS)
     simulation.load([NODE, a_pod("p").pod, a_pod("q").pod])
     simulation.at(5.0, Seen(read_custom(document(name="p", namespace="default"), FOOS, "test")))
@@ -176,7 +182,7 @@ def test_one_that_comes_later_wakes_its_pod():
 
 
 class Counting(NeedsFoo):
-    """Notes on its Foo which pods it let in."""
+    """Record on its Foo which pods it bound."""
 
     name = "Counting"
 
@@ -198,7 +204,7 @@ def test_effects_change_them():
     assert ledger.get("status") is None
 
 
-def test_a_name_that_is_no_kind_is_told():
+def test_an_invalid_kind_name_is_reported():
     class Careless(NeedsFoo):
         name = "Careless"
 

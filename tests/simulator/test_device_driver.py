@@ -1,4 +1,4 @@
-"""The device drivers of a simulated cluster: what has to be made ready is, and books are kept of what is given."""
+"""Test the simulated device drivers: they make allocated devices ready and record allocations."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ ALLOCATED = {
 }
 
 
-def test_what_was_allocated_before_is_not_told_of():
+def test_earlier_allocations_are_not_reported():
     simulation = run(a_slice(), a_claim(allocation=ALLOCATED), using("p"))
     assert next(iter(simulation.records.values())).node == "n0"
     assert given(simulation) == []
 
 
-def test_what_is_given_back_is_not_told_of():
+def test_deallocations_are_not_reported():
     claim = a_claim("other", allocation=ALLOCATED)
     freed = replace(claim, status=ResourceClaimStatus())
     simulation = run(a_slice(), claim, a_claim(), using("p"), later=[(5.0, Seen(freed)), (9.0, Gone(freed))])

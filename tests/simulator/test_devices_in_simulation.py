@@ -1,4 +1,4 @@
-"""Pods with claims for devices in a simulated cluster: nobody gets another's device, and what is given back is given again."""
+"""Test pods with device claims in a simulation: no device is allocated twice, and released devices are allocated again."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def placed(simulation):
 
 
 def in_use(simulation):
-    """How often each device is held, by pods that were placed."""
+    """Return how many placed pods hold each device."""
     claims = simulation.scheduler.snapshot.objects(ResourceClaim).values()
     allocations = [claim.status.allocation for claim in claims if claim.status.allocation is not None]
     return Counter((result.pool, result.device) for found in allocations for result in found.devices.results)
 
 
-def test_no_device_is_given_twice_and_all_are_given():
+def test_every_device_is_allocated_exactly_once():
     pods = [using(f"p{at:02}", f"c{at:02}") for at in range(14)]
     simulation = start([*nodes(4), a_class(), *slices(4, 3), *[claim(f"c{at:02}") for at in range(14)], *pods])
     simulation.run()
@@ -82,7 +82,7 @@ def test_pods_that_share_a_claim_run_where_its_device_is():
     assert sorted(user.name for user in shared.status.reserved_for) == ["p0", "p1", "p2"]
 
 
-def test_a_claim_that_is_deleted_makes_room_for_a_waiting_pod():
+def test_a_deleted_claim_frees_its_device_for_a_pending_pod():
     simulation = start([*nodes(1), a_class(), *slices(1, 1), claim("c0"), claim("c1"), using("p0", "c0"), using("p1", "c1")])
     simulation.run()
     assert placed(simulation) == {"p0": "n0", "p1": ""}
@@ -95,7 +95,7 @@ def test_a_claim_that_is_deleted_makes_room_for_a_waiting_pod():
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_extended_resources_are_met_by_devices(count):
+def test_extended_resources_are_backed_by_devices(count):
     asks = {"resources": {"requests": {GPU: count}, "limits": {GPU: count}}}
     pods = [using(f"p{at}", **asks) for at in range(5)]
     simulation = start([*nodes(2), a_class(extendedResourceName=GPU), *slices(2, 2), *pods])
@@ -107,7 +107,7 @@ def test_extended_resources_are_met_by_devices(count):
 
 
 class Doorkeeper:
-    """Lets nobody called ``first`` on any node."""
+    """Fail PreBind of the pod called ``first``."""
 
     name = "Doorkeeper"
 
@@ -115,7 +115,7 @@ class Doorkeeper:
         return Hold.because("not you") if pod.name == "first" else ()
 
 
-def test_devices_of_a_binding_that_fails_go_to_another():
+def test_devices_of_a_failed_binding_go_to_another_pod():
     config = b"profiles:\n- plugins:\n    multiPoint:\n      enabled: [{name: Doorkeeper}]\n"
     objects = [*nodes(1), a_class(), *slices(1, 1), claim("c0"), claim("c1"), using("first", "c0"), using("second", "c1")]
     simulation = start(objects, Doorkeeper, config=config)

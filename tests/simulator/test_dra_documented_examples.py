@@ -1,4 +1,4 @@
-"""What Kubernetes' documentation and enhancement proposals show of device claims, each as manifests that are simulated whole.
+"""Simulate the examples of Kubernetes' documentation and enhancement proposals for device claims.
 
 Source  kubernetes.io, concepts and tasks of dynamic resource allocation; KEPs 4381 (structured parameters), 4816 (prioritized
         list), 5018 (admin access), 4815 (partitionable devices), 5075 (consumable capacity), 5055 (device taints), 5007
@@ -40,7 +40,7 @@ def device_class(name: str, expression: str = "", more: str = "") -> str:
 
 
 def devices(node: str, driver: str, text: str, counters: str = "", pool: str = "") -> str:
-    """Slices of one pool on a node: one for the devices, and one for what they share if there is any."""
+    """Return the slices of one pool on a node: one for the devices, and one for shared counters if there are any."""
     count = 2 if counters else 1
     head = (
         f"nodeName: {node}\n  driver: {driver}\n  pool: {{name: {pool or node}, generation: 1, resourceSliceCount: {count}}}\n"
@@ -75,7 +75,7 @@ def pod(name: str, *claims: str, templates: tuple[str, ...] = (), resources: str
 
 
 def run(*documents: str):
-    """Simulate, and return where pods went (or why not) and which devices each of them got, by request."""
+    """Simulate, and return each pod's node (or why it has none) and its devices by request."""
     content = "---\n".join(documents).encode()
     _, found = simulate_cluster(read_sources([InputFile("example.yaml", content)]), Options())
     where = {one.name: one.node or one.message for one in found.pods}
@@ -104,7 +104,7 @@ CAT_CLASS = device_class("resource.example.com", f'device.driver == "{CATS}"')
 # -- the concept page -----------------------------------------------------------------------------------------------------
 
 
-def test_each_container_gets_a_large_black_cat_of_its_own_by_template():
+def test_each_container_gets_its_own_large_black_cat_from_a_template():
     asked = template(
         "large-black-cat",
         f"- name: req-0\n  exactly: {{deviceClassName: resource.example.com, selectors: [{cat('large', 'black')}]}}",
@@ -134,7 +134,7 @@ PRIORITIZED = f"""
         (("small-white",), []),
     ],
 )
-def test_the_first_that_is_available_of_a_prioritized_list(colours, expected):
+def test_the_first_available_request_of_a_prioritized_list(colours, expected):
     there = "\n".join(
         "- name: cat-{}\n  attributes: {{size: {{string: {}}}, color: {{string: {}}}}}".format(at, *one.split("-"))
         for at, one in enumerate(colours)
@@ -160,7 +160,7 @@ def test_pods_that_share_a_claim_run_where_its_device_is():
     assert given["a"] == given["b"] == ["req=large-black"]
 
 
-def test_admin_access_sees_all_devices_whoever_uses_them():
+def test_admin_access_includes_allocated_devices():
     space = "apiVersion: v1\nkind: Namespace\nmetadata: {name: admin, labels: {resource.kubernetes.io/admin-access: 'true'}}\n"
     request = "- {name: req, exactly: {deviceClassName: resource.example.com, allocationMode: All, adminAccess: true}}"
     own = claim("own", "- {name: req, exactly: {deviceClassName: resource.example.com, allocationMode: All}}")
@@ -193,20 +193,20 @@ MODELS = f"""
 """
 EXPRESSIONS = {
     "a string attribute": (f'device.attributes["{DRA}"].model == "h100"', ["new"]),
-    "the driver itself": (f'device.driver == "{DRA}"', ["old", "new"]),
+    "the driver's name": (f'device.driver == "{DRA}"', ["old", "new"]),
     "another driver": ('device.driver == "other.example.com"', []),
-    "a quantity of exactly so much": (f'device.capacity["{DRA}"].memory == quantity("40Gi")', ["old"]),
-    "a quantity of at least so much": (f'device.capacity["{DRA}"].memory.compareTo(quantity("64Gi")) >= 0', ["new"]),
+    "an exact quantity": (f'device.capacity["{DRA}"].memory == quantity("40Gi")', ["old"]),
+    "a minimum quantity": (f'device.capacity["{DRA}"].memory.compareTo(quantity("64Gi")) >= 0', ["new"]),
     "a version above another": (f'device.attributes["{DRA}"].driverVersion.isGreaterThan(semver("1.9.0"))', ["new"]),
     "a version below another": (f'device.attributes["{DRA}"].driverVersion.compareTo(semver("2.0.0")) < 0', ["old"]),
     "a number": (f'device.attributes["{DRA}"].numa < 1', ["old"]),
-    "an attribute that need not be there": (f'device.attributes["{DRA}"].?nvlink.orValue(false)', ["new"]),
-    "one that has to be": (f'device.attributes["{DRA}"].?healthy.hasValue()', ["old"]),
-    "has, on a domain": (f'has(device.attributes["{DRA}"].nvlink) && device.attributes["{DRA}"].nvlink', ["new"]),
+    "an optional attribute": (f'device.attributes["{DRA}"].?nvlink.orValue(false)', ["new"]),
+    "a required attribute": (f'device.attributes["{DRA}"].?healthy.hasValue()', ["old"]),
+    "has() on a domain": (f'has(device.attributes["{DRA}"].nvlink) && device.attributes["{DRA}"].nvlink', ["new"]),
     "in, on a domain": (f'"slots" in device.capacity["{DRA}"]', ["new"]),
-    "a part with a name": (f'cel.bind(dra, device.attributes["{DRA}"], dra.model == "a100" && dra.healthy)', ["old"]),
+    "a part of a name": (f'cel.bind(dra, device.attributes["{DRA}"], dra.model == "a100" && dra.healthy)', ["old"]),
     "a regular expression": (f'device.attributes["{DRA}"].model.matches("^[ah]100$")', ["old", "new"]),
-    "one of a list": (f'device.attributes["{DRA}"].model in ["h100", "h200"]', ["new"]),
+    "one value of a list": (f'device.attributes["{DRA}"].model in ["h100", "h200"]', ["new"]),
 }
 
 
@@ -219,7 +219,7 @@ def test_selectors_as_documented(expression, expected):
     assert (where["p"] == "n1") == bool(expected)
 
 
-def test_an_attribute_that_is_not_there_is_an_error_that_names_it():
+def test_a_missing_attribute_is_an_error_with_its_name():
     selector = f"selectors: [{{cel: {{expression: 'device.attributes[\"{DRA}\"].nvlink'}}}}]"
     asked = claim("c", f"- {{name: r, exactly: {{deviceClassName: any, {selector}}}}}")
     where, _ = run(nodes("n1"), device_class("any"), devices("n1", DRA, MODELS), asked, pod("p", "c"))
@@ -245,7 +245,7 @@ TWO = "- {name: a, exactly: {deviceClassName: any}}\n- {name: b, exactly: {devic
         ("distinctAttribute", [1, 1, 1], []),
     ],
 )
-def test_devices_of_one_value_or_of_different_ones(constraint, values, expected):
+def test_devices_with_equal_or_distinct_values(constraint, values, expected):
     asked = claim("c", TWO, f"[{{requests: [a, b], {constraint}: {DRA}/numa}}]")
     _, given = run(nodes("n1"), device_class("any"), devices("n1", DRA, numbered(DRA, values)), asked, pod("p", "c"))
     assert given["p"] == expected
@@ -260,7 +260,7 @@ def partition(name: str, memory: str) -> str:
     return f"- name: {name}\n  consumesCounters: [{{counterSet: gpu-1, counters: {{memory: {{value: {memory}}}}}}}]\n"
 
 
-def test_partitions_are_given_until_what_they_share_is_used_up():
+def test_partitions_are_allocated_until_the_shared_counters_are_used_up():
     parts = partition("device-1", "6Gi") + partition("device-2", "6Gi") + partition("device-3", "2Gi")
     claims = [claim(f"c{at}", "- {name: r, exactly: {deviceClassName: any}}") for at in range(3)]
     pods = [pod(f"p{at}", f"c{at}") for at in range(3)]
@@ -283,7 +283,7 @@ ETHERNET = """
 
 
 @pytest.mark.parametrize(("asked", "fit"), [("1G", 3), ("4G", 2), ("11G", 0), (None, 3)])
-def test_shares_of_a_device_are_given_until_its_capacity_is_used_up(asked, fit):
+def test_shares_of_a_device_are_allocated_until_its_capacity_is_used_up(asked, fit):
     capacity = f", capacity: {{requests: {{bandwidth: {asked}}}}}" if asked else ""
     selector = "selectors: [{cel: {expression: device.allowMultipleAllocations}}]"
     shared = template("bandwidth", f"- {{name: r, exactly: {{deviceClassName: any, {selector}{capacity}}}}}")
@@ -309,7 +309,7 @@ TAINTED = f"- name: gpu\n  taints: [{{key: {DRA}/unhealthy, value: Broken, effec
         ("{operator: Exists, effect: NoSchedule}", False),
     ],
 )
-def test_tainted_devices_go_to_those_who_tolerate_them(toleration, fits):
+def test_tainted_devices_go_to_claims_that_tolerate_them(toleration, fits):
     asked = claim("c", f"- {{name: r, exactly: {{deviceClassName: any, tolerations: [{toleration}]}}}}")
     where, given = run(nodes("n1"), device_class("any"), devices("n1", DRA, TAINTED), asked, pod("p", "c"))
     assert (where["p"] == "n1", given["p"]) == (fits, ["r=gpu"] if fits else [])
@@ -318,7 +318,7 @@ def test_tainted_devices_go_to_those_who_tolerate_them(toleration, fits):
 # -- binding conditions ---------------------------------------------------------------------------------------------------
 
 
-def test_a_device_that_is_attached_on_demand_is_waited_for_and_bound_to_the_node():
+def test_a_device_attached_on_demand_is_awaited_and_bound_to_the_node():
     fabric = f"""
     - name: gpu-1
       bindsToNode: true
@@ -334,7 +334,7 @@ def test_a_device_that_is_attached_on_demand_is_waited_for_and_bound_to_the_node
 
 
 @pytest.mark.parametrize("resource", ["example.com/gpu", "deviceclass.resource.kubernetes.io/gpu"])
-def test_pods_ask_for_devices_as_for_extended_resources(resource):
+def test_extended_resources_are_served_by_devices(resource):
     requests = f'{{requests: {{{resource}: "1"}}, limits: {{{resource}: "1"}}}}'
     where, given = run(
         nodes("n1"), device_class("gpu", more="extendedResourceName: example.com/gpu"), devices("n1", DRA, "- {name: gpu-1}"),

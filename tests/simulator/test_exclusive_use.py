@@ -1,6 +1,6 @@
-"""Over random runs in which bindings fail, pods go and nodes change: nothing that is exclusive is ever held twice.
+"""Test over random runs with failed bindings, deleted pods and changed nodes that exclusive resources are used once.
 
-No device by two claims, no ReadWriteOncePod volume by two pods, and no more volumes on a node than its driver takes.
+No device has two claims, no ReadWriteOncePod volume two pods, and no node more volumes than its driver allows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REQUEST = {"name": "r", "exactly": {"deviceClassName": "gpu", "count": 1}}
 
 
 class Moody:
-    """Lets bindings fail, some before and some after claims were written."""
+    """Fail some bindings, before or after claims are written."""
 
     name = "Moody"
     moods: list[str]
@@ -101,7 +101,7 @@ def check(simulation):
     of_node: dict[str, set[str]] = {}
     users: Counter[str] = Counter()
     for pod in simulation._pods.values():
-        if pod.spec.node_name in snapshot.table.row_of:  # what runs on a node that is gone, kube-scheduler does not count
+        if pod.spec.node_name in snapshot.table.row_of:  # kube-scheduler does not count pods on deleted nodes
             used = {one.persistent_volume_claim.claim_name for one in pod.spec.volumes}
             of_node.setdefault(pod.spec.node_name, set()).update(used)
             users.update(used)
@@ -118,7 +118,7 @@ def check(simulation):
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.data())
-def test_nothing_exclusive_is_held_twice(data):
+def test_exclusive_resources_are_used_once(data):
     moods = data.draw(st.lists(st.sampled_from(["", "permit", "preBind", "bind"]), max_size=6), label="moods")
     plugin = type("Moody", (Moody,), {"moods": [mood for mood in moods if mood]})
     simulation, _ = prepare(Options(config=CONFIG, plugins=(plugin,)))
@@ -139,7 +139,7 @@ def test_nothing_exclusive_is_held_twice(data):
 
 
 def book_free(simulation):
-    """Once nothing is under way, only what claims say is held."""
+    """Check that only allocations of claims keep devices in use."""
     device_state = simulation.scheduler.snapshot.index(DeviceState)
     device_state.follow()
     claims = simulation.scheduler.snapshot.objects(ResourceClaim).values()

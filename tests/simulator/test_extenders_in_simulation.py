@@ -1,4 +1,4 @@
-"""Extenders in a simulation: those that change nothing change nothing, and those that do are told of with the scores."""
+"""Test extenders in a simulation: one that accepts everything changes nothing, and scores of others are reported."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ clusters = st.tuples(
 
 @settings(max_examples=40, deadline=None)
 @given(clusters, st.integers(0, 3))
-def test_one_that_agrees_with_everything_changes_nothing(cluster, seed):
+def test_an_extender_that_accepts_everything_changes_nothing(cluster, seed):
     nodes, pods = cluster
     objects = [node(f"n{at}", cpu) for at, cpu in enumerate(nodes)]
     objects += [pod(f"p{at}", cpu, priority=priority) for at, (cpu, priority) in enumerate(pods)]
@@ -42,7 +42,7 @@ def test_one_that_agrees_with_everything_changes_nothing(cluster, seed):
     assert asked.nodes == plain.nodes
 
 
-def test_what_an_extender_scored_stands_among_the_scores():
+def test_an_extenders_scores_are_listed_with_the_others():
     def prefers_n1(question):
         return b'[{"Host": "n1", "Score": 7}]' if question.verb == "prioritize" else agrees(question)
 

@@ -1,4 +1,4 @@
-"""Pod groups in simulated clusters: what is reported of groups that go, wait, or do not exist."""
+"""Test pod groups in a simulation, and the report on groups that are placed, pending or missing."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def test_a_gang_that_fits_is_scheduled():
     assert told(found) == {"g": ("Scheduled", 2, 2, "")}
 
 
-def test_a_gang_that_does_not_fit_leaves_nothing_behind_and_others_get_the_room():
+def test_a_gang_that_does_not_fit_leaves_its_resources_to_others():
     found = run(node(cpu="2"), gang(least=3), *map(member, "abc"), pod("single", "2", priority=-1))
     assert where(found) == {"a": None, "b": None, "c": None, "single": "n"}
     assert told(found)["g"][:3] == ("Unschedulable", 0, 3)
     assert told(found)["g"][3].startswith("pod group is unschedulable: ")
 
 
-def test_it_is_told_how_many_found_a_node():
+def test_the_report_counts_the_pods_that_found_a_node():
     found = run(node(cpu="2"), gang(least=3), *map(member, "abc"))
     assert told(found)["g"][3] == "pod group is unschedulable: 2 of the 3 pods that go together found a node"
 
 
-def test_groups_of_which_pods_are_missing_or_that_are_missing_themselves():
+def test_incomplete_groups_and_missing_groups():
     found = run(node(cpu="9"), gang(least=3), gang("basic", None), member("a"), member("x", group="other"))
     assert told(found) == {
         "basic": ("Waiting", 0, 0, "no pod of it was tried"),
@@ -62,12 +62,12 @@ def test_groups_of_which_pods_are_missing_or_that_are_missing_themselves():
     }
 
 
-def test_a_group_that_runs_already_is_no_news():
+def test_a_running_group_is_not_reported():
     found = run(node(cpu="9"), gang(least=1), member("a", on="n"))
     assert told(found) == {"g": ("Scheduled", 1, 1, "")}
 
 
-def test_victims_leave_and_the_gang_follows():
+def test_the_gang_is_placed_after_its_victims_are_deleted():
     low = [pod(f"low-{name}", on=name) for name in ("n", "m")]
     found = run(node("n", "1"), node("m", "1"), *low, gang(least=2), member("a", priority=5), member("b", priority=5))
     assert set(where(found).values()) == {"n", "m"}
@@ -75,7 +75,7 @@ def test_victims_leave_and_the_gang_follows():
     assert {one.name for one in found.pods if one.state == "Preempted"} == {"low-n", "low-m"}
 
 
-def test_without_the_gates_pods_go_one_by_one_and_it_is_said():
+def test_without_the_gates_pods_are_scheduled_singly_with_a_note():
     found = run(node(cpu="1"), gang(least=2), member("a"), member("b"), gates="")
     assert where(found) == {"a": "n", "b": None}
     assert found.groups == ()
@@ -83,7 +83,7 @@ def test_without_the_gates_pods_go_one_by_one_and_it_is_said():
     assert "Pod groups" not in render(found)
 
 
-def test_the_example_as_a_report_for_programs():
+def test_the_example_in_json():
     jsonschema = json.loads((EXAMPLE.parents[1] / "docs/reference/simulation-report.schema.json").read_text(encoding="utf-8"))
     gates = f"{GANGS},TopologyAwareWorkloadScheduling=true"
     _, found = simulate_cluster(read([str(EXAMPLE)]), Options(feature_gates=gates))
@@ -99,14 +99,14 @@ def test_the_example_as_a_report_for_programs():
     assert len(racks) == 1
 
 
-def test_a_group_that_is_tried_again_and_again_does_not_keep_a_run_from_ending():
+def test_a_run_with_a_group_that_never_fits_ends():
     found = run(node(cpu="2"), gang(least=2), pod("large", "3"), pod("small"), member("a", "2"), member("b"))
     assert where(found) == {"large": None, "small": "n", "a": None, "b": None}
     assert found.attempts < 30
 
 
 @pytest.mark.parametrize("seed", [0, 7])
-def test_the_same_input_gives_the_same_answer(seed):
+def test_the_same_input_gives_the_same_result(seed):
     objects = [node(f"n{at}", "2") for at in range(3)] + [gang(least=2), gang("h", 4)]
     objects += [member(f"a{at}") for at in range(3)] + [member(f"b{at}", group="h") for at in range(5)]
     assert run(*objects, seed=seed) == run(*objects, seed=seed)

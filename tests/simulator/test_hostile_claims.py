@@ -1,4 +1,4 @@
-"""Claims and slices that lie, go round in circles or are far too large: told in kube-scheduler's words, and the run ends."""
+"""Test malformed, circular and oversized claims and slices: kube-scheduler's messages, and runs that end."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def using(*claims):
     return a_pod("p", resourceClaims=uses, schedulerName="default-scheduler").pod
 
 
-#: A tenth of a second for a node, where the default is ten seconds: enough to see that the search ends.
+#: A tenth of a second for a node instead of the default ten: enough to test that the search ends.
 HURRY = b"""
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -55,7 +55,7 @@ profiles:
 
 
 def told(*objects):
-    """Simulate a cluster of one node, and return where its one pod went, or why not."""
+    """Simulate a cluster of one node, and return where its one pod is placed, or why not."""
     run = simulate([node(), a_class(), *objects], Options(config=HURRY))
     (pod,) = run.pods
     return pod.node or pod.message
@@ -69,8 +69,8 @@ MANY = [f"d{at}" for at in range(3000)]
 @pytest.mark.parametrize(
     ("slices", "says"),
     {
-        "more slices are told of than there are": ([a_slice("s", ["d"], count=2**31)], REFUSED),
-        "fewer slices are told of than there are": ([a_slice("s0", ["a"]), a_slice("s1", ["b"])], "n"),
+        "more slices announced than exist": ([a_slice("s", ["d"], count=2**31)], REFUSED),
+        "fewer slices announced than exist": ([a_slice("s0", ["a"]), a_slice("s1", ["b"])], "n"),
         "two slices with the same devices": ([a_slice("s0", ["d"], 2), a_slice("s1", ["d"], 2)], INVALID),
         "a slice that names a device twice": ([a_slice("s", ["d", "d"])], INVALID),
         "an old generation beside a new one": ([a_slice("old", ["d"]), a_slice("new", [], generation=2)], REFUSED),
@@ -79,7 +79,7 @@ MANY = [f"d{at}" for at in range(3000)]
         "hundreds of slices, none of them complete": ([a_slice(f"s{at}", MANY[:20], 10**9) for at in range(300)], REFUSED),
     }.values(),
 )
-def test_slices_that_lie(slices, says):
+def test_malformed_slices(slices, says):
     assert says in told(*slices, devices_claim(exactly()), using("c"))
 
 
@@ -96,15 +96,15 @@ def test_slices_that_lie(slices, says):
         "a constraint on an attribute that no device has": (
             devices_claim(exactly(), constraints=[{"requests": ["r"], "matchAttribute": f"{DRIVER}/x"}]), REFUSED,
         ),
-        "a mode that is none": (devices_claim(exactly(allocationMode="Some")), "unsupported count mode Some"),
+        "an unknown mode": (devices_claim(exactly(allocationMode="Some")), "unsupported count mode Some"),
         "no request at all": (devices_claim(), "n"),
     }.values(),
 )  # fmt: skip
-def test_claims_that_ask_for_what_cannot_be(claim, says):
+def test_unsatisfiable_claims(claim, says):
     assert says in told(a_slice("s", [f"d{at}" for at in range(20)]), claim, using("c"))
 
 
-#: One walk inside another, over and over: too much for any budget.
+#: Nested loops that exceed every budget.
 LONG = "[" + ",".join(map(str, range(100))) + "]"
 COSTLY = f"{LONG}.all(a, {LONG}.all(b, {LONG}.all(c, {LONG}.all(d, a + b + c + d >= 0))))"
 
@@ -122,17 +122,17 @@ COSTLY = f"{LONG}.all(a, {LONG}.all(b, {LONG}.all(c, {LONG}.all(d, a + b + c + d
         "is a regular expression that explodes elsewhere": ('("a".matches("(a*)*b") || true)', "n"),
     }.values(),
 )
-def test_selectors_that_cannot_be_evaluated(expression, says):
+def test_selectors_that_fail(expression, says):
     assert says in told(a_slice("s", ["d"]), devices_claim(exactly(expression=expression)), using("c"))
 
 
-def test_a_puzzle_without_a_solution_is_given_up():
+def test_an_unsatisfiable_search_ends():
     devices = [{"name": f"d{at}", "attributes": {"n": {"int": at}}} for at in range(40)]
     puzzle = devices_claim(*[exactly(f"r{at}") for at in range(11)], exactly("last", "false"))
     assert "timed out trying to allocate devices" in told(a_slice("s", devices), puzzle, using("c"))
 
 
-def test_the_same_claim_twice_in_a_pod_is_counted_twice_as_kube_scheduler_has_it():
+def test_a_claim_that_a_pod_lists_twice_counts_twice_as_in_kube_scheduler():
     assert REFUSED in told(a_slice("s", ["d"]), devices_claim(exactly()), using("c", "c"))
 
 
@@ -140,7 +140,7 @@ def test_the_same_claim_twice_in_a_pod_is_counted_twice_as_kube_scheduler_has_it
 
 
 def in_a_circle(count):
-    """Volumes and claims of which each points at the next: no pair agrees."""
+    """Return volumes and claims of which each refers to the next, so that no pair agrees."""
     for at in range(count):
         after = (at + 1) % count
         ref = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": f"c{after}", "uid": f"default/c{after}"}
@@ -150,7 +150,7 @@ def in_a_circle(count):
 
 @pytest.mark.parametrize("count", [2, 3, 20])
 @pytest.mark.parametrize("mode", ["WaitForFirstConsumer", "Immediate"])
-def test_volumes_and_claims_that_point_at_each_other_in_a_circle(count, mode):
+def test_circular_references_between_volumes_and_claims(count, mode):
     storage_class = msgspec.convert(
         {"metadata": {"name": "local"}, "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": mode}, StorageClass
     )
@@ -159,7 +159,7 @@ def test_volumes_and_claims_that_point_at_each_other_in_a_circle(count, mode):
     assert where.startswith("0/1 nodes are available: ")
 
 
-def test_a_claim_that_is_to_be_filled_from_itself():
+def test_a_claim_whose_data_source_is_itself():
     source = {"kind": "PersistentVolumeClaim", "name": "c"}
     storage_class = msgspec.convert({"metadata": {"name": "made"}, "provisioner": "x.example.com"}, StorageClass)
     pod = a_pod("p", volumes=standing_on("c"), schedulerName="default-scheduler").pod

@@ -1,4 +1,4 @@
-"""A node that goes takes its pods along, as pod garbage collection would have it, and their controllers make new ones."""
+"""Test that the pods of a deleted node are deleted as by pod garbage collection, and that their controllers replace them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.simulate import Options
 from tests.simulator.test_simulation import check_settled, node, pod, run, states
 
-# -- a node goes in the course of a run ------------------------------------------------------------------------------------
+# -- a node is deleted during a run ----------------------------------------------------------------------------------------
 
 
 def placed(simulation):
@@ -31,7 +31,7 @@ def lost(simulation):
     return {one.pod.name: (one.node, one.replaced) for one in found.values() if one.state == "Deleted"}
 
 
-def test_pods_of_a_node_that_goes_are_deleted_and_replaced_forty_seconds_later():
+def test_pods_of_a_deleted_node_are_deleted_and_replaced_after_forty_seconds():
     there = pod("there", owner="ReplicaSet", nodeName="n1")
     simulation, seen = run([node("n1"), node("n2"), there], later=[(10.0, Gone(node("n1")))])
     ((name, (where, replacement)),) = lost(simulation).items()
@@ -42,27 +42,27 @@ def test_pods_of_a_node_that_goes_are_deleted_and_replaced_forty_seconds_later()
     check_settled(simulation)
 
 
-def test_what_this_run_placed_goes_too():
+def test_pods_placed_in_the_run_are_deleted_too():
     simulation, _ = run([node("n1"), pod("p", owner="Job")], later=[(10.0, Gone(node("n1"))), (20.0, Seen(node("n2")))])
     assert [where for where, _ in lost(simulation).values()] == ["n1"]
     assert list(placed(simulation).values()) == ["n2"]
     assert states(simulation)["p"] == "Deleted"
 
 
-OWNERS = {  # the controller's kind, and whether it makes another pod once the node is gone
+OWNERS = {  # the controller's kind, and whether it replaces the pod
     "Deployment's": ("ReplicaSet", True),
-    "an old controller's": ("ReplicationController", True),
+    "a replication controller's": ("ReplicationController", True),
     "a stateful set's": ("StatefulSet", True),
     "a job's": ("Job", True),
     "a daemon's": ("DaemonSet", False),
-    "the node's own": ("Node", False),
+    "a static pod": ("Node", False),
     "a stranger's": ("Rocket", False),
     "without a controller": (None, False),
 }
 
 
 @pytest.mark.parametrize(("owner", "again"), OWNERS.values(), ids=OWNERS)
-def test_those_controllers_make_another(owner, again):
+def test_which_controllers_replace_the_pod(owner, again):
     there = pod("there-0", owner=owner, nodeName="n1")
     simulation, _ = run([node("n1"), node("n2"), there], later=[(1.0, Gone(node("n1")))])
     assert len(placed(simulation)) == again
@@ -70,7 +70,7 @@ def test_those_controllers_make_another(owner, again):
         assert placed(simulation) == {"there-0": "n2"}
 
 
-def test_a_node_that_comes_back_in_time_keeps_its_pods():
+def test_a_node_that_returns_in_time_keeps_its_pods():
     there = pod("there", owner="ReplicaSet", nodeName="n1")
     simulation, _ = run([node("n1"), there], later=[(10.0, Gone(node("n1"))), (45.0, Seen(node("n1")))])
     assert not lost(simulation)
@@ -78,14 +78,14 @@ def test_a_node_that_comes_back_in_time_keeps_its_pods():
     assert simulation.now == 45.0
 
 
-def test_a_pod_that_ends_on_a_node_that_is_gone_is_left_alone():
+def test_an_ended_pod_on_a_deleted_node_stays():
     over = replace(pod("over", owner="Job", nodeName="n1"), status=replace(pod("x").status, phase="Succeeded"))
     simulation, seen = run([node("n1"), over], later=[(1.0, Gone(node("n1")))])
     assert not lost(simulation)
     assert not seen
 
 
-# -- a node is not in the input --------------------------------------------------------------------------------------------
+# -- a node is missing from the input -------------------------------------------------------------------------------------
 
 
 def obj(kind, name, version="v1", namespace="default", owner=None, labels=None, **parts):
@@ -137,7 +137,7 @@ def outcomes(result):
     return sorted((one.name, one.state, one.node, one.replaced_by) for one in result.pods)
 
 
-def test_pods_of_a_node_that_was_deleted_from_a_dump_are_gone_and_replaced():
+def test_pods_of_a_node_missing_from_a_dump_are_deleted_and_replaced():
     replica_set = workload("ReplicaSet", "web", 3)
     pods = [on(where, f"web-{n}", "ReplicaSet/web") for n, where in enumerate(("n1", "n1", "n2"))]
     result = came_to(a_node("n2"), replica_set, *pods)
@@ -156,14 +156,14 @@ def test_pods_of_a_node_that_was_deleted_from_a_dump_are_gone_and_replaced():
     assert as_data(result)["summary"]["pods"]["deleted"] == 2
 
 
-def test_a_controller_makes_no_more_than_it_wants():
+def test_a_controller_creates_no_more_pods_than_it_wants():
     pods = [on(where, f"web-{n}", "ReplicaSet/web") for n, where in enumerate(("n1", "n1", "n2"))]
     result = came_to(a_node("n2"), workload("ReplicaSet", "web", 1), *pods)
     assert [state for _, state, _, _ in outcomes(result)] == ["Deleted", "Deleted"]
     assert "controllers replace 0" in said(result)[0]
 
 
-KNOWN = {  # the workload in the input, its pod on a node that is not, and the name of the new pod (None: any; "": none)
+KNOWN = {  # the workload in the input, its pod on a missing node, and the new pod's name (None: any; "": none)
     "a stateful set": (workload("StatefulSet", "db", 1, serviceName="db"), ("db-0", "StatefulSet/db"), "db-0"),
     "a daemon set": (workload("DaemonSet", "agent", 0), ("agent-1", "DaemonSet/agent"), "agent"),
     "a deployment whose replica set is missing": (
@@ -181,7 +181,7 @@ KNOWN = {  # the workload in the input, its pod on a node that is not, and the n
 
 
 @pytest.mark.parametrize(("known", "there", "again"), KNOWN.values(), ids=KNOWN)
-def test_workloads_of_the_input_and_owners_that_pods_name_make_other_pods(known, there, again):
+def test_workloads_of_the_input_and_owners_of_pods_replace_pods(known, there, again):
     labels = {"app": "x", **({"pod-template-hash": "5d4f"} if "5d4f" in there[0] else {})}
     result = came_to(a_node("n2"), *([known] if known else []), on("n1", *there, labels=labels))
     new = [one for one in result.pods if one.state == "Placed"]
@@ -189,21 +189,21 @@ def test_workloads_of_the_input_and_owners_that_pods_name_make_other_pods(known,
     assert [one.name for one in gone] == [there[0]]
     if again == "":
         assert not new
-    elif again == "agent":  # a daemon of the node that is there, which replaces nothing
+    elif again == "agent":  # a daemon pod of the present node, which replaces nothing
         assert (len(new), gone[0].replaced_by) == (1, "")
     else:
         assert [one.name for one in new] == [gone[0].replaced_by]
         assert again is None or new[0].name == again
 
 
-def test_pods_that_were_ending_on_the_lost_node_are_not_replaced_twice():
+def test_terminating_pods_on_a_missing_node_are_replaced_once():
     ending = on("n1", "web-0", "ReplicaSet/web")
     ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     result = came_to(a_node("n2"), ending)
     assert outcomes(result) == [("web-0", "Deleted", "n1", "")]
 
 
-def test_a_file_of_pods_alone_keeps_them_and_says_so():
+def test_a_file_with_only_pods_keeps_them_with_a_note():
     result = came_to(on("n1", "web-0", "ReplicaSet/web"), on("n2", "web-1"))
     assert not result.pods
     assert not said(result)
@@ -212,7 +212,7 @@ def test_a_file_of_pods_alone_keeps_them_and_says_so():
     ]
 
 
-def test_devices_and_volumes_of_lost_pods_are_given_up():
+def test_devices_and_volumes_of_lost_pods_are_released():
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "Pod-p", "controller": True}
     devices = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}
     allocation = {"devices": {"results": [{"request": "r", "driver": "d", "pool": "n1", "device": "d0"}]}}
@@ -246,7 +246,7 @@ NODES = ("n1", "n2", "n3")
     wanted=st.integers(0, 5), where=st.lists(st.sampled_from(NODES), max_size=6), there=st.sets(st.sampled_from(NODES)),
     kind=st.sampled_from(["ReplicaSet", "StatefulSet"]), known=st.booleans(),
 )  # fmt: skip
-def test_whatever_nodes_are_missing_each_workload_has_as_many_pods_as_it_wants(wanted, where, there, kind, known):
+def test_each_workload_has_its_number_of_pods_whatever_nodes_are_missing(wanted, where, there, kind, known):
     pods = [on(node, f"web-{n}", f"{kind}/web") for n, node in enumerate(where)]
     result = came_to(*map(a_node, sorted(there)), *([workload(kind, "web", wanted)] if known else []), *pods)
     kept = [node for node in where if node in there or not there]

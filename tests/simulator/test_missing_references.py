@@ -1,4 +1,4 @@
-"""What is referred to and not there."""
+"""Test the report of references to missing objects."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ CASES = {
     "a node": ([made("Pod", "p", {"nodeName": "n"})], ["1 Pod refers to 1 Node not in the input: n"]),
     "a pod that ended": ([made("Pod", "p", {"nodeName": "n"}, status={"phase": "Succeeded"})], []),
     "a claim": ([made("Pod", "p", CLAIMING)], ["1 Pod refers to 1 PersistentVolumeClaim not in the input: default/data"]),
-    "a claim that is there": ([made("Pod", "p", CLAIMING), made("PersistentVolumeClaim", "data")], []),
-    "a claim elsewhere": (
+    "a claim that exists": ([made("Pod", "p", CLAIMING), made("PersistentVolumeClaim", "data")], []),
+    "a claim in another namespace": (
         [made("Pod", "p", CLAIMING), made("PersistentVolumeClaim", "data", namespace="other")],
         ["1 Pod refers to 1 PersistentVolumeClaim not in the input: default/data"],
     ),
@@ -51,7 +51,7 @@ CASES = {
             "1 PersistentVolumeClaim refers to 1 StorageClass not in the input: fast",
         ],
     ),
-    "classes of old pods": (
+    "classes of existing pods": (
         [made("Pod", "p", {"priorityClassName": "gone"}, creationTimestamp="2024-01-01T00:00:00Z")],
         ["1 Pod refers to 1 PriorityClass not in the input: gone"],
     ),
@@ -72,7 +72,7 @@ CASES = {
             "1 Pod refers to 1 ResourceClaimTemplate not in the input: default/t",
         ],
     ),
-    "a template whose claim was made": (
+    "a template whose claim exists": (
         [
             made(
                 "Pod",
@@ -91,7 +91,7 @@ CASES = {
             "1 ResourceSlice refers to 1 Node not in the input: n",
         ],
     ),
-    "what CSI says": (
+    "CSI nodes and drivers": (
         [
             made("CSINode", "n", {}, STORAGE),
             made("VolumeAttachment", "a", {"source": {"persistentVolumeName": "pv"}}, STORAGE),
@@ -105,5 +105,5 @@ CASES = {
 
 
 @pytest.mark.parametrize(("objects", "lines"), CASES.values(), ids=CASES)
-def test_what_is_missing(objects, lines):
+def test_missing_references(objects, lines):
     assert missing(*objects) == lines

@@ -1,4 +1,4 @@
-"""The engine in virtual time: waits, wakes, preemption, Permit, failures on the way to a node; and runs that must end."""
+"""Test the engine in virtual time: waits, wakes, preemption, Permit, failures in the binding cycle, and runs that end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def enabling(point, names):
 
 
 def run(objects, *plugins, later=(), durations=None, enabled=None):
-    """Simulate; returns the simulation and its attempts as (seconds, pod, node or None)."""
+    """Simulate; return the simulation and its attempts as (seconds, pod, node or None)."""
     names = enabled or [p.name for p in plugins]
     config = HEAD + enabling("multiPoint", names)
     seen = []
@@ -54,7 +54,7 @@ def states(simulation):
 
 
 def check_settled(simulation):
-    """What must hold when a run has ended, whatever happened in it."""
+    """Check the invariants at the end of any run."""
     scheduler = simulation.scheduler
     assert not scheduler.cluster.assumed
     assert not list(scheduler.waiting())
@@ -66,27 +66,27 @@ def check_settled(simulation):
     assert (table.requested("cpu").view <= table.allocatable("cpu").view).all()
 
 
-def test_pods_are_placed_by_priority_then_by_arrival():
+def test_pods_are_scheduled_by_priority_then_creation():
     simulation, seen = run([node("n", "2"), pod("low"), pod("first", priority=5), pod("second", priority=5)])
     assert [name for _, name, _ in seen] == ["first", "second", "low"]
     assert states(simulation) == {"low": "Pending", "first": "Placed", "second": "Placed"}
     check_settled(simulation)
 
 
-def test_a_pod_waits_for_the_event_that_helps_and_for_its_backoff():
+def test_a_pod_waits_for_a_helpful_event_and_its_backoff():
     _, seen = run([node("n", "1"), pod("big", "2")], later=[(0.2, Seen(node("m", "4")))])
-    assert seen == [(0.0, "big", None), (0.2, "big", "m")]  # nothing else is ready, so backoff is cut short
+    assert seen == [(0.0, "big", None), (0.2, "big", "m")]  # no other pod is ready, so backoff is cut short
     _, seen = run([node("n", "1"), pod("big", "2")], later=[(100.0, Seen(node("m", "1"))), (200.0, Seen(node("o", "2")))])
-    assert seen == [(0.0, "big", None), (200.0, "big", "o")]  # a node that is too small wakes nobody
+    assert seen == [(0.0, "big", None), (200.0, "big", "o")]  # a node that is too small wakes no pod
 
 
-def test_a_pod_that_ends_makes_room():
+def test_a_pod_that_ends_frees_its_resources():
     simulation, seen = run([node("n", "1"), pod("a"), pod("b")], durations={"default/a": 60.0})
     assert seen[-1] == (60.0, "b", "n")
     assert states(simulation) == {"a": "Finished", "b": "Placed"}
 
 
-def test_preemption_takes_its_grace_and_controllers_replace_their_pods():
+def test_preemption_waits_for_the_grace_period_and_controllers_replace_victims():
     victim = replace(
         pod("victim-1", owner="ReplicaSet"), spec=replace(pod("x").spec, node_name="n", termination_grace_period_seconds=7)
     )
@@ -100,7 +100,7 @@ def test_preemption_takes_its_grace_and_controllers_replace_their_pods():
     check_settled(simulation)
 
 
-def test_a_gated_pod_is_never_tried_until_its_gates_are_gone():
+def test_a_gated_pod_is_not_attempted_until_its_gates_are_removed():
     gated = pod("gated", schedulingGates=[{"name": "x"}])
     open_ = replace(gated, spec=replace(gated.spec, scheduling_gates=()))
     simulation, seen = run([node("n"), gated])
@@ -111,7 +111,7 @@ def test_a_gated_pod_is_never_tried_until_its_gates_are_gone():
 
 
 class Gate:
-    """A Permit plugin that waits; what it does then is given."""
+    """A Permit plugin with a settable result, at first a wait."""
 
     name = "Gate"
 
@@ -122,16 +122,16 @@ class Gate:
         return self.answer
 
 
-def test_a_permit_that_is_never_given_times_out_and_frees_the_node():
+def test_a_permit_timeout_frees_the_node():
     simulation, seen = run([node("n", "1"), pod("held"), pod("next", priority=-1)], Gate)
-    # Both wait in vain: one holds the node for 30 s, then the other has its turn.
+    # Neither is allowed: one reserves the node for 30 s, then the other does.
     assert seen[0] == (0.0, "held", "n")
     assert seen[2:4] == [(30.0, "held", None), (30.0, "next", "n")]
     assert simulation.records["default/held"].message.endswith("at plugin Gate when the run ended.")
     check_settled(simulation)
 
 
-def test_a_permit_of_hours_is_cut_to_fifteen_minutes():
+def test_a_permit_timeout_is_capped_at_fifteen_minutes():
     class Patient(Gate):
         name = "Patient"
 
@@ -144,7 +144,7 @@ def test_a_permit_of_hours_is_cut_to_fifteen_minutes():
     check_settled(simulation)
 
 
-def test_a_pod_deleted_while_it_waits_frees_its_node_at_once():
+def test_a_pod_deleted_while_waiting_frees_its_node_at_once():
     held = pod("held")
     simulation, seen = run([node("n", "1"), held], Gate, later=[(5.0, Gone(held)), (6.0, Seen(pod("next")))])
     assert [(t, name) for t, name, _ in seen][:2] == [(0.0, "held"), (6.0, "next")]
@@ -168,7 +168,7 @@ def reserving(name, log, answer=None):
 
 
 @pytest.mark.parametrize("answer", [Hold.because("not mine"), RuntimeError("broken")], ids=["says no", "raises"])
-def test_a_failed_reserve_is_undone_by_all_last_first(answer):
+def test_a_failed_reserve_is_undone_in_reverse_order(answer):
     log = []
     simulation, _ = run([node("n"), pod("p")], reserving("A", log), reserving("B", log, answer), reserving("C", log))
     assert log[:5] == ["A+", "B+", "C-", "B-", "A-"]
@@ -176,7 +176,7 @@ def test_a_failed_reserve_is_undone_by_all_last_first(answer):
     check_settled(simulation)
 
 
-def test_pre_bind_that_fails_is_tried_again_after_backoff():
+def test_a_failed_pre_bind_is_retried_after_backoff():
     class Flaky:
         name = "Flaky"
         failures = 2
@@ -190,13 +190,13 @@ def test_pre_bind_that_fails_is_tried_again_after_backoff():
                 raise TimeoutError("no answer")
 
     simulation, seen = run([node("n"), pod("p")], Flaky)
-    # backoffs of 1 s and 2 s, each to the end of the second it falls into
+    # backoffs of 1 s and 2 s, each rounded up to the end of its second
     assert seen == [(t, "p", outcome) for t in (0.0, 2.0) for outcome in ("n", None)] + [(5.0, "p", "n")]
     assert states(simulation) == {"p": "Placed"}
     check_settled(simulation)
 
 
-def test_a_bind_plugin_may_leave_the_pod_to_the_next():
+def test_a_bind_plugin_may_skip_the_pod():
     bound = []
 
     class Mine:
@@ -222,7 +222,7 @@ POINTS = ["pre_enqueue", "pre_filter", "filter", "post_filter", "pre_score", "sc
 
 @pytest.mark.parametrize("method", POINTS)
 @pytest.mark.parametrize("error", [ValueError("x"), KeyError("y"), RecursionError()], ids=lambda e: type(e).__name__)
-def test_a_plugin_that_raises_holds_up_its_pod_and_no_other(method, error):
+def test_an_exception_in_a_plugin_delays_only_its_pod(method, error):
     def breaks(self, *args):
         subject = next((a for a in args if hasattr(a, "spec")), None)
         if subject is None or subject.name == "bad":
@@ -244,13 +244,13 @@ def test_a_plugin_that_raises_holds_up_its_pod_and_no_other(method, error):
     check_settled(simulation)
 
 
-def test_a_pod_that_nobody_schedules_is_left_alone():
-    simulation, seen = run([node("n"), pod("other", schedulerName="somebody-else")])
+def test_a_pod_of_another_scheduler_stays_untouched():
+    simulation, seen = run([node("n"), pod("other", schedulerName="other-scheduler")])
     assert seen == []
     assert simulation.records == {}
 
 
-def test_finished_pods_take_no_room():
+def test_finished_pods_use_no_resources():
     done = replace(
         pod("done", "2"), spec=replace(pod("x", "2").spec, node_name="n"), status=replace(Pod().status, phase="Succeeded")
     )
@@ -258,15 +258,15 @@ def test_finished_pods_take_no_room():
     assert states(simulation) == {"p": "Placed"}
 
 
-def test_pods_on_a_node_that_comes_later_count_on_it():
+def test_pods_on_a_node_added_later_are_counted():
     early = replace(pod("early", "2"), spec=replace(pod("x", "2").spec, node_name="late"))
     simulation, _ = run([early, node("late", "2"), pod("p", "1")])
     assert states(simulation) == {"p": "Pending"}
 
 
-def test_a_hint_that_oversleeps_is_found_out():
+def test_a_hint_that_misses_an_event_is_detected():
     class Late:
-        """Refuses until a node is labelled, and says that nothing will ever help."""
+        """Reject until a node is labelled, and return hints that never wake the pod."""
 
         name = "Late"
 

@@ -1,4 +1,4 @@
-"""The volume controller of a simulated cluster: which claims get which volume, when, and what pods wait for that."""
+"""Test the simulated volume controller: which claims get which volume, when, and which pods wait for them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def message(simulation, name):
 
 
 def check_both_sides(simulation):
-    """Claims and volumes that are bound agree on it, and no volume has two claims."""
+    """Check that bound claims and volumes agree, and that no volume has two claims."""
     volumes = simulation.scheduler.snapshot.objects(PersistentVolume)
     claims = simulation.scheduler.snapshot.objects(PersistentVolumeClaim)
     bound = {key: claim for key, claim in claims.items() if BIND_COMPLETED in claim.metadata.annotations}
@@ -82,35 +82,35 @@ def volumes(*names, **spec):
     return [a_volume(name, **{"storageClassName": "now", **spec}) for name in names]
 
 
-#: What there is for the claim ``data`` of 1Gi and class ``now``, which binds at once; and the volume it gets.
+#: Objects other than the claim ``data`` of 1Gi and class ``now``, which binds at once; and the volume it gets.
 IMMEDIATE = {
-    "none there and none made": ([NOW_BY_HAND], ""),
-    "the only one": ([NOW_BY_HAND, *volumes("pv")], "pv"),
+    "no volume, no provisioner": ([NOW_BY_HAND], ""),
+    "the only volume": ([NOW_BY_HAND, *volumes("pv")], "pv"),
     "the smallest that fits": (
         [NOW_BY_HAND, *volumes("big", size="9Gi"), *volumes("fit", size="2Gi"), *volumes("small", size="1Mi")], "fit"
     ),
-    "by name among equals": ([NOW_BY_HAND, *volumes("b", "a")], "a"),
+    "the first name among equals": ([NOW_BY_HAND, *volumes("b", "a")], "a"),
     "a volume without a phase": ([NOW_BY_HAND, *volumes("pv", phase="Pending")], "pv"),
-    "a volume that was given back": ([NOW_BY_HAND, *volumes("pv", phase="Released")], ""),
+    "a released volume": ([NOW_BY_HAND, *volumes("pv", phase="Released")], ""),
     "another class": ([NOW_BY_HAND, *volumes("pv", storageClassName="other")], ""),
     "other access modes": ([NOW_BY_HAND, *volumes("pv", accessModes=["ReadOnlyMany"])], ""),
     "another volume mode": ([NOW_BY_HAND, *volumes("pv", volumeMode="Block")], ""),
-    "somebody else's": ([NOW_BY_HAND, *volumes("pv", claimRef={"namespace": "default", "name": "other"})], ""),
-    "kept for this claim": (
+    "reserved for another claim": ([NOW_BY_HAND, *volumes("pv", claimRef={"namespace": "default", "name": "other"})], ""),
+    "reserved for this claim": (
         [NOW_BY_HAND, *volumes("a"), *volumes("pv", size="5Gi", claimRef={"namespace": "default", "name": "data"})], "pv"
     ),
-    "kept for a namesake before it": (
+    "reserved for an earlier claim of that name": (
         [NOW_BY_HAND, *volumes("pv", claimRef={"namespace": "default", "name": "data", "uid": "old"})], ""
     ),
-    "one is made": ([NOW], "pvc-default/data"),
-    "one is there, though one could be made": ([NOW, *volumes("pv")], "pv"),
-    "one that is there without a class object": (volumes("pv"), "pv"),
+    "provisioned": ([NOW], "pvc-default/data"),
+    "an existing volume before provisioning": ([NOW, *volumes("pv")], "pv"),
+    "an existing volume without its class": (volumes("pv"), "pv"),
     "no class": ([], ""),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", IMMEDIATE)
-def test_claims_that_are_bound_at_once(case):
+def test_claims_with_immediate_binding(case):
     objects, expected = IMMEDIATE[case]
     simulation = run(*objects, a_claim("data", storageClassName="now"), pod("p", "data"))
     assert volume_of(simulation) == expected
@@ -121,56 +121,56 @@ def test_claims_that_are_bound_at_once(case):
         assert message(simulation, "p").startswith(why)
 
 
-#: What there is beside the claim ``data`` of class ``later``; where its pod may go, and which volume it then gets.
+#: Objects other than the claim ``data`` of class ``later``; the pod's node selector, and the resulting node and volume.
 DELAYED = {
     "no volume": ([LATER_BY_HAND], {}, {("", "")}),
-    "one on one node": (
+    "a volume on one node": (
         [LATER_BY_HAND, a_volume("pv", storageClassName="later", nodeAffinity=on_hosts("n1"))], {}, {("n1", "pv")}
     ),
-    "one elsewhere": (
+    "a volume on another node": (
         [LATER_BY_HAND, a_volume("pv", storageClassName="later", nodeAffinity=on_hosts("n1"))], {HOST: "n0"}, {("", "")}
     ),
-    "one without a phase": (
+    "a volume without a phase": (
         [LATER_BY_HAND, a_volume("pv", storageClassName="later", phase="Pending", nodeAffinity=on_hosts("n2"))], {},
         {("n2", "pv")},
     ),
-    "one a node": (
+    "a volume on each node": (
         [LATER_BY_HAND, *(a_volume(f"pv-{n}", storageClassName="later", nodeAffinity=on_hosts(n)) for n in ("n0", "n2"))],
         {ZONE: "b"}, {("n2", "pv-n2")},
     ),
-    "made anywhere": ([a_class("later")], {HOST: "n1"}, {("n1", "pvc-default/data")}),
-    "made where allowed": ([a_class("later", allowedTopologies=zones("b"))], {}, {("n2", "pvc-default/data")}),
-    "made elsewhere": ([a_class("later", allowedTopologies=zones("b"))], {ZONE: "a"}, {("", "")}),
+    "provisioned anywhere": ([a_class("later")], {HOST: "n1"}, {("n1", "pvc-default/data")}),
+    "provisioned in the allowed topology": ([a_class("later", allowedTopologies=zones("b"))], {}, {("n2", "pvc-default/data")}),
+    "the allowed topology excludes the pod's node": ([a_class("later", allowedTopologies=zones("b"))], {ZONE: "a"}, {("", "")}),
     "missing class": ([], {}, {("", "")}),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", DELAYED)
-def test_claims_that_wait_for_their_pod(case):
+def test_claims_that_wait_for_the_first_consumer(case):
     objects, selector, expected = DELAYED[case]
     simulation = run(*objects, a_claim("data", storageClassName="later"), pod("p", "data", node_selector=selector))
     assert (placed(simulation)["p"], volume_of(simulation)) in expected
     check_both_sides(simulation)
 
 
-def test_a_claim_that_waits_gets_nothing_without_a_pod():
+def test_a_waiting_claim_without_a_pod_stays_unbound():
     volume = a_volume("pv", storageClassName="later")
     simulation = run(LATER_BY_HAND, volume, a_claim("data", storageClassName="later"))
     assert volume_of(simulation) == ""
     assert simulation.storage.bound == {}
 
 
-TOPOLOGIES = {  # the class's zones, the driver's labels, where the pod goes: nodes that reach the volume
+TOPOLOGIES = {  # the class's zones, the driver's topology keys, the pod's node: nodes that reach the volume
     "none": ([], (), {HOST: "n0"}, {"n0", "n1", "n2"}),
     "the class's": (zones("a", "b"), (), {HOST: "n0"}, {"n0", "n1"}),
     "the driver's": ([], (HOST,), {HOST: "n0"}, {"n0"}),
-    "the driver's before the class's": (zones("a"), (HOST,), {HOST: "n1"}, {"n1"}),
+    "the driver's precede the class's": (zones("a"), (HOST,), {HOST: "n1"}, {"n1"}),
     "a label that nodes lack": ([], ("rack",), {HOST: "n1"}, {"n0", "n1", "n2"}),
 }
 
 
 @pytest.mark.parametrize("case", TOPOLOGIES)
-def test_a_volume_is_reached_from_the_topology_it_was_made_for(case):
+def test_a_provisioned_volume_is_reachable_in_its_topology(case):
     allowed, keys, selector, expected = TOPOLOGIES[case]
     drivers = []
     for node in NODES:
@@ -188,7 +188,7 @@ def test_a_volume_is_reached_from_the_topology_it_was_made_for(case):
     assert {name[3:] for name, node in placed(simulation).items() if name.startswith("on-") and node} == expected
 
 
-def test_a_volume_that_is_made_at_once_is_reached_from_all_that_the_class_allows():
+def test_an_immediately_provisioned_volume_is_reachable_in_all_allowed_topologies():
     immediate = a_class("now", volumeBindingMode="Immediate", allowedTopologies=zones("b", "c"))
     simulation = run(immediate, a_claim("data", storageClassName="now"), pod("p", "data"))
     assert placed(simulation) == {"p": "n2"}
@@ -196,18 +196,18 @@ def test_a_volume_that_is_made_at_once_is_reached_from_all_that_the_class_allows
     assert volume.spec.node_affinity == a_volume(nodeAffinity=on_nodes_labelled(ZONE, "b", "c")).spec.node_affinity
 
 
-NAMED = {  # a volume that the claim ``data`` asks for by name: does it get it?
+NAMED = {  # the volume that the claim ``data`` names: is it bound?
     "is free": (volumes("pv"), "pv"),
     "is of another class": (volumes("pv", storageClassName="other"), ""),
     "is too small": (volumes("pv", size="1Mi"), ""),
     "is another's": (volumes("pv", claimRef={"namespace": "default", "name": "other"}), ""),
-    "is kept for it": (volumes("pv", claimRef={"namespace": "default", "name": "data"}), "pv"),
-    "is not there": ([], ""),
+    "is reserved for it": (volumes("pv", claimRef={"namespace": "default", "name": "data"}), "pv"),
+    "does not exist": ([], ""),
 }
 
 
 @pytest.mark.parametrize("case", NAMED)
-def test_a_claim_may_ask_for_its_volume(case):
+def test_a_claim_may_name_its_volume(case):
     objects, expected = NAMED[case]
     simulation = run(NOW, *objects, *volumes("aaa"), a_claim("data", storageClassName="now", volumeName="pv"), pod("p", "data"))
     check_both_sides(simulation)
@@ -215,7 +215,7 @@ def test_a_claim_may_ask_for_its_volume(case):
     assert bool(placed(simulation)["p"]) == bool(expected)
 
 
-def test_what_comes_later_helps_claims_that_wait():
+def test_objects_added_later_help_pending_claims():
     claim = a_claim("data", storageClassName="now")
     for late in (NOW, *volumes("pv"), *volumes("pv", phase="Pending")):
         simulation = prepared([claim, pod("p", "data")])
@@ -238,7 +238,7 @@ def test_two_pods_of_one_claim_share_its_volume():
     ]
 
 
-def test_a_claim_for_one_pod_keeps_the_second_out_until_the_first_is_gone():
+def test_a_read_write_once_pod_claim_blocks_the_second_pod_until_the_first_is_deleted():
     claim = a_claim("data", storageClassName="later", accessModes=["ReadWriteOncePod"])
     first, second = pod("p", "data"), pod("q", "data")
     simulation = prepared([a_class("later"), claim, first, second])
@@ -263,11 +263,11 @@ def test_a_pod_with_several_claims_gets_all_or_none():
     assert simulation.storage.bound == {}
 
 
-# -- waiting for others, in virtual time ----------------------------------------------------------------------------------
+# -- waits in virtual time ------------------------------------------------------------------------------------------------
 
 
 class Patient:
-    """Has a pod's binding wait for a volume called ``sign``."""
+    """Let a pod's binding wait for a volume called ``sign``."""
 
     name = "Patient"
 
@@ -282,7 +282,7 @@ class Patient:
 PATIENT = b"profiles:\n- plugins:\n    multiPoint:\n      enabled: [{name: Patient}]\n"
 
 
-def test_binding_goes_on_when_what_it_waits_for_comes():
+def test_binding_continues_when_the_awaited_object_is_added():
     simulation = prepared([pod("p")], Patient, config=PATIENT)
     simulation.at(12.0, Seen(a_volume("sign")))
     simulation.run()
@@ -304,7 +304,7 @@ def test_binding_fails_at_its_timeout_and_the_run_ends():
     assert not simulation.scheduler.cluster.assumed
 
 
-def test_a_pod_that_is_deleted_while_its_binding_waits_is_let_go():
+def test_a_pod_deleted_while_its_binding_waits_is_released():
     waiting = pod("p")
     simulation = prepared([waiting], Patient, config=PATIENT)
     simulation.at(3.0, Gone(waiting))
@@ -314,7 +314,7 @@ def test_a_pod_that_is_deleted_while_its_binding_waits_is_let_go():
     assert not simulation.scheduler.cluster.assumed
 
 
-# -- whatever there is ----------------------------------------------------------------------------------------------------
+# -- random clusters ------------------------------------------------------------------------------------------------------
 
 SITES = [None, on_hosts("n0"), on_hosts("n1", "n2"), on_nodes_labelled(ZONE, "a"), on_nodes_labelled(ZONE, "b")]
 CLASSES = [
@@ -346,7 +346,7 @@ def worlds(draw):
 
 @given(worlds())
 @settings(max_examples=60, deadline=None)
-def test_pods_that_have_a_place_have_their_volumes_there(world):
+def test_placed_pods_reach_their_volumes(world):
     objects, late = world
     simulation = prepared(objects)
     for at, volume in enumerate(late):

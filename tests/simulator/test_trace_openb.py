@@ -1,4 +1,4 @@
-"""The openb format: what a line becomes, and what is refused, with its place."""
+"""Test the openb trace format: how lines become objects, and which errors name their position."""
 
 from __future__ import annotations
 
@@ -66,7 +66,12 @@ def test_machines(line, whole, amounts, labels):
 TASKS = {  # line, whole GPUs? → requests, models
     "without GPUs": ("p-0,500,1024,0,0", False, {"cpu": "500m", "memory": "1024Mi"}, None),
     "a share": ("p-0,500,1024,1,460", False, {"cpu": "500m", "memory": "1024Mi", GPU_MILLI: "460"}, None),
-    "a share as a whole": ("p-0,500,1024,1,460", True, {"cpu": "500m", "memory": "1024Mi", WHOLE_GPU: "1"}, None),
+    "a share rounded up to a whole GPU": (
+        "p-0,500,1024,1,460",
+        True,
+        {"cpu": "500m", "memory": "1024Mi", WHOLE_GPU: "1"},
+        None,
+    ),
     "several": ("p-0,500,1024,8,1000", False, {"cpu": "500m", "memory": "1024Mi", GPU_MILLI: "8000"}, None),
     "models": (
         "p-0,500,1024,1,1000,T4|P100,LS,Running,5,9,6",
@@ -94,9 +99,9 @@ def test_tasks(line, whole, requests, models):
 
 TIMES = {  # creation, deletion, scheduled → time, duration
     "ran": ("5,100,10", 5.0, 90.0),
-    "never ran": ("5,100,", 5.0, 95.0),
-    "was never removed": ("5,,10", 5.0, None),
-    "in parts of a second": ("0.5,2.75,0.5", 0.5, 2.25),
+    "never scheduled": ("5,100,", 5.0, 95.0),
+    "never deleted": ("5,,10", 5.0, None),
+    "fractions of a second": ("0.5,2.75,0.5", 0.5, 2.25),
 }
 
 
@@ -107,7 +112,7 @@ def test_times(times, time_s, duration_s):
     assert found.pod.labels == {QOS: "LS"}
 
 
-def test_arrivals_come_by_time_then_as_listed_and_copies_share_a_spec():
+def test_arrivals_are_in_order_of_time_then_of_the_file_and_copies_share_a_spec():
     lines = ["a,1,1,0,0,,,X,9,10,9", "b,1,1,0,0,,,X,5,10,9", "c,1,1,0,0,,,X,5,10,9"]
     found = trace(pods="\n".join([LONG, *lines])).arrivals
     assert [one.pod.name for one in found] == ["b", "c", "a"]
@@ -120,7 +125,7 @@ def test_the_short_layout_has_no_times():
 
 
 READABLE = {
-    "no line at the end": f"{SHORT}\np-0,1,1,0,0",
+    "no final newline": f"{SHORT}\np-0,1,1,0,0",
     "CRLF": f"{SHORT}\r\np-0,1,1,0,0\r\n",
     "a byte order mark": f"\ufeff{SHORT}\np-0,1,1,0,0\n",
     "blank lines": f"{SHORT}\n\np-0,1,1,0,0\n\n",
@@ -129,51 +134,51 @@ READABLE = {
 
 
 @pytest.mark.parametrize("text", READABLE.values(), ids=READABLE)
-def test_other_ways_to_write_it(text):
+def test_accepted_variants(text):
     assert [one.pod.name for one in trace(pods=text).arrivals] == ["p-0"]
 
 
 REFUSED_PODS = {  # pod list → message
     "empty": ("", "pods.csv:1: the file is empty"),
     "another header": ("name,cpu\n", f"pods.csv:1: these columns are not known; expected {SHORT} or {LONG}"),
-    "a cell less": (f"{SHORT}\np-0,1,1,0\n", "pods.csv:2: expected 5 cells, found 4"),
-    "a cell more": (f"{SHORT}\np-0,1,1,0,0\np-1,1,1,0,0,\n", "pods.csv:3: expected 5 cells, found 6"),
+    "a missing cell": (f"{SHORT}\np-0,1,1,0\n", "pods.csv:2: expected 5 cells, found 4"),
+    "an extra cell": (f"{SHORT}\np-0,1,1,0,0\np-1,1,1,0,0,\n", "pods.csv:3: expected 5 cells, found 6"),
     "no number": (f"{SHORT}\np-0,many,1,0,0\n", "pods.csv:2: cpu_milli: expected a whole number, found 'many'"),
     "below zero": (f"{SHORT}\np-0,-1,1,0,0\n", "pods.csv:2: cpu_milli: expected a whole number, found '-1'"),
     "a fraction": (f"{SHORT}\np-0,1.5,1,0,0\n", "pods.csv:2: cpu_milli: expected a whole number, found '1.5'"),
     "blanks": (f"{SHORT}\np-0, 1,1,0,0\n", "pods.csv:2: cpu_milli: expected a whole number, found ' 1'"),
-    "another script's digits": (f"{SHORT}\np-0,\u0661,1,0,0\n", "pods.csv:2: cpu_milli: expected a whole number"),
+    "non-ASCII digits": (f"{SHORT}\np-0,\u0661,1,0,0\n", "pods.csv:2: cpu_milli: expected a whole number"),
     "too many digits": (f"{SHORT}\np-0,{'9' * 5000},1,0,0\n", "pods.csv:2: cpu_milli: expected a whole number"),
     "NaN": (f"{LONG}\np-0,1,1,0,0,,LS,X,NaN,,\n", "pods.csv:2: creation_time: expected a number, found 'NaN'"),
-    "more than a GPU of one": (f"{SHORT}\np-0,1,1,1,1001\n", "pods.csv:2: gpu_milli: expected at most 1000"),
-    "a share of no GPU": (f"{SHORT}\np-0,1,1,0,500\n", "pods.csv:2: gpu_milli: expected none with num_gpu 0, found '500'"),
+    "more than a whole GPU": (f"{SHORT}\np-0,1,1,1,1001\n", "pods.csv:2: gpu_milli: expected at most 1000"),
+    "a share of zero GPUs": (f"{SHORT}\np-0,1,1,0,500\n", "pods.csv:2: gpu_milli: expected none with num_gpu 0, found '500'"),
     "GPUs, no share": (f"{SHORT}\np-0,1,1,2,0\n", "pods.csv:2: gpu_milli: expected some with num_gpu 2, found '0'"),
     "no name": (f"{SHORT}\n,1,1,0,0\n", "pods.csv:2: name: expected a name"),
-    "a bad name": (f"{SHORT}\n../x,1,1,0,0\n", "pods.csv:2: name: expected a name"),
-    "a name twice": (
+    "an invalid name": (f"{SHORT}\n../x,1,1,0,0\n", "pods.csv:2: name: expected a name"),
+    "a duplicate name": (
         f"{SHORT}\np-0,1,1,0,0\np-0,1,1,0,0\n",
         "pods.csv:3: name: expected a name of its own, this is that of pods.csv:2, found 'p-0'",
     ),
-    "a bad model": (f"{LONG}\np-0,1,1,1,1000,T4|a b,LS,X,0,,\n", "pods.csv:2: gpu_spec: expected what a label can hold"),
+    "an invalid model": (f"{LONG}\np-0,1,1,1,1000,T4|a b,LS,X,0,,\n", "pods.csv:2: gpu_spec: expected what a label can hold"),
     "an empty model": (f"{LONG}\np-0,1,1,1,1000,T4|,LS,X,0,,\n", "pods.csv:2: gpu_spec: expected what a label can hold"),
-    "removed before it was made": (f"{LONG}\np-0,1,1,0,0,,LS,X,9,5,\n", "pods.csv:2: deletion_time: expected no less"),
-    "placed before it was made": (f"{LONG}\np-0,1,1,0,0,,LS,X,9,,5\n", "pods.csv:2: scheduled_time: expected no less"),
+    "deleted before its creation": (f"{LONG}\np-0,1,1,0,0,,LS,X,9,5,\n", "pods.csv:2: deletion_time: expected no less"),
+    "scheduled before its creation": (f"{LONG}\np-0,1,1,0,0,,LS,X,9,,5\n", "pods.csv:2: scheduled_time: expected no less"),
     "not UTF-8": (f"{SHORT}\np-0,1,1,0,0\n".encode() + b"\xff", "pods.csv:3: this is not UTF-8"),
     "NUL": (f"{SHORT}\np\0,1,1,0,0\n", "pods.csv:2: this is not CSV"),
-    "an open quote": (f'{SHORT}\n"p-0,1,1,0,0\n', "pods.csv:2: this is not CSV"),
+    "an unclosed quote": (f'{SHORT}\n"p-0,1,1,0,0\n', "pods.csv:2: this is not CSV"),
     "text after a quote": (f'{SHORT}\n"p-0"x,1,1,0,0\n', "pods.csv:2: this is not CSV"),
-    "a huge cell": (f"{SHORT}\n{'x' * 200_000},1,1,0,0\n", "pods.csv:2: this is not CSV"),
+    "a cell that is too long": (f"{SHORT}\n{'x' * 200_000},1,1,0,0\n", "pods.csv:2: this is not CSV"),
 }
 
 
 @pytest.mark.parametrize(("pods", "message"), REFUSED_PODS.values(), ids=REFUSED_PODS)
-def test_refused_pod_lists(pods, message):
+def test_rejected_pod_lists(pods, message):
     with pytest.raises(InputError) as caught:
         trace(pods=pods)
     assert str(caught.value).startswith(message)
 
 
-def test_refused_node_lists():
+def test_rejected_node_lists():
     with pytest.raises(InputError, match=r"^nodes.csv:2: gpu: expected a whole number, found ''"):
         trace(f"{NODE_HEADER}\nn-0,1,1,,\n")
     with pytest.raises(InputError, match=r"^nodes.csv:3: sn: expected a name of its own"):
@@ -184,7 +189,7 @@ def test_refused_node_lists():
 
 @settings(max_examples=100)
 @given(data=st.binary(max_size=60))
-def test_any_bytes_are_read_or_refused(data):
+def test_any_bytes_are_read_or_rejected(data):
     for text in (data, f"{SHORT}\n".encode() + data):
         try:
             trace(pods=text)
@@ -203,7 +208,7 @@ def test_the_example():
     assert [pod.name for pod in cluster.pods] == [one.pod.name for one in found.arrivals]
 
 
-def test_files_may_be_compressed_but_are_files(tmp_path):
+def test_files_may_be_compressed_but_must_be_regular(tmp_path):
     packed = tmp_path / "pods.csv.gz"
     packed.write_bytes(gzip.compress((EXAMPLE / "pods.csv").read_bytes()))
     assert read_openb(str(EXAMPLE / "nodes.csv"), str(packed)) == read_openb(
@@ -215,7 +220,7 @@ def test_files_may_be_compressed_but_are_files(tmp_path):
         read_openb(str(tmp_path / "gone"), str(packed))
 
 
-PUBLISHED = {  # pod list → tasks, thousandths of GPUs they ask for
+PUBLISHED = {  # pod list → tasks, thousandths of GPUs they request
     "openb_pod_list_default.csv": (8152, 6_086_800),
     "openb_pod_list_gpushare40.csv": (8152, 5_641_250),
     "openb_pod_list_gpuspec33.csv": (8152, 6_086_800),

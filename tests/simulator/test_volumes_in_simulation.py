@@ -1,4 +1,4 @@
-"""Pods with claims in a simulated cluster: volumes are found once, claims are shared, promises are taken back."""
+"""Test pods with volume claims in a simulation: each volume is bound once, claims are shared, plans are undone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run(objects, *plugins, config=b""):
     return simulation, {record.pod.name: record.node for record in simulation.records.values()}
 
 
-def test_each_pod_goes_to_a_volume_of_its_own():
+def test_each_pod_gets_its_own_volume():
     pods = [using(f"p{at}", f"c{at}") for at in range(3)]
     simulation, placed = run([*hosts(3), LOCAL, *local_volumes("n0", "n2"), *local_claims("c0", "c1", "c2"), *pods])
     assert sorted(placed.values()) == ["", "n0", "n2"]
@@ -54,7 +54,7 @@ def test_each_pod_goes_to_a_volume_of_its_own():
     assert left.message.startswith("0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind.")
 
 
-def test_pods_that_share_a_claim_follow_each_other():
+def test_pods_that_share_a_claim_run_on_one_node():
     pods = [using(f"p{at}", "shared") for at in range(4)]
     for kind, objects in {
         "found": [LOCAL, *local_volumes("n1", "n3"), *local_claims("shared")],
@@ -68,7 +68,7 @@ def test_pods_that_share_a_claim_follow_each_other():
 
 
 class Doorkeeper:
-    """Lets nobody called ``first`` on any node."""
+    """Reject the pod called ``first`` in Permit."""
 
     name = "Doorkeeper"
 
@@ -76,7 +76,7 @@ class Doorkeeper:
         return Hold.because("not you") if pod.name == "first" else None
 
 
-def test_what_was_promised_to_a_pod_that_was_turned_back_goes_to_another():
+def test_a_volume_planned_for_a_rejected_pod_goes_to_another():
     config = b"profiles:\n- plugins:\n    multiPoint:\n      enabled: [{name: Doorkeeper}]\n"
     objects = [*hosts(2), LOCAL, *local_volumes("n1"), *local_claims("one", "two")]
     _, placed = run([*objects, using("first", "one"), using("second", "two")], Doorkeeper, config=config)

@@ -1,4 +1,4 @@
-"""Workloads become pods: as many as are lacking, under names that do not change, owned by whom a cluster would say."""
+"""Test how workloads become pods: the missing number, stable names, and the owners that a cluster would set."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ def node(name: str, taints: list[dict] | None = None, **labels: str) -> dict:
     return made("Node", {"taints": taints or []}, name, labels=labels)
 
 
-REPLICAS = {  # what the workload says → pods
-    "one if it does not say": ({}, 1),
-    "as many as it says": ({"replicas": 3}, 3),
+REPLICAS = {  # the workload's replicas → pods
+    "unset, one": ({}, 1),
+    "as given": ({"replicas": 3}, 3),
     "none": ({"replicas": 0}, 0),
 }
 
@@ -88,7 +88,7 @@ def test_replicas(kind, spec, number):
     assert all(one.spec.containers[0].name == "c" and one.namespace == "default" for one in pods)
 
 
-def test_pods_of_a_deployment_have_a_replica_set_between():
+def test_a_deployments_pods_belong_to_a_replica_set():
     cluster = expanded(made("Deployment", {"replicas": 2, "selector": SELECTOR, "template": TEMPLATE}, "web"))
     (replica_set,) = cluster.replica_sets
     mark = replica_set.metadata.labels["pod-template-hash"]
@@ -124,49 +124,49 @@ def deployment(replicas: int, **more: object) -> dict:
 
 
 DEPLOYMENTS = {  # the input → new pods
-    "replica set and pods are there": (
+    "the replica set and its pods exist": (
         [deployment(2), replica_set("web-1", 2), pod("p", ("ReplicaSet", "web-1")), pod("q", ("ReplicaSet", "web-1"))],
         0,
     ),
     "one pod is missing": ([deployment(2), replica_set("web-1", 2), pod("p", ("ReplicaSet", "web-1"))], 1),
-    "a pod that ended does not count": (
+    "an ended pod does not count": (
         [deployment(1), replica_set("web-1", 1), pod("p", ("ReplicaSet", "web-1"), "Failed")],
         1,
     ),
-    "a pod on its way out does not count": (
+    "a terminating pod does not count": (
         [deployment(1), replica_set("web-1", 1), pod("p", ("ReplicaSet", "web-1"), deletionTimestamp="2024-01-01T00:00:00Z")],
         1,
     ),
-    "too many are left alone": ([deployment(1), replica_set("web-1", 3)], 3),
-    "the deployment asks for more": ([deployment(5), replica_set("web-1", 1), replica_set("web-2", 1, revision="2")], 5),
+    "excess pods stay": ([deployment(1), replica_set("web-1", 3)], 3),
+    "the deployment wants more": ([deployment(5), replica_set("web-1", 1), replica_set("web-2", 1, revision="2")], 5),
     "a replica set without owner is adopted": ([deployment(2), replica_set("web-1", 2, owner=None)], 2),
-    "pods tell of a replica set that is not there": (
+    "pods refer to a missing replica set": (
         [deployment(3), pod("p", ("ReplicaSet", "web-x"), labels={"app": "a", "pod-template-hash": "x"}, uid="u1")],
         2,
     ),
     "paused before its first pod": ([deployment(3, paused=True)], 0),
     "paused later": ([deployment(3, paused=True), replica_set("web-1", 3)], 3),
-    "on its way out": ([{**deployment(3), "metadata": {"name": "web", "deletionTimestamp": "2024-01-01T00:00:00Z"}}], 0),
+    "terminating": ([{**deployment(3), "metadata": {"name": "web", "deletionTimestamp": "2024-01-01T00:00:00Z"}}], 0),
 }
 
 
 @pytest.mark.parametrize(("objects", "number"), DEPLOYMENTS.values(), ids=DEPLOYMENTS)
-def test_deployments_count_what_is_there(objects, number):
+def test_deployments_count_existing_pods(objects, number):
     assert len(new_pods(*objects)) == number
 
 
-def test_the_newest_replica_set_grows():
+def test_the_newest_replica_set_is_scaled_up():
     cluster = expanded(deployment(5), replica_set("web-1", 2, revision="9"), replica_set("web-2", 1, revision="10"))
     assert {one.metadata.name: one.spec.replicas for one in cluster.replica_sets} == {"web-1": 2, "web-2": 3}
 
 
-def test_a_paused_deployment_is_told():
+def test_a_paused_deployment_is_reported():
     assert expanded(deployment(3, paused=True)).report.notes == (
         "Deployment default/web is paused before its first pod: none made",
     )
 
 
-def test_pods_that_tell_of_a_replica_set_keep_its_name_and_uid():
+def test_a_replica_set_that_pods_refer_to_keeps_its_name_and_uid():
     there = pod("p", ("ReplicaSet", "web-x"), labels={"app": "a", "pod-template-hash": "x"}, uid="u1")
     cluster = expanded(deployment(2), there)
     (made_up,) = cluster.replica_sets
@@ -174,30 +174,30 @@ def test_pods_that_tell_of_a_replica_set_keep_its_name_and_uid():
     assert controller_of(cluster.pods[1].metadata).uid == "u1"
 
 
-OWNERSHIP = {  # the pod that is there, the replica set's UID → pods made of two
-    "by name, where no UIDs are known": (pod("p", ("ReplicaSet", "rs")), "", 1),
+OWNERSHIP = {  # the existing pod, the replica set's UID → new pods of two
+    "by name, without UIDs": (pod("p", ("ReplicaSet", "rs")), "", 1),
     "by UID": (pod("p", ("ReplicaSet", "rs"), uid="u1"), "u1", 1),
     "of an earlier set of that name": (pod("p", ("ReplicaSet", "rs"), uid="u0"), "u1", 2),
     "of another kind": (pod("p", ("Job", "rs")), "", 2),
-    "of nobody, adopted": (pod("p"), "u1", 1),
-    "of nobody, with other labels": (pod("p", labels={"app": "b"}), "u1", 2),
-    "of nobody, ended": (pod("p", phase="Succeeded"), "u1", 2),
+    "without an owner, adopted": (pod("p"), "u1", 1),
+    "without an owner, other labels": (pod("p", labels={"app": "b"}), "u1", 2),
+    "without an owner, ended": (pod("p", phase="Succeeded"), "u1", 2),
     "elsewhere": (pod("p", ("ReplicaSet", "rs"), namespace="other"), "", 2),
 }
 
 
 @pytest.mark.parametrize(("there", "uid", "number"), OWNERSHIP.values(), ids=OWNERSHIP)
-def test_whose_pod_is_it(there, uid, number):
+def test_which_pods_belong_to_the_replica_set(there, uid, number):
     assert len(new_pods(replica_set("rs", 2, owner=None, uid=uid), there)) == number
 
 
-def test_an_adopted_pod_gets_an_owner_and_only_one():
+def test_an_adopted_pod_gets_one_owner():
     cluster = expanded(replica_set("rs-1", 1, owner=None), replica_set("rs-2", 1, owner=None), pod("p"))
     assert Counter(controller_of(one.metadata).name for one in cluster.pods) == {"rs-1": 1, "rs-2": 1}
     assert cluster.pods[0].name == "p"
 
 
-def test_an_unreadable_selector_is_refused_by_name():
+def test_an_invalid_selector_is_rejected_with_its_object():
     broken = {"matchExpressions": [{"key": "a", "operator": "Foo"}]}
     with pytest.raises(
         InputError, match=r'^ReplicaSet default/a: spec.selector: .*"Foo" is not a valid label selector operator'
@@ -217,7 +217,7 @@ def stateful(**spec: object) -> dict:
 ORDINALS = {
     "from zero": (stateful(), [], ["db-0", "db-1"]),
     "from a start": (stateful(ordinals={"start": 5}), [], ["db-5", "db-6"]),
-    "the gap": (stateful(replicas=3), [pod("db-1", ("StatefulSet", "db"))], ["db-0", "db-2"]),
+    "a gap": (stateful(replicas=3), [pod("db-1", ("StatefulSet", "db"))], ["db-0", "db-2"]),
     "adopted by its name": (stateful(), [pod("db-0")], ["db-1"]),
     "another name is not adopted": (stateful(), [pod("other")], ["db-0", "db-1"]),
 }
@@ -228,7 +228,7 @@ def test_stateful_sets_number_their_pods(workload, there, names):
     assert [one.name for one in new_pods(workload, *there)] == names
 
 
-def test_stateful_pods_carry_their_name_number_and_claims():
+def test_stateful_pods_have_their_name_index_and_claims():
     shadowed = template(volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "old"}}, {"name": "tmp"}])
     cluster = expanded(stateful(volumeClaimTemplates=[CLAIM], template=shadowed))
     first = cluster.pods[0]
@@ -243,7 +243,7 @@ def test_stateful_pods_carry_their_name_number_and_claims():
     assert cluster.persistent_volume_claims[0].spec.resources.requests == {"storage": "1Gi"}
 
 
-def test_a_claim_that_is_there_is_kept():
+def test_an_existing_claim_is_kept():
     there = made("PersistentVolumeClaim", {"volumeName": "pv-7"}, "data-db-0")
     cluster = expanded(stateful(volumeClaimTemplates=[CLAIM]), there)
     assert [claim.spec.volume_name for claim in cluster.persistent_volume_claims] == ["pv-7", ""]
@@ -273,16 +273,16 @@ NODES = [
 USUAL = ["plain", "east", "disliked", "cordoned", "not-ready"]
 IN_EAST = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["east"]}]}]}
 DAEMONS = {
-    "what any daemon tolerates": ({}, USUAL),
+    "the default tolerations of daemon pods": ({}, USUAL),
     "host network": ({"hostNetwork": True}, [*USUAL, "offline"]),
-    "tolerates more": (
+    "additional tolerations": (
         {"tolerations": [{"key": "k", "operator": "Exists"}]}, [*USUAL[:2], "kept-off", "thrown-off", *USUAL[2:]],
     ),
     "node selector": ({"nodeSelector": {"zone": "east"}}, ["east"]),
     "node affinity": (
         {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": IN_EAST}}}, ["east"],
     ),
-    "affinity that nothing meets": (
+    "affinity that no node matches": (
         {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}}, [],
     ),
     "one node by name": ({"nodeName": "plain"}, ["plain"]),
@@ -297,7 +297,7 @@ def tied(one: Pod) -> str:
 
 
 @pytest.mark.parametrize(("spec", "names"), DAEMONS.values(), ids=DAEMONS)
-def test_daemon_sets_run_where_they_can(spec, names):
+def test_daemon_sets_run_on_eligible_nodes(spec, names):
     assert [tied(one) for one in new_pods(*NODES, daemon(**spec))] == names
 
 
@@ -307,9 +307,9 @@ def daemon_pod(spec: dict, phase: str = "Running") -> dict:
 
 
 ON_B = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}]}
-DAEMON_PODS = {  # a pod that is there → nodes still in need, of a and b
+DAEMON_PODS = {  # an existing pod → nodes without a daemon pod, of a and b
     "running": (daemon_pod({"nodeName": "a"}), ["b"]),
-    "on its way": (
+    "pending for b": (
         daemon_pod({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": ON_B}}}, "Pending"),
         ["a"],
     ),
@@ -318,7 +318,7 @@ DAEMON_PODS = {  # a pod that is there → nodes still in need, of a and b
 
 
 @pytest.mark.parametrize(("there", "names"), DAEMON_PODS.values(), ids=DAEMON_PODS)
-def test_nodes_that_have_their_daemon(there, names):
+def test_nodes_that_have_their_daemon_pod(there, names):
     assert [tied(one) for one in new_pods(node("a"), node("b"), daemon(), there)] == names
 
 
@@ -353,22 +353,22 @@ def done(name: str, **annotations: str) -> dict:
     return pod(name, ("Job", "j"), "Succeeded", annotations={f"batch.kubernetes.io/{k}": v for k, v in annotations.items()})
 
 
-JOBS = {  # the job, the pods that are there → new pods
-    "neither given": (job(), [], 1),
-    "parallelism alone": (job(parallelism=3), [], 3),
-    "parallelism alone, after a success": (job(parallelism=3), [done("p")], 0),
-    "completions alone": (job(completions=3), [], 1),
+JOBS = {  # the job, its existing pods → new pods
+    "neither set": (job(), [], 1),
+    "only parallelism": (job(parallelism=3), [], 3),
+    "only parallelism, after a success": (job(parallelism=3), [done("p")], 0),
+    "only completions": (job(completions=3), [], 1),
     "both": (job(completions=5, parallelism=2), [], 2),
-    "fewer are left": (job({"succeeded": 4}, completions=5, parallelism=3), [], 1),
-    "some run": (job(completions=5, parallelism=3), [pod("p", ("Job", "j"))], 2),
+    "fewer remain": (job({"succeeded": 4}, completions=5, parallelism=3), [], 1),
+    "some running": (job(completions=5, parallelism=3), [pod("p", ("Job", "j"))], 2),
     "all succeeded": (job(completions=2, parallelism=3), [done("p"), done("q")], 0),
     "no parallelism": (job(parallelism=0), [], 0),
     "suspended": (job(suspend=True), [], 0),
     "complete": (job({"conditions": [{"type": "Complete", "status": "True"}]}), [], 0),
     "failed": (job({"conditions": [{"type": "Failed", "status": "True"}]}), [], 0),
-    "failing is not failed": (job({"conditions": [{"type": "FailureTarget", "status": "True"}]}), [], 1),
-    "managed by another": (job(managedBy="kueue.x-k8s.io/multikueue"), [], 0),
-    "managed by ours": (job(managedBy="kubernetes.io/job-controller"), [], 1),
+    "a failed pod does not count": (job({"conditions": [{"type": "FailureTarget", "status": "True"}]}), [], 1),
+    "managed by another controller": (job(managedBy="kueue.x-k8s.io/multikueue"), [], 0),
+    "managed by the job controller": (job(managedBy="kubernetes.io/job-controller"), [], 1),
 }
 
 
@@ -386,7 +386,7 @@ def test_indexed_jobs_number_their_pods():
     assert pods[0].labels["batch.kubernetes.io/job-completion-index"] == "4"
 
 
-def test_jobs_mark_their_pods():
+def test_jobs_label_their_pods():
     (one,) = new_pods(job())
     assert one.labels["job-name"] == one.labels["batch.kubernetes.io/job-name"] == "j"
     assert one.labels["controller-uid"] == controller_of(one.metadata).uid
@@ -430,13 +430,13 @@ TOO_MANY = {
 
 
 @pytest.mark.parametrize("workload", TOO_MANY.values(), ids=TOO_MANY)
-def test_more_pods_than_any_cluster_holds_are_refused(workload, monkeypatch):
+def test_more_pods_than_any_cluster_holds_are_rejected(workload, monkeypatch):
     monkeypatch.setattr(templates, "MAX_PODS", 100)
     with pytest.raises(InputError, match="there would be more than 100, which is the most to be simulated"):
         expanded(workload)
 
 
-def test_numbers_of_an_indexed_job_are_not_all_written_down():
+def test_indexes_of_a_huge_job_are_not_listed():
     status = {"completedIndexes": f"0-{HUGE - 2}"}
     (last,) = new_pods(job(status, completions=HUGE, parallelism=5, completionMode="Indexed"))
     assert last.name.startswith(f"j-{HUGE - 1}-")
@@ -456,8 +456,8 @@ def running_job(owner: str, status: dict | None = None) -> dict:
 CRON_JOBS = {
     "starts its next job": (cron(), [], 1),
     "suspended": (cron(suspend=True), [], 0),
-    "one runs beside": (cron(concurrencyPolicy="Allow"), [running_job("nightly")], 1),
-    "one runs and none may beside": (cron(concurrencyPolicy="Forbid"), [running_job("nightly")], 0),
+    "one running, concurrency allowed": (cron(concurrencyPolicy="Allow"), [running_job("nightly")], 1),
+    "one running, concurrency forbidden": (cron(concurrencyPolicy="Forbid"), [running_job("nightly")], 0),
     "one has ended": (
         cron(concurrencyPolicy="Forbid"), [running_job("nightly", {"conditions": [{"type": "Complete", "status": "True"}]})], 1,
     ),
@@ -472,7 +472,7 @@ def test_cron_jobs(workload, there, number):
     assert len(expanded(workload, *there, cron_jobs=False).pods) == 0
 
 
-# -- claims that come with pods -----------------------------------------------------------------------------------------
+# -- claims created with pods ---------------------------------------------------------------------------------------------
 
 
 def test_ephemeral_volumes_get_their_claims():
@@ -486,7 +486,7 @@ def test_ephemeral_volumes_get_their_claims():
     assert cluster.persistent_volume_claims[0].spec.storage_class_name == "fast"
 
 
-def test_a_claim_template_that_cannot_be_read_is_refused_by_place():
+def test_an_invalid_claim_template_is_rejected_with_its_position():
     volume = {"name": "s", "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": "x"}}}}
     broken = pod("p")
     broken["spec"]["volumes"] = [volume]
@@ -494,7 +494,7 @@ def test_a_claim_template_that_cannot_be_read_is_refused_by_place():
         expanded(broken)
 
 
-def test_device_claims_are_made_from_templates():
+def test_device_claims_are_created_from_templates():
     spec = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}, {"name": "own", "resourceClaimName": "mine"}]}
     claim = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}
     cluster = expanded(
@@ -512,7 +512,7 @@ def test_device_claims_are_made_from_templates():
     assert again.resource_claims == cluster.resource_claims
 
 
-# -- all together -------------------------------------------------------------------------------------------------------
+# -- all together ---------------------------------------------------------------------------------------------------------
 
 ALL = [
     *NODES,
@@ -526,7 +526,7 @@ ALL = [
 ]
 
 
-def test_expanding_twice_adds_nothing():
+def test_expansion_is_idempotent():
     once = expanded(*ALL)
     assert len(once.pods) == 3 + 2 + 2 + len(USUAL) + 3 + 1 + 2
     assert expand(once, cron_jobs=False).pods == once.pods
@@ -535,7 +535,7 @@ def test_expanding_twice_adds_nothing():
 @pytest.mark.slow
 @settings(max_examples=30)
 @given(keep=st.sets(st.integers(0, 12)), replicas=st.integers(0, 6))
-def test_what_is_missing_is_made_again_and_nothing_else(keep, replicas):
+def test_only_missing_pods_are_created_again(keep, replicas):
     workload = made("ReplicaSet", {"replicas": replicas, "selector": SELECTOR, "template": TEMPLATE}, "rs")
     full = expanded(workload)
     there = [pod(one.name, ("ReplicaSet", "rs")) for i, one in enumerate(full.pods) if i in keep]
@@ -545,7 +545,7 @@ def test_what_is_missing_is_made_again_and_nothing_else(keep, replicas):
 
 
 @pytest.mark.slow
-def test_every_process_makes_the_same_pods(tmp_path: Path):
+def test_every_process_creates_the_same_pods(tmp_path: Path):
     (tmp_path / "all.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": ALL}))
     code = (
         "import sys, msgspec; from moorage.simulator.cluster_reader import read\n"

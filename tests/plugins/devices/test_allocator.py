@@ -357,10 +357,10 @@ def test_the_incremental_state_equals_a_recomputed_one(steps):
             kept.settle(f"c{at}", "pod")
             pending.pop(f"c{at}", None)
         kept.follow()
-        anew = Ledger(cluster.snapshot)
-        anew.follow()
+        recomputed = Ledger(cluster.snapshot)
+        recomputed.follow()
         for uid, allocation in pending.items():
-            anew.pend(uid, allocation, "pod")
+            recomputed.pend(uid, allocation, "pod")
         for n in range(4):
             device = (DRIVER, "a", f"d{n}")
-            assert kept.is_used(device) == anew.is_used(device)
+            assert kept.is_used(device) == recomputed.is_used(device)

@@ -94,12 +94,12 @@ def test_cached_answers_equal_recomputed_ones(steps):
     kept.set_object(a_device_class())
     for at, step in enumerate(steps):
         apply(kept, step)
-        anew = fresh()
-        anew.set_object(a_device_class())
+        recomputed = fresh()
+        recomputed.set_object(a_device_class())
         for earlier in steps[: at + 1]:
-            apply(anew, earlier)
+            apply(recomputed, earlier)
         for count in (1, 2):
-            assert told(kept, count) == told(anew, count)
+            assert told(kept, count) == told(recomputed, count)
 
 
 def test_a_changed_class_is_parsed_again():

@@ -86,7 +86,7 @@ def test_an_environment_variable_sets_the_limit_of_every_type(rule):
     assert is_refused(told, three, a_cluster([taking(rule, 3)])) == {}, "what the node says goes before"
 
 
-CLAIMED = {  # objects besides the claim, does it count?
+CLAIMED = {  # objects other than the claim, does it count?
     "a volume of the type": ([a_bound_claim("c", "pv"), a_volume("pv", awsElasticBlockStore={"volumeID": "x"})], True),
     "the volume already in use": ([a_bound_claim("c", "pv"), a_volume("pv", awsElasticBlockStore={"volumeID": "held"})], False),
     "a volume of another type": ([a_bound_claim("c", "pv"), a_volume("pv", gcePersistentDisk={"pdName": "x"})], False),

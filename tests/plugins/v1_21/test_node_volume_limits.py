@@ -65,7 +65,7 @@ def test_rejects(limit, says, needs, no):
     assert found == ({"n": NO} if no else {})
 
 
-COUNTS = {  # objects besides the claim ``x``, does it count for the driver?
+COUNTS = {  # objects other than the claim ``x``, does it count for the driver?
     "a volume of the driver": (bound("x"), True),
     "the volume in use, through another claim": (bound("x", "a"), False),
     "a volume of another driver": (bound("x", driver="other"), False),

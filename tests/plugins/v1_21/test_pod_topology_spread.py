@@ -95,7 +95,7 @@ def test_which_pods_are_counted():
 SCORED = {  # constraints, web pods on a1, a2, b1, c1; scores
     "no constraint, no service selects the pod": ([], [2, 0, 0, 0], [100, 100, 100, 100]),
     "hard constraints do not score": ([hard()], [2, 0, 0, 0], [100, 100, 100, 100]),
-    "nobody": ([soft()], [0, 0, 0, 0], [100, 100, 100, 100]),
+    "no pods": ([soft()], [0, 0, 0, 0], [100, 100, 100, 100]),
     "zones: 3, 1 and 0 pods weigh ln 5 each": ([soft()], [2, 1, 1, 0], [0, 0, 75, 100]),  # raw 4, 4, 1, 0
     "hosts weigh ln 6": ([soft(HOST)], [2, 1, 1, 0], [0, 66, 66, 100]),  # raw 3, 1, 1, 0
     "zones and hosts": ([soft(), soft(HOST)], [2, 1, 1, 0], [0, 25, 62, 100]),  # raw 8, 6, 3, 0

@@ -39,7 +39,7 @@ def scores(cluster, pod):
 
 
 CASES = {  # pods on each node, zone of each, scores
-    "nobody": ((0, 0), None, [100, 100]),
+    "no pods": ((0, 0), None, [100, 100]),
     "fewer pods score higher": ((4, 2, 1, 0), None, [0, 50, 75, 100]),
     "zones weigh two thirds": ((2, 0, 0), "aab", [0, 33, 100]),
     "equal zones": ((2, 0, 1, 1), "aabb", [0, 33, 16, 16]),

@@ -79,7 +79,7 @@ def test_the_first_pod_in_kube_schedulers_node_order_is_followed(zones, held, fo
 
 PODS = {"n0": [a_pod("p0", WEB), a_pod("p1", WEB)], "n2": [a_pod("p2", WEB)]}
 SCORES = {  # placed pods, the labels, scores; n3 has neither label
-    "nobody": ({}, ["region"], [100, 100, 100, 0]),
+    "no pods": ({}, ["region"], [100, 100, 100, 0]),
     "values with fewer pods score higher": (PODS, ["region"], [33, 33, 66, 0]),
     "by rack": (PODS, ["rack"], [0, 100, 0, 0]),
     "the mean over both labels": (PODS, ["region", "rack"], [16, 66, 33, 0]),

@@ -98,7 +98,7 @@ def test_pods_without_claims_are_skipped():
     assert VolumeBindingV121().pre_filter(pod, cluster_of().snapshot) is SKIP
 
 
-NODES = {  # objects besides the claim ``data``, the reasons of the nodes that reject
+NODES = {  # objects other than the claim ``data``, the reasons of the nodes that reject
     "a bound volume elsewhere": (
         [a_bound_claim("data", "pv"), a_volume("pv", nodeAffinity=on_hosts("n1"))], {"n0": UNREACHABLE, "n2": UNREACHABLE},
     ),

@@ -9,7 +9,7 @@ from moorage.api.requirements import Requirement
 from moorage.api.selectors import compile_node_selector, compile_node_term
 
 
-def asks(key, operator, *values):
+def requirement(key, operator, *values):
     return NodeSelectorRequirement(key=key, operator=operator, values=values)
 
 
@@ -31,34 +31,44 @@ NAME = "n1"
 MATCHES = {
     "no terms": ([], False),
     "an empty term": ([NodeSelectorTerm()], False),
-    "in": ([labels(asks("zone", "In", "a", "b"))], True),
-    "in, other": ([labels(asks("zone", "In", "b"))], False),
-    "not in, missing": ([labels(asks("rack", "NotIn", "b"))], True),
-    "exists": ([labels(asks("empty", "Exists"))], True),
-    "does not exist": ([labels(asks("rack", "DoesNotExist"))], True),
-    "greater": ([labels(asks("cores", "Gt", "8"))], True),
-    "not greater": ([labels(asks("cores", "Gt", "16"))], False),
-    "less": ([labels(asks("cores", "Lt", "17"))], True),
-    "compare with a string": ([labels(asks("zone", "Gt", "8"))], False),
-    "compare a missing label": ([labels(asks("rack", "Lt", "8"))], False),
-    "all requirements of a term": ([labels(asks("zone", "In", "a"), asks("cores", "Lt", "8"))], False),
-    "any of the terms": ([labels(asks("zone", "In", "b")), labels(asks("cores", "Gt", "8"))], True),
-    "an empty term next to another": ([NodeSelectorTerm(), labels(asks("zone", "In", "a"))], True),
-    "name": ([fields(asks("metadata.name", "In", "n1"))], True),
-    "another name": ([fields(asks("metadata.name", "In", "n2"))], False),
-    "not in this name": ([fields(asks("metadata.name", "NotIn", "n2"))], True),
-    "name excluded": ([fields(asks("metadata.name", "NotIn", "n1"))], False),
-    "two names": ([fields(asks("metadata.name", "In", "n1", "n2"))], False),
-    "an unsupported field": ([fields(asks("metadata.uid", "In", "n1"))], False),
-    "not in an unsupported field": ([fields(asks("metadata.uid", "NotIn", "n1"))], True),
-    "empty value of an unsupported field": ([fields(asks("metadata.uid", "In", ""))], True),
+    "in": ([labels(requirement("zone", "In", "a", "b"))], True),
+    "in, other": ([labels(requirement("zone", "In", "b"))], False),
+    "not in, missing": ([labels(requirement("rack", "NotIn", "b"))], True),
+    "exists": ([labels(requirement("empty", "Exists"))], True),
+    "does not exist": ([labels(requirement("rack", "DoesNotExist"))], True),
+    "greater": ([labels(requirement("cores", "Gt", "8"))], True),
+    "not greater": ([labels(requirement("cores", "Gt", "16"))], False),
+    "less": ([labels(requirement("cores", "Lt", "17"))], True),
+    "compare with a string": ([labels(requirement("zone", "Gt", "8"))], False),
+    "compare a missing label": ([labels(requirement("rack", "Lt", "8"))], False),
+    "all requirements of a term": ([labels(requirement("zone", "In", "a"), requirement("cores", "Lt", "8"))], False),
+    "any of the terms": ([labels(requirement("zone", "In", "b")), labels(requirement("cores", "Gt", "8"))], True),
+    "an empty term next to another": ([NodeSelectorTerm(), labels(requirement("zone", "In", "a"))], True),
+    "name": ([fields(requirement("metadata.name", "In", "n1"))], True),
+    "another name": ([fields(requirement("metadata.name", "In", "n2"))], False),
+    "not in this name": ([fields(requirement("metadata.name", "NotIn", "n2"))], True),
+    "name excluded": ([fields(requirement("metadata.name", "NotIn", "n1"))], False),
+    "two names": ([fields(requirement("metadata.name", "In", "n1", "n2"))], False),
+    "an unsupported field": ([fields(requirement("metadata.uid", "In", "n1"))], False),
+    "not in an unsupported field": ([fields(requirement("metadata.uid", "NotIn", "n1"))], True),
+    "empty value of an unsupported field": ([fields(requirement("metadata.uid", "In", ""))], True),
     "labels and name": (
-        [NodeSelectorTerm(match_expressions=(asks("zone", "In", "a"),), match_fields=(asks("metadata.name", "In", "n2"),))],
+        [
+            NodeSelectorTerm(
+                match_expressions=(requirement("zone", "In", "a"),), match_fields=(requirement("metadata.name", "In", "n2"),)
+            )
+        ],
         False,
     ),
-    "an invalid term": ([labels(asks("zone", "Foo", "a"))], False),
-    "an invalid term next to another": ([labels(asks("zone", "Foo", "a")), labels(asks("zone", "In", "a"))], True),
-    "one invalid requirement invalidates its term": ([labels(asks("zone", "In", "a"), asks("zone", "In"))], False),
+    "an invalid term": ([labels(requirement("zone", "Foo", "a"))], False),
+    "an invalid term next to another": (
+        [labels(requirement("zone", "Foo", "a")), labels(requirement("zone", "In", "a"))],
+        True,
+    ),
+    "one invalid requirement invalidates its term": (
+        [labels(requirement("zone", "In", "a"), requirement("zone", "In"))],
+        False,
+    ),
 }
 
 
@@ -68,38 +78,38 @@ def test_matches(terms, matches):
 
 
 def test_a_node_without_a_name_has_no_fields():
-    compiled = compile_node_selector(selector(fields(asks("metadata.name", "In", "n1"))))
+    compiled = compile_node_selector(selector(fields(requirement("metadata.name", "In", "n1"))))
     assert compiled.matches({}, "")
 
 
 FAULTS = {
     "unknown operator": (
-        labels(asks("k", "Foo")),
+        labels(requirement("k", "Foo")),
         (
             'nodeSelectorTerms[0].matchExpressions[0].operator: Unsupported value: "Foo": '
             'supported values: "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"'
         ),
     ),
     "no values": (
-        labels(asks("k", "In")),
+        labels(requirement("k", "In")),
         (
             "nodeSelectorTerms[0].matchExpressions[0].values: Invalid value: null: "
             "for 'in', 'notin' operators, values set can't be empty"
         ),
     ),
     "not a number": (
-        labels(asks("k", "Exists"), asks("k", "Gt", "abc")),
+        labels(requirement("k", "Exists"), requirement("k", "Gt", "abc")),
         (
             'nodeSelectorTerms[0].matchExpressions[1].values[0]: Invalid value: "abc": '
             "for 'Gt', 'Lt' operators, the value must be an integer"
         ),
     ),
     "field operator": (
-        fields(asks("metadata.name", "Exists")),
+        fields(requirement("metadata.name", "Exists")),
         'nodeSelectorTerms[0].matchFields[0].operator: Unsupported value: "Exists": supported values: "In", "NotIn"',
     ),
     "field values": (
-        fields(asks("metadata.name", "In", "a", "b")),
+        fields(requirement("metadata.name", "In", "a", "b")),
         'nodeSelectorTerms[0].matchFields[0].values: Invalid value: ["a","b"]: must have one element',
     ),
 }
@@ -116,7 +126,7 @@ def test_reports_the_fault(term, text):
 
 def test_reports_every_fault_once():
     compiled = compile_node_selector(
-        selector(labels(asks("k", "Foo"), asks("k", "In")), NodeSelectorTerm(), labels(asks("k", "In")))
+        selector(labels(requirement("k", "Foo"), requirement("k", "In")), NodeSelectorTerm(), labels(requirement("k", "In")))
     )
     assert compiled.error is not None
     assert compiled.error.startswith("[nodeSelectorTerms[0].matchExpressions[0].operator: Unsupported")
@@ -125,17 +135,17 @@ def test_reports_every_fault_once():
 
 
 def test_faults_carry_the_path_of_the_selector():
-    term = compile_node_term(labels(asks("k", "In")), "[3]")
+    term = compile_node_term(labels(requirement("k", "In")), "[3]")
     assert term is not None
     assert str(term.error).startswith("[3].matchExpressions[0].values: ")
-    compiled = compile_node_selector(selector(labels(asks("k", "In"))), "spec.nodeAffinity.required")
+    compiled = compile_node_selector(selector(labels(requirement("k", "In"))), "spec.nodeAffinity.required")
     assert str(compiled.error).startswith("spec.nodeAffinity.required.nodeSelectorTerms[0].")
 
 
 def test_can_be_decomposed():
     term = NodeSelectorTerm(
-        match_expressions=(asks("zone", "In", "b", "a"), asks("cores", "Gt", "8")),
-        match_fields=(asks("metadata.name", "NotIn", "n1"),),
+        match_expressions=(requirement("zone", "In", "b", "a"), requirement("cores", "Gt", "8")),
+        match_fields=(requirement("metadata.name", "NotIn", "n1"),),
     )
     (compiled,) = compile_node_selector(selector(NodeSelectorTerm(), term)).terms
     assert compiled.requirements == (Requirement("cores", "Gt", ("8",)), Requirement("zone", "In", ("a", "b")))
@@ -144,8 +154,8 @@ def test_can_be_decomposed():
 
 
 def test_equal_selectors_are_equal_values():
-    one = compile_node_selector(selector(labels(asks("a", "In", "x", "y"), asks("b", "Exists"))))
-    other = compile_node_selector(selector(labels(asks("b", "Exists"), asks("a", "In", "y", "x"))))
+    one = compile_node_selector(selector(labels(requirement("a", "In", "x", "y"), requirement("b", "Exists"))))
+    other = compile_node_selector(selector(labels(requirement("b", "Exists"), requirement("a", "In", "y", "x"))))
     assert one == other
     assert hash(one) == hash(other)
 
@@ -153,20 +163,21 @@ def test_equal_selectors_are_equal_values():
 keys = st.sampled_from("ab")
 values = st.sampled_from(["", "1", "2", "x"])
 expressions = st.one_of(
-    st.builds(asks, keys, st.sampled_from(["In", "NotIn"]), values),
-    st.builds(asks, keys, st.sampled_from(["Exists", "DoesNotExist"])),
-    st.builds(asks, keys, st.sampled_from(["Gt", "Lt"]), st.sampled_from(["1", "2"])),
+    st.builds(requirement, keys, st.sampled_from(["In", "NotIn"]), values),
+    st.builds(requirement, keys, st.sampled_from(["Exists", "DoesNotExist"])),
+    st.builds(requirement, keys, st.sampled_from(["Gt", "Lt"]), st.sampled_from(["1", "2"])),
 )
 terms = st.builds(
     NodeSelectorTerm,
     match_expressions=st.lists(expressions, max_size=3).map(tuple),
     match_fields=st.lists(
-        st.builds(asks, st.just("metadata.name"), st.sampled_from(["In", "NotIn"]), st.sampled_from(["n1", "n2"])), max_size=1
+        st.builds(requirement, st.just("metadata.name"), st.sampled_from(["In", "NotIn"]), st.sampled_from(["n1", "n2"])),
+        max_size=1,
     ).map(tuple),
 )
 
 
-def plainly(asked, value):
+def reference_matches(asked, value):
     match asked.operator:
         case "In":
             return value in asked.values
@@ -187,8 +198,8 @@ def plainly(asked, value):
 def test_agrees_with_a_reference_implementation(terms, labels, name):
     expected = any(
         (term.match_expressions or term.match_fields)
-        and all(plainly(asked, labels.get(asked.key)) for asked in term.match_expressions)
-        and all(plainly(asked, name) for asked in term.match_fields)
+        and all(reference_matches(asked, labels.get(asked.key)) for asked in term.match_expressions)
+        and all(reference_matches(asked, name) for asked in term.match_fields)
         for term in terms
     )
     assert compile_node_selector(selector(*terms)).matches(labels, name) == bool(expected)

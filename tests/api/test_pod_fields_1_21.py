@@ -56,10 +56,10 @@ ROUNDED = {  # requests of the containers, the pod's total request
 }
 
 
-@pytest.mark.parametrize(("requests", "asked"), ROUNDED.values(), ids=ROUNDED)
-def test_requests_are_rounded_per_container(requests, asked):
+@pytest.mark.parametrize(("requests", "expected"), ROUNDED.values(), ids=ROUNDED)
+def test_requests_are_rounded_per_container(requests, expected):
     pod = a_pod(containers=[{"name": f"c{at}", "resources": {"requests": one}} for at, one in enumerate(requests)])
-    name, amount = asked
+    name, amount = expected
     assert PodInfo(as_kept_by_1_21(pod.pod, OldFields())).needs.requests[name] == amount
 
 

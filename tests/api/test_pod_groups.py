@@ -79,14 +79,14 @@ NEXT = {  # the new condition, the condition that results
 }
 
 
-@pytest.mark.parametrize(("told", "stands"), NEXT.values(), ids=NEXT)
+@pytest.mark.parametrize(("new", "expected"), NEXT.values(), ids=NEXT)
 def test_a_condition_replaces_that_of_its_type_and_keeps_its_time_unless_the_status_changes(
-    told: Condition, stands: Condition
+    new: Condition, expected: Condition
 ) -> None:
     group = PodGroup(status=PodGroupStatus(conditions=(HELD, OTHER)))
-    after = with_condition(group, told, "t1")
-    assert after.status.conditions == (stands, OTHER)
-    assert (after is group) == (stands == HELD)
+    after = with_condition(group, new, "t1")
+    assert after.status.conditions == (expected, OTHER)
+    assert (after is group) == (expected == HELD)
 
 
 def test_a_condition_of_a_new_type_is_appended() -> None:

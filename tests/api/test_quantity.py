@@ -137,7 +137,7 @@ numerals = st.one_of(digits, st.tuples(digits, digits).map(".".join), digits.map
 quantities = st.tuples(st.sampled_from(["", "+", "-"]), numerals, suffixes).map("".join)
 
 
-def plain(text):
+def exact_value(text):
     """Return the exact value of a well-formed quantity."""
     number, suffix = re.fullmatch(r"([-+]?[0-9.]+)(.*)", text).groups()
     if suffix in BINARY:
@@ -158,7 +158,7 @@ def away_from_zero(exact, step):
 @example("1234567890123456789.1234567891")
 @example("-0.0000000001")
 def test_agrees_with_fractions(text):
-    exact = plain(text)
+    exact = exact_value(text)
     nano = away_from_zero(exact, Fraction(1, 10**9))
     assert parse(text) == nano
     assert value(text) == max(-MAX, min(MAX, away_from_zero(Fraction(nano, 10**9), Fraction(1))))
@@ -177,7 +177,7 @@ def test_the_canonical_form_is_equal_and_stable(text):
 
 @given(quantities, quantities)
 def test_preserves_order(one, other):
-    if plain(one) <= plain(other):
+    if exact_value(one) <= exact_value(other):
         assert parse(one) <= parse(other)
         assert value(one) <= value(other)
 

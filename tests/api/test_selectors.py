@@ -19,7 +19,7 @@ from moorage.api.selectors import (
 from tests.executed import executed
 
 
-def asks(key, operator, *values):
+def expression(key, operator, *values):
     return LabelSelectorRequirement(key=key, operator=operator, values=values)
 
 
@@ -34,18 +34,18 @@ MATCHES = {
     "empty value equals empty value": (LabelSelector(match_labels={"empty": ""}), True),
     "an absent label is not an empty value": (LabelSelector(match_labels={"zone": ""}), False),
     "all labels must hold": (LabelSelector(match_labels={"app": "web", "tier": "back"}), False),
-    "in": (LabelSelector(match_expressions=(asks("app", "In", "db", "web"),)), True),
-    "in, missing": (LabelSelector(match_expressions=(asks("zone", "In", "a"),)), False),
-    "not in": (LabelSelector(match_expressions=(asks("app", "NotIn", "web"),)), False),
-    "not in, missing": (LabelSelector(match_expressions=(asks("zone", "NotIn", "a"),)), True),
-    "exists": (LabelSelector(match_expressions=(asks("app", "Exists"),)), True),
-    "exists, empty value": (LabelSelector(match_expressions=(asks("empty", "Exists"),)), True),
-    "exists, missing": (LabelSelector(match_expressions=(asks("zone", "Exists"),)), False),
-    "does not exist": (LabelSelector(match_expressions=(asks("zone", "DoesNotExist"),)), True),
-    "does not exist, present": (LabelSelector(match_expressions=(asks("app", "DoesNotExist"),)), False),
-    "contradiction": (LabelSelector(match_expressions=(asks("a", "Exists"), asks("a", "DoesNotExist"))), False),
+    "in": (LabelSelector(match_expressions=(expression("app", "In", "db", "web"),)), True),
+    "in, missing": (LabelSelector(match_expressions=(expression("zone", "In", "a"),)), False),
+    "not in": (LabelSelector(match_expressions=(expression("app", "NotIn", "web"),)), False),
+    "not in, missing": (LabelSelector(match_expressions=(expression("zone", "NotIn", "a"),)), True),
+    "exists": (LabelSelector(match_expressions=(expression("app", "Exists"),)), True),
+    "exists, empty value": (LabelSelector(match_expressions=(expression("empty", "Exists"),)), True),
+    "exists, missing": (LabelSelector(match_expressions=(expression("zone", "Exists"),)), False),
+    "does not exist": (LabelSelector(match_expressions=(expression("zone", "DoesNotExist"),)), True),
+    "does not exist, present": (LabelSelector(match_expressions=(expression("app", "DoesNotExist"),)), False),
+    "contradiction": (LabelSelector(match_expressions=(expression("a", "Exists"), expression("a", "DoesNotExist"))), False),
     "matchLabels and matchExpressions": (
-        LabelSelector(match_labels={"app": "web"}, match_expressions=(asks("tier", "NotIn", "front"),)),
+        LabelSelector(match_labels={"app": "web"}, match_expressions=(expression("tier", "NotIn", "front"),)),
         False,
     ),
 }
@@ -63,25 +63,25 @@ LABEL_FAULT = (
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 REFUSED = {
-    "unknown operator": (asks("a", "Foo"), '"Foo" is not a valid label selector operator'),
-    "operator in upper case": (asks("a", "IN", "b"), '"IN" is not a valid label selector operator'),
-    "operator of node selectors": (asks("a", "Gt", "1"), '"Gt" is not a valid label selector operator'),
+    "unknown operator": (expression("a", "Foo"), '"Foo" is not a valid label selector operator'),
+    "operator in upper case": (expression("a", "IN", "b"), '"IN" is not a valid label selector operator'),
+    "operator of node selectors": (expression("a", "Gt", "1"), '"Gt" is not a valid label selector operator'),
     "In without values": (
-        asks("a", "In"),
+        expression("a", "In"),
         "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty",
     ),
     "NotIn without values": (
-        asks("a", "NotIn"),
+        expression("a", "NotIn"),
         "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty",
     ),
     "Exists with values": (
-        asks("a", "Exists", "x"),
+        expression("a", "Exists", "x"),
         'values: Invalid value: ["x"]: values set must be empty for exists and does not exist',
     ),
-    "an invalid label value": (asks("a", "In", "b", "c d"), f'values[1][a]: Invalid value: "c d": {LABEL_FAULT}'),
-    "a value with a newline": (asks("a", "In", "b\n"), f'values[0][a]: Invalid value: "b\\n": {LABEL_FAULT}'),
+    "an invalid label value": (expression("a", "In", "b", "c d"), f'values[1][a]: Invalid value: "c d": {LABEL_FAULT}'),
+    "a value with a newline": (expression("a", "In", "b\n"), f'values[0][a]: Invalid value: "b\\n": {LABEL_FAULT}'),
     "a value that is too long": (
-        asks("a", "In", "b" * 64),
+        expression("a", "In", "b" * 64),
         f'values[0][a]: Invalid value: "{"b" * 64}": must be no more than 63 bytes',
     ),
 }
@@ -102,8 +102,10 @@ def test_reports_every_fault_of_labels():
 
 
 def test_equal_selectors_are_equal_values():
-    one = LabelSelector(match_labels={"a": "1", "b": "2"}, match_expressions=(asks("c", "In", "z", "y", "z"),))
-    other = LabelSelector(match_labels={"b": "2"}, match_expressions=(asks("c", "In", "y", "z"), asks("a", "In", "1")))
+    one = LabelSelector(match_labels={"a": "1", "b": "2"}, match_expressions=(expression("c", "In", "z", "y", "z"),))
+    other = LabelSelector(
+        match_labels={"b": "2"}, match_expressions=(expression("c", "In", "y", "z"), expression("a", "In", "1"))
+    )
     assert compile_label_selector(one) == compile_label_selector(other)
     assert hash(compile_label_selector(one)) == hash(compile_label_selector(other))
     assert compile_label_selector(one) != compile_label_selector(LabelSelector())
@@ -203,8 +205,8 @@ keys = st.sampled_from("abcd")
 values = st.sampled_from(["", "1", "2", "10", "x", "y"])
 label_sets = st.dictionaries(keys, values)
 requirements = st.one_of(
-    st.builds(asks, keys, st.sampled_from(["In", "NotIn"]), values, values),
-    st.builds(asks, keys, st.sampled_from(["Exists", "DoesNotExist"])),
+    st.builds(expression, keys, st.sampled_from(["In", "NotIn"]), values, values),
+    st.builds(expression, keys, st.sampled_from(["Exists", "DoesNotExist"])),
 )
 label_selectors = st.builds(
     LabelSelector,
@@ -213,7 +215,7 @@ label_selectors = st.builds(
 )
 
 
-def plainly(requirement, labels):
+def reference_matches(requirement, labels):
     return {
         "In": requirement.key in labels and labels[requirement.key] in requirement.values,
         "NotIn": not (requirement.key in labels and labels[requirement.key] in requirement.values),
@@ -225,7 +227,7 @@ def plainly(requirement, labels):
 @given(label_selectors, label_sets)
 def test_agrees_with_a_reference_implementation(selector, labels):
     expected = all(labels.get(key) == value for key, value in selector.match_labels.items())
-    expected = expected and all(plainly(one, labels) for one in selector.match_expressions)
+    expected = expected and all(reference_matches(one, labels) for one in selector.match_expressions)
     assert compile_label_selector(selector).matches(labels) == expected
 
 

@@ -22,7 +22,7 @@ def term(selector=WEB, key="zone", **more):
     return {"topologyKey": key, "labelSelector": selector, **more}
 
 
-def likes(name="new", near=(), apart=(), *, needs=(), app="web", **more):
+def with_terms(name="new", near=(), apart=(), *, needs=(), app="web", **more):
     """Return a pod with preferred and required affinity terms."""
     weighed = [[{"weight": weight, "podAffinityTerm": one} for weight, one in terms] for terms in (near, apart)]
     stanzas = {"podAffinity": {KINDS[0]: list(needs), KINDS[1]: weighed[0]}, "podAntiAffinity": {KINDS[1]: weighed[1]}}
@@ -38,52 +38,53 @@ def scoring(**args):
 
 
 NODES = (node("a1", "a"), node("b1", "b"), node("c1", "c"), node("x"))
-PLAIN, DATABASE = likes("p"), likes("d", app="db")
+PLAIN, DATABASE = with_terms("p"), with_terms("d", app="db")
 
 # the pod; pods placed; arguments; scores
 CASES = {
-    "nothing preferred": (likes(), {"a1": [PLAIN]}, {}, None),
-    "no pod to be near": (likes(near=[(5, term(DB))]), {"a1": [PLAIN]}, {}, None),
-    "near": (likes(near=[(5, term(DB))]), {"a1": [DATABASE]}, {}, {"a1": 100, "b1": 0, "c1": 0, "x": 0}),
-    "near, on nodes without the label": (likes(near=[(5, term(DB))]), {"x": [DATABASE]}, {}, None),
+    "nothing preferred": (with_terms(), {"a1": [PLAIN]}, {}, None),
+    "no pod to be near": (with_terms(near=[(5, term(DB))]), {"a1": [PLAIN]}, {}, None),
+    "near": (with_terms(near=[(5, term(DB))]), {"a1": [DATABASE]}, {}, {"a1": 100, "b1": 0, "c1": 0, "x": 0}),
+    "near, on nodes without the label": (with_terms(near=[(5, term(DB))]), {"x": [DATABASE]}, {}, None),
     "more pods weigh more": (
-        likes(near=[(5, term(DB))]), {"a1": [DATABASE, likes("d2", app="db")], "b1": [likes("d3", app="db")]}, {},
+        with_terms(near=[(5, term(DB))]),
+        {"a1": [DATABASE, with_terms("d2", app="db")], "b1": [with_terms("d3", app="db")]}, {},
         {"a1": 100, "b1": 50, "c1": 0, "x": 0},
     ),
-    "apart": (likes(apart=[(5, term(DB))]), {"a1": [DATABASE]}, {}, {"a1": 0, "b1": 100, "c1": 100, "x": 100}),
+    "apart": (with_terms(apart=[(5, term(DB))]), {"a1": [DATABASE]}, {}, {"a1": 0, "b1": 100, "c1": 100, "x": 100}),
     "affinity and anti-affinity cancel": (
-        likes(near=[(6, term(DB))], apart=[(2, term(WEB))]), {"a1": [DATABASE], "b1": [PLAIN]}, {},
+        with_terms(near=[(6, term(DB))], apart=[(2, term(WEB))]), {"a1": [DATABASE], "b1": [PLAIN]}, {},
         {"a1": 100, "b1": 0, "c1": 25, "x": 25},
     ),
     "a sum of zero still gets scores": (
-        likes(near=[(5, term(DB))], apart=[(5, term(DB))]), {"a1": [DATABASE]}, {}, {"a1": 0, "b1": 0, "c1": 0, "x": 0},
+        with_terms(near=[(5, term(DB))], apart=[(5, term(DB))]), {"a1": [DATABASE]}, {}, {"a1": 0, "b1": 0, "c1": 0, "x": 0},
     ),
     "each term by itself": (
-        likes(near=[(3, term(DB)), (1, term(WEB, "host"))]), {"a1": [DATABASE], "b1": [PLAIN]}, {},
+        with_terms(near=[(3, term(DB)), (1, term(WEB, "host"))]), {"a1": [DATABASE], "b1": [PLAIN]}, {},
         {"a1": 100, "b1": 33, "c1": 0, "x": 0},
     ),
     "placed pods prefer it near": (
-        likes(), {"a1": [likes("d", near=[(5, term())])]}, {}, {"a1": 100, "b1": 0, "c1": 0, "x": 0},
+        with_terms(), {"a1": [with_terms("d", near=[(5, term())])]}, {}, {"a1": 100, "b1": 0, "c1": 0, "x": 0},
     ),
     "placed pods prefer it apart": (
-        likes(), {"a1": [likes("d", apart=[(5, term())])]}, {}, {"a1": 0, "b1": 100, "c1": 100, "x": 100},
+        with_terms(), {"a1": [with_terms("d", apart=[(5, term())])]}, {}, {"a1": 0, "b1": 100, "c1": 100, "x": 100},
     ),
     "placed pods require it near": (
-        likes(), {"a1": [likes("d", needs=[term()])], "b1": [likes("e", near=[(4, term())])]}, {},
+        with_terms(), {"a1": [with_terms("d", needs=[term()])], "b1": [with_terms("e", near=[(4, term())])]}, {},
         {"a1": 25, "b1": 100, "c1": 0, "x": 0},
     ),
     "placed pods require it near, with a higher weight": (
-        likes(), {"a1": [likes("d", needs=[term()])], "b1": [likes("e", near=[(4, term())])]},
+        with_terms(), {"a1": [with_terms("d", needs=[term()])], "b1": [with_terms("e", near=[(4, term())])]},
         {"hard_pod_affinity_weight": 8}, {"a1": 100, "b1": 50, "c1": 0, "x": 0},
     ),
     "placed pods require it near, with weight zero": (
-        likes(), {"a1": [likes("d", needs=[term()])]}, {"hard_pod_affinity_weight": 0}, None,
+        with_terms(), {"a1": [with_terms("d", needs=[term()])]}, {"hard_pod_affinity_weight": 0}, None,
     ),
     "placed pods' preferences ignored for pods without any": (
-        likes(), {"a1": [likes("d", near=[(5, term())])]}, {"ignore_preferred_terms_of_existing_pods": True}, None,
+        with_terms(), {"a1": [with_terms("d", near=[(5, term())])]}, {"ignore_preferred_terms_of_existing_pods": True}, None,
     ),
     "placed pods' preferences used for pods with some": (
-        likes(near=[(1, term(DB))]), {"a1": [likes("d", near=[(5, term())])]},
+        with_terms(near=[(1, term(DB))]), {"a1": [with_terms("d", near=[(5, term())])]},
         {"ignore_preferred_terms_of_existing_pods": True}, {"a1": 100, "b1": 0, "c1": 0, "x": 0},
     ),
 }  # fmt: skip
@@ -95,21 +96,23 @@ def test_scores(pod, placed, args, scores):
 
 
 def test_the_lowest_and_highest_feasible_nodes_get_0_and_100():
-    snapshot = a_cluster(NODES, {"a1": [DATABASE, likes("d2", app="db")], "b1": [likes("d3", app="db")]}).snapshot
+    snapshot = a_cluster(NODES, {"a1": [DATABASE, with_terms("d2", app="db")], "b1": [with_terms("d3", app="db")]}).snapshot
     part = snapshot.nodes.only(snapshot.nodes.named(["b1", "c1"]))
-    assert final_scores(scoring(), likes(near=[(5, term(DB))]), part) == {"b1": 100, "c1": 0}
+    assert final_scores(scoring(), with_terms(near=[(5, term(DB))]), part) == {"b1": 100, "c1": 0}
 
 
 def test_namespace_selectors():
-    cluster = a_cluster(NODES, {"a1": [likes("d", app="db", namespace="shop")], "b1": [likes("d", app="db", namespace="bank")]})
+    cluster = a_cluster(
+        NODES, {"a1": [with_terms("d", app="db", namespace="shop")], "b1": [with_terms("d", app="db", namespace="bank")]}
+    )
     for name in ("shop", "bank"):
         cluster.set_namespace(Namespace(metadata=ObjectMeta(name=name, labels={"team": name})))
-    pod = likes(near=[(1, term(DB, namespaceSelector={"matchLabels": {"team": "shop"}}))])
+    pod = with_terms(near=[(1, term(DB, namespaceSelector={"matchLabels": {"team": "shop"}}))])
     assert final_scores(scoring(), pod, cluster.snapshot) == {"a1": 100, "b1": 0, "c1": 0, "x": 0}
-    wanted = likes("w", near=[(1, term(WEB, namespaceSelector={"matchLabels": {"team": "shop"}}))])
+    wanted = with_terms("w", near=[(1, term(WEB, namespaceSelector={"matchLabels": {"team": "shop"}}))])
     cluster.place(wanted, "c1")
-    assert final_scores(scoring(), likes(namespace="shop"), cluster.snapshot) == {"a1": 0, "b1": 0, "c1": 100, "x": 0}
-    assert final_scores(scoring(), likes(namespace="bank"), cluster.snapshot) is None
+    assert final_scores(scoring(), with_terms(namespace="shop"), cluster.snapshot) == {"a1": 0, "b1": 0, "c1": 100, "x": 0}
+    assert final_scores(scoring(), with_terms(namespace="bank"), cluster.snapshot) is None
 
 
 STRETCHED = {
@@ -135,7 +138,7 @@ def selected(one, holder, pod):
     return pod.namespace in named and one["labelSelector"]["matchLabels"].items() <= pod.labels.items()
 
 
-def plain_scores(pod, nodes, placed, hard_weight):
+def reference_scores(pod, nodes, placed, hard_weight):
     """Return raw scores by node name; None where no term matched any pod."""
     raw, met = dict.fromkeys((n.name for n in nodes), 0), False
     for m in nodes:
@@ -166,7 +169,7 @@ weighted = st.lists(st.tuples(st.integers(1, 4), terms), max_size=2)
 
 def drawn(uid, app, namespace, near, apart, needs):
     WRITTEN[uid] = (near, apart, needs)
-    return likes(uid, near, apart, needs=needs, app=app, namespace=namespace, uid=uid)
+    return with_terms(uid, near, apart, needs=needs, app=app, namespace=namespace, uid=uid)
 
 
 pods = st.tuples(
@@ -185,7 +188,7 @@ def test_agrees_with_a_reference_implementation(incoming, zones, others, hard_we
     for i, (number, other) in enumerate(others):
         placed.setdefault(nodes[number % len(nodes)].name, []).append(drawn(f"p{i}", *other))
     pod = drawn("new", *incoming)
-    raw = plain_scores(pod, nodes, placed, hard_weight)
+    raw = reference_scores(pod, nodes, placed, hard_weight)
     found = final_scores(scoring(hard_pod_affinity_weight=hard_weight), pod, a_cluster(nodes, placed).snapshot)
     if raw is None:
         assert found is None

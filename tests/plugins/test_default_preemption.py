@@ -233,7 +233,7 @@ def test_preemption_policy_never():
 # -- other plugins in PostFilter ------------------------------------------------------------------------------------------
 
 
-class Says:
+class FixedResult:
     """A PostFilter plugin that runs first and returns a fixed result."""
 
     name = "Says"
@@ -259,7 +259,7 @@ BEFORE_IT = {  # the result of the earlier plugin, and the combined result
 @pytest.mark.parametrize(("answer", "outcome"), BEFORE_IT.values(), ids=BEFORE_IT)
 def test_the_first_success_or_error_decides(answer, outcome):
     cluster = a_cluster([node("n1")], {"n1": [wants(4, 1, "a")]})
-    assert preempt(cluster, wants(2, 10, preemptionPolicy="Never"), others=[Says(answer)]) == outcome
+    assert preempt(cluster, wants(2, 10, preemptionPolicy="Never"), others=[FixedResult(answer)]) == outcome
 
 
 # -- the queue ------------------------------------------------------------------------------------------------------------

@@ -127,8 +127,8 @@ CONDITIONS = {"bindingConditions": ["ready"], "bindingFailureConditions": ["brok
 def with_condition(claim, kind, status="True"):
     condition = {"type": kind, "status": status, "reason": "Because", "message": "so"}
     device = {"driver": DRIVER, "pool": "a", "device": "d", "conditions": [condition]}
-    told = msgspec.convert({"devices": [device]}, type(claim.status)).devices
-    return msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, devices=told))
+    reported = msgspec.convert({"devices": [device]}, type(claim.status)).devices
+    return msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, devices=reported))
 
 
 def test_binding_waits_until_devices_are_ready():
@@ -155,8 +155,8 @@ def test_devices_that_fail_or_time_out_are_deallocated(now, condition, refused):
     status = allocated(("a", "d"), conditions=CONDITIONS, allocationTimestamp="1970-01-01T00:00:00Z")
     claim = a_claim("c", status=status)
     cluster = with_devices(with_condition(claim, condition) if condition else claim, nodes=("a",))
-    told = why_not(cluster, using("p", "c"), attached(cluster, now))
-    assert told == ({"a": "resourceclaim not available on the node"} if refused else {})
+    reported = why_not(cluster, using("p", "c"), attached(cluster, now))
+    assert reported == ({"a": "resourceclaim not available on the node"} if refused else {})
 
 
 # -- PostFilter -----------------------------------------------------------------------------------------------------------

@@ -100,18 +100,18 @@ def test_an_allocated_claim_restricts_the_pod_to_its_nodes():
 
 def test_a_selector_that_fails_is_an_error_of_the_node():
     cluster = with_devices(a_claim("c", exactly(cel=f'device.attributes["{DRIVER}"].size > 1')), a_slice("a", ["d"]))
-    told = why_not(cluster, using("p", "c"))
-    assert told["a"] == (
+    reported = why_not(cluster, using("p", "c"))
+    assert reported["a"] == (
         'running "DynamicResources" filter plugin: claim default/c: selector #0: CEL runtime error: no such key: size'
     )
-    assert told["b"] == "cannot allocate all claims"
+    assert reported["b"] == "cannot allocate all claims"
 
 
 def test_a_selector_that_does_not_compile_is_reported_verbatim():
     cluster = with_devices(a_claim("c", exactly(cel="device.nothing")), a_slice("a", ["d"]))
-    told = why_not(cluster, using("p", "c"))["a"]
-    assert told.startswith('running "DynamicResources" filter plugin: claim default/c: selector #0: CEL compile error: ')
-    assert "undefined field 'nothing'" in told
+    reported = why_not(cluster, using("p", "c"))["a"]
+    assert reported.startswith('running "DynamicResources" filter plugin: claim default/c: selector #0: CEL compile error: ')
+    assert "undefined field 'nothing'" in reported
 
 
 def test_the_search_for_devices_ends():
@@ -120,8 +120,8 @@ def test_the_search_for_devices_ends():
     claim = a_claim("c", *[exactly(f"r{n}") for n in range(12)], exactly("last", cel="false"))
     cluster = with_devices(claim, a_slice("a", devices))
     plugin = DynamicResources(DynamicResources.Args(filter_timeout=0.01))
-    told = why_not(cluster, using("p", "c"), plugin)
-    assert told["a"] == 'running "DynamicResources" filter plugin: node a: timed out trying to allocate devices'
+    reported = why_not(cluster, using("p", "c"), plugin)
+    assert reported["a"] == 'running "DynamicResources" filter plugin: node a: timed out trying to allocate devices'
 
 
 def test_an_incomplete_pool_is_ignored_and_all_mode_rejects_it():
@@ -185,11 +185,13 @@ def test_a_pod_is_woken_when_its_own_claims_are_generated():
     cluster = with_devices(a_claim("c", metadata={"ownerReferences": [OWNER]}))
     plugin = attached(cluster)
     waiting = a_pod("p", resourceClaims=[TEMPLATE])
-    told = a_pod("p", resourceClaims=[TEMPLATE], status={"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "c"}]})
+    reported = a_pod(
+        "p", resourceClaims=[TEMPLATE], status={"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "c"}]}
+    )
     generated = Action.UPDATE_POD_GENERATED_CLAIM
-    assert wakes(plugin, waiting, Resource.POD, generated, waiting, told)
+    assert wakes(plugin, waiting, Resource.POD, generated, waiting, reported)
     assert not wakes(plugin, waiting, Resource.POD, generated, waiting, waiting)
-    assert not wakes(plugin, using("other", "c"), Resource.POD, generated, waiting, told)
+    assert not wakes(plugin, using("other", "c"), Resource.POD, generated, waiting, reported)
 
 
 def test_pods_with_claims_have_no_shared_signature():

@@ -39,7 +39,7 @@ def judged(monkeypatch):
     return limits
 
 
-def a_world(*claims, device_class=None, nodes=("a", "b"), held=("d0", "d1")):
+def cluster_with(*claims, device_class=None, nodes=("a", "b"), held=("d0", "d1")):
     cluster = a_cluster(map(a_node, nodes))
     cluster.set_object(device_class or a_class())
     for name in nodes:
@@ -49,7 +49,7 @@ def a_world(*claims, device_class=None, nodes=("a", "b"), held=("d0", "d1")):
     return cluster
 
 
-def ask(cluster, plugin, *claims):
+def attempt(cluster, plugin, *claims):
     """Return why each node is rejected, or the error that ends the attempt."""
     try:
         found = refusals(plugin, using("p", *claims), cluster.snapshot)
@@ -71,36 +71,36 @@ SAYS = {  # where the selector is
 
 @pytest.mark.parametrize(("request_", "of_class", "where"), SAYS.values(), ids=SAYS)
 def test_the_error_names_claim_request_and_selector(request_, of_class, where):
-    cluster = a_world(a_claim("c", request_), device_class=a_class("gpu", of_class))
-    told = ask(cluster, attached(cluster), "c")
-    assert told.startswith(f'running "DynamicResources" filter plugin: claim default/c, {where}{TEXT}')
+    cluster = cluster_with(a_claim("c", request_), device_class=a_class("gpu", of_class))
+    error_text = attempt(cluster, attached(cluster), "c")
+    assert error_text.startswith(f'running "DynamicResources" filter plugin: claim default/c, {where}{TEXT}')
 
 
 def test_a_selector_that_exceeds_the_limit_is_not_evaluated_again(judged):
     expression = f"{NUMBERS[:20]}0].all(a, lists.range(3000).all(b, a + b >= 0))"
     assert len(expression) < FREE_CHARACTERS
-    cluster = a_world(a_claim("c", exactly(cel=expression)), a_claim("same", exactly(cel=expression)))
+    cluster = cluster_with(a_claim("c", exactly(cel=expression)), a_claim("same", exactly(cel=expression)))
     plugin = attached(cluster)
-    assert len({ask(cluster, plugin, "c") for _ in range(3)}) == 1
-    assert "claim default/same," in ask(cluster, plugin, "same")
+    assert len({attempt(cluster, plugin, "c") for _ in range(3)}) == 1
+    assert "claim default/same," in attempt(cluster, plugin, "same")
     assert judged == [FREE_COST + ATTEMPT_COST]
     cluster.set_object(a_slice("a", devices("d0", "d1", "d2")))
-    assert TEXT in ask(cluster, plugin, "c")
+    assert TEXT in attempt(cluster, plugin, "c")
     assert len(judged) == 1  # the device has not changed
     cluster.set_object(a_slice("a", devices("d0", "d1", n=7)))
-    assert TEXT in ask(cluster, plugin, "c")
+    assert TEXT in attempt(cluster, plugin, "c")
     assert len(judged) == 2
 
 
 def test_a_selector_that_the_remaining_budget_did_not_cover_is_evaluated_in_a_later_attempt(judged):
     """Compiling the expression leaves less than its evaluation costs. Once it is compiled, the budget suffices."""
     expression = f"lists.range(3100).all(a, a >= 0) || device.driver == '{'x' * 3000}'"
-    cluster = a_world(a_claim("c", exactly(cel=expression)), nodes=["a"], held=["d0"])
+    cluster = cluster_with(a_claim("c", exactly(cel=expression)), nodes=["a"], held=["d0"])
     plugin = attached(cluster)
-    assert [TEXT in ask(cluster, plugin, "c") for _ in range(2)] == [True, True]
+    assert [TEXT in attempt(cluster, plugin, "c") for _ in range(2)] == [True, True]
     assert len(judged) == 1
     cluster.set_object(a_slice("b", []))
-    assert ask(cluster, plugin, "c") == {}
+    assert attempt(cluster, plugin, "c") == {}
 
 
 CHANGES = {
@@ -115,37 +115,37 @@ def test_a_failed_selector_is_evaluated_again_after_a_change(change):
     """Four devices exceed the limit of this selector, two do not."""
     of_class = DEAR if change == "the class" else ""
     claim = a_claim("c", exactly(count=2, cel="" if of_class else DEAR, allocationMode="All"))
-    cluster = a_world(claim, device_class=a_class("gpu", of_class))
+    cluster = cluster_with(claim, device_class=a_class("gpu", of_class))
     plugin = attached(cluster)
-    assert [TEXT in ask(cluster, plugin, "c") for _ in range(2)] == [True, True]
+    assert [TEXT in attempt(cluster, plugin, "c") for _ in range(2)] == [True, True]
     CHANGES[change](cluster)
-    assert ask(cluster, plugin, "c") == {}
+    assert attempt(cluster, plugin, "c") == {}
 
 
 def test_all_claims_of_a_pod_share_one_budget():
-    cluster = a_world(*(a_claim(f"c{at}", exactly(cel=f"{DEAR} && {at} == {at}")) for at in range(2)), nodes=["a"])
-    assert ask(cluster, attached(cluster), "c0") == {}
-    assert ask(cluster, attached(cluster), "c1") == {}
-    fresh = a_world(*(a_claim(f"c{at}", exactly(cel=f"{DEAR} && {at} == {at}")) for at in range(4)), nodes=["a"])
-    assert TEXT in ask(fresh, attached(fresh), "c0", "c1", "c2", "c3")
+    cluster = cluster_with(*(a_claim(f"c{at}", exactly(cel=f"{DEAR} && {at} == {at}")) for at in range(2)), nodes=["a"])
+    assert attempt(cluster, attached(cluster), "c0") == {}
+    assert attempt(cluster, attached(cluster), "c1") == {}
+    fresh = cluster_with(*(a_claim(f"c{at}", exactly(cel=f"{DEAR} && {at} == {at}")) for at in range(4)), nodes=["a"])
+    assert TEXT in attempt(fresh, attached(fresh), "c0", "c1", "c2", "c3")
 
 
 def test_ordinary_selectors_fit_the_budget_for_any_number_of_devices(judged):
     expression = f"device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].n == 7"
-    cluster = a_world(a_claim("c", exactly(cel=expression)), nodes=[f"n{at}" for at in range(30)], held=["x", "y"])
-    assert set(ask(cluster, attached(cluster), "c").values()) == {"cannot allocate all claims"}
+    cluster = cluster_with(a_claim("c", exactly(cel=expression)), nodes=[f"n{at}" for at in range(30)], held=["x", "y"])
+    assert set(attempt(cluster, attached(cluster), "c").values()) == {"cannot allocate all claims"}
     assert judged == [FREE_COST + ATTEMPT_COST] * 60
 
 
 def test_an_unchanged_device_is_not_evaluated_again(judged):
-    cluster = a_world(a_claim("c", exactly(cel=f"device.attributes['{DRIVER}'].n > 7")))
+    cluster = cluster_with(a_claim("c", exactly(cel=f"device.attributes['{DRIVER}'].n > 7")))
     plugin = attached(cluster)
-    ask(cluster, plugin, "c")
+    attempt(cluster, plugin, "c")
     cluster.set_object(a_slice("a", devices("d0", "d1"), generation=2))
-    ask(cluster, plugin, "c")
+    attempt(cluster, plugin, "c")
     assert len(judged) == 4
     cluster.set_object(a_slice("a", devices("d0", "d1", n=1), generation=3))
-    ask(cluster, plugin, "c")
+    attempt(cluster, plugin, "c")
     assert len(judged) == 6
 
 
@@ -154,16 +154,16 @@ def test_long_expressions_count_towards_the_budget():
     long = [f"true || device.driver == '{str(at) * 9990}'" for at in range(3)]
     assert all(FREE_CHARACTERS < len(expression) < 10_240 for expression in long)
     requests = [exactly(f"r{at}", cel=expression) for at, expression in enumerate(long)]
-    cluster = a_world(a_claim("two", *requests[:2]), a_claim("three", *requests), held=["d0", "d1", "d2"])
+    cluster = cluster_with(a_claim("two", *requests[:2]), a_claim("three", *requests), held=["d0", "d1", "d2"])
     plugin = attached(cluster)
-    assert ask(cluster, plugin, "two") == {}
-    assert ask(cluster, plugin, "three") == {}  # two of them are cached
-    fresh = attached(cluster_of_three := a_world(a_claim("three", *requests), held=["d0", "d1", "d2"]))
-    assert "request r2: selector #0: " in ask(cluster_of_three, fresh, "three")
+    assert attempt(cluster, plugin, "two") == {}
+    assert attempt(cluster, plugin, "three") == {}  # two of them are cached
+    fresh = attached(cluster_of_three := cluster_with(a_claim("three", *requests), held=["d0", "d1", "d2"]))
+    assert "request r2: selector #0: " in attempt(cluster_of_three, fresh, "three")
 
 
 def test_counting_the_devices_of_a_class_reports_the_error_too():
-    cluster = a_world(device_class=a_class("gpu", ENDLESS))
+    cluster = cluster_with(device_class=a_class("gpu", ENDLESS))
     with pytest.raises(AttemptError, match="class gpu: counting its devices on nodes: CEL runtime error: operation cancelled"):
         count_devices(a_class("gpu", ENDLESS), cluster.snapshot.nodes, lists=False)
 

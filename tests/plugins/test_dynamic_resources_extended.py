@@ -64,8 +64,8 @@ def test_the_special_claim_is_created_when_the_pod_is_bound():
     assert claim.metadata.name.startswith("p-extended-resources-")
     assert claim.metadata.owner_references[0].uid == pod.uid
     assert [result.device for result in claim.status.allocation.devices.results] == ["d", "e"]
-    (told,) = [effect.change(effect.obj) for effect in effects if isinstance(effect, Amend)]
-    assert msgspec.to_builtins(told.status.extended_resource_claim_status) == {
+    (updated,) = [effect.change(effect.obj) for effect in effects if isinstance(effect, Amend)]
+    assert msgspec.to_builtins(updated.status.extended_resource_claim_status) == {
         "resourceClaimName": claim.metadata.name,
         "requestMappings": ({"containerName": "main", "resourceName": GPU, "requestName": "container-0-request-0"},),
     }

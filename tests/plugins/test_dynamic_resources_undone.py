@@ -27,7 +27,7 @@ from tests.plugins.device_claims import (
 )  # fmt: skip
 
 
-def brought(plugin, cluster, pod, writes):
+def run_and_unreserve(plugin, cluster, pod, writes):
     """Run PreFilter to this many of PreBind's effects (None: it fails before PreBind), then Unreserve."""
     wanted = plugin.pre_filter(pod, cluster.snapshot)
     assert plugin.reserve(wanted, pod, "a") is None
@@ -44,18 +44,18 @@ def users(cluster, name):
 def test_a_claim_loses_the_pod_and_keeps_its_devices():
     cluster = with_devices(a_claim("c"), a_slice("a", ["d"]))
     plugin = attached(cluster)
-    brought(plugin, cluster, using("p", "c"), 1)
+    run_and_unreserve(plugin, cluster, using("p", "c"), 1)
     claim = cluster.objects(ResourceClaim)["default/c"]
     assert claim.status.reserved_for == ()
     assert [one.device for one in claim.status.allocation.devices.results] == ["d"]
     assert why_not(cluster, using("p", "c"), plugin) == {"b": "resourceclaim not available on the node"}
-    brought(plugin, cluster, using("p", "c"), 1)
+    run_and_unreserve(plugin, cluster, using("p", "c"), 1)
     assert users(cluster, "c") == []
 
 
 def test_other_consumers_stay():
     cluster = with_devices(a_claim("c", status=allocated(("a", "d"), users=["other"])), a_slice("a", ["d"]))
-    brought(attached(cluster), cluster, using("p", "c"), 1)
+    run_and_unreserve(attached(cluster), cluster, using("p", "c"), 1)
     assert users(cluster, "c") == ["other"]
 
 
@@ -63,7 +63,7 @@ def test_the_special_claim_is_deleted():
     cluster = with_devices(a_slice("a", ["d"]))
     cluster.set_object(a_class(extendedResourceName=GPU))
     plugin = attached(cluster)
-    brought(plugin, cluster, asking(1), 2)
+    run_and_unreserve(plugin, cluster, asking(1), 2)
     assert not cluster.objects(ResourceClaim)
     device_state = cluster.snapshot.index(DeviceState)
     device_state.follow()
@@ -116,7 +116,7 @@ def test_reserve_writes_failure_and_unreserve_leave_no_trace(names, extended, wr
     pod = using("p", *names, containers=containers)
     if not names and not extended:
         return
-    brought(plugin, cluster, pod, writes)
+    run_and_unreserve(plugin, cluster, pod, writes)
     after = cluster.objects(ResourceClaim)
     assert {key: as_before(claim) for key, claim in after.items()} == before
     assert not any(claim.status.reserved_for for claim in after.values())
@@ -132,8 +132,8 @@ def test_reserve_writes_failure_and_unreserve_leave_no_trace(names, extended, wr
 # -- claims that are deallocated before the next snapshot -----------------------------------------------------------------
 
 
-def bound_and_over(plugin, cluster, pod, node="a"):
-    """Run a pod through PreBind, and deallocate its claims at once."""
+def run_to_pre_bind(plugin, cluster, pod, node="a"):
+    """Run a pod through Reserve and PreBind."""
     wanted = plugin.pre_filter(pod, cluster.snapshot)
     plugin.reserve(wanted, pod, node)
     carry_out(cluster, plugin.pre_bind(wanted, pod, node))
@@ -147,7 +147,7 @@ def versioned(claim, version):
 def test_a_claim_used_and_deallocated_meanwhile_is_free_for_the_next_pod(versions):
     cluster = with_devices(versioned(a_claim("c"), versions[0]), a_slice("a", ["d"]), nodes=("a",))
     plugin = attached(cluster)
-    bound_and_over(plugin, cluster, using("p", "c"))
+    run_to_pre_bind(plugin, cluster, using("p", "c"))
     cluster.set_object(versioned(cluster.objects(ResourceClaim)["default/c"], versions[1]))
     cluster.set_object(versioned(a_claim("c"), versions[2]))
     assert why_not(cluster, using("q", "c"), plugin) == {}
@@ -156,7 +156,7 @@ def test_a_claim_used_and_deallocated_meanwhile_is_free_for_the_next_pod(version
 def test_a_claim_created_and_deleted_meanwhile_leaves_no_device_reserved():
     cluster = with_devices(a_claim("c"), a_claim("d"), a_slice("a", ["d"]), nodes=("a",))
     plugin = attached(cluster)
-    bound_and_over(plugin, cluster, using("p", "c"))
+    run_to_pre_bind(plugin, cluster, using("p", "c"))
     cluster.remove_object(cluster.objects(ResourceClaim)["default/c"])
     assert why_not(cluster, using("q", "d"), plugin) == {}
 
@@ -164,7 +164,7 @@ def test_a_claim_created_and_deleted_meanwhile_leaves_no_device_reserved():
 def test_a_recreated_claim_is_a_different_claim():
     cluster = with_devices(a_claim("c"), a_slice("a", ["d"]), nodes=("a",))
     plugin = attached(cluster)
-    bound_and_over(plugin, cluster, using("p", "c"))
+    run_to_pre_bind(plugin, cluster, using("p", "c"))
     cluster.remove_object(cluster.objects(ResourceClaim)["default/c"])
     cluster.set_object(a_claim("c", metadata={"uid": "another"}))
     assert why_not(cluster, using("q", "c"), plugin) == {}
@@ -173,7 +173,7 @@ def test_a_recreated_claim_is_a_different_claim():
 def test_a_claim_deallocated_with_its_finalizer_is_free_for_the_next_pod():
     cluster = with_devices(a_claim("c"), a_claim("d"), a_slice("a", ["d"]), nodes=("a",))
     plugin = attached(cluster)
-    bound_and_over(plugin, cluster, using("p", "c"))
+    run_to_pre_bind(plugin, cluster, using("p", "c"))
     held = cluster.objects(ResourceClaim)["default/c"]
     assert held.metadata.finalizers == (FINALIZER,)
     cluster.set_object(replace(held, status=ResourceClaimStatus()))

@@ -101,7 +101,7 @@ def test_the_cache_has_a_capacity():
     assert sum(len(cache.scores) for cache in plugin._caches.values()) <= 2
 
 
-def plainly(images, held, holders_of, nodes):
+def reference_score(images, held, holders_of, nodes):
     """Return one node's score for containers that use ``images``."""
     total = sum(int(float(size) * (holders_of[name] / nodes)) for name in images for size in [held.get(name)] if size)
     most = 1000 * MIB * len(images)
@@ -125,7 +125,7 @@ def test_agrees_with_a_reference_implementation(asked, held, data):
     holders_of = {name: sum(name in on_it for on_it in held) for name in SIZES}
     part = [f"n{i}" for i in range(len(held)) if data.draw(st.booleans())] or ["n0"]
     expected = {
-        f"n{i}": plainly(asked, {name: SIZES[name] for name in on_it}, holders_of, len(held))
+        f"n{i}": reference_score(asked, {name: SIZES[name] for name in on_it}, holders_of, len(held))
         for i, on_it in enumerate(held)
         if f"n{i}" in part
     }

@@ -181,7 +181,7 @@ def selects(selector, labels):
     return all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items())
 
 
-def takes(term, holder, pod):
+def term_matches(term, holder, pod):
     """Return whether a term of ``holder`` matches ``pod``."""
     over = term.get("namespaceSelector")
     named = term.get("namespaces") or ([holder.namespace] if over is None else [])
@@ -193,13 +193,13 @@ def terms_of(pod, kind):
     return WRITTEN[pod.uid][kind]
 
 
-def plain_rule(pod, nodes, placed):
+def reference_reasons(pod, nodes, placed):
     """Return the reason for each rejected node, by name."""
     everyone = [(n, p) for n in nodes for p in placed.get(n.name, [])]
     near, apart = terms_of(pod, "near"), terms_of(pod, "apart")
-    wanted = [(n, p) for n, p in everyone if near and all(takes(t, pod, p) for t in near)]
+    wanted = [(n, p) for n, p in everyone if near and all(term_matches(t, pod, p) for t in near)]
     anywhere = any(t["topologyKey"] in n.labels for n, _ in wanted for t in near)
-    alone = not anywhere and all(takes(t, pod, pod) for t in near)
+    alone = not anywhere and all(term_matches(t, pod, pod) for t in near)
 
     def together(n, m, key):
         return key in n.labels and n.labels[key] == m.labels.get(key)
@@ -210,9 +210,11 @@ def plain_rule(pod, nodes, placed):
         met = all(any(together(n, m, t["topologyKey"]) for m, _ in wanted) for t in near)
         if not met and not (alone and labelled):
             refused[n.name] = FAR
-        elif any(takes(t, pod, p) and together(n, m, t["topologyKey"]) for t in apart for m, p in everyone):
+        elif any(term_matches(t, pod, p) and together(n, m, t["topologyKey"]) for t in apart for m, p in everyone):
             refused[n.name] = CLOSE
-        elif any(takes(t, p, pod) and together(n, m, t["topologyKey"]) for m, p in everyone for t in terms_of(p, "apart")):
+        elif any(
+            term_matches(t, p, pod) and together(n, m, t["topologyKey"]) for m, p in everyone for t in terms_of(p, "apart")
+        ):
             refused[n.name] = UNWELCOME
     return refused
 
@@ -269,7 +271,7 @@ def clustered(nodes, placed):
 def test_agrees_with_a_reference_implementation(nodes, where, pod, data):
     placed = settle(nodes, where)
     snapshot = clustered(nodes, placed).snapshot
-    said = plain_rule(pod, nodes, placed)
+    said = reference_reasons(pod, nodes, placed)
     assert refusals(InterPodAffinity(), pod, snapshot) == said
     part = [n.name for n in nodes if data.draw(st.booleans())]
     view = snapshot.nodes.only(snapshot.nodes.named(part))
@@ -373,7 +375,9 @@ def test_wakes_by_the_labels_of_namespaces():
     for namespace, woken in (("shop", True), ("bank", False)):
         comer = affine("d", app="db", namespace=namespace, nodeName="a1")
         assert wakes(attached(cluster.snapshot), pod, Resource.ASSIGNED_POD, Action.ADD, None, comer) is woken
-        assert wakes(InterPodAffinity(), pod, Resource.ASSIGNED_POD, Action.ADD, None, comer), "without a snapshot the hint wakes"
+        assert wakes(InterPodAffinity(), pod, Resource.ASSIGNED_POD, Action.ADD, None, comer), (
+            "without a snapshot the hint wakes"
+        )
 
 
 def test_a_hint_without_a_snapshot_wakes():

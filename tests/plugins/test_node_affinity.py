@@ -28,7 +28,7 @@ NODES = [
 ]
 
 
-def asks(key, operator, *values):
+def requirement(key, operator, *values):
     return {"key": key, "operator": operator, "values": list(values)}
 
 
@@ -37,7 +37,7 @@ def term(*expressions, fields=()):
 
 
 def named(*names):
-    return term(fields=[asks("metadata.name", "In", name) for name in names])
+    return term(fields=[requirement("metadata.name", "In", name) for name in names])
 
 
 def wanting(*terms, labels=None, preferred=(), name="pod"):
@@ -49,8 +49,8 @@ def wanting(*terms, labels=None, preferred=(), name="pod"):
     return a_pod(name, nodeSelector=labels or {}, affinity={"nodeAffinity": affinity})
 
 
-SSD = term(asks("disk", "In", "ssd"))
-MALFORMED = term(asks("disk", "In"))
+SSD = term(requirement("disk", "In", "ssd"))
+MALFORMED = term(requirement("disk", "In"))
 
 REQUIRED = {  # pod → the nodes rejected
     "nothing asked": (a_pod(), ""),
@@ -58,16 +58,16 @@ REQUIRED = {  # pod → the nodes rejected
     "two labels": (a_pod(nodeSelector={"disk": "ssd", "zone": "1"}), "bcd"),
     "a term": (wanting(SSD), "cd"),
     "a term and a label": (wanting(SSD, labels={"zone": "2"}), "acd"),
-    "either of two terms": (wanting(SSD, term(asks("zone", "In", "3"))), "c"),
-    "both of two expressions": (wanting(term(asks("disk", "Exists"), asks("zone", "NotIn", "1"))), "acd"),
-    "greater": (wanting(term(asks("cores", "Gt", "8"))), "acd"),
-    "less": (wanting(term(asks("cores", "Lt", "16"))), "bcd"),
+    "either of two terms": (wanting(SSD, term(requirement("zone", "In", "3"))), "c"),
+    "both of two expressions": (wanting(term(requirement("disk", "Exists"), requirement("zone", "NotIn", "1"))), "acd"),
+    "greater": (wanting(term(requirement("cores", "Gt", "8"))), "acd"),
+    "less": (wanting(term(requirement("cores", "Lt", "16"))), "bcd"),
     "no terms": (wanting(), "abcd"),
     "an empty term": (wanting(term()), "abcd"),
     "an empty term next to another": (wanting(term(), SSD), "cd"),
     "a malformed term": (wanting(MALFORMED), "abcd"),
     "a malformed term next to another": (wanting(MALFORMED, SSD), "cd"),
-    "a name excluded": (wanting(term(fields=[asks("metadata.name", "NotIn", "a")])), "a"),
+    "a name excluded": (wanting(term(fields=[requirement("metadata.name", "NotIn", "a")])), "a"),
     "a preference rejects no node": (wanting(None, preferred=[(1, SSD)]), ""),
 }
 
@@ -83,7 +83,7 @@ NARROWED = {  # pod → the nodes that PreFilter leaves, None for all
     "names of several terms": (wanting(named("a"), named("b")), {"a", "b"}),
     "one term contradicts itself": (wanting(named("a", "b"), named("b")), {"b"}),
     "one term without a name": (wanting(named("a"), SSD), None),
-    "another name": (wanting(term(fields=[asks("metadata.name", "NotIn", "a")])), None),
+    "another name": (wanting(term(fields=[requirement("metadata.name", "NotIn", "a")])), None),
     "labels only": (wanting(SSD), None),
     "no terms": (wanting(), None),
     "a node selector": (a_pod(nodeSelector={"disk": "ssd"}), None),
@@ -111,9 +111,9 @@ def test_skips_pods_without_node_affinity():
 PREFERRED = {  # preferences → scores, None where the plugin is skipped
     "none": ([], None),
     "one": ([(5, SSD)], [100, 100, 0, 0]),
-    "summed": ([(2, SSD), (6, term(asks("zone", "In", "1")))], [100, 25, 75, 0]),
-    "rounded down": ([(1, SSD), (2, term(asks("zone", "In", "1")))], [100, 33, 66, 0]),
-    "no term matches": ([(9, term(asks("rack", "Exists")))], [0, 0, 0, 0]),
+    "summed": ([(2, SSD), (6, term(requirement("zone", "In", "1")))], [100, 25, 75, 0]),
+    "rounded down": ([(1, SSD), (2, term(requirement("zone", "In", "1")))], [100, 33, 66, 0]),
+    "no term matches": ([(9, term(requirement("rack", "Exists")))], [0, 0, 0, 0]),
     "an empty term": ([(9, term())], [0, 0, 0, 0]),
     "no weight": ([(0, SSD)], [0, 0, 0, 0]),
     "a weight of zero is not parsed": ([(0, MALFORMED), (1, SSD)], [100, 100, 0, 0]),
@@ -133,7 +133,9 @@ def test_scores_the_same_without_pre_score():
 
 
 def test_a_malformed_preference_is_an_error_with_its_path():
-    pod = wanting(None, preferred=[(1, SSD), (1, MALFORMED), (1, term(asks("cores", "Gt", "x"), asks("a b", "Exists")))])
+    pod = wanting(
+        None, preferred=[(1, SSD), (1, MALFORMED), (1, term(requirement("cores", "Gt", "x"), requirement("a b", "Exists")))]
+    )
     with pytest.raises(PluginError) as failed:
         final_scores(NodeAffinity(), pod, a_cluster(NODES).snapshot)
     assert str(failed.value).removeprefix("plugin NodeAffinity failed in preScore: SelectorError: ") == (
@@ -160,7 +162,7 @@ def added(required=None, preferred=()):
 
 
 def test_added_affinity_is_checked_first():
-    plugin = added(required=term(asks("zone", "In", "1")))
+    plugin = added(required=term(requirement("zone", "In", "1")))
     snapshot = a_cluster(NODES).snapshot
     assert refusals(plugin, a_pod(), snapshot) == {"b": ENFORCED, "d": ENFORCED}
     assert refusals(plugin, wanting(SSD), snapshot) == {"b": ENFORCED, "c": NO, "d": ENFORCED}
@@ -174,7 +176,7 @@ def test_added_preferences_add_to_the_pods_own():
 
 
 def test_faults_of_added_affinity_carry_their_paths():
-    wrong = args(required=MALFORMED, preferred=[(1, SSD), (1, term(asks("zone", "Near", "1")))])
+    wrong = args(required=MALFORMED, preferred=[(1, SSD), (1, term(requirement("zone", "Near", "1")))])
     found = wrong.faults("profiles[0].pluginConfig[0].args", FeatureGates())
     at = "profiles[0].pluginConfig[0].args.addedAffinity"
     assert [fault.field for fault in found] == [
@@ -197,7 +199,13 @@ CHANGES = {  # plugin, pod, node before, node after → wakes?
     "it matched before": (NodeAffinity(), wanting(SSD), SSD_NODE, SSD_NODE, False),
     "a node selector": (NodeAffinity(), a_pod(nodeSelector={"disk": "ssd"}), HDD_NODE, SSD_NODE, True),
     "the old node is unknown": (NodeAffinity(), wanting(MALFORMED), HDD_NODE, HDD_NODE, True),
-    "enforced affinity does not match": (added(required=term(asks("zone", "In", "1"))), wanting(SSD), None, SSD_NODE, False),
+    "enforced affinity does not match": (
+        added(required=term(requirement("zone", "In", "1"))),
+        wanting(SSD),
+        None,
+        SSD_NODE,
+        False,
+    ),
     "enforced affinity matches": (added(required=SSD), a_pod(), None, SSD_NODE, True),
     # upstream's hint reads only the pod's own affinity and misses this event; ours must not
     "only enforced affinity changed": (added(required=SSD), a_pod(), HDD_NODE, SSD_NODE, True),
@@ -214,9 +222,11 @@ def test_hints(plugin, pod, old, new, woken):
 keys, values = st.sampled_from(["k0", "k1"]), st.sampled_from(["1", "2", "3"])
 label_sets = st.dictionaries(keys, values)
 expressions = st.one_of(
-    st.builds(lambda k, o, v: asks(k, o, *v), keys, st.sampled_from(["In", "NotIn"]), st.sets(values, min_size=1).map(sorted)),
-    st.builds(asks, keys, st.sampled_from(["Exists", "DoesNotExist"])),
-    st.builds(asks, keys, st.sampled_from(["Gt", "Lt"]), values),
+    st.builds(
+        lambda k, o, v: requirement(k, o, *v), keys, st.sampled_from(["In", "NotIn"]), st.sets(values, min_size=1).map(sorted)
+    ),
+    st.builds(requirement, keys, st.sampled_from(["Exists", "DoesNotExist"])),
+    st.builds(requirement, keys, st.sampled_from(["Gt", "Lt"]), values),
 )
 terms = st.lists(expressions, min_size=1, max_size=2).map(lambda e: term(*e))
 required_terms = st.lists(terms, min_size=1, max_size=2)

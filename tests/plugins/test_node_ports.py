@@ -33,23 +33,23 @@ def port(text):
     return {"protocol": protocol, "hostIP": address, "hostPort": int(number), "containerPort": 1}
 
 
-def asking(*ports, name="pod", **spec):
+def requesting(*ports, name="pod", **spec):
     return a_pod(name, containers=[{"name": "c", "ports": [port(p)]} for p in ports], **spec)
 
 
-def holding(*ports):
-    return a_cluster([a_node("n")], {"n": [asking(*ports, name="held")]})
+def using(*ports):
+    return a_cluster([a_node("n")], {"n": [requesting(*ports, name="held")]})
 
 
-@pytest.mark.parametrize(("asks", "holds", "rejected"), CASES.values(), ids=CASES)
-def test_rejects(asks, holds, rejected):
-    assert refusals(NodePorts(), asking(*asks), holding(*holds).snapshot) == ({"n": NO} if rejected else {})
+@pytest.mark.parametrize(("requested", "used", "rejected"), CASES.values(), ids=CASES)
+def test_rejects(requested, used, rejected):
+    assert refusals(NodePorts(), requesting(*requested), using(*used).snapshot) == ({"n": NO} if rejected else {})
 
 
-@pytest.mark.parametrize(("asks", "holds", "rejected"), CASES.values(), ids=CASES)
-def test_the_deletion_of_the_port_owner_wakes_the_pods_it_blocked(asks, holds, rejected):
-    gone = asking(*holds, name="gone", nodeName="n")
-    assert wakes(NodePorts(), asking(*asks), Resource.POD, Action.DELETE, gone) is rejected
+@pytest.mark.parametrize(("requested", "used", "rejected"), CASES.values(), ids=CASES)
+def test_the_deletion_of_the_port_owner_wakes_the_pods_it_blocked(requested, used, rejected):
+    gone = requesting(*used, name="gone", nodeName="n")
+    assert wakes(NodePorts(), requesting(*requested), Resource.POD, Action.DELETE, gone) is rejected
 
 
 def test_a_sidecar_uses_its_port_and_an_init_container_does_not():
@@ -57,21 +57,21 @@ def test_a_sidecar_uses_its_port_and_an_init_container_does_not():
         return a_pod("s", initContainers=[{"name": "i", "ports": [port("TCP//80")], "restartPolicy": policy}])
 
     for pod, rejected in ((starting("Always"), {"n": NO}), (starting(None), {})):
-        assert refusals(NodePorts(), asking("TCP//80"), a_cluster([a_node("n")], {"n": [pod]}).snapshot) == rejected
-        assert refusals(NodePorts(), pod, holding("TCP//80").snapshot) == rejected
+        assert refusals(NodePorts(), requesting("TCP//80"), a_cluster([a_node("n")], {"n": [pod]}).snapshot) == rejected
+        assert refusals(NodePorts(), pod, using("TCP//80").snapshot) == rejected
 
 
 def test_skips_pods_without_host_ports():
-    snapshot = holding("TCP//80").snapshot
+    snapshot = using("TCP//80").snapshot
     assert NodePorts().pre_filter(a_pod(containers=[{"ports": [{"containerPort": 80}]}]), snapshot) is SKIP
 
 
 def test_the_deletion_of_an_unassigned_pod_wakes_no_pod():
-    assert not wakes(NodePorts(), asking("TCP//80"), Resource.POD, Action.DELETE, asking("TCP//80", name="gone"))
+    assert not wakes(NodePorts(), requesting("TCP//80"), Resource.POD, Action.DELETE, requesting("TCP//80", name="gone"))
 
 
 def test_an_added_node_wakes():
-    assert wakes(NodePorts(), asking("TCP//80"), Resource.NODE, Action.ADD, None, a_node("n"))
+    assert wakes(NodePorts(), requesting("TCP//80"), Resource.NODE, Action.ADD, None, a_node("n"))
 
 
 ports = st.builds(
@@ -80,7 +80,7 @@ ports = st.builds(
 port_sets = st.lists(ports, max_size=3, unique=True)
 
 
-def clashes(one, other):
+def conflicts(one, other):
     protocol, address, number = one.split("/")
     its_protocol, its_address, its_number = other.split("/")
     everywhere = {"", "0.0.0.0"}
@@ -90,10 +90,10 @@ def clashes(one, other):
 
 @settings(max_examples=80)
 @given(port_sets, st.lists(st.lists(port_sets, max_size=2), max_size=4), st.data())
-def test_agrees_with_a_reference_implementation(asks, held_by_pods, data):
+def test_agrees_with_a_reference_implementation(requested, held_by_pods, data):
     names = [f"n{i}" for i in range(len(held_by_pods))]
     placed = {
-        name: [asking(*held, name=f"{name}-{i}") for i, held in enumerate(pods)]
+        name: [requesting(*held, name=f"{name}-{i}") for i, held in enumerate(pods)]
         for name, pods in zip(names, held_by_pods, strict=True)
     }
     nodes = a_cluster(map(a_node, names), placed).snapshot.nodes
@@ -101,16 +101,16 @@ def test_agrees_with_a_reference_implementation(asks, held_by_pods, data):
     expected = {
         name: NO
         for name, pods in zip(names, held_by_pods, strict=True)
-        if name in part and any(clashes(a, h) for a in asks for held in pods for h in held)
+        if name in part and any(conflicts(a, h) for a in requested for held in pods for h in held)
     }
-    assert refusals(NodePorts(), asking(*asks), nodes.only(nodes.named(part))) == expected
+    assert refusals(NodePorts(), requesting(*requested), nodes.only(nodes.named(part))) == expected
 
 
 @settings(max_examples=80)
 @given(port_sets, port_sets, port_sets)
-def test_every_deletion_that_frees_a_port_wakes(asks, leaves, stays):
-    cluster = a_cluster([a_node("n")], {"n": [asking(*stays, name="stays"), asking(*leaves, name="leaves")]})
-    pod, gone = asking(*asks), asking(*leaves, name="leaves", nodeName="n")
+def test_every_deletion_that_frees_a_port_wakes(requested, deleted, kept):
+    cluster = a_cluster([a_node("n")], {"n": [requesting(*kept, name="stays"), requesting(*deleted, name="leaves")]})
+    pod, gone = requesting(*requested), requesting(*deleted, name="leaves", nodeName="n")
     before = refusals(NodePorts(), pod, cluster.snapshot)
     cluster.remove_pod(gone.uid)
     if before and not refusals(NodePorts(), pod, cluster.snapshot):

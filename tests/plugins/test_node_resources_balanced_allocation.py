@@ -151,7 +151,7 @@ amounts = st.one_of(st.integers(0, 10), st.integers(0, 2**50))
 lists = st.fixed_dictionaries({}, optional=dict.fromkeys(NAMES, amounts))
 
 
-def plain_evenness(requested, offers):
+def reference_balance(requested, offers):
     shares = [min(1.0, requested[name] / offers[name]) for name in requested]
     if len(shares) == 2:
         deviation = abs((shares[0] - shares[1]) / 2)
@@ -168,11 +168,11 @@ def plain_evenness(requested, offers):
     return int((1 - deviation) * 100)
 
 
-def plain_score(resources, wants, offers, held):
+def reference_score(resources, wants, offers, held):
     counted = [name for name in resources if offers.get(name) and (name != GPU or wants.get(name))]
     before = {name: held.get(name, 0) for name in counted}
     after = {name: held.get(name, 0) + wants.get(name, 0) for name in counted}
-    return 50 + (50 + plain_evenness(after, offers) - plain_evenness(before, offers)) // 2
+    return 50 + (50 + reference_balance(after, offers) - reference_balance(before, offers)) // 2
 
 
 def with_units(requests):
@@ -198,7 +198,7 @@ def test_agrees_with_a_reference_implementation(resources, wants, nodes, data):
         assert found is None
         assert part is None
         return
-    expected = [plain_score(resources, wants, offers, held) for offers, held in nodes]
+    expected = [reference_score(resources, wants, offers, held) for offers, held in nodes]
     assert list(found.values()) == expected
     assert list(part.values()) == [expected[row] for row in rows]
     assert all(50 <= score <= 100 for score in expected)

@@ -81,13 +81,13 @@ CASES = {
 }  # fmt: skip
 
 
-def crowded(offers, held):
+def snapshot_of(offers, held):
     return a_cluster([node(**offers)], {"n": [wanting(requests, f"held{i}") for i, requests in enumerate(held)]}).snapshot
 
 
 @pytest.mark.parametrize(("requests", "offers", "held", "verdict"), CASES.values(), ids=CASES)
 def test_rejects(requests, offers, held, verdict):
-    assert refusals(plugin(), wanting(requests), crowded(offers, held)).get("n") == verdict
+    assert refusals(plugin(), wanting(requests), snapshot_of(offers, held)).get("n") == verdict
 
 
 IGNORING = {  # args, rejected
@@ -101,7 +101,7 @@ IGNORING = {  # args, rejected
 @pytest.mark.parametrize(("args", "refused"), IGNORING.values(), ids=IGNORING)
 def test_ignored_resources(args, refused):
     pod = wanting({GPU: 1, FPGA: 1, "hugepages-2Mi": "2Mi"})
-    verdict = refusals(plugin(**args), pod, crowded({}, []))["n"]
+    verdict = refusals(plugin(**args), pod, snapshot_of({}, []))["n"]
     assert sorted(verdict.reasons) == sorted(f"Insufficient {name}" for name in refused)
 
 
@@ -295,7 +295,7 @@ def test_wakes_on_pods(action, before, after, woken):
 
 
 def test_a_pod_level_resize_counts_when_the_gate_is_on():
-    def whole(requests, running):
+    def pod_level(requests, running):
         made = on_node({}).pod
         spec = msgspec.structs.replace(
             made.spec, resources=msgspec.convert({"requests": requests}, type(made.spec.containers[0].resources))
@@ -303,7 +303,7 @@ def test_a_pod_level_resize_counts_when_the_gate_is_on():
         status = msgspec.structs.replace(made.status, resources=msgspec.convert({"requests": running}, type(spec.resources)))
         return PodInfo(msgspec.structs.replace(made, spec=spec, status=status))
 
-    before, after = whole({"cpu": 2}, {"cpu": 2}), whole({"cpu": 1}, {"cpu": 2})
+    before, after = pod_level({"cpu": 2}, {"cpu": 2}), pod_level({"cpu": 1}, {"cpu": 2})
     fit = plugin()
     assert not wakes(fit, wanting({"cpu": 1}), Resource.ASSIGNED_POD, DOWN, before, after)
     fit.attach(handle({"InPlacePodLevelResourcesVerticalScaling": False}))

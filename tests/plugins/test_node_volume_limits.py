@@ -44,7 +44,7 @@ def ebs(volume_id, name="disk"):
     return {"name": name, "awsElasticBlockStore": {"volumeID": volume_id}}
 
 
-def a_full_house(limit, *, claims=("a", "b"), pods=None):
+def cluster_with_limit(limit, *, claims=("a", "b"), pods=None):
     """Return a cluster of one node with this limit, whose pod uses claims ``a`` and ``b``; ``c`` and ``d`` are unused."""
     pods = [a_pod("held", volumes=standing_on(*claims))] if pods is None else pods
     cluster = a_cluster([a_node("n")], {"n": pods})
@@ -67,7 +67,7 @@ LIMITS = {  # the limit of a node that uses a and b, the pod's claims, rejected?
 
 @pytest.mark.parametrize(("limit", "needs", "refused"), LIMITS.values(), ids=LIMITS)
 def test_rejects(limit, needs, refused):
-    cluster = a_full_house(limit)
+    cluster = cluster_with_limit(limit)
     assert refusals(NodeVolumeLimits(), a_pod(volumes=standing_on(*needs)), cluster.snapshot) == ({"n": NO} if refused else {})
 
 
@@ -77,7 +77,7 @@ def test_a_node_without_drivers_has_no_limit():
 
 
 def test_the_limit_is_per_driver():
-    cluster = with_objects(a_full_house(2), *bound("other", driver="other.example.com"))
+    cluster = with_objects(cluster_with_limit(2), *bound("other", driver="other.example.com"))
     pod = a_pod(volumes=standing_on("other"))
     assert refusals(NodeVolumeLimits(), pod, cluster.snapshot) == {}
     with_objects(cluster, a_csi_node("n", {DRIVER: 2, "other.example.com": 0}))
@@ -85,13 +85,13 @@ def test_the_limit_is_per_driver():
 
 
 def test_two_claims_of_one_volume_count_once():
-    cluster = with_objects(a_full_house(3), *bound("e", handle="c"))
+    cluster = with_objects(cluster_with_limit(3), *bound("e", handle="c"))
     assert refusals(NodeVolumeLimits(), a_pod(volumes=standing_on("c", "e")), cluster.snapshot) == {}
 
 
 def test_an_unbound_claim_counts_for_the_driver_of_its_class():
     waiting = a_claim("w", storageClassName="fast")
-    cluster = with_objects(a_full_house(2), waiting, a_class("fast"))
+    cluster = with_objects(cluster_with_limit(2), waiting, a_class("fast"))
     assert refusals(NodeVolumeLimits(), a_pod(volumes=standing_on("w")), cluster.snapshot) == {"n": NO}
     with_objects(cluster, a_claim("w", storageClassName="none"))
     assert refusals(NodeVolumeLimits(), a_pod(volumes=standing_on("w")), cluster.snapshot) == {}
@@ -100,14 +100,14 @@ def test_an_unbound_claim_counts_for_the_driver_of_its_class():
 def test_unbound_claims_of_placed_pods_count_too():
     held = [a_pod(f"h{at}", volumes=standing_on(f"w{at}")) for at in range(2)]
     waiting = [a_claim(f"w{at}", storageClassName="fast") for at in range(2)]
-    cluster = with_objects(a_full_house(2, pods=held), a_class("fast"), *waiting)
+    cluster = with_objects(cluster_with_limit(2, pods=held), a_class("fast"), *waiting)
     plugin = NodeVolumeLimits()
     assert refusals(plugin, a_pod(volumes=standing_on("c")), cluster.snapshot) == {"n": NO}
     assert refusals(plugin, a_pod(volumes=standing_on("w0")), cluster.snapshot) == {}
 
 
 def test_attachments_without_a_pod_count():
-    cluster = with_objects(a_full_house(3), attached("va", "n", "pv-d"))
+    cluster = with_objects(cluster_with_limit(3), attached("va", "n", "pv-d"))
     plugin = NodeVolumeLimits()
     assert refusals(plugin, a_pod(volumes=standing_on("c")), cluster.snapshot) == {"n": NO}
     assert refusals(plugin, a_pod(volumes=standing_on("d")), cluster.snapshot) == {"n": NO}, "counted twice, as upstream does"
@@ -128,12 +128,12 @@ PASSED_OVER = {
 
 @pytest.mark.parametrize("attachment", PASSED_OVER.values(), ids=PASSED_OVER)
 def test_attachments_that_do_not_count(attachment):
-    cluster = with_objects(a_full_house(3), attachment)
+    cluster = with_objects(cluster_with_limit(3), attachment)
     assert refusals(NodeVolumeLimits(), a_pod(volumes=standing_on("c")), cluster.snapshot) == {}
 
 
 def test_attachments_reported_before_their_node_count():
-    cluster = with_objects(a_full_house(9), a_csi_node("late", {DRIVER: 1}), attached("va", "late", "pv-d"))
+    cluster = with_objects(cluster_with_limit(9), a_csi_node("late", {DRIVER: 1}), attached("va", "late", "pv-d"))
     plugin, pod = NodeVolumeLimits(), a_pod(volumes=standing_on("c"))
     assert refusals(plugin, pod, cluster.snapshot) == {}
     cluster.set_node(a_node("late"))
@@ -191,7 +191,7 @@ def error(text):
 def test_an_ephemeral_volume_needs_a_claim_owned_by_the_pod():
     scratch = [{"name": "s", "ephemeral": {}}]
     owner = {"ownerReferences": [{"uid": "default/p", "controller": True}]}
-    cluster = with_objects(a_full_house(2), a_bound_claim("p-s", "pv-c", metadata=owner))
+    cluster = with_objects(cluster_with_limit(2), a_bound_claim("p-s", "pv-c", metadata=owner))
     plugin = NodeVolumeLimits()
     assert refusals(plugin, a_pod("p", volumes=scratch), cluster.snapshot) == {"n": NO}
     other = a_pod("p", uid="another", volumes=scratch)
@@ -205,7 +205,7 @@ def test_an_ephemeral_volume_needs_a_claim_owned_by_the_pod():
 
 def test_a_claim_without_a_name_is_an_error():
     text = "PersistentVolumeClaim had no name"
-    assert refusals(NodeVolumeLimits(), a_pod(volumes=standing_on("")), a_full_house(9).snapshot) == {"n": error(text)}
+    assert refusals(NodeVolumeLimits(), a_pod(volumes=standing_on("")), cluster_with_limit(9).snapshot) == {"n": error(text)}
 
 
 def test_a_disk_that_its_driver_rejects_is_an_error_where_drivers_run():
@@ -238,7 +238,7 @@ def test_the_gate_may_require_an_installed_driver():
 
 
 def test_pods_without_such_volumes_are_skipped():
-    snapshot = a_full_house(0).snapshot
+    snapshot = cluster_with_limit(0).snapshot
     for volume in ({"emptyDir": {}}, {"csi": {"driver": DRIVER}}, {"rbd": {"monitors": ["m"], "image": "i"}}):
         assert NodeVolumeLimits().pre_filter(a_pod(volumes=[{"name": "v", **volume}]), snapshot) is SKIP
     assert NodeVolumeLimits().reuse.signature(a_pod(volumes=[{"name": "v", "emptyDir": {}}])) == {}
@@ -247,13 +247,13 @@ def test_pods_without_such_volumes_are_skipped():
 
 def test_satisfies_the_plugin_contract():
     pods = [a_pod(volumes=standing_on(*names)) for names in ("a", "c", "cd")]
-    check_plugin(NodeVolumeLimits(), pods=pods, cluster=a_full_house(2))
+    check_plugin(NodeVolumeLimits(), pods=pods, cluster=cluster_with_limit(2))
 
 
 def test_removed_pods_free_their_volumes():
     plugin, pod = NodeVolumeLimits(), a_pod(volumes=standing_on("c"))
     held = [a_pod(f"h-{name}", volumes=standing_on(name)) for name in "ab"]
-    cluster = a_full_house(2, pods=held)
+    cluster = cluster_with_limit(2, pods=held)
     snapshot = cluster.snapshot
     profile = make_profile("alone", {plugin.name: plugin}, {"preFilter": [plugin.name], "filter": [plugin.name]}, {})
     for asked_before in (False, True):

@@ -49,7 +49,7 @@ strategies = st.builds(
 )
 
 
-def asking(name, requests):
+def requesting(name, requests):
     return a_pod(name, containers=[{"name": "c", "resources": {"requests": requests}}])
 
 
@@ -63,9 +63,9 @@ def asking(name, requests):
 def test_single_node_forms_equal_the_table_forms(nodes, wants, strategy, balanced):
     cluster = a_cluster(
         [a_node(f"n{i}", allocatable={**offer, "pods": room}) for i, (offer, _, room) in enumerate(nodes)],
-        {f"n{i}": [asking(f"p{i}-{j}", held) for j, held in enumerate(on)] for i, (_, on, _) in enumerate(nodes)},
+        {f"n{i}": [requesting(f"p{i}-{j}", held) for j, held in enumerate(on)] for i, (_, on, _) in enumerate(nodes)},
     )
-    view, pod = cluster.snapshot.nodes, asking("pod", wants)
+    view, pod = cluster.snapshot.nodes, requesting("pod", wants)
     fit = NodeResourcesFit(NodeResourcesFitArgs(scoring_strategy=strategy))
     state = fit.pre_filter(pod, cluster.snapshot)
     rejects = list(fit.filter(state, view))

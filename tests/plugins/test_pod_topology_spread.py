@@ -228,7 +228,7 @@ def selects(selector, labels):
     return all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items())
 
 
-def plain_rule(pod, constraints, nodes, placed):
+def reference_reasons(pod, constraints, nodes, placed):
     """Return the reason for each rejected node, by name, as the constraints' documentation defines it."""
     refused = {}
     everywhere = [n for n in nodes if all(c["topologyKey"] in n.labels for c in constraints)]
@@ -320,7 +320,7 @@ def test_agrees_with_a_reference_implementation(nodes, where, waiting, data):
     placed = settle(nodes, where)
     pod, hard = waiting
     snapshot = a_cluster(nodes, placed).snapshot
-    said = plain_rule(pod, hard, nodes, placed)
+    said = reference_reasons(pod, hard, nodes, placed)
     assert refusals(PodTopologySpread(), pod, snapshot) == said
     part = [n.name for n in nodes if data.draw(st.booleans())]
     view = snapshot.nodes.only(snapshot.nodes.named(part))
@@ -403,7 +403,7 @@ def test_the_signature_is_empty_without_constraints():
 # -- many constraints -----------------------------------------------------------------------------------------------------
 
 
-def asked_of_many(kind, count, nodes):
+def filter_work(kind, count, nodes):
     """Return the work to filter a pod with this many constraints over topologies that no node has."""
     cluster = a_cluster([node(f"n{i}", "a") for i in range(nodes)], {"n0": [web("held")]})
     pod = web("new", constraint(), *(constraint(f"rack-{i}", whenUnsatisfiable=kind) for i in range(count)))
@@ -418,9 +418,9 @@ def asked_of_many(kind, count, nodes):
 
 @pytest.mark.parametrize("kind", ["DoNotSchedule", "ScheduleAnyway"])
 def test_the_cost_per_constraint_is_constant_for_any_number_of_nodes(kind):
-    once = asked_of_many(kind, 100, 20)
-    assert asked_of_many(kind, 200, 20) < 2.2 * once
-    assert asked_of_many(kind, 100, 80) < 1.2 * once + 80 * 10
+    once = filter_work(kind, 100, 20)
+    assert filter_work(kind, 200, 20) < 2.2 * once
+    assert filter_work(kind, 100, 80) < 1.2 * once + 80 * 10
 
 
 @pytest.mark.parametrize("others", [[], [constraint()], [constraint(), constraint("host")]], ids=len)

@@ -178,7 +178,7 @@ shapes = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 10)), min_size=1
 )
 
 
-def plain_line(shape, p):
+def reference_shape(shape, p):
     """Return the score (0-10) of a utilization, as exact tenths truncated towards the left point."""
     if p <= shape[0][0]:
         return 10 * shape[0][1]
@@ -188,7 +188,7 @@ def plain_line(shape, p):
     return 10 * shape[-1][1]
 
 
-def plain_score(kind, shape, resources, wants, offers, held):
+def reference_score(kind, shape, resources, wants, offers, held):
     total = weights = 0
     for name, weight in resources:
         if offers.get(name, 0) == 0 or (name == GPU and not wants.get(name)):
@@ -199,7 +199,7 @@ def plain_score(kind, shape, resources, wants, offers, held):
         elif kind == MOST:
             score = min(requested, capacity) * 100 // capacity
         else:
-            score = plain_line(shape, 100 if requested > capacity else requested * 100 // capacity)
+            score = reference_shape(shape, 100 if requested > capacity else requested * 100 // capacity)
             if score == 0:
                 continue
         total, weights = total + weight * score, weights + weight
@@ -220,7 +220,7 @@ def test_agrees_with_a_reference_implementation(kind, resources, shape, wants, n
         [a_node(f"n{i}", allocatable=with_units(offers)) for i, (offers, _) in enumerate(full)],
         {f"n{i}": [requesting(with_units(held), f"held{i}")] for i, (_, held) in enumerate(full)},
     ).snapshot
-    expected = [plain_score(kind, shape, resources, wants, offers, held) for offers, held in full]
+    expected = [reference_score(kind, shape, resources, wants, offers, held) for offers, held in full]
     rows = data.draw(st.lists(st.integers(0, len(full) - 1), max_size=4) if full else st.just([]))
     view = NodeView(snapshot, np.array(rows, dtype=np.intp))
     score, what = scorer_of(chosen), demands(chosen.resources, wants)

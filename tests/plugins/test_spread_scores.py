@@ -190,7 +190,7 @@ def test_the_selector_of_siblings(pod, owners, selector):
 # -- a reference implementation -------------------------------------------------------------------------------------------
 
 
-def plain_scores(pod, constraints, nodes, feasible, placed):
+def reference_scores(pod, constraints, nodes, feasible, placed):
     """Return scores by name, one node and one pod at a time."""
     keys = [c["topologyKey"] for c in constraints]
     kept = [n for n in nodes if n.name in feasible and all(key in n.labels for key in keys)]
@@ -267,7 +267,7 @@ def test_agrees_with_a_reference_implementation(soft_constraints, nodes, where, 
     snapshot = a_cluster(nodes, placed).snapshot
     feasible = [n.name for n in nodes if data.draw(st.booleans())] or [n.name for n in nodes]
     view = snapshot.nodes.only(snapshot.nodes.named(feasible))
-    said = plain_scores(pod, soft_constraints, nodes, feasible, placed)
+    said = reference_scores(pod, soft_constraints, nodes, feasible, placed)
     assert final_scores(PodTopologySpread(), pod, view) == said
 
 

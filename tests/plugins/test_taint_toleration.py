@@ -105,7 +105,7 @@ def open_taints(held, tolerated):
     return [t for t in held if t not in tolerated and t.split(":")[0] + ":" not in tolerated]
 
 
-def keeps_off(held, tolerated):
+def is_rejected(held, tolerated):
     return any(not t.endswith(":PreferNoSchedule") for t in open_taints(held, tolerated))
 
 
@@ -118,7 +118,7 @@ def test_agrees_with_a_reference_implementation(held, tolerated, data):
     taints_of = {name: h for name, h in zip(names, held, strict=True) if name in part}
     view = nodes.only(nodes.named(part))
     pod = tolerant(*tolerated)
-    assert refusals(TaintToleration(), pod, view) == {n: NO for n, h in taints_of.items() if keeps_off(h, tolerated)}
+    assert refusals(TaintToleration(), pod, view) == {n: NO for n, h in taints_of.items() if is_rejected(h, tolerated)}
     soft = {n: sum(t.endswith(":PreferNoSchedule") for t in open_taints(h, tolerated)) for n, h in taints_of.items()}
     most = max(soft.values())
     assert final_scores(TaintToleration(), pod, view) == {
@@ -131,10 +131,10 @@ def test_agrees_with_a_reference_implementation(held, tolerated, data):
 def test_wakes_exactly_when_a_node_becomes_tolerable(before, after, tolerated):
     pod = tolerant(*tolerated)
     old, new = tainted("n", *before), tainted("n", *after)
-    opened = not keeps_off(after, tolerated)
+    opened = not is_rejected(after, tolerated)
     plugin = TaintToleration()
     assert wakes(plugin, pod, Resource.NODE, Action.ADD, None, new) == opened
-    assert wakes(plugin, pod, Resource.NODE, Action.UPDATE_NODE_TAINT, old, new) == (opened and keeps_off(before, tolerated))
+    assert wakes(plugin, pod, Resource.NODE, Action.UPDATE_NODE_TAINT, old, new) == (opened and is_rejected(before, tolerated))
 
 
 def test_wakes_on_its_own_tolerations_only():

@@ -113,7 +113,7 @@ def test_reserve_then_unreserve_leaves_no_trace(names, others, before):
     plugin = VolumeBinding()
     if before:
         reserved(plugin, cluster, a_pod("before", volumes=standing_on(*others)))
-    told = [refused(plugin, cluster, *some) for some in (names, others, ["found", "shared"])]
+    reasons = [refused(plugin, cluster, *some) for some in (names, others, ["found", "shared"])]
     assumed = cluster.snapshot.index(Assumptions)
     kept = [dict(of_kind.all()) for of_kind in (assumed.volumes, assumed.claims)]
     pod = a_pod("pod", volumes=standing_on(*names))
@@ -121,7 +121,7 @@ def test_reserve_then_unreserve_leaves_no_trace(names, others, before):
         state = reserved(plugin, cluster, pod)
         plugin.unreserve(state, pod, "n0")
         plugin.unreserve(state, pod, "n0")
-    assert [refused(plugin, cluster, *some) for some in (names, others, ["found", "shared"])] == told
+    assert [refused(plugin, cluster, *some) for some in (names, others, ["found", "shared"])] == reasons
     assert [dict(of_kind.all()) for of_kind in (assumed.volumes, assumed.claims)] == kept
     assert pod.uid not in plugin._reserved
 

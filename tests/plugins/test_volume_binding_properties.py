@@ -94,7 +94,7 @@ def reaches(affinity, node):
     return asked["operator"] == "Exists" or node.labels[asked["key"]] in asked["values"]
 
 
-def plain(claims, volumes, rooms, allowed, node):
+def reference_reason(claims, volumes, rooms, allowed, node):
     """Filter one node: bound claims, then those with a selected node, then existing volumes, then provisioning."""
     reasons = []
     lost = False
@@ -127,11 +127,11 @@ def plain(claims, volumes, rooms, allowed, node):
                 taken.add(near[0][1])
             else:
                 to_provision.append(claim)
-        reasons += makes(to_provision, rooms, allowed, node)
+        reasons += provisions(to_provision, rooms, allowed, node)
     return (*reasons, LOST) if lost else tuple(reasons)
 
 
-def makes(to_provision, rooms, allowed, node):
+def provisions(to_provision, rooms, allowed, node):
     for claim in to_provision:
         if claim["class"] == "local" or node.labels[ZONE] != (allowed or node.labels[ZONE]):
             return [UNMATCHED]
@@ -148,7 +148,9 @@ def test_agrees_with_a_reference_implementation(claims, volumes, rooms, allowed,
     part = {node.name for node in nodes(count) if data.draw(st.booleans())}
     view = cluster.snapshot.nodes.only(cluster.snapshot.nodes.named(part))
     pod = a_pod(volumes=standing_on(*(f"c{at}" for at in range(len(claims)))))
-    expected = {node.name: plain(claims, volumes, rooms, allowed, node) for node in nodes(count) if node.name in part}
+    expected = {
+        node.name: reference_reason(claims, volumes, rooms, allowed, node) for node in nodes(count) if node.name in part
+    }
     found = refusals(VolumeBinding(), pod, view)
     assert {name: status.reasons for name, status in found.items()} == {name: why for name, why in expected.items() if why}
 

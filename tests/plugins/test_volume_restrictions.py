@@ -190,7 +190,7 @@ volumes = st.one_of(
 mounts = st.lists(volumes, max_size=3)
 
 
-def clashes(one, other):
+def conflicts(one, other):
     (kind, a), (other_kind, b) = next(iter(one.items())), next(iter(other.items()))
     if kind != other_kind or kind == "persistentVolumeClaim":
         return False
@@ -218,7 +218,7 @@ def test_agrees_with_a_reference_implementation(wants, on_nodes, data):
     expected = {}
     for name, pods in zip(names, on_nodes, strict=True):
         if name in part.names():
-            if any(clashes(want, hold) for want in wants for held in pods for hold in held):
+            if any(conflicts(want, hold) for want in wants for held in pods for hold in held):
                 expected[name] = DISK
             elif used:
                 expected[name] = TAKEN

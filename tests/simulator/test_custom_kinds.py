@@ -144,9 +144,9 @@ def test_errors_name_the_position(documents, message):
 
 
 def test_the_number_of_reported_errors_is_bounded():
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as caught:
         cluster_of(*(document(name=f"a{at}", labels=3) for at in range(100)))
-    assert len(str(told.value).splitlines()) == 20
+    assert len(str(caught.value).splitlines()) == 20
 
 
 def test_yaml_documents_are_read_too():

@@ -31,11 +31,11 @@ profiles: [{plugins: {multiPoint: {enabled: [{name: Moody}]}}}]
 REQUEST = {"name": "r", "exactly": {"deviceClassName": "gpu", "count": 1}}
 
 
-class Moody:
+class FailingBindings:
     """Fail some bindings, before or after claims are written."""
 
     name = "Moody"
-    moods: list[str]
+    failures: list[str]
 
     def permit(self, state, pod, node):
         return self._hold("permit")
@@ -47,8 +47,8 @@ class Moody:
         return self._hold("bind") or ()
 
     def _hold(self, point):
-        if self.moods and self.moods[0] == point:
-            self.moods.pop(0)
+        if self.failures and self.failures[0] == point:
+            self.failures.pop(0)
             return Hold.because("in no mood")
         return None
 
@@ -58,7 +58,7 @@ def a_claim(name):
     return msgspec.convert({"metadata": metadata, "spec": {"devices": {"requests": [REQUEST]}}}, ResourceClaim)
 
 
-def the_world():
+def initial_objects():
     yield msgspec.convert({"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu"}}, DeviceClass)
     yield msgspec.convert(
         {"metadata": {"name": "t", "namespace": "default"}, "spec": {"spec": {"devices": {"requests": [REQUEST]}}}},
@@ -119,10 +119,10 @@ def check(simulation):
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_exclusive_resources_are_used_once(data):
-    moods = data.draw(st.lists(st.sampled_from(["", "permit", "preBind", "bind"]), max_size=6), label="moods")
-    plugin = type("Moody", (Moody,), {"moods": [mood for mood in moods if mood]})
+    failures = data.draw(st.lists(st.sampled_from(["", "permit", "preBind", "bind"]), max_size=6), label="moods")
+    plugin = type("Moody", (FailingBindings,), {"moods": [mood for mood in failures if mood]})
     simulation, _ = prepare(Options(config=CONFIG, plugins=(plugin,)))
-    simulation.load(the_world())
+    simulation.load(initial_objects())
     count = data.draw(st.integers(1, 10), label="pods")
     for at in range(count):
         pod = data.draw(pods(f"p{at}"))
@@ -135,10 +135,10 @@ def test_exclusive_resources_are_used_once(data):
     for _ in simulation.steps():
         check(simulation)
     check(simulation)
-    book_free(simulation)
+    check_device_state(simulation)
 
 
-def book_free(simulation):
+def check_device_state(simulation):
     """Check that only allocations of claims keep devices in use."""
     device_state = simulation.scheduler.snapshot.index(DeviceState)
     device_state.follow()

@@ -23,7 +23,7 @@ def run(*objects, gates=GANGS, **kwargs):
     return simulate(objects, Options(feature_gates=gates, **kwargs))
 
 
-def told(found):
+def outcomes(found):
     return {group.name: (group.state, group.placed, group.pods, group.message) for group in found.groups}
 
 
@@ -34,24 +34,24 @@ def where(found):
 def test_a_gang_that_fits_is_scheduled():
     found = run(node(cpu="2"), gang(least=2), member("a"), member("b"))
     assert where(found) == {"a": "n", "b": "n"}
-    assert told(found) == {"g": ("Scheduled", 2, 2, "")}
+    assert outcomes(found) == {"g": ("Scheduled", 2, 2, "")}
 
 
 def test_a_gang_that_does_not_fit_leaves_its_resources_to_others():
     found = run(node(cpu="2"), gang(least=3), *map(member, "abc"), pod("single", "2", priority=-1))
     assert where(found) == {"a": None, "b": None, "c": None, "single": "n"}
-    assert told(found)["g"][:3] == ("Unschedulable", 0, 3)
-    assert told(found)["g"][3].startswith("pod group is unschedulable: ")
+    assert outcomes(found)["g"][:3] == ("Unschedulable", 0, 3)
+    assert outcomes(found)["g"][3].startswith("pod group is unschedulable: ")
 
 
 def test_the_report_counts_the_pods_that_found_a_node():
     found = run(node(cpu="2"), gang(least=3), *map(member, "abc"))
-    assert told(found)["g"][3] == "pod group is unschedulable: 2 of the 3 pods that go together found a node"
+    assert outcomes(found)["g"][3] == "pod group is unschedulable: 2 of the 3 pods that go together found a node"
 
 
 def test_incomplete_groups_and_missing_groups():
     found = run(node(cpu="9"), gang(least=3), gang("basic", None), member("a"), member("x", group="other"))
-    assert told(found) == {
+    assert outcomes(found) == {
         "basic": ("Waiting", 0, 0, "no pod of it was tried"),
         "g": ("Waiting", 0, 1, "1 of the 3 pods that go together are there"),
         "other": ("Missing", 0, 1, "there is no PodGroup of this name, and its pods wait for it"),
@@ -64,14 +64,14 @@ def test_incomplete_groups_and_missing_groups():
 
 def test_a_running_group_is_not_reported():
     found = run(node(cpu="9"), gang(least=1), member("a", on="n"))
-    assert told(found) == {"g": ("Scheduled", 1, 1, "")}
+    assert outcomes(found) == {"g": ("Scheduled", 1, 1, "")}
 
 
 def test_the_gang_is_placed_after_its_victims_are_deleted():
     low = [pod(f"low-{name}", on=name) for name in ("n", "m")]
     found = run(node("n", "1"), node("m", "1"), *low, gang(least=2), member("a", priority=5), member("b", priority=5))
     assert set(where(found).values()) == {"n", "m"}
-    assert told(found) == {"g": ("Scheduled", 2, 2, "")}
+    assert outcomes(found) == {"g": ("Scheduled", 2, 2, "")}
     assert {one.name for one in found.pods if one.state == "Preempted"} == {"low-n", "low-m"}
 
 

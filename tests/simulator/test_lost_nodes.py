@@ -61,11 +61,11 @@ OWNERS = {  # the controller's kind, and whether it replaces the pod
 }
 
 
-@pytest.mark.parametrize(("owner", "again"), OWNERS.values(), ids=OWNERS)
-def test_which_controllers_replace_the_pod(owner, again):
+@pytest.mark.parametrize(("owner", "is_replaced"), OWNERS.values(), ids=OWNERS)
+def test_which_controllers_replace_the_pod(owner, is_replaced):
     there = pod("there-0", owner=owner, nodeName="n1")
     simulation, _ = run([node("n1"), node("n2"), there], later=[(1.0, Gone(node("n1")))])
-    assert len(placed(simulation)) == again
+    assert len(placed(simulation)) == is_replaced
     if owner == "StatefulSet":
         assert placed(simulation) == {"there-0": "n2"}
 
@@ -123,13 +123,13 @@ def workload(kind, name, replicas, version="apps/v1", **more):
     return obj(kind, name, version, spec={**counted, "selector": {"matchLabels": {"app": "x"}}, "template": template, **more})
 
 
-def came_to(*objects, **options):
+def result_of(*objects, **options):
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
     _, result = simulate_cluster(read_sources([InputFile("in", text.encode())]), Options(**options))
     return result
 
 
-def said(result):
+def lost_pods_notes(result):
     return [note.text for note in result.notes if note.kind == "LostPods"]
 
 
@@ -140,11 +140,11 @@ def outcomes(result):
 def test_pods_of_a_node_missing_from_a_dump_are_deleted_and_replaced():
     replica_set = workload("ReplicaSet", "web", 3)
     pods = [on(where, f"web-{n}", "ReplicaSet/web") for n, where in enumerate(("n1", "n1", "n2"))]
-    result = came_to(a_node("n2"), replica_set, *pods)
+    result = result_of(a_node("n2"), replica_set, *pods)
     new = [one.name for one in result.pods if one.state == "Placed"]
     assert outcomes(result)[:2] == [("web-0", "Deleted", "n1", new[0]), ("web-1", "Deleted", "n1", new[1])]
     assert len(new) == 2
-    (text,) = said(result)
+    (text,) = lost_pods_notes(result)
     assert text == (
         "2 pods were on 1 node not in the input (n1) and are gone with it, as pod garbage collection would have it;"
         " controllers replace 2. If the node exists, add it to the input"
@@ -158,9 +158,9 @@ def test_pods_of_a_node_missing_from_a_dump_are_deleted_and_replaced():
 
 def test_a_controller_creates_no_more_pods_than_it_wants():
     pods = [on(where, f"web-{n}", "ReplicaSet/web") for n, where in enumerate(("n1", "n1", "n2"))]
-    result = came_to(a_node("n2"), workload("ReplicaSet", "web", 1), *pods)
+    result = result_of(a_node("n2"), workload("ReplicaSet", "web", 1), *pods)
     assert [state for _, state, _, _ in outcomes(result)] == ["Deleted", "Deleted"]
-    assert "controllers replace 0" in said(result)[0]
+    assert "controllers replace 0" in lost_pods_notes(result)[0]
 
 
 KNOWN = {  # the workload in the input, its pod on a missing node, and the new pod's name (None: any; "": none)
@@ -180,33 +180,33 @@ KNOWN = {  # the workload in the input, its pod on a missing node, and the new p
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("known", "there", "again"), KNOWN.values(), ids=KNOWN)
-def test_workloads_of_the_input_and_owners_of_pods_replace_pods(known, there, again):
+@pytest.mark.parametrize(("known", "there", "new_name"), KNOWN.values(), ids=KNOWN)
+def test_workloads_of_the_input_and_owners_of_pods_replace_pods(known, there, new_name):
     labels = {"app": "x", **({"pod-template-hash": "5d4f"} if "5d4f" in there[0] else {})}
-    result = came_to(a_node("n2"), *([known] if known else []), on("n1", *there, labels=labels))
+    result = result_of(a_node("n2"), *([known] if known else []), on("n1", *there, labels=labels))
     new = [one for one in result.pods if one.state == "Placed"]
     gone = [one for one in result.pods if one.state == "Deleted"]
     assert [one.name for one in gone] == [there[0]]
-    if again == "":
+    if new_name == "":
         assert not new
-    elif again == "agent":  # a daemon pod of the present node, which replaces nothing
+    elif new_name == "agent":  # a daemon pod of the present node, which replaces nothing
         assert (len(new), gone[0].replaced_by) == (1, "")
     else:
         assert [one.name for one in new] == [gone[0].replaced_by]
-        assert again is None or new[0].name == again
+        assert new_name is None or new[0].name == new_name
 
 
 def test_terminating_pods_on_a_missing_node_are_replaced_once():
     ending = on("n1", "web-0", "ReplicaSet/web")
     ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    result = came_to(a_node("n2"), ending)
+    result = result_of(a_node("n2"), ending)
     assert outcomes(result) == [("web-0", "Deleted", "n1", "")]
 
 
 def test_a_file_with_only_pods_keeps_them_with_a_note():
-    result = came_to(on("n1", "web-0", "ReplicaSet/web"), on("n2", "web-1"))
+    result = result_of(on("n1", "web-0", "ReplicaSet/web"), on("n2", "web-1"))
     assert not result.pods
-    assert not said(result)
+    assert not lost_pods_notes(result)
     assert [note.text for note in result.notes if note.kind == "MissingReference"] == [
         "2 Pods refer to 2 Nodes not in the input: n1, n2"
     ]
@@ -248,7 +248,7 @@ NODES = ("n1", "n2", "n3")
 )  # fmt: skip
 def test_each_workload_has_its_number_of_pods_whatever_nodes_are_missing(wanted, where, there, kind, known):
     pods = [on(node, f"web-{n}", f"{kind}/web") for n, node in enumerate(where)]
-    result = came_to(*map(a_node, sorted(there)), *([workload(kind, "web", wanted)] if known else []), *pods)
+    result = result_of(*map(a_node, sorted(there)), *([workload(kind, "web", wanted)] if known else []), *pods)
     kept = [node for node in where if node in there or not there]
     new = [one for one in result.pods if one.state in {"Placed", "Pending"}]
     gone = [one for one in result.pods if one.state == "Deleted"]

@@ -10,11 +10,11 @@ from moorage.api.validation.pod_level import pod_level_faults
 from moorage.state.pod_info import PodInfo
 
 
-def told(spec):
+def faults_of(spec):
     return [str(fault) for fault in pod_level_faults("spec.resources", msgspec.convert(spec, PodSpec))]
 
 
-def asks(requests=None, limits=None, **more):
+def container(requests=None, limits=None, **more):
     return {"name": "c", "resources": {"requests": requests or {}, "limits": limits or {}}, **more}
 
 
@@ -26,49 +26,51 @@ def at_least(what, part, given, needed):
 
 
 CASES = {  # the pod's resources, its containers', its init containers', the reported fault
-    "enough": ({"requests": {"cpu": "1"}}, [asks({"cpu": "400m"}), asks({"cpu": "0.6"})], [], []),
-    "a resource the pod level omits": ({"requests": {"cpu": "1"}}, [asks({"memory": "1Gi"})], [], []),
+    "enough": ({"requests": {"cpu": "1"}}, [container({"cpu": "400m"}), container({"cpu": "0.6"})], [], []),
+    "a resource the pod level omits": ({"requests": {"cpu": "1"}}, [container({"memory": "1Gi"})], [], []),
     "less than the sum": (
-        {"requests": {"cpu": "1"}}, [asks({"cpu": "600m"}), asks({"cpu": "600m"})], [],
+        {"requests": {"cpu": "1"}}, [container({"cpu": "600m"}), container({"cpu": "600m"})], [],
         [at_least("cpu", "requests", "1", "1200m")],
     ),
     "less than an init container": (
-        {"requests": {"memory": "1Gi"}}, [asks({"memory": "1Mi"})], [asks({"memory": "2Gi"})],
+        {"requests": {"memory": "1Gi"}}, [container({"memory": "1Mi"})], [container({"memory": "2Gi"})],
         [at_least("memory", "requests", "1Gi", "2Gi")],
     ),
     "an init container with a sidecar": (
-        {"requests": {"cpu": "1"}}, [asks({"cpu": "1m"})],
-        [asks({"cpu": "500m"}, restartPolicy="Always"), asks({"cpu": "600m"})],
+        {"requests": {"cpu": "1"}}, [container({"cpu": "1m"})],
+        [container({"cpu": "500m"}, restartPolicy="Always"), container({"cpu": "600m"})],
         [at_least("cpu", "requests", "1", "1100m")],
     ),
     "an init container before the sidecar": (
-        {"requests": {"cpu": "1"}}, [asks({"cpu": "1m"})],
-        [asks({"cpu": "600m"}), asks({"cpu": "500m"}, restartPolicy="Always")], [],
+        {"requests": {"cpu": "1"}}, [container({"cpu": "1m"})],
+        [container({"cpu": "600m"}), container({"cpu": "500m"}, restartPolicy="Always")], [],
     ),
-    "overcommitted limits": ({"limits": {"cpu": "1"}}, [asks(limits={"cpu": "1"}), asks(limits={"cpu": "1"})], [], []),
+    "overcommitted limits": (
+        {"limits": {"cpu": "1"}}, [container(limits={"cpu": "1"}), container(limits={"cpu": "1"})], [], [],
+    ),
     "a container limit above the pod's": (
-        {"limits": {"cpu": "1"}}, [asks(), asks(limits={"cpu": "1500m"})], [],
+        {"limits": {"cpu": "1"}}, [container(), container(limits={"cpu": "1500m"})], [],
         ['spec.resources.containers[1][cpu].limits: Invalid value: "1500m": must be less than or equal to pod limits of 1'],
     ),
     "huge pages": (
         {"limits": {"hugepages-2Mi": "2Mi"}},
-        [asks(limits={"hugepages-2Mi": "2Mi"}), asks(limits={"hugepages-2Mi": "2Mi"})], [],
+        [container(limits={"hugepages-2Mi": "2Mi"}), container(limits={"hugepages-2Mi": "2Mi"})], [],
         [at_least("hugepages-2Mi", "limits", "2Mi", "4Mi")],
     ),
-    "an invalid quantity": ({"requests": {"cpu": "1"}}, [asks({"cpu": "much"})], [], []),
+    "an invalid quantity": ({"requests": {"cpu": "1"}}, [container({"cpu": "much"})], [], []),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("whole", "containers", "first", "expected"), CASES.values(), ids=CASES)
-def test_pod_level_resources_cover_containers(whole, containers, first, expected):
-    assert told({"resources": whole, "containers": containers, "initContainers": first}) == expected
+@pytest.mark.parametrize(("pod_resources", "containers", "first", "expected"), CASES.values(), ids=CASES)
+def test_pod_level_resources_cover_containers(pod_resources, containers, first, expected):
+    assert faults_of({"resources": pod_resources, "containers": containers, "initContainers": first}) == expected
 
 
 def test_pods_without_pod_level_resources_pass():
-    assert told({"containers": [asks({"cpu": "4"})]}) == []
+    assert faults_of({"containers": [container({"cpu": "4"})]}) == []
 
 
-AMOUNTS = st.integers(0, 9).map(lambda milli: asks({"cpu": f"{milli}m"}))
+AMOUNTS = st.integers(0, 9).map(lambda milli: container({"cpu": f"{milli}m"}))
 FIRST = st.tuples(AMOUNTS, st.booleans()).map(lambda one: one[0] | ({"restartPolicy": "Always"} if one[1] else {}))
 
 
@@ -77,4 +79,4 @@ def test_pod_level_requests_must_cover_what_the_node_is_charged(containers, firs
     spec = {"containers": containers, "initContainers": first}
     pod = msgspec.convert({"metadata": {"name": "p"}, "spec": spec}, Pod)
     charged = PodInfo(pod).requests["cpu"]
-    assert bool(told(spec | {"resources": {"requests": {"cpu": f"{milli}m"}}})) == (charged > milli)
+    assert bool(faults_of(spec | {"resources": {"requests": {"cpu": f"{milli}m"}}})) == (charged > milli)

@@ -42,7 +42,7 @@ def a_device_class(name="gpu"):
     return msgspec.convert({"metadata": {"name": name}}, DeviceClass)
 
 
-def told(cluster, count):
+def reasons(cluster, count):
     cluster.set_object(a_claim(f"want-{count}", count=count))
     pod = a_pod(f"p{count}", resourceClaims=[{"name": "x", "resourceClaimName": f"want-{count}"}])
     return {name: status.message for name, status in refusals(DynamicResources(), pod, cluster.snapshot).items()}
@@ -99,19 +99,19 @@ def test_cached_answers_equal_recomputed_ones(steps):
         for earlier in steps[: at + 1]:
             apply(recomputed, earlier)
         for count in (1, 2):
-            assert told(kept, count) == told(recomputed, count)
+            assert reasons(kept, count) == reasons(recomputed, count)
 
 
 def test_a_changed_class_is_parsed_again():
     cluster = a_cluster([a_node("a")])
     cluster.set_object(a_device_class())
     cluster.set_object(a_slice("s0", "a", ["d0"]))
-    assert told(cluster, 1) == {}
+    assert reasons(cluster, 1) == {}
     nothing = {"metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": {"expression": "false"}}]}}
     cluster.set_object(msgspec.convert(nothing, DeviceClass))
-    assert told(cluster, 1) == {"a": "cannot allocate all claims"}
+    assert reasons(cluster, 1) == {"a": "cannot allocate all claims"}
     cluster.remove_object(a_device_class())
-    assert told(cluster, 1) == {"a": "request r0: device class gpu does not exist"}
+    assert reasons(cluster, 1) == {"a": "request r0: device class gpu does not exist"}
 
 
 def test_a_claim_costs_what_has_changed_since_the_previous_one(monkeypatch):
@@ -147,10 +147,10 @@ def test_slices_with_a_wrong_count_or_repeated_names_do_no_harm():
     cluster.set_object(a_device_class())
     for at in range(300):
         cluster.set_object(a_slice(f"s{at}", "a", ["d0", "d1"], count=2**31, pool="p"))
-    assert told(cluster, 1) == {"a": "cannot allocate all claims"}
+    assert reasons(cluster, 1) == {"a": "cannot allocate all claims"}
     for at in range(300):
         cluster.set_object(a_slice(f"s{at}", "a", ["d0", "d1"], count=300, pool="p"))
-    assert told(cluster, 1) == {"a": "invalid resource pools were encountered"}
+    assert reasons(cluster, 1) == {"a": "invalid resource pools were encountered"}
 
 
 @pytest.mark.parametrize("amount", ["none", "1e999999999", "-1", ""])
@@ -164,4 +164,4 @@ def test_invalid_capacities_are_reported_or_skipped(amount):
     for lie in ({"devices": [device]}, {"devices": [consumes]}, {"sharedCounters": [{"name": "set", **shared}]}):
         whole = {"metadata": {"name": "s0"}, "spec": {**spec, **lie}}
         cluster.set_object(msgspec.convert(whole, ResourceSlice))
-        assert told(cluster, 1).keys() <= {"a"}
+        assert reasons(cluster, 1).keys() <= {"a"}

@@ -138,7 +138,7 @@ def test_the_best_candidate(one, other, node):
     assert among(DefaultPreemptionV121(), nodes, budget(0, **KEPT))[0] == node
 
 
-class Moody:
+class RejectsUntilRemoval:
     """Reject every node until a pod is removed."""
 
     name = "Moody"
@@ -146,14 +146,14 @@ class Moody:
     def pre_filter(self, pod, snapshot):
         return False
 
-    def add_pod(self, told, pod, other, node):
-        return told
+    def add_pod(self, was_removed, pod, other, node):
+        return was_removed
 
-    def remove_pod(self, told, pod, other, node):
+    def remove_pod(self, was_removed, pod, other, node):
         return True
 
-    def filter(self, told, nodes):
-        yield Reject(nodes.false() if told else ~nodes.false(), "in a mood")
+    def filter(self, was_removed, nodes):
+        yield Reject(nodes.false() if was_removed else ~nodes.false(), "in a mood")
 
 
 @pytest.mark.parametrize(
@@ -161,15 +161,17 @@ class Moody:
 )
 def test_a_node_that_needs_no_victim_is_nominated(preemption, outcome):
     cluster = a_cluster([a_node("n")], {"n": [wants(1, 0, "low")]})
-    found = Cycle().decide(profile_with(Moody(), preemption=preemption), wants(1, 10), cluster.snapshot).post_filter
+    found = (
+        Cycle().decide(profile_with(RejectsUntilRemoval(), preemption=preemption), wants(1, 10), cluster.snapshot).post_filter
+    )
     assert found.code is outcome
     assert (found.nominated or "", found.victims) == ("n" if outcome is Code.SUCCESS else "", ())
 
 
 def test_nodes_on_which_a_filter_fails_are_skipped():
-    class Broken(Moody):
-        def filter(self, told, nodes):
-            yield Reject(~nodes.false(), "cannot tell" if told else "in a mood", error=told)
+    class Broken(RejectsUntilRemoval):
+        def filter(self, was_removed, nodes):
+            yield Reject(~nodes.false(), "cannot tell" if was_removed else "in a mood", error=was_removed)
 
     cluster = a_cluster([a_node("n")], {"n": [wants(1, 0, "low")]})
     profile = profile_with(Broken(), preemption=DefaultPreemptionV121())

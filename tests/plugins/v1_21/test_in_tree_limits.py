@@ -78,12 +78,12 @@ def test_some_instance_types_have_a_lower_limit(key, instance, limit):
 
 @pytest.mark.parametrize("rule", RULES)
 def test_an_environment_variable_sets_the_limit_of_every_type(rule):
-    told = rule()
-    told.attach(SimpleNamespace(gates=FeatureGates(release="1.21"), max_disks=2))
+    limited = rule()
+    limited.attach(SimpleNamespace(gates=FeatureGates(release="1.21"), max_disks=2))
     three = a_pod(volumes=disks(rule, "a", "b", "c"))
-    assert is_refused(told, a_pod(volumes=disks(rule, "a", "b")), a_cluster([a_node("n")])) == {}
-    assert is_refused(told, three, a_cluster([a_node("n", {"beta.kubernetes.io/instance-type": "t3"})])) == FULL
-    assert is_refused(told, three, a_cluster([taking(rule, 3)])) == {}, "what the node says goes before"
+    assert is_refused(limited, a_pod(volumes=disks(rule, "a", "b")), a_cluster([a_node("n")])) == {}
+    assert is_refused(limited, three, a_cluster([a_node("n", {"beta.kubernetes.io/instance-type": "t3"})])) == FULL
+    assert is_refused(limited, three, a_cluster([taking(rule, 3)])) == {}, "what the node says goes before"
 
 
 CLAIMED = {  # objects other than the claim, does it count?

@@ -152,7 +152,7 @@ PODS = st.fixed_dictionaries(
 )
 
 
-def takes(one, other, here, there):
+def term_matches(one, other, here, there):
     """Return whether a term matches a pod of app ``other`` on node ``there``, for node ``here``."""
     key = one["topologyKey"]
     same = key in here.metadata.labels and here.metadata.labels[key] == there.metadata.labels.get(key)
@@ -170,27 +170,27 @@ def test_agrees_with_a_reference_implementation(asked, placed):
     refused = {}
     for here in NODES:
         others = [(other, NODES[where]) for other, where in placed]
-        near = all(any(takes(t, other["app"], here, there) for other, there in others) for t in asked["near"])
+        near = all(any(term_matches(t, other["app"], here, there) for other, there in others) for t in asked["near"])
         first = all(
             t["topologyKey"] in here.metadata.labels and t["labelSelector"]["matchLabels"]["app"] == asked["app"]
             for t in asked["near"]
-        ) and not any(takes(t, other["app"], there, there) for t, (other, there) in product(asked["near"], others))
+        ) and not any(term_matches(t, other["app"], there, there) for t, (other, there) in product(asked["near"], others))
         if asked["near"] and not near and not first:
             refused[here.metadata.name] = FAR
-        elif any(takes(t, other["app"], here, there) for t, (other, there) in product(asked["apart"], others)):
+        elif any(term_matches(t, other["app"], here, there) for t, (other, there) in product(asked["apart"], others)):
             refused[here.metadata.name] = CLOSE
-        elif any(takes(t, asked["app"], here, there) for other, there in others for t in other["apart"]):
+        elif any(term_matches(t, asked["app"], here, there) for other, there in others for t in other["apart"]):
             refused[here.metadata.name] = UNWELCOME
     assert refusals(InterPodAffinityV121(), pod, snapshot) == refused
     raw = []
     for here in NODES:
         total = 0
         for other, there in ((other, NODES[where]) for other, where in placed):
-            total += sum(w * takes(t, other["app"], here, there) for w, t in asked["liked"])
-            total -= sum(w * takes(t, other["app"], here, there) for w, t in asked["disliked"])
-            total += sum(takes(t, asked["app"], here, there) for t in other["near"])
-            total += sum(w * takes(t, asked["app"], here, there) for w, t in other["liked"])
-            total -= sum(w * takes(t, asked["app"], here, there) for w, t in other["disliked"])
+            total += sum(w * term_matches(t, other["app"], here, there) for w, t in asked["liked"])
+            total -= sum(w * term_matches(t, other["app"], here, there) for w, t in asked["disliked"])
+            total += sum(term_matches(t, asked["app"], here, there) for t in other["near"])
+            total += sum(w * term_matches(t, asked["app"], here, there) for w, t in other["liked"])
+            total -= sum(w * term_matches(t, asked["app"], here, there) for w, t in other["disliked"])
         raw.append(total)
     span = max(raw) - min(raw)
     scores = [int(100.0 * ((one - min(raw)) / span)) if span else 0 for one in raw]

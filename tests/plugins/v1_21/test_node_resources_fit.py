@@ -30,7 +30,7 @@ def wanting(requests, name="pod", **spec):
     return a_pod(name, containers=[container(requests)], **spec)
 
 
-def crowded(offers, held):
+def snapshot_of(offers, held):
     node = a_node("n", allocatable={"pods": 10, **offers})
     return a_cluster([node], {"n": [wanting(requests, f"held{at}") for at, requests in enumerate(held)]}).snapshot
 
@@ -60,7 +60,7 @@ CASES = {  # the pod's requests, the node's allocatable, requests of its pods, r
 
 @pytest.mark.parametrize(("requests", "offers", "held", "reasons"), CASES.values(), ids=CASES)
 def test_rejects(requests, offers, held, reasons):
-    found = refusals(plugin(), wanting(requests), crowded(offers, held))
+    found = refusals(plugin(), wanting(requests), snapshot_of(offers, held))
     assert found == ({"n": Status(Code.UNSCHEDULABLE, "NodeResourcesFit", reasons)} if reasons else {})
 
 
@@ -75,8 +75,8 @@ SUMS = {  # init containers, overhead; the pod's requests beyond 1 CPU of its co
 @pytest.mark.parametrize(("init", "overhead", "asked"), SUMS.values(), ids=SUMS)
 def test_the_requests_of_a_pod(init, overhead, asked):
     pod = a_pod(containers=[container({"cpu": 1})], initContainers=[container(one) for one in init], overhead=overhead)
-    assert not refusals(plugin(), pod, crowded({"cpu": f"{asked}m"}, []))
-    assert refusals(plugin(), pod, crowded({"cpu": f"{asked - 1}m"}, []))
+    assert not refusals(plugin(), pod, snapshot_of({"cpu": f"{asked}m"}, []))
+    assert refusals(plugin(), pod, snapshot_of({"cpu": f"{asked - 1}m"}, []))
 
 
 IGNORING = {  # args, resources that are still checked
@@ -89,7 +89,7 @@ IGNORING = {  # args, resources that are still checked
 
 @pytest.mark.parametrize(("args", "asked"), IGNORING.values(), ids=IGNORING)
 def test_resources_can_be_ignored(args, asked):
-    found = refusals(plugin(**args), wanting({GPU: 1, FPGA: 1}), crowded({}, []))
+    found = refusals(plugin(**args), wanting({GPU: 1, FPGA: 1}), snapshot_of({}, []))
     assert [reason for status in found.values() for reason in status.reasons] == [f"Insufficient {name}" for name in asked]
 
 

@@ -27,9 +27,9 @@ def bound(name, handle=None, driver=DRIVER):
     return [a_bound_claim(name, f"pv-{name}"), a_volume(f"pv-{name}", csi={"driver": driver, "volumeHandle": handle or name})]
 
 
-def a_house(*objects, limit=None, says=None):
+def cluster_with_limit(*objects, limit=None, node_limit=None):
     """Return a cluster of one node, whose pod uses claims ``a`` and ``b``; ``c`` and ``d`` are unused."""
-    node = a_node("n", allocatable={} if says is None else {KEY: says})
+    node = a_node("n", allocatable={} if node_limit is None else {KEY: node_limit})
     cluster = a_cluster([node], {"n": [a_pod("held", volumes=standing_on("a", "b"))]})
     known = [obj for name in "abcd" for obj in bound(name)]
     return with_objects(cluster, *known, *([] if limit is None else [a_csi_node("n", {DRIVER: limit})]), *objects)
@@ -59,9 +59,13 @@ LIMITS = {  # limit of the CSINode, of the node, the pod's claims, rejected?
 }
 
 
-@pytest.mark.parametrize(("limit", "says", "needs", "no"), LIMITS.values(), ids=LIMITS)
-def test_rejects(limit, says, needs, no):
-    found = refusals(NodeVolumeLimitsV121(), a_pod(volumes=standing_on(*needs)), a_house(limit=limit, says=says).snapshot)
+@pytest.mark.parametrize(("limit", "node_limit", "needs", "no"), LIMITS.values(), ids=LIMITS)
+def test_rejects(limit, node_limit, needs, no):
+    found = refusals(
+        NodeVolumeLimitsV121(),
+        a_pod(volumes=standing_on(*needs)),
+        cluster_with_limit(limit=limit, node_limit=node_limit).snapshot,
+    )
     assert found == ({"n": NO} if no else {})
 
 
@@ -84,17 +88,17 @@ COUNTS = {  # objects other than the claim ``x``, does it count for the driver?
 
 @pytest.mark.parametrize(("objects", "counts"), COUNTS.values(), ids=COUNTS)
 def test_claims_count_by_their_volume_or_class(objects, counts):
-    assert bool(refused(a_house(*objects, limit=2), a_pod(volumes=standing_on("x")))) is counts
+    assert bool(refused(cluster_with_limit(*objects, limit=2), a_pod(volumes=standing_on("x")))) is counts
 
 
 def test_only_persistent_volume_claims_of_a_pod_count():
     pod = a_pod("p", volumes=[{"name": "x", "ephemeral": {}}, {"name": "d", "awsElasticBlockStore": {"volumeID": "v"}}])
     owned = a_claim("p-x", storageClassName="fast")
-    assert refused(a_house(owned, a_class("fast"), a_csi_node("n", {DRIVER: 0, EBS: 0})), pod) == set()
+    assert refused(cluster_with_limit(owned, a_class("fast"), a_csi_node("n", {DRIVER: 0, EBS: 0})), pod) == set()
 
 
 def test_a_claim_without_name_is_an_error():
-    found = refusals(NodeVolumeLimitsV121(), a_pod(volumes=standing_on("")), a_house().snapshot)
+    found = refusals(NodeVolumeLimitsV121(), a_pod(volumes=standing_on("")), cluster_with_limit().snapshot)
     text = 'running "NodeVolumeLimits" filter plugin: PersistentVolumeClaim had no name'
     assert found == {"n": Status(Code.ERROR, "NodeVolumeLimits", (text,))}
 
@@ -118,7 +122,7 @@ BUILT_IN = {
 @pytest.mark.parametrize("objects", BUILT_IN.values(), ids=BUILT_IN)
 @pytest.mark.parametrize(("gates", "migrated", "counts"), MIGRATION.values(), ids=MIGRATION)
 def test_in_tree_volumes_count_for_a_driver_where_they_are_migrated(gates, migrated, counts, objects):
-    cluster = a_house(a_csi_node("n", {EBS: 0}, migrated=migrated), *objects)
+    cluster = cluster_with_limit(a_csi_node("n", {EBS: 0}, migrated=migrated), *objects)
     assert bool(refused(cluster, a_pod(volumes=standing_on("x")), gates)) is counts
 
 
@@ -127,7 +131,7 @@ def test_azure_disks_count_for_any_kind(kind):
     gates = FeatureGates({"CSIMigrationAzureDisk": True}, "1.21")
     node = a_csi_node("n", {"disk.csi.azure.com": 0}, migrated=["kubernetes.io/azure-disk"])
     volume = a_volume("pv", azureDisk={"diskURI": "u", "diskName": "d", "kind": kind})
-    assert refused(a_house(node, a_bound_claim("x", "pv"), volume), a_pod(volumes=standing_on("x")), gates) == {"n"}
+    assert refused(cluster_with_limit(node, a_bound_claim("x", "pv"), volume), a_pod(volumes=standing_on("x")), gates) == {"n"}
 
 
 def test_long_driver_names_are_shortened_with_a_digest():
@@ -174,14 +178,17 @@ NAMES = st.lists(st.sampled_from("abcd"), max_size=3, unique=True)
 @given(st.lists(st.tuples(NAMES, st.none() | st.integers(0, 3), st.none() | st.integers(0, 3)), min_size=1, max_size=4), NAMES)
 def test_agrees_with_a_reference_implementation(nodes, wanted):
     cluster = a_cluster(
-        [a_node(f"n{at}", allocatable={} if says is None else {KEY: says}) for at, (_, says, _) in enumerate(nodes)],
+        [
+            a_node(f"n{at}", allocatable={} if node_limit is None else {KEY: node_limit})
+            for at, (_, node_limit, _) in enumerate(nodes)
+        ],
         {f"n{at}": [a_pod(f"p{at}", volumes=standing_on(*held))] for at, (held, _, _) in enumerate(nodes)},
     )
     with_objects(cluster, *(obj for name in "abcd" for obj in bound(name)))
     expected = set()
-    for at, (held, says, limit) in enumerate(nodes):
+    for at, (held, node_limit, limit) in enumerate(nodes):
         with_objects(cluster, a_csi_node(f"n{at}", {DRIVER: limit}))
-        most = says if limit is None else limit
+        most = node_limit if limit is None else limit
         if most is not None and set(wanted) - set(held) and len({*held, *wanted}) > most:
             expected.add(f"n{at}")
     assert refused(cluster, a_pod("new", volumes=standing_on(*wanted))) == expected
@@ -196,4 +203,4 @@ def test_events_that_wake():
 
 def test_satisfies_the_plugin_contract():
     pods = [a_pod("plain"), a_pod("with", volumes=standing_on("a", "c", "d"))]
-    check_plugin(NodeVolumeLimitsV121(), pods=pods, cluster=a_house(limit=3))
+    check_plugin(NodeVolumeLimitsV121(), pods=pods, cluster=cluster_with_limit(limit=3))

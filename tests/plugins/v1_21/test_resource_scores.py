@@ -23,12 +23,12 @@ GATES = FeatureGates(release="1.21")
 GPU = "example.com/gpu"
 
 
-def asking(**requests):
+def requesting(**requests):
     return [{"name": "c", "resources": {"requests": {name.replace("gpu", GPU): amount for name, amount in requests.items()}}}]
 
 
 def one_node(held=None, **allocatable):
-    pods = {"n": [a_pod("held", containers=asking(**held))]} if held else {}
+    pods = {"n": [a_pod("held", containers=requesting(**held))]} if held else {}
     return a_cluster([a_node("n", allocatable=allocatable)], pods).snapshot
 
 
@@ -36,7 +36,7 @@ def score(rule, pod, snapshot):
     return final_scores(rule, pod, snapshot)["n"]
 
 
-POD = a_pod(containers=asking(cpu="1", memory="2Gi"))
+POD = a_pod(containers=requesting(cpu="1", memory="2Gi"))
 LEAST, MOST = NodeResourcesLeastAllocated, NodeResourcesMostAllocated
 CASES = {  # plugin, requests of placed pods, allocatable, score of a pod that requests 1 CPU and 2 GiB
     "least": (LEAST(), {}, {"cpu": "4", "memory": "8Gi"}, 75),
@@ -102,7 +102,7 @@ def test_agrees_with_a_reference_implementation(nodes, asked, first, second):
     cluster = a_cluster(
         [a_node(f"n{at}", allocatable={"cpu": f"{cpu}m", "memory": str(memory)}) for at, (cpu, memory) in enumerate(nodes)]
     )
-    pod = a_pod(containers=asking(cpu=f"{asked}m", memory=str(asked)))
+    pod = a_pod(containers=requesting(cpu=f"{asked}m", memory=str(asked)))
     specs = (ResourceSpecV121(name="cpu", weight=first), ResourceSpecV121(name="memory", weight=second))
 
     def mean(of):
@@ -124,14 +124,17 @@ def test_balanced_is_the_difference_of_the_fractions(nodes, asked):
     """Amounts are in millicores and bytes: allocatable CPU and memory, and a placed pod's requests."""
     cluster = a_cluster(
         [a_node(f"n{at}", allocatable={"cpu": f"{cpu}m", "memory": str(size)}) for at, (cpu, size, _, _) in enumerate(nodes)],
-        {f"n{at}": [a_pod(f"p{at}", containers=asking(cpu=f"{a}m", memory=str(b)))] for at, (_, _, a, b) in enumerate(nodes)},
+        {
+            f"n{at}": [a_pod(f"p{at}", containers=requesting(cpu=f"{a}m", memory=str(b)))]
+            for at, (_, _, a, b) in enumerate(nodes)
+        },
     )
 
     def balanced(cpu, memory, cpu_held, memory_held):
         shares = [(held + asked) / there if there else 1.0 for held, there in ((cpu_held, cpu), (memory_held, memory))]
         return 0 if max(shares) >= 1 else int((1 - abs(shares[0] - shares[1])) * 100.0)
 
-    pod = a_pod(containers=asking(cpu=f"{asked}m", memory=str(asked)))
+    pod = a_pod(containers=requesting(cpu=f"{asked}m", memory=str(asked)))
     found = final_scores(NodeResourcesBalancedAllocationV121(), pod, cluster.snapshot)
     assert list(found.values()) == [balanced(*node) for node in nodes]
 
@@ -153,7 +156,7 @@ def test_the_mean_of_the_ratio_omits_scores_of_0(nodes, asked, first, second):
         weights = sum(weight for _, weight in scored)
         return int(Fraction(sum(score * weight for score, weight in scored), weights) + Fraction(1, 2)) if weights else 0
 
-    found = final_scores(rule, a_pod(containers=asking(cpu=f"{asked}m", memory=str(asked))), cluster.snapshot)
+    found = final_scores(rule, a_pod(containers=requesting(cpu=f"{asked}m", memory=str(asked))), cluster.snapshot)
     assert list(found.values()) == [mean(*node) for node in nodes]
 
 

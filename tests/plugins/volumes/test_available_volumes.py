@@ -52,7 +52,7 @@ def claims(draw):
     return a_claim(name, size=draw(sizes), storageClassName=draw(classes), accessModes=modes, **selector)
 
 
-def would_do(volume, claim, *, is_promised):
+def matches(volume, claim, *, is_promised):
     spec, asked = volume.spec, claim.spec
     size = asked.resources.requests["storage"]
     if spec.storage_class_name != asked.storage_class_name or parse(spec.capacity["storage"]) < parse(size):
@@ -63,7 +63,7 @@ def would_do(volume, claim, *, is_promised):
     return set(asked.access_modes) <= set(spec.access_modes) and labels.items() <= volume.metadata.labels.items()
 
 
-def plainly(claims, cluster, nodes):
+def scan_all(claims, cluster, nodes):
     """Return each claim's volume on each row by scanning all volumes."""
     known = cluster.snapshot.index(Assumptions).volumes
     there = [known.get(name) for name in cluster.objects(PersistentVolume)]
@@ -74,12 +74,12 @@ def plainly(claims, cluster, nodes):
         of_row = {}
         for claim in by_size:
             mine = [v for v in there if (ref := v.spec.claim_ref) and ref.name == claim.metadata.name]
-            promised = [v for v in mine if would_do(v, claim, is_promised=True) and v.name not in of_row.values()]
+            promised = [v for v in mine if matches(v, claim, is_promised=True) and v.name not in of_row.values()]
             free = [v for v in by_rank if v.spec.claim_ref is None and v.status.phase == "Available"]
             if promised:
                 got = promised[0] if reaches(promised[0], nodes)[row] else None
             else:
-                suiting = [v for v in free if would_do(v, claim, is_promised=False) and reaches(v, nodes)[row]]
+                suiting = [v for v in free if matches(v, claim, is_promised=False) and reaches(v, nodes)[row]]
                 got = next((v for v in suiting if v.name not in of_row.values()), None)
             if got is not None:
                 of_row[claim.metadata.name] = got.name
@@ -115,7 +115,7 @@ def test_earlier_changes_make_no_difference(data):
         view = NodeView(cluster.snapshot, np.arange(len(nodes), dtype=np.intp))
         chosen = shelf.search(asked).over(view)
         got = [{claim.metadata.name: volume.name for claim, volume in chosen.at(row)} for row in range(len(nodes))]
-        assert got == plainly(asked, cluster, view)
+        assert got == scan_all(asked, cluster, view)
         for turn_of_claim, claim in enumerate(chosen.claims):
             found, which = chosen.volumes_of(turn_of_claim)
             names = [found[at].name if at >= 0 else None for at in which.tolist()]

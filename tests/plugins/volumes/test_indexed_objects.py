@@ -74,7 +74,7 @@ def test_an_assumed_object_lasts_until_a_newer_version_is_seen():
     assert assumed.get("pv") is assumed_as
     assert dict(assumed.all()) == {"pv": assumed_as}
     cluster.set_object(replace(stored))
-    assert assumed.get("pv") is assumed_as, "the same was on_change again"
+    assert assumed.get("pv") is assumed_as, "the same version was reported again"
     cluster.set_object(newer)
     assert assumed.get("pv") is newer
     assert not dict(assumed.all())

@@ -1,4 +1,4 @@
-"""Why InterPodAffinity refuses a node: which pods stand in the way, by which term, and whose term it is."""
+"""Why InterPodAffinity rejects a node: which pods stand in the way, by which term, and whose term it is."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _MOST: Final = 3
 
 
 def refusing_terms(state: AffinityCounts, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
-    """Yield each term with the rows that it refuses: the pod's own terms, then the anti-affinity of placed pods.
+    """Yield each term with the rows that it rejects: the pod's own terms, then the anti-affinity of placed pods.
 
-    All affinity terms are met by the same pods, so a domain without such pods is refused by the terms of its key.
+    All affinity terms are met by the same pods, so a domain without such pods is rejected by the terms of its key.
     """
     first = state.is_first
     for term in state.affinity:

@@ -1,4 +1,4 @@
-"""What would let a pod near others, or away from them: rules that only prefer, or pods that leave."""
+"""What would let a pod near others, or away from them: preferences instead of requirements, or evictions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FEW: Final = 5
 
 
 def remedies_of_neighbours(state: AffinityCounts, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
-    """Offer changes for each rule, the pod's own or other pods', that refuses the node."""
+    """Offer changes for each term, the pod's own or other pods', that rejects the node."""
     if not state.near_wanted(node)[0]:
         yield from _nearer(state, pod, node)
     yield from _apart(state, pod, node)

@@ -1,4 +1,4 @@
-"""Evictions as remedies: which pods would have to leave so that a term no longer refuses a node."""
+"""Evictions as remedies: which pods to evict so that a term no longer rejects a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why NodeResourcesFit refuses a node: what the pod needs of each resource that is short, and what is free."""
+"""Why NodeResourcesFit rejects a node: what the pod needs of each resource that is short, and what is free."""
 
 from __future__ import annotations
 

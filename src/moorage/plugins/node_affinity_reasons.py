@@ -1,4 +1,4 @@
-"""Why NodeAffinity refuses a node: each label or expression that the pod requires, and what the node has instead."""
+"""Why NodeAffinity rejects a node: each label or expression that the pod requires, and what the node has instead."""
 
 from __future__ import annotations
 

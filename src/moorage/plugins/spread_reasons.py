@@ -1,4 +1,4 @@
-"""Why PodTopologySpread refuses a node: the domain, its count, the least count, and the skew that would result."""
+"""Why PodTopologySpread rejects a node: the domain, its count, the least count, and the skew that would result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["excess", "explained", "refusing_terms"]
 
 
 def refusing_terms(spreads: Iterable[Spread], nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
-    """Yield each constraint with the rows that it refuses: without the label, or in a domain that would be too full."""
+    """Yield each constraint with the rows that it rejects: without the label, or in a domain that would be too full."""
     for spread in spreads:
         closed = spread.crowded()
         closed[0] = True

@@ -19,7 +19,7 @@ _NO_LEAST: Final = 2**31 - 1
 
 
 def remedies_of_spreads(spreads: Sequence[Spread], pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
-    """Offer changes for each constraint that refuses the node."""
+    """Offer changes for each constraint that rejects the node."""
     own = [i for i, one in enumerate(pod.spec.topology_spread_constraints) if one.when_unsatisfiable == "DoNotSchedule"]
     for place, spread in enumerate(spreads):
         path = f"topologySpreadConstraints[{own[place]}]" if place < len(own) else ""

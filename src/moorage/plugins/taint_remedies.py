@@ -1,4 +1,4 @@
-"""What would let a pod onto a node with taints: taking the taint off, or a toleration."""
+"""What would let a pod onto a node with taints: removing the taint, or adding a toleration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def remedies_of_cordon(node: Node, term: str = CORDON) -> Iterator[Change]:
 
 
 def remedies_of_taints(node: Node, pod_key: str, taints: Iterable[Taint]) -> Iterator[Change]:
-    """Offer changes for each taint. The taint of a cordon goes when the node is uncordoned."""
+    """Offer changes for each taint. The taint of a cordon is removed when the node is uncordoned."""
     for taint in taints:
         term = taint_name(taint)
         if taint.key == _CORDON and node.spec.unschedulable:

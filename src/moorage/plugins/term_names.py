@@ -1,4 +1,4 @@
-"""Names of the terms that plugins refuse nodes by, as explanations print them and as remedies refer to them."""
+"""Names of the terms that plugins reject nodes by, as explanations print them and as remedies refer to them."""
 
 from __future__ import annotations
 

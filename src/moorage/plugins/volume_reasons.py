@@ -1,4 +1,4 @@
-"""Why the volume plugins refuse a node: the claim, its volume or class, and what the volume requires of nodes."""
+"""Why the volume plugins reject a node: the claim, its volume or class, and what the volume requires of nodes."""
 
 from __future__ import annotations
 

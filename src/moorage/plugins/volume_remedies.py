@@ -1,4 +1,4 @@
-"""What would help a pod with volumes: another claim, a new volume, or pods that leave."""
+"""What would help a pod with volumes: another claim, a new volume, or evictions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def other_claims(pod: PodInfo, node: NodeView) -> Iterator[Change]:
 
 
 def _is_usable(claim: PersistentVolumeClaim, snapshot: Snapshot, node: NodeInfo) -> bool:
-    """Say whether a claim is bound to a volume that the node reaches, or gets one where its first pod goes."""
+    """Return whether a claim is bound to a volume that the node reaches, or gets one where its first pod is placed."""
     if not claim.spec.volume_name:
         kind = snapshot.objects(StorageClass).get(class_of_claim(claim))
         return kind is not None and kind.volume_binding_mode == "WaitForFirstConsumer"

@@ -20,7 +20,7 @@ QUARANTINE_S: Final = 40.0
 class PodCollector:
     """Call ``note`` with every fact and ``act`` before each step of the scheduler. ``lose`` is called for each pod.
 
-    ``pods``: all pods, by UID; ``came``: when each came, as a number that grows. Nodes that never existed are ignored.
+    ``pods``: all pods, by UID; ``came``: the number of each pod in order of arrival. Nodes that never existed are ignored.
     """
 
     def __init__(self, pods: Mapping[str, Pod], came: Mapping[str, int], lose: Callable[[Pod], None]) -> None:

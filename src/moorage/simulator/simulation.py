@@ -100,7 +100,7 @@ class Simulation:
         self._events: list[tuple[float, int, News]] = []
         self._serial = 0
         self._pods: dict[str, Pod] = {}
-        #: UID → when the pod came, as a number that grows.
+        #: UID → the number of the pod in order of arrival.
         self._came: dict[str, int] = {}
         self._arrivals = 0
         self._named: dict[tuple[str, str], str] = {}
@@ -208,7 +208,7 @@ class Simulation:
         return self._pods
 
     def pods_in_order(self) -> list[Pod]:
-        """Return all pods that exist, in the order they came."""
+        """Return all pods that exist, in order of arrival."""
         return [self._pods[uid] for uid in sorted(self._pods, key=self._came.__getitem__)]
 
     def pod_named(self, key: str) -> Pod | None:

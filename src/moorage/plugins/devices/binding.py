@@ -52,7 +52,7 @@ def deallocated(claim: ResourceClaim) -> ResourceClaim:
 
 
 def deletion_of(claim: ResourceClaim) -> tuple[Effect, ...]:
-    """Return the effects that delete a claim the scheduler created; removing the finalizer lets it go at once."""
+    """Return the effects that delete a claim the scheduler created; removing the finalizer deletes it at once."""
     return Amend(claim, unprotected, or_gone=True), Delete(claim)
 
 

@@ -64,6 +64,41 @@ def test_what_a_module_announces_is_there(name):
     assert (module.__doc__ or "").strip(), "a module opens with the paragraph you would say at a whiteboard"
 
 
+def imported_modules(path, known):
+    """Yield what a module imports, wherever the statement is: in functions, and for types alone, too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from (name if name in known else node.module for name in names)
+
+
+def module_name(path):
+    parts = path.relative_to(ROOT / "src").with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def import_circles(imports):
+    """Return the modules that reach themselves by imports; none if the modules can be put in an order."""
+    left = {name: set(targets) & set(imports) - {name} for name, targets in imports.items()}
+    while free := [name for name, targets in left.items() if not targets & set(left)]:
+        for name in free:
+            del left[name]
+    return sorted(left)
+
+
+def test_no_module_imports_itself_in_a_circle():
+    """import-linter checks packages; this counts every module, and imports for type checkers too."""
+    paths = {module_name(path): path for path in SOURCES}
+    assert import_circles({name: set(imported_modules(path, paths)) for name, path in paths.items()}) == []
+
+
+def test_the_check_of_circles_can_fail():
+    assert import_circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["a", "b", "c"]
+    assert import_circles({"a": {"b", "c"}, "b": {"c"}, "c": {"numpy"}}) == []
+
+
 # The engine and all that it stands on are told the time, the chance and the world; they never look.
 PURE = ("api", "state", "framework", "cycle", "queue", "config", "plugins", "engine", "report")
 WORLD = {

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from moorage.printable import one_line
 from moorage.report.change_lines import change_lines
-from moorage.report.explanation import Explanation, NodeGroup, RefusalReport
+from moorage.report.explanation_values import ExplanationValues, NodeGroup, RefusalReport
 from moorage.report.preemption_text import preemption_lines
 from moorage.report.score_text import score_lines
 from moorage.report.style import WIDTH, cells, paragraph
@@ -17,19 +17,19 @@ __all__ = ["explanation_text"]
 _NODES, _GROUPS, _CONFLICTS = 3, 12, 3
 
 
-def explanation_text(explanation: Explanation, *, wide: bool = False) -> str:
+def explanation_text(explanation: ExplanationValues, *, wide: bool = False) -> str:
     """Return the text, escaped, with signs and without colours."""
     blocks = [_first(explanation), *_blocks(explanation, wide=wide)]
     return "\n\n".join([*(block for block in blocks if block), _last(explanation, wide=wide)]) + "\n"
 
 
-def _first(explanation: Explanation) -> str:
+def _first(explanation: ExplanationValues) -> str:
     lines = [paragraph(one_line(explanation.summary))]
     lines += [paragraph(one_line(text), indent="  ") for text in explanation.standing.causes]
     return "\n".join(lines)
 
 
-def _blocks(explanation: Explanation, *, wide: bool) -> Iterator[str]:
+def _blocks(explanation: ExplanationValues, *, wide: bool) -> Iterator[str]:
     if explanation.scores is not None:
         yield score_lines(explanation.scores, explanation.nodes, wide=wide)
     if explanation.scores is None or wide:
@@ -44,7 +44,7 @@ def _blocks(explanation: Explanation, *, wide: bool) -> Iterator[str]:
     yield "\n".join(_endings(explanation, wide=wide))
 
 
-def _endings(explanation: Explanation, *, wide: bool) -> Iterator[str]:
+def _endings(explanation: ExplanationValues, *, wide: bool) -> Iterator[str]:
     """Yield the state in the queue, preemption, and the event."""
     standing = explanation.standing
     if standing.text and wide:
@@ -60,7 +60,7 @@ def _endings(explanation: Explanation, *, wide: bool) -> Iterator[str]:
             yield paragraph(one_line(f"Assumed: {one.name}: {one.value}"), indent="  ", hanging="    ")
 
 
-def _funnel(explanation: Explanation) -> str:
+def _funnel(explanation: ExplanationValues) -> str:
     steps = [step for step in explanation.funnel if step.after < step.before]
     if not steps:
         return ""
@@ -75,7 +75,7 @@ def _funnel(explanation: Explanation) -> str:
     return "\n".join([*lines, line])
 
 
-def _groups(explanation: Explanation, *, wide: bool) -> str:
+def _groups(explanation: ExplanationValues, *, wide: bool) -> str:
     groups = explanation.groups if wide else explanation.groups[:_GROUPS]
     if not groups:
         return ""
@@ -126,7 +126,7 @@ def _reason(refusal: RefusalReport) -> str:
     return refusal.reason.removeprefix("node(s) ")
 
 
-def _conflicts(explanation: Explanation, *, wide: bool) -> Iterator[str]:
+def _conflicts(explanation: ExplanationValues, *, wide: bool) -> Iterator[str]:
     """Yield the conflict that decides, and the others if there is more than one."""
     if explanation.eligible_conflict:
         terms = " · ".join(one_line(term.term) for term in explanation.eligible_conflict)
@@ -137,7 +137,7 @@ def _conflicts(explanation: Explanation, *, wide: bool) -> Iterator[str]:
             yield paragraph("Conflict: " + " · ".join(one_line(term.term) for term in one), indent="  ", hanging="    ")
 
 
-def _nearest(explanation: Explanation, *, wide: bool) -> str:
+def _nearest(explanation: ExplanationValues, *, wide: bool) -> str:
     nearest = explanation.nearest
     if nearest is None:
         return ""
@@ -149,13 +149,13 @@ def _nearest(explanation: Explanation, *, wide: bool) -> str:
     return "\n".join(lines)
 
 
-def _last(explanation: Explanation, *, wide: bool) -> str:
+def _last(explanation: ExplanationValues, *, wide: bool) -> str:
     """Return how certain the answer is, and how to see more."""
     more = "" if wide else " More: -o wide"
     return paragraph(f"{_certainty(explanation)}{more}")
 
 
-def _certainty(explanation: Explanation) -> str:
+def _certainty(explanation: ExplanationValues) -> str:
     proof = explanation.proof
     if explanation.scores is not None:
         return "Scores are those of the decision itself; flips are verified by the engine."

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from moorage.api.core import Affinity, PodAffinity, PodAffinityTerm, PodAntiAffinity, WeightedPodAffinityTerm
 from moorage.api.selectors import Selector, SelectorError, compile_label_selector
-
-if TYPE_CHECKING:
-    from moorage.state.pod_info import PodInfo
 
 __all__ = ["AffinityTerm", "AffinityTerms", "WeightedTerm", "compile_affinity", "compile_affinity_term"]
 
 T = TypeVar("T")
 C = TypeVar("C")
+
+
+class LabelledPod(Protocol):
+    """What a term reads of a pod."""
+
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def labels(self) -> Mapping[str, str]: ...
 
 
 class AffinityTerm(NamedTuple):
@@ -29,7 +35,7 @@ class AffinityTerm(NamedTuple):
     selector: Selector
     topology_key: str
 
-    def matches(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> bool:
+    def matches(self, pod: LabelledPod, namespace_labels: Mapping[str, str]) -> bool:
         """Return True if the term selects ``pod``, whose namespace has ``namespace_labels``."""
         if pod.namespace not in self.namespaces and (
             self.namespace_selector is None or not self.namespace_selector.matches(namespace_labels)

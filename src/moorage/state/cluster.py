@@ -14,17 +14,15 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from moorage.api.core import Namespace, Node, Service
-from moorage.api.custom_objects import CustomObject, custom_type
 from moorage.api.meta import Object
 from moorage.api.selectors import NOTHING, Selector, selector_from_map
 from moorage.errors import StateError
-from moorage.state.group_visibility import Unheard
 from moorage.state.journal import Journal
-from moorage.state.pod_groups import GroupPods, PodGroups
+from moorage.state.pod_groups import PodGroups
 from moorage.state.pod_info import PodInfo
 from moorage.state.selector_index import SelectorIndex
 from moorage.state.table import NodeTable
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import Snapshot
 
 __all__ = ["ClusterState", "Snapshot"]
 
@@ -33,91 +31,6 @@ T = TypeVar("T")
 _EMPTY: Mapping[str, str] = {}
 #: How many namespace selectors are cached with their namespaces; more than any cluster uses.
 _SELECTORS_REMEMBERED = 1024
-
-
-class Snapshot:
-    """The state that plugins may read. It does not change during one scheduling attempt."""
-
-    def __init__(self, cluster: ClusterState) -> None:
-        self._cluster = cluster
-        self.table: NodeTable = cluster.table
-        #: Pods that the group being tried has assumed and whose affinity and claims do not count yet.
-        self.unheard = Unheard()
-
-    @property
-    def version(self) -> tuple[int, int, int]:
-        """A value that changes whenever anything that plugins may look up changes, except the waiting pods of groups."""
-        changes = self.table.changes
-        return changes.position, changes.layout, self._cluster.objects_changed
-
-    @property
-    def nodes(self) -> NodeView:
-        """All nodes, as columns."""
-        return NodeView(self, slice(None))
-
-    def node(self, name: str) -> NodeInfo | None:
-        row = self.table.row_of.get(name)
-        return None if row is None else NodeInfo(self.table, row)
-
-    def namespace_labels(self, namespace: str) -> Mapping[str, str]:
-        """Return the labels of a namespace; empty if it is unknown."""
-        found = self._cluster.namespaces.get(namespace)
-        return _EMPTY if found is None else found.metadata.labels
-
-    @property
-    def namespaces(self) -> Mapping[str, Namespace]:
-        return self._cluster.namespaces
-
-    def namespaces_selected(self, selector: Selector) -> frozenset[str]:
-        """Return the names of the known namespaces whose labels the selector matches."""
-        return self._cluster.namespaces_selected(selector)
-
-    def services_selecting(self, pod: PodInfo) -> list[Service]:
-        """Return the services of the pod's namespace whose selector is not empty and matches the pod."""
-        return self._cluster.services_selecting(pod)
-
-    def group_of(self, pod: PodInfo) -> GroupPods | None:
-        """Return the pods of a pod's group; None if it names no group, or groups are not kept (gate GenericWorkload)."""
-        return None if self._cluster.groups is None else self._cluster.groups.of(pod)
-
-    def group(self, key: str) -> GroupPods | None:
-        """Return the pods that name the group ``namespace/name``; None if there are none, or groups are not kept."""
-        return None if self._cluster.groups is None else self._cluster.groups.get(key)
-
-    def objects(self, kind: type[K]) -> Mapping[str, K]:
-        """Return all objects of a kind, by ``namespace/name`` (``name`` if cluster-scoped), in the order they were added."""
-        return self._cluster.objects(kind)
-
-    def custom(self, name: str) -> Mapping[str, CustomObject]:
-        """Return all objects of a kind that a plugin's ``wakes_on`` names as ``plural.version.group``, keyed as ``objects``.
-
-        Raises  StateError if no plugin names it: it is not watched then, and an empty answer would be misleading
-        """
-        named = self._cluster.custom_kinds
-        if named is not None and name not in named:
-            known = ", ".join(sorted(named)) or "none are"
-            raise StateError(f"{name}: no plugin names this kind in wakes_on, so it is not followed ({known})")
-        return self._cluster.objects(custom_type(name))
-
-    def changes_of(self, kind: type[K]) -> Journal:
-        """Return the journal of a kind: keys of its objects in the order they were added, updated or deleted."""
-        return self._cluster.changes_of(kind)
-
-    def index(self, kind: Callable[[Snapshot], T]) -> T:
-        """Return the single index of a kind over this cluster, created at the first call.
-
-        All plugins of all profiles share it, so each sees what the others record there.
-        """
-        return self._cluster.index(kind)
-
-    def pods(self) -> Iterator[PodInfo]:
-        """Yield every placed or assumed pod."""
-        for on_row in self.table.pods:
-            yield from on_row.values()
-
-    def where(self, uid: str) -> str | None:
-        """Return the name of the node that a pod is placed or assumed on; None if it is on no node."""
-        return self._cluster.node_of(uid)
 
 
 class ClusterState:

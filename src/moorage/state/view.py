@@ -6,26 +6,139 @@ some rows copies only those. Arrays are read-only for plugins.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from moorage.api.core import Node, Taint
+from moorage.api.core import Namespace, Node, Service, Taint
+from moorage.api.custom_objects import CustomObject, custom_type
+from moorage.api.meta import Object
+from moorage.api.selectors import Selector
+from moorage.errors import StateError
 from moorage.state.columns import BoolArray, Column, IntArray
 from moorage.state.counts import Counts, PodMatcher
+from moorage.state.group_visibility import Unheard
+from moorage.state.journal import Journal
 from moorage.state.labels import Ids, InternedColumn, LabelColumn
+from moorage.state.pod_groups import GroupPods, PodGroups
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import ImageHolders, NodeTable
 
-if TYPE_CHECKING:
-    from moorage.state.cluster import Snapshot
-
-__all__ = ["NodeInfo", "NodeView", "Rows"]
+__all__ = ["NodeInfo", "NodeView", "Rows", "Snapshot", "SnapshotSource"]
 
 Rows = slice | npt.NDArray[np.intp]
 D = TypeVar("D", bound=np.generic)
+K = TypeVar("K", bound=Object)
+T = TypeVar("T")
+_EMPTY: Mapping[str, str] = {}
+
+
+class SnapshotSource(Protocol):
+    """What a snapshot reads of the cluster state; see ``moorage.state.cluster``."""
+
+    @property
+    def table(self) -> NodeTable: ...
+    @property
+    def groups(self) -> PodGroups | None: ...
+    @property
+    def namespaces(self) -> Mapping[str, Namespace]: ...
+    @property
+    def custom_kinds(self) -> frozenset[str] | None: ...
+    @property
+    def objects_changed(self) -> int: ...
+    def namespaces_selected(self, selector: Selector, /) -> frozenset[str]: ...
+    def services_selecting(self, pod: PodInfo, /) -> list[Service]: ...
+    def objects(self, kind: type[K], /) -> Mapping[str, K]: ...
+    def changes_of(self, kind: type[K], /) -> Journal: ...
+    def index(self, kind: Callable[[Snapshot], T], /) -> T: ...
+    def node_of(self, uid: str, /) -> str | None: ...
+
+
+class Snapshot:
+    """The state that plugins may read. It does not change during one scheduling attempt."""
+
+    def __init__(self, cluster: SnapshotSource) -> None:
+        self._cluster = cluster
+        self.table: NodeTable = cluster.table
+        #: Pods that the group being tried has assumed and whose affinity and claims do not count yet.
+        self.unheard = Unheard()
+
+    @property
+    def version(self) -> tuple[int, int, int]:
+        """A value that changes whenever anything that plugins may look up changes, except the waiting pods of groups."""
+        changes = self.table.changes
+        return changes.position, changes.layout, self._cluster.objects_changed
+
+    @property
+    def nodes(self) -> NodeView:
+        """All nodes, as columns."""
+        return NodeView(self, slice(None))
+
+    def node(self, name: str) -> NodeInfo | None:
+        row = self.table.row_of.get(name)
+        return None if row is None else NodeInfo(self.table, row)
+
+    def namespace_labels(self, namespace: str) -> Mapping[str, str]:
+        """Return the labels of a namespace; empty if it is unknown."""
+        found = self._cluster.namespaces.get(namespace)
+        return _EMPTY if found is None else found.metadata.labels
+
+    @property
+    def namespaces(self) -> Mapping[str, Namespace]:
+        return self._cluster.namespaces
+
+    def namespaces_selected(self, selector: Selector) -> frozenset[str]:
+        """Return the names of the known namespaces whose labels the selector matches."""
+        return self._cluster.namespaces_selected(selector)
+
+    def services_selecting(self, pod: PodInfo) -> list[Service]:
+        """Return the services of the pod's namespace whose selector is not empty and matches the pod."""
+        return self._cluster.services_selecting(pod)
+
+    def group_of(self, pod: PodInfo) -> GroupPods | None:
+        """Return the pods of a pod's group; None if it names no group, or groups are not kept (gate GenericWorkload)."""
+        return None if self._cluster.groups is None else self._cluster.groups.of(pod)
+
+    def group(self, key: str) -> GroupPods | None:
+        """Return the pods that name the group ``namespace/name``; None if there are none, or groups are not kept."""
+        return None if self._cluster.groups is None else self._cluster.groups.get(key)
+
+    def objects(self, kind: type[K]) -> Mapping[str, K]:
+        """Return all objects of a kind, by ``namespace/name`` (``name`` if cluster-scoped), in the order they were added."""
+        return self._cluster.objects(kind)
+
+    def custom(self, name: str) -> Mapping[str, CustomObject]:
+        """Return all objects of a kind that a plugin's ``wakes_on`` names as ``plural.version.group``, keyed as ``objects``.
+
+        Raises  StateError if no plugin names it: it is not watched then, and an empty answer would be misleading
+        """
+        named = self._cluster.custom_kinds
+        if named is not None and name not in named:
+            known = ", ".join(sorted(named)) or "none are"
+            raise StateError(f"{name}: no plugin names this kind in wakes_on, so it is not followed ({known})")
+        return self._cluster.objects(custom_type(name))
+
+    def changes_of(self, kind: type[K]) -> Journal:
+        """Return the journal of a kind: keys of its objects in the order they were added, updated or deleted."""
+        return self._cluster.changes_of(kind)
+
+    def index(self, kind: Callable[[Snapshot], T]) -> T:
+        """Return the single index of a kind over this cluster, created at the first call.
+
+        All plugins of all profiles share it, so each sees what the others record there.
+        """
+        return self._cluster.index(kind)
+
+    def pods(self) -> Iterator[PodInfo]:
+        """Yield every placed or assumed pod."""
+        for on_row in self.table.pods:
+            yield from on_row.values()
+
+    def where(self, uid: str) -> str | None:
+        """Return the name of the node that a pod is placed or assumed on; None if it is on no node."""
+        return self._cluster.node_of(uid)
 
 
 class NodeView:

@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Protocol
 
 from moorage.apiserver.admission.quota_admission import charge_quotas
 from moorage.apiserver.admission.quota_types import Facts
 from moorage.apiserver.fields.managed_fields import FieldManager
 from moorage.apiserver.storage.list_selection import Selection
-from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.records import Document, Record
 from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 
-if TYPE_CHECKING:
-    from moorage.apiserver.storage.store import Store
-
-__all__ = ["quotas_to_charge", "store_charged_quotas"]
+__all__ = ["QuotaStore", "quotas_to_charge", "store_charged_quotas"]
 
 _QUOTAS: Final = served("resourcequotas")
 #: The field manager of a quota's status when an object is admitted.
 _MANAGER: Final = FieldManager("kube-apiserver", version="v1", subresource="status")
 
 
+class QuotaStore(Protocol):
+    """What charging quotas needs of a store; see ``moorage.apiserver.storage.store``."""
+
+    @property
+    def clock(self) -> Callable[[], float]: ...
+    @property
+    def has_quotas(self) -> bool: ...
+    def count(self, kind: ServedKind, /) -> int: ...
+    def all(self, kind: ServedKind, selection: Selection, /) -> Iterable[Record]: ...
+    def find(self, kind: ServedKind, namespace: str, name: str, /) -> Record | None: ...
+    def update(
+        self, kind: ServedKind, namespace: str, name: str, document: Document, /, *, subresource: str, manager: FieldManager
+    ) -> object: ...
+
+
 def quotas_to_charge(
-    store: Store, kind: ServedKind, namespace: str, old: Document | None, new: Document, subresource: str = ""
+    store: QuotaStore, kind: ServedKind, namespace: str, old: Document | None, new: Document, subresource: str = ""
 ) -> list[Document]:  # fmt: skip
     """Return the quotas that a change charges, with their new usage.
 
@@ -43,7 +55,7 @@ def quotas_to_charge(
     return charge_quotas(kind, old, new, subresource, quotas, Facts(store.clock(), every, find)) if quotas else []
 
 
-def store_charged_quotas(store: Store, quotas: Iterable[Document]) -> None:
+def store_charged_quotas(store: QuotaStore, quotas: Iterable[Document]) -> None:
     """Store charged quotas. The caller stores the object itself directly afterwards."""
     for quota in quotas:
         metadata = quota["metadata"]

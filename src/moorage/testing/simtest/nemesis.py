@@ -4,19 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 from moorage.errors import ClusterError
 from moorage.testing.simtest.network import Rule, Sent
 from moorage.testing.simtest.recording import HELD, Lost, WriteRecord
+from moorage.testing.simtest.scheduler_process import Member
+from moorage.testing.simtest.unruly_plugin import Mood
+from moorage.testing.simtest.virtual_api import VirtualApi
+from moorage.testing.simtest.world import World
 
-if TYPE_CHECKING:
-    from moorage.testing.simtest.run import SimtestRun
+__all__ = ["FAULTS", "LOSSES", "OF_HOLDINGS", "FaultTarget"]
 
-__all__ = ["FAULTS", "LOSSES", "OF_HOLDINGS"]
 
-Fault = Callable[["SimtestRun", random.Random, float], Awaitable[None]]
+class FaultTarget(Protocol):
+    """What faults act on; see ``moorage.testing.simtest.run``. ``wall_offset_s``: how far the schedulers' clocks are off."""
+
+    wall_offset_s: float
+
+    @property
+    def api(self) -> VirtualApi: ...
+    @property
+    def world(self) -> World: ...
+    @property
+    def members(self) -> Sequence[Member]: ...
+    @property
+    def moods(self) -> Sequence[Mood]: ...
+    @property
+    def holding(self) -> Sequence[str]: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def now(self) -> float: ...
+
+
+Fault = Callable[[FaultTarget, random.Random, float], Awaitable[None]]
 _RESET = ClusterError("connection reset")
 _REFUSALS = (
     _RESET,
@@ -43,7 +66,7 @@ def _is(*whats: str) -> Callable[[Sent], bool]:
 def _requests(*whats: str, **how: object) -> Fault:
     """Return a fault that affects a share of some requests."""
 
-    async def spoil(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+    async def spoil(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
         share = rng.choice([0.2, 0.5, 0.9])
         rule = Rule(_is(*whats), share=share, **{"error": rng.choice(_REFUSALS), **how})  # type: ignore[arg-type]
         sim.api.network.rules.append(rule)
@@ -54,15 +77,15 @@ def _requests(*whats: str, **how: object) -> Fault:
     return spoil
 
 
-async def _bind_held(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+async def _bind_held(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
     await _requests("POST binding", error=None, hold_s=rng.choice([0.5, 4.0, 60.0]))(sim, rng, seconds)
 
 
-async def _bind_late(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+async def _bind_late(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
     await _requests("POST binding", error=_RESET, late_s=rng.choice([0.2, 2.0, 8.0]))(sim, rng, seconds)
 
 
-async def _everything_slow(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+async def _everything_slow(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
     rule = Rule(lambda sent: True, share=0.7, hold_s=rng.choice([0.3, 1.5]))
     sim.api.network.rules.append(rule)
     await asyncio.sleep(seconds)
@@ -70,7 +93,7 @@ async def _everything_slow(sim: SimtestRun, rng: random.Random, seconds: float) 
         sim.api.network.rules.remove(rule)
 
 
-async def _outage(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+async def _outage(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
     """No scheduler reaches the API server, and all watches break."""
     for member in sim.members:
         sim.api.network.cut_off(member.actor)
@@ -78,7 +101,7 @@ async def _outage(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
     sim.api.network.down.clear()
 
 
-async def _partition(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+async def _partition(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
     member = rng.choice(sim.members)
     actor = member.actor
     sim.api.network.cut_off(actor)
@@ -86,7 +109,7 @@ async def _partition(sim: SimtestRun, rng: random.Random, seconds: float) -> Non
     sim.api.network.down.discard(actor)
 
 
-async def _die(sim: SimtestRun, rng: random.Random, *, leaps: bool) -> None:
+async def _die(sim: FaultTarget, rng: random.Random, *, leaps: bool) -> None:
     """Stop the API server and restart it without the last writes, which clients may have seen in responses and watches."""
     begin, entries = sim.now, sim.api.recording.entries
     then, first = sim.api.store.version, len(entries)
@@ -113,14 +136,14 @@ def _matters(write: WriteRecord) -> bool:
     return write.verb == "POST binding" or (write.kind in HELD and write.actor != "world")
 
 
-async def _writes_lost(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+async def _writes_lost(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
     end = sim.now + seconds
     while sim.now < end:
         await _die(sim, rng, leaps=True)
         await asyncio.sleep(rng.uniform(1.0, 15.0))
 
 
-async def _back_in_time(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+async def _back_in_time(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
     """Reuse resource versions. Clients cannot detect that, so restart the schedulers, as etcd's manual requires."""
     await _die(sim, rng, leaps=False)
     try:
@@ -134,7 +157,7 @@ async def _back_in_time(sim: SimtestRun, rng: random.Random, seconds: float) -> 
 
 
 def _cuts(how: str) -> Fault:
-    async def cut(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+    async def cut(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
         end = sim.now + seconds
         while sim.now < end:
             await asyncio.sleep(rng.uniform(0.1, 5.0))
@@ -145,7 +168,7 @@ def _cuts(how: str) -> Fault:
     return cut
 
 
-async def _swizzle(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+async def _swizzle(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
     """Stall watches one by one, and resume them in another order."""
     links = sim.api.network.links()
     rng.shuffle(links)
@@ -158,7 +181,7 @@ async def _swizzle(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
         link.heal()
 
 
-async def _silence(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+async def _silence(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
     for link in sim.api.network.links(rng.choice(["pods", "nodes"])):
         link.stalled = True
     await asyncio.sleep(rng.choice([5.0, 45.0]))
@@ -166,7 +189,7 @@ async def _silence(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
         link.heal()
 
 
-async def _lost_events(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+async def _lost_events(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
     """Stall watches until their history has expired: only a list shows the missed events."""
     links = sim.api.network.links(rng.choice(["pods", "nodes", ""]))
     for link in links:
@@ -177,7 +200,7 @@ async def _lost_events(sim: SimtestRun, rng: random.Random, seconds: float) -> N
         link.cut("expired")
 
 
-async def _crowds_unseen(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+async def _crowds_unseen(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
     """Create, bind and delete many pods while watches are stalled until their history expires: only a long list shows that."""
     end = sim.now + seconds
     while sim.now < end:
@@ -193,7 +216,7 @@ async def _crowds_unseen(sim: SimtestRun, rng: random.Random, seconds: float) ->
         await asyncio.sleep(rng.uniform(1, 8))
 
 
-async def _twice(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+async def _twice(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
     for link in sim.api.network.links():
         link.twice = 0.5
     await asyncio.sleep(seconds)
@@ -202,7 +225,7 @@ async def _twice(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
 
 
 def _late(*plurals: str, collapses: bool = False) -> Fault:
-    async def late(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+    async def late(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
         for link in (one for plural in plurals for one in sim.api.network.links(plural)):
             link.delay_s, link.collapses = rng.choice([0.3, 2.0, 10.0]), collapses
         await asyncio.sleep(seconds)
@@ -212,7 +235,7 @@ def _late(*plurals: str, collapses: bool = False) -> Fault:
     return late
 
 
-async def _lagging_lists(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+async def _lagging_lists(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
     plural = rng.choice(["pods", "nodes"])
     end = sim.now + min(seconds, 20.0)
     while sim.now < end:
@@ -229,10 +252,10 @@ async def _lagging_lists(sim: SimtestRun, rng: random.Random, seconds: float) ->
 # -- the cluster --------------------------------------------------------------------------------------------------------
 
 
-def _often(act: Callable[[SimtestRun, random.Random], None], least_s: float = 0.05, most_s: float = 2.0) -> Fault:
+def _often(act: Callable[[FaultTarget, random.Random], None], least_s: float = 0.05, most_s: float = 2.0) -> Fault:
     """Return a fault that repeats an action at random intervals."""
 
-    async def keep_on(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+    async def keep_on(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
         end = sim.now + seconds
         while sim.now < end:
             await asyncio.sleep(rng.uniform(least_s, most_s))
@@ -241,91 +264,91 @@ def _often(act: Callable[[SimtestRun, random.Random], None], least_s: float = 0.
     return keep_on
 
 
-def _a_pod(sim: SimtestRun, rng: random.Random) -> str:
+def _a_pod(sim: FaultTarget, rng: random.Random) -> str:
     pods = sim.world.pods()
     return str(rng.choice(pods)["metadata"]["name"]) if pods else "missing"
 
 
-def _a_node(sim: SimtestRun, rng: random.Random) -> str:
+def _a_node(sim: FaultTarget, rng: random.Random) -> str:
     return f"n{rng.randrange(sim.size)}"
 
 
-def _recreate(sim: SimtestRun, rng: random.Random) -> None:
+def _recreate(sim: FaultTarget, rng: random.Random) -> None:
     sim.world.recreate_pod(_a_pod(sim, rng))
 
 
-def _delete(sim: SimtestRun, rng: random.Random) -> None:
+def _delete(sim: FaultTarget, rng: random.Random) -> None:
     sim.world.delete_pod(_a_pod(sim, rng), grace=rng.choice([None, 0]))
 
 
-def _finish(sim: SimtestRun, rng: random.Random) -> None:
+def _finish(sim: FaultTarget, rng: random.Random) -> None:
     placed = [pod for pod in sim.world.pods() if pod["spec"].get("nodeName")]
     if placed:
         sim.world.finish(rng.choice(placed)["metadata"]["name"])
 
 
-def _relabel(sim: SimtestRun, rng: random.Random) -> None:
+def _relabel(sim: FaultTarget, rng: random.Random) -> None:
     sim.world.change_pod(_a_pod(sim, rng), labels={"app": rng.choice(["web", "db", "batch"])})
 
 
-def _ungate(sim: SimtestRun, rng: random.Random) -> None:
+def _ungate(sim: FaultTarget, rng: random.Random) -> None:
     sim.world.ungate(_a_pod(sim, rng))
 
 
-def _node_goes(sim: SimtestRun, rng: random.Random) -> None:
+def _node_goes(sim: FaultTarget, rng: random.Random) -> None:
     name = _a_node(sim, rng)
     sim.world.delete_node(name)
     if rng.random() < 0.7:
         sim.world.node(name, rng.choice([1, 2, 4]), rng.choice(["a", "b"]))
 
 
-def _node_resized(sim: SimtestRun, rng: random.Random) -> None:
+def _node_resized(sim: FaultTarget, rng: random.Random) -> None:
     sim.world.node(_a_node(sim, rng), rng.choice([1, 2, 4, 6]))
 
 
-def _cordon(sim: SimtestRun, rng: random.Random) -> None:
+def _cordon(sim: FaultTarget, rng: random.Random) -> None:
     sim.world.node(_a_node(sim, rng), 4, unschedulable=rng.random() < 0.4)
 
 
-def _taint(sim: SimtestRun, rng: random.Random) -> None:
+def _taint(sim: FaultTarget, rng: random.Random) -> None:
     taint = {"key": "broken", "effect": rng.choice(["NoSchedule", "NoExecute"])}
     sim.world.node(_a_node(sim, rng), 4, taints=[taint] if rng.random() < 0.5 else [])
 
 
-def _foreign_pod(sim: SimtestRun, rng: random.Random) -> None:
+def _foreign_pod(sim: FaultTarget, rng: random.Random) -> None:
     spec = {"nodeName": _a_node(sim, rng), "schedulerName": "other-scheduler"}
     sim.world.pod("", rng.choice(["500m", "1", "2"]), actor="other", **spec)
 
 
-def _foreign_bind(sim: SimtestRun, rng: random.Random) -> None:
+def _foreign_bind(sim: FaultTarget, rng: random.Random) -> None:
     waiting = [pod["metadata"]["name"] for pod in sim.world.pods() if not pod["spec"].get("nodeName")]
     if waiting:
         sim.world.bind(rng.choice(waiting), _a_node(sim, rng))
 
 
-def _important(sim: SimtestRun, rng: random.Random) -> None:
+def _important(sim: FaultTarget, rng: random.Random) -> None:
     sim.world.pod("", rng.choice(["1", "2", "3"]), priorityClassName=rng.choice(["middle", "high"]))
 
 
-def _holding_changed(sim: SimtestRun, rng: random.Random) -> None:
+def _holding_changed(sim: FaultTarget, rng: random.Random) -> None:
     """Change a field that no plugin reads, so that concurrent writes get a conflict."""
     path = rng.choice(_held_paths(sim))
     beat = {"metadata": {"annotations": {"beat": str(rng.randrange(10**6))}}}
     sim.api.do("PATCH", path, beat, media_type="application/merge-patch+json")
 
 
-def _claim_deleted(sim: SimtestRun, rng: random.Random) -> None:
+def _claim_deleted(sim: FaultTarget, rng: random.Random) -> None:
     sim.api.do("DELETE", rng.choice([path for path in _held_paths(sim) if "claims/" in path] or ["/api/v1/missing"]))
 
 
-def _held_paths(sim: SimtestRun) -> list[str]:
+def _held_paths(sim: FaultTarget) -> list[str]:
     found = []
     for path in sim.world.holdings():
         found += [f"{path}/{one['metadata']['name']}" for one in sim.api.items(path)]
     return found or ["/api/v1/missing"]
 
 
-async def _storm(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+async def _storm(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
     """Send many irrelevant updates at once."""
     for _ in range(300):
         sim.world.touch_node(_a_node(sim, rng))
@@ -336,19 +359,19 @@ async def _storm(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
 # -- plugins and processes ----------------------------------------------------------------------------------------------
 
 
-async def _raises(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+async def _raises(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
     for mood in sim.moods:
         mood.raises = {point: rng.choice([0.0, 0.1, 0.4]) for point in _POINTS}
     await asyncio.sleep(seconds)
 
 
-async def _nonsense(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+async def _nonsense(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
     for mood in sim.moods:
         mood.nonsense = {point: rng.choice([0.0, 0.1, 0.4]) for point in _POINTS}
     await asyncio.sleep(seconds)
 
 
-async def _waits(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+async def _waits(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
     for mood in sim.moods:
         mood.waits, mood.refuses = 0.5, 0.1
     end = sim.now + seconds
@@ -362,13 +385,13 @@ async def _waits(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
                     waiting.reject("Unruly", "changed its mind")
 
 
-async def _slow_pre_bind(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+async def _slow_pre_bind(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
     for mood in sim.moods:
         mood.calls, mood.calls_fail = 0.5, rng.choice([0.0, 0.3])
     await asyncio.sleep(seconds)
 
 
-async def _preempted_while_preparing(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+async def _preempted_while_preparing(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
     """Free a node, create small pods with a slow PreBind, and then a large pod that preempts them.
 
     Writes of PreBind are slow as well.
@@ -393,18 +416,18 @@ async def _preempted_while_preparing(sim: SimtestRun, rng: random.Random, second
         sim.api.network.rules.remove(slow)
 
 
-async def _killed(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+async def _killed(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
     for _ in range(rng.randrange(1, 4)):
         await asyncio.sleep(rng.uniform(0.5, 8.0))
         await rng.choice(sim.members).kill()
 
 
-async def _terminated(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+async def _terminated(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
     await asyncio.sleep(rng.uniform(0.5, 8.0))
     await rng.choice(sim.members).terminate()
 
 
-async def _lease_stolen(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+async def _lease_stolen(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
     path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
     if rng.random() < 0.4:
         sim.api.do("DELETE", path)
@@ -413,7 +436,7 @@ async def _lease_stolen(sim: SimtestRun, rng: random.Random, seconds: float) -> 
     sim.api.do("PATCH", path, patch, media_type="application/merge-patch+json")
 
 
-async def _clock_jumps(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
+async def _clock_jumps(sim: FaultTarget, rng: random.Random, seconds: float) -> None:
     end = sim.now + seconds
     while sim.now < end:
         await asyncio.sleep(rng.uniform(0.5, 5.0))

@@ -10,7 +10,7 @@ from time import perf_counter, process_time
 
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
-from moorage.cycle.search_scope import EVERYWHERE, Scope
+from moorage.cycle.search_scope import EVERYWHERE, SearchScope
 from moorage.cycle.what_if import Nominated
 from moorage.framework.profile import Profile
 from moorage.state.cluster import Snapshot
@@ -33,7 +33,7 @@ class CheckedCycle(Cycle):
         self.wall_s = self.cpu_s = 0.0
 
     def decide(
-        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None, scope: Scope = EVERYWHERE
+        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None, scope: SearchScope = EVERYWHERE
     ) -> Decision:
         decision = super().decide(profile, pod, snapshot, nominated, scope)
         every = getattr(self, "every", 0)
@@ -44,7 +44,7 @@ class CheckedCycle(Cycle):
         return decision
 
     def _check(
-        self, made: Decision, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None, scope: Scope
+        self, made: Decision, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None, scope: SearchScope
     ) -> None:
         wall, cpu = perf_counter(), process_time()
         plain = Cycle(seed=self.seed, by_class=False, always_score=True).decide(profile, pod, snapshot, nominated, scope)

@@ -33,8 +33,9 @@ class CheckedCycle(Cycle):
         self.wall_s = self.cpu_s = 0.0
 
     def decide(
-        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None, scope: SearchScope = EVERYWHERE
-    ) -> Decision:
+        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None,
+        scope: SearchScope = EVERYWHERE,
+    ) -> Decision:  # fmt: skip
         decision = super().decide(profile, pod, snapshot, nominated, scope)
         every = getattr(self, "every", 0)
         if every:
@@ -44,8 +45,9 @@ class CheckedCycle(Cycle):
         return decision
 
     def _check(
-        self, made: Decision, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None, scope: SearchScope
-    ) -> None:
+        self, made: Decision, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None,
+        scope: SearchScope,
+    ) -> None:  # fmt: skip
         wall, cpu = perf_counter(), process_time()
         plain = Cycle(seed=self.seed, by_class=False, always_score=True).decide(profile, pod, snapshot, nominated, scope)
         if made.node is None or plain.node is None:

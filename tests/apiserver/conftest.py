@@ -1,4 +1,4 @@
-"""Stores with a clock that stands still, and servers: within a test's own loop, or in a thread of its own beside programs."""
+"""Stores with a stopped clock, and servers in the test's event loop or in a separate thread."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ def make_guard():
 
 
 class Client:
-    """Asks a server, and reads its answers as JSON."""
+    """Sends requests and decodes responses as JSON."""
 
     token = TOKEN
 
@@ -58,7 +58,7 @@ class Client:
 
 
 def run_against_a_server(test, store=None):
-    """Run an asynchronous test against a server of its own."""
+    """Run an asynchronous test against its own server."""
 
     async def run():
         held = store or make_store()
@@ -70,7 +70,7 @@ def run_against_a_server(test, store=None):
 
 @contextlib.contextmanager
 def serve_in_a_thread(store, tls=None, guard=None):
-    """Serve a store from another thread; yields the port. Only the server may touch the store meanwhile."""
+    """Serve a store from another thread, and yield the port. Only the server may use the store meanwhile."""
     started, ports, ended = threading.Event(), [], []
 
     async def run():
@@ -135,7 +135,7 @@ def server_in_a_thread():
 
 @pytest.fixture(scope="session")
 def new_store():
-    """Return what makes stores of a cluster as it is at first."""
+    """Return a factory of stores with the bootstrap objects."""
     return make_store
 
 

@@ -1,7 +1,7 @@
 """A client that sends what client-go 1.36 sends, byte for byte as far as it matters, and reads answers as client-go does.
 
-Bodies are protobuf as Go marshals it, with every field that is no pointer, list or map, empty ones too. An answer is
-decoded by the type that it says it is of, and is an error where that is none that client-go's scheme knows.
+Bodies are protobuf as Go marshals it, with every field that is not a pointer, list or map, including empty ones. An answer is
+decoded by its content type, and is an error for a type that client-go's scheme does not have.
 
 Source  client-go, rest/request.go; component-base, config/v1alpha1/defaults.go; kubernetes, cmd/kube-scheduler/app/options
 """
@@ -95,7 +95,7 @@ def in_protobuf(document):
 
 
 def fields(data):
-    """Return a message's fields, by number, each with its values: integers or bytes."""
+    """Return a message's fields by number, each with its values: integers or bytes."""
     found, at = {}, 0
 
     def number():
@@ -122,7 +122,7 @@ def fields(data):
 
 
 def kind_of(data):
-    """Return the version and kind of an object in protobuf, and its own bytes."""
+    """Return the version and kind of an object in protobuf, and its encoded content."""
     assert data[:4] == b"k8s\0", data[:20]
     envelope = fields(data[4:])
     said = fields(envelope[1][0])
@@ -130,7 +130,7 @@ def kind_of(data):
 
 
 def of_protobuf(data):
-    """Return what an answer in protobuf is, with a list's items and version."""
+    """Return a decoded protobuf response, with a list's items and version."""
     version, kind, raw = kind_of(data)
     package = version.rpartition("/")[0].partition(".")[0] or "core"
     if f"meta.{kind}" in messages() and kind != "PartialObjectMetadataList":
@@ -162,14 +162,14 @@ class Answer:
 
     @property
     def document(self):
-        """Return what client-go decodes: by the type that the answer says it is of."""
+        """Return what client-go decodes, by the response's content type."""
         media_type = self.type.partition(";")[0]
         assert media_type in {"application/json", "application/yaml", PROTOBUF}, media_type
         return of_protobuf(self.body) if media_type == PROTOBUF else json.loads(self.body)
 
     @property
     def reason(self):
-        """Return what ``apierrors`` goes by, which reads it out of a Status and nothing else."""
+        """Return the reason that ``apierrors`` uses, which comes from a Status only."""
         status = self.document
         assert (status["kind"], status["apiVersion"], status["status"]) == ("Status", "v1", "Failure")
         assert status["code"] == self.status
@@ -177,7 +177,7 @@ class Answer:
 
 
 class GoClient:
-    """One connection, kept alive, as Go's transport keeps its."""
+    """One keep-alive connection, like Go's transport."""
 
     def __init__(self, port, token, accept=SCHEDULER, context=None):
         kept = http.client.HTTPSConnection if context is not None else http.client.HTTPConnection
@@ -186,11 +186,11 @@ class GoClient:
 
     @property
     def address(self):
-        """Return this end of the connection."""
+        """Return the local address of the connection."""
         return self._line.sock.getsockname() if self._line.sock is not None else None
 
     def close(self):
-        """Hang up; what comes next goes over a new connection."""
+        """Close the connection; the next request opens a new one."""
         self._line.close()
 
     def ask(self, method, path, document=None, *, form=PROTOBUF, accept=None, **query):
@@ -216,7 +216,7 @@ class GoClient:
         return line.getresponse()
 
     def events(self, path, *, accept=None, **query):
-        """Yield a watch's events, decoded by the answer's type: lines of JSON, or pieces of protobuf with their lengths."""
+        """Yield a watch's events, decoded by the response's content type: lines of JSON, or length-prefixed protobuf."""
         response = self.open("GET", path, accept=accept, watch="true", **query)
         answer = Answer(response.status, response.headers, b"")
         if response.status != 200:

@@ -67,7 +67,7 @@ SOUND: dict[str, Document] = {
     "VolumeAttributesClass": {"driverName": "d", "parameters": {"a": "b"}},
     "Workload": {"spec": {"podGroupTemplates": [{"name": "t", "schedulingPolicy": {"basic": {}}}]}},
 }  # fmt: skip
-#: Values of fields that only take some, by their names; others are told apart by a number.
+#: Valid values of enumerated fields, by name; other values contain a number.
 _CHOICES = {
     "accessModes": "ReadWriteOnce", "effect": "NoSchedule", "operator": "Exists", "operation": "Update",
     "fieldsType": "FieldsV1", "protocol": "TCP", "status": "True", "whenUnsatisfiable": "ScheduleAnyway", "image": "i",
@@ -82,7 +82,7 @@ _NAMES = frozenset(["containerPort", "exitCodes", "ip", "key", "mountPath", "nam
 
 
 class Place(NamedTuple):
-    """A field of a kind, by its path; ``owner`` is the struct that it is a field of."""
+    """A field of a kind, by its path; ``owner`` is the struct that declares it."""
 
     kind: ServedKind
     path: tuple[str, ...]
@@ -94,12 +94,12 @@ class Place(NamedTuple):
 
 
 def fields(kind: ServedKind) -> Iterator[Place]:
-    """Yield every list and every map that objects of a kind have, in whatever depth."""
+    """Yield every list and map field of a kind's objects, at any depth."""
     yield from _fields(kind, kind_schema(kind), (), ())
 
 
 def texts(kind: ServedKind) -> Iterator[Place]:
-    """Yield every field of a kind that is read from a text, in whatever depth."""
+    """Yield every field of a kind that is parsed from a string, at any depth."""
     yield from _fields(kind, kind_schema(kind), (), (), wanted=_is_text)
 
 
@@ -129,13 +129,13 @@ def _fields(
 
 
 def sound(kind: ServedKind, name: str = "x") -> Document:
-    """Return an object that the server takes."""
+    """Return an object that the server accepts."""
     metadata = {"name": name, "namespace": "default"} if kind.namespaced else {"name": name}
     return {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata, **copy.deepcopy(SOUND.get(kind.kind, {}))}
 
 
 def sample(shape: Type, name: str, number: int) -> Any:
-    """Return a value of a type, as small as it gets, and unlike those of other numbers."""
+    """Return a minimal value of a type, different for each number."""
     if isinstance(shape, Scalar):
         if name in _CHOICES and shape.letter == "s":
             return _CHOICES[name]
@@ -156,7 +156,7 @@ def sample(shape: Type, name: str, number: int) -> Any:
 
 
 def items(place: Place, count: int, first: int = 0) -> Any:
-    """Return what a place holds: so many items, all different as far as their type allows that."""
+    """Return a value with the given number of items, all different as far as their type allows."""
     held, name, numbers = place.type, place.path[-1], range(first, first + count)
     if isinstance(held, Scalar):
         if held.letter == "X":
@@ -169,7 +169,7 @@ def items(place: Place, count: int, first: int = 0) -> Any:
 
 
 def _keyed(held: ListOf, item: Any, number: int) -> Any:
-    """Return an item with keys that no other has."""
+    """Return an item with unique keys."""
     if isinstance(held.item, Struct):
         for key in held.keys:
             if key not in {"protocol", "whenUnsatisfiable"}:
@@ -178,14 +178,14 @@ def _keyed(held: ListOf, item: Any, number: int) -> Any:
 
 
 def grown(place: Place, count: int, name: str = "x", first: int = 0) -> Document:
-    """Return an object that holds so many items at a place, and nothing else that it need not have."""
+    """Return an object with the given number of items at a place, and otherwise only required fields."""
     document = sound(place.kind, name)
     put(place, document, items(place, count, first))
     return document
 
 
 def put(place: Place, document: Document, value: Any, shape: Type | None = None) -> None:
-    """Put a value at a place, and whatever structs and lists are needed on the way."""
+    """Set a value at a place, creating the structs and lists above it."""
     here: Any = document
     shape = shape or kind_schema(place.kind)
     for step in place.path[:-1]:
@@ -204,7 +204,7 @@ def put(place: Place, document: Document, value: Any, shape: Type | None = None)
 
 
 def pointer(place: Place) -> str:
-    """Return the JSON pointer of a place in what ``put`` makes."""
+    """Return the JSON pointer of a place in what ``put`` creates."""
     shape: Type = kind_schema(place.kind)
     steps: list[str] = []
     for step in place.path[:-1]:
@@ -228,7 +228,7 @@ OPERATIONS = "application/json-patch+json"
 
 
 class Asked(NamedTuple):
-    """A request: how, of which object, and with what."""
+    """A request: method, object and body."""
 
     method: str
     name: str
@@ -243,7 +243,7 @@ class Bench:
         self.store = Store(lambda: 1_790_000_000.0, random.Random(3), b"k")
 
     def hold(self, kind: ServedKind, document: Document) -> None:
-        """Store an object with its defaults, whatever else is wrong with it."""
+        """Store an object with its defaults without validation."""
         document["metadata"] |= {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
         with contextlib.suppress(ApiError):
             set_defaults_and_decode(kind, document)
@@ -252,7 +252,7 @@ class Bench:
         self.store._commit(kind, held, record)
 
     def ask(self, place: Place, asked: Asked) -> Any:
-        """Carry a request out as far as storing goes; return what it came to."""
+        """Handle a request up to the storage step; return its result."""
         kind = place.kind
         part = "status" if place.path[0] == "status" and kind.has_status and asked.method != "POST" else ""
         target = Target(kind, "default" if kind.namespaced else "", asked.name, part)
@@ -268,7 +268,7 @@ class Bench:
 
 
 def requests(bench: Bench, place: Place, count: int) -> dict[str, Asked]:
-    """Return the ways to send so many items, by name, and store what they are sent to."""
+    """Return the ways to send the given number of items, by name, and store the objects that they change."""
     kind, encode = place.kind, msgspec.json.encode
     base, full = sound(kind, "x"), grown(place, count, "full")
     put(place, base, items(place, 0))
@@ -301,5 +301,5 @@ def requests(bench: Bench, place: Place, count: int) -> dict[str, Asked]:
 
 
 def all_places() -> list[Place]:
-    """Return the places of all kinds whose objects can be made."""
+    """Return the places of all kinds whose objects can be created."""
     return [place for kind in KINDS if "create" in kind.verbs for place in fields(kind)]

@@ -1,4 +1,4 @@
-"""The door of a server: connections count from when they are accepted, and nobody who asks for nothing keeps others out."""
+"""Accepting connections: they count from the start, and unused ones do not keep other clients out."""
 
 import asyncio
 import errno
@@ -40,7 +40,7 @@ DESCRIPTORS = {  # how many are wanted, how many descriptors a process may have,
 
 
 @pytest.mark.parametrize(("wanted", "descriptors", "most"), DESCRIPTORS.values(), ids=DESCRIPTORS)
-def test_descriptors_are_left_for_everything_else(wanted, descriptors, most):
+def test_descriptors_are_reserved_for_everything_else(wanted, descriptors, most):
     assert connections_for(wanted, descriptors) == most
 
 
@@ -49,7 +49,7 @@ def test_descriptors_are_left_for_everything_else(wanted, descriptors, most):
 
 @asynccontextmanager
 async def three_at_a_time(tls=None):
-    """Serve with room for three connections; yields the port."""
+    """Serve with room for three connections, and yield the port."""
     limits = ServerLimits(connections=3, client_s=20)
     async with serving(
         open_store(seed=1), Authenticator({"t": User("admin", ("system:masters",))}), limits=limits, tls=tls
@@ -68,7 +68,7 @@ async def connected(port, said=b""):
 
 
 async def is_answered(port, within_s):
-    """Return True if a new connection is answered in time."""
+    """Return True if a new connection gets a response in time."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(GET)
     try:
@@ -90,12 +90,12 @@ def run(test):
 
 @pytest.fixture
 def settled(monkeypatch):
-    """Have connections count as silent after a short time."""
+    """Let connections count as unused after a short time."""
     monkeypatch.setattr(accepting, "MIN_UNUSED_S", 0.1)
 
 
 @pytest.mark.slow
-def test_who_comes_when_all_are_busy_waits_and_closes_nobody():
+def test_a_new_client_waits_while_all_connections_are_busy_and_closes_none():
     async def test():
         async with three_at_a_time() as port:
             busy = [await connected(port, WATCH) for _ in range(3)]
@@ -112,7 +112,7 @@ def test_who_comes_when_all_are_busy_waits_and_closes_nobody():
 
 
 @pytest.mark.slow
-def test_the_oldest_that_never_asked_makes_room_then_the_one_idle_for_longest(settled):
+def test_the_oldest_connection_without_a_request_is_closed_first_then_the_longest_idle(settled):
     async def test():
         async with three_at_a_time() as port:
             idle = await connected(port, GET)
@@ -134,7 +134,7 @@ def test_the_oldest_that_never_asked_makes_room_then_the_one_idle_for_longest(se
 
 
 @pytest.mark.slow
-def test_those_that_never_asked_take_no_room_from_others(settled, monkeypatch):
+def test_connections_without_a_request_take_no_room_from_others(settled, monkeypatch):
     monkeypatch.setattr(accepting, "MAX_WITHOUT_REQUEST", 1)
 
     async def test():
@@ -152,7 +152,7 @@ def test_those_that_never_asked_take_no_room_from_others(settled, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_tls_connection_holds_a_small_buffer(tmp_path):
+def test_a_tls_connection_has_a_small_buffer(tmp_path):
     async def test():
         authority = make_authority(tmp_path)
         trusting = ssl.create_default_context(cadata=authority.certificate.decode())
@@ -166,7 +166,7 @@ def test_a_tls_connection_holds_a_small_buffer(tmp_path):
 
 
 @pytest.mark.slow
-def test_silence_before_a_handshake_makes_room_as_well(settled, tmp_path):
+def test_silent_connections_before_the_handshake_are_closed_too(settled, tmp_path):
     async def test():
         authority = make_authority(tmp_path)
         trusting = ssl.create_default_context(cadata=authority.certificate.decode())
@@ -184,7 +184,7 @@ def test_silence_before_a_handshake_makes_room_as_well(settled, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_server_that_ends_waits_for_no_handshake_and_leaves_nothing(tmp_path):
+def test_a_stopping_server_waits_for_no_handshake_and_leaves_nothing_open(tmp_path):
     async def test():
         authority = make_authority(tmp_path)
         loop = asyncio.get_running_loop()
@@ -222,7 +222,7 @@ def test_idle_connections_are_closed(monkeypatch):
 
 
 @pytest.mark.slow
-def test_too_few_descriptors_are_told_of_once_and_survived(monkeypatch, caplog):
+def test_too_few_descriptors_are_logged_once_and_survived(monkeypatch, caplog):
     calls = []
 
     class Poor(socket.socket):
@@ -252,7 +252,7 @@ def test_too_few_descriptors_are_told_of_once_and_survived(monkeypatch, caplog):
 
 
 @pytest.mark.slow
-def test_handshakes_that_fail_are_one_line(tmp_path, caplog):
+def test_failed_handshakes_are_one_log_line(tmp_path, caplog):
     async def test():
         authority = make_authority(tmp_path)
         async with three_at_a_time(authority.tls()) as port:
@@ -269,7 +269,7 @@ def test_handshakes_that_fail_are_one_line(tmp_path, caplog):
     assert lines == ["connections: TLS handshake failed once (127.0.0.1: http request)"]
 
 
-def test_a_tally_tells_at_once_and_then_once_a_while():
+def test_a_tally_logs_at_once_and_then_once_per_interval():
     async def test():
         lines = []
         tally = Tally("door", lines.append, every_s=0.05)

@@ -1,4 +1,4 @@
-"""Tokens of service accounts: what they say, how long they count, and that nobody makes their own."""
+"""Service account tokens: their content, their validity, and that they cannot be forged."""
 
 import base64
 import json
@@ -57,7 +57,7 @@ def claims_of(token):
     return json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
 
 
-def test_a_token_says_who_for_whom_and_how_long(accounts, cluster, clock):
+def test_a_token_states_its_account_audience_and_expiry(accounts, cluster, clock):
     answer = accounts.issue("default", "default", {"spec": {"audiences": ["a"], "expirationSeconds": 900}})
     claims = claims_of(answer["status"]["token"])
     uid = cluster.get(ACCOUNTS, "default", "default").document()["metadata"]["uid"]
@@ -73,7 +73,7 @@ def test_a_token_says_who_for_whom_and_how_long(accounts, cluster, clock):
     assert accounts.authenticate_token(answer["status"]["token"]) is None
 
 
-def test_a_token_ends_with_its_time(accounts, clock):
+def test_a_token_expires(accounts, clock):
     token = token_of(accounts, expirationSeconds=600)
     clock.now += 599
     assert accounts.authenticate_token(token) is not None
@@ -81,7 +81,7 @@ def test_a_token_ends_with_its_time(accounts, clock):
     assert accounts.authenticate_token(token) is None
 
 
-def test_a_token_ends_with_its_account_even_if_another_comes(accounts, cluster):
+def test_a_token_ends_with_its_account_even_if_that_is_recreated(accounts, cluster):
     token = token_of(accounts)
     assert accounts.authenticate_token(token) is not None
     cluster.delete(ACCOUNTS, "default", "default")
@@ -112,14 +112,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("spec", "code"), REFUSED.values(), ids=REFUSED)
-def test_requests_that_are_refused(accounts, cluster, spec, code):
+def test_rejected_token_requests(accounts, cluster, spec, code):
     cluster.create(served("nodes"), "", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
     with pytest.raises(ApiError) as caught:
         accounts.issue("default", "default", {"spec": spec})
     assert caught.value.code == code
 
 
-def test_a_request_of_another_namespace_than_its_path_is_refused(accounts, cluster):
+def test_a_request_for_another_namespace_than_its_path_is_rejected(accounts, cluster):
     path = "/api/v1/namespaces/default/serviceaccounts/default/token"
     for namespace, code in (("default", 201), ("other", 400)):
         body = json.dumps({"metadata": {"namespace": namespace}, "spec": {}}).encode()
@@ -137,7 +137,7 @@ def _unsigned(token):
     return [f"{none}.{body}.", f"{header}.{body}.", f"{none}.{body}.{token.split('.')[2]}"]
 
 
-def test_forged_tokens_are_not_known(accounts, cluster, keys):
+def test_forged_tokens_are_rejected(accounts, cluster, keys):
     token = token_of(accounts)
     assert AccountTokens(cluster, keys[1]).authenticate_token(token) is None
     claims = claims_of(token)
@@ -150,7 +150,7 @@ def test_forged_tokens_are_not_known(accounts, cluster, keys):
     assert [one for one in flipped if accounts.authenticate_token(one) is not None] == []
 
 
-def test_the_guard_knows_them(accounts):
+def test_the_authenticator_accepts_them(accounts):
     guard = Authenticator({}, accounts=accounts)
     user = guard.authenticate("/api", {"Host": "localhost", "Authorization": f"Bearer {token_of(accounts)}"})
     assert (user.name, user.groups[-1]) == ("system:serviceaccount:default:default", "system:authenticated")
@@ -159,6 +159,6 @@ def test_the_guard_knows_them(accounts):
     assert caught.value.code == 401
 
 
-def test_a_key_that_is_none_is_refused(cluster):
+def test_an_invalid_signing_key_is_rejected(cluster):
     with pytest.raises(ConfigError, match="signs service accounts' tokens"):
         AccountTokens(cluster, b"nonsense")

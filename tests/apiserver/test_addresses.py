@@ -1,4 +1,4 @@
-"""Where the server listens, and what it may be called."""
+"""The listen address and the accepted host names."""
 
 import socket
 
@@ -11,7 +11,7 @@ GIVEN = {  # flags, where it listens, by which names it is known, how its host m
     "nothing": (("127.0.0.1",), Address("127.0.0.1", ("127.0.0.1",)), ["127.0.0.1"], "https://127.0.0.1:1"),
     "an address": (("10.1.2.3",), Address("10.1.2.3", ("10.1.2.3",)), ["10.1.2.3"], "https://10.1.2.3:1"),
     "one of version 6": (("fd00::0001",), Address("fd00::1", ("fd00::1",)), ["[fd00::1]"], "https://[fd00::1]:1"),
-    "names besides": (
+    "additional names": (
         ("10.1.2.3", ["Sim.Example.org", "[fd00::2]", "sim.example.org"]),
         Address("10.1.2.3", ("10.1.2.3", "sim.example.org", "fd00::2")),
         ["10.1.2.3", "sim.example.org", "[fd00::2]"],
@@ -28,7 +28,7 @@ def test_an_address_is_among_the_names(flags, address, hosts, url):
 
 
 @pytest.mark.parametrize(("bind", "url"), [("0.0.0.0", "https://127.0.0.1:1"), ("::", "https://[::1]:1")])
-def test_all_addresses_bring_along_what_the_machine_is_called(bind, url, monkeypatch):
+def test_an_unspecified_address_includes_the_machines_names(bind, url, monkeypatch):
     monkeypatch.setattr(socket, "gethostname", lambda: "Here.example.org")
     address = address_of(bind, ["sim"])
     assert (address.listens, address.names[0], address.names[-1]) == (bind, "here.example.org", "sim")
@@ -48,12 +48,12 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("flags", "told"), REFUSED.values(), ids=REFUSED)
-def test_what_is_no_address_is_refused(flags, told):
+def test_an_invalid_address_is_rejected(flags, told):
     with pytest.raises(ConfigError) as caught:
         address_of(*flags)
     assert str(caught.value).startswith(told)
 
 
-def test_what_only_this_machine_can_reach():
+def test_loopback_addresses():
     assert [one for one in ("127.0.0.1", "127.8.8.8", "::1", "localhost") if not is_loopback(one)] == []
     assert [one for one in ("0.0.0.0", "::", "10.0.0.1", "fd00::1", "example.org", "") if is_loopback(one)] == []

@@ -1,4 +1,4 @@
-"""Admission: what a pod and a claim become on their way in, and what is turned back."""
+"""Admission: how pods and claims are changed, and which are rejected."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def add(store, resource, group, namespace, name, **rest):
     store.create(kind, namespace, {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, **rest})
 
 
-def test_a_plain_pod_has_priority_and_patience(store, pods):
+def test_a_plain_pod_gets_a_priority_and_default_tolerations(store, pods):
     spec = store.create(pods, "default", pod()).document()["spec"]
     assert (spec["priority"], spec["preemptionPolicy"]) == (0, "PreemptLowerPriority")
     assert spec["tolerations"] == [
@@ -33,13 +33,13 @@ def test_a_priority_class_becomes_a_number(store, pods):
     assert (spec["priority"], spec["preemptionPolicy"]) == (1000, "Never")
 
 
-def test_the_default_class_is_for_pods_that_name_none(store, pods):
+def test_the_default_priority_class_applies_to_pods_without_one(store, pods):
     add(store, "priorityclasses", "scheduling.k8s.io", "", "usual", value=7, globalDefault=True)
     spec = store.create(pods, "default", pod()).document()["spec"]
     assert (spec["priority"], spec["priorityClassName"]) == (7, "usual")
 
 
-def test_limit_ranges_fill_in_and_hold(store, pods):
+def test_limit_ranges_set_defaults_and_enforce_limits(store, pods):
     limits = [{"type": "Container", "default": {"cpu": "2"}, "defaultRequest": {"cpu": "1"}, "max": {"cpu": "4"}}]
     add(store, "limitranges", "", "default", "usual", spec={"limits": limits})
     container = store.create(pods, "default", pod()).document()["spec"]["containers"][0]
@@ -61,7 +61,7 @@ def test_a_runtime_class_adds_its_overhead(store, pods):
 
 
 @pytest.mark.parametrize("spec", [{"priorityClassName": "none"}, {"runtimeClassName": "none"}])
-def test_classes_that_are_not_there_are_refused(store, pods, spec):
+def test_unknown_classes_are_rejected(store, pods, spec):
     version = store.version
     with pytest.raises(ApiError) as caught:
         store.create(pods, "default", pod(**spec))
@@ -70,7 +70,7 @@ def test_classes_that_are_not_there_are_refused(store, pods, spec):
     assert store.version == version
 
 
-def test_a_claim_gets_the_default_class(store):
+def test_a_claim_gets_the_default_storage_class(store):
     marked = {"name": "fast", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
     kind = find_kind("storageclasses", "storage.k8s.io")
     store.create(kind, "", {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": marked, "provisioner": "x/y"})

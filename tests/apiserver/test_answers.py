@@ -1,4 +1,4 @@
-"""Requests and how a kube-apiserver v1.36.2 answers them: codes, reasons and messages, word for word."""
+"""Requests with the responses of kube-apiserver v1.36.2: codes, reasons and exact messages."""
 
 import io
 import json
@@ -107,7 +107,7 @@ ANSWERS = [  # method, path, type, body, code, message
 ]  # fmt: skip
 
 
-def test_refusals_are_told_word_for_word(against_a_server):
+def test_errors_have_the_exact_message(against_a_server):
     async def test(client, _):
         await client.ask("POST", MAPS, {"metadata": {"name": "held"}, "data": {"k": "v"}})
         for method, path, form, body, code, message in ANSWERS:
@@ -131,7 +131,7 @@ UNREAD = [  # path, what is accepted: what is said
 ]  # fmt: skip
 
 
-def test_what_nobody_reads_is_refused(against_a_server):
+def test_unacceptable_media_types_are_rejected(against_a_server):
     async def test(client, _):
         await client.ask("POST", MAPS, {"metadata": {"name": "held"}})
         for path, accept, message in UNREAD:
@@ -144,7 +144,7 @@ def test_what_nobody_reads_is_refused(against_a_server):
     against_a_server(test)
 
 
-def test_what_is_served_to_nobody_is_refused_to_those_who_may_not_ask(against_a_server):
+def test_unserved_resources_are_forbidden_to_users_without_rights(against_a_server):
     async def test(client, _):
         _, answer = await client.ask("GET", "/api/v1/nope", token="weak")
         where = 'cannot list resource "nope" in API group "" at the cluster scope'
@@ -158,7 +158,7 @@ def test_what_is_served_to_nobody_is_refused_to_those_who_may_not_ask(against_a_
     against_a_server(test)
 
 
-def test_whoever_is_refused_is_told_what_was_amiss_besides(against_a_server):
+def test_errors_include_the_warnings_of_the_request(against_a_server):
     async def test(client, _):
         await client.ask("POST", MAPS, {"metadata": {"name": "held"}})
         headers = {"Authorization": f"Bearer {client.token}", "Content-Type": JSON}
@@ -169,7 +169,7 @@ def test_whoever_is_refused_is_told_what_was_amiss_besides(against_a_server):
     against_a_server(test)
 
 
-def test_what_is_not_stored_says_what_it_is_and_is_warned_of_the_rest(against_a_server):
+def test_reviews_state_their_kind_and_warn_about_unknown_fields(against_a_server):
     async def test(client, _):
         headers = {"Authorization": f"Bearer {client.token}", "Content-Type": JSON}
         head = b'"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1"'
@@ -184,7 +184,7 @@ def test_what_is_not_stored_says_what_it_is_and_is_warned_of_the_rest(against_a_
     against_a_server(test)
 
 
-def test_answers_end_with_a_line_and_are_pretty_where_that_is_asked_for(against_a_server):
+def test_responses_end_with_a_newline_and_are_indented_on_request(against_a_server):
     async def test(client, _):
         await client.ask("POST", MAPS, {"metadata": {"name": "held"}})
         headers = {"Authorization": f"Bearer {client.token}"}
@@ -196,7 +196,7 @@ def test_answers_end_with_a_line_and_are_pretty_where_that_is_asked_for(against_
     against_a_server(test)
 
 
-def test_a_null_that_is_applied_takes_the_field_and_nothing_in_it(against_a_server):
+def test_applying_null_owns_the_field_without_its_content(against_a_server):
     async def test(client, _):
         base = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held"}}
         await client.ask("PATCH", f"{HELD}?fieldManager=one", {**base, "data": {"a": "1"}}, form=APPLY)
@@ -207,7 +207,7 @@ def test_a_null_that_is_applied_takes_the_field_and_nothing_in_it(against_a_serv
     against_a_server(test)
 
 
-def test_one_object_is_not_watched(against_a_server):
+def test_a_single_object_is_not_watched(against_a_server):
     async def test(client, _):
         await client.ask("POST", MAPS, {"metadata": {"name": "held"}})
         code, held = await client.ask("GET", f"{HELD}?watch=1")
@@ -223,7 +223,7 @@ TIMEOUTS = {  # what is asked for, and what is said of it
 }  # fmt: skip
 
 
-def test_how_long_a_client_waits_is_read(against_a_server):
+def test_the_timeout_parameter_is_validated(against_a_server):
     async def test(client, _):
         for asked, why in TIMEOUTS.items():
             for path in (MAPS, "/version"):
@@ -237,7 +237,7 @@ def test_how_long_a_client_waits_is_read(against_a_server):
     against_a_server(test)
 
 
-def test_a_review_is_no_table(against_a_server):
+def test_a_review_is_not_a_table(against_a_server):
     async def test(client, _):
         review = {"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}}
         path = f"{ACCESS}/selfsubjectaccessreviews"
@@ -249,7 +249,7 @@ def test_a_review_is_no_table(against_a_server):
     against_a_server(test)
 
 
-def test_metadata_alone_comes_in_the_encoding_that_is_liked_best(against_a_server):
+def test_metadata_only_responses_use_the_preferred_encoding(against_a_server):
     async def test(client, _):
         await client.ask("POST", MAPS, {"metadata": {"name": "held"}})
         headers = {"Authorization": f"Bearer {client.token}"}
@@ -278,7 +278,7 @@ def test_a_watch_of_tables_has_versions(against_a_server):
     against_a_server(test)
 
 
-def test_faults_are_told_in_the_order_of_the_document(against_a_server):
+def test_faults_are_reported_in_document_order(against_a_server):
     async def test(client, _):
         body = b'{"metadata":{"name":"x","nope":[],"name":"y"},"zz":1,"data":{"a":"b","a":"c"},"yy":{"zz":0,"zz":0}}'
         code, answer = await client.ask("POST", f"{MAPS}?fieldValidation=Strict", body)
@@ -291,7 +291,7 @@ def test_faults_are_told_in_the_order_of_the_document(against_a_server):
     against_a_server(test)
 
 
-def test_a_hundred_faults_of_a_document_are_told_and_no_more(against_a_server):
+def test_at_most_a_hundred_decoding_faults_are_reported(against_a_server):
     async def test(client, _):
         for fields in (b'"a%d":1,"a%d":2', b'"a%d":{"x":%d}'):
             unknown = b",".join(fields % (i, i) for i in range(300))
@@ -310,7 +310,7 @@ def test_a_hundred_faults_of_a_document_are_told_and_no_more(against_a_server):
     against_a_server(test)
 
 
-def test_a_thousand_faults_of_an_object_are_told_and_no_more(against_a_server):
+def test_at_most_a_thousand_validation_faults_are_reported(against_a_server):
     async def test(client, _):
         pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}], "tolerations": [{}] * 5000}}
         code, answer = await client.ask("POST", "/api/v1/namespaces/default/pods", pod)
@@ -324,7 +324,7 @@ def test_a_thousand_faults_of_an_object_are_told_and_no_more(against_a_server):
     against_a_server(test)
 
 
-def test_the_first_document_of_yaml_counts(against_a_server):
+def test_the_first_yaml_document_counts(against_a_server):
     async def test(client, _):
         body = b'---\n{"metadata": {"name": "x"}}\n---\nnot: [even yaml'
         assert (await client.ask("POST", MAPS, body, form="application/yaml"))[0] == 201
@@ -334,7 +334,7 @@ def test_the_first_document_of_yaml_counts(against_a_server):
     against_a_server(test)
 
 
-def test_managed_fields_are_written_in_their_order(against_a_server):
+def test_managed_fields_are_sorted(against_a_server):
     async def test(client, _):
         ports = [{"name": "b", "port": 2}, {"name": "a", "port": 1}]
         spec = {"type": "ClusterIP", "ports": ports, "selector": {"z": "1", "a": "1"}}
@@ -350,7 +350,7 @@ def test_managed_fields_are_written_in_their_order(against_a_server):
     against_a_server(test)
 
 
-def test_who_changes_a_scale_is_noted_without_a_time(against_a_server):
+def test_a_change_of_a_scale_is_recorded_without_a_time(against_a_server):
     async def test(client, _):
         template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
         deployments = "/apis/apps/v1/namespaces/default/deployments"

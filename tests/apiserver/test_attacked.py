@@ -1,4 +1,4 @@
-"""What attacks over every route found, each as a case of its own."""
+"""Regression tests for what the attacks on all routes have found."""
 
 import logging
 from unittest import mock
@@ -23,7 +23,7 @@ BAD = {"finalizers": {"finalizers": ["80"]}, "annotations": {"annotations": {"":
 
 @pytest.mark.parametrize("metadata", BAD.values(), ids=BAD)
 @pytest.mark.parametrize(("collection", "made"), [(f"{PLACE}/pods", POD), (INGRESSES, INGRESS)], ids=["pod", "ingress"])
-def test_metadata_is_checked_where_only_the_status_is_written(against_a_server, collection, made, metadata):
+def test_metadata_is_validated_in_status_writes(against_a_server, collection, made, metadata):
     async def test(client, store):
         await client.ask("POST", collection, made)
         path, form = f"{collection}/{made['metadata']['name']}/status", "application/merge-patch+json"
@@ -43,7 +43,7 @@ def test_metadata_is_checked_where_only_the_status_is_written(against_a_server, 
         ("DELETE", f"{PLACE}/configmaps/there", LISTED), ("DELETE", f"{PLACE}/configmaps", ONE),
     ],
 )  # fmt: skip
-def test_what_cannot_be_shown_as_the_client_wants_it_is_not_done(against_a_server, method, path, accept):
+def test_a_write_whose_response_is_not_acceptable_is_not_performed(against_a_server, method, path, accept):
     async def test(client, store):
         await client.ask("POST", f"{PLACE}/configmaps", {"metadata": {"name": "there"}})
         version = store.version
@@ -72,7 +72,7 @@ def test_an_event_can_be_written_back_through_the_other_api(against_a_server, ch
     against_a_server(test)
 
 
-def test_a_client_that_goes_away_is_no_line_in_the_log(caplog):
+def test_a_client_that_disconnects_is_not_logged(caplog):
     connection = mock.Mock(logger=logging.getLogger("aiohttp.server"))
     Connection.handle_error(connection, mock.Mock(), 500, ConnectionResetError())
     assert caplog.records == []

@@ -1,4 +1,4 @@
-"""The cluster's own certificates: made once, used again, and good for what they say."""
+"""The cluster's certificates: created once, reused, and valid for what they state."""
 
 import datetime
 import json
@@ -19,7 +19,7 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_a_folder_is_made_once_and_only_for_its_owner(tmp_path):
+def test_a_folder_is_created_once_and_private(tmp_path):
     folder = tmp_path / "pki"
     authority = make_authority(folder)
     assert sorted(contents(folder)) == [
@@ -38,7 +38,7 @@ def test_a_folder_is_made_once_and_only_for_its_owner(tmp_path):
     assert contents(folder) == held
 
 
-def test_another_name_needs_another_certificate_of_the_same_authority(tmp_path):
+def test_another_name_needs_a_new_certificate_of_the_same_authority(tmp_path):
     before = make_authority(tmp_path)
     old = contents(tmp_path)
     assert make_authority(tmp_path, ["api.example", "10.0.0.1"]) == before
@@ -49,7 +49,7 @@ def test_another_name_needs_another_certificate_of_the_same_authority(tmp_path):
     assert "10.0.0.1" in [str(one) for one in shown.get_values_for_type(x509.IPAddress)]
 
 
-def test_a_client_certificate_says_who_it_is_and_no_more_than_that(tmp_path):
+def test_a_client_certificate_contains_the_user_and_nothing_else(tmp_path):
     authority = make_authority(tmp_path)
     issued = authority.issue(User("jane", ("dev", "ops")), datetime.timedelta(hours=1))
     held = x509.load_pem_x509_certificate(issued.certificate)
@@ -58,7 +58,7 @@ def test_a_client_certificate_says_who_it_is_and_no_more_than_that(tmp_path):
     assert not held.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
 
 
-def test_a_kubeconfig_holds_a_certificate_and_the_authority(tmp_path):
+def test_a_kubeconfig_contains_a_certificate_and_the_authority(tmp_path):
     authority = make_authority(tmp_path / "pki")
     path = tmp_path / "config"
     path.write_text("old")
@@ -98,7 +98,7 @@ def whole(tmp_path_factory):
 
 @pytest.mark.parametrize("how", DAMAGE)
 @pytest.mark.parametrize("name", FILES)
-def test_what_is_damaged_is_named(tmp_path, whole, name, how):
+def test_damaged_files_are_named(tmp_path, whole, name, how):
     for one, content in whole.items():
         (tmp_path / one).write_bytes(DAMAGE[how](content) if one == name else content)
         (tmp_path / one).chmod(0o600)
@@ -110,13 +110,13 @@ def test_what_is_damaged_is_named(tmp_path, whole, name, how):
     assert "\n" not in str(refusal.value)
 
 
-def test_a_folder_that_is_a_file_is_refused(tmp_path):
+def test_a_path_that_is_a_file_is_rejected(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="file: expected a folder, this is something else"):
         make_authority(tmp_path / "file")
 
 
-def test_a_server_certificate_of_another_authority_is_made_again(tmp_path, whole):
+def test_a_server_certificate_of_another_authority_is_replaced(tmp_path, whole):
     make_authority(tmp_path)
     (tmp_path / "server.crt").write_bytes(whole["server.crt"])
     (tmp_path / "server.key").write_bytes(whole["server.key"])
@@ -125,7 +125,7 @@ def test_a_server_certificate_of_another_authority_is_made_again(tmp_path, whole
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_what_others_could_read_is_closed_to_them_and_said(tmp_path, name):
+def test_readable_files_are_made_private_and_reported(tmp_path, name):
     said = []
     before = make_authority(tmp_path, tell=said.append)
     (tmp_path / name).chmod(0o640)
@@ -156,7 +156,7 @@ def test_links_are_not_written_through(tmp_path, name):
     assert (tmp_path / "target").read_text() == "precious"
 
 
-def test_the_server_side_asks_for_tls_1_2(tmp_path):
+def test_the_server_requires_tls_1_2(tmp_path):
     context = make_authority(tmp_path).tls()
     assert (context.minimum_version, context.verify_mode) == (ssl.TLSVersion.TLSv1_2, ssl.CERT_OPTIONAL)
     assert ADMIN.groups == ("system:masters",)

@@ -1,4 +1,4 @@
-"""Who may do what: rules, roles and bindings, what a cluster is born with, and that nobody gives what they do not have."""
+"""Authorization: rules, roles and bindings, the bootstrap roles, and protection against escalation."""
 
 import asyncio
 import copy
@@ -83,7 +83,7 @@ def parsed(document):
 
 
 @pytest.mark.parametrize(("held", "asked", "allowed"), RULES.values(), ids=RULES)
-def test_a_rule_lets_through(held, asked, allowed):
+def test_a_rule_allows(held, asked, allowed):
     assert allows(parsed(held), asked) is allowed
 
 
@@ -95,7 +95,7 @@ rules = st.builds(
 
 @settings(max_examples=60)
 @given(held=st.lists(rules, max_size=3), wanted=rules)
-def test_what_is_covered_can_be_done_already(held, wanted):
+def test_covered_rules_are_allowed_already(held, wanted):
     asked = [
         Attributes(verb, group, resource, subresource, name)
         for verb in "ab" for group in "ab" for resource in "ab" for subresource in ("", "s") for name in ("", "n", "m")
@@ -107,7 +107,7 @@ def test_what_is_covered_can_be_done_already(held, wanted):
 
 
 def in_parts(rule):
-    """Yield a rule as rules of one verb, group, resource and name each, all of them."""
+    """Yield a rule as rules of one verb, group, resource and name each."""
     for group, resource, verb in product(rule.api_groups, rule.resources, rule.verbs):
         part = PolicyRule(verbs=(verb,), api_groups=(group,), resources=(resource,))
         yield from (structs.replace(part, resource_names=(name,)) for name in rule.resource_names)
@@ -117,7 +117,7 @@ def in_parts(rule):
 
 
 def covers(held, part):
-    """Say of one held rule whether it covers one part, word by word."""
+    """Return whether one held rule covers one part, value by value."""
     if not {"*", *part.verbs} & {*held.verbs}:
         return False
     if part.paths:
@@ -135,12 +135,12 @@ any_rules = st.builds(PolicyRule, verbs=words, api_groups=words, resources=words
 
 @settings(max_examples=150)
 @given(held=st.lists(any_rules, max_size=4), wanted=st.lists(any_rules, max_size=2))
-def test_what_is_missing_is_what_no_rule_covers(held, wanted):
+def test_missing_returns_what_no_rule_covers(held, wanted):
     parts = [part for rule in wanted for part in in_parts(rule) if not any(covers(one, part) for one in held)]
     assert {*missing(held, wanted)} == {*parts}
 
 
-def test_rules_are_shown_as_the_api_server_does():
+def test_rules_are_formatted_like_kube_apiserver():
     lacking = missing([parsed(rule("get", "pods"))], [parsed(rule("get list watch", "pods secrets"))])
     assert sorted(shown(one) for one in merged(lacking)) == [
         '{APIGroups:[""], Resources:["pods"], Verbs:["list" "watch"]}',
@@ -162,7 +162,7 @@ WHO = {
 
 
 @pytest.mark.parametrize(("subject", "user", "allowed"), WHO.values(), ids=WHO)
-def test_a_cluster_role_binding_counts_everywhere(cluster, subject, user, allowed):
+def test_a_cluster_role_binding_applies_everywhere(cluster, subject, user, allowed):
     authorizer = Authorizer(cluster)
     cluster.create(CLUSTER_ROLES, "", role("r", rule("get", "pods")))
     cluster.create(CLUSTER_BINDINGS, "", binding("b", "r", subject))
@@ -170,7 +170,7 @@ def test_a_cluster_role_binding_counts_everywhere(cluster, subject, user, allowe
     assert authorizer.judge(user, Attributes("get", "", "pods")).allowed is allowed
 
 
-def test_a_role_binding_counts_in_its_namespace_until_it_goes(cluster):
+def test_a_role_binding_applies_in_its_namespace_until_it_is_deleted(cluster):
     authorizer = Authorizer(cluster)
     asked = Attributes("get", "", "pods", namespace="default")
     assert not authorizer.judge(JANE, asked).allowed
@@ -203,7 +203,7 @@ DENIED = {
 
 
 @pytest.mark.parametrize(("asked", "text"), DENIED.values(), ids=DENIED)
-def test_refusals_are_worded_as_the_api_servers(asked, text):
+def test_denials_have_kube_apiservers_message(asked, text):
     refusal = denied(JANE, asked)
     assert (refusal.code, refusal.reason, refusal.message) == (403, "Forbidden", text)
 
@@ -245,7 +245,7 @@ SCHEDULER = (
 )
 
 
-def test_the_scheduler_may_do_its_work_and_no_more(cluster):
+def test_the_scheduler_has_exactly_its_rights(cluster):
     authorizer = Authorizer(cluster)
     user = User("system:kube-scheduler")
     granted = authorizer.rules_for(user, "")
@@ -280,13 +280,13 @@ LADDER = {  # role, verb, group, resource, allowed?
 
 
 @pytest.mark.parametrize(("name", "verb", "group", "resource", "allowed"), LADDER.values(), ids=LADDER)
-def test_the_roles_for_people_include_each_other(cluster, name, verb, group, resource, allowed):
+def test_the_user_facing_roles_include_each_other(cluster, name, verb, group, resource, allowed):
     cluster.create(BINDINGS, "default", binding("b", name, "User/jane", namespace="default"))
     asked = Attributes(verb, group, resource, namespace="default")
     assert Authorizer(cluster).judge(JANE, asked).allowed is allowed
 
 
-def test_a_node_does_its_work_and_learns_no_secrets(cluster):
+def test_a_node_has_its_rights_and_reads_no_secrets(cluster):
     authorizer, node = Authorizer(cluster), User("system:node:n1", ("system:nodes",))
     for verb, resource, subresource, allowed in (
         ("patch", "nodes", "status", True), ("watch", "pods", "", True), ("patch", "pods", "status", True),
@@ -295,7 +295,7 @@ def test_a_node_does_its_work_and_learns_no_secrets(cluster):
         assert authorizer.judge(node, Attributes(verb, "", resource, subresource, namespace="x")).allowed is allowed
 
 
-def test_a_role_with_the_label_adds_to_the_aggregated_ones(cluster):
+def test_a_role_with_the_label_adds_to_the_aggregated_roles(cluster):
     label = {f"{RBAC}/aggregate-to-view": "true"}
     cluster.create(CLUSTER_ROLES, "", role("more", rule("get", "boats", "sea"), metadata={"labels": label}))
     for name in ("view", "edit", "admin"):
@@ -306,7 +306,7 @@ def test_a_role_with_the_label_adds_to_the_aggregated_ones(cluster):
 
 
 @pytest.mark.slow
-def test_rules_are_handed_on_through_long_chains_and_circles_of_roles(cluster):
+def test_rules_propagate_through_long_chains_and_cycles_of_roles(cluster):
     def summed(name, source):
         selectors = [{"matchLabels": {"feeds": source}}]
         metadata = {"labels": {"feeds": name}}
@@ -323,7 +323,7 @@ def test_rules_are_handed_on_through_long_chains_and_circles_of_roles(cluster):
         assert "boats" in str(cluster.get(CLUSTER_ROLES, "", name).document()["rules"])
 
 
-def test_every_namespace_has_its_account(cluster):
+def test_every_namespace_has_its_default_account(cluster):
     accounts, namespaces = served("serviceaccounts"), served("namespaces")
     cluster.create(namespaces, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
     assert cluster.find(accounts, "shop", "default") is not None
@@ -337,7 +337,7 @@ def test_every_namespace_has_its_account(cluster):
 # -- giving rights ------------------------------------------------------------------------------------------------------
 
 
-def test_nobody_gives_more_than_they_have(cluster):
+def test_users_cannot_grant_more_than_they_have(cluster):
     authorizer = Authorizer(cluster)
     cluster.create(CLUSTER_ROLES, "", role("mine", rule("get", "pods")))
     cluster.create(CLUSTER_BINDINGS, "", binding("mine", "mine", "User/jane"))
@@ -362,7 +362,7 @@ def test_nobody_gives_more_than_they_have(cluster):
     check_escalation(authorizer, User("root", ("system:masters",)), TO_ROLES, None, aggregated)
 
 
-def test_the_rights_to_escalate_and_to_bind_are_rights(cluster):
+def test_the_rights_to_escalate_and_to_bind_are_honored(cluster):
     authorizer = Authorizer(cluster)
     power = role("power", rule("escalate", "clusterroles", RBAC), rule("bind", "clusterroles", RBAC, "view"))
     cluster.create(CLUSTER_ROLES, "", power)
@@ -390,19 +390,19 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize(("kind", "document", "field"), MALFORMED.values(), ids=MALFORMED)
-def test_roles_and_bindings_that_are_refused(cluster, kind, document, field):
+def test_rejected_roles_and_bindings(cluster, kind, document, field):
     with pytest.raises(ApiError) as caught:
         cluster.create(kind, "default" if kind.namespaced else "", json.loads(json.dumps(document)))
     assert (caught.value.code, [cause.field for cause in caught.value.causes]) == (422, [field])
 
 
-def test_a_binding_keeps_its_role(cluster):
+def test_the_role_of_a_binding_is_immutable(cluster):
     cluster.create(CLUSTER_BINDINGS, "", binding("b", "view", "User/x"))
     with pytest.raises(ApiError, match="cannot change roleRef"):
         cluster.change(CLUSTER_BINDINGS, "", "b", lambda held: {**held, "roleRef": {**held["roleRef"], "name": "edit"}})
 
 
-# -- acting as somebody else --------------------------------------------------------------------------------------------
+# -- impersonation ------------------------------------------------------------------------------------------------------
 
 ADMIN = User("root", ("system:masters",))
 AS = {
@@ -418,13 +418,13 @@ AS = {
             ("system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"),
         ),
     ),
-    "nobody": ([("Impersonate-User", "system:anonymous")], ("system:anonymous", ("system:unauthenticated",))),
+    "anonymous": ([("Impersonate-User", "system:anonymous")], ("system:anonymous", ("system:unauthenticated",))),
     "no header": ([("Accept", "x")], ("root", ("system:masters",))),
 }
 
 
 @pytest.mark.parametrize(("headers", "seen"), AS.values(), ids=AS)
-def test_an_admin_acts_as(cluster, headers, seen):
+def test_an_admin_may_impersonate(cluster, headers, seen):
     user = impersonated(ADMIN, headers, Authorizer(cluster))
     assert (user.name, user.groups) == seen
 
@@ -439,7 +439,7 @@ def test_an_extra_is_kept_and_needs_a_user(cluster):
     assert caught.value.code == 400
 
 
-def test_others_act_as_those_they_may(cluster):
+def test_others_may_impersonate_what_their_rights_allow(cluster):
     authorizer = Authorizer(cluster)
     cluster.create(CLUSTER_ROLES, "", role("actor", rule("impersonate", "users", names="joe")))
     cluster.create(CLUSTER_BINDINGS, "", binding("actor", "actor", "User/jane"))
@@ -453,8 +453,8 @@ def test_others_act_as_those_they_may(cluster):
 
 
 @pytest.mark.slow
-def test_rights_are_asked_for_what_a_request_comes_to(cluster):
-    """A patch may give more than its writer has, and an apply may make what its writer may only change."""
+def test_authorization_covers_the_result_of_a_request(cluster):
+    """A patch may grant more than its writer has, and an apply may create what its writer may only change."""
     some = role("some", rule("get", "pods"))
     cluster.create(CLUSTER_ROLES, "", copy.deepcopy(some))
     cluster.create(CLUSTER_ROLES, "", role("writer", rule("patch update", "clusterroles", RBAC), rule("get", "pods")))

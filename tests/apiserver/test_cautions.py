@@ -1,4 +1,4 @@
-"""Warnings as headers: cut as kube-apiserver cuts them, and never more than Python's own client takes."""
+"""Warning headers: truncated like kube-apiserver's, and never more than Python's http.client accepts."""
 
 import http.client
 import json
@@ -12,7 +12,7 @@ from moorage.apiserver.http.cautions import MAX_TOTAL, MAX_WARNING, MAX_WARNINGS
 
 
 def plain(texts, total=MAX_TOTAL, each=MAX_WARNING):
-    """Return what kube-apiserver sends when it is given these texts one by one."""
+    """Return what kube-apiserver sends for these texts, added one by one."""
     seen, sent, whole, cutting = [], [], 0, False
     for text in texts:
         if (cutting and sum(map(len, sent)) >= total) or not text or text in seen:
@@ -30,7 +30,7 @@ def plain(texts, total=MAX_TOTAL, each=MAX_WARNING):
 
 @pytest.mark.parametrize("limits", [(25, 5), (MAX_TOTAL, MAX_WARNING)])
 @given(texts=st.lists(st.text("añ", max_size=12).map(lambda text: text * 40) | st.text("bc", max_size=9), max_size=30))
-def test_warnings_are_cut_as_by_a_kube_apiserver(limits, texts):
+def test_warnings_are_truncated_like_kube_apiservers(limits, texts):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cautions, "MAX_TOTAL", limits[0])
         patch.setattr(cautions, "MAX_WARNING", limits[1])
@@ -51,16 +51,16 @@ CASES = {
 
 
 @pytest.mark.parametrize(("texts", "headers"), CASES.values(), ids=CASES)
-def test_a_warning_is_one_line_of_a_header(texts, headers):
+def test_a_warning_is_one_header_line(texts, headers):
     assert warning_headers(texts) == headers
 
 
-def test_there_are_only_so_many_warnings():
+def test_the_number_of_warnings_is_limited():
     assert warning_headers(map(str, range(1000))) == [f'299 - "{i}"' for i in range(MAX_WARNINGS)]
 
 
 @pytest.mark.parametrize("code", [201, 422])
-def test_pythons_own_client_reads_an_answer_with_too_many_warnings(server_in_a_thread, new_store, token, code):
+def test_pythons_http_client_accepts_a_response_with_too_many_warnings(server_in_a_thread, new_store, token, code):
     document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a" if code == 201 else "A_"}}
     document |= {f"unknown{i}": 1 for i in range(500)}
     with server_in_a_thread(new_store()) as port:

@@ -1,4 +1,4 @@
-"""Objects that are refused, and those that are not though they look odd; and what may change about objects that are there."""
+"""Validation: rejected objects, unusual but valid objects, and allowed updates."""
 
 import copy
 
@@ -7,7 +7,7 @@ import pytest
 from moorage.apiserver.admission.strategy import qos_class
 from moorage.apiserver.admission.update_validation import change_faults, resize_faults
 from moorage.apiserver.fields.managed_fields import FieldManager
-from moorage.apiserver.schema.request_bodies import Body, fitted, form_of_kind, object_of
+from moorage.apiserver.schema.request_bodies import Body, form_of_kind, normalized_body, object_of
 from moorage.apiserver.vocabulary.served_kinds import find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.framework.features import FeatureGates
@@ -25,7 +25,7 @@ def of(resource, **document):
 def create(store, resource, document, **more):
     name, _, group = resource.partition(".")
     kind = find_kind(name, group)
-    fit, _ = fitted(form_of_kind(kind), Body(copy.deepcopy(document)), "Warn")
+    fit, _ = normalized_body(form_of_kind(kind), Body(copy.deepcopy(document)), "Warn")
     home = "default" if kind.namespaced else None
     return store.create(kind, home or "", object_of(kind, fit, home, ""), **more)
 
@@ -46,7 +46,7 @@ def stateful(mount, claim="data"):
 CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}
 REFUSED = {
     "a mount of no claim": (stateful("other"), 'volumeMounts[0].name: Not found: "other"'),
-    "a finalizer of nobody's": (pod(meta={"finalizers": ["x"]}), "metadata.finalizers[0]: Invalid value"),
+    "an unqualified finalizer": (pod(meta={"finalizers": ["x"]}), "metadata.finalizers[0]: Invalid value"),
     "an owner without uid": (
         pod(meta={"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": ""}]}),
         'metadata.ownerReferences.uid: Invalid value: "": must not be empty',
@@ -64,7 +64,7 @@ REFUSED = {
         pod({"imagePullPolicy": "X"}),
         'imagePullPolicy: Unsupported value: "X": supported values: "Always", "IfNotPresent", "Never"',
     ),
-    "an address that is none": (ports(hostPort=80, hostIP="x"), "ports[0].hostIP: Invalid value"),
+    "an invalid address": (ports(hostPort=80, hostIP="x"), "ports[0].hostIP: Invalid value"),
     "an address with a zone": (ports(hostPort=80, hostIP="fe80::1%eth0"), "ports[0].hostIP: Invalid value"),
     "a negative port": (ports(hostPort=-1), "hostPort: Invalid value: -1: must be between 1 and 65535, inclusive"),
     "another protocol": (ports(protocol="ICMP"), 'protocol: Unsupported value: "ICMP"'),
@@ -117,7 +117,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("sent", "message"), REFUSED.values(), ids=REFUSED)
-def test_refused(store, sent, message):
+def test_invalid_objects(store, sent, message):
     with pytest.raises(ApiError) as refused:
         create(store, *sent)
     assert refused.value.code in {403, 422}
@@ -149,14 +149,14 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize("sent", ACCEPTED.values(), ids=ACCEPTED)
-def test_accepted(store, sent):
+def test_valid_objects(store, sent):
     found = create(store, *sent).document()
     assert found["metadata"]["creationTimestamp"] == "2025-06-15T15:06:40Z"
     assert "deletionTimestamp" not in found["metadata"]
     assert found["metadata"]["uid"] != "u"
 
 
-def test_secrets_keep_texts_as_data(store):
+def test_string_data_of_secrets_is_stored_as_data(store):
     made = create(store, *of("secrets", data={"a": "eA=="}, stringData={"b": "y"})).document()
     assert made["data"] == {"a": "eA==", "b": "eQ=="}
     assert "stringData" not in made
@@ -168,7 +168,7 @@ def test_one_priority_class_is_the_default(store):
         create(store, "priorityclasses.scheduling.k8s.io", {"metadata": {"name": "y"}, "globalDefault": True})
 
 
-def test_some_kinds_are_replaced_only_by_who_names_the_version(store):
+def test_some_kinds_are_replaced_with_a_resource_version_only(store):
     made = create(store, *of("poddisruptionbudgets.policy", spec={"selector": {}, "minAvailable": 1})).document()
     del made["metadata"]["resourceVersion"]
     kind = find_kind("poddisruptionbudgets", "policy")
@@ -234,7 +234,7 @@ POD_CHANGES = {  # from, to, what is said of it
 
 
 @pytest.mark.parametrize(("old", "change", "wanted"), POD_CHANGES.values(), ids=POD_CHANGES)
-def test_what_may_change_about_a_pod(old, change, wanted):
+def test_pod_updates(old, change, wanted):
     new = {**copy.deepcopy(old), **change}
     kept = copy.deepcopy(new)
     found = [str(fault) for fault in change_faults(find_kind("pods"), {"spec": old}, {"spec": new}, FeatureGates())]
@@ -260,13 +260,13 @@ RESIZES = {
 
 
 @pytest.mark.parametrize(("old", "new", "wanted"), RESIZES.values(), ids=RESIZES)
-def test_what_may_change_about_a_pods_size(old, new, wanted):
+def test_pod_resizes(old, new, wanted):
     found = [str(fault) for fault in resize_faults(old, new, qos_class)]
     assert len(found) == len(wanted)
     assert all(one in other for one, other in zip(wanted, found, strict=True))
 
 
-def test_a_pod_is_resized_through_its_own_path(against_a_server):
+def test_a_pod_is_resized_through_its_subresource(against_a_server):
     async def test(client, _):
         path = "/api/v1/namespaces/default/pods"
         await client.ask("POST", path, {"metadata": {"name": "p"}, **sized(requests=HALF)})
@@ -352,7 +352,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize(("resource", "old", "new", "wanted"), CHANGES.values(), ids=CHANGES)
-def test_what_may_change_about_other_kinds(resource, old, new, wanted):
+def test_updates_of_other_kinds(resource, old, new, wanted):
     name, _, group = resource.partition(".")
     found = [str(fault) for fault in change_faults(find_kind(name, group), old, new, FeatureGates())]
     assert (wanted in found[0]) if wanted else not found
@@ -378,5 +378,5 @@ QUALITIES = {
 
 
 @pytest.mark.parametrize(("containers", "whole", "quality"), QUALITIES.values(), ids=QUALITIES)
-def test_the_quality_of_service(containers, whole, quality):
+def test_qos_classes(containers, whole, quality):
     assert qos_class({"containers": containers, **({} if whole is None else {"resources": whole})}) == quality

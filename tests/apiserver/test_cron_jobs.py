@@ -1,4 +1,4 @@
-"""Cron jobs' schedules and time zones: those that can be kept to, and kube-apiserver's words for those that cannot."""
+"""Schedules and time zones of cron jobs, with kube-apiserver's messages for invalid ones."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def cron_job(zone, schedule="* * * * *"):
 
 
 @pytest.mark.parametrize(("zone", "why"), REFUSED.items())
-def test_a_zone_that_there_is_not_is_refused(store, zone, why):
+def test_an_unknown_time_zone_is_rejected(store, zone, why):
     with pytest.raises(ApiError) as refused:
         store.create(CRON_JOBS, "default", cron_job(zone))
     assert refused.value.code == 422
@@ -49,12 +49,12 @@ def test_a_zone_that_there_is_not_is_refused(store, zone, why):
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/Argentina/Ushuaia", "Etc/GMT+5"])
-def test_a_zone_that_there_is_is_taken(store, zone):
+def test_a_known_time_zone_is_accepted(store, zone):
     store.create(CRON_JOBS, "default", cron_job(zone))
 
 
 @pytest.mark.parametrize(("schedule", "why"), UNREADABLE.items())
-def test_a_schedule_that_cannot_be_read_is_refused(store, schedule, why):
+def test_an_invalid_schedule_is_rejected(store, schedule, why):
     with pytest.raises(ApiError) as refused:
         store.create(CRON_JOBS, "default", cron_job(None, schedule))
     assert refused.value.code == 422
@@ -62,11 +62,11 @@ def test_a_schedule_that_cannot_be_read_is_refused(store, schedule, why):
 
 
 @pytest.mark.parametrize("schedule", ["@hourly", "@every 1h30m", "*/15 9-17 * JAN-mar MON-FRI", "*-5 * * * ?"])
-def test_a_schedule_that_can_be_read_is_taken(store, schedule):
+def test_a_valid_schedule_is_accepted(store, schedule):
     store.create(CRON_JOBS, "default", cron_job("UTC", schedule))
 
 
-def test_a_zone_within_a_schedule_stays_and_does_not_come(store):
+def test_a_time_zone_in_a_schedule_may_stay_but_not_be_added(store):
     held = store.adopt(CRON_JOBS, {**cron_job(None, "TZ=UTC 1 * * * *"), "metadata": {"name": "old", "namespace": "default"}})
     document = held.document()
     document["spec"]["schedule"] = "TZ=UTC 2 * * * *"

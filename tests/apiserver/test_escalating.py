@@ -1,4 +1,4 @@
-"""No write gives rights that its writer lacks: a table of attacks over the wire, and a property over random sequences."""
+"""No write grants rights that its writer lacks: attacks over HTTP, and a property over random sequences of writes."""
 
 import asyncio
 import contextlib
@@ -63,7 +63,7 @@ def put_in(store, document):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Return a cluster where Mallory writes every role and binding, reads pods, and has the role ``view``."""
+    """Return a cluster where Mallory may write every role and binding, read pods, and has the role ``view``."""
     store = open_store(seed=1)
     for document in (
         role("writer", rule(WRITES, KINDS, RBAC), rule(["get"], ["pods"])), binding("writer", "writer", "mallory"),
@@ -180,7 +180,7 @@ HARMLESS = {  # method, path, body, form
 
 @contextlib.asynccontextmanager
 async def asking(store):
-    """Serve a store; yields what sends a request of Mallory's and returns its code and answer."""
+    """Serve a store, and yield a function that sends Mallory's requests and returns code and body."""
     async with serving(store, Authenticator({"mallory": MALLORY})) as port, aiohttp.ClientSession() as session:
 
         async def ask(method, path, body, form):
@@ -202,7 +202,7 @@ def ask_all(store, *requests):
 
 @pytest.mark.parametrize("dry", [False, True], ids=["for good", "dry run"])
 @pytest.mark.parametrize(("method", "path", "body", "form", "why"), ATTACKS.values(), ids=ATTACKS)
-def test_an_attack_is_refused(cluster, method, path, body, form, why, dry):
+def test_an_attack_is_rejected(cluster, method, path, body, form, why, dry):
     version = cluster.version
     path += ("&" if "?" in path else "?") + "dryRun=All" if dry else ""
     ((code, answer),) = ask_all(cluster, (method, path, body, form))
@@ -212,13 +212,13 @@ def test_an_attack_is_refused(cluster, method, path, body, form, why, dry):
 
 
 @pytest.mark.parametrize(("method", "path", "body", "form"), HARMLESS.values(), ids=HARMLESS)
-def test_what_gives_nothing_new_is_let_through(cluster, method, path, body, form):
+def test_a_write_that_grants_nothing_new_is_accepted(cluster, method, path, body, form):
     ((code, answer),) = ask_all(cluster, (method, f"{path}?dryRun=All", body, form))
     assert code in {200, 201}, answer
 
 
-def test_the_right_to_escalate_a_name_is_no_right_to_create_it():
-    """The path of a create names no object, so a right that is bound to names does not count, as in Kubernetes."""
+def test_the_right_to_escalate_a_name_does_not_allow_its_creation():
+    """The path of a create names no object, so a right restricted to names does not apply, as in Kubernetes."""
     store = open_store(seed=1)
     put_in(store, role("power", rule(["escalate", *WRITES], ["clusterroles"], RBAC, ["mine"]), rule(["create"], KINDS, RBAC)))
     put_in(store, binding("power", "power", "mallory"))
@@ -247,8 +247,8 @@ HEAVY = {
 
 
 @pytest.mark.parametrize("rules", HEAVY.values(), ids=HEAVY)
-def test_comparing_rights_does_not_hold_the_server(cluster, rules):
-    """Some 100 ms is the most that it takes."""
+def test_comparing_rights_does_not_block_the_server(cluster, rules):
+    """It takes at most about 100 ms."""
     authorizer = Authorizer(cluster)
     authorizer.judge(MALLORY, Attributes("get", "", "pods"))
     began = time.thread_time()
@@ -263,7 +263,7 @@ NAMES, LABELS = ["a", "b", "c"], [{}, {"to": "a"}, {"to": "b"}, {"to": "a", "vie
 
 
 class World:
-    """Draws clusters of a few roles, some of them aggregated, and writes of every form."""
+    """Draws clusters with a few roles, some of them aggregated, and writes of every form."""
 
     def __init__(self, seed):
         self.draw = random.Random(seed)
@@ -291,7 +291,7 @@ class World:
         return binding(self.one(*NAMES), self.one(*NAMES), *users, kind=kind, namespace=namespace)
 
     def cluster(self):
-        """Return roles and bindings; in most clusters somebody holds what a role gathers."""
+        """Return roles and bindings; in most clusters a user holds the rules that a role aggregates."""
         selects = self.one(None, {"to": "a"}, {"to": "a"}, {"to": "b"})
         home = self.one("", "default")
         yield role("a", labels=self.one(*LABELS), selects=selects)
@@ -305,7 +305,7 @@ class World:
         yield binding("writer", "writer", "mallory", namespace=self.one("", "", "default"))
 
     def write(self):
-        """Return a write of a role or binding, whole or in part."""
+        """Return a write of a role or binding, complete or partial."""
         document = self.one(self.role, self.role, self.binding)()
         name, namespace = document["metadata"]["name"], document["metadata"].get("namespace", "")
         resource = f"{document['kind'].lower()}s"
@@ -342,7 +342,7 @@ def rights(authorizer, user):
 
 
 def refill(store, documents):
-    """Put documents in the place of all roles and bindings that a cluster is not born with."""
+    """Replace all roles and bindings except the bootstrap ones."""
     for kind in KINDS.values():
         for record in [*store.all(kind)]:
             if "kubernetes.io/bootstrapping" not in record.labels:
@@ -354,8 +354,8 @@ def refill(store, documents):
 
 
 @pytest.mark.slow
-def test_no_sequence_of_writes_gives_a_right_that_its_writer_lacks():
-    """Aggregated roles are brought up to date within each write, so rights are looked at when that is at rest."""
+def test_no_sequence_of_writes_grants_a_right_that_its_writer_lacks():
+    """Aggregated roles are updated within each write, so rights are compared after that."""
     store = open_store(seed=1)
     authorizer = Authorizer(store)
 

@@ -1,4 +1,4 @@
-"""Events under both of their APIs."""
+"""Events in both of their APIs."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def read(store, kind, name="web.1"):
     return record and record.document()
 
 
-def test_what_is_written_in_the_new_form_is_read_in_the_old(mirrored):
+def test_an_event_of_events_k8s_io_is_readable_in_the_core_api(mirrored):
     made = mirrored.create(NEW, "default", {**WRITTEN, "metadata": {"name": "web.1"}}).document()
     shown = read(mirrored, OLD)
     assert (shown["apiVersion"], shown["kind"]) == ("v1", "Event")
@@ -41,7 +41,7 @@ def test_what_is_written_in_the_new_form_is_read_in_the_old(mirrored):
     assert shown["eventTime"] == WRITTEN["eventTime"]
 
 
-def test_and_the_other_way_with_all_that_happens_to_it_later(mirrored):
+def test_a_core_event_and_its_changes_are_mirrored(mirrored):
     event = {
         "apiVersion": "v1",
         "kind": "Event",
@@ -59,7 +59,7 @@ def test_and_the_other_way_with_all_that_happens_to_it_later(mirrored):
     assert read(mirrored, OLD) is None
 
 
-def test_both_go_after_an_hour_without_news(mirrored, clock):
+def test_both_forms_expire_after_an_hour(mirrored, clock):
     mirrored.create(NEW, "default", {**WRITTEN, "metadata": {"name": "web.1"}})
     mirrored.create(NEW, "default", {**WRITTEN, "metadata": {"name": "web.2"}})
     clock.now += 3000

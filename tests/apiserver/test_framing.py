@@ -1,4 +1,4 @@
-"""Where one request ends and the next begins: whatever the sizes and however they are cut, each body is read whole and once."""
+"""Request framing: for any sizes and splits, each body is read completely and once."""
 
 import asyncio
 import itertools
@@ -24,7 +24,7 @@ SIZES = sorted({max(0, size + more) for size in EDGES for more in (-1, 0, 1)} - 
 
 
 def parsed(stream):
-    """Return the path and the body of each request in a stream of bytes, as RFC 9112 has it."""
+    """Return the path and body of each request in a byte stream, by RFC 9112."""
     found, at = [], 0
     while at < len(stream):
         end = stream.index(b"\r\n\r\n", at)
@@ -52,7 +52,7 @@ def digest(body):
 
 
 class Wire(asyncio.Transport):
-    """A transport that keeps what is written, and does not deliver while its reader has paused."""
+    """A transport that records writes, and delivers nothing while its reader has paused."""
 
     def __init__(self):
         super().__init__()
@@ -94,7 +94,7 @@ class Host:
 async def send(pieces, requests, *, reads=True):
     """Deliver pieces of a stream, each after so many turns of the loop; return what was served, and how often it was answered.
 
-    ``reads`` False leaves bodies to whoever reads on after an answer, as it is when a request is refused.
+    With ``reads`` False the handler does not read bodies, as for a rejected request.
     """
     served = []
 
@@ -132,7 +132,7 @@ async def send(pieces, requests, *, reads=True):
 
 
 def request(number, size, chunk, padding):
-    """Return a write; its body goes in chunks of that size, or whole with 0. Bodies look like heads, to be taken for such."""
+    """Return a write; its body is sent in chunks of that size, or unchunked for 0. Bodies look like request heads."""
     body = (b"PUT /%d HTTP/1.1\r\nHost: x\r\n\r\n" % number * (size // 8 + 1))[:size]
     head = f"PUT /{number} HTTP/1.1\r\nHost: localhost\r\nX-Padding: {'p' * padding}\r\n".encode()
     if not chunk:
@@ -147,7 +147,7 @@ def request(number, size, chunk, padding):
 
 
 class Plan(NamedTuple):
-    """What is sent, told briefly: the requests, where the stream is cut, and how often the loop turns before each piece."""
+    """A test plan: the requests, where the stream is split, and how many loop turns pass before each piece."""
 
     requests: list
     cuts: list
@@ -158,7 +158,7 @@ class Plan(NamedTuple):
         return b"".join(request(i, *one) for i, one in enumerate(self.requests))
 
     def pieces(self):
-        """Return the stream in pieces: none is larger than what is read at once."""
+        """Return the stream in pieces of at most one read."""
         stream = self.stream
         at = sorted({0, *(cut % (len(stream) + 1) for cut in self.cuts), *range(0, len(stream), READ), len(stream)})
         turns = itertools.cycle(self.turns)
@@ -188,7 +188,7 @@ TWO_LARGE = Plan([(600_000, 0, 0)] * 2, [], [0])
 @example(plan=TWO_LARGE)
 @example(plan=TWO_LARGE._replace(turns=[3]))
 @settings(max_examples=25)
-def test_every_write_is_served_once_and_whole(plan):
+def test_every_write_is_handled_once_and_completely(plan):
     wanted = parsed(plan.stream)
     assert asyncio.run(send(plan.pieces(), len(wanted))) == (wanted, len(wanted), True)
 
@@ -197,7 +197,7 @@ def test_every_write_is_served_once_and_whole(plan):
 @given(plan=PLANS)
 @example(plan=TWO_LARGE)
 @settings(max_examples=12)
-def test_a_body_that_is_not_read_does_not_end_the_connection(plan):
+def test_an_unread_body_does_not_close_the_connection(plan):
     wanted = [path for path, _ in parsed(plan.stream)]
     served, refused, was_open = asyncio.run(send(plan.pieces(), len(wanted), reads=False))
     assert ([path for path, _ in served], refused, was_open) == (wanted, len(wanted), True)
@@ -214,7 +214,7 @@ AHEAD = {  # size of each body, how much is read at once, how much is taken in w
 
 
 @pytest.mark.parametrize(("size", "at_once", "most"), AHEAD.values(), ids=AHEAD)
-def test_little_is_read_ahead_while_a_request_is_not_answered(size, at_once, most):
+def test_little_is_read_ahead_while_a_request_is_unanswered(size, at_once, most):
     async def run():
         answered = asyncio.Event()
 
@@ -245,8 +245,8 @@ class HastyHost(Host):
     patience_s = 0.05
 
 
-def test_time_that_a_body_takes_is_not_a_heads():
-    """A refused body that still comes starts no clock: the connection may be idle after it, and used again."""
+def test_time_spent_on_a_body_does_not_count_for_a_head():
+    """A rejected body that still arrives starts no timer: the connection may be idle afterwards, and be reused."""
 
     async def run():
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Words of Go's standard library, as Go 1.26 has them."""
+"""Messages of Go 1.26's standard library."""
 
 import json
 
@@ -36,7 +36,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("text", "fault"), FAULTS.items())
-def test_what_is_wrong_with_json(text, fault):
+def test_json_syntax_errors(text, fault):
     assert syntax_fault(text) == fault
 
 
@@ -48,13 +48,13 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_nothing_is_wrong_with_what_is_json(value):
+def test_valid_json_has_no_error(value):
     assert syntax_fault(json.dumps(value).encode()) == ""
     assert syntax_fault(json.dumps(value, ensure_ascii=False, indent=1).encode()) == ""
 
 
 @given(st.text(alphabet='{}[]",:0123456789.eE+-truefalsn \\u', max_size=12))
-def test_a_fault_is_found_where_python_finds_one(text):
+def test_errors_are_found_where_python_finds_one(text):
     try:
         json.loads(text)
         fits = True
@@ -63,6 +63,6 @@ def test_a_fault_is_found_where_python_finds_one(text):
     assert (syntax_fault(text.encode()) == "") is fits
 
 
-def test_values_and_texts():
+def test_formatted_values():
     assert go_value({"b": [1, "x", None], "a": {"c": True}, "d": 1.5}) == "map[a:map[c:true] b:[1 x <nil>] d:1.5]"
     assert go_quoted('a\x00\x07\n"\\\x7fé') == r'"a\x00\a\n\"\\\x7fé"'

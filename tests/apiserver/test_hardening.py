@@ -1,4 +1,4 @@
-"""What hostile clients try, byte by byte over a socket: each attack with the answer it gets, and nothing changed by it."""
+"""Hostile requests over a socket, byte by byte: each gets its response and changes nothing."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ ADMIN = User("admin", ("system:masters",))
 
 
 def raw(line, *headers, body=b"", own=(HOST, MINE)):
-    """Return a request as it goes over the wire. ``own`` are the headers that make it one of ours."""
+    """Return the bytes of a request. ``own`` are the headers of a valid client."""
     return "\r\n".join([line, *own, *headers, "", ""]).encode("utf-8", "surrogateescape") + body
 
 
@@ -50,7 +50,7 @@ async def a_server(limits=None, store=None, tls=None, guard=None):
 
 
 def split(data):
-    """Return the complete answers at the head of what was received: their codes, and how much of it they take."""
+    """Return the codes of the complete responses in the received data, and their total size."""
     codes, at = [], 0
     while (end := data.find(b"\r\n\r\n", at)) >= 0:
         head = data[at:end].lower()
@@ -63,7 +63,7 @@ def split(data):
 
 
 async def talk(port, request, answers=1, tls=None):
-    """Send bytes; return the codes of what is answered and all that was sent back, until the server is done or hangs up."""
+    """Send bytes; return the response codes and all received data, until the server is done or closes."""
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", port, limit=1 << 22, ssl=tls, server_hostname=tls and "localhost"
     )
@@ -83,7 +83,7 @@ async def talk(port, request, answers=1, tls=None):
 
 
 async def ask_in_turn(port, requests):
-    """Return the code of the answer to each request, over as few connections as the server allows."""
+    """Return the response code of each request, over as few connections as the server allows."""
     codes, connection = [], None
     for request in requests:
         while True:
@@ -155,7 +155,7 @@ ATTACKS = {
     "OPTIONS of all": (raw("OPTIONS * HTTP/1.1"), [405]),
     "another method in a header": (raw("GET /api/v1/namespaces/default HTTP/1.1", "X-HTTP-Method-Override: DELETE"), [200]),
     "a method of another case": (raw("get /api HTTP/1.1"), [400]),
-    "a method that is none": (raw("G@T /api HTTP/1.1"), [400]),
+    "an invalid method": (raw("G@T /api HTTP/1.1"), [400]),
     # -- pages elsewhere
     "a question before a page's request": (
         raw("OPTIONS /api/v1/pods HTTP/1.1", "Origin: https://evil.com", "Access-Control-Request-Method: POST"), [403],
@@ -177,7 +177,7 @@ ATTACKS = {
     "a socket": (raw("GET /version HTTP/1.1", "Upgrade: websocket", "Connection: Upgrade"), [200]),
     "HTTP/2 with an upgrade": (raw("GET /version HTTP/1.1", "Upgrade: h2c", "Connection: Upgrade"), [200]),
     "HTTP/2 at once": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", [400]),
-    "a version that is none": (raw("GET /api HTTP/9.9"), [400]),
+    "an invalid version": (raw("GET /api HTTP/9.9"), [400]),
     "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"a" * 100 + b"\r\n\r\n", [400]),
     "an expectation": (sized(25, "Expect: 200-maybe"), [417]),
     # -- paths
@@ -205,7 +205,7 @@ ATTACKS = {
     "a long token": (raw("GET /api HTTP/1.1", "Authorization: Bearer " + "t" * 60_000, own=[HOST]), [401]),
     "a token of a megabyte": (raw("GET /api HTTP/1.1", "Authorization: Bearer " + "t" * (1 << 20), own=[HOST]), [431]),
     "a token that is no text": (raw("GET /api HTTP/1.1", "Authorization: Bearer \udcff\udcfe", own=[HOST]), [401]),
-    "somebody else's groups": (
+    "another user's groups": (
         raw("GET /api/v1/nodes HTTP/1.1", "Authorization: Bearer weak", "Impersonate-User: weak",
             "Impersonate-Group: system:masters", own=[HOST]), [403],
     ),
@@ -216,7 +216,7 @@ ATTACKS = {
 
 
 @pytest.mark.slow
-def test_every_attack_gets_its_answer_and_changes_nothing(caplog):
+def test_every_attack_gets_its_response_and_changes_nothing(caplog):
     async def run():
         async with a_server() as (store, port):
             version = store.version
@@ -237,7 +237,7 @@ def test_every_attack_gets_its_answer_and_changes_nothing(caplog):
 
 
 @pytest.mark.slow
-def test_what_a_page_gets_it_can_neither_run_nor_frame():
+def test_a_page_can_neither_run_nor_frame_a_response():
     async def run():
         async with a_server() as (_, port):
             for line in ("GET /version", "GET /api/v1/pods", "GET /nothing", "GET /healthz", "GET /metrics", "get /"):
@@ -254,7 +254,7 @@ def test_what_a_page_gets_it_can_neither_run_nor_frame():
 
 
 @pytest.mark.slow
-def test_a_body_is_asked_for_only_of_those_who_may_send_it():
+def test_100_continue_is_sent_to_authorized_clients_only():
     async def run():
         async with a_server() as (_, port):
             for own, first in (([HOST, MINE], b"HTTP/1.1 100 Continue\r\n"), ([HOST], b"HTTP/1.1 401 Unauthorized\r\n")):
@@ -276,7 +276,7 @@ HASTY = ServerLimits(client_s=0.15, answer_s=0.15)
 
 
 async def dribble(port, first, more, step_s=0.02, tls=None):
-    """Send a byte now and then until the server hangs up; return how long that took and what it said."""
+    """Send a byte now and then until the server closes; return the duration and the response."""
     loop = asyncio.get_running_loop()
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls, server_hostname=tls and "localhost")
     start = loop.time()
@@ -311,7 +311,7 @@ SLOW = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("first", "more"), SLOW.values(), ids=SLOW)
-def test_slow_clients_are_cut_off_and_others_served(first, more):
+def test_slow_clients_are_disconnected_and_others_served(first, more):
     async def run():
         async with a_server(HASTY) as (_, port):
             slow = asyncio.create_task(dribble(port, first, more))
@@ -326,7 +326,7 @@ def test_slow_clients_are_cut_off_and_others_served(first, more):
 
 
 @pytest.mark.slow
-def test_a_head_may_only_be_so_large_however_many_headers_it_has():
+def test_the_size_of_a_head_is_limited_for_any_number_of_headers():
     async def run():
         async with a_server() as (_, port):
             line = b"X-A: " + b"a" * (MAX_FIELD // 2) + b"\r\n"
@@ -339,7 +339,7 @@ def test_a_head_may_only_be_so_large_however_many_headers_it_has():
 
 
 @pytest.mark.slow
-def test_a_body_that_still_comes_after_its_refusal_is_no_head():
+def test_a_body_that_arrives_after_its_rejection_is_not_a_head():
     async def run():
         async with a_server() as (_, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -358,7 +358,7 @@ def test_a_body_that_still_comes_after_its_refusal_is_no_head():
 
 
 @pytest.mark.slow
-def test_a_client_that_does_not_read_is_dropped():
+def test_a_client_that_does_not_read_is_disconnected():
     async def run():
         store = open_store(seed=1)
         document = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"x": "a" * 900_000}}
@@ -384,7 +384,7 @@ def test_a_client_that_does_not_read_is_dropped():
 
 
 @pytest.mark.slow
-def test_who_asks_and_asks_and_reads_none_of_the_short_answers_is_dropped():
+def test_a_client_that_reads_no_short_responses_is_disconnected():
     async def run():
         async with a_server(HASTY) as (_, port):
             asking = socket.create_connection(("127.0.0.1", port))
@@ -413,7 +413,7 @@ def client_context(authority, folder, user=None):
 
 
 @pytest.mark.slow
-def test_certificates_say_who_one_is_and_strangers_are_nobody(tmp_path):
+def test_certificates_identify_users_and_foreign_ones_do_not(tmp_path):
     async def run():
         authority, other = make_authority(tmp_path / "a"), make_authority(tmp_path / "b")
         store = open_store(seed=1)
@@ -444,7 +444,7 @@ def test_certificates_say_who_one_is_and_strangers_are_nobody(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_handshake_that_does_not_come_is_not_waited_for(tmp_path):
+def test_a_missing_handshake_times_out(tmp_path):
     async def run():
         authority = make_authority(tmp_path)
         async with a_server(HASTY, tls=authority.tls()) as (_, port):
@@ -455,8 +455,8 @@ def test_a_handshake_that_does_not_come_is_not_waited_for(tmp_path):
 
 
 @pytest.mark.slow
-def test_who_is_still_shaking_hands_when_the_server_ends_is_not_let_in(tmp_path):
-    """Nobody would close the connection after."""
+def test_a_handshake_in_progress_at_shutdown_is_aborted(tmp_path):
+    """Nothing else would close the connection."""
 
     async def run():
         authority = make_authority(tmp_path)
@@ -501,7 +501,7 @@ def of_json(body, *headers, own=(HOST, MINE)):
 
 #: What each of these makes of every route: the codes that may come back.
 REFUSALS = {
-    "nobody": (of_json(b"{}", own=[HOST]), {401}),
+    "no user": (of_json(b"{}", own=[HOST]), {401}),
     "a wrong token": (of_json(b"{}", "Authorization: Bearer x", own=[HOST]), {401}),
     "a user without rights": (of_json(b"{}", "Authorization: Bearer weak", own=[HOST]), {403}),
     "another host": (of_json(b"{}", "Host: evil.com", own=[MINE]), {403}),
@@ -520,14 +520,14 @@ REFUSALS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("attack", "codes"), REFUSALS.values(), ids=REFUSALS)
-def test_every_mutating_route_refuses(attack, codes):
+def test_every_mutating_route_rejects_unauthorized_clients(attack, codes):
     routes = [*mutating_routes()]
     assert len(routes) > 300
 
     async def run():
         async with a_server() as (store, port):
             version = store.version
-            # Everybody may ask who they are and what they may do.
+            # Every user may create reviews about themselves.
             asked = [one for one in routes if not (one[1].endswith("reviews") and b"weak" in attack(*one))]
             found = await ask_in_turn(port, [attack(*one) for one in asked])
             assert {one: code for one, code in zip(asked, found, strict=True) if code not in codes} == {}
@@ -557,7 +557,7 @@ SPICES = [
 
 
 def garbled(chance, request):
-    """Return a request with some of it changed, left out, doubled, or with something put in."""
+    """Return a request with parts changed, left out, repeated or inserted."""
     data = bytearray(request)
     for _ in range(chance.randint(1, 4)):
         at = chance.randrange(len(data))
@@ -578,9 +578,9 @@ def garbled(chance, request):
 
 @pytest.mark.slow
 def test_garbled_requests_neither_break_nor_change_anything():
-    """More of them: MOORAGE_GARBLED=100000."""
+    """MOORAGE_GARBLED=100000 sends more of them."""
     chance = random.Random(23)
-    # Whatever becomes of these, nobody may make anything of them: the ones that change something have no token.
+    # Mutating requests have no token, so none of these may change anything.
     whole = [
         raw("GET /api/v1/namespaces/default/pods?limit=5&labelSelector=a%3Db HTTP/1.1"),
         raw("GET /api/v1/pods?watch=1&timeoutSeconds=1 HTTP/1.1", "Accept: application/json;as=Table;v=v1;g=meta.k8s.io"),

@@ -1,4 +1,4 @@
-"""Objects with anything anywhere in them: each is taken or refused, whatever the verb, and a refusal leaves nothing behind."""
+"""Objects with arbitrary content: each is accepted or rejected, for every verb, and a rejection changes nothing."""
 
 import copy
 import random
@@ -78,7 +78,7 @@ VALUES = st.recursive(
 
 
 def places(document):
-    """Yield every list and map in a document, with a key of it."""
+    """Yield every list and map in a document, with one of its keys."""
     items = document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
     for key, inner in items:
         yield document, key
@@ -87,7 +87,7 @@ def places(document):
 
 @st.composite
 def spoiled(draw, resource):
-    """Return an object that is sound but for one to three places."""
+    """Return a valid object with one to three places replaced."""
     document = sound(resource)
     for _ in range(draw(st.integers(1, 3))):
         found = list(places(document))
@@ -105,7 +105,7 @@ FORMS = {
 
 
 def tried(store, *case, **query):
-    """Return what would be stored, or the refusal."""
+    """Return the object to store, or the error."""
     try:
         return ask(store, *case, dryRun="All", fieldManager="me", **query).record.document()
     except ApiError as refused:
@@ -127,7 +127,7 @@ def ask(store, resource, name, document, form="application/json", **query):
 
 @pytest.fixture(scope="module")
 def held():
-    """Return a store where a sound object of every kind is."""
+    """Return a store with a valid object of every kind."""
     store = Store(lambda: 1_750_000_000.0, random.Random(3), b"k")
     for resource in SOUND:
         ask(store, resource, "", sound(resource))
@@ -142,7 +142,7 @@ def without_nulls(value):
 
 @given(CASES, st.sampled_from(["Strict", "Warn", "Ignore"]))
 @settings(max_examples=400, deadline=None)
-def test_anything_is_taken_or_refused(held, case, validation):
+def test_arbitrary_objects_are_accepted_or_rejected(held, case, validation):
     resource, document = case
     kind = kind_of(resource)
     version = held.version
@@ -160,7 +160,7 @@ def test_anything_is_taken_or_refused(held, case, validation):
 
 
 def values_of(shape, depth=0):
-    """Return a strategy for values that a shape takes."""
+    """Return a strategy for valid values of a type."""
     if isinstance(shape, Scalar):
         return {
             "s": st.sampled_from(["", "a"]), "i": st.integers(-1, 3), "b": st.booleans(), "f": st.just(0.5),
@@ -185,7 +185,7 @@ def values_of(shape, depth=0):
 
 @given(st.sampled_from(KINDS).flatmap(lambda kind: st.tuples(st.just(kind), values_of(kind_schema(kind)))))
 @settings(max_examples=150, deadline=None)
-def test_what_fits_stays_as_it_is(case):
+def test_valid_values_stay_unchanged(case):
     kind, document = case
     shape = kind_schema(kind)
     once, unknown = conform(shape, document)

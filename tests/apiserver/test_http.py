@@ -1,4 +1,4 @@
-"""The server over the wire: verbs and forms of answers, watches, and everything that is turned away at the door."""
+"""The server over HTTP: verbs, representations, watches and rejected requests."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ def pod(name="web", **more):
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, **more}
 
 
-def test_an_object_lives_and_dies(against_a_server):
+def test_an_object_is_created_changed_and_deleted(against_a_server):
     async def test(client, _):
         code, made = await client.ask("POST", PODS, pod())
         assert (code, made["metadata"]["namespace"]) == (201, "default")
@@ -53,7 +53,7 @@ def test_an_object_lives_and_dies(against_a_server):
 
 
 @pytest.mark.slow
-def test_of_fifty_bindings_at_once_one_wins(against_a_server):
+def test_one_of_fifty_concurrent_bindings_succeeds(against_a_server):
     async def test(client, store):
         await client.ask("POST", PODS, pod())
         sent = [{"metadata": {"name": "web"}, "target": {"kind": "Node", "name": f"n{i}"}} for i in range(50)]
@@ -91,7 +91,7 @@ spec:
     against_a_server(test)
 
 
-def test_tables_are_for_those_who_ask(against_a_server):
+def test_tables_are_sent_on_request(against_a_server):
     accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
     async def test(client, _):
@@ -118,7 +118,7 @@ async def _lines(client, path, count):
 
 
 @pytest.mark.slow
-def test_a_watch_tells_what_happens(against_a_server):
+def test_a_watch_reports_changes(against_a_server):
     async def test(client, store):
         start = store.version
         seeing = asyncio.create_task(_lines(client, f"{PODS}?watch=true&resourceVersion={start}", 4))
@@ -133,7 +133,7 @@ def test_a_watch_tells_what_happens(against_a_server):
     against_a_server(test)
 
 
-def test_a_watch_list_ends_its_beginning_with_a_bookmark(against_a_server):
+def test_a_watch_list_ends_its_initial_events_with_a_bookmark(against_a_server):
     async def test(client, store):
         await client.ask("POST", PODS, pod())
         path = f"{PODS}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
@@ -146,8 +146,8 @@ def test_a_watch_list_ends_its_beginning_with_a_bookmark(against_a_server):
     against_a_server(test)
 
 
-def test_a_list_that_cannot_be_streamed_is_refused_in_the_stream(against_a_server):
-    """As a kube-apiserver does over an etcd that cannot tell how far it is."""
+def test_an_unsupported_watch_list_is_rejected_in_the_stream(against_a_server):
+    """As by a kube-apiserver over an etcd without progress notification."""
 
     async def test(client, store):
         store.lists_by_watch = False
@@ -164,7 +164,7 @@ def test_a_list_that_cannot_be_streamed_is_refused_in_the_stream(against_a_serve
     against_a_server(test)
 
 
-def test_a_watch_from_a_forgotten_version_says_so_in_the_stream(against_a_server, clock):
+def test_a_watch_from_an_expired_version_reports_it_in_the_stream(against_a_server, clock):
     store = Store(clock, random.Random(1), b"k", capacity=2)
 
     async def test(client, _):
@@ -178,7 +178,7 @@ def test_a_watch_from_a_forgotten_version_says_so_in_the_stream(against_a_server
 
 
 @pytest.mark.slow
-def test_a_watch_ends_when_its_time_is_up(against_a_server):
+def test_a_watch_ends_at_its_timeout(against_a_server):
     async def test(client, _):
         headers = {"Authorization": f"Bearer {TOKEN}"}
         async with client.session.get(f"{client.base}{PODS}?watch=true&timeoutSeconds=1", headers=headers) as response:
@@ -188,7 +188,7 @@ def test_a_watch_ends_when_its_time_is_up(against_a_server):
     against_a_server(test)
 
 
-def test_discovery_lists_every_kind_in_both_forms(against_a_server):
+def test_discovery_lists_every_kind_in_both_formats(against_a_server):
     async def test(client, _):
         code, groups = await client.ask("GET", "/apis")
         listed = set()
@@ -212,7 +212,7 @@ def test_discovery_lists_every_kind_in_both_forms(against_a_server):
     against_a_server(test)
 
 
-def test_a_namespace_is_let_go_through_a_path_of_its_own(against_a_server):
+def test_a_namespace_is_finalized_through_its_subresource(against_a_server):
     async def test(client, store):
         store.empties_namespaces = False
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
@@ -256,7 +256,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize(("body", "form", "code"), BODIES.values(), ids=BODIES)
-def test_bodies_that_are_refused(against_a_server, body, form, code):
+def test_rejected_bodies(against_a_server, body, form, code):
     async def test(client, store):
         version = store.version
         found, answer = await client.ask("POST", PODS, body, form=form)
@@ -312,7 +312,7 @@ PATHS = {
 
 
 @pytest.mark.slow
-def test_paths_and_parameters_that_are_refused(against_a_server):
+def test_rejected_paths_and_parameters(against_a_server):
     async def test(client, _):
         found = {}
         for asked in PATHS:
@@ -327,7 +327,7 @@ def test_paths_and_parameters_that_are_refused(against_a_server):
     against_a_server(test)
 
 
-def test_a_dry_run_and_strict_fields(against_a_server):
+def test_dry_run_and_strict_validation(against_a_server):
     async def test(client, store):
         version = store.version
         assert (await client.ask("POST", f"{PODS}?dryRun=All", pod()))[0] == 201
@@ -340,7 +340,7 @@ def test_a_dry_run_and_strict_fields(against_a_server):
     against_a_server(test)
 
 
-def test_health_and_version_are_open(against_a_server):
+def test_health_and_version_need_no_credentials(against_a_server):
     async def test(client, _):
         for path in ("/healthz", "/livez", "/readyz"):
             assert await client.ask("GET", path, token="") == (200, "ok")
@@ -350,7 +350,7 @@ def test_health_and_version_are_open(against_a_server):
     against_a_server(test)
 
 
-def test_only_loopback_is_served_without_tls(store):
+def test_plain_http_is_served_on_loopback_only(store):
     async def run():
         async with serving(store, Authenticator({}), "0.0.0.0"):
             pass
@@ -359,7 +359,7 @@ def test_only_loopback_is_served_without_tls(store):
         asyncio.run(run())
 
 
-def test_a_watch_may_begin_with_nothing_and_from_now(against_a_server):
+def test_a_watch_may_start_empty_at_the_current_version(against_a_server):
     async def test(client, _):
         await client.ask("POST", PODS, pod("old"))
         path = f"{PODS}?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=0"
@@ -374,7 +374,7 @@ def test_a_watch_may_begin_with_nothing_and_from_now(against_a_server):
 
 
 @pytest.mark.slow
-def test_a_watch_that_ends_says_how_far_it_came(against_a_server):
+def test_an_ending_watch_sends_its_last_version(against_a_server):
     async def test(client, store):
         path = f"{PODS}?watch=1&timeoutSeconds=1&allowWatchBookmarks=true&resourceVersion={store.version}"
         async with asyncio.timeout(10):

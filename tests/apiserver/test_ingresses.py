@@ -1,4 +1,4 @@
-"""Ingresses, kept and carried out by nobody; and kinds of one's own, of which there are none."""
+"""Ingresses, which are stored but not implemented; and custom kinds, of which there are none."""
 
 import pytest
 
@@ -35,20 +35,20 @@ REFUSED = {  # as kube-apiserver v1.36.2 has it
     "no absolute path": (paths({**PREFIX, "path": "c"}), f'{PATH}.path: Invalid value: "c": must be an absolute path'),
     "no backend": (paths({**PREFIX, "backend": {}}),
                    f"{PATH}.backend: Required value: resource or service backend is required"),
-    "a host that is none": (paths(PREFIX, host="A b"), 'spec.rules[0].host: Invalid value: "A b": a lowercase RFC 1123'),
-    "a service that is none": (to(port={"number": 1}) | paths({**PREFIX, "backend": {"service": {"name": "B_", "port": {}}}}),
+    "an invalid host": (paths(PREFIX, host="A b"), 'spec.rules[0].host: Invalid value: "A b": a lowercase RFC 1123'),
+    "an invalid service": (to(port={"number": 1}) | paths({**PREFIX, "backend": {"service": {"name": "B_", "port": {}}}}),
                                f'{PATH}.backend.service.name: Invalid value: "B_": a lowercase RFC 1123 label'),
     "no port": (to(port={}), "spec.defaultBackend: Required value: port name or number is required"),
     "two ports": (to(port={"name": "x", "number": 1}),
                   'spec.defaultBackend: Invalid value: "": cannot set both port name & port number'),
-    "a port that is none": (to(port={"number": 70000}),
+    "an invalid port": (to(port={"number": 70000}),
                             "spec.defaultBackend.service.port.number: Invalid value: 70000: must be between 1 and 65535"),
-    "a class that is none": (to(port={"number": 1}) | {"ingressClassName": "A"}, 'spec.ingressClassName: Invalid value: "A": '),
+    "an invalid class": (to(port={"number": 1}) | {"ingressClassName": "A"}, 'spec.ingressClassName: Invalid value: "A": '),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("spec", "why"), REFUSED.values(), ids=REFUSED)
-def test_what_is_wrong_with_an_ingress(store, spec, why):
+def test_invalid_ingresses(store, spec, why):
     with pytest.raises(ApiError) as refused:
         store.create(INGRESSES, "default", ingress(**spec))
     assert refused.value.code == 422
@@ -65,7 +65,7 @@ SHOWN = {
 
 
 @pytest.mark.parametrize(("spec", "cells"), SHOWN.values(), ids=SHOWN)
-def test_how_an_ingress_is_listed(store, spec, cells):
+def test_an_ingress_in_a_table(store, spec, cells):
     held = store.create(INGRESSES, "default", ingress(**spec)).document()
     assert held["status"] == {"loadBalancer": {}}
     assert held["metadata"]["generation"] == 1
@@ -75,8 +75,8 @@ def test_how_an_ingress_is_listed(store, spec, cells):
     assert [in_class, hosts, ports] == cells
 
 
-def test_there_are_no_kinds_of_one_s_own(against_a_server):
-    """kubectl asks for them before it says that it does not know a kind."""
+def test_there_are_no_custom_kinds(against_a_server):
+    """kubectl lists them before it reports an unknown kind."""
 
     async def test(client, _):
         url = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -1,4 +1,4 @@
-"""The file that keeps a cluster: what was answered is in it, whatever happens to the process, the file's tail or the disk."""
+"""The log on disk: every answered change is in it, whatever happens to the process, the end of the file or the disk."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ def names(store):
     return [record.name for record in store.all(CONFIGS)]
 
 
-def test_what_was_made_changed_and_deleted_is_found_again(tmp_path):
+def test_created_changed_and_deleted_objects_are_restored(tmp_path):
     store = open_store(tmp_path / "data")
     store.create(CONFIGS, "default", config("a", x="1"))
     store.create(CONFIGS, "default", config("b"))
@@ -60,7 +60,7 @@ def test_what_was_made_changed_and_deleted_is_found_again(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_any_run_of_changes_is_found_again(tmp_path, seed):
+def test_any_sequence_of_changes_is_restored(tmp_path, seed):
     chance = random.Random(seed)
     for _ in range(4):
         store = open_store(tmp_path / "data", seed=seed)
@@ -93,7 +93,7 @@ def test_only_the_owner_can_read_the_file(tmp_path):
     store.close()
 
 
-def test_versions_of_before_are_gone_and_none_comes_twice(tmp_path):
+def test_versions_from_before_the_start_are_expired_and_never_reused(tmp_path):
     seen = []
     for _ in range(3):
         store = open_store(tmp_path / "data")
@@ -110,7 +110,7 @@ def test_versions_of_before_are_gone_and_none_comes_twice(tmp_path):
     store.close()
 
 
-def test_uids_of_a_seed_do_not_come_twice(tmp_path):
+def test_uids_of_a_seed_are_not_repeated(tmp_path):
     uids = set()
     for i in range(3):
         store = open_store(tmp_path / "data", seed=7)
@@ -119,7 +119,7 @@ def test_uids_of_a_seed_do_not_come_twice(tmp_path):
     assert len(uids) == 3
 
 
-def test_changes_that_come_together_go_to_disk_together(tmp_path):
+def test_concurrent_changes_are_written_together(tmp_path):
     async def run():
         store = open_store(tmp_path / "data")
         said = []
@@ -138,7 +138,7 @@ def test_changes_that_come_together_go_to_disk_together(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_nobody_waits_for_is_kept_soon(tmp_path):
+def test_changes_without_a_waiter_are_written_soon(tmp_path):
     async def run():
         store = open_store(tmp_path / "data")
         async with serving(store, Authenticator({})):
@@ -204,14 +204,14 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize(("make", "error", "text"), UNUSABLE.values(), ids=UNUSABLE)
-def test_files_that_are_refused(tmp_path, make, error, text):
+def test_rejected_files(tmp_path, make, error, text):
     make(tmp_path / "data")
     with pytest.raises(error, match=text):
         open_store(tmp_path / "data")
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_file_that_others_could_read_is_closed_to_them_and_said(tmp_path):
+def test_a_readable_file_is_made_private_and_reported(tmp_path):
     path, said = tmp_path / "data", []
     open_store(path, tell=said.append).close()
     assert said == []
@@ -231,7 +231,7 @@ def test_a_file_that_others_could_read_is_closed_to_them_and_said(tmp_path):
     assert said[1:] in ([], [f"{path}: members of the folder's group can replace this file"])
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path):
+def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(ConfigError, match="absent/data: No such file"):
         open_store(tmp_path / "absent" / "data")
 
@@ -257,7 +257,7 @@ def test_one_process_at_a_time(tmp_path):
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """Return a file with its log as a process that was killed leaves them: forty objects, each kept on its own."""
+    """Return a file with its log as a killed process leaves them: forty objects in separate transactions."""
     home = tmp_path_factory.mktemp("written")
     store = open_store(home / "data", seed=1)
     store.close()
@@ -272,7 +272,7 @@ def written(tmp_path_factory):
 
 
 def reopened(folder, data, log):
-    """Return the names of what is found in a file and a log, after checking that it can be written."""
+    """Return the names of the objects in a file and log, after checking that it is writable."""
     (folder / "data").write_bytes(data)
     (folder / "data-wal").write_bytes(log)
     store = open_store(folder / "data", seed=2)
@@ -288,14 +288,14 @@ def reopened(folder, data, log):
 ALL_NAMES = [f"c{i:02}" for i in range(40)]
 
 
-def test_a_log_that_was_left_is_read(tmp_path, written):
+def test_a_leftover_log_is_read(tmp_path, written):
     data, log = (path.read_bytes() for path in written)
     assert len(log) > 40 * 4096
     assert reopened(tmp_path, data, log) == ALL_NAMES
 
 
 @pytest.mark.slow
-def test_a_log_cut_anywhere_leaves_what_came_first(tmp_path, written):
+def test_a_truncated_log_keeps_the_earlier_changes(tmp_path, written):
     data, log = (path.read_bytes() for path in written)
     frame = 4096 + 24
     ends = [0, 1, 31, 32, 33, *(32 + frame * i + more for i in (1, 40) for more in (-1, 0, 1, 24, 2000))]
@@ -310,7 +310,7 @@ def test_a_log_cut_anywhere_leaves_what_came_first(tmp_path, written):
 
 
 @pytest.mark.slow
-def test_damage_is_told_or_leaves_what_came_first(tmp_path, written):
+def test_damage_is_reported_or_keeps_the_earlier_changes(tmp_path, written):
     data, log = (path.read_bytes() for path in written)
     chance = random.Random(3)
     told = []
@@ -345,7 +345,7 @@ class Client:
 
 
 @pytest.mark.slow
-def test_a_full_disk_takes_nothing_in_and_loses_nothing(tmp_path):
+def test_a_full_disk_rejects_changes_and_loses_none(tmp_path):
     async def run():
         store = open_store(tmp_path / "data")
         execute = store.log._connection.execute
@@ -377,7 +377,7 @@ def test_a_full_disk_takes_nothing_in_and_loses_nothing(tmp_path):
     asyncio.run(run())
 
 
-def test_whatever_keeps_a_change_from_the_disk_does_not_lose_it(tmp_path, monkeypatch):
+def test_any_write_error_loses_no_change(tmp_path, monkeypatch):
     async def run():
         store = open_store(tmp_path / "data")
         write = store.log._write
@@ -398,7 +398,7 @@ def test_whatever_keeps_a_change_from_the_disk_does_not_lose_it(tmp_path, monkey
     store.close()
 
 
-def test_watches_are_told_of_nothing_that_is_not_kept_yet(tmp_path, monkeypatch):
+def test_watches_report_only_changes_on_disk(tmp_path, monkeypatch):
     async def run():
         store = open_store(tmp_path / "data")
         write, open_disk = store.log._write, threading.Event()
@@ -443,7 +443,7 @@ asyncio.run(run())
 
 
 class Writer:
-    """Owns one object, changes it again and again, and remembers what it may be: the last answered, or the one under way."""
+    """Owns one object, changes it repeatedly, and remembers its possible values: the last answered one, or the pending one."""
 
     def __init__(self, name):
         self.name = name
@@ -477,7 +477,7 @@ class Writer:
 
 
 async def something_is_answered(writers, tasks):
-    """Wait for it however slow the machine is: a server that is killed before says nothing about what it keeps."""
+    """Wait for a response however slow the machine is: a server killed before the first proves nothing."""
     before = sum(writer.answered for writer in writers)
     while sum(writer.answered for writer in writers) == before and not all(task.done() for task in tasks):
         await asyncio.sleep(0.005)
@@ -501,8 +501,8 @@ async def write_and_kill(path, writers, chance):
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_while_it_writes_has_kept_all_it_answered(tmp_path):
-    """More rounds: MOORAGE_KILLS=200."""
+def test_a_killed_process_has_stored_all_answered_changes(tmp_path):
+    """MOORAGE_KILLS=200 runs more rounds."""
     path, chance = tmp_path / "data", random.Random(11)
     writers = [Writer(f"w{i}") for i in range(8)]
     versions = [0]

@@ -1,4 +1,4 @@
-"""kubectl against the server: what people type, and what they are used to seeing."""
+"""kubectl against the server: usual commands and their output."""
 
 import glob
 import json
@@ -62,7 +62,7 @@ def certificate(tmp_path_factory):
 
 @pytest.fixture
 def kubectl(certificate, server_in_a_thread, token, tmp_path):
-    """Return a function that runs kubectl against a new server, where DEPLOYMENT is applied; it returns what is printed."""
+    """Return a function that runs kubectl against a new server with DEPLOYMENT applied, and returns its output."""
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "config")}
@@ -100,7 +100,7 @@ def test_get_prints_the_usual_columns(kubectl):
     assert 'pods "db" not found' in kubectl("get", "pod", "db", fails=True)
 
 
-def test_apply_changes_what_changed(kubectl):
+def test_apply_changes_what_differs(kubectl):
     changed = DEPLOYMENT.replace("replicas: 2", "replicas: 3").replace("app: web}", "tier: front}")
     printed = kubectl("apply", "-f", "-", stdin=changed).splitlines()
     assert printed == ["deployment.apps/shop configured", "node/n1 unchanged", "pod/web configured"]
@@ -139,7 +139,7 @@ def test_scale_patch_wait_describe_and_delete(kubectl):
     assert kubectl("get", "pods") == ""
 
 
-def test_what_is_wrong_is_told(kubectl):
+def test_errors_are_printed(kubectl):
     bad = "apiVersion: v1\nkind: Pod\nmetadata: {name: Bad_Name}\nspec: {containers: [{name: c, image: i}]}\n"
     printed = kubectl("create", "-f", "-", stdin=bad, fails=True)
     assert 'The Pod "Bad_Name" is invalid: metadata.name: Invalid value: "Bad_Name": a lowercase RFC 1123 subdomain' in printed
@@ -151,7 +151,7 @@ def test_api_resources_are_listed(kubectl):
     assert {"pods", "nodes", "deployments", "poddisruptionbudgets", "leases", "resourceclaims"} <= listed
 
 
-def test_typed_clients_speak_protobuf(kubectl):
+def test_typed_clients_use_protobuf(kubectl):
     kubectl("create", "namespace", "team")
     kubectl("create", "deployment", "app", "--image=x", "--replicas=0", "-n", "team")
     assert read(kubectl, "deploy", "app", "-n", "team")["spec"]["replicas"] == 0
@@ -162,7 +162,7 @@ def test_typed_clients_speak_protobuf(kubectl):
     assert "not found" in kubectl("get", "deploy", "app", "-n", "team", fails=True)
 
 
-def test_drain_evicts_what_it_may(kubectl):
+def test_drain_evicts_within_budgets(kubectl):
     kubectl("run", "placed", "--image=i", '--overrides={"spec":{"nodeName":"n1","terminationGracePeriodSeconds":0}}')
     assert "pod/placed evicted" in kubectl("drain", "n1", "--force", "--timeout=20s")
     assert read(kubectl, "node", "n1")["spec"]["unschedulable"] is True
@@ -266,7 +266,7 @@ def files(tmp_path):
     return {name: str(tmp_path / f"{name}.yaml") for name in texts}
 
 
-def test_what_people_type_works(kubectl, files):
+def test_usual_commands_work(kubectl, files):
     kubectl("delete", "-f", files["file"], "--ignore-not-found", "--wait=false")
     for command, expected in COMMANDS:
         words = [word.format(**files) for word in _words(command.removeprefix("!"))]
@@ -276,7 +276,7 @@ def test_what_people_type_works(kubectl, files):
 
 
 def _words(command):
-    """Return the words of a command; those in braces hold quotes that are theirs."""
+    """Return the words of a command; the content of braces is one word with its quotes."""
     return command.split(" ") if '"' in command else shlex.split(command)
 
 

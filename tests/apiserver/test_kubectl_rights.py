@@ -1,4 +1,4 @@
-"""kubectl with certificates of the cluster's own authority: rights, tokens, and acting as somebody else."""
+"""kubectl with client certificates of the cluster's authority: rights, tokens and impersonation."""
 
 import json
 import shutil
@@ -40,12 +40,12 @@ def kubectl(tmp_path_factory, server_in_a_thread):
         yield run
 
 
-def test_a_certificate_says_who_one_is(kubectl):
+def test_a_certificate_identifies_its_user(kubectl):
     shown = json.loads(kubectl("jane", "auth", "whoami", "-o", "json").stdout)
     assert shown["status"]["userInfo"] == {"username": "jane", "groups": ["devs", "system:authenticated"]}
 
 
-def test_rights_come_with_a_binding(kubectl):
+def test_a_binding_grants_rights(kubectl):
     assert kubectl("jane", "auth", "can-i", "list", "pods").stdout.strip() == "no"
     refused = kubectl("jane", "get", "pods")
     why = 'pods is forbidden: User "jane" cannot list resource "pods" in API group "" in the namespace "default"'
@@ -61,7 +61,7 @@ def test_rights_come_with_a_binding(kubectl):
     assert "ClusterRole/view" in kubectl("admin", "get", "rolebindings", "-o", "wide").stdout
 
 
-def test_nobody_gives_what_they_do_not_have(kubectl):
+def test_users_cannot_grant_what_they_do_not_have(kubectl):
     role = ["create", "clusterrole", "maker", "--verb=create,bind", "--resource=clusterroles"]
     assert kubectl("admin", *role).returncode == 0
     assert kubectl("admin", "create", "clusterrolebinding", "maker", "--clusterrole=maker", "--user=jane").returncode == 0
@@ -73,7 +73,7 @@ def test_nobody_gives_what_they_do_not_have(kubectl):
     assert kubectl("jane", "create", "clusterrole", "same", "--verb=create", "--resource=clusterroles").returncode == 0
 
 
-def test_a_service_account_has_a_token(kubectl):
+def test_a_service_account_gets_a_token(kubectl):
     assert kubectl("admin", "create", "serviceaccount", "robot").returncode == 0
     assert "default" in kubectl("admin", "get", "serviceaccounts").stdout
     token = kubectl("admin", "create", "token", "robot", "--duration=10m").stdout.strip()
@@ -87,7 +87,7 @@ def test_a_service_account_has_a_token(kubectl):
     assert "may not specify a duration less than 10 minutes" in short.stderr
 
 
-def test_a_token_is_as_good_as_its_account_s_rights(kubectl):
+def test_a_token_has_its_accounts_rights(kubectl):
     assert kubectl("admin", "create", "serviceaccount", "watcher").returncode == 0
     given = kubectl("admin", "create", "rolebinding", "watcher", "--clusterrole=view", "--serviceaccount=default:watcher")
     assert given.returncode == 0

@@ -1,4 +1,4 @@
-"""Large requests are carried out beside the event loop, which is never held for long, and write what they would on it."""
+"""Large requests run in a separate thread without blocking the event loop, and write the same as on the loop."""
 
 import asyncio
 import gc
@@ -100,7 +100,9 @@ LARGEST = {
 
 
 class Ticker:
-    """Measures for how long at most the loop had no turn, in seconds of this process's work, which others do not slow down."""
+    """Measures the longest time the loop was blocked, in seconds of this process's CPU time, which other processes do not
+    affect.
+    """
 
     def __init__(self):
         self.longest_s = 0.0
@@ -115,7 +117,7 @@ class Ticker:
 
 
 async def exchange(port, method, path, body=b"", form=JSON, accept=JSON):
-    """Send a request; return the code of its answer."""
+    """Send a request, and return the code of its response."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 22)
     head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nConnection: close\r\n"
     writer.write(f"{head}Content-Type: {form}\r\nAccept: {accept}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
@@ -127,7 +129,7 @@ async def exchange(port, method, path, body=b"", form=JSON, accept=JSON):
 
 
 async def held_s(request):
-    """Return the answer's code, and for how long a request holds the loop, while the server answers others as well."""
+    """Return a response's code, and how long the request blocks the loop while the server handles others."""
     method, path, document, form, accept = request
     body = encoded(document)
     async with serving(make_store(), GUARD) as port:
@@ -146,7 +148,7 @@ async def held_s(request):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LARGEST)
-def test_no_request_holds_the_loop(name):
+def test_no_request_blocks_the_loop(name):
     *request, code = LARGEST[name]
     gc.freeze()  # what the tests hold is no part of a server
     try:
@@ -168,7 +170,7 @@ def request(method, path, document=b"", form=JSON, accept=JSON, **query):
 
 
 def beside(store, asked, before_change=lambda: None):
-    """Carry a request out as a thread would; others do something before each change."""
+    """Handle a request like the worker's thread; ``others`` act before each change."""
 
     def ask(function):
         before_change()
@@ -182,7 +184,7 @@ def at_once(store, asked):
 
 
 def outcome(carry_out, store, asked):
-    """Return what a request comes to: its answer or its refusal, and what is stored then."""
+    """Return the result of a request: its response or error, and the stored objects."""
     try:
         answer = carry_out(store, asked)
         told = answer.code, b"".join(answer.parts)
@@ -200,7 +202,7 @@ REQUESTS = {
     "create": request("POST", MAPS, config_map("y", {"a": "b"})),
     "create with a name that is made": request("POST", MAPS, config_map("", {"a": "b"}, generateName="y-")),
     "create what is there": request("POST", PODS, pod()),
-    "create in vain": request("POST", PODS, pod("_")),
+    "an invalid create": request("POST", PODS, pod("_")),
     "create for show": request("POST", MAPS, config_map("y", {}), dryRun="All"),
     "replace": request("PUT", f"{MAPS}/many", config_map("many", {"a": "b"})),
     "replace nothing": request("PUT", f"{MAPS}/none", config_map("none", {"a": "b"})),
@@ -228,7 +230,7 @@ def small_store():
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_request_comes_to_the_same_in_a_thread_as_on_the_loop(name):
+def test_a_request_has_the_same_result_in_a_thread_as_on_the_loop(name):
     assert outcome(beside, small_store(), REQUESTS[name]) == outcome(at_once, small_store(), REQUESTS[name])
 
 
@@ -236,14 +238,14 @@ def labelled(store, labels):
     store.change(served("pods"), "default", "x", lambda document: document["metadata"].update(labels=labels))
 
 
-def test_what_changed_meanwhile_is_not_lost():
+def test_concurrent_changes_are_not_lost():
     store, changes = small_store(), [{"theirs": "1"}]
     asked = request("PATCH", f"{PODS}/x", {"metadata": {"labels": {"mine": "1"}}}, STRATEGIC)
     assert beside(store, asked, lambda: labelled(store, changes.pop()) if changes else None).code == 200
     assert store.get(served("pods"), "default", "x").labels == {"theirs": "1", "mine": "1"}
 
 
-def test_what_changes_again_and_again_is_a_conflict():
+def test_constant_changes_are_a_conflict():
     store, numbers = small_store(), iter(range(100))
     asked = request("PATCH", f"{PODS}/x", {"metadata": {"labels": {"mine": "1"}}}, STRATEGIC)
     with pytest.raises(ApiError, match='pods "x": the object has been modified; please apply') as caught:
@@ -252,7 +254,7 @@ def test_what_changes_again_and_again_is_a_conflict():
     assert store.get(served("pods"), "default", "x").labels == {"theirs": "4"}
 
 
-def test_a_name_that_is_taken_meanwhile_is_taken():
+def test_a_name_taken_meanwhile_is_a_conflict():
     store, others = small_store(), [config_map("y", {"theirs": "1"})]
     asked = request("POST", MAPS, config_map("y", {"mine": "1"}))
     with pytest.raises(ApiError, match="already exists"):
@@ -260,7 +262,7 @@ def test_a_name_that_is_taken_meanwhile_is_taken():
     assert store.get(served("configmaps"), "default", "y").document()["data"] == {"theirs": "1"}
 
 
-def test_a_quota_that_is_used_up_meanwhile_is_used_up():
+def test_a_quota_used_up_meanwhile_is_enforced():
     store = small_store()
     store.change(
         served("resourcequotas"), "default", "q",
@@ -272,7 +274,7 @@ def test_a_quota_that_is_used_up_meanwhile_is_used_up():
         beside(store, asked, lambda: store.create(served("configmaps"), "default", others.pop()) if others else None)
 
 
-def test_an_object_may_only_be_so_large():
+def test_the_size_of_an_object_is_limited():
     store = small_store()
     document = pod("y", initContainers=[{"name": "i", "image": "i", "args": ["x" * MAX_OBJECT]}])
     with pytest.raises(ApiError) as caught:
@@ -283,7 +285,7 @@ def test_an_object_may_only_be_so_large():
 
 
 @pytest.mark.parametrize("form", [JSON, YAML])
-def test_a_body_may_only_hold_so_many_values(form):
+def test_the_number_of_values_in_a_body_is_limited(form):
     def asked(text):
         return request(
             "POST", MAPS, b'{"kind": "ConfigMap", "metadata": {"name": "y"}, "data": {"a": "%b"}, "x": [%b]}' % text, form
@@ -307,7 +309,7 @@ def test_small_requests_stay_on_the_loop():
     assert is_heavy(b"a: b\n" * 2000, counted=False)
 
 
-def test_large_requests_wait_for_one_another_and_users_take_turns():
+def test_large_requests_queue_and_users_take_turns():
     async def run():
         worker = Worker(ServerLimits(large_waiting=4, large_per_client=3))
         done, gate, threads = [], threading.Event(), set()
@@ -338,7 +340,7 @@ def test_large_requests_wait_for_one_another_and_users_take_turns():
     asyncio.run(run())
 
 
-def test_a_large_request_that_takes_too_long_changes_nothing():
+def test_a_large_request_that_times_out_changes_nothing():
     async def run():
         worker, gate, changes = Worker(ServerLimits(large_s=0.02)), threading.Event(), []
 

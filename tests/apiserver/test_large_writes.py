@@ -1,4 +1,4 @@
-"""Objects of hundreds of kilobytes, written one after the other over one connection: by bytes on a socket, and by kubectl."""
+"""Consecutive writes of hundreds of kilobytes over one connection: as bytes on a socket, and by kubectl."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ def config_map(name, size, letter="a"):
 
 
 def written(method, path, document, *, chunk=0, token="strong"):
-    """Return a write as it goes over the wire, its body in chunks of that size."""
+    """Return the bytes of a write, its body in chunks of that size."""
     body = json.dumps(document).encode()
     head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
     if not chunk:
@@ -36,14 +36,14 @@ def written(method, path, document, *, chunk=0, token="strong"):
 
 
 async def code_of(reader):
-    """Read an answer, and return its code."""
+    """Read a response, and return its code."""
     head = await reader.readuntil(b"\r\n\r\n")
     await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]))
     return int(head[9:12])
 
 
 @pytest.mark.parametrize("at_once", [False, True], ids=["one after the other", "pipelined"])
-def test_large_writes_over_one_connection_are_all_carried_out(at_once):
+def test_large_writes_over_one_connection_all_succeed(at_once):
     sizes = [10, 130_000, 600_000, 1_000_000, 70_000, 600_000]
     requests, codes = [], []
     for i, size in enumerate(sizes):

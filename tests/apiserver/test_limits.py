@@ -1,4 +1,4 @@
-"""Seats for requests and watches: bursts wait, one client cannot take them all, and who comes too late is told so."""
+"""Seats for requests and watches: bursts wait, one client cannot take all, and others get 429."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ async def acquire(seats, client, mutating, leave, log):
         await leave.wait()
 
 
-def test_seats_are_few_and_clients_have_fewer():
+def test_seats_are_limited_in_total_and_per_client():
     async def run():
         seats, leave, log = Seats(SMALL), asyncio.Event(), []
         tasks = [asyncio.create_task(acquire(seats, client, False, leave, log)) for client in "aab"]
@@ -44,7 +44,7 @@ def test_seats_are_few_and_clients_have_fewer():
     asyncio.run(run())
 
 
-def test_a_burst_waits_for_its_turn():
+def test_a_burst_waits_for_seats():
     async def run():
         seats, leave, log = Seats(SMALL), asyncio.Event(), []
         tasks = [asyncio.create_task(acquire(seats, "a", False, leave, log)) for _ in range(4)]
@@ -61,7 +61,7 @@ def test_a_burst_waits_for_its_turn():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_no_seat_is_lost_or_taken_twice(seed):
-    """Requests come, wait, are cancelled and end in any order; the counts never go beyond their limits and end at nothing."""
+    """Requests arrive, wait, are cancelled and end in any order; the counts stay within their limits and return to zero."""
     chance, refused = random.Random(seed), set()
 
     async def request(seats, client, mutating):
@@ -103,7 +103,7 @@ def test_watches_are_counted():
     assert seats.watches == 0
 
 
-def test_what_one_user_leaves_unread_is_bounded_but_one_answer_is_let_through():
+def test_the_unread_bytes_of_a_user_are_limited_but_one_response_is_allowed():
     seats = Seats(ServerLimits(unread_per_client=10))
     with seats.sending("a", 50, refusable=True):
         for size in (1, 50):
@@ -138,7 +138,7 @@ async def slow_body():
 
 
 @pytest.mark.slow
-def test_one_client_that_is_slow_does_not_keep_others_waiting():
+def test_a_slow_client_does_not_delay_others():
     async def run():
         guard = Authenticator({"t": User("a", ("system:masters",)), "u": User("b", ("system:masters",))})
         limits = ServerLimits(per_client=2, seat_s=0.02)
@@ -155,8 +155,10 @@ def test_one_client_that_is_slow_does_not_keep_others_waiting():
 
 
 @pytest.mark.slow
-def test_answers_that_are_not_read_are_few_and_written_as_they_are_read(monkeypatch):
-    """A list of 20 MB is made as it is read. Objects that are not read are few, but the answer to a change is never refused."""
+def test_unread_responses_are_limited_and_sent_as_they_are_read(monkeypatch):
+    """A list of 20 MB is encoded as it is read. Unread single objects are limited, but the response to a change is never
+    rejected.
+    """
     written = []
     write = aiohttp.web.StreamResponse.write
 
@@ -202,7 +204,7 @@ def test_answers_that_are_not_read_are_few_and_written_as_they_are_read(monkeypa
 
 
 @pytest.mark.slow
-def test_watches_beyond_the_limit_are_told_to_come_again_and_end_with_their_client():
+def test_watches_beyond_the_limit_get_429_and_end_with_their_client():
     async def run():
         guard = Authenticator({"t": User("a", ("system:masters",))})
         limits = ServerLimits(watches_per_client=2)
@@ -218,7 +220,7 @@ def test_watches_beyond_the_limit_are_told_to_come_again_and_end_with_their_clie
 
 
 @pytest.mark.slow
-def test_a_watch_ends_when_its_client_goes_away_though_nothing_happens():
+def test_a_watch_ends_when_its_client_disconnects_without_events():
     async def run():
         async with serving(open_store(seed=1), Authenticator({"t": User("a", ("system:masters",))})) as port:
             request = f"GET {HOME}?watch=1 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer t\r\n\r\n"
@@ -239,7 +241,7 @@ def test_a_watch_ends_when_its_client_goes_away_though_nothing_happens():
 
 
 @pytest.mark.slow
-def test_metrics_count_what_was_asked():
+def test_metrics_count_requests():
     async def run():
         guard = Authenticator({"t": User("a", ("system:masters",)), "weak": User("b")})
         async with serving(open_store(seed=1), guard) as port, aiohttp.ClientSession() as session:
@@ -264,7 +266,7 @@ def test_metrics_count_what_was_asked():
 
 
 @pytest.mark.slow
-def test_health_says_more_when_asked():
+def test_verbose_health_lists_the_checks():
     async def run():
         async with serving(open_store(seed=1), Authenticator({})) as port, aiohttp.ClientSession() as session:
             for name in ("healthz", "livez", "readyz"):

@@ -1,4 +1,4 @@
-"""Requests cost what they are long: twice as many of anything anywhere take twice as much work, however they are sent."""
+"""The cost of a request is linear: twice as much of any field takes twice the work, however it is sent."""
 
 import os
 import time
@@ -19,7 +19,9 @@ SIZES = (10, 20, 40)
 
 
 def different(places):
-    """Return the places that are not fields of one struct under several paths or kinds; of pods those that can be changed."""
+    """Return the places without duplicates of one struct field under several paths or kinds; of pods, those that
+    can change.
+    """
     first = {}
     for place in sorted(places, key=lambda place: place.kind.kind != "Deployment"):
         first.setdefault((place.owner, place.path[-1]), place)
@@ -27,7 +29,7 @@ def different(places):
 
 
 def chosen():
-    """Return each field once, and those of pods also where nothing is around them."""
+    """Return each field once, and those of pods also on their own."""
     own = [place for place in all_places() if place.kind.kind == "Pod" and len(place.path) == 2]
     return list({str(place): place for place in (*different(all_places()), *own)}.values())
 
@@ -37,7 +39,7 @@ KINDS = sorted({place.kind.qualified for place in PLACES})
 
 
 def work(bench, place):
-    """Return how much work each request is, by its name: one number for each of the sizes."""
+    """Return the work of each request by name: one number for each size."""
     done = {}
     for size in SIZES:
         for name, asked in requests(bench, place, size).items():
@@ -47,13 +49,13 @@ def work(bench, place):
 
 
 def is_beyond(least, middle, most):
-    """Return True where the step to the largest size is too much more than the step before it, by more than a call an item."""
+    """Return True if the step to the largest size is more than linear, by more than a call per item."""
     return most - middle > MOST * (middle - least) and most - 2 * middle + least > SIZES[-1]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_work_grows_with_what_is_sent(kind):
+def test_work_is_linear_in_the_request(kind):
     bench = Bench()
     places = [place for place in PLACES if place.kind.qualified == kind]
     done = {f"{place} by {name}": amounts for place in places for name, amounts in work(bench, place).items()}
@@ -73,8 +75,8 @@ HOSTILE = (
 
 
 @pytest.mark.slow
-def test_long_texts_are_read_once_wherever_they_stand():
-    """A reader that goes back for each letter would take seconds, and one that does not takes milliseconds."""
+def test_long_strings_are_scanned_once():
+    """A quadratic scan would take seconds, a linear one takes milliseconds."""
     bench = Bench()
     places = different([place for kind in {place.kind for place in PLACES} for place in texts(kind)])
     assert len(places) > 300
@@ -189,7 +191,7 @@ MORE, AT_MOST = 8, 20
 
 
 def cpu_s(bench, case, count):
-    """Return the processor time that a request takes."""
+    """Return the CPU time of a request."""
     _, held, how, made = case
     if held is not None:
         bench.hold(PODS, held(count))
@@ -204,7 +206,7 @@ def cpu_s(bench, case, count):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PAIRS)
-def test_nothing_is_compared_with_everything(name):
+def test_no_list_is_compared_pairwise(name):
     bench, case = Bench(), PAIRS[name]
     few = case[0]
     least = min(cpu_s(bench, case, few) for _ in range(3))

@@ -1,4 +1,4 @@
-"""Long answers part by part: the same bytes as if they were put together first, and never more than the client reads."""
+"""Long responses in parts: the same bytes as if assembled, and never more than the client reads."""
 
 import json
 
@@ -10,7 +10,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from moorage.apiserver.http.lists import ObjectList, encoded_list, object_list
-from moorage.apiserver.http.sending import PIECE, cut
+from moorage.apiserver.http.sending import PIECE, into_pieces
 from moorage.apiserver.schema.protobuf import PROTOBUF
 from moorage.apiserver.schema.representations import JSON, YAML, encoded_as
 from moorage.apiserver.vocabulary.records import Record
@@ -38,7 +38,7 @@ def listing_of(documents):
 @pytest.mark.slow
 @hypothesis_settings(max_examples=80, deadline=None)
 @given(documents=st.lists(objects, max_size=3))
-def test_a_list_in_parts_is_the_list(documents):
+def test_a_list_in_parts_equals_the_list(documents):
     listing = listing_of(documents)
     whole = b"".join(listing)
     items = [{name: one[name] for name in ("metadata", "data")} for one in documents]
@@ -52,15 +52,15 @@ def test_a_list_in_parts_is_the_list(documents):
 
 
 @given(parts=st.lists(st.sampled_from([b"", b"a", b"b" * (PIECE // 2), b"c" * PIECE, b"d" * (3 * PIECE + 1)]), max_size=6))
-def test_pieces_are_the_parts_and_none_is_long(parts):
-    pieces = [bytes(piece) for piece in cut(parts)]
+def test_pieces_contain_the_parts_and_none_is_long(parts):
+    pieces = [bytes(piece) for piece in into_pieces(parts)]
     assert b"".join(pieces) == b"".join(parts)
     assert all(len(piece) <= 2 * PIECE for piece in pieces)
 
 
-def test_what_is_large_is_not_copied():
+def test_large_objects_are_not_copied():
     (record,) = [Record.of(CONFIG, {"metadata": {"name": "c"}, "data": {"a": "x" * 100_000}}, 1)]
-    parts = list(cut(listing_of([record.document()])))
+    parts = list(into_pieces(listing_of([record.document()])))
     assert sum(isinstance(part, memoryview) for part in parts) == 4
 
 
@@ -71,7 +71,7 @@ def fill(store, count):
 
 
 @pytest.mark.parametrize("accept", FORMS.values(), ids=FORMS)
-def test_long_lists_and_short_ones_come_whole(against_a_server, accept):
+def test_long_and_short_lists_are_complete(against_a_server, accept):
     async def test(client, store):
         fill(store, 300)
         answers = []
@@ -92,7 +92,7 @@ def test_long_lists_and_short_ones_come_whole(against_a_server, accept):
 
 
 @pytest.mark.slow
-def test_a_list_is_as_it_was_when_it_was_asked_for(against_a_server):
+def test_a_list_shows_its_version_of_the_objects(against_a_server):
     """Its objects may change while the client reads it."""
 
     async def test(client, store):
@@ -109,8 +109,8 @@ def test_a_list_is_as_it_was_when_it_was_asked_for(against_a_server):
     against_a_server(test)
 
 
-def test_a_fault_in_the_middle_of_a_list_breaks_the_connection_off(against_a_server, monkeypatch, caplog):
-    """What was sent cannot be taken back; the client must not take it for the whole."""
+def test_an_error_within_a_list_closes_the_connection(against_a_server, monkeypatch, caplog):
+    """The sent part cannot be taken back; the client must not take it for the complete list."""
 
     def broken():
         yield from ((b'"' + b"x" * 1000 + b'"',) for _ in range(100))

@@ -1,4 +1,4 @@
-"""Who manages which field: what updates leave behind, and everything that applying decides by it."""
+"""Field management: what updates record, and what server-side apply derives from it."""
 
 import json
 
@@ -44,7 +44,7 @@ PATHS = st.sets(st.lists(ELEMENTS, min_size=1, max_size=4).map(tuple), max_size=
 
 @given(PATHS, PATHS)
 @settings(max_examples=150)
-def test_sets_of_fields_are_sets_of_paths(left, right):
+def test_field_sets_are_sets_of_paths(left, right):
     one, two = set_of(left), set_of(right)
     assert set(paths(one)) == left
     assert is_field_set(one)
@@ -59,7 +59,7 @@ def test_sets_of_fields_are_sets_of_paths(left, right):
 
 @given(st.lists(PATHS, max_size=4))
 @settings(max_examples=100)
-def test_many_sets_together_are_all_of_their_paths(many):
+def test_the_union_of_many_sets_has_all_their_paths(many):
     assert set(paths(union_all(map(set_of, many)))) == set().union(*many)
 
 
@@ -67,11 +67,11 @@ NO_SETS = [None, [], {"x": {}}, {"q:x": 1}, {"f:a": None}, {"k:{": {}}, {"k:1": 
 
 
 @pytest.mark.parametrize("sent", NO_SETS, ids=str)
-def test_what_is_no_set_is_seen(sent):
+def test_invalid_field_sets_are_detected(sent):
     assert not is_field_set(sent)
 
 
-def test_paths_are_shown_as_people_read_them():
+def test_paths_are_shown_in_readable_form():
     path = ("f:spec", "f:ports", 'k:{"protocol":"TCP","containerPort":80}', "f:name")
     assert shown(path) == '.spec.ports[containerPort=80,protocol="TCP"].name'
     assert shown(("f:metadata", "f:finalizers", 'v:"x/y"')) == '.metadata.finalizers[="x/y"]'
@@ -81,7 +81,7 @@ def test_paths_are_shown_as_people_read_them():
 
 
 def created_by_kubectl():
-    """Return the managers of a deployment as a real cluster shows them after ``kubectl create deployment``."""
+    """Return the managers of a deployment on a real cluster after ``kubectl create deployment``."""
     own = (
         ".",
         "f:image",
@@ -107,7 +107,7 @@ def created_by_kubectl():
     }  # fmt: skip
 
 
-def test_a_new_object_is_managed_by_who_made_it(store):
+def test_a_new_object_is_managed_by_its_creator(store):
     document = {
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "nginx", "labels": {"app": "nginx"}},
         "spec": {
@@ -146,7 +146,7 @@ def managers(document):
     }
 
 
-def test_who_changes_a_field_takes_it():
+def test_a_changed_field_gets_the_new_manager():
     first = deployment(replicas=1, paused=True)
     track(DEPLOYMENTS, None, first, updater("a"), NOW)
     second = {**deployment(replicas=2, minReadySeconds=3), "metadata": dict(first["metadata"])}
@@ -171,7 +171,7 @@ events = st.fixed_dictionaries(
 
 @settings(max_examples=60)
 @given(st.lists(events, min_size=2, max_size=6))
-def test_what_is_managed_of_a_new_object_is_what_it_holds_however_many_looked_alike_before(documents):
+def test_a_new_object_s_fields_do_not_depend_on_cached_ones(documents):
     for document in documents:
         changed = compare(EVENTS, {"metadata": {}}, document)
         wanted = difference(union(changed.added, changed.modified), set_of([("f:metadata",), ("f:metadata", "f:name")]))
@@ -180,7 +180,7 @@ def test_what_is_managed_of_a_new_object_is_what_it_holds_however_many_looked_al
         assert [entry["fieldsV1"] for entry in entries] == ([wanted] if wanted else [])
 
 
-def test_what_did_not_change_stays_where_it_is():
+def test_unchanged_fields_keep_their_manager():
     first = deployment(replicas=1)
     track(DEPLOYMENTS, None, first, updater("a"), NOW)
     again = json.loads(json.dumps(first))
@@ -188,14 +188,14 @@ def test_what_did_not_change_stays_where_it_is():
     assert again == first
 
 
-def test_nobody_manages_an_object_that_nobody_managed():
+def test_an_object_without_managers_stays_so():
     first, second = deployment(replicas=1), deployment(replicas=2)
     track(DEPLOYMENTS, first, second, updater("b"), NOW)
     assert "managedFields" not in second["metadata"]
 
 
 @pytest.mark.parametrize("sent", [[], [{}]], ids=["none", "an empty one"])
-def test_a_client_may_have_everybody_forgotten(sent):
+def test_a_client_may_reset_the_managers(sent):
     first = deployment(replicas=1)
     track(DEPLOYMENTS, None, first, updater("a"), NOW)
     second = deployment(replicas=2)
@@ -204,7 +204,7 @@ def test_a_client_may_have_everybody_forgotten(sent):
     assert managers(second) == {}
 
 
-def test_old_updaters_are_put_together():
+def test_old_update_managers_are_merged():
     document = deployment(replicas=0)
     track(DEPLOYMENTS, None, document, updater("m00"), "2026-01-01T00:00:00Z")
     for i in range(1, 14):
@@ -218,7 +218,7 @@ def test_old_updaters_are_put_together():
     assert ".metadata.labels.l1" in managers(document)["ancient-changes", "Update"]
 
 
-def test_managers_are_named_by_the_client_where_they_are_not():
+def test_managers_are_named_after_the_user_agent():
     assert manager_of("given", "kubectl/v1.32") == "given"
     assert manager_of("", "kubectl/v1.32 (linux)") == "kubectl"
     assert manager_of("", "py\x07thon/3 " + "x" * 300) == "python"
@@ -241,7 +241,7 @@ def template(*containers):
     return {"spec": {"containers": list(containers)}}
 
 
-def test_what_is_applied_no_more_goes_unless_somebody_else_has_it():
+def test_a_field_no_longer_applied_is_removed_unless_another_manager_owns_it():
     first = applied(None, deployment(replicas=1, paused=True, minReadySeconds=5))
     second = applied(first, deployment(paused=True), "you")
     third = applied(second, deployment(replicas=1))
@@ -249,7 +249,7 @@ def test_what_is_applied_no_more_goes_unless_somebody_else_has_it():
     assert managers(third) == {("me", "Apply"): [".spec.replicas"], ("you", "Apply"): [".spec.paused"]}
 
 
-def test_the_same_value_is_shared_and_another_is_a_conflict():
+def test_equal_values_are_shared_and_different_ones_conflict():
     first = applied(None, deployment(replicas=1, paused=True))
     shared = applied(first, deployment(replicas=1), "you")
     assert managers(shared)["you", "Apply"] == [".spec.replicas"]
@@ -268,7 +268,7 @@ def test_the_same_value_is_shared_and_another_is_a_conflict():
     assert managers(forced) == {("me", "Apply"): [".spec.paused"], ("her", "Apply"): [".spec.replicas"]}
 
 
-def test_a_conflict_with_an_updater_names_the_version_and_the_subresource():
+def test_a_conflict_with_an_update_names_version_and_subresource():
     live = deployment(replicas=1)
     track(DEPLOYMENTS, None, live, updater("hpa", "scale"), NOW)
     with pytest.raises(ApiError) as refused:
@@ -277,12 +277,12 @@ def test_a_conflict_with_an_updater_names_the_version_and_the_subresource():
     assert str(refused.value) == f"Apply failed with 1 conflict: {why}: .spec.replicas"
 
 
-def test_objects_from_before_managers_belong_to_before_first_apply():
+def test_objects_without_managers_belong_to_before_first_apply():
     with pytest.raises(ApiError, match=r'conflict with "before-first-apply" using apps/v1: \.spec\.replicas'):
         applied(deployment(replicas=1), deployment(replicas=2))
 
 
-def test_lists_of_named_things_are_applied_by_name():
+def test_associative_lists_are_applied_by_key():
     first = applied(None, deployment(template=template(container("a", image="x"), container("b", image="y"))))
     second = applied(first, deployment(template=template(container("side", image="z"))), "you")
     names = [one["name"] for one in second["spec"]["template"]["spec"]["containers"]]
@@ -292,7 +292,7 @@ def test_lists_of_named_things_are_applied_by_name():
     assert kept == {"b": "y2", "side": "z"}
 
 
-def test_applying_nothing_new_changes_nothing():
+def test_applying_the_same_again_changes_nothing():
     first = applied(None, deployment(replicas=1, template=template(container("a"), container("b"))))
     again = apply(DEPLOYMENTS, first, deployment(replicas=1, template=template(container("b"), container("a"))), applier("me"),
                   "2030-01-01T00:00:00Z")  # fmt: skip
@@ -327,7 +327,7 @@ UNFIT = {
 
 
 @pytest.mark.parametrize(("config", "wanted"), UNFIT.values(), ids=UNFIT)
-def test_what_does_not_fit_is_told(config, wanted):
+def test_type_errors_are_reported(config, wanted):
     assert list(type_faults(DEPLOYMENTS, config)) == [wanted]
 
 
@@ -336,7 +336,7 @@ NAMES = st.lists(st.sampled_from("abcdef"), unique=True, max_size=6)
 
 @given(NAMES, NAMES)
 @settings(max_examples=200)
-def test_merged_lists_hold_both_and_keep_the_order_of_what_is_applied(live, config):
+def test_merged_lists_have_all_items_in_the_applied_order(live, config):
     shape = PODS.fields["spec"].type
     held, given_ = (
         {"containers": [container(name, image=where) for name in names]} for where, names in (("l", live), ("c", config))
@@ -363,8 +363,8 @@ SPECS = st.fixed_dictionaries(
 
 @given(st.lists(st.tuples(st.sampled_from(["me", "you"]), SPECS), min_size=1, max_size=5))
 @settings(max_examples=150)
-def test_an_applied_object_holds_what_each_applied_last(steps):
-    """Forced, each step's own fields are there as it applied them, and everything that nobody applies is gone."""
+def test_an_applied_object_has_what_each_manager_applied_last(steps):
+    """With force, each step's own fields have the applied values, and fields that no manager applies are removed."""
     live = None
     for name, spec in steps:
         config = deployment(**spec)

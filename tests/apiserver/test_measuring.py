@@ -1,4 +1,4 @@
-"""What pods and nodes are said to use: what they declare, in metrics-server's form."""
+"""Metrics of pods and nodes: the declared usage, in metrics-server's form."""
 
 import copy
 
@@ -23,7 +23,7 @@ def add_node(store, name, ready="True"):
 
 
 def add_pod(store, name, containers, node="n1", status=None, namespace="default", annotations=None, **spec):
-    """Make a pod that runs. ``containers`` maps names to their requests."""
+    """Create a running pod. ``containers`` maps names to their requests."""
     made = [
         {"name": one, "image": "i", "resources": {"requests": dict(asked)}} if asked else {"name": one, "image": "i"}
         for one, asked in containers.items()
@@ -44,7 +44,7 @@ def add_pod(store, name, containers, node="n1", status=None, namespace="default"
 
 
 def used(store, name):
-    """Return what the containers of a pod are said to use."""
+    """Return the reported usage of a pod's containers."""
     metrics = measure(store, PODS, "default", name).document()
     return {one["name"]: (one["usage"]["cpu"], one["usage"]["memory"]) for one in metrics["containers"]}
 
@@ -71,24 +71,24 @@ DECLARED = {  # requests of two containers, what the pod declares, what each the
 
 
 @pytest.mark.parametrize(("requests", "declared", "each"), DECLARED.values(), ids=DECLARED)
-def test_a_pod_may_declare_otherwise(store, requests, declared, each):
+def test_a_pod_may_declare_other_usage(store, requests, declared, each):
     containers = {name: {"cpu": asked} if asked else {} for name, asked in zip("ab", requests, strict=True)}
     add_pod(store, "web", containers, annotations={"moorage.dev/usage-cpu": declared})
     assert tuple(cpu for cpu, _ in used(store, "web").values()) == each
 
 
-def test_memory_is_declared_for_itself(store):
+def test_memory_is_declared_separately(store):
     add_pod(store, "web", {"a": {"cpu": "1", "memory": "1Gi"}}, annotations={"moorage.dev/usage-memory": "3Gi"})
     assert used(store, "web") == {"a": ("1", "3Gi")}
 
 
-def test_what_the_pod_as_a_whole_requests_counts_where_no_container_requests(store):
+def test_pod_level_requests_count_without_container_requests(store):
     whole = {"requests": {"cpu": "4", "memory": "2Gi"}}
     add_pod(store, "web", {"a": {"cpu": "1"}, "b": {}}, resources=whole)
     assert used(store, "web") == {"a": ("1", "1Gi"), "b": ("0", "1Gi")}
 
 
-def test_only_containers_that_run_are_told_of(store):
+def test_only_running_containers_are_reported(store):
     states = [{"name": "a", "state": {"running": {}}}, {"name": "b", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
     status = {"phase": "Running", "containerStatuses": states, "initContainerStatuses": [
         {"name": "first", "state": {"terminated": {}}}, {"name": "side", "state": {"running": {}}},
@@ -108,7 +108,7 @@ NONE = {  # the pod's status, its node
 
 
 @pytest.mark.parametrize(("status", "node"), NONE.values(), ids=NONE)
-def test_others_have_no_metrics(store, status, node):
+def test_pods_that_are_not_running_have_no_metrics(store, status, node):
     add_node(store, "lost", ready="Unknown")
     add_pod(store, "web", {"a": {"cpu": "1"}}, node=node, status=status)
     with pytest.raises(ApiError) as refused:
@@ -117,7 +117,7 @@ def test_others_have_no_metrics(store, status, node):
     assert measure_all(store, PODS, ALL) == []
 
 
-def test_a_node_uses_what_its_pods_do(store):
+def test_a_node_uses_the_sum_of_its_pods(store):
     add_node(store, "n2")
     add_node(store, "lost", ready="Unknown")
     for name, node in (("a", "n1"), ("b", "n1"), ("c", "lost")):
@@ -131,7 +131,7 @@ def test_a_node_uses_what_its_pods_do(store):
         measure(store, NODES, "", "n9")
 
 
-def test_metrics_are_of_now_and_carry_the_labels(store, clock):
+def test_metrics_have_the_current_time_and_the_labels(store, clock):
     add_pod(store, "web", {"a": {}})
     clock.now += 90
     now = "2025-06-15T15:08:10Z"
@@ -152,7 +152,7 @@ SELECTIONS = {  # namespace, labels, fields, which
 
 
 @pytest.mark.parametrize(("namespace", "labels", "fields", "which"), SELECTIONS.values(), ids=SELECTIONS)
-def test_they_are_selected_like_pods(store, namespace, labels, fields, which):
+def test_metrics_are_selected_like_pods(store, namespace, labels, fields, which):
     for home, name in (("default", "a"), ("kube-system", "a"), ("default", "b")):
         add_pod(store, name, {"c": {}}, namespace=home)
     chosen = selection(PODS, namespace, labels, fields)
@@ -181,7 +181,7 @@ def test_over_http(against_a_server):
     against_a_server(test)
 
 
-def test_discovery_offers_them_to_be_read_only(against_a_server):
+def test_discovery_offers_read_only_metrics(against_a_server):
     async def test(client, store):
         offered = (await client.ask("GET", BASE))[1]["resources"]
         assert [(one["name"], one["kind"], one["verbs"]) for one in offered] == [
@@ -193,7 +193,7 @@ def test_discovery_offers_them_to_be_read_only(against_a_server):
     against_a_server(test)
 
 
-def test_who_may_view_may_see_them(store):
+def test_viewers_may_read_metrics(store):
     from moorage.apiserver.access.bootstrap_roles import bootstrap_objects
 
     rules = next(one["rules"] for _, one in bootstrap_objects() if one["metadata"]["name"] == "system:aggregate-to-view")

@@ -1,4 +1,4 @@
-"""What watches and lists cost a server whose clients do not read, by the resident memory of a process of its own."""
+"""The memory cost of watches and lists whose clients do not read, by the resident memory of a server process."""
 
 import pytest
 
@@ -14,6 +14,6 @@ UNREAD = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("resource", "count", "size", "clients", "tls", "listed", "most_kib"), UNREAD.values(), ids=UNREAD)
-def test_what_is_not_read_costs_little(resource, count, size, clients, tls, listed, most_kib):
+def test_unread_responses_cost_little_memory(resource, count, size, clients, tls, listed, most_kib):
     found = measure_watches(resource, count, size, clients, plain=not tls, listed=listed, hold_s=1.0)
     assert found["kib_each"] < most_kib, found

@@ -24,7 +24,7 @@ CONTAINER = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "100m"
 
 @pytest.fixture
 def cluster(tmp_path, server_in_a_thread):
-    """Yield what makes clients of a new cluster, as the administrator unless a user or a token is given."""
+    """Yield a factory of clients of a new cluster, as the administrator unless a user or a token is given."""
     authority, store = make_authority(tmp_path / "pki"), open_store(seed=1)
     with contextlib.ExitStack() as opened:
         port = opened.enter_context(server_in_a_thread(store, authority.tls(), make_authenticator(store, authority)))
@@ -48,7 +48,7 @@ def cluster(tmp_path, server_in_a_thread):
 
 @pytest.fixture
 def in_the_clear(server_in_a_thread, token):
-    """Yield a client that has a token, and no TLS."""
+    """Yield a client with a token and without TLS."""
     settings = kubernetes.client.Configuration()
     settings.api_key = {"authorization": f"Bearer {token}"}
     settings.retries = False
@@ -74,7 +74,7 @@ def binding(name, node):
 
 
 def watched(core, seconds=1, **more):
-    """Return what a watch of a second tells."""
+    """Return the events of a one-second watch."""
     events = kubernetes.watch.Watch().stream(core.list_namespaced_pod, "default", timeout_seconds=seconds, **more)
     return [(event["type"], event["object"].metadata.name) for event in events]
 
@@ -82,7 +82,7 @@ def watched(core, seconds=1, **more):
 # -- typed calls --------------------------------------------------------------------------------------------------------
 
 
-def test_a_pod_lives_and_dies(in_the_clear):
+def test_a_pod_is_created_changed_and_deleted(in_the_clear):
     core = kubernetes.client.CoreV1Api(in_the_clear)
     made = core.create_namespaced_pod("default", pod())
     assert (made.status.phase, made.spec.containers[0].resources.requests) == ("Pending", {"cpu": "100m"})
@@ -106,7 +106,7 @@ def test_a_pod_lives_and_dies(in_the_clear):
     assert refused(core.read_namespaced_pod, "web", "default") == (404, "Not Found")
 
 
-def test_a_pod_is_made_watched_bound_and_deleted(cluster):
+def test_a_pod_is_created_watched_bound_and_deleted(cluster):
     core = kubernetes.client.CoreV1Api(cluster())
     version = core.create_namespaced_pod("default", pod()).metadata.resource_version
     core.create_namespaced_pod_binding("web", "default", binding("web", "n1"), _preload_content=False)
@@ -185,14 +185,14 @@ LISTED = (
 )  # fmt: skip
 
 
-def test_everything_a_scheduler_may_want_to_look_at_is_listed(in_the_clear):
+def test_all_kinds_for_schedulers_are_listed(in_the_clear):
     for api, kinds in LISTED:
         for kind in kinds:
             listed = getattr(getattr(kubernetes.client, api)(in_the_clear), f"list_{kind}")(limit=500)
             assert listed.metadata.resource_version, kind
 
 
-def test_events_and_leases_have_their_times_to_the_microsecond(in_the_clear):
+def test_events_and_leases_have_microsecond_times(in_the_clear):
     events, leases = kubernetes.client.EventsV1Api(in_the_clear), kubernetes.client.CoordinationV1Api(in_the_clear)
     at = datetime.datetime(2026, 11, 21, 8, 0, 0, 123456, tzinfo=datetime.UTC)
     event = kubernetes.client.EventsV1Event(
@@ -250,7 +250,7 @@ def test_manifests_are_created_and_applied_again(in_the_clear):
         kubernetes.utils.create_from_yaml(in_the_clear, yaml_objects=manifests)
 
 
-def test_an_informer_keeps_up(in_the_clear):
+def test_an_informer_stays_current(in_the_clear):
     informers = pytest.importorskip("kubernetes.informer", reason="this release of the client has no informers")
     core = kubernetes.client.CoreV1Api(in_the_clear)
     core.create_namespaced_pod("default", pod("early"))
@@ -283,7 +283,7 @@ def test_an_informer_keeps_up(in_the_clear):
         stop.join(10)
 
 
-def test_a_lock_is_taken_kept_and_refused_to_others(in_the_clear, caplog):
+def test_a_lock_is_acquired_kept_and_refused_to_others(in_the_clear, caplog):
     locks = pytest.importorskip("kubernetes.leaderelection.resourcelock.leaselock", reason="this release has no such lock")
     records = pytest.importorskip("kubernetes.leaderelection.leaderelectionrecord")
     caplog.set_level(logging.CRITICAL)
@@ -302,7 +302,7 @@ def test_a_lock_is_taken_kept_and_refused_to_others(in_the_clear, caplog):
     assert not other.update("lock", "default", record)
 
 
-def test_the_client_for_asyncio_is_a_client_too(cluster):
+def test_the_asyncio_client_works(cluster):
     aio = pytest.importorskip("kubernetes.aio", reason="this release of the client has no part for asyncio")
     held = cluster.settings()
 
@@ -321,7 +321,7 @@ def test_the_client_for_asyncio_is_a_client_too(cluster):
 # -- who may what -------------------------------------------------------------------------------------------------------
 
 
-def test_an_account_s_token_may_do_what_its_role_says(cluster):
+def test_an_account_s_token_has_its_role_s_rights(cluster):
     admin = cluster()
     core, rbac = kubernetes.client.CoreV1Api(admin), kubernetes.client.RbacAuthorizationV1Api(admin)
     core.create_namespaced_service_account("default", {"metadata": {"name": "robot"}})
@@ -345,7 +345,7 @@ def test_an_account_s_token_may_do_what_its_role_says(cluster):
     assert review.status.user.username == "system:serviceaccount:default:robot"
 
 
-def test_who_may_what_is_told(cluster):
+def test_access_reviews_are_answered(cluster):
     reviews = kubernetes.client.AuthorizationV1Api(cluster(User("jane")))
     asked = {"spec": {"resourceAttributes": {"verb": "create", "resource": "pods", "namespace": "default"}}}
     assert reviews.create_self_subject_access_review(asked).status.allowed is False

@@ -1,4 +1,4 @@
-"""OpenAPI: every reference leads somewhere, every kind is there, and both versions and both forms of the old one agree."""
+"""OpenAPI: every reference resolves, every kind is described, and both versions and encodings agree."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ def inner(found) -> Iterator[dict]:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_every_reference_leads_to_a_schema(place):
+def test_every_reference_resolves(place):
     document = openapi.document_of(place)
     schemas = document["components"]["schemas"]
     references = {one["$ref"] for one in inner(document) if "$ref" in one}
@@ -35,8 +35,8 @@ def test_every_reference_leads_to_a_schema(place):
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_nothing_stands_in_a_document_that_is_lost_when_it_is_written_again(place):
-    """Go's clients leave out what is empty, and then the document would not be the same."""
+def test_documents_survive_being_decoded_and_encoded(place):
+    """Go's clients omit empty fields, which would change the document."""
     for one in inner(openapi.document_of(place)["paths"]):
         assert all(value not in ([], {}, "", None) for name, value in one.items() if name != "group")
 
@@ -66,17 +66,17 @@ SCHEDULING = (
 
 
 @pytest.mark.parametrize("name", SCHEDULING)
-def test_what_scheduling_reads_is_explained(name):
+def test_fields_that_scheduling_reads_are_described(name):
     assert [field for field in schema(name).fields if not describe(name, field)] == []
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *MEASURED, *REVIEWS], ids=lambda kind: kind.resource)
-def test_every_kind_is_explained(kind):
+def test_every_kind_is_described(kind):
     shape = kind_schema(kind)
     assert [field for field in ("", *shape.fields) if not describe(shape.name, field)] == []
 
 
-def test_what_is_explained_is_there_and_said_in_a_sentence():
+def test_descriptions_are_sentences_about_existing_fields():
     for name, texts in descriptions().items():
         fields = {"", "apiVersion", "kind", *(schema(name).fields if name in messages() else texts)}
         assert texts.keys() <= fields, name
@@ -85,7 +85,7 @@ def test_what_is_explained_is_there_and_said_in_a_sentence():
             assert (text[0].isupper(), text[-1], len(text) < 200) == (True, ".", True), text
 
 
-def test_explanations_are_in_both_versions():
+def test_descriptions_are_in_both_versions():
     new = openapi.document_of("api/v1")["components"]["schemas"]["io.k8s.api.core.v1.PodSpec"]["properties"]
     old = openapi.swagger()["definitions"]["io.k8s.api.core.v1.PodSpec"]["properties"]
     for found in (new, old):
@@ -95,7 +95,7 @@ def test_explanations_are_in_both_versions():
     assert old["affinity"].keys() == {"$ref", "description"}
 
 
-def test_what_may_be_a_number_or_a_text_is_said_to_be_either():
+def test_int_or_string_fields_state_both_types():
     new, old = openapi.document_of("apis/apps/v1")["components"]["schemas"], openapi.swagger()["definitions"]
     for name, form, types in (
         ("util.intstr.IntOrString", "int-or-string", ["integer", "string"]),
@@ -107,7 +107,7 @@ def test_what_may_be_a_number_or_a_text_is_said_to_be_either():
         assert (one.get("format"), one["type"]) == (form, "string")
 
 
-def test_lists_tell_how_they_are_merged():
+def test_lists_state_their_merge_strategy():
     pod = openapi.swagger()["definitions"]["io.k8s.api.core.v1.PodSpec"]["properties"]
     assert pod["containers"]["x-kubernetes-patch-merge-key"] == "name"
     assert pod["containers"]["x-kubernetes-list-map-keys"] == ["name"]
@@ -115,11 +115,11 @@ def test_lists_tell_how_they_are_merged():
     assert pod["tolerations"]["x-kubernetes-list-type"] == "atomic"
 
 
-def test_the_old_version_says_the_same_in_protobuf():
+def test_version_2_says_the_same_in_protobuf():
     document = openapi.swagger()
 
     def names(field):
-        """Return the names of the named things in one of the document's fields."""
+        """Return the names in one of the document's fields."""
         (body,) = [raw for number, raw in _fields(swagger_protobuf(document)) if number == field]
         return [dict(_fields(named))[1].decode() for _, named in _fields(body)]
 
@@ -133,7 +133,7 @@ ACCEPTED = {
 }  # fmt: skip
 
 
-def test_the_old_version_comes_in_the_form_that_is_asked_for(against_a_server):
+def test_version_2_is_sent_in_the_requested_encoding(against_a_server):
     async def test(client, _):
         for accept, form in ACCEPTED.items():
             headers = {"Authorization": "Bearer a-token-for-tests", "Accept": accept}
@@ -153,5 +153,5 @@ DISCOVERY = {
 
 
 @pytest.mark.parametrize(("accept", "version"), DISCOVERY.items(), ids=range(len(DISCOVERY)))
-def test_discovery_in_one_answer_is_of_the_version_that_is_asked_for(accept, version):
+def test_aggregated_discovery_has_the_requested_version(accept, version):
     assert aggregated_version(accept) == version

@@ -1,4 +1,4 @@
-"""Patches, with the examples of their RFCs, the directives of strategic merge, and kubectl as an oracle where it is there."""
+"""Patches: the examples of the RFCs, the directives of strategic merge, and kubectl as an oracle where it is installed."""
 
 import json
 import shutil
@@ -66,7 +66,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("patch", "code"), WRONG.values(), ids=WRONG)
-def test_json_patch_refuses(patch, code):
+def test_json_patch_errors(patch, code):
     held = {"a": 1, "l": [1]}
     with pytest.raises(ApiError) as caught:
         json_patch(held, patch)
@@ -115,7 +115,7 @@ def test_strategic_merge_of_containers(name):
     assert [(one["name"], one["image"]) for one in merged["spec"][part]] == wanted
 
 
-def test_strategic_merge_of_the_rest():
+def test_strategic_merge_of_other_fields():
     def merged(name):
         return strategic_merge(find_kind("pods"), held_pod(), STRATEGIC[name])
 
@@ -149,14 +149,14 @@ CONTRADICTIONS = {  # patch: code and message of a kube-apiserver v1.36.2
 
 
 @pytest.mark.parametrize(("patch", "code", "message"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
-def test_strategic_merge_refuses(patch, code, message):
+def test_strategic_merge_errors(patch, code, message):
     with pytest.raises(ApiError) as caught:
         strategic_merge(find_kind("pods"), held_pod(), patch)
     assert (caught.value.code, caught.value.message) == (code, message)
 
 
 def plainly_merged(held, patch):
-    """Return a list of containers with a patch merged in, item by item, looking through the whole list for each."""
+    """Return a list of containers with a patch merged in, item by item, with a linear search for each."""
     merged = list(held)
     for item in patch:
         at = next((i for i, one in enumerate(merged) if one["name"] == item["name"]), None)
@@ -182,12 +182,12 @@ GOING = st.builds(lambda name: {"name": name, "$patch": "delete"}, st.sampled_fr
 
 
 @given(st.lists(NAMED, min_size=1, max_size=5), st.lists(NAMED | GOING, max_size=5))
-def test_strategic_merge_of_lists_does_what_the_plain_way_does(held, patch):
+def test_strategic_merge_of_lists_equals_the_simple_algorithm(held, patch):
     found = strategic_merge(find_kind("pods"), {"spec": {"containers": held}}, {"spec": {"containers": patch}})
     assert found["spec"]["containers"] == plainly_merged(held, patch)
 
 
-def test_json_patch_is_as_lenient_as_that_of_kubernetes():
+def test_json_patch_is_as_lenient_as_kubernetes():
     document = {"data": {"a": "1"}}
     assert json_patch(document, [{"op": "replace", "path": "/data/b", "value": "2"}]) == {"data": {"a": "1", "b": "2"}}
     assert json_patch(document, [{"op": "add", "path": "/data/b"}]) == {"data": {"a": "1", "b": None}}

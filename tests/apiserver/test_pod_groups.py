@@ -72,7 +72,7 @@ def pod(name="p", **spec):
 # -- what a group becomes -----------------------------------------------------------------------------------------------
 
 
-def test_a_group_gets_its_priority_its_mode_and_its_finalizer():
+def test_a_group_gets_its_priority_mode_and_finalizer():
     held = made(store_with(ALL), {**group(), "status": {"conditions": [{"type": "A"}]}})
     assert held["spec"] == {
         "schedulingPolicy": GANG, "disruptionMode": "Pod", "priority": 0, "podGroupTemplateRef": None,
@@ -82,7 +82,7 @@ def test_a_group_gets_its_priority_its_mode_and_its_finalizer():
     assert "generation" not in held["metadata"]
 
 
-def test_a_priority_class_becomes_the_number_of_a_group():
+def test_a_priority_class_sets_the_priority_of_a_group():
     store = store_with(ALL)
     classes = find_kind("priorityclasses", "scheduling.k8s.io")
     named = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
@@ -98,7 +98,7 @@ def test_a_priority_class_becomes_the_number_of_a_group():
     assert (code, text.partition(": ")[2]) == (403, "no PriorityClass with name none was found")
 
 
-def test_fields_whose_gates_are_closed_are_dropped():
+def test_gated_fields_are_dropped_with_disabled_gates():
     store = store_with("GenericWorkload=true")
     constraints = {"topology": [{"key": "rack"}]}
     asked = {
@@ -112,7 +112,7 @@ def test_fields_whose_gates_are_closed_are_dropped():
     assert held["spec"]["podGroupTemplates"] == [{**template(), "schedulingConstraints": None}]
 
 
-def test_a_closed_gate_leaves_what_is_there():
+def test_a_disabled_gate_keeps_existing_fields():
     store = store_with(ALL)
     made(store, group(schedulingConstraints={"topology": [{"key": "rack"}]}, disruptionMode="PodGroup"))
     store.gates = FeatureGates.parse("GenericWorkload=true")
@@ -128,7 +128,7 @@ def test_a_closed_gate_leaves_what_is_there():
 
 
 @pytest.mark.parametrize("gates", ["", "GenericWorkload=true"])
-def test_pods_keep_their_group_where_groups_are_known(gates):
+def test_pods_keep_their_group_with_the_gate_enabled(gates):
     store = store_with(gates)
     held = store.create(PODS, "default", pod(schedulingGroup={"podGroupName": "g"})).document()
     assert ("schedulingGroup" in held["spec"]) is bool(gates)
@@ -155,7 +155,7 @@ REFUSED = {  # what is asked → the faults
     ]),
     "a count below one": (group(policy={"gang": {"minCount": -3}}), [
         "spec.schedulingPolicy.gang.minCount: Invalid value: -3: must be greater than or equal to 1"]),
-    "a mode that is none": (group(disruptionMode="All"), [
+    "an invalid mode": (group(disruptionMode="All"), [
         'spec.disruptionMode: Unsupported value: "All": supported values: "Pod", "PodGroup"']),
     "a system class": (group(priorityClassName="system-cluster-critical"), [
         "spec.priority: Invalid value: 2000000000: must be less than or equal to 1000000000"]),
@@ -171,7 +171,7 @@ REFUSED = {  # what is asked → the faults
     "no templates": (workload(), ["spec.podGroupTemplates: Required value"]),
     "nine templates": (workload(*(template(f"t{i}") for i in range(9))), [
         "spec.podGroupTemplates: Too many: 9: must have at most 8 items"]),
-    "a controller that is none": (workload(template(), controllerRef={"kind": "a/b", "name": ".."}), [
+    "an invalid controller": (workload(template(), controllerRef={"kind": "a/b", "name": ".."}), [
         'spec.controllerRef.kind: Invalid value: "a/b": may not contain \'/\'',
         'spec.controllerRef.name: Invalid value: "..": may not be \'..\'']),
     "five claims": (group(resourceClaims=[{"name": f"a{i}", "resourceClaimName": "x"} for i in range(5)]), [
@@ -184,13 +184,13 @@ REFUSED = {  # what is asked → the faults
 
 
 @pytest.mark.parametrize(("document", "faults"), REFUSED.values(), ids=REFUSED)
-def test_groups_and_workloads_that_are_refused(document, faults):
+def test_rejected_groups_and_workloads(document, faults):
     code, text = refusal(made, store_with(DEVICES), document)
     said = text.partition(" is invalid: ")[2]
     assert (code, said) == (422, faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]")
 
 
-def test_names_are_looked_at():
+def test_names_are_validated():
     code, text = refusal(
         made, store_with(DEVICES), workload(template("A_"), template("t"), template("t", priorityClassName="A_"))
     )
@@ -200,7 +200,7 @@ def test_names_are_looked_at():
     assert f'spec.podGroupTemplates[2].priorityClassName: Invalid value: "A_": {SUBDOMAIN}' in text
 
 
-def test_pods_name_a_group_that_can_be():
+def test_the_group_of_a_pod_is_validated():
     store = store_with(ALL)
     code, text = refusal(store.create, PODS, "default", pod(schedulingGroup={}))
     assert (code, text) == (
@@ -215,7 +215,7 @@ def test_pods_name_a_group_that_can_be():
 # -- what changes -------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_of_a_group_or_a_workload_changes_but_its_metadata():
+def test_only_metadata_of_groups_and_workloads_can_change():
     store = store_with(DEVICES)
     made(store, group())
     changes = {
@@ -239,7 +239,7 @@ def condition(**more):
             "message": "", **more}  # fmt: skip
 
 
-def test_the_status_path_changes_the_status_alone():
+def test_the_status_subresource_changes_the_status_only():
     store = store_with(ALL)
     made(store, group())
 
@@ -285,7 +285,7 @@ STATUSES = {
         {"conditions": [condition(), condition()]},
         'status.conditions[1].type: Duplicate value: "PodGroupScheduled"',
     ),
-    "a claim nobody asked for": (
+    "a claim that was not requested": (
         {"resourceClaimStatuses": [{"name": "b"}]},
         'status.resourceClaimStatuses[0].name: Invalid value: "b": must match the name of an entry in `spec.resourceClaims`',
     ),
@@ -297,7 +297,7 @@ STATUSES = {
 
 
 @pytest.mark.parametrize(("status", "fault"), STATUSES.values(), ids=STATUSES)
-def test_statuses_that_are_refused(status, fault):
+def test_rejected_statuses(status, fault):
     store = store_with(DEVICES)
     made(store, group(resourceClaims=[{"name": "a", "resourceClaimTemplateName": "t"}]))
     code, text = refusal(
@@ -307,7 +307,7 @@ def test_statuses_that_are_refused(status, fault):
     assert fault in text
 
 
-def test_a_group_names_a_template_that_is_there():
+def test_a_group_references_an_existing_template():
     store = store_with(ALL)
     origin = {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}}
     prefix = 'podgroups.scheduling.k8s.io "g" is forbidden: PodGroup rejected: '
@@ -328,7 +328,7 @@ def a_job(**spec):
 
 
 @pytest.mark.parametrize("by_name", [True, False])
-def test_jobs_whose_pods_are_a_gang_keep_their_number(by_name):
+def test_the_jobs_of_gangs_keep_their_parallelism(by_name):
     store = store_with(ALL)
     job = store.create(JOBS, "default", a_job(**({"schedulingGroup": {"podGroupName": "g"}} if by_name else {}))).document()
     made(store, group("another"))
@@ -352,7 +352,7 @@ def test_jobs_whose_pods_are_a_gang_keep_their_number(by_name):
 
 
 def asked(store, *requests):
-    """Return the answers to GET requests, and to others with a document."""
+    """Return the responses to GET requests, and to others with a document."""
     import aiohttp
 
     async def run():
@@ -371,7 +371,7 @@ PATHS = ("/apis/scheduling.k8s.io", "/apis/scheduling.k8s.io/v1alpha2", "/openap
          "/apis/scheduling.k8s.io/v1alpha2/podgroups", "/openapi/v2")  # fmt: skip
 
 
-def test_the_open_gate_serves_groups_and_says_so():
+def test_the_enabled_gate_serves_groups_in_discovery():
     (_, api), (_, resources), (_, schemas), (_, listed), (_, swagger) = asked(store_with("GenericWorkload=true"), *PATHS)
     assert [one["version"] for one in api["versions"]] == ["v1", "v1alpha2"]
     assert api["preferredVersion"]["version"] == "v1"
@@ -386,7 +386,7 @@ def test_the_open_gate_serves_groups_and_says_so():
     assert "io.k8s.api.scheduling.v1alpha2.Workload" in swagger["definitions"]
 
 
-def test_the_closed_gate_serves_nothing_of_it():
+def test_the_disabled_gate_serves_no_groups():
     (_, api), (code, _), (hidden, _), (gone, _), (_, swagger) = asked(store_with(""), *PATHS)
     assert [one["version"] for one in api["versions"]] == ["v1"]
     assert (code, hidden, gone) == (404, 404, 404)
@@ -420,7 +420,7 @@ ROWS = {  # conditions, template's workload → the row
 
 
 @pytest.mark.parametrize(("conditions", "origin", "row"), ROWS.values(), ids=ROWS)
-def test_what_kubectl_shows_of_a_group(conditions, origin, row):
+def test_a_group_in_a_table(conditions, origin, row):
     document = group()
     document["metadata"]["creationTimestamp"] = "1970-01-01T00:00:00Z"
     document["status"] = {"conditions": conditions}
@@ -431,7 +431,7 @@ def test_what_kubectl_shows_of_a_group(conditions, origin, row):
     assert shown["rows"][0]["cells"] == row
 
 
-def test_groups_and_workloads_survive_protobuf():
+def test_groups_and_workloads_in_protobuf():
     sent = group(
         schedulingConstraints={"topology": [{"key": "rack"}]},
         priority=3,

@@ -1,4 +1,4 @@
-"""Binding and eviction: the API server's answers, case by case."""
+"""Binding and eviction, with kube-apiserver's responses."""
 
 import contextlib
 
@@ -26,7 +26,7 @@ def binding(name="web", target=None, **metadata):
     return {"metadata": {"name": name, **metadata}, "target": {"kind": "Node", "name": "n1"} if target is None else target}
 
 
-def test_binding_places_the_pod_and_says_so(store, pods, clock):
+def test_binding_assigns_the_pod_and_sets_its_condition(store, pods, clock):
     store.create(pods, "default", pod())
     store.change(pods, "default", "web", lambda held: held["status"].update(nominatedNodeName="n2"), subresource="status")
     bind(store, "default", "web", binding(annotations={"a": "1"}, labels={"app": "not this", "zone": "z"}))
@@ -60,14 +60,14 @@ def placed(store):
     ],
 )
 @pytest.mark.usefixtures("placed")
-def test_a_pod_that_is_bound_is_told_its_zone(store, pods, target, sent, labels):
+def test_a_bound_pod_gets_the_zone_labels_of_its_node(store, pods, target, sent, labels):
     store.create(pods, "default", pod())
     bind(store, "default", "web", binding(target=target, labels=sent))
     assert store.get(pods, "default", "web").document()["metadata"]["labels"] == labels
 
 
 @pytest.mark.usefixtures("placed")
-def test_a_pod_is_told_the_zone_it_is_bound_in_whatever_it_says(store, pods):
+def test_the_zone_label_of_the_node_overrides_the_bindings(store, pods):
     document = pod()
     document["metadata"]["labels"][ZONE] = "mine"
     store.create(pods, "default", document)
@@ -76,7 +76,7 @@ def test_a_pod_is_told_the_zone_it_is_bound_in_whatever_it_says(store, pods):
 
 
 @pytest.mark.usefixtures("placed")
-def test_a_pod_that_is_made_for_a_node_is_told_its_zone_whatever_it_says(store, pods):
+def test_a_pod_created_with_a_node_gets_its_zone_labels(store, pods):
     document = pod(nodeName="n1")
     document["metadata"]["labels"][ZONE] = "mine"
     store.create(pods, "default", document)
@@ -109,7 +109,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("held", "sent", "code", "reason", "message"), REFUSED.values(), ids=REFUSED)
-def test_binding_is_refused(store, pods, held, sent, code, reason, message):
+def test_rejected_bindings(store, pods, held, sent, code, reason, message):
     if held is not None:
         store.create(pods, "default", {**held, "metadata": {**held["metadata"]}})
     with pytest.raises(ApiError) as caught:
@@ -137,7 +137,7 @@ ELSEWHERE = {  # what is asked for in the namespace default, and the body withou
 
 
 @pytest.mark.parametrize(("method", "path", "sent"), ELSEWHERE.values(), ids=ELSEWHERE)
-def test_a_body_of_another_namespace_than_the_path_is_refused(against_a_server, method, path, sent):
+def test_a_body_for_another_namespace_than_the_path_is_rejected(against_a_server, method, path, sent):
     async def test(client, _):
         body = {**sent, "metadata": {**sent["metadata"], "namespace": "other"}}
         code, answer = await client.ask(method, path, body)
@@ -147,7 +147,7 @@ def test_a_body_of_another_namespace_than_the_path_is_refused(against_a_server, 
     against_a_server(test)
 
 
-def test_a_scale_of_another_name_than_the_path_is_refused(against_a_server):
+def test_a_scale_with_another_name_than_the_path_is_rejected(against_a_server):
     async def test(client, _):
         method, path, sent = ELSEWHERE["a scale"]
         code, answer = await client.ask(method, path, {**sent, "metadata": {"name": "other"}})
@@ -156,7 +156,7 @@ def test_a_scale_of_another_name_than_the_path_is_refused(against_a_server):
     against_a_server(test)
 
 
-def test_a_pod_that_is_ending_is_not_bound(store, pods):
+def test_a_terminating_pod_is_not_bound(store, pods):
     held = pod()
     held["metadata"]["finalizers"] = ["example.com/x"]
     store.create(pods, "default", held)
@@ -166,7 +166,7 @@ def test_a_pod_that_is_ending_is_not_bound(store, pods):
 
 
 @pytest.mark.parametrize("field", ["uid", "resourceVersion"])
-def test_binding_another_pod_of_the_same_name_is_refused(store, pods, field):
+def test_binding_a_recreated_pod_is_rejected(store, pods, field):
     store.create(pods, "default", pod())
     with pytest.raises(ApiError) as caught:
         bind(store, "default", "web", binding(**{field: "77"}))
@@ -176,7 +176,7 @@ def test_binding_another_pod_of_the_same_name_is_refused(store, pods, field):
     bind(store, "default", "web", binding(**{field: record.document()["metadata"][field]}))
 
 
-def test_of_two_bindings_one_wins(store, pods):
+def test_one_of_two_bindings_succeeds(store, pods):
     store.create(pods, "default", pod())
     bind(store, "default", "web", binding())
     with pytest.raises(ApiError) as caught:
@@ -210,7 +210,7 @@ def test_a_pod_without_a_budget_is_deleted_gracefully(store, pods):
     assert store.get(pods, "default", "web").document()["metadata"]["deletionGracePeriodSeconds"] == 30
 
 
-def test_room_in_a_budget_is_used_up(store, pods):
+def test_a_budget_is_used_up(store, pods):
     running(store, pods)
     budget(store, observedGeneration=1, disruptionsAllowed=1)
     evict(store, "default", "web", EVICTION)
@@ -229,7 +229,7 @@ DENIED = {
 
 
 @pytest.mark.parametrize(("status", "retry", "cause"), DENIED.values(), ids=DENIED)
-def test_a_budget_says_no(store, pods, status, retry, cause):
+def test_a_budget_rejects_an_eviction(store, pods, status, retry, cause):
     running(store, pods)
     budget(store, **status)
     with pytest.raises(ApiError) as caught:
@@ -240,13 +240,13 @@ def test_a_budget_says_no(store, pods, status, retry, cause):
     assert caught.value.status()["details"]["causes"] == [{"reason": "DisruptionBudget", "message": cause}]
 
 
-def test_a_pod_that_is_not_ready_goes_where_the_others_suffice(store, pods):
+def test_an_unready_pod_is_evicted_if_enough_others_are_healthy(store, pods):
     running(store, pods, ready="False")
     budget(store, observedGeneration=1, desiredHealthy=2, currentHealthy=2)
     assert evict(store, "default", "web", EVICTION)
 
 
-def test_two_budgets_are_too_many(store, pods):
+def test_two_budgets_are_an_error(store, pods):
     running(store, pods)
     budget(store, "a")
     budget(store, "b")
@@ -256,7 +256,7 @@ def test_two_budgets_are_too_many(store, pods):
     assert "more than one PodDisruptionBudget" in caught.value.message
 
 
-def test_delete_options_are_read(store):
+def test_delete_options_are_applied(store):
     sent = {"gracePeriodSeconds": 0, "preconditions": {"uid": "u", "resourceVersion": "5"}}
     assert options_of({**sent, "dryRun": ["All"]}) == (0, "u", "5", "", True, False)
     assert options_of(None) == (None, "", "", "", False, False)
@@ -264,14 +264,14 @@ def test_delete_options_are_read(store):
         options_of({"gracePeriodSeconds": "soon"})
 
 
-def test_an_evicted_pod_says_why_it_goes(store, pods):
+def test_an_evicted_pod_has_a_disruption_condition(store, pods):
     running(store, pods)
     evict(store, "default", "web", EVICTION)
     told = store.get(pods, "default", "web").document()["status"]["conditions"][-1]
     assert (told["type"], told["status"], told["reason"]) == ("DisruptionTarget", "True", "EvictionByEvictionAPI")
 
 
-def test_the_last_room_in_a_budget_is_told_of(store, pods):
+def test_the_last_allowed_disruption_is_reported(store, pods):
     running(store, pods)
     budget(store, observedGeneration=1, disruptionsAllowed=1)
     evict(store, "default", "web", EVICTION)
@@ -279,7 +279,7 @@ def test_the_last_room_in_a_budget_is_told_of(store, pods):
     assert (condition["type"], condition["status"], condition["reason"]) == ("DisruptionAllowed", "False", "InsufficientPods")
 
 
-def test_a_pod_that_is_not_ready_takes_room_where_the_others_do_not_suffice(store, pods):
+def test_an_unready_pod_counts_if_too_few_others_are_healthy(store, pods):
     running(store, pods, ready="False")
     budget(store, observedGeneration=1, desiredHealthy=2, currentHealthy=1, disruptionsAllowed=1)
     evict(store, "default", "web", EVICTION)
@@ -287,7 +287,7 @@ def test_a_pod_that_is_not_ready_takes_room_where_the_others_do_not_suffice(stor
 
 
 @pytest.mark.parametrize("trial", [{"dryRun": ["All"]}, {"preconditions": {"uid": "other"}}], ids=["dry run", "another pod"])
-def test_an_eviction_that_is_none_leaves_no_trace(store, pods, trial):
+def test_an_invalid_eviction_changes_nothing(store, pods, trial):
     running(store, pods)
     budget(store, observedGeneration=1, disruptionsAllowed=1)
     version = store.version
@@ -296,7 +296,7 @@ def test_an_eviction_that_is_none_leaves_no_trace(store, pods, trial):
     assert store.version == version
 
 
-def test_a_budget_that_cannot_be_right_allows_nothing(store, pods):
+def test_an_invalid_budget_allows_nothing(store, pods):
     running(store, pods)
     budget(store, observedGeneration=1)
     held = store.get(BUDGETS, "default", "b")

@@ -1,4 +1,4 @@
-"""Probes ask in one way, and variables have their value from one place; kube-apiserver refuses all others."""
+"""Probes have one handler and variables one source, as in kube-apiserver."""
 
 import pytest
 
@@ -81,7 +81,7 @@ REFUSED = {  # as kube-apiserver v1.36.2 answered
 
 
 @pytest.mark.parametrize(("sent", "why"), REFUSED.values(), ids=REFUSED)
-def test_what_is_refused(store, sent, why):
+def test_rejected_probes_and_sources(store, sent, why):
     with pytest.raises(ApiError) as refused:
         store.create(served("pods", ""), "default", sent)
     assert refused.value.code == 422
@@ -99,5 +99,5 @@ TAKEN = {
 
 
 @pytest.mark.parametrize("sent", TAKEN.values(), ids=TAKEN)
-def test_what_is_taken(store, sent):
+def test_accepted_probes_and_sources(store, sent):
     assert store.create(served("pods", ""), "default", sent).name == "p"

@@ -1,4 +1,4 @@
-"""Protobuf: bodies written here by hand and read there, answers written there; what comes in instead gets no further."""
+"""Protobuf: hand-written bodies are decoded, responses are encoded, and other input is rejected."""
 
 import base64
 import json
@@ -25,7 +25,7 @@ def varint(value):
 
 
 def message(*fields):
-    """Return the bytes of a message: numbers and their values, integers or what is written with its length."""
+    """Return the bytes of a message: field numbers with integers or length-delimited values."""
     out = b""
     for number, value in fields:
         if isinstance(value, int):
@@ -110,7 +110,7 @@ READ = {
 
 
 @pytest.mark.parametrize(("sent", "wanted"), READ.values(), ids=READ)
-def test_bodies_are_read(sent, wanted):
+def test_bodies_are_decoded(sent, wanted):
     assert read_protobuf(sent) == wanted
 
 
@@ -122,7 +122,7 @@ REFUSED = {
     "an old version": body("policy/v1beta1", "Eviction"),
     "cut short": body("v1", "Pod", (1, META))[:-9],
     "a length beyond the end": body("v1", "Pod", (1, b"\x0a\xff\x01")),
-    "a group of old": body("v1", "Pod", (1, b"\x0b")),
+    "a protobuf group": body("v1", "Pod", (1, b"\x0b")),
     "an endless number": body("v1", "Pod", (1, b"\x38" + b"\xff" * 11)),
     "a number for a text": body("v1", "Pod", (1, message((1, 5)))),
     "a text for a number": body("v1", "Pod", (1, message((7, "x")))),
@@ -133,7 +133,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("sent", REFUSED.values(), ids=REFUSED)
-def test_bodies_are_refused(sent):
+def test_invalid_bodies_are_rejected(sent):
     with pytest.raises(ApiError) as caught:
         read_protobuf(sent)
     assert caught.value.code == 400
@@ -141,7 +141,7 @@ def test_bodies_are_refused(sent):
 
 @hypothesis_settings(max_examples=300, deadline=None)
 @given(at=st.integers(0, 400), flip=st.binary(min_size=1, max_size=4), cut=st.integers(0, 400))
-def test_damaged_bodies_are_read_or_refused_and_nothing_else(at, flip, cut):
+def test_damaged_bodies_are_decoded_or_rejected(at, flip, cut):
     whole = READ["a pod"][0]
     damaged = (whole[: at % len(whole)] + flip + whole[at % len(whole) + len(flip) :])[: len(whole) - cut % 20]
     try:
@@ -152,7 +152,7 @@ def test_damaged_bodies_are_read_or_refused_and_nothing_else(at, flip, cut):
 
 
 @given(labels=st.dictionaries(st.text(max_size=8), st.text(max_size=8), max_size=5))
-def test_maps_come_back_as_they_were(labels):
+def test_maps_survive_a_round_trip(labels):
     fields = [(2, message((1, key), (2, value))) for key, value in labels.items()]
     assert read_protobuf(body("v1", "ConfigMap", *fields)).get("data", {}) == labels
 
@@ -160,12 +160,12 @@ def test_maps_come_back_as_they_were(labels):
 # -- answers ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_was_read_is_written_so_that_it_reads_the_same():
+def test_decoded_objects_are_encoded_equivalently():
     for sent, wanted in READ.values():
         assert read_protobuf(write_protobuf(wanted)) == read_protobuf(sent)
 
 
-def test_answers_are_written_byte_for_byte():
+def test_responses_are_encoded_byte_for_byte():
     status = not_found("pods", "", "web").status()
     details = message((1, "web"), (3, "pods"))
     text = 'pods "web" not found'
@@ -197,7 +197,7 @@ SCALARS = {
 
 @st.composite
 def documents(draw, name, depth=0):
-    """Draw an object of a message, as it would be kept: what is left out when it is empty is not there."""
+    """Draw an object of a message as it would be stored, without empty omitempty fields."""
     document = {}
     for field, holds, flags in messages()[name].values():
         if depth > 3 or not draw(st.booleans()):
@@ -222,14 +222,14 @@ KINDS = ["core.Pod", "core.Node", "core.PersistentVolume", "resource.ResourceCla
 @pytest.mark.parametrize("name", KINDS)
 @hypothesis_settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_every_object_comes_back_as_it_was(name, data):
+def test_every_object_survives_a_round_trip(name, data):
     group = {"core": "v1", "apps": "apps/v1", "resource": "resource.k8s.io/v1", "events": "events.k8s.io/v1"}
     package, _, kind = name.partition(".")
     whole = {"apiVersion": group[package], "kind": kind, **data.draw(documents(name))}
     assert read_protobuf(write_protobuf(whole)) == whole
 
 
-def test_every_field_that_there_is_can_be_written():
+def test_every_field_can_be_encoded():
     held = {holds for fields in messages().values() for _, holds, _ in fields.values()}
     assert {one for one in held if len(one) == 1} <= {"i", "b", "f", *_WRITERS}
 
@@ -262,13 +262,13 @@ ACCEPTED = {
     "tables have no protobuf": (
         "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/json", "", "json",
     ),
-    "forms nobody knows": ("application/json;as=Poem;g=meta.k8s.io;v=v1,application/json", "", "json"),
+    "unknown forms": ("application/json;as=Poem;g=meta.k8s.io;v=v1,application/json", "", "json"),
     "a stream": ("application/json;stream=watch", "", "json"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("accept", "form", "encoding"), ACCEPTED.values(), ids=ACCEPTED)
-def test_answers_come_in_the_form_that_is_accepted(accept, form, encoding):
+def test_responses_use_the_accepted_encoding(accept, form, encoding):
     assert accepted(accept) == (form, f"application/{encoding}")
 
 
@@ -277,7 +277,7 @@ def test_answers_come_in_the_form_that_is_accepted(accept, form, encoding):
     ["text/plain", "application/cbor", "application/json;stream=poem", "application/json;as=Poem;g=meta.k8s.io;v=v1",
      "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1"],
 )  # fmt: skip
-def test_who_accepts_nothing_that_is_served_is_told_what_is(accept):
+def test_a_client_that_accepts_no_served_type_gets_406(accept):
     with pytest.raises(ApiError) as caught:
         accepted(accept)
     assert (caught.value.code, caught.value.reason) == (406, "NotAcceptable")
@@ -291,12 +291,12 @@ def test_watches_have_no_yaml():
         accepted("application/yaml", streams=True)
 
 
-def test_durations_are_written_and_read():
+def test_durations_survive_a_round_trip():
     metrics = {"apiVersion": "metrics.k8s.io/v1beta1", "kind": "NodeMetrics", "window": "1m30s", "timestamp": None}
     assert message((3, message((1, 90 * 10**9)))) in write_protobuf(metrics)
 
 
-def test_what_has_no_protobuf_is_not_sent_as_such():
+def test_objects_without_a_protobuf_message_are_not_sent_as_protobuf():
     with pytest.raises(ApiError) as caught:
         encoded_as("application/vnd.kubernetes.protobuf", b'{"kind":"Table","apiVersion":"meta.k8s.io/v1"}')
     assert caught.value.code == 406
@@ -305,17 +305,17 @@ def test_what_has_no_protobuf_is_not_sent_as_such():
 
 @given(st.text(alphabet="01789eEoOxX_.+-:yYnN~abß ,", max_size=6) | st.text(max_size=6))
 @hypothesis_settings(max_examples=300, deadline=None)
-def test_texts_in_yaml_are_read_as_what_they_are(text):
+def test_strings_in_yaml_stay_strings(text):
     found = {"items": [text], **({"labels": {text: text}} if text else {})}
     (read,) = read_yaml(encoded_as("application/yaml", json.dumps(found).encode()), "")
     assert read.data == found
 
 
 @pytest.mark.parametrize("text", ["y", "N", "1e3", "-1E-3", "08", "0o17", "0x1f", "on", "null", "1_0", "2024-01-01", ".5e3"])
-def test_texts_that_look_like_something_else_are_quoted(text):
+def test_ambiguous_strings_are_quoted(text):
     assert encoded_as("application/yaml", json.dumps({"a": text}).encode()).decode() == f"a: '{text}'\n"
 
 
-def test_other_texts_are_not_and_stay_on_their_lines():
+def test_other_strings_are_unquoted_and_unfolded():
     for text in ("10.128.0.1", "1.36.2", "1e", "web", "a b " * 50 + "c", "64Mi", "100m"):
         assert encoded_as("application/yaml", json.dumps({"a": text}).encode()).decode() == f"a: {text}\n"

@@ -1,4 +1,4 @@
-"""What objects take of quotas, and that nobody gets more. Texts are held against recordings (``recorded_quotas.json``)."""
+"""Quota usage of objects, and enforcement. Messages are compared with recordings (``recorded_quotas.json``)."""
 
 import copy
 
@@ -153,7 +153,7 @@ GPU = {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.co
 
 
 def facts(*objects):
-    """Return what is known where there are a class of devices and these objects, with their kinds."""
+    """Return the facts of a cluster with a device class and these objects, with their kinds."""
     there = [(CLASSES, GPU), *objects]
 
     def every(kind, _):
@@ -163,14 +163,14 @@ def facts(*objects):
 
 
 @pytest.mark.parametrize(("kind", "document", "takes"), USAGE.values(), ids=USAGE)
-def test_takes(kind, document, takes):
+def test_usage_of_objects(kind, document, takes):
     if kind is SERVICES:
         takes = {"count/services": "1", "services": "1", **takes}
     found = {name: str(amount) for name, amount in evaluator_for(kind).usage(document, facts()).items()}
     assert found == takes
 
 
-def test_devices_that_a_pod_was_charged_for_are_not_charged_again():
+def test_devices_charged_to_a_pod_are_not_charged_again():
     asked = container(requests={"example.com/gpu": "2"})
     pod = a_pod(asked, meta={"name": "p", "uid": "1"})
     claim = devices(exactly("gpu", 3))
@@ -190,7 +190,7 @@ def test_devices_that_a_pod_was_charged_for_are_not_charged_again():
     assert extra(pod=a_pod(asked, meta={"name": "p", "uid": "2"})) == "3"
 
 
-def test_every_kind_in_a_namespace_counts_but_events():
+def test_every_namespaced_kind_counts_except_events():
     counted = {kind.kind for kind in KINDS if evaluator_for(kind) is not None}
     assert counted == {kind.kind for kind in KINDS if kind.namespaced} - {"Event"}
 
@@ -202,7 +202,7 @@ BY = FieldManager("me", version="v1")
 
 
 def limit(store: Store, name="q", used=None, scopes=(), **hard):
-    """Make a quota that somebody has counted."""
+    """Create a quota with a counted status."""
     hard = {resource.replace("_", "."): amount for resource, amount in hard.items()}
     store.create(
         QUOTAS, "default", of(QUOTAS, spec={"hard": hard, "scopes": list(scopes)}, metadata={"name": name}), manager=BY
@@ -230,7 +230,7 @@ def refusal(store, kind, name, document, **more):
     return str(refused.value)
 
 
-def test_services_take_ports_and_balancers(store):
+def test_services_use_node_ports_and_load_balancers(store):
     limit(store, services="3", services_nodeports="3", services_loadbalancers="1")
     make(store, SERVICES, "a", service("ClusterIP"))
     make(store, SERVICES, "b", service("NodePort", 2))
@@ -242,11 +242,11 @@ def test_services_take_ports_and_balancers(store):
         store.change(SERVICES, "default", "a", lambda held: held["spec"].update(type="NodePort"))
 
 
-def test_what_is_charged_and_what_is_made_are_one_change(store):
+def test_the_charge_and_the_object_are_one_change(store):
     limit(store, pods="2")
     make(store, PODS, "a", a_pod())
     held, version = used(store), store.version
-    assert refusal_code(store, "a") == 409  # its name is taken, and nobody is charged for it
+    assert refusal_code(store, "a") == 409  # the name is taken, and no quota is charged
     make(store, PODS, "dry", a_pod(), dry_run=True)
     assert (used(store), store.version) == (held, version)
     managers = store.get(QUOTAS, "default", "q").document()["metadata"]["managedFields"]
@@ -278,7 +278,7 @@ DEEDS = st.lists(
 
 @given(deeds=DEEDS)
 @settings(max_examples=40, deadline=None)
-def test_no_more_is_used_than_there_is_and_all_that_is_admitted_is_charged(new_store, deeds):
+def test_usage_never_exceeds_the_quota_and_all_admitted_objects_are_charged(new_store, deeds):
     store = new_store()
     limit(store, "all", pods="4", cpu="5")
     limit(store, "short", scopes=["Terminating"], pods="2", requests_cpu="2")

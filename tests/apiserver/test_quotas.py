@@ -1,4 +1,4 @@
-"""Quotas and pod templates as they are shown; what is stored of them is held against recordings of a kube-apiserver."""
+"""Quotas and pod templates in tables; their validation is compared with recordings of kube-apiserver."""
 
 import msgspec
 
@@ -20,7 +20,7 @@ def cells(kind, document):
     return table(kind, [document], 1_767_225_610.0, "None")["rows"][0]["cells"]
 
 
-def test_a_quota_is_shown_with_what_is_used_of_it_limits_apart():
+def test_a_quota_is_shown_with_its_usage_and_separate_limits():
     held = quota()
     held["status"] = {
         "hard": {"requests.cpu": "4", "limits.cpu": "8", "count/limits.example.com": "3", "limits.memory": "1Gi"},
@@ -31,14 +31,14 @@ def test_a_quota_is_shown_with_what_is_used_of_it_limits_apart():
     assert cells(QUOTAS, quota(hard={"pods": "1"})) == ["q", "", "", "10s"]
 
 
-def test_a_pod_template_is_shown_with_its_containers_and_the_labels_of_its_pods():
+def test_a_pod_template_is_shown_with_containers_and_labels():
     spec = {"containers": [{"name": "c", "image": "i:1"}, {"name": "d", "image": "j"}]}
     held = {"metadata": {"name": "t"}, "template": {"metadata": {"labels": {"b": "2", "a": "1"}}, "spec": spec}}
     assert cells(TEMPLATES, held) == ["t", "c,d", "i:1,j", "a=1,b=2"]
     assert cells(TEMPLATES, {"metadata": {"name": "t"}}) == ["t", "", "", "<none>"]
 
 
-def test_who_makes_a_doubtful_quota_is_warned(against_a_server):
+def test_a_questionable_quota_gives_a_warning(against_a_server):
     doubtful = quota(hard={"requests.cpu": "2", "limits.cpu": "1", "memory": "2Gi", "limits.memory": "1Gi", "pods": "1"})
 
     async def test(client, _):
@@ -53,7 +53,7 @@ def test_who_makes_a_doubtful_quota_is_warned(against_a_server):
     against_a_server(test)
 
 
-def test_both_kinds_speak_protobuf():
+def test_both_kinds_in_protobuf():
     asked = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]}
     held = quota(hard={"pods": "3", "cpu": "1500m"}, scopes=["Terminating"], scopeSelector=asked)
     held["status"] = {"hard": {"pods": "3"}, "used": {"pods": "1"}}

@@ -35,7 +35,7 @@ _TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
 def plain(value):
-    """Return an answer without what differs from run to run, and without the difference that some refusals show."""
+    """Return a response without what differs between runs, and without the diff that some errors show."""
     if isinstance(value, dict):
         value = {name: plain(one) for name, one in value.items()}
         if isinstance(metadata := value.get("metadata"), dict):
@@ -74,7 +74,7 @@ class Server:
 
 
 @pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-def test_answers_are_those_of_a_kube_apiserver(steps):
+def test_responses_equal_those_of_kube_apiserver(steps):
     server = Server()
     for step in steps:
         assert server.ask(*step["asked"]) == step["answered"], step["asked"][:2]

@@ -1,4 +1,4 @@
-"""Rollouts that would never end, or mean nothing, are refused as kube-apiserver refuses them."""
+"""Update strategies that kube-apiserver rejects, because the rollout would never end or have no effect."""
 
 import random
 
@@ -93,14 +93,14 @@ REFUSED = {  # the workload, what is said first; as kube-apiserver v1.36.2 answe
 
 
 @pytest.mark.parametrize(("sent", "why"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_rolled_out(store, sent, why):
+def test_invalid_rollouts(store, sent, why):
     with pytest.raises(ApiError) as refused:
         create(store, *sent)
     assert refused.value.code == 422
     assert str(refused.value).partition(" is invalid: ")[2].removeprefix("[").startswith(why)
 
 
-def test_a_set_whose_pods_may_none_be_missing_is_refused_where_that_can_be_asked_for(clock):
+def test_a_set_that_may_have_no_unavailable_pod_is_rejected_in_later_releases(clock):
     store = Store(clock, random.Random(7), b"a key for tests", gates=FeatureGates.parse("MaxUnavailableStatefulSet=true"))
     with pytest.raises(ApiError, match=r"maxUnavailable: Invalid value: 0: cannot be 0"):
         create(store, "StatefulSet", {"updateStrategy": rolling(maxUnavailable=0)})
@@ -117,5 +117,5 @@ TAKEN = {
 
 
 @pytest.mark.parametrize("sent", TAKEN.values(), ids=TAKEN)
-def test_the_rest_is_taken(store, sent):
+def test_valid_rollouts(store, sent):
     assert create(store, *sent)["selector"] == {"matchLabels": {"a": "b"}}

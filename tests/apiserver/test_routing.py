@@ -1,4 +1,4 @@
-"""Paths and methods that lead nowhere, and what the server tells about itself: as a kube-apiserver v1.36.2 answers."""
+"""Unserved paths and methods, and the server's own documents, with the responses of kube-apiserver v1.36.2."""
 
 import pytest
 
@@ -7,7 +7,7 @@ NO_METHOD = "the server does not allow this method on the requested resource"
 PAGE = "404 page not found\n"
 POD = "/api/v1/namespaces/default/pods/x"
 
-ROUTES = {  # request: code and message; a page is told in plain text
+ROUTES = {  # request: code and message; pages are plain text
     "GET /nope": (404, PAGE),
     "GET /apis/nope": (404, PAGE),
     "GET /apis/nope/v1/x": (404, PAGE),
@@ -46,7 +46,7 @@ ROUTES = {  # request: code and message; a page is told in plain text
 }
 
 
-def test_what_leads_nowhere_is_told_in_general_words(against_a_server):
+def test_unserved_paths_have_a_general_message(against_a_server):
     async def test(client, _):
         found = {}
         for asked in ROUTES:
@@ -65,7 +65,7 @@ HEADS = {"/api": 405, "/api/v1/pods": 405, "/version": 405, "/apis": 200, "/heal
 
 
 @pytest.mark.parametrize(("path", "code"), HEADS.items())
-def test_only_what_is_no_api_tells_its_head(against_a_server, path, code):
+def test_only_paths_outside_the_api_answer_head(against_a_server, path, code):
     async def test(client, _):
         assert (await client.ask("HEAD", path))[0] == code
 
@@ -83,7 +83,7 @@ HEALTH = {
 }
 
 
-def test_health_is_told_in_parts(against_a_server):
+def test_health_has_individual_checks(against_a_server):
     async def test(client, _):
         assert {path: (await client.ask("GET", path))[1] for path in HEALTH} == HEALTH
         assert (await client.ask("GET", "/livez/ping", token=""))[0] == 401
@@ -91,7 +91,7 @@ def test_health_is_told_in_parts(against_a_server):
     against_a_server(test)
 
 
-def test_discovery_is_sent_to_those_who_do_not_have_it(against_a_server):
+def test_discovery_is_sent_to_clients_without_the_current_tag(against_a_server):
     accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
     async def test(client, _):
@@ -109,7 +109,7 @@ def test_discovery_is_sent_to_those_who_do_not_have_it(against_a_server):
     against_a_server(test)
 
 
-def test_the_core_group_is_discovered(against_a_server):
+def test_discovery_of_the_core_group(against_a_server):
     async def test(client, _):
         _, api = await client.ask("GET", "/api")
         assert api["serverAddressByClientCIDRs"] == [{"clientCIDR": "0.0.0.0/0", "serverAddress": f"127.0.0.1:{client.port}"}]

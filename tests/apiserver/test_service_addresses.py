@@ -1,4 +1,4 @@
-"""Addresses that services are given, keep and give back, as kube-apiserver v1.36.2 does it."""
+"""Cluster IPs and node ports of services: allocated, kept and released as in kube-apiserver v1.36.2."""
 
 from ipaddress import ip_address, ip_network
 
@@ -29,7 +29,7 @@ def change(store):
     return replace
 
 
-def test_every_service_has_an_address_of_its_own(make):
+def test_every_service_has_its_own_address(make):
     made = [make(f"s{i}", selector={"a": "b"}) for i in range(50)]
     assert len({one["clusterIP"] for one in made}) == 50
     assert all(ip_address(one["clusterIP"]) in RANGE for one in made)
@@ -40,7 +40,7 @@ def test_every_service_has_an_address_of_its_own(make):
     }  # fmt: skip
 
 
-def test_a_service_keeps_its_address_when_it_is_replaced(make, change):
+def test_a_replaced_service_keeps_its_address(make, change):
     made = make(type="NodePort", ports=(80, 81))
     again = change(type="NodePort", ports=(81, 82))
     assert again["clusterIP"] == made["clusterIP"]
@@ -48,7 +48,7 @@ def test_a_service_keeps_its_address_when_it_is_replaced(make, change):
     assert again["ports"][1]["nodePort"] in range(30000, 32768)
 
 
-def test_what_a_type_has_no_use_for_goes(make, change):
+def test_fields_that_a_type_does_not_use_are_dropped(make, change):
     made = make(type="LoadBalancer")
     assert made["ports"][0]["nodePort"] in range(30000, 32768)
     inside = change(type="ClusterIP")
@@ -60,7 +60,7 @@ def test_what_a_type_has_no_use_for_goes(make, change):
     assert ip_address(change(type="ClusterIP")["clusterIP"]) in RANGE
 
 
-def test_what_is_sent_along_unchanged_goes_with_its_type(store, make):
+def test_unchanged_fields_are_dropped_with_the_type(store, make):
     make(type="NodePort")
     for kind, gone in (("ClusterIP", "externalTrafficPolicy"), ("ExternalName", "clusterIP")):
         document = store.get(SERVICES, "default", "s").document()
@@ -77,14 +77,14 @@ HEADLESS = {
 
 
 @pytest.mark.parametrize(("more", "families", "policy"), HEADLESS.values(), ids=HEADLESS)
-def test_headless(make, more, families, policy):
+def test_headless_services(make, more, families, policy):
     made = make(clusterIP="None", **more)
     assert (made["clusterIP"], made["clusterIPs"]) == ("None", ["None"])
     assert (made["ipFamilies"], made["ipFamilyPolicy"]) == (families, policy)
     assert make("t", clusterIP="None", **more)["clusterIP"] == "None"
 
 
-def test_a_service_may_ask(make):
+def test_a_service_may_request_an_address(make):
     assert make(clusterIP="10.43.0.10")["clusterIPs"] == ["10.43.0.10"]  # another cluster's range
     assert make("six", clusterIP="fd00::1")["ipFamilies"] == ["IPv6"]
     assert make("n", type="NodePort", ports=[{"port": 80, "nodePort": 30001}])["ports"][0]["nodePort"] == 30001
@@ -135,7 +135,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("spec", "why"), REFUSED.values(), ids=REFUSED)
-def test_what_a_service_may_not_ask(make, spec, why):
+def test_rejected_address_requests(make, spec, why):
     make("first", clusterIP="10.96.7.7", type="NodePort", ports=port(nodePort=30001))
     with pytest.raises(ApiError) as refused:
         make("second", **spec)
@@ -144,14 +144,14 @@ def test_what_a_service_may_not_ask(make, spec, why):
     assert why in str(refused.value)
 
 
-def test_an_address_does_not_change(make, change):
+def test_an_address_is_immutable(make, change):
     make()
     with pytest.raises(ApiError, match=r'spec.clusterIPs\[0\]: Invalid value: \["10.96.9.9"\]: may not change once set'):
         change(clusterIP="10.96.9.9")
 
 
-def test_the_same_service_has_the_same_address_again(store, make):
-    """An update that is not about it draws nothing anew, whatever came since."""
+def test_an_update_keeps_the_allocated_addresses(store, make):
+    """An unrelated update allocates nothing, whatever else was created."""
     made = make(type="NodePort")
     for i in range(5):
         make(f"s{i}", type="NodePort")

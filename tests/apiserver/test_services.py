@@ -1,4 +1,4 @@
-"""Services: what kube-apiserver refuses is refused, in its words."""
+"""Validation of services, with kube-apiserver's messages."""
 
 import pytest
 
@@ -64,7 +64,7 @@ REFUSED = {  # what is asked for, all that is wrong with it; as kube-apiserver v
     ),
     "for no time": (for_clients(0), [f"{AFFINITY}: Invalid value: 0: must be greater than 0 and less than 86400"]),
     "for too long": (for_clients(90000), [f"{AFFINITY}: Invalid value: 90000: must be greater than 0 and less than 86400"]),
-    "a name of nobody": ({"type": "ExternalName"}, ["spec.externalName: Required value"]),
+    "no external name": ({"type": "ExternalName"}, ["spec.externalName: Required value"]),
     "a policy for outside that is inside": (
         with_port(externalTrafficPolicy="Local"),
         ['spec.externalTrafficPolicy: Invalid value: "Local": may only be set for externally-accessible services'],
@@ -74,7 +74,7 @@ REFUSED = {  # what is asked for, all that is wrong with it; as kube-apiserver v
         ['spec.internalTrafficPolicy: Unsupported value: "Bad": supported values: "Cluster", "Local"',
          'spec.externalTrafficPolicy: Unsupported value: "Bad": supported values: "Cluster", "Local"'],
     ),
-    "a check of nobody": (
+    "an unused health check port": (
         with_port(healthCheckNodePort=30000), [f"spec.healthCheckNodePort: Invalid value: 30000: {CHECKED}"],
     ),
     "no address": (
@@ -117,7 +117,7 @@ def refused(store, spec):
 
 
 @pytest.mark.parametrize(("spec", "wrong"), REFUSED.values(), ids=REFUSED)
-def test_what_is_wrong_is_told(store, spec, wrong):
+def test_invalid_services(store, spec, wrong):
     assert refused(store, spec) == (wrong[0] if len(wrong) == 1 else f"[{', '.join(wrong)}]")
 
 
@@ -132,7 +132,7 @@ LABELS = {  # what is not a name, and where
 
 
 @pytest.mark.parametrize(("spec", "begins"), LABELS.values(), ids=LABELS)
-def test_names_are_names(store, spec, begins):
+def test_invalid_names(store, spec, begins):
     assert refused(store, spec).startswith(begins)
 
 
@@ -150,7 +150,7 @@ TAKEN = {
 
 
 @pytest.mark.parametrize("spec", TAKEN.values(), ids=TAKEN)
-def test_the_rest_is_taken(store, spec):
+def test_valid_services(store, spec):
     assert store.create(SERVICES, "default", service(**spec)).name == "s"
 
 
@@ -160,7 +160,7 @@ def edit(store, **spec):
     return store.update(SERVICES, "default", "s", document).document()["spec"]
 
 
-def test_a_balancer_has_a_port_to_check_nodes_and_keeps_it_and_its_class(store):
+def test_a_load_balancer_gets_a_health_check_port_and_keeps_it_and_its_class(store):
     wanted = with_port(type="LoadBalancer", externalTrafficPolicy="Local", loadBalancerClass="a/b")
     made = store.create(SERVICES, "default", service(**wanted)).document()["spec"]
     port = made["healthCheckNodePort"]

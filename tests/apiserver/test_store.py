@@ -1,4 +1,4 @@
-"""The store against the API server's semantics: a table of refusals, deletion in steps, and a model of versions and watches."""
+"""The store: rejected requests, deletion, and a model of versions and watches."""
 
 import random
 
@@ -36,7 +36,7 @@ def refused(call, *args, **options):
 # -- creating -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_created_object_carries_what_the_server_gives_it(store, pods):
+def test_a_created_object_has_the_servers_metadata(store, pods):
     before = store.version
     made = store.create(pods, "default", pod(spec={"hostname": "kept"})).document()
     assert made["metadata"]["creationTimestamp"] == "2025-06-15T15:06:40Z"
@@ -51,7 +51,7 @@ def test_a_created_object_carries_what_the_server_gives_it(store, pods):
     assert store.get(pods, "default", "web").document() == made
 
 
-def test_fields_that_scheduling_does_not_know_are_kept(store, pods):
+def test_unknown_fields_are_kept(store, pods):
     given_pod = pod(spec={"mystery": {"deep": [1, {"x": None}]}})
     given_pod["spec"]["containers"][0]["livenessProbe"] = {"httpGet": {"port": 80}}
     made = store.create(pods, "default", given_pod).document()
@@ -59,7 +59,7 @@ def test_fields_that_scheduling_does_not_know_are_kept(store, pods):
     assert made["spec"]["containers"][0]["livenessProbe"]["httpGet"] == {"port": 80, "path": "/", "scheme": "HTTP"}
 
 
-def test_requests_follow_limits(store, pods):
+def test_requests_default_to_limits(store, pods):
     asked = pod()
     asked["spec"]["containers"][0] |= {"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}, "lifecycle": {"x": 1}}
     made = store.create(pods, "default", asked).document()
@@ -68,13 +68,13 @@ def test_requests_follow_limits(store, pods):
     assert made["status"]["qosClass"] == "Guaranteed"
 
 
-def test_generated_names_start_with_their_base_and_differ(store):
+def test_generated_names_start_with_their_prefix_and_differ(store):
     names = {store.create(CONFIG, "default", {**config(), "metadata": {"generateName": "a-"}}).name for _ in range(50)}
     assert len(names) == 50
     assert all(len(name) == 7 and name.startswith("a-") for name in names)
 
 
-def test_a_status_that_was_sent_along_is_not_kept_but_a_node_keeps_it(store, pods, nodes):
+def test_a_sent_status_is_dropped_except_for_nodes(store, pods, nodes):
     assert store.create(pods, "default", {**pod(), "status": {"phase": "Running"}}).document()["status"]["phase"] == "Pending"
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"capacity": {"cpu": "4", "pods": "9"}}}
     assert store.create(nodes, "", node).document()["status"]["allocatable"] == {"cpu": "4", "pods": "9"}
@@ -103,7 +103,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("sent", "code", "reason", "message"), REFUSED.values(), ids=REFUSED)
-def test_creating_is_refused(store, pods, sent, code, reason, message):
+def test_rejected_creations(store, pods, sent, code, reason, message):
     store.create(pods, "default", pod("held"))
     version = store.version
     error = refused(store.create, pods, "default", {"apiVersion": "v1", "kind": "Pod", **sent})
@@ -111,7 +111,7 @@ def test_creating_is_refused(store, pods, sent, code, reason, message):
     assert store.version == version
 
 
-def test_a_refusal_becomes_a_status(store, pods):
+def test_an_error_becomes_a_status(store, pods):
     store.create(pods, "default", pod())
     assert refused(store.create, pods, "default", pod()).status() == {
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": 'pods "web" already exists',
@@ -119,12 +119,12 @@ def test_a_refusal_becomes_a_status(store, pods):
     }  # fmt: skip
 
 
-def test_a_namespace_must_be_there(store, pods):
+def test_a_namespace_must_exist(store, pods):
     error = refused(store.create, pods, "nowhere", pod())
     assert (error.code, error.message) == (404, 'namespaces "nowhere" not found')
 
 
-def test_a_dry_run_answers_and_changes_nothing(store, pods):
+def test_a_dry_run_responds_and_changes_nothing(store, pods):
     version = store.version
     assert store.create(pods, "default", pod(), dry_run=True).document()["spec"]["restartPolicy"] == "Always"
     assert store.version == version
@@ -134,7 +134,7 @@ def test_a_dry_run_answers_and_changes_nothing(store, pods):
 # -- updating -----------------------------------------------------------------------------------------------------------
 
 
-def test_an_update_with_an_old_version_is_a_conflict(store):
+def test_an_update_with_an_outdated_version_is_a_conflict(store):
     first = store.create(CONFIG, "default", config())
     store.update(CONFIG, "default", "web", {**first.document(), "data": {"a": "1"}})
     error = refused(store.update, CONFIG, "default", "web", config(resourceVersion=str(first.version)))
@@ -152,19 +152,19 @@ def test_an_update_without_a_version_replaces(store):
     assert changed["metadata"]["uid"] == made.document()["metadata"]["uid"]
 
 
-def test_an_update_of_version_zero_replaces_too(store):
+def test_an_update_with_version_zero_replaces_too(store):
     store.create(CONFIG, "default", {**config(), "data": {"a": "1"}})
     document = {**config(), "data": {"b": "2"}}
     document["metadata"] = {**document["metadata"], "resourceVersion": "0"}
     assert store.update(CONFIG, "default", "web", document).document()["data"] == {"b": "2"}
 
 
-def test_an_update_that_changes_nothing_makes_no_version(store):
+def test_an_update_without_changes_makes_no_version(store):
     made = store.create(CONFIG, "default", config())
     assert store.update(CONFIG, "default", "web", made.document()).version == made.version == store.version
 
 
-def test_an_object_of_the_same_name_is_not_the_same_object(store):
+def test_an_object_recreated_under_its_name_is_a_conflict(store):
     store.create(CONFIG, "default", config())
     assert refused(store.update, CONFIG, "default", "web", config(uid="another")).code == 409
 
@@ -185,7 +185,7 @@ def test_status_has_its_own_path(store, pods):
     assert through_status["metadata"]["labels"] == {"seen": "yes"}
 
 
-def test_generation_counts_changes_of_the_spec_only(store):
+def test_generation_counts_spec_changes_only(store):
     kind = find_kind("deployments", "apps")
     template = {"metadata": {"labels": {"a": "b"}}, "spec": pod()["spec"]}
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
@@ -197,14 +197,14 @@ def test_generation_counts_changes_of_the_spec_only(store):
     assert scaled.document()["metadata"]["generation"] == 2
 
 
-def test_a_pods_node_cannot_be_written_through_the_main_path(store, pods):
+def test_a_pods_node_cannot_be_set_through_the_main_path(store, pods):
     store.create(pods, "default", pod())
     error = refused(store.change, pods, "default", "web", lambda held: held["spec"].update(nodeName="n1"))
     assert (error.code, error.reason) == (422, "Invalid")
     assert "pod updates may not change fields other than" in error.message
 
 
-def test_a_gate_can_go_but_not_come(store, pods):
+def test_a_scheduling_gate_can_be_removed_but_not_added(store, pods):
     store.create(pods, "default", pod(spec={"schedulingGates": [{"name": "x/y"}]}))
     error = refused(store.change, pods, "default", "web", lambda held: held["spec"]["schedulingGates"].append({"name": "x/z"}))
     assert "only deletion is allowed, but found new scheduling gate 'x/z'" in error.message
@@ -218,7 +218,7 @@ def placed(store, pods, name="web"):
     store.create(pods, "default", pod(name, spec={"nodeName": "n1"}))
 
 
-def test_a_pod_on_a_node_ends_in_two_steps(store, pods, clock):
+def test_a_pod_on_a_node_is_deleted_in_two_steps(store, pods, clock):
     placed(store, pods)
     marked = store.delete(pods, "default", "web")
     assert not marked.gone
@@ -231,7 +231,7 @@ def test_a_pod_on_a_node_ends_in_two_steps(store, pods, clock):
     assert store.find(pods, "default", "web") is None
 
 
-def test_grace_can_only_get_shorter(store, pods):
+def test_a_grace_period_can_only_get_shorter(store, pods):
     placed(store, pods)
     store.delete(pods, "default", "web", DeleteOptions(grace_s=10))
     longer = store.delete(pods, "default", "web", DeleteOptions(grace_s=60))
@@ -240,12 +240,12 @@ def test_grace_can_only_get_shorter(store, pods):
     assert shorter.record.document()["metadata"]["deletionGracePeriodSeconds"] == 5
 
 
-def test_a_pod_on_no_node_goes_at_once(store, pods):
+def test_a_pod_without_a_node_is_deleted_at_once(store, pods):
     store.create(pods, "default", pod())
     assert store.delete(pods, "default", "web").gone
 
 
-def test_finalizers_hold_an_object_back(store):
+def test_finalizers_delay_the_removal(store):
     store.create(CONFIG, "default", config(finalizers=["example.com/wait"]))
     assert not store.delete(CONFIG, "default", "web").gone
     late = refused(
@@ -270,7 +270,7 @@ def test_preconditions(store, options, text):
     assert text in error.message
 
 
-def test_a_namespace_takes_its_content_along(store, pods):
+def test_a_namespace_is_deleted_with_its_content(store, pods):
     store.create(SPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
     store.create(pods, "team", pod(spec={"nodeName": "n1"}))
     store.create(CONFIG, "team", config(finalizers=["example.com/wait"]))
@@ -284,7 +284,7 @@ def test_a_namespace_takes_its_content_along(store, pods):
     assert store.find(SPACES, "", "team") is None
 
 
-def test_an_empty_namespace_goes_at_once_and_some_never(store):
+def test_an_empty_namespace_is_deleted_at_once_and_system_ones_never(store):
     store.create(SPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
     assert store.delete(SPACES, "", "team").gone
     assert refused(store.delete, SPACES, "", "default").code == 403
@@ -293,7 +293,7 @@ def test_an_empty_namespace_goes_at_once_and_some_never(store):
 # -- listing ------------------------------------------------------------------------------------------------------------
 
 
-def test_pages_show_one_moment(store):
+def test_pages_show_one_version(store):
     for i in range(7):
         store.create(CONFIG, "default", config(f"m{i}"))
     first = store.page(CONFIG, Selection("default"), limit=3)
@@ -308,7 +308,7 @@ def test_pages_show_one_moment(store):
 
 
 @pytest.mark.parametrize("spoil", [lambda text: text[:-2], lambda text: "AA" + text, lambda text: "!!", lambda text: "é"])
-def test_a_forged_token_is_refused(store, spoil):
+def test_a_forged_token_is_rejected(store, spoil):
     for i in range(3):
         store.create(CONFIG, "default", config(f"m{i}"))
     token = store.page(CONFIG, limit=1).token
@@ -316,7 +316,7 @@ def test_a_forged_token_is_refused(store, spoil):
     assert (error.code, error.message) == (400, "invalid continue token: continue key is not valid")
 
 
-def test_a_token_is_good_for_its_own_list_only(store):
+def test_a_token_is_valid_for_its_own_list_only(store):
     for i in range(3):
         store.create(CONFIG, "default", config(f"m{i}"))
     token = store.page(CONFIG, Selection("default"), limit=1).token
@@ -324,7 +324,7 @@ def test_a_token_is_good_for_its_own_list_only(store):
     assert refused(store.page, find_kind("secrets"), Selection("default"), limit=1, token=token).code == 400
 
 
-def test_what_history_forgot_is_gone(clock):
+def test_versions_no_longer_cached_are_expired(clock):
     store = Store(clock, random.Random(1), b"k", capacity=4)
     for i in range(3):
         store.create(CONFIG, "default", config(f"m{i}"))
@@ -344,24 +344,24 @@ VERSIONS = {"abc": 400, "-1": 400, "99999999999999999999": 400, "1e3": 400, "400
 
 
 @pytest.mark.parametrize(("version", "code"), VERSIONS.items())
-def test_versions_that_are_none_or_not_yet(store, version, code):
+def test_invalid_and_future_versions(store, version, code):
     assert refused(store.page, CONFIG, version=version).code == code
     watching = 500 if code == 400 else code  # as kube-apiserver does not foresee it there
     assert refused(store.watch, CONFIG, ALL, version, lambda: None, initial=True).code == watching
 
 
-def test_a_watch_waits_for_a_version_that_is_yet_to_come(store):
+def test_a_watch_waits_for_a_future_version(store):
     watch = store.watch(CONFIG, ALL, str(store.version + 1), lambda: None)
     store.create(CONFIG, "default", config("first"))
     store.create(CONFIG, "default", config("second"))
     assert [seen.record.name for seen in watch.take()] == ["second"]
 
 
-def test_a_version_beside_a_token_makes_no_sense(store):
+def test_a_version_with_a_continue_token_is_rejected(store):
     assert refused(store.page, CONFIG, version="1", token="x").code == 400
 
 
-def test_selectors_narrow_lists(store, pods):
+def test_selectors_restrict_lists(store, pods):
     store.create(pods, "default", pod("a", labels={"app": "x"}, spec={"nodeName": "n1"}))
     store.create(pods, "default", pod("b", labels={"app": "y"}))
 
@@ -411,13 +411,13 @@ REFUSED = {  # resource, label selector, field selector: in a kube-apiserver's w
 
 
 @pytest.mark.parametrize(("resource", "labels", "fields", "text"), REFUSED.values(), ids=REFUSED)
-def test_selectors_that_are_refused(resource, labels, fields, text):
+def test_rejected_selectors(resource, labels, fields, text):
     name, _, group = resource.partition(".")
     error = refused(selection, find_kind(name, group), None, labels, fields)
     assert (error.code, error.message) == (400, text)
 
 
-def test_fields_that_stand_elsewhere_than_they_say(store):
+def test_selector_fields_with_other_locations(store):
     job = {"metadata": {"name": "j"}, "status": {"succeeded": 2}}
     event = {"metadata": {"name": "e"}, "source": {"component": "kubelet"}}
     other = {"metadata": {"name": "f"}, "reportingComponent": "controller"}
@@ -431,7 +431,7 @@ def test_fields_that_stand_elsewhere_than_they_say(store):
         assert selection(kind, None, "", field).matches(Record.of(kind, document, 1))
 
 
-def test_a_list_says_there_may_be_more_where_a_selector_may_find_none(store):
+def test_a_list_reports_more_objects_even_if_the_selector_matches_none(store):
     for i in range(4):
         store.create(CONFIG, "default", {**config(f"m{i}"), "metadata": {"name": f"m{i}", "labels": {"odd": str(i % 2)}}})
     even = selection(CONFIG, "default", "odd=0", "")
@@ -441,7 +441,7 @@ def test_a_list_says_there_may_be_more_where_a_selector_may_find_none(store):
     assert (rest.records, rest.token) == ([], "")
 
 
-def test_whoever_takes_any_version_gets_no_pages(store):
+def test_a_list_at_any_version_is_not_paged(store):
     for i in range(3):
         store.create(CONFIG, "default", config(f"m{i}"))
     for more in ({"version": "0"}, {"version": "0", "match": "NotOlderThan"}):
@@ -452,7 +452,7 @@ def test_whoever_takes_any_version_gets_no_pages(store):
 # -- watching -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_watch_sees_objects_come_into_its_selection_and_leave_it(store):
+def test_a_watch_sees_objects_enter_and_leave_its_selection(store):
     version = str(store.version)
     watch = store.watch(CONFIG, selection(CONFIG, None, "on=yes", ""), version, lambda: None)
     store.create(CONFIG, "default", config())
@@ -529,7 +529,7 @@ def test_list_then_watch_equals_list(steps, start, label):
     [({}, None), ({"propagationPolicy": "Background"}, None), ({"propagationPolicy": "Foreground"}, ["foregroundDeletion"]),
      ({"propagationPolicy": "Orphan"}, ["orphan"]), ({"orphanDependents": True}, ["orphan"])],
 )  # fmt: skip
-def test_a_deletion_waits_for_the_garbage_collector_where_it_is_told_to(store, asked, finalizers):
+def test_a_deletion_waits_for_the_garbage_collector_on_request(store, asked, finalizers):
     kind = find_kind("configmaps")
     store.create(kind, "default", {"metadata": {"name": "c"}})
     store.delete(kind, "default", "c", options_of(asked))
@@ -545,12 +545,12 @@ def test_a_later_deletion_may_stop_waiting(store):
     assert store.find(kind, "default", "c") is None
 
 
-def test_an_unknown_propagation_is_refused():
+def test_an_unknown_propagation_policy_is_rejected():
     with pytest.raises(ApiError, match='supported values: "Foreground", "Background", "Orphan", "nil"'):
         options_of({"propagationPolicy": "Sideways"})
 
 
-def test_an_object_of_another_cluster_keeps_its_identity_and_its_status(store, pods):
+def test_an_object_of_another_cluster_keeps_its_identity_and_status(store, pods):
     sent = {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -1,4 +1,4 @@
-"""Logs, programs and ports of pods that are only pretended, and the containers that are added to look into them."""
+"""Logs, exec and port forwarding of simulated pods, and ephemeral containers."""
 
 import pytest
 
@@ -45,7 +45,7 @@ ASKED = {  # the pod, what is asked, the code, part of the answer
 
 
 @pytest.mark.parametrize(("pod", "asked", "code", "text"), ASKED.values(), ids=ASKED)
-def test_what_pretended_pods_answer(against_a_server, pod, asked, code, text):
+def test_simulated_pods_return_501(against_a_server, pod, asked, code, text):
     async def test(client, store):
         add_pod(store, "web", **pod)
         for method in ("GET",) if asked.startswith("log") else ("GET", "POST"):
@@ -56,7 +56,7 @@ def test_what_pretended_pods_answer(against_a_server, pod, asked, code, text):
     against_a_server(test)
 
 
-def test_who_may_ask_and_how(against_a_server):
+def test_methods_and_rights_of_streaming_requests(against_a_server):
     async def test(client, store):
         add_pod(store, "web")
         assert (await client.ask("GET", f"{PODS}/nope/log"))[0] == 404
@@ -81,7 +81,7 @@ async def add(client, *containers, form="application/strategic-merge-patch+json"
     return await client.ask("PATCH", f"{PODS}/web/ephemeralcontainers", patch, form=form)
 
 
-def test_containers_can_be_added_to_look_into_a_pod(against_a_server):
+def test_ephemeral_containers_can_be_added(against_a_server):
     async def test(client, store):
         add_pod(store, "web")
         status, pod = await add(client, look(targetContainerName="c", stdin=True))
@@ -121,7 +121,7 @@ REFUSED = {  # what is added, what is said about it
 
 
 @pytest.mark.parametrize(("container", "text"), REFUSED.values(), ids=REFUSED)
-def test_what_may_not_be_added(against_a_server, container, text):
+def test_rejected_ephemeral_containers(against_a_server, container, text):
     async def test(client, store):
         add_pod(store, "web")
         await add(client, look())
@@ -132,7 +132,7 @@ def test_what_may_not_be_added(against_a_server, container, text):
     against_a_server(test)
 
 
-def test_they_are_there_to_stay(against_a_server):
+def test_ephemeral_containers_cannot_be_changed_or_removed(against_a_server):
     async def test(client, store):
         add_pod(store, "web")
         await add(client, look())

@@ -1,4 +1,4 @@
-"""Rows of tables, as a kube-apiserver v1.36.2 printed them of the same objects."""
+"""Table rows, compared with those of kube-apiserver v1.36.2 for the same objects."""
 
 import pytest
 
@@ -91,7 +91,7 @@ PODS = {  # spec, status: ready, state, restarts
 
 
 @pytest.mark.parametrize(("spec", "found", "ready", "state", "restarts"), PODS.values(), ids=PODS)
-def test_a_pod_is_in_a_state(spec, found, ready, state, restarts):
+def test_status_of_a_pod(spec, found, ready, state, restarts):
     spec = {"containers": [{"name": "c"}, {"name": "d"}], **spec}
     shown, _ = cells("Pod", {"spec": spec, "status": found})
     assert (shown["Ready"], shown["Status"], shown["Restarts"], shown["Age"]) == (ready, state, restarts, "60s")
@@ -105,7 +105,7 @@ GOING = {  # status of a pod that is being deleted: its state
 
 
 @pytest.mark.parametrize(("found", "state"), GOING.values(), ids=GOING)
-def test_a_pod_goes(found, state):
+def test_status_of_a_terminating_pod(found, state):
     shown, row = cells("Pod", {"metadata": {"deletionTimestamp": MADE}, "spec": {"containers": []}, "status": found})
     assert shown["Status"] == state
     assert [one["reason"] for one in row.get("conditions", ())] == (["Succeeded"] if state == "Succeeded" else [])
@@ -171,7 +171,7 @@ OBJECTS = {  # group and kind, object: cells but the name and the age
     ),
     "a revision": (("apps", "ControllerRevision"), {"metadata": {"ownerReferences": [OWNER]}, "revision": 3},
                    ["daemonset.apps/w", 3]),
-    "a revision of nobody": (("apps", "ControllerRevision"), {"revision": 1}, ["<none>", 1]),
+    "a revision without an owner": (("apps", "ControllerRevision"), {"revision": 1}, ["<none>", 1]),
     "a new job": (("batch", "Job"), {"spec": {**JOB, "parallelism": 1}, "status": {}},
                   ["Running", "0/1", "", "c,d", "nginx:1,x/y:2", SHOWN_SELECTOR]),
     "a job that is done": (
@@ -267,7 +267,7 @@ OBJECTS = {  # group and kind, object: cells but the name and the age
 
 
 @pytest.mark.parametrize(("kind", "document", "expected"), OBJECTS.values(), ids=OBJECTS)
-def test_an_object_has_its_cells(kind, document, expected):
+def test_cells_of_other_kinds(kind, document, expected):
     shown, _ = cells(kind[1], document, kind[0])
     assert (shown.pop("Name"), shown.pop("Age")) == ("x", "60s")
     assert list(shown.values()) == expected
@@ -284,13 +284,13 @@ EVENTS = {  # event: last seen, source, first seen, count
 
 
 @pytest.mark.parametrize(("event", "expected"), EVENTS.values(), ids=EVENTS)
-def test_an_event_has_its_cells(event, expected):
+def test_cells_of_an_event(event, expected):
     shown, _ = cells("Event", {**EVENT, **event})
     assert [shown[name] for name in ("Last Seen", "Source", "First Seen", "Count")] == expected
     assert [shown[name] for name in ("Object", "Subobject", "Message")] == ["pod/run", "spec.containers{c}", "hello"]
 
 
-def test_some_are_shown_with_when_they_were_made():
+def test_some_kinds_show_their_creation_time():
     for group, kind in (("", "LimitRange"), ("rbac.authorization.k8s.io", "Role"), ("storage.k8s.io", "CSIStorageCapacity")):
         assert cells(kind, {}, group)[0] == {"Name": "x", "Created At": MADE}
 
@@ -301,7 +301,7 @@ def test_the_default_class_is_marked():
     assert list(shown.values()) == ["x (default)", "a/b", "Delete", "Immediate", False, "60s"]
 
 
-def test_columns_say_what_they_hold():
+def test_columns_state_their_type():
     kind = next(one for one in KINDS if one.kind == "CSIDriver")
     columns = {
         one["name"]: (one["type"], one["format"], one["priority"]) for one in table(kind, [], NOW, "None")["columnDefinitions"]

@@ -1,4 +1,4 @@
-"""Watches read history at their own pace, piece by piece; history is bounded, and a watch that it leaves behind ends."""
+"""Watches read the watch cache at their own pace, in pieces; the cache is limited, and a watch that falls behind ends."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ def take_all(watch, most=1):
     return taken
 
 
-def test_a_watch_that_is_idle_is_woken_once_for_all_that_comes(store):
+def test_an_idle_watch_is_woken_once(store):
     woken = []
     watch = store.watch(CONFIG, ALL, "", lambda: woken.append(1))
     take_all(watch)
@@ -52,7 +52,7 @@ def test_a_watch_that_is_idle_is_woken_once_for_all_that_comes(store):
     assert (len(woken), [one.type for one in watch.take()]) == (2, ["DELETED"])
 
 
-def test_a_watch_is_not_woken_for_what_it_does_not_choose(store):
+def test_a_watch_is_not_woken_for_objects_outside_its_selection(store):
     woken = []
     watch = store.watch(CONFIG, selection(CONFIG, None, "app=x", ""), "", lambda: woken.append(1))
     take_all(watch)
@@ -61,7 +61,7 @@ def test_a_watch_is_not_woken_for_what_it_does_not_choose(store):
 
 
 @pytest.mark.parametrize("version", ["", "1"], ids=["from the list on", "from a version on"])
-def test_pieces_are_as_large_as_asked_for(store, version):
+def test_pieces_have_the_requested_size(store, version):
     for i in range(20):
         store.create(CONFIG, "default", config(f"c{i:02}", size=1000))
     watch = store.watch(CONFIG, ALL, version, lambda: None)
@@ -73,7 +73,7 @@ def test_pieces_are_as_large_as_asked_for(store, version):
     assert watch.take() == []
 
 
-def test_a_watch_of_few_among_many_looks_at_some_at_a_time(store):
+def test_a_watch_of_few_among_many_examines_some_at_a_time(store):
     for i in range(5000):
         store.adopt(CONFIG, {**config(f"c{i:04}"), "metadata": {"name": f"c{i:04}", "namespace": "default"}})
     relabel(store, "c4999", "x")
@@ -84,7 +84,7 @@ def test_a_watch_of_few_among_many_looks_at_some_at_a_time(store):
     assert pieces == [0, 0, 1]
 
 
-def test_a_watch_that_is_not_read_keeps_nothing_and_ends_when_history_has_left_it_behind(clock):
+def test_an_unread_watch_holds_nothing_and_ends_when_it_falls_behind(clock):
     store = Store(clock, random.Random(1), b"k", capacity=4)
     store.create(CONFIG, "default", config())
     woken = []
@@ -100,7 +100,7 @@ def test_a_watch_that_is_not_read_keeps_nothing_and_ends_when_history_has_left_i
     assert len(woken) == 2
 
 
-def test_history_keeps_so_many_bytes_of_what_is_no_more(store):
+def test_the_size_of_the_watch_cache_is_limited(store):
     history = store._kind_stores[CONFIG].history
     history._most_bytes = 64 << 10
     store.create(CONFIG, "default", config(size=1 << 10))
@@ -122,8 +122,10 @@ STEPS = st.lists(st.tuples(VERBS, st.sampled_from("abcdef"), st.sampled_from("xy
 @pytest.mark.slow
 @hypothesis_settings(max_examples=150, deadline=None)
 @given(there=st.sets(st.sampled_from("abcdef")), steps=STEPS, label=st.sampled_from(["", "app=x", "app!=x"]))
-def test_a_list_that_is_read_piece_by_piece_ends_in_what_there_is(there, steps, label):
-    """Whatever happens between two pieces, a watch shows nothing twice or out of order, and at its end its reader knows all."""
+def test_a_list_read_in_pieces_ends_in_the_current_state(there, steps, label):
+    """Whatever happens between two pieces, a watch shows nothing twice or out of order, and at its end its reader knows
+    the current state.
+    """
     store = Store(lambda: 0.0, random.Random(3), b"k")
     chosen = selection(CONFIG, "default", label, "")
     for name in sorted(there):
@@ -165,8 +167,8 @@ def stream_of(store, lines=None, **query):
     return open_stream(store, request, find_target(PATH), lines or Lines())
 
 
-def test_a_stream_that_ends_before_it_showed_all_does_not_say_that_it_did(store):
-    """A bookmark would have its client go on after what it was not shown."""
+def test_a_stream_that_ends_early_sends_no_bookmark(store):
+    """A bookmark would make its client continue after events that it did not receive."""
 
     async def run(*, changed):
         stream = stream_of(store, resourceVersion=str(store.version), allowWatchBookmarks="1")
@@ -185,7 +187,7 @@ def test_a_stream_that_ends_before_it_showed_all_does_not_say_that_it_did(store)
 
 
 @pytest.mark.slow
-def test_a_slow_reader_sees_a_list_and_what_happens_meanwhile(against_a_server):
+def test_a_slow_reader_gets_a_list_and_the_changes_during_it(against_a_server):
     async def test(client, store):
         for i in range(400):
             store.create(CONFIG, "default", config(f"c{i:03}", size=8000))
@@ -228,7 +230,7 @@ def test_an_event_is_encoded_once_for_all_watches_of_a_form(store, monkeypatch):
     assert len(made) == 3
 
 
-def test_so_many_bytes_of_encoded_events_are_kept():
+def test_the_size_of_encoded_events_is_limited():
     lines = Lines()
     for version in range(100):
         lines.kept((version, "ADDED", "", ""), lambda: b"x" * 100_000)
@@ -236,7 +238,7 @@ def test_so_many_bytes_of_encoded_events_are_kept():
     assert list(lines._cache)[-1][0] == 99
 
 
-def test_a_large_object_is_shown_without_a_copy(store):
+def test_a_large_object_is_sent_without_a_copy(store):
     store.create(CONFIG, "default", config(size=200_000))
     (seen,) = store.watch(CONFIG, ALL, "", lambda: None).take()
     assert any(part is seen.held.body for part in Lines().of(seen, "", "application/json"))

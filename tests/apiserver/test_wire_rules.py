@@ -1,4 +1,4 @@
-"""What a kube-apiserver refuses of what schedulers write: events, leases, and the status of pods and claims."""
+"""What kube-apiserver rejects in writes of schedulers: events, leases, and the status of pods and claims."""
 
 import json
 
@@ -74,14 +74,14 @@ BROKEN_EVENTS = {
 
 
 @pytest.mark.parametrize(("changed", "wanted"), BROKEN_EVENTS.values(), ids=BROKEN_EVENTS)
-def test_events_are_refused(new_store, changed, wanted):
+def test_rejected_events(new_store, changed, wanted):
     store = new_store()
     store.create(served("namespaces"), "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
     document = event(**changed)
     assert faults(refused(store.create, EVENTS, document["metadata"]["namespace"], document)) == wanted
 
 
-def test_a_reporter_has_a_name_of_a_certain_form(new_store):
+def test_the_name_of_a_reporter_is_validated(new_store):
     (fault,) = faults(refused(new_store().create, EVENTS, "default", event(reportingController="a b")))
     assert fault.startswith('reportingController: Invalid value: "a b": name part must consist of')
     (fault,) = faults(refused(new_store().create, OLD_EVENTS, "default", {
@@ -101,7 +101,7 @@ FIXED = {
 
 
 @pytest.mark.parametrize(("name", "value", "field"), [(name, *more) for name, more in FIXED.items()], ids=FIXED)
-def test_of_an_event_only_its_series_changes(new_store, name, value, field):
+def test_only_the_series_of_an_event_can_change(new_store, name, value, field):
     store = new_store()
     mirror_events(store)
     store.create(EVENTS, "default", event())
@@ -114,7 +114,7 @@ def test_of_an_event_only_its_series_changes(new_store, name, value, field):
     assert store.get(OLD_EVENTS, "default", "web.1").document()["series"] == series
 
 
-def test_old_events_count_and_their_new_form_follows(new_store):
+def test_core_events_count_and_are_mirrored(new_store):
     store = new_store()
     mirror_events(store)
     old = {
@@ -139,7 +139,7 @@ BROKEN_LEASES = {
 
 
 @pytest.mark.parametrize(("spec", "wanted"), BROKEN_LEASES.values(), ids=BROKEN_LEASES)
-def test_leases_are_refused(new_store, spec, wanted):
+def test_rejected_leases(new_store, spec, wanted):
     lease = {"metadata": {"name": "l"}, "spec": spec}
     assert faults(refused(new_store().create, LEASES, "kube-system", lease)) == wanted
 
@@ -155,8 +155,8 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize(("sent", "kept"), WRITTEN.values(), ids=WRITTEN)
-def test_times_with_microseconds_have_six_digits_of_them(against_a_server, sent, kept):
-    """Go reads them by a layout that has six, and no others."""
+def test_times_with_microseconds_have_six_digits(against_a_server, sent, kept):
+    """Go parses them with a layout of six digits, and no others."""
 
     async def test(client, store):
         lease = {"metadata": {"name": "l"}, "spec": {"renewTime": sent}}
@@ -207,7 +207,7 @@ def a_pod(store, **spec):
 
 
 @pytest.mark.parametrize(("status", "wanted"), BROKEN_PODS.values(), ids=BROKEN_PODS)
-def test_a_pod_s_status_is_refused(new_store, status, wanted):
+def test_rejected_pod_statuses(new_store, status, wanted):
     store = new_store()
     pod = a_pod(store)
     pod["status"] |= status
@@ -215,7 +215,7 @@ def test_a_pod_s_status_is_refused(new_store, status, wanted):
     assert fault.startswith(wanted)
 
 
-def test_a_pod_that_has_its_node_is_not_nominated(new_store):
+def test_an_assigned_pod_is_not_nominated(new_store):
     store = new_store()
     pod = a_pod(store, nodeName="n1")
     pod["status"]["nominatedNodeName"] = "n2"
@@ -264,7 +264,7 @@ BROKEN_CLAIMS = {
         {**allocation(RESULT), "reservedFor": [{**USER, "uid": f"u{i}"} for i in range(257)]},
         ["status.reservedFor: Too many: 257: must have at most 256 items"],
     ),
-    "a request that is none": (
+    "an invalid request": (
         allocation({**RESULT, "request": "x"}),
         [f'status.allocation.devices.results[0].request: Invalid value: "x": {NAMES}'],
     ),
@@ -288,12 +288,12 @@ BROKEN_CLAIMS = {
 
 
 @pytest.mark.parametrize(("status", "wanted"), BROKEN_CLAIMS.values(), ids=BROKEN_CLAIMS)
-def test_a_claim_s_status_is_refused(new_store, status, wanted):
+def test_rejected_claim_statuses(new_store, status, wanted):
     store = new_store()
     assert faults(refused(store.update, CLAIMS, "default", "g", a_claim(store, **status), subresource="status")) == wanted
 
 
-def test_devices_of_a_claim_are_given_back_whole_or_not_at_all(new_store):
+def test_the_devices_of_a_claim_are_deallocated_completely_or_not_at_all(new_store):
     store = new_store()
     given = allocation(RESULT, {**RESULT, "request": "e/s", "pool": "a/b", "device": "d1"}, config=[CONFIG])
     given["allocation"]["nodeSelector"] = NODE
@@ -307,7 +307,7 @@ def test_devices_of_a_claim_are_given_back_whole_or_not_at_all(new_store):
     assert "allocation" not in store.update(CLAIMS, "default", "g", held, subresource="status").document()["status"]
 
 
-def test_a_claim_that_is_ending_gets_no_more_users(new_store):
+def test_a_terminating_claim_gets_no_more_consumers(new_store):
     store = new_store()
     claim = a_claim(store, **allocation(RESULT), reservedFor=[USER])
     held = store.update(CLAIMS, "default", "g", claim, subresource="status").document()

@@ -20,7 +20,7 @@ UID = "0f4a7b36-3c1e-4d52-9c3a-1f1f5c1d7a10"
 
 @pytest.fixture(scope="module")
 def peers(server_in_a_thread, new_store, go_client):
-    """Yield what makes clients of a server: the scheduler's, and those of others."""
+    """Yield a factory of a server's clients: the scheduler's, and those of other users."""
     users = {"admin": User("admin", ("system:masters",)), "mine": User("system:kube-scheduler"), "driver": User("driver")}
     made = []
 
@@ -63,7 +63,7 @@ def pod(admin, name, **spec):
 # -- start --------------------------------------------------------------------------------------------------------------
 
 
-def test_it_looks_up_whom_the_cluster_trusts(mine, admin):
+def test_it_reads_the_authentication_config_map(mine, admin):
     made(
         admin.ask(
             "POST", "/api/v1/namespaces/kube-system/configmaps",
@@ -80,14 +80,14 @@ def test_it_looks_up_whom_the_cluster_trusts(mine, admin):
 
 
 def watch_list(seconds):
-    """Return the parameters with which a reflector begins; ``timeout`` is what the HTTP client is told, too."""
+    """Return the parameters with which a reflector starts; ``timeout`` is also that of the HTTP client."""
     return {
         "allowWatchBookmarks": "true", "resourceVersionMatch": "NotOlderThan", "sendInitialEvents": "true",
         "timeout": f"{seconds}s", "timeoutSeconds": seconds,
     }  # fmt: skip
 
 
-def test_its_own_callers_are_looked_up_by_a_client_that_says_no_content_type(peers, go_client):
+def test_delegated_reviews_work_without_a_content_type(peers, go_client):
     typed = peers("mine", go_client.TYPED)
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "metadata": {}, "spec": {"token": "admin"}}
     status = made(typed.ask("POST", "/apis/authentication.k8s.io/v1/tokenreviews", review))["status"]
@@ -101,13 +101,13 @@ def test_its_own_callers_are_looked_up_by_a_client_that_says_no_content_type(pee
     assert made(answer)["status"]["allowed"] is True
 
 
-def test_it_asks_whether_there_are_events_of_the_new_kind(mine):
+def test_it_checks_for_the_events_api(mine):
     found = done(mine.ask("GET", EVENTS))
     assert (found["kind"], found["groupVersion"]) == ("APIResourceList", "events.k8s.io/v1")
     assert [one["kind"] for one in found["resources"]] == ["Event"]
 
 
-def test_it_becomes_leader_renews_and_steps_down(mine):
+def test_it_becomes_leader_renews_and_releases(mine):
     at = "2026-11-21T08:00:0{}.123456Z"
 
     def lease(holder, seconds, renewed, **metadata):
@@ -160,8 +160,8 @@ ACTIVE = {"fieldSelector": "status.phase!=Failed,status.phase!=Succeeded"}
 
 @pytest.mark.parametrize("path", FOLLOWED)
 @pytest.mark.parametrize("accept", ["SCHEDULER", "TYPED", "PROTOBUF"])
-def test_what_it_follows_is_listed_and_watched(peers, go_client, path, accept):
-    """A list of release 1.34 and before, a list as a stream of 1.35 and later, and a watch from where it ended."""
+def test_watched_kinds_are_listed_and_watched(peers, go_client, path, accept):
+    """A list of release 1.34 and before, a watch-list of 1.35 and later, and a watch from its end."""
     client = peers("mine", getattr(go_client, accept))
     only = ACTIVE if path.endswith("/pods") else {}
     listed = done(client.ask("GET", path, **only, limit=500, resourceVersion=0))
@@ -195,19 +195,19 @@ NOT_SERVED = (
 
 
 @pytest.mark.parametrize("path", NOT_SERVED)
-def test_what_its_closed_gates_and_old_releases_follow_is_not_there(peers, path):
+def test_kinds_of_disabled_gates_and_old_releases_are_not_found(peers, path):
     answer = peers("admin").ask("GET", path, limit=500, resourceVersion=0)
     assert (answer.status, answer.reason) == (404, "NotFound")
 
 
-def test_watches_end_with_a_bookmark_when_their_time_is_up(mine):
+def test_watches_end_with_a_bookmark_at_their_timeout(mine):
     version = done(mine.ask("GET", "/api/v1/nodes"))["metadata"]["resourceVersion"]
     asked = {"resourceVersion": version, "allowWatchBookmarks": "true", "timeout": "1s", "timeoutSeconds": 1}
     ((event, obj),) = mine.events("/api/v1/nodes", **asked)
     assert (event, obj["metadata"]["resourceVersion"]) == ("BOOKMARK", version)
 
 
-def test_versions_that_are_gone_or_to_come_are_told_as_reflectors_expect(mine, admin):
+def test_expired_and_future_versions_have_the_errors_that_reflectors_expect(mine, admin):
     made(admin.ask("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "late"}}))
     version = done(mine.ask("GET", "/api/v1/nodes"))["metadata"]["resourceVersion"]
     more = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
@@ -254,7 +254,7 @@ def condition(kind, **more):
     return {"type": kind, "lastProbeTime": None, "lastTransitionTime": "2026-11-21T08:00:00Z", **more}
 
 
-def test_it_says_why_a_pod_waits_nominates_and_preempts(mine, admin):
+def test_it_reports_unschedulable_pods_nominates_and_preempts(mine, admin):
     pod(admin, "waits")
     status = f"{PODS}/waits/status"
 
@@ -293,7 +293,7 @@ def event(name, count=0):
     return {**told, "series": {"count": count, "lastObservedTime": "2026-11-21T08:00:09.000001Z"}} if count else told
 
 
-def test_it_tells_of_what_happened(mine):
+def test_it_writes_events(mine):
     path = f"{EVENTS}/namespaces/default/events"
     held = made(mine.ask("POST", path, event("web.1")))
     assert (held["note"], held["eventTime"]) == ("0/1 nodes are available", "2026-11-21T08:00:00.123456Z")
@@ -310,7 +310,7 @@ def test_it_tells_of_what_happened(mine):
 # -- volumes and devices ------------------------------------------------------------------------------------------------
 
 
-def test_it_gives_a_volume_to_a_claim_and_a_claim_to_a_node(mine, admin):
+def test_it_binds_volumes_and_sets_the_selected_node(mine, admin):
     volume = {
         "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v1"},
         "spec": {
@@ -342,7 +342,7 @@ def test_it_gives_a_volume_to_a_claim_and_a_claim_to_a_node(mine, admin):
     assert found["metadata"]["managedFields"]
 
 
-def test_it_allocates_devices_and_gives_them_back(mine, admin):
+def test_it_allocates_and_deallocates_devices(mine, admin):
     exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
     claim = {
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "g"},
@@ -369,7 +369,7 @@ def test_it_allocates_devices_and_gives_them_back(mine, admin):
     assert (answer.status, answer.reason) == (422, "Invalid")
 
 
-def test_it_makes_and_deletes_claims_for_resources_that_devices_stand_for(mine, admin):
+def test_it_creates_and_deletes_claims_for_extended_resources(mine, admin):
     asks = {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}
     owner = pod(admin, "extended", containers=[{"name": "c", "image": "i", "resources": asks}])["metadata"]
     claim = {
@@ -399,8 +399,8 @@ def test_it_makes_and_deletes_claims_for_resources_that_devices_stand_for(mine, 
     assert done(mine.ask("DELETE", f"{CLAIMS}/{name}", {"apiVersion": "resource.k8s.io/v1", "kind": "DeleteOptions"}))
 
 
-def test_devices_are_given_by_those_alone_who_have_the_right_to_just_that(peers, admin):
-    """Since release 1.36 the right to a claim's status says nothing of whose devices they are, nor of how they are."""
+def test_devices_are_allocated_only_with_the_separate_right(peers, admin):
+    """Since release 1.36 the right to a claim's status includes neither its allocation nor its device statuses."""
     rbac, group = "/apis/rbac.authorization.k8s.io/v1/namespaces/default", "rbac.authorization.k8s.io"
     on = {"apiGroups": ["resource.k8s.io"]}
     rules = [{**on, "resources": ["resourceclaims/status"], "verbs": ["update", "patch"]}]
@@ -453,7 +453,7 @@ def test_devices_are_given_by_those_alone_who_have_the_right_to_just_that(peers,
 # -- what its user may not ----------------------------------------------------------------------------------------------
 
 
-def test_refusals_are_statuses_in_whatever_the_client_reads(peers, go_client):
+def test_errors_are_statuses_in_any_accepted_encoding(peers, go_client):
     for accept in (go_client.SCHEDULER, go_client.TYPED, go_client.PROTOBUF, "application/json"):
         answer = peers("mine", accept).ask("POST", PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "mine"}})
         assert (answer.status, answer.reason) == (403, "Forbidden")
@@ -464,8 +464,8 @@ def test_refusals_are_statuses_in_whatever_the_client_reads(peers, go_client):
     assert "application/vnd.kubernetes.protobuf" in answer.document["message"]
 
 
-def test_clients_that_would_rather_speak_cbor_are_told_to_speak_json(peers):
-    """They go by the code, and never try again; what they accept besides says what they are sent until then."""
+def test_clients_that_prefer_cbor_are_told_to_use_json(peers):
+    """They go by the code, and do not retry; the other types they accept determine the response until then."""
     client = peers("admin", "application/json;q=0.9, application/cbor;q=1")
     assert done(client.ask("GET", PODS))["kind"] == "PodList"
     for method, path, form in (("POST", PODS, "application/cbor"), ("PATCH", f"{PODS}/x", "application/apply-patch+cbor")):

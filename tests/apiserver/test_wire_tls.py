@@ -1,4 +1,4 @@
-"""Connections as Go's HTTP client makes them: certificates checked strictly, HTTP/2 offered, connections kept and shared."""
+"""Connections like those of Go's HTTP client: strict certificate checks, HTTP/2 offered, keep-alive and reuse."""
 
 import gc
 import json
@@ -16,7 +16,7 @@ STRICT = getattr(ssl, "VERIFY_X509_STRICT", 0)
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory, server_in_a_thread):
-    """Yield a port, and what makes contexts that hold the scheduler's certificate."""
+    """Yield a port, and a factory of TLS contexts with the scheduler's certificate."""
     home = tmp_path_factory.mktemp("tls")
     authority, store = make_authority(home / "pki"), open_store(seed=1)
     issued = authority.issue(SCHEDULER)
@@ -39,14 +39,14 @@ def cluster(tmp_path_factory, server_in_a_thread):
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda one: one.name)
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
-def test_both_versions_are_spoken_and_no_http_2(cluster, version, name):
+def test_http_1_1_is_used_and_http_2_is_not(cluster, version, name):
     port, context = cluster
     with context(version).wrap_socket(socket.create_connection(("127.0.0.1", port), 5), server_hostname=name) as line:
         assert line.version() == version.name.replace("_", ".")
         assert line.selected_alpn_protocol() in {None, "http/1.1"}  # Go speaks HTTP/1.1 then
 
 
-def test_whoever_has_a_certificate_needs_no_token(cluster, go_client):
+def test_a_client_certificate_needs_no_token(cluster, go_client):
     port, context = cluster
     client = go_client.GoClient(port, "", context=context())
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {}}
@@ -55,7 +55,7 @@ def test_whoever_has_a_certificate_needs_no_token(cluster, go_client):
     assert answer.document["status"]["userInfo"]["username"] == "system:kube-scheduler"
 
 
-def test_hundreds_of_requests_go_over_one_connection(cluster, go_client):
+def test_hundreds_of_requests_use_one_connection(cluster, go_client):
     port, context = cluster
     client = go_client.GoClient(port, "", context=context())
     client.ask("GET", "/version")
@@ -67,7 +67,7 @@ def test_hundreds_of_requests_go_over_one_connection(cluster, go_client):
 
 
 def exchanged(cluster, sent, answers):
-    """Send bytes over a connection of its own and return so many answers' first lines and bodies."""
+    """Send bytes over a new connection, and return the status lines and bodies of the given number of responses."""
     port, context = cluster
     found = []
     with context().wrap_socket(socket.create_connection(("127.0.0.1", port), 5), server_hostname="localhost") as line:
@@ -86,14 +86,14 @@ def head(method, path, port, *headers):
     return "\r\n".join([f"{method} {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", *headers, "", ""]).encode()
 
 
-def test_requests_that_come_together_are_answered_in_order(cluster):
+def test_pipelined_requests_are_answered_in_order(cluster):
     port, _ = cluster
     paths = ["/api/v1/nodes", "/api/v1/pods", "/api/v1/services"]
     answers = exchanged(cluster, b"".join(head("GET", path, port) for path in paths), 3)
     assert [body["kind"] for _, body in answers] == ["NodeList", "PodList", "ServiceList"]
 
 
-def test_bodies_may_come_in_pieces(cluster):
+def test_bodies_may_be_chunked(cluster):
     port, _ = cluster
     review = json.dumps({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
                          "spec": {"user": "x", "nonResourceAttributes": {"path": "/", "verb": "get"}}}).encode()  # fmt: skip
@@ -104,7 +104,7 @@ def test_bodies_may_come_in_pieces(cluster):
     assert (first, body["status"]["allowed"]) == ("HTTP/1.1 201 Created", False)
 
 
-def test_older_versions_of_tls_are_refused(cluster):
+def test_older_versions_of_tls_are_rejected(cluster):
     port, context = cluster
     with pytest.warns(DeprecationWarning, match="TLSv1_1"):
         old = context(ssl.TLSVersion.TLSv1_1)
@@ -113,8 +113,8 @@ def test_older_versions_of_tls_are_refused(cluster):
         old.wrap_socket(line, server_hostname="localhost")
 
 
-def test_who_leaves_in_the_middle_of_a_handshake_is_seen_off_before_the_server_is_gone(tmp_path, server_in_a_thread):
-    """A connection that is left open is a warning when the collector finds it, and warnings are failures here."""
+def test_a_client_that_leaves_during_the_handshake_is_closed_before_the_server_ends(tmp_path, server_in_a_thread):
+    """A leaked connection causes a warning in the garbage collector, and warnings are errors here."""
     authority, store = make_authority(tmp_path / "pki"), open_store(seed=1)
     with server_in_a_thread(store, authority.tls(), make_authenticator(store, authority)) as port:
         for _ in range(20):

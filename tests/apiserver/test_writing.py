@@ -1,4 +1,4 @@
-"""Writing over HTTP: configurations applied, bodies that do not fit their kind, and the parameters of writes."""
+"""Writes over HTTP: apply, bodies that do not match their kind, and parameters."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def pod(**spec):
     return {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}], **spec}}
 
 
-def test_an_object_is_made_changed_and_given_up_by_applying(against_a_server):
+def test_an_object_is_created_changed_and_released_by_apply(against_a_server):
     async def test(client, store):
         path = f"{DEPLOYMENTS}/web?fieldManager=me"
         code, made = await client.ask("PATCH", path, deployment(replicas=2, paused=True), form=APPLY)
@@ -49,7 +49,7 @@ def test_an_object_is_made_changed_and_given_up_by_applying(against_a_server):
     against_a_server(test)
 
 
-def test_what_a_controller_scaled_is_its_own(against_a_server):
+def test_a_controllers_replica_count_stays(against_a_server):
     async def test(client, _):
         await client.ask("PATCH", f"{DEPLOYMENTS}/web?fieldManager=me", deployment(replicas=2), form=APPLY)
         scale = (await client.ask("GET", f"{DEPLOYMENTS}/web/scale"))[1]
@@ -65,7 +65,7 @@ def test_what_a_controller_scaled_is_its_own(against_a_server):
     against_a_server(test)
 
 
-def test_a_status_is_applied_through_its_own_path(against_a_server):
+def test_a_status_is_applied_through_its_subresource(against_a_server):
     async def test(client, _):
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
         condition = {"type": "Ready", "status": "True"}
@@ -113,7 +113,7 @@ REFUSED_APPLIES = {
 
 
 @pytest.mark.slow
-def test_what_cannot_be_applied_is_refused(against_a_server):
+def test_rejected_configurations(against_a_server):
     async def test(client, store):
         version = store.version
         for case, (query, config, code, message) in REFUSED_APPLIES.items():
@@ -177,7 +177,7 @@ MISFITS = {
 
 
 @pytest.mark.slow
-def test_bodies_that_do_not_fit_are_refused(against_a_server):
+def test_rejected_bodies(against_a_server):
     async def test(client, _):
         for case, (body, message) in MISFITS.items():
             code, answer = await client.ask("POST", f"{PODS}?fieldValidation=Strict", body)
@@ -186,7 +186,7 @@ def test_bodies_that_do_not_fit_are_refused(against_a_server):
     against_a_server(test)
 
 
-def test_unknown_fields_are_dropped_with_a_warning_or_in_silence(against_a_server):
+def test_unknown_fields_are_dropped_with_a_warning_or_silently(against_a_server):
     async def test(client, _):
         url, headers = client.base + PODS, {"Authorization": "Bearer a-token-for-tests"}
         for query, wanted in (("", ['299 - "unknown field \\"spec.foo\\""']), ("&fieldValidation=Ignore", [])):
@@ -202,7 +202,7 @@ def test_unknown_fields_are_dropped_with_a_warning_or_in_silence(against_a_serve
             assert answer["message"].startswith(' "" is invalid: patch: Invalid value: ')
             assert answer["message"].endswith('strict decoding error: unknown field "spec.foo"')
             assert (await client.ask("PATCH", f"{PODS}/p?dryRun=All", patch, form=form))[0] == 200
-        # In a patch there is no order, and they are told of by name.
+        # A patch has no field order, so they are reported by name.
         several = {"spec": {"nope": 1, "containers": [{"name": "c", "imag": "x"}], "also": 2}}
         for form in (MERGE, STRATEGIC):
             _, answer = await client.ask("PATCH", f"{PODS}/p?fieldValidation=Strict", several, form=form)
@@ -214,7 +214,7 @@ def test_unknown_fields_are_dropped_with_a_warning_or_in_silence(against_a_serve
     against_a_server(test)
 
 
-def test_claims_within_a_stateful_set_say_what_they_are(against_a_server):
+def test_claim_templates_state_their_kind(against_a_server):
     async def test(client, _):
         url = "/apis/apps/v1/namespaces/default/statefulsets"
         claim = {
@@ -240,7 +240,7 @@ def test_claims_within_a_stateful_set_say_what_they_are(against_a_server):
     against_a_server(test)
 
 
-def test_values_come_out_in_canonical_form(against_a_server):
+def test_values_are_returned_in_canonical_form(against_a_server):
     async def test(client, _):
         limits = {"cpu": "0.5", "memory": "1024Mi"}
         spec = pod(containers=[{"name": "c", "image": "i", "resources": {"limits": limits, "claims": None}}], hostNetwork=False)
@@ -265,7 +265,7 @@ OPTIONS = {
 
 
 @pytest.mark.slow
-def test_parameters_of_writes_are_checked(against_a_server):
+def test_parameters_of_writes_are_validated(against_a_server):
     async def test(client, _):
         for query, message in OPTIONS.items():
             code, answer = await client.ask("POST", f"{PODS}?{query}", pod())
@@ -279,7 +279,7 @@ def test_parameters_of_writes_are_checked(against_a_server):
     against_a_server(test)
 
 
-def test_a_lease_may_be_made_by_replacing_what_is_not_there(against_a_server):
+def test_a_put_creates_a_missing_lease(against_a_server):
     async def test(client, _):
         path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l"
         lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}}
@@ -290,7 +290,7 @@ def test_a_lease_may_be_made_by_replacing_what_is_not_there(against_a_server):
     against_a_server(test)
 
 
-def test_objects_come_as_metadata_where_that_is_asked_for(against_a_server):
+def test_objects_are_returned_as_metadata_on_request(against_a_server):
     async def test(client, _):
         await client.ask("POST", PODS, pod())
         wanted = "application/json;as={};g=meta.k8s.io;v=v1,application/json"
@@ -309,7 +309,7 @@ DELETED = {  # what is deleted, what is said of it, and what is there after
 
 
 @pytest.mark.parametrize(("resource", "kind"), DELETED.values(), ids=DELETED)
-def test_what_a_deletion_shows(against_a_server, resource, kind):
+def test_responses_to_deletions(against_a_server, resource, kind):
     async def test(client, _):
         path = f"/api/v1/namespaces/default/{resource}"
         spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}

@@ -1,4 +1,4 @@
-"""A certificate with its key, and a key of another, for tests only: they open nothing."""
+"""A test certificate with its key, and a second key. They protect nothing."""
 
 CERTIFICATE = """\
 -----BEGIN CERTIFICATE-----

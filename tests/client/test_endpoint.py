@@ -1,4 +1,4 @@
-"""Certificates that clusters have and Go trusts: without key identifiers, below an intermediate, among other words."""
+"""Certificates that Go accepts: without key identifiers, below an intermediate CA, with other text around them."""
 
 import datetime
 import ipaddress
@@ -16,7 +16,7 @@ NOW = datetime.datetime.now(datetime.UTC)
 
 
 class Made:
-    """A certificate, signed by another or by itself. Leaves say which address they are for; none has key identifiers."""
+    """A certificate, self-signed or signed by another. Leaf certificates contain an address; none has key identifiers."""
 
     def __init__(self, name, signer=None, *, ca=True):
         self.key = ec.generate_private_key(ec.SECP256R1())
@@ -51,7 +51,7 @@ def chain():
 
 @pytest.fixture
 def server(chain, tmp_path):
-    """Return a server's side of TLS that shows its certificate and the one above it."""
+    """Return a server's TLS context with its certificate and its issuer's."""
     _, middle, leaf = chain
     pair = tmp_path / "server.pem"
     pair.write_bytes(leaf.pem + middle.pem + leaf.private)
@@ -61,10 +61,7 @@ def server(chain, tmp_path):
 
 
 def shake_hands(client, server, name="10.0.0.1"):
-    """Do a handshake in memory.
-
-    Raises  ssl.SSLError where the client does not trust the server
-    """
+    """Perform a TLS handshake in memory."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
         client.wrap_bio(to_client, to_server, server_hostname=name),
@@ -87,12 +84,12 @@ def trusting(ca, **more):
 
 
 @pytest.mark.parametrize("trusted", [0, 1], ids=["the root", "what signed it, though that is not the root"])
-def test_a_server_is_trusted_by_whatever_authority_the_kubeconfig_names(chain, server, trusted):
+def test_a_server_is_trusted_by_any_authority_in_the_kubeconfig(chain, server, trusted):
     shake_hands(trusting(chain[trusted].pem), server)
 
 
 def test_certificates_need_no_key_identifiers(chain, server, monkeypatch):
-    """Python 3.13 asks for them unless told otherwise; many clusters' certificates have none."""
+    """Python 3.13 requires them by default; many clusters' certificates have none."""
     plain = ssl.create_default_context
 
     def as_in_3_13(*arguments, **more):
@@ -104,7 +101,7 @@ def test_certificates_need_no_key_identifiers(chain, server, monkeypatch):
     shake_hands(trusting(chain[0].pem), server)
 
 
-def test_an_authority_may_stand_among_other_words(chain, server):
+def test_an_authority_may_be_surrounded_by_other_text(chain, server):
     words = "# Zertifizierungsstelle für Prüfzwecke\n".encode("latin-1")
     shake_hands(trusting(words + Made("another").pem + words + chain[0].pem), server)
 
@@ -114,12 +111,12 @@ def test_another_authority_is_not_trusted(server):
         shake_hands(trusting(Made("another").pem), server)
 
 
-def test_another_name_is_not_trusted(chain, server):
+def test_another_server_name_is_not_trusted(chain, server):
     with pytest.raises(ssl.SSLCertVerificationError):
         shake_hands(trusting(chain[0].pem), server, "10.0.0.2")
 
 
 @pytest.mark.parametrize("ca", [b"", b"no certificate", "für".encode("latin-1")], ids=["nothing", "words", "no text"])
-def test_what_holds_no_authority_is_refused_and_never_means_those_of_the_system(ca):
+def test_data_without_a_certificate_is_rejected_and_never_means_the_system_authorities(ca):
     with pytest.raises(InputError, match=r"the certificate authority of .* cannot be used"):
         trusting(ca)

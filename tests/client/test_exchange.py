@@ -1,4 +1,4 @@
-"""Answers of every form, against a server that says byte by byte what the case says."""
+"""Responses of every form, from a server that sends exactly the bytes of the case."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
 
 
 class Server:
-    """Answers each request with the next script: parts of bytes; None hangs up."""
+    """Answers each request with the next script: a list of byte parts; None closes the connection."""
 
     def __init__(self, *scripts):
         self.scripts = list(scripts)
@@ -78,7 +78,7 @@ ANSWERS = {
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory):
-    """The server's side of TLS. Other than here, certificates are asked for and looked at elsewhere."""
+    """The server's TLS side. Client certificates are tested elsewhere."""
     pair = tmp_path_factory.mktemp("tls") / "pair.pem"
     pair.write_text(certificates.CERTIFICATE + certificates.KEY)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -94,7 +94,7 @@ def ours(ca=certificates.CERTIFICATE, version=ssl.TLSVersion.TLSv1_3):
 
 @pytest.mark.parametrize("secured", [False, True], ids=["plain", "TLS"])
 @pytest.mark.parametrize(("script", "body"), ANSWERS.values(), ids=ANSWERS)
-def test_answers_are_read_whole(script, body, secured, theirs):
+def test_complete_responses_are_parsed(script, body, secured, theirs):
     tls = (ours(), theirs) if secured else ()
     assert Server(script).run(ask, *tls).body == body
 
@@ -117,7 +117,7 @@ WRONG = {
 
 @pytest.mark.parametrize("secured", [False, True], ids=["plain", "TLS"])
 @pytest.mark.parametrize(("script", "words"), WRONG.values(), ids=WRONG)
-def test_other_answers_are_errors_that_leave_open_what_happened(script, words, secured, theirs):
+def test_invalid_responses_are_errors_with_unknown_outcome(script, words, secured, theirs):
     async def test(exchange):
         with pytest.raises(ClusterError, match=words) as error:
             await ask(exchange)
@@ -127,7 +127,7 @@ def test_other_answers_are_errors_that_leave_open_what_happened(script, words, s
     Server(script).run(test, *((ours(), theirs) if secured else ()))
 
 
-def test_connections_are_kept_until_the_server_says_otherwise():
+def test_connections_are_reused_until_the_server_closes_them():
     good = [OK + b"Content-Length: 0\r\n\r\n"]
     server = Server(good, good, [OK + b"Connection: close\r\nContent-Length: 0\r\n\r\n"], good)
 
@@ -139,7 +139,7 @@ def test_connections_are_kept_until_the_server_says_otherwise():
     assert server.connections == 2
 
 
-def test_a_kept_connection_that_ends_says_that_the_request_was_hardly_seen():
+def test_a_reused_connection_that_closes_raises_unsent_error():
     server = Server([OK + b"Content-Length: 0\r\n\r\n"], [None])
 
     async def test(exchange):
@@ -150,7 +150,7 @@ def test_a_kept_connection_that_ends_says_that_the_request_was_hardly_seen():
     server.run(test)
 
 
-def test_what_comes_after_an_answer_is_no_answer_to_the_next():
+def test_data_after_a_response_is_not_the_next_response():
     stray = OK + b"Content-Length: 1\r\n\r\nx"
     server = Server([OK + b"Content-Length: 1\r\n\r\na" + stray], [OK + b"Content-Length: 1\r\n\r\nb"])
 
@@ -160,7 +160,7 @@ def test_what_comes_after_an_answer_is_no_answer_to_the_next():
     assert server.run(test) == (b"a", b"b")
 
 
-def test_no_more_connections_than_there_may_be_and_all_are_served_in_turn(monkeypatch):
+def test_connections_are_limited_and_requests_served_in_order(monkeypatch):
     monkeypatch.setattr("moorage.client.exchange._MAX_CONNECTIONS", 2)
     server = Server(*[[OK + b"Content-Length: 1\r\n\r\na"]] * 20)
 
@@ -173,7 +173,7 @@ def test_no_more_connections_than_there_may_be_and_all_are_served_in_turn(monkey
     assert server.connections == 2
 
 
-def test_who_waits_and_gives_up_takes_nobodys_turn(monkeypatch):
+def test_a_cancelled_waiter_takes_no_turn(monkeypatch):
     monkeypatch.setattr("moorage.client.exchange._MAX_CONNECTIONS", 1)
     server = Server(*[[OK + b"Content-Length: 0\r\n\r\n"]] * 3)
 
@@ -187,7 +187,7 @@ def test_who_waits_and_gives_up_takes_nobodys_turn(monkeypatch):
     assert server.run(test) == ["Reply", "CancelledError", "Reply"]
 
 
-def test_an_answer_that_takes_too_long_ends_the_connection():
+def test_a_late_response_closes_the_connection():
     server = Server([OK], [OK + b"Content-Length: 0\r\n\r\n"])
 
     async def test(exchange):
@@ -199,7 +199,7 @@ def test_an_answer_that_takes_too_long_ends_the_connection():
     assert server.connections == 2
 
 
-def test_each_answer_has_its_own_time_though_one_timer_serves_them_all():
+def test_each_response_has_its_own_deadline_with_one_timer():
     server = Server(*[[OK]] * 3)
 
     async def test(exchange):
@@ -221,7 +221,7 @@ def test_each_answer_has_its_own_time_though_one_timer_serves_them_all():
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
-def test_requests_and_answers_may_be_longer_than_what_is_encrypted_at_once(version, theirs):
+def test_requests_and_responses_may_exceed_one_tls_record(version, theirs):
     long = bytes(range(256)) * 400
     answer = OK + b"Content-Length: %d\r\n\r\n" % len(long) + long
     server = Server([answer], [answer])
@@ -240,19 +240,19 @@ def other_authority():
 
 
 REFUSED = {  # our side, the name wanted, what is said
-    "nobody known stands for it": (other_authority, "", ssl.SSLCertVerificationError, "certificate verify failed"),
+    "an unknown authority": (other_authority, "", ssl.SSLCertVerificationError, "certificate verify failed"),
     "another's name": (ours, "elsewhere", ssl.SSLCertVerificationError, "Hostname mismatch"),
 }
 
 
 @pytest.mark.parametrize(("context", "name", "error", "words"), REFUSED.values(), ids=REFUSED)
-def test_nothing_is_sent_to_a_server_that_is_not_who_it_should_be(context, name, error, words, theirs, monkeypatch):
+def test_nothing_is_sent_to_an_unverified_server(context, name, error, words, theirs, monkeypatch):
     monkeypatch.setattr("moorage.client.exchange._MAX_CONNECTIONS", 1)
     server = Server([OK], [OK])
 
     async def test(exchange):
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # the server's own complaint
-        for _ in range(2):  # a connection that failed is not counted for ever
+        for _ in range(2):  # a failed connection is no longer counted
             with pytest.raises(error, match=words):
                 await ask(exchange)
 
@@ -260,7 +260,7 @@ def test_nothing_is_sent_to_a_server_that_is_not_who_it_should_be(context, name,
     assert server.requests == []
 
 
-def test_a_server_without_tls_is_told_from_one_that_hangs_up():
+def test_a_server_without_tls_is_distinguished_from_one_that_closes():
     async def plain(exchange):
         with pytest.raises(ssl.SSLError):
             await ask(exchange)
@@ -281,7 +281,7 @@ def test_a_server_without_tls_is_told_from_one_that_hangs_up():
         server.run(test, ours())
 
 
-def test_further_connections_go_on_with_the_session_of_the_first(theirs):
+def test_further_connections_resume_the_tls_session(theirs):
     good, last = [OK + b"Content-Length: 0\r\n\r\n"], [OK + b"Connection: close\r\nContent-Length: 0\r\n\r\n"]
     server = Server(good, last, good, good)
     met = theirs.session_stats()["hits"]

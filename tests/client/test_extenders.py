@@ -1,4 +1,4 @@
-"""Extenders over HTTP: whatever they do to a connection, there is a reply or an error in time, and nothing goes elsewhere."""
+"""Extender calls over HTTP: every connection failure gives a timely error, and no redirect is followed."""
 
 import asyncio
 import importlib.util
@@ -51,7 +51,7 @@ def outcome(handler, *, tls=None, **options):
     return asyncio.run(main())
 
 
-def test_a_question_is_posted_and_the_reply_is_returned_as_it_is():
+def test_a_request_is_posted_and_the_response_returned_unchanged():
     async def handler(request):
         assert (request.method, request.path, request.content_type) == ("POST", "/scheduler/filter", "application/json")
         assert await request.json() == {"Pod": {}}
@@ -70,7 +70,7 @@ STATUSES = {
 
 
 @pytest.mark.parametrize("status", STATUSES)
-def test_what_is_not_200_is_an_error_and_no_redirect_is_followed(status):
+def test_a_status_other_than_200_is_an_error_and_no_redirect_is_followed(status):
     calls = []
 
     async def handler(request):
@@ -85,7 +85,7 @@ async def _too_long(request):
     response = web.StreamResponse()
     await response.prepare(request)
     try:
-        for _ in range(1024):  # a GiB, if anybody reads it
+        for _ in range(1024):  # a GiB, if it is read completely
             await response.write(b"x" * (1 << 20))
     except ConnectionError:
         pass
@@ -145,17 +145,17 @@ BAD = {
 
 
 @pytest.mark.parametrize(("handler", "timeout_s", "text"), BAD.values(), ids=BAD)
-def test_a_bad_reply_is_an_error_in_time(handler, timeout_s, text):
+def test_a_bad_response_is_an_error_in_time(handler, timeout_s, text):
     assert outcome(handler, timeout_s=timeout_s) == text
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://no.such.host.invalid"], ids=["refused", "no such host"])
-def test_one_that_cannot_be_reached_is_an_error(url):
+def test_an_unreachable_extender_is_an_error(url):
     with pytest.raises(ExtenderError, match=f'Post "{url}/filter": '):
         asyncio.run(asked(url))
 
 
-def test_a_password_in_the_address_is_used_and_never_told():
+def test_a_password_in_the_url_is_used_and_never_shown():
     calls = []
 
     async def handler(request):
@@ -190,7 +190,7 @@ def server_tls(tmp_path):
     return context
 
 
-def test_a_certificate_is_checked_against_the_authority_given(server_tls, tmp_path):
+def test_the_certificate_is_verified_with_the_given_authority(server_tls, tmp_path):
     file = tmp_path / "ca.pem"
     file.write_bytes(CA)
     for tls in (ExtenderTLSConfig(ca_data=CA), ExtenderTLSConfig(ca_file=str(file)), ExtenderTLSConfig(insecure=True)):
@@ -201,7 +201,7 @@ def test_a_certificate_is_checked_against_the_authority_given(server_tls, tmp_pa
 
 
 REFUSED = {
-    "nobody to trust": (
+    "no trusted authority": (
         {"url_prefix": "https://e", "enable_https": True},
         (
             'extenders[0].tlsConfig.caFile: Invalid value: "": is not set, so the extender could not be verified; set '
@@ -239,7 +239,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("fields", "text"), REFUSED.values(), ids=REFUSED)
-def test_one_that_cannot_be_asked_safely_is_refused_from_the_start(fields, text):
+def test_an_extender_that_cannot_be_verified_is_rejected_at_startup(fields, text):
     with pytest.raises(ConfigError) as caught:
         ExtenderClient([Extender(**fields)], {})
     assert text in str(caught.value)

@@ -1,4 +1,4 @@
-"""Kubeconfigs from a stranger's hand: whatever they hold, an endpoint comes of them or one of our errors, soon."""
+"""Untrusted kubeconfigs: any content gives an endpoint or one of our errors, quickly."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ VALUES = st.recursive(SCALARS, lambda inside: st.lists(inside, max_size=3) | st.
 
 
 def some_of(whole):
-    """Draw some of a mapping's entries, each as it is or as something else."""
+    """Draw some of a mapping's entries, unchanged or replaced."""
     return st.fixed_dictionaries({}, optional={name: st.just(value) | VALUES for name, value in whole.items()})
 
 
@@ -96,7 +96,7 @@ def endpoint_of(folder, text):
 @pytest.mark.slow
 @settings(max_examples=250)
 @given(CONFIGS)
-def test_an_endpoint_or_an_error_in_one_line(folder, config):
+def test_an_endpoint_or_a_one_line_error(folder, config):
     try:
         made = endpoint_of(folder, json.dumps(config).encode())
     except InputError as error:
@@ -112,7 +112,7 @@ def test_an_endpoint_or_an_error_in_one_line(folder, config):
 
 
 @given(st.binary(max_size=200) | st.text().map(lambda text: text.encode("utf-8", "surrogatepass")))
-def test_bytes_of_any_kind(folder, text):
+def test_arbitrary_bytes(folder, text):
     try:
         endpoint_of(folder, text)
     except InputError as error:
@@ -126,7 +126,7 @@ ANSWERS = some_of({"apiVersion": EXEC["apiVersion"], "kind": "ExecCredential", "
 
 
 @given(ANSWERS.map(lambda answer: json.dumps(answer).encode()) | st.binary(max_size=50))
-def test_what_an_exec_plugin_prints(printed):
+def test_arbitrary_exec_plugin_output(printed):
     async def run(args, env):
         return printed
 
@@ -156,7 +156,7 @@ SIZED = {  # much of the same, by how often
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", SIZED.values(), ids=SIZED)
-def test_time_grows_with_the_size_and_no_faster(folder, make):
+def test_run_time_grows_linearly(folder, make):
     def took(count):
         text, best = make(count), float("inf")
         for _ in range(3):

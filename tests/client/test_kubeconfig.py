@@ -1,4 +1,4 @@
-"""kubeconfig: what is read, merged and refused, each refusal one line that says what is wrong."""
+"""kubeconfig: reading, merging, and one-line errors that name what is wrong."""
 
 import asyncio
 import base64
@@ -139,7 +139,7 @@ REFUSED = {  # a configuration, what its refusal says
 
 
 @pytest.mark.parametrize(("data", "text"), REFUSED.values(), ids=REFUSED)
-def test_what_is_wrong_is_said_in_one_line(tmp_path, data, text):
+def test_faults_are_reported_on_one_line(tmp_path, data, text):
     with pytest.raises(InputError, match=text) as refusal:
         endpoint(tmp_path, data)
     assert "\n" not in str(refusal.value)
@@ -147,7 +147,7 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path, data, text):
     assert certificates.KEY.splitlines()[1] not in str(refusal.value)
 
 
-def test_everything_wrong_is_said_at_once(tmp_path):
+def test_all_faults_are_reported_together(tmp_path):
     data = config({"server": "", "certificate-authority-data": "%"}, {"as-uid": "1"}, {"namespace": "A"})
     with pytest.raises(InputError) as refusal:
         endpoint(tmp_path, data)
@@ -162,7 +162,7 @@ READ = {
 
 
 @pytest.mark.parametrize("change", READ.values(), ids=READ)
-def test_files_come_in_many_ways(tmp_path, change):
+def test_files_may_be_given_in_many_ways(tmp_path, change):
     assert endpoint(tmp_path, change(json.dumps(config()).encode())).server == "https://10.0.0.1:6443"
 
 
@@ -174,11 +174,11 @@ SERVERS = {
 
 
 @pytest.mark.parametrize(("server", "used"), SERVERS.values(), ids=SERVERS)
-def test_servers(tmp_path, server, used):
+def test_server_addresses(tmp_path, server, used):
     assert endpoint(tmp_path, config({"server": server})).server == used
 
 
-def test_a_missing_file_and_one_that_others_can_read(tmp_path):
+def test_missing_and_world_readable_files(tmp_path):
     with pytest.raises(InputError, match="nowhere: no such file"):
         read_kubeconfig([tmp_path / "nowhere"], must_exist=True)
     path, warnings = write(tmp_path, config()), []
@@ -188,7 +188,7 @@ def test_a_missing_file_and_one_that_others_can_read(tmp_path):
     assert "others can read" in warnings[0]
 
 
-def test_of_several_files_the_first_that_names_it_wins(tmp_path):
+def test_the_first_of_several_files_with_a_name_wins(tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "ca.pem").write_text(certificates.CERTIFICATE)
     first = write(tmp_path, {"users": [{"name": "u", "user": {"token": "first"}}], "current-context": "here"}, "one")
@@ -201,7 +201,7 @@ def test_of_several_files_the_first_that_names_it_wins(tmp_path):
         read_kubeconfig([tmp_path / "missing"], must_exist=False)
 
 
-def test_a_user_with_everything(tmp_path):
+def test_a_user_with_every_field(tmp_path):
     user = {
         "client-certificate-data": b64(certificates.CERTIFICATE), "client-key-data": b64(certificates.KEY),
         "as": "jane", "as-groups": ["a", "b"], "as-uid": "7", "as-user-extra": {"scope": ["x"]},
@@ -217,7 +217,7 @@ def test_a_user_with_everything(tmp_path):
     assert "PRIVATE" not in repr(made)
 
 
-def test_another_context_may_be_named(tmp_path):
+def test_another_context_can_be_selected(tmp_path):
     data = config()
     data["contexts"].append({"name": "there", "context": {"cluster": "c", "namespace": "x"}})
     assert endpoint(tmp_path, data, "there").namespace == "x"
@@ -237,14 +237,14 @@ PROXIES = {  # server, environment, proxy
 
 
 @pytest.mark.parametrize(("server", "env", "proxy"), PROXIES.values(), ids=PROXIES)
-def test_proxies_of_the_environment(server, env, proxy):
+def test_proxies_from_the_environment(server, env, proxy):
     assert proxy_for(server, env) == proxy
 
 
 # -- token files --------------------------------------------------------------------------------------------------------
 
 
-def test_a_token_file_is_read_again_each_minute_and_after_a_refusal(tmp_path):
+def test_a_token_file_is_reread_every_minute_and_after_a_401(tmp_path):
     path = tmp_path / "token"
 
     async def main():
@@ -267,7 +267,7 @@ def test_a_token_file_is_read_again_each_minute_and_after_a_refusal(tmp_path):
 
 
 @pytest.mark.parametrize("text", [None, "", b"\xff\xfe"])
-def test_a_token_file_without_a_token_is_an_error(tmp_path, text):
+def test_an_empty_token_file_is_an_error(tmp_path, text):
     path = tmp_path / "token"
     if text is not None:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -275,7 +275,7 @@ def test_a_token_file_without_a_token_is_an_error(tmp_path, text):
         asyncio.run(TokenFile(path, lambda: 0.0).identity())
 
 
-def test_in_a_cluster(tmp_path):
+def test_the_in_cluster_configuration(tmp_path):
     (tmp_path / "token").write_text("t")
     (tmp_path / "ca.crt").write_text(certificates.CERTIFICATE)
     env = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
@@ -310,7 +310,7 @@ def exec_endpoint(folder, printed, asked, monkeypatch, wall=lambda: NOW, **more)
     return credentials
 
 
-def test_a_program_is_asked_once_and_told_what_it_wants_to_know(tmp_path, monkeypatch):
+def test_an_exec_plugin_runs_once_and_gets_the_cluster_information(tmp_path, monkeypatch):
     asked = []
     more = {"args": ["-a", 1], "env": [{"name": "X", "value": "y"}], "provideClusterInfo": True}
     credentials = exec_endpoint(tmp_path, answer(token="t"), asked, monkeypatch, **more)
@@ -325,7 +325,7 @@ def test_a_program_is_asked_once_and_told_what_it_wants_to_know(tmp_path, monkey
     }  # fmt: skip
 
 
-def test_a_program_is_asked_again_when_its_answer_expired_or_was_refused(tmp_path, monkeypatch):
+def test_an_exec_plugin_runs_again_after_expiry_or_a_401(tmp_path, monkeypatch):
     asked, now = [], [NOW]
     expires = (NOW + timedelta(minutes=5)).isoformat()
     printed = answer(token="t", expirationTimestamp=expires)
@@ -356,19 +356,19 @@ PRINTED = {
 
 
 @pytest.mark.parametrize(("printed", "text"), PRINTED.values(), ids=PRINTED)
-def test_bad_answers_of_programs(tmp_path, monkeypatch, printed, text):
+def test_invalid_exec_plugin_output(tmp_path, monkeypatch, printed, text):
     credentials = exec_endpoint(tmp_path, printed, [], monkeypatch)
     with pytest.raises(InputError, match=text) as refusal:
         asyncio.run(credentials.identity())
     assert "exec plugin get-token" in str(refusal.value)
 
 
-def test_a_stranger_s_configuration_runs_no_programs(tmp_path):
+def test_an_untrusted_configuration_runs_no_programs(tmp_path):
     with pytest.raises(InputError, match="exec is not allowed here"):
         endpoint(tmp_path, config(user={"exec": EXEC}), may_exec=False)
 
 
-def test_v1beta1_needs_no_mode(tmp_path):
+def test_v1beta1_needs_no_interactive_mode(tmp_path):
     user = {"exec": {"command": "x", "apiVersion": V1BETA1}}
     assert isinstance(endpoint(tmp_path, config(user=user)).credentials, ExecCredentials)
 
@@ -384,13 +384,13 @@ PROGRAMS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("program", "text"), PROGRAMS.values(), ids=PROGRAMS)
-def test_programs_that_misbehave(program, text):
+def test_misbehaving_exec_plugins(program, text):
     with pytest.raises(InputError, match=text):
         asyncio.run(run_program([sys.executable, "-c", program], os.environ))
 
 
 def runs(pid):
-    """Say whether a process still runs after a moment; one that has ended may wait for its parent to notice."""
+    """Return whether a process still runs after a moment; an ended one may wait for its parent."""
     status = Path("/proc", pid, "status")
     for _ in range(50):
         try:
@@ -403,14 +403,14 @@ def runs(pid):
 
 
 @pytest.mark.slow
-def test_a_program_that_hangs_is_ended_with_all_that_it_has_started(monkeypatch, tmp_path):
+def test_a_hanging_exec_plugin_is_killed_with_its_children(monkeypatch, tmp_path):
     monkeypatch.setattr("moorage.client.credentials._EXEC_S", 0.5)
     with pytest.raises(InputError, match="did not end within"):
         asyncio.run(run_program(["sh", "-c", f"sleep 60 & echo $! > {tmp_path / 'pid'}; wait"], os.environ))
     assert not runs((tmp_path / "pid").read_text().strip())
 
 
-def test_who_waits_for_a_program_that_fails_hears_of_it_at_once():
+def test_waiters_of_a_failing_exec_plugin_get_its_error_at_once():
     asked = []
 
     async def run(args, env):
@@ -431,7 +431,7 @@ def test_who_waits_for_a_program_that_fails_hears_of_it_at_once():
 
 
 @pytest.mark.slow
-def test_programs_run_for_real(tmp_path):
+def test_exec_plugins_run_as_processes(tmp_path):
     with pytest.raises(InputError, match="cannot be run: No such file"):
         asyncio.run(run_program([str(tmp_path / "nothing")], {}))
     shown = asyncio.run(run_program([sys.executable, "-c", "import os; print(os.environ['A'])"], {"A": "b"}))

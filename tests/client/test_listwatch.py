@@ -1,4 +1,4 @@
-"""Objects as Go writes them: nothing where nothing is, null for lists that are not left out, and everything at once."""
+"""Objects as Go encodes them: empty fields, null lists, and every field set."""
 
 import json
 
@@ -14,7 +14,7 @@ MANY = FieldFlag.POINTER | FieldFlag.REPEATED | FieldFlag.MAP
 
 
 def empty(message):
-    """Return an object whose fields hold nothing, as ``encoding/json`` writes it."""
+    """Return an object with empty fields, as ``encoding/json`` writes it."""
     document = {}
     for name, holds, flags in messages()[message].values():
         plain = holds in messages() and not flags & MANY
@@ -28,7 +28,7 @@ def empty(message):
 
 
 def full(message, depth=0):
-    """Return an object with something in each field, and nothing in those far inside."""
+    """Return an object with every field set, except deeply nested ones."""
     document = {}
     for name, holds, flags in messages()[message].values():
         value = FULL.get(holds)
@@ -45,7 +45,7 @@ def full(message, depth=0):
 
 @pytest.mark.parametrize("made", [empty, full])
 @pytest.mark.parametrize("resource", WATCHED, ids=lambda one: one.kind)
-def test_whatever_a_kube_apiserver_may_send_is_read(resource, made):
+def test_any_object_of_a_kube_apiserver_is_decoded(resource, made):
     group, _, version = resource.api_version.rpartition("/")
     document = made(message_of(group, version, resource.kind))
     named = {"name": "a", "namespace": "b", "uid": "u", "resourceVersion": "1", "creationTimestamp": None}

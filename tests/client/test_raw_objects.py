@@ -1,4 +1,4 @@
-"""What objects look like in full is kept for nodes and pending pods, and for nothing else."""
+"""The raw JSON of nodes and pending pods is stored, and nothing else."""
 
 import json
 
@@ -29,7 +29,7 @@ def a_pod(name, uid=""):
     return decode(a_document(name, uid), Pod, "test")
 
 
-def test_a_pending_pod_is_kept_without_its_managers():
+def test_a_pending_pod_is_stored_without_managed_fields():
     reader, whole = reading()
     reader.page(json.dumps({"items": [a_document("p")]}).encode())
     kept = json.loads(whole.json_of(a_pod("p")))
@@ -39,7 +39,7 @@ def test_a_pending_pod_is_kept_without_its_managers():
     assert json.loads(whole.json_of(a_pod("p")))["spec"]["hostname"] == "h"
 
 
-def test_a_pod_that_is_placed_or_gone_is_forgotten():
+def test_an_assigned_or_deleted_pod_is_removed():
     reader, whole = reading()
     for name in ("p", "q"):
         reader.event(line("ADDED", a_document(name)))
@@ -48,13 +48,13 @@ def test_a_pod_that_is_placed_or_gone_is_forgotten():
     assert len(whole) == 0
 
 
-def test_a_namesake_is_another_pod():
+def test_a_recreated_pod_is_another_pod():
     reader, whole = reading()
     reader.event(line("ADDED", a_document("p", uid="first")))
     assert whole.json_of(a_pod("p", uid="second")) is None
 
 
-def test_nodes_are_kept_and_other_kinds_are_not():
+def test_nodes_are_stored_and_other_kinds_are_not():
     nodes, whole = reading(Node)
     nodes.event(line("ADDED", {"metadata": {"name": "n"}, "status": {"addresses": [{"type": "Hostname", "address": "n"}]}}))
     assert b"Hostname" in whole.json_of(decode({"metadata": {"name": "n"}}, Node, "test"))

@@ -1,4 +1,4 @@
-"""Lines and pages read in one go are what they are when read one by one, as is done where objects are kept in full."""
+"""Decoding lines and pages in one step gives the same result as decoding object by object."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINES = {
     "modified": {"object": POD, "type": "MODIFIED"},
     "deleted": {"type": "DELETED", "object": POD},
     "a bookmark": {"type": "BOOKMARK", "object": MARK},
-    "a type that nobody knows": {"type": "NEWS", "object": POD},
+    "an unknown type": {"type": "NEWS", "object": POD},
     "numbers for quantities": {"type": "ADDED", "object": LOOSE},
     "an object that cannot be read": {"type": "ADDED", "object": BROKEN},
     "an error": {"type": "ERROR", "object": STATUS},
@@ -64,13 +64,13 @@ def both(ask, document):
 
 
 @pytest.mark.parametrize("line", LINES.values(), ids=LINES)
-def test_lines(line):
+def test_watch_lines(line):
     quick, careful = both("event", line)
     assert quick == careful
 
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
-def test_pages(page):
+def test_list_pages(page):
     quick, careful = both("page", page)
     assert quick == careful
 
@@ -85,6 +85,6 @@ DEEP = b"[" * 100_000 + b"]" * 100_000  # some releases of Python read thousands
         ("page", b'{"metadata": {"resourceVersion": "9"}, "items": [{"status": %s}]}' % DEEP),
     ],
 )
-def test_what_is_nested_deeper_than_can_be_read_is_an_error_of_the_server(ask, body):
+def test_too_deep_nesting_is_a_server_error(ask, body):
     with pytest.raises(ClusterError, match="maximum recursion depth"):
         getattr(ObjectDecoder(resource_of(Pod), print), ask)(body)

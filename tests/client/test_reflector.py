@@ -1,4 +1,4 @@
-"""Following one kind: over a server that is honest, slow, forgetful, behind its time or gone, in virtual time."""
+"""The reflector in virtual time, against servers that are correct, slow, lossy, outdated or unreachable."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ NODES = WatchedResource(Node, "v1", "nodes", namespaced=False)
 
 
 class Server:
-    """Nodes with a history of ``window`` events; every list and watch can be made to go wrong."""
+    """Nodes with a history of ``window`` events; every list and watch can be made to fail."""
 
     def __init__(self, window=1000):
         self.rev = 100
@@ -130,7 +130,7 @@ class Server:
 
 
 class Follower:
-    """What a listener believes."""
+    """The state that a sink derives from the facts."""
 
     def __init__(self):
         self.facts, self.view = [], {}
@@ -182,7 +182,7 @@ def agrees(server, follower):
     return held == {name: obj.metadata.resource_version for name, obj in follower.view.items()}
 
 
-def test_a_list_then_a_watch_from_there():
+def test_a_list_and_a_watch_from_its_version():
     async def main():
         server = Server()
         server.put("a")
@@ -204,7 +204,7 @@ def test_a_list_then_a_watch_from_there():
 
 
 @pytest.mark.parametrize("ends", [True, False], ids=["whole", "broken off at first"])
-def test_a_list_as_the_beginning_of_a_watch(ends):
+def test_a_list_as_the_start_of_a_watch(ends):
     async def main():
         server = Server(window=0)
         server.ends_lists = ends
@@ -229,12 +229,12 @@ def test_a_list_as_the_beginning_of_a_watch(ends):
 
 
 class Endless(Server):
-    """Streams lists and never says that one is whole, as behind a proxy that cuts streams off."""
+    """Streams lists without their end, like behind a proxy that cuts streams."""
 
     ends_lists = property(lambda self: False, lambda self, value: None)
 
 
-def test_a_server_that_never_ends_a_streamed_list_is_asked_for_plain_ones():
+def test_a_server_that_never_ends_a_watch_list_gets_plain_lists():
     async def main():
         server = Endless()
         server.put("a")
@@ -245,7 +245,7 @@ def test_a_server_that_never_ends_a_streamed_list_is_asked_for_plain_ones():
     assert run_virtually(main()) == (True, True, 3, 1)
 
 
-def test_a_server_that_streams_no_lists_is_asked_for_plain_ones():
+def test_a_server_without_watch_list_gets_plain_lists():
     async def main():
         server = Server()
         server.offers_streams = False
@@ -275,7 +275,7 @@ NO_STREAM = {
 
 
 @pytest.mark.parametrize("says", NO_STREAM.values(), ids=NO_STREAM)
-def test_a_server_whose_streamed_lists_fail_is_asked_for_a_plain_one_at_once(says):
+def test_a_server_whose_watch_lists_fail_gets_a_plain_list_at_once(says):
     async def main():
         server = Refusing(says)
         server.put("a")
@@ -294,7 +294,7 @@ def test_a_server_whose_streamed_lists_fail_is_asked_for_a_plain_one_at_once(say
 
 
 class Refusing(Server):
-    """Fails each streamed list, before it or within."""
+    """Fails each watch-list, before or within the stream."""
 
     def __init__(self, says):
         super().__init__()
@@ -316,8 +316,8 @@ class Refusing(Server):
         yield lines()
 
 
-def test_a_server_that_comes_back_is_followed_again_within_seconds():
-    """It was away for minutes, and then, as a kube-apiserver does at first, knew nobody's rights and no version of before."""
+def test_a_server_that_returns_is_followed_within_seconds():
+    """It was unreachable for minutes, and then, like a starting kube-apiserver, rejects users and knows no older version."""
 
     async def main():
         server = Server()
@@ -345,7 +345,7 @@ def test_a_server_that_comes_back_is_followed_again_within_seconds():
     assert "too old resource version" in said
 
 
-def test_versions_that_are_gone_again_and_again_are_asked_for_ever_more_seldom():
+def test_repeatedly_expired_versions_are_requested_with_growing_pauses():
     async def main():
         server = Server()
         server.put("a")
@@ -367,7 +367,7 @@ NOT_NOW = {
 
 
 @pytest.mark.parametrize("error", NOT_NOW.values(), ids=NOT_NOW)
-def test_a_streamed_list_that_cannot_be_asked_for_now_is_asked_for_again(error):
+def test_a_watch_list_that_fails_temporarily_is_retried(error):
     async def main():
         server = Server()
         server.put("a")
@@ -379,7 +379,7 @@ def test_a_streamed_list_that_cannot_be_asked_for_now_is_asked_for_again(error):
     assert run_virtually(main()) == (True, 0, 1)
 
 
-def test_lists_come_in_pages_and_start_over_when_the_pages_expire():
+def test_lists_are_paged_and_restart_when_pages_expire():
     async def main():
         server = Server()
         for number in range(1200):
@@ -410,7 +410,7 @@ def test_lists_come_in_pages_and_start_over_when_the_pages_expire():
     assert "continue" not in params[0]
 
 
-def test_a_stream_that_ends_goes_on_where_it_was():
+def test_a_watch_resumes_after_its_stream_ends():
     async def main():
         server = Server()
         async with following(server) as follower:
@@ -429,7 +429,7 @@ def test_a_stream_that_ends_goes_on_where_it_was():
     assert len(follower.facts) == 10
 
 
-def test_bookmarks_move_the_place_to_go_on_from():
+def test_bookmarks_advance_the_resume_version():
     async def main():
         server = Server(window=5)
         server.put("a")
@@ -451,7 +451,7 @@ EXPIRED = {"as a status": None, "as an event": b'{"type":"ERROR","object":{"code
 
 
 @pytest.mark.parametrize("line", EXPIRED.values(), ids=EXPIRED)
-def test_a_version_that_is_no_longer_kept_means_to_list_again_and_lost_deletes_are_found(line):
+def test_an_expired_version_causes_a_new_list_that_finds_missed_deletions(line):
     async def main():
         server = Server(window=1)
         for name in "abc":
@@ -478,8 +478,8 @@ def test_a_version_that_is_no_longer_kept_means_to_list_again_and_lost_deletes_a
 
 
 @pytest.mark.parametrize("how", ["cut", "silent"])
-def test_a_server_that_went_back_in_time_is_noticed_though_it_says_nothing_of_it(how):
-    """A kube-apiserver takes a watch after a version that is yet to come, and is silent until then."""
+def test_a_server_reset_to_an_older_state_is_noticed(how):
+    """A kube-apiserver accepts a watch from a future version, and stays silent until it is reached."""
 
     async def main():
         server = Server()
@@ -500,7 +500,7 @@ def test_a_server_that_went_back_in_time_is_noticed_though_it_says_nothing_of_it
     assert any("the server is at 101, 102 was seen before" in line for line in follower.reports)
 
 
-def test_another_object_under_the_same_name_is_told_as_gone_and_new():
+def test_an_object_recreated_under_its_name_is_delivered_as_deleted_and_new():
     async def main():
         server = Server()
         server.put("a")
@@ -513,7 +513,7 @@ def test_another_object_under_the_same_name_is_told_as_gone_and_new():
     assert run_virtually(main()) == [("Seen", "a", "a-uid"), ("Gone", "a", "a-uid"), ("Seen", "a", "second")]
 
 
-def test_a_list_from_a_server_that_lags_is_refused():
+def test_a_list_from_a_lagging_server_is_rejected():
     async def main():
         server = Server(window=0)
         server.put("a")
@@ -536,7 +536,7 @@ def test_a_list_from_a_server_that_lags_is_refused():
     assert any("older than" in line for line in follower.reports)
 
 
-def test_a_cluster_restored_from_a_backup_is_believed_after_a_while():
+def test_a_restored_cluster_is_accepted_after_a_while():
     async def main():
         server = Server(window=0)
         server.put("a", x="1")
@@ -565,7 +565,7 @@ def test_a_cluster_restored_from_a_backup_is_believed_after_a_while():
     assert any("the cluster was restored" in line for line in reports)
 
 
-def test_a_change_that_the_server_lost_after_telling_of_it_is_taken_back():
+def test_a_reported_change_that_the_server_lost_is_reverted():
     async def main():
         server = Server(window=0)
         server.put("a", x="1")
@@ -586,7 +586,7 @@ def test_a_change_that_the_server_lost_after_telling_of_it_is_taken_back():
     assert facts[-2:] == [("Gone", "a", "a-uid"), ("Seen", "a", "a-uid")]
 
 
-def test_versions_that_were_given_out_twice_are_told_apart_once_the_server_has_caught_up():
+def test_reused_versions_are_distinguished_after_the_server_catches_up():
     async def main():
         server = Server(window=0)
         server.put("a", x="1")
@@ -610,7 +610,7 @@ def test_versions_that_were_given_out_twice_are_told_apart_once_the_server_has_c
     assert facts == [("Gone", "a", "a-uid"), ("Seen", "a", "a-uid")]
 
 
-def test_what_can_no_longer_be_read_is_not_gone_until_it_is_deleted():
+def test_an_undecodable_object_stays_until_it_is_deleted():
     async def main():
         server = Server(window=0)
         server.put("a")
@@ -636,7 +636,7 @@ def test_what_can_no_longer_be_read_is_not_gone_until_it_is_deleted():
     assert run_virtually(main()) == ({"a", "b"}, {"b"}, set())
 
 
-def test_events_that_come_twice_or_late_change_nothing():
+def test_repeated_and_late_events_change_nothing():
     async def main():
         server = Server()
         async with following(server) as follower:
@@ -666,7 +666,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("line", LINES.values(), ids=LINES)
-def test_a_bad_line_is_survived(line):
+def test_an_invalid_line_does_not_end_the_reflector(line):
     async def main():
         server = Server()
         server.put("a")
@@ -683,7 +683,7 @@ def test_a_bad_line_is_survived(line):
     assert run_virtually(main())
 
 
-def test_an_object_that_makes_no_sense_is_left_out_of_a_list():
+def test_an_invalid_object_is_left_out_of_a_list():
     async def main():
         server = Server()
         server.put("a")
@@ -697,7 +697,7 @@ def test_an_object_that_makes_no_sense_is_left_out_of_a_list():
     assert "Node bad: spec.taints" in reports[0]
 
 
-def test_a_silent_watch_is_made_anew():
+def test_a_silent_watch_is_reopened():
     async def main():
         server = Server()
         async with following(server):
@@ -709,8 +709,8 @@ def test_a_silent_watch_is_made_anew():
     assert server.lists == 1
 
 
-def test_after_a_quiet_watch_a_short_one_ends_with_a_bookmark_and_after_a_busy_one_a_long_one():
-    """As a kube-apiserver sends them: at the end of a watch's time, however quiet it was."""
+def test_after_a_quiet_watch_the_next_is_short_and_ends_with_a_bookmark():
+    """Like kube-apiserver, which sends a bookmark at the end of a watch."""
 
     async def main():
         server = Server()
@@ -732,7 +732,7 @@ def test_after_a_quiet_watch_a_short_one_ends_with_a_bookmark_and_after_a_busy_o
     assert int(third) >= 300
 
 
-def test_a_server_in_trouble_is_asked_less_and_less_and_never_more_often_than_it_wants():
+def test_a_failing_server_is_retried_with_growing_pauses_and_its_retry_after():
     async def main():
         server = Server()
         server.list_faults = [ClusterError("refused") for _ in range(20)]
@@ -750,7 +750,7 @@ def test_a_server_in_trouble_is_asked_less_and_less_and_never_more_often_than_it
     assert busy == 3
 
 
-def test_a_kind_that_is_not_served_holds_nobody_up():
+def test_a_kind_that_is_not_served_delays_nothing():
     async def main():
         server = Server()
         server.list_faults = [ClusterError("not found", 404, "NotFound")]
@@ -765,8 +765,8 @@ def test_a_kind_that_is_not_served_holds_nobody_up():
 
 
 @pytest.mark.parametrize(("resource", "pause_s"), [(NODES, 60), (custom_resource(CustomKind("nodes", "v1", "")), 10)])
-def test_a_kind_that_is_not_served_is_asked_for_again(resource, pause_s):
-    """One that a plugin names more often: its definition may come at any time."""
+def test_a_kind_that_is_not_served_is_retried(resource, pause_s):
+    """A kind that a plugin names is retried more often, as it may be defined at any time."""
 
     async def main():
         server = Server()
@@ -782,8 +782,8 @@ def test_a_kind_that_is_not_served_is_asked_for_again(resource, pause_s):
 
 
 @pytest.mark.parametrize("streams", [True, False])
-def test_a_list_is_delivered_as_a_whole(streams):
-    """Its facts stand between a beginning and an end, those of the watch do not; nothing is synced before the end."""
+def test_a_list_is_delivered_between_begin_and_end(streams):
+    """Facts of the watch come outside of them; the reflector is synced only after the end."""
 
     async def main():
         server = Server(window=2)
@@ -819,7 +819,7 @@ def test_a_kind_that_is_not_served_is_an_empty_list():
 
 
 class Versions(Server):
-    """Serves nodes at the paths of some versions alone."""
+    """Serves nodes at the paths of some API versions only."""
 
     def __init__(self, *served):
         super().__init__()
@@ -847,7 +847,7 @@ AGED = WatchedResource(
 
 
 @pytest.mark.parametrize("streams", [True, False])
-def test_a_kind_is_read_as_the_server_has_it_and_as_a_newer_one_has_it_after_an_upgrade(streams):
+def test_a_kind_is_read_in_the_served_version_and_in_a_newer_one_after_an_upgrade(streams):
     async def main():
         server = Versions("/apis/g/v1/nodes")
         server.put("a")
@@ -875,7 +875,7 @@ def test_a_kind_is_read_as_the_server_has_it_and_as_a_newer_one_has_it_after_an_
     assert told[1].startswith("nodes: not served (the server could not find")
 
 
-def test_an_old_budget_with_an_empty_selector_selects_nothing():
+def test_a_v1beta1_budget_with_an_empty_selector_selects_nothing():
     (old,) = next(one for one in WATCHED if one.plural == "poddisruptionbudgets").older
     assert old.path == "/apis/policy/v1beta1/poddisruptionbudgets"
     assert old.read(b'{"spec": {"selector": {}, "minAvailable": 1}}').spec.selector is None
@@ -893,7 +893,7 @@ OLD = {  # gates of 1.21 → what is watched beside what always is
 
 
 @pytest.mark.parametrize(("gates", "more"), OLD.items(), ids=[*OLD])
-def test_rules_of_before_watch_what_their_role_lets_them_read(gates, more):
+def test_earlier_releases_watch_what_their_role_permits(gates, more):
     always = {
         "nodes", "pods", "services", "replicationcontrollers", "replicasets", "statefulsets", "poddisruptionbudgets",
         "persistentvolumes", "persistentvolumeclaims", "storageclasses", "csinodes",
@@ -915,7 +915,7 @@ STEPS = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(STEPS, st.sampled_from([1, 3, 1000]))
-def test_whatever_happens_the_view_agrees_in_the_end(steps, window):
+def test_the_view_converges_after_any_faults(steps, window):
     async def main():
         server = Server(window=window)
         async with following(server) as follower:
@@ -949,7 +949,7 @@ def play(server, step, name):
         server.list_faults.append(ClusterError("refused"))
 
 
-def test_every_watched_kind_has_its_place():
+def test_every_watched_kind_has_a_path():
     paths = [resource.path for resource in WATCHED]
     assert len(set(paths)) == len(paths)
     assert resource_of(Node).path == "/api/v1/nodes"

@@ -1,4 +1,4 @@
-"""Requests against a small server on this machine's loopback, and the throttle in virtual time."""
+"""Requests against a small server on loopback, and the throttle in virtual time."""
 
 import asyncio
 import importlib.util
@@ -42,7 +42,7 @@ def status(code, message="no", reason="", headers=None, **more):
     return web.json_response({"kind": "Status", "message": message, "reason": reason, **more}, status=code, headers=headers)
 
 
-def test_a_request_carries_who_we_are_and_what_we_want():
+def test_a_request_carries_credentials_and_content_types():
     async def handler(request):
         return web.json_response(
             {"path": request.path_qs, "agent": request.headers["User-Agent"], "auth": request.headers["Authorization"],
@@ -62,7 +62,7 @@ def test_a_request_carries_who_we_are_and_what_we_want():
     assert "application/json" in answer
 
 
-def test_what_we_call_ourselves():
+def test_the_user_agent():
     assert re.fullmatch(r"moorage/v1\.2 \(\w+/\w+\) scheduler", user_agent("1.2"))
 
 
@@ -75,7 +75,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize(("reply", "code", "reason", "text"), REFUSALS.values(), ids=REFUSALS)
-def test_refusals_are_errors_with_the_servers_words(reply, code, reason, text):
+def test_errors_contain_the_servers_message(reply, code, reason, text):
     async def handler(request):
         return reply()
 
@@ -89,7 +89,7 @@ def test_refusals_are_errors_with_the_servers_words(reply, code, reason, text):
     assert (error.status, error.reason) == (code, reason)
 
 
-def test_what_the_server_asks_to_be_repeated_is_repeated_and_checked_each_time():
+def test_requests_are_retried_on_retry_after_and_checked_each_time():
     calls, checks = [], []
 
     async def handler(request):
@@ -105,7 +105,7 @@ def test_what_the_server_asks_to_be_repeated_is_repeated_and_checked_each_time()
     assert len(checks) == 4
 
 
-def test_it_is_repeated_ten_times_at_most_and_never_without_being_asked():
+def test_retries_are_limited_to_ten_and_need_retry_after():
     calls = []
 
     async def handler(request):
@@ -141,7 +141,7 @@ def test_a_check_that_raises_stops_the_request():
     assert calls == []
 
 
-def test_a_refused_identity_is_fetched_anew_once():
+def test_a_rejected_identity_is_fetched_again_once():
     class Rotating:
         tokens, now = ["old", "new"], 0
 
@@ -165,7 +165,7 @@ def test_a_refused_identity_is_fetched_anew_once():
     assert asyncio.run(main()) == 401
 
 
-def test_answers_are_bounded():
+def test_responses_are_limited_in_size():
     async def handler(request):
         return web.Response(body=b"x" * 5000)
 
@@ -177,7 +177,7 @@ def test_answers_are_bounded():
     asyncio.run(main())
 
 
-def test_no_answer_is_an_error_that_leaves_open_what_happened():
+def test_a_missing_response_is_an_error_with_unknown_outcome():
     async def handler(request):
         if request.path == "/cut":
             request.transport.close()
@@ -200,7 +200,7 @@ def test_no_answer_is_an_error_that_leaves_open_what_happened():
     assert [(error.status, error.may_have_happened) for error in asyncio.run(main())] == [(0, True)] * 3
 
 
-def test_a_path_is_sent_as_one_line_whatever_a_name_holds():
+def test_a_path_is_sent_on_one_line_for_any_name():
     async def handler(request):
         return web.json_response({"path": request.rel_url.raw_path})
 
@@ -212,7 +212,7 @@ def test_a_path_is_sent_as_one_line_whatever_a_name_holds():
     assert paths == ["/a%20b", "/a%09X:%20y", "/a%2Fb", "/%C3%BC", "/system:node"]
 
 
-def test_no_header_is_more_than_one_line():
+def test_headers_cannot_span_lines():
     with pytest.raises(InputError, match="Impersonate-User"):
         Rest(Endpoint("http://127.0.0.1:1", headers=(("Impersonate-User", "a\r\nX: y"),)))
 
@@ -224,7 +224,7 @@ def test_no_header_is_more_than_one_line():
     asyncio.run(main())
 
 
-def test_a_watch_yields_lines_however_they_are_cut():
+def test_a_watch_yields_lines_however_they_are_split():
     async def handler(request):
         response = web.StreamResponse()
         await response.prepare(request)
@@ -247,7 +247,7 @@ def test_a_watch_yields_lines_however_they_are_cut():
     assert asyncio.run(main()) == {"/ends": lines, "/silent": lines}
 
 
-def test_a_watch_whose_server_is_gone_is_noticed_by_tcp():
+def test_a_watch_with_a_dead_server_is_detected_by_tcp_keepalive():
     made = []
 
     class Noted(socket.socket):
@@ -275,10 +275,10 @@ def test_a_watch_whose_server_is_gone_is_noticed_by_tcp():
 
 
 @pytest.mark.parametrize("lists", [True, False], ids=["over aiohttp", "over our own connections"])
-def test_who_is_not_there_is_told_apart_from_who_says_nothing(lists):
+def test_an_unreachable_server_is_distinguished_from_a_silent_one(lists):
     async def main():
         with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))  # and nobody listens
+            taken.bind(("127.0.0.1", 0))  # bound, but not listening
             port = taken.getsockname()[1]
             async with Rest(Endpoint(f"http://127.0.0.1:{port}"), qps=0) as rest:
                 with pytest.raises(ClusterError) as raised:
@@ -290,7 +290,7 @@ def test_who_is_not_there_is_told_apart_from_who_says_nothing(lists):
     assert str(error).endswith("/api/x: cannot connect: Connection refused")
 
 
-def test_an_answer_that_breaks_off_is_told_in_plain_words():
+def test_a_truncated_response_has_a_plain_error():
     async def handler(request):
         response = web.StreamResponse(headers={"Content-Length": "1000"})
         await response.prepare(request)
@@ -308,7 +308,7 @@ def test_an_answer_that_breaks_off_is_told_in_plain_words():
     assert (str(error), error.reason) == ("GET /api/x: the answer broke off", "")
 
 
-def test_a_watch_that_is_refused_or_cut_is_an_error():
+def test_a_rejected_or_aborted_watch_is_an_error():
     async def handler(request):
         if request.path == "/refused":
             return status(410, "too old resource version", "Expired")
@@ -389,7 +389,7 @@ def test_the_throttle_keeps_the_rate_and_serves_binds_first():
     assert served[-1][2] == pytest.approx(2.2, abs=0.05)
 
 
-def test_what_requests_waited_for_their_turn_is_told():
+def test_time_spent_waiting_for_the_throttle_is_reported():
     async def handler(request):
         return web.json_response({})
 
@@ -408,7 +408,7 @@ def test_what_requests_waited_for_their_turn_is_told():
     assert at_once < 0.05 < later < 2
 
 
-def test_a_rate_of_nothing_is_no_limit():
+def test_a_rate_of_zero_is_no_limit():
     async def main():
         throttle = Throttle(0, 0, asyncio.get_running_loop().time)
         for _ in range(1000):

@@ -68,6 +68,47 @@ def test_says_where_a_pod_could_go(cluster):
     assert cluster.objects() == before
 
 
+def test_takes_objects_in_every_form(tmp_path):
+    path = tmp_path / "node.yaml"
+    path.write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n9}\nstatus: {allocatable: {cpu: 1, pods: 5}}\n")
+    cluster = moorage.Cluster.from_objects(path, HELD.replace("n0", "n9").replace("1500m", "100m"))
+    cluster.add({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "d"}, "spec": {"containers": [{"name": "c"}]}})
+    assert cluster.pods["name"].tolist() == ["held", "d"]
+    cluster.apply(cluster.pod("d").replace(spec=cluster.pod("d").spec.replace(priority=7)))
+    cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "d", "labels": {"a": "b"}}})
+    assert (cluster.pod("d").priority, cluster.pod("d").labels) == (7, {"a": "b"})
+    assert cluster.get("no/n9") == cluster.get("node/n9")
+    with pytest.raises(InputError, match="pod/default/d exists already"):
+        cluster.add({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "d"}, "spec": {"containers": [{"name": "c"}]}})
+
+
+def test_workloads_get_the_pods_that_they_lack():
+    web = (
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: 2, selector: {matchLabels: {a: b}}, "
+        "template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c}]}}}\n"
+    )
+    cluster = moorage.Cluster.from_objects(NODES)
+    cluster.add(web)
+    assert len(cluster.pods) == 2
+    cluster.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 3}})
+    assert len(cluster.pods) == 3
+    assert all(cluster.schedule())
+    evicted = cluster.pods[0]["name"]
+    cluster.evict(evicted, grace_s=0)
+    assert evicted not in cluster.pods["name"]
+    assert [row["state"] for row in cluster.pods] == ["Placed", "Placed", "Pending"]
+    cluster.remove("deploy/web")
+    assert len(cluster.pods) == 3
+
+
+def test_time_passes_until_a_change_to_come(cluster):
+    cluster.schedule()
+    cluster.at(30, "node/n1 allocatable.cpu=8")
+    assert {pod.name: pod.node for pod in cluster.run(20).pods}["large"] == ""
+    assert {pod.name: pod.node for pod in cluster.run().pods}["large"] == "n1"
+    assert cluster.now_s >= 30
+
+
 def test_shows_columns(cluster, tmp_path):
     assert cluster.nodes["cpu_milli_requested"].tolist() == [1500, 0]
     assert cluster.pods[0] | {"state": "Placed", "node": "n0", "cpu_milli": 1500} == cluster.pods[0]

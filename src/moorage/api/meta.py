@@ -6,7 +6,7 @@ Objects are frozen values that hold only what scheduling reads; decoding drops u
 
 from __future__ import annotations
 
-from typing import TypeAlias, dataclass_transform
+from typing import Any, Self, TypeAlias, dataclass_transform
 
 import msgspec
 
@@ -25,6 +25,13 @@ ResourceList: TypeAlias = dict[str, Quantity]
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Value(msgspec.Struct, frozen=True, kw_only=True, gc=False, rename="camel", omit_defaults=True):
     """Base of all API values: immutable, compared by content, decoded without tracking by the garbage collector."""
+
+    def replace(self, **fields: Any) -> Self:
+        """Return a copy with other values for these fields: ``pod.replace(spec=pod.spec.replace(priority=5))``.
+
+        Raises  TypeError for a field that the type does not have
+        """
+        return msgspec.structs.replace(self, **fields)
 
 
 class OwnerReference(Value):

@@ -30,8 +30,8 @@ __all__ = ["preemption_of"]
 
 #: How many candidates are described pod by pod.
 _DESCRIBED: Final = 3
-#: How many priorities are tried in the search for the lowest that helps.
-_PRIORITIES: Final = 24
+#: On so many nodes times priorities, each is tried in the search for the lowest priority that helps.
+_TRIED: Final = 1000
 
 
 def preemption_of(profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated) -> PreemptionReport | None:
@@ -66,8 +66,9 @@ class _Story:
         tried = {one.row for one in considered.candidates} | set(considered.fitting)
         best = _best(everywhere.candidates, chosen)
         nodes = []
+        at = {one.row: one for one in everywhere.candidates}
         for row, status in everywhere.verdicts.refused():
-            victims = next((one for one in everywhere.candidates if one.row == row), None)
+            victims = at.get(row)
             seen = row in tried or _was_looked_at(considered.verdicts, row) or not self._may_help(row)
             nodes.append(self._node(row, status, victims, considered=seen, described=victims in best))
         not_eligible = self._not_eligible()
@@ -154,25 +155,40 @@ class _Story:
     # -- the whole --------------------------------------------------------------------------------------------------------
 
     def _lowest_priority(self) -> int | None:
-        """Return the least priority at which a candidate appears; None if none of those present helps."""
-        pod: PodInfo = self.attempt.pod
+        """Return the least priority at which a candidate appears; None if none of those present helps.
+
+        On few nodes, all priorities are tried; on many, the least is found by halving.
+        """
         rows = [row for row in range(len(self.table)) if self._may_help(row)]
-        present: list[int] = sorted({other.priority for row in rows for other in self.table.pods[row].values()})
-        for priority in [one + 1 for one in present if one + 1 > pod.priority][:_PRIORITIES]:
-            higher = PodInfo(replace(pod.pod, spec=replace(pod.spec, priority=priority, preemption_policy=None)))
-            found, verdicts = engine_view(self.profile, higher, self.attempt.snapshot, self.nominated)
-            attempt: Any = FailedAttempt(self.profile, found, higher, self.attempt.snapshot, verdicts, self.nominated)
-            search = find_candidates(attempt, self.budgets, 100, len(verdicts), Ranking())
-            if search.candidates or search.fitting:
-                return priority
-        return None
+        present = {other.priority + 1 for row in rows for other in self.table.pods[row].values()}
+        higher: list[int] = sorted(one for one in present if one > self.attempt.pod.priority)
+        if len(rows) * len(higher) <= _TRIED:
+            return next((one for one in higher if self._helps(one)), None)
+        if not self._helps(higher[-1]):
+            return None
+        low, high = 0, len(higher) - 1
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._helps(higher[middle]) else (middle + 1, high)
+        return higher[low]
+
+    def _helps(self, priority: int) -> bool:
+        """Return whether the pod would find a candidate with another priority."""
+        pod: PodInfo = self.attempt.pod
+        higher = PodInfo(replace(pod.pod, spec=replace(pod.spec, priority=priority, preemption_policy=None)))
+        found, verdicts = engine_view(self.profile, higher, self.attempt.snapshot, self.nominated)
+        attempt: Any = FailedAttempt(self.profile, found, higher, self.attempt.snapshot, verdicts, self.nominated)
+        search = find_candidates(attempt, self.budgets, 0, 1, Ranking())
+        return bool(search.candidates or search.fitting)
 
     def _summary(self, nodes: Sequence[PreemptionNode], chosen: Candidate | None, not_eligible: str) -> str:
         if not_eligible:
             return f"Preemption: {not_eligible}"
         if chosen is not None:
+            candidates = sum(one.verdict == "candidate" for one in nodes)
             victims = some([pod.key for pod in chosen.victims.pods])
-            return f"Preemption would evict {victims} on {self._name(chosen.row)}."
+            among = "the only candidate" if candidates == 1 else f"the best of {candidates} candidates"
+            return f"Preemption evicts {victims} on {self._name(chosen.row)}, {among}."
         parts = []
         by_verdict: dict[str, list[PreemptionNode]] = {}
         for one in nodes:

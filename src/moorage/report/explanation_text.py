@@ -13,6 +13,8 @@ from moorage.report.style import WIDTH, cells, paragraph
 
 __all__ = ["explanation_text"]
 
+#: A longer part of a detail is not repeated in later groups.
+_SHORT = 24
 #: How many nodes, groups and conflicts are shown before the rest is counted; ``wide`` shows all.
 _NODES, _GROUPS, _CONFLICTS = 3, 12, 3
 
@@ -104,20 +106,19 @@ def _named(nodes: Sequence[str], group: NodeGroup, names: Sequence[str], *, wide
 
 
 def _details(group: NodeGroup, names: Sequence[str], said: set[str]) -> str:
-    """Return what is there: details of the refusals, without what another group has said already is required."""
+    """Return what is there: details of the refusals, without what an earlier group says at length or says is required."""
     parts: list[str] = []
     described = {one.plugin for one in group.refusals if one.detail}
     for one in group.refusals:
         if not one.detail and one.plugin in described:
             continue
         for part in (one.detail or _reason(one)).split("; "):
-            if part.endswith(" required"):
-                if part in said:
-                    continue
+            known = part in said
+            if part.endswith(" required") or len(part) > _SHORT:
                 said.add(part)
-            if part not in parts:
+            if part not in parts and not known:
                 parts.append(part)
-    text = one_line("; ".join(parts))
+    text = one_line("; ".join(parts)) or "the same"
     varied = len(group.nodes) > 1 and any(one.numbers for one in group.refusals)
     return f"{text} ({one_line(names[group.nearest])})" if varied else text
 

@@ -9,6 +9,7 @@ from moorage.report.claim_report import claim_tables
 from moorage.report.columns import columns, human
 from moorage.report.group_report import group_table
 from moorage.report.outcome import PodOutcome, Run
+from moorage.report.style import paragraph
 
 __all__ = ["EVERY_POD", "render"]
 
@@ -122,7 +123,7 @@ def _why(pods: Iterable[PodOutcome], *, wide: bool) -> Iterator[str]:
         shown = names if wide else names[:_NAMES]
         more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
         yield f"  {one_line(', '.join(shown))}{more}"
-        yield f"    {one_line(message) or 'not tried'}"
+        yield paragraph(one_line(message) or "not tried", indent="    ", hanging="      ")
 
 
 def _preempted(pods: Iterable[PodOutcome]) -> str:

@@ -23,6 +23,8 @@ from moorage.laboratory.cluster_trials import ClusterTrials
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.digest import digest_of
 from moorage.laboratory.dry_run import quick_placements
+from moorage.laboratory.explained_changes import ChangeLimits, with_changes
+from moorage.laboratory.explanation import Subject, explain_now
 from moorage.laboratory.feasibility import feasibility_of
 from moorage.laboratory.frames import ColumnFrame, nodes_frame, pods_frame
 from moorage.laboratory.history import Evicted, History, Ran, Step, Tried, play, scope_of, take
@@ -36,6 +38,7 @@ from moorage.laboratory.present import aside_of, cluster_input, present_objects
 from moorage.laboratory.recorded_simulation import RecordedSimulation
 from moorage.laboratory.transactions import Transaction
 from moorage.laboratory.undo_log import UndoLog
+from moorage.report.explanation import ExplainRequest, Explanation
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.admission import admit
 from moorage.simulator.cluster_input import ClusterInput
@@ -353,6 +356,31 @@ class Cluster:
         Raises  InputError for a pod or a node that is not there
         """
         return feasibility_of(self.simulation, PodInfo(self.pod(pod)), nodes)
+
+    def explain(
+        self,
+        pod: str | Pod,
+        may: Collection[Owner] = OWNERS,
+        alternatives: int = 3,
+        probes: int = 2000,
+        costs: Costs | None = None,
+    ) -> Explanation:
+        """Return why a pod is pending, or why it would be placed where it is, in the state as it is now. Nothing changes.
+
+        The other arguments are those of ``least_change``, whose answers are part of the explanation of a pending pod; with
+        ``probes=0`` they are left out.
+
+        Raises  InputError for a pod that is not there
+        """
+        now = self.pod(pod)
+        notes = tuple(note.text for note in self.notes)
+        request = ExplainRequest(now.key, self.scheduler.gates.release, self.options.seed, self.digest(), notes=notes)
+        explanation = explain_now(self.simulation, Subject(request, now))
+        if not probes:
+            return explanation
+        objects = self.objects()
+        limits = ChangeLimits(tuple(may), alternatives, probes, costs)
+        return with_changes(explanation, FreshTrials(objects, now.key, self.options), objects, limits)
 
     def least_change(
         self,

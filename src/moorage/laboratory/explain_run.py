@@ -12,9 +12,8 @@ from moorage.api.meta import Object
 from moorage.errors import InputError
 from moorage.laboratory.asked import pods_asked_for
 from moorage.laboratory.explained_changes import ChangeLimits, with_changes
-from moorage.laboratory.explanation import Subject, explain_bound, explain_pending, explain_untried
+from moorage.laboratory.explanation import Subject, explain_now, explain_pending
 from moorage.laboratory.moments import Moment, WatchingCycle
-from moorage.laboratory.pod_state import standing_without_attempt
 from moorage.laboratory.present import aside_of, present_objects
 from moorage.laboratory.trials import FreshTrials
 from moorage.report.explanation import ExplainRequest, Explanation
@@ -112,9 +111,4 @@ def _watch(simulation: Simulation, subjects: Iterable[Subject], seed: int) -> No
 
 def _explained(simulation: Simulation, subject: Subject) -> Explanation:
     record = simulation.records.get(subject.pod.uid)
-    if record is None:
-        outside = standing_without_attempt(subject.pod, simulation.scheduler.profiles)
-        if outside is not None:
-            return explain_untried(subject.request, subject.pod, outside)
-        return explain_bound(subject.request, subject.pod)
-    return explain_pending(simulation, subject, record)
+    return explain_now(simulation, subject) if record is None else explain_pending(simulation, subject, record)

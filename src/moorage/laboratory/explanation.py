@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace as with_fields
+
 from moorage.api.core import Pod
+from moorage.cycle.cycle import Cycle
+from moorage.framework.profile import Profile
 from moorage.laboratory.headline import why_nowhere
 from moorage.laboratory.misspelt import closest_names
 from moorage.laboratory.moments import Moment
@@ -21,7 +25,7 @@ from moorage.simulator.simulation import PodRecord, Simulation
 from moorage.state.pod_info import PodInfo
 from moorage.wording import counted, some
 
-__all__ = ["Subject", "explain_bound", "explain_pending", "explain_untried"]
+__all__ = ["Subject", "explain_bound", "explain_now", "explain_pending", "explain_untried"]
 
 
 @dataclass
@@ -71,7 +75,7 @@ def _scores(moment: Moment, judged: EveryVerdict, seed: int) -> ScoreReport | No
     return score_report(choice, feasible=feasible, refused=len(judged.names) - feasible)
 
 
-def explain_untried(request: ExplainRequest, pod: Pod, standing: PodStanding) -> Explanation:
+def explain_untried(request: ExplainRequest, standing: PodStanding) -> Explanation:
     """Return the explanation of a pod that no profile here tries."""
     outcome = "notOurs" if standing.name == "otherScheduler" else "ended"
     words = {"otherScheduler": "is not scheduled here", "ended": "has ended", "beingDeleted": "is being deleted"}
@@ -79,10 +83,63 @@ def explain_untried(request: ExplainRequest, pod: Pod, standing: PodStanding) ->
     return Explanation(request, outcome, summary, PodStanding(standing.name, ended_by=standing.ended_by))
 
 
-def explain_bound(request: ExplainRequest, pod: Pod, placed: dict[str, Any] | None = None) -> Explanation:
-    """Return the explanation of a pod that was on its node before the run. ``placed``: what would happen to it now."""
-    summary = f"{request.pod} is on {pod.spec.node_name}: it was there before, so this run decided nothing about it."
-    return Explanation(request, "placed", summary, PodStanding("placed"), node=pod.spec.node_name)
+def explain_now(simulation: Simulation, subject: Subject) -> Explanation:
+    """Return the explanation of a pod in the present state, whatever led to it."""
+    outside = standing_without_attempt(subject.pod, simulation.scheduler.profiles)
+    if outside is not None:
+        return explain_untried(subject.request, outside)
+    if subject.pod.spec.node_name:
+        return explain_bound(simulation, subject)
+    return explain_pending(simulation, subject, simulation.records.get(subject.pod.uid))
+
+
+def explain_bound(simulation: Simulation, subject: Subject) -> Explanation:
+    """Return the explanation of a pod that is on a node: what would become of it if it were scheduled again now."""
+    pod, request = subject.pod, subject.request
+    scheduler = simulation.scheduler
+    table, profile = scheduler.cluster.table, scheduler.profiles.get(pod.spec.scheduler_name)
+    row = table.row_of.get(pod.spec.node_name)
+    held = None if row is None else table.pods[row].get(pod.uid)
+    here = f"{request.pod} is on {pod.spec.node_name}"
+    if profile is None or row is None or held is None:
+        return _bound(request, pod, f"{here}, where it was bound before.")
+    free = PodInfo(with_fields(pod, spec=with_fields(pod.spec, node_name="")))
+    with table.what_if(row):
+        table.remove_pod(row, held)
+        judged = verdicts_of_all(profile, free, scheduler.snapshot, scheduler.queue.nominated)
+        parts = _judged_parts(judged)
+        scores = _scored_now(simulation, profile, free, judged)
+    if scores is None:
+        why = why_nowhere(judged, sorted(eligible_conflict(judged) or frozenset()))
+        return _bound(request, pod, f"{here}; scheduled again now, it would find no node: {why}.", **parts)
+    return _bound(request, pod, f"{here}; scheduled again now, it would {_again(scores, row, judged)}.", scores=scores, **parts)
+
+
+def _bound(request: ExplainRequest, pod: Pod, summary: str, **parts: Any) -> Explanation:
+    return Explanation(request, "placed", summary, PodStanding("placed"), node=pod.spec.node_name, proof=Proof("run"), **parts)
+
+
+def _again(scores: ScoreReport, row: int, judged: EveryVerdict) -> str:
+    if scores.winner == row:
+        return f"stay there {_by(scores, judged.names)}"
+    to = judged.names[scores.winner]
+    refused = [status.plugin for status in judged.statuses(row)]
+    if refused:
+        return f"go to {to}: {', '.join(refused)} would refuse {judged.names[row]}"
+    return f"go to {to} {_by(scores, judged.names)}"
+
+
+def _scored_now(simulation: Simulation, profile: Profile, pod: PodInfo, judged: EveryVerdict) -> ScoreReport | None:
+    """Return the scores of a decision made now; None if no node fits."""
+    scheduler = simulation.scheduler
+    if not judged.feasible.any():
+        return None
+    nominated = scheduler.queue.nominated
+    cycle = Cycle(scheduler.cycle.seed, by_class=False, always_score=True, nominated_first=False, errors_end=False)
+    decision = cycle.decide(profile, pod, scheduler.snapshot, nominated)
+    if decision.node is None:
+        return None
+    return _scores(Moment(profile, decision, scheduler.snapshot, nominated), judged, scheduler.cycle.seed)
 
 
 def explain_pending(simulation: Simulation, subject: Subject, record: PodRecord | None) -> Explanation:
@@ -93,11 +150,13 @@ def explain_pending(simulation: Simulation, subject: Subject, record: PodRecord 
     scheduler = simulation.scheduler
     outside = standing_without_attempt(pod.pod, scheduler.profiles)
     if outside is not None:
-        return explain_untried(subject.request, pod.pod, outside)
+        return explain_untried(subject.request, outside)
     profile = scheduler.profiles[pod.spec.scheduler_name]
     nominated = scheduler.queue.nominated
     judged = verdicts_of_all(profile, pod, scheduler.snapshot, nominated)
     standing = standing_of(simulation, pod, judged)
+    if judged.feasible.any() and standing.name in {"active", "unschedulable"}:
+        return _fits_now(simulation, subject, pod, judged, standing)
     families = all_conflicts(judged)
     decisive = eligible_conflict(judged) or (families[0] if families else frozenset())
     order = list(judged.constraints)
@@ -116,13 +175,30 @@ def explain_pending(simulation: Simulation, subject: Subject, record: PodRecord 
     )
 
 
+def _fits_now(
+    simulation: Simulation, subject: Subject, pod: PodInfo, judged: EveryVerdict, standing: PodStanding
+) -> Explanation:
+    """Return the explanation of a pending pod that would be placed if it were tried now."""
+    profile = simulation.scheduler.profiles[pod.spec.scheduler_name]
+    scores = _scored_now(simulation, profile, pod, judged)
+    went = "others went first" if standing.attempts else "it was not tried yet"
+    where = "" if scores is None else f"; tried now, it would go to {judged.names[scores.winner]} {_by(scores, judged.names)}"
+    return Explanation(
+        request=subject.request,
+        outcome="pending",
+        summary=f"{subject.request.pod} is pending: {went}{where}.",
+        standing=standing,
+        scores=scores,
+        **_judged_parts(judged),
+    )
+
+
 def _why_pending(standing: PodStanding, judged: EveryVerdict, decisive: Sequence[Constraint]) -> str:
     if standing.name in {"gated", "nominated", "permit"}:
         return standing.text
     if judged.feasible.any():
         fits = [name for name, fits in zip(judged.names, judged.feasible.tolist(), strict=True) if fits]
-        now = f"it would fit now on {counted(len(fits), 'node')} ({some(fits)})"
-        return f"{standing.text}; {now}" if standing.name in {"group", "backingOff"} else f"{now}, but others went first"
+        return f"{standing.text}; it would fit now on {counted(len(fits), 'node')} ({some(fits)})"
     return why_nowhere(judged, decisive)
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+import numpy as np
+
 from moorage.api.core import ENDED_PHASES, Pod
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.framework.events import Action, Resource, Wake
 from moorage.framework.profile import declared_wakes
-from moorage.laboratory.verdicts import EveryVerdict
+from moorage.laboratory.verdicts import Constraint, EveryVerdict
+from moorage.plugins.node_unschedulable import CORDON
+from moorage.plugins.taint_toleration import CONDITIONS
+from moorage.plugins.term_names import taint_name
 from moorage.queue import QueuedPod, QueuePlace
 from moorage.report.explanation import PodStanding
 from moorage.simulator.simulation import Simulation
@@ -51,7 +56,7 @@ def standing_without_attempt(pod: Pod, profiles: Iterable[str]) -> PodStanding |
 def standing_of(simulation: Simulation, pod: PodInfo, judged: EveryVerdict) -> PodStanding:
     """Return the standing of a pending pod that a profile here tries."""
     scheduler = simulation.scheduler
-    causes = tuple(_claims(pod, judged))
+    causes = (*_claims(pod, judged), *_conditions(judged))
     waiting = next((one for one in scheduler.waiting() if one.pod.uid == pod.uid), None)
     if waiting is not None:
         return PodStanding("permit", "a Permit plugin holds it on its node", causes=causes)
@@ -130,6 +135,18 @@ def _group(simulation: Simulation, pod: PodInfo) -> str:
     last = simulation.groups.get(key)
     said = f"; {last.message}" if last is not None and last.message else ""
     return f"it waits for its group {key}: {counted(there, 'pod')} exist, {placed} placed{said}"
+
+
+def _conditions(judged: EveryVerdict) -> Iterator[str]:
+    """Yield the conditions of nodes that keep the pod off through the taints that go with them: repairing comes first."""
+    nodes = judged.snapshot.table.nodes
+    for taint in dict.fromkeys(taint for node in nodes for taint in node.spec.taints):
+        rows = judged.constraints.get(Constraint("TaintToleration", taint_name(taint)))
+        if rows is None or taint.key not in CONDITIONS or taint.key == CORDON.key:
+            continue
+        names = [judged.names[row] for row in np.flatnonzero(rows).tolist()]
+        since = f" since {taint.time_added}" if taint.time_added else ""
+        yield f"{CONDITIONS[taint.key]}{since}: {some(names)}; the taint goes when the node recovers"
 
 
 def _claims(pod: PodInfo, judged: EveryVerdict) -> Iterator[str]:

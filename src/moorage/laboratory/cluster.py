@@ -380,7 +380,7 @@ class Cluster:
             return explanation
         objects = self.objects()
         limits = ChangeLimits(tuple(may), alternatives, probes, costs)
-        return with_changes(explanation, FreshTrials(objects, now.key, self.options), objects, limits)
+        return with_changes(explanation, ClusterTrials(self, now.key), objects, limits)
 
     def least_change(
         self,

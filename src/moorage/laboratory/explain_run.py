@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from msgspec.structs import replace
-
 from moorage.api.core import Pod
 from moorage.api.meta import Object
 from moorage.errors import InputError
 from moorage.laboratory.asked import pods_asked_for
+from moorage.laboratory.cluster import Cluster
+from moorage.laboratory.cluster_trials import ClusterTrials
 from moorage.laboratory.explained_changes import ChangeLimits, with_changes
 from moorage.laboratory.explanation import Subject, explain_now, explain_pending
 from moorage.laboratory.moments import Moment, WatchingCycle
-from moorage.laboratory.present import aside_of, present_objects
-from moorage.laboratory.trials import FreshTrials
+from moorage.laboratory.present import aside_of, cluster_input, present_objects
 from moorage.report.explanation import ExplainRequest, Explanation
 from moorage.simulator.admission import admit
 from moorage.simulator.cluster_input import ClusterInput
@@ -29,11 +28,8 @@ __all__ = ["ExplainOptions", "explain_cluster"]
 
 #: So many pods are watched while they are placed; explaining a placement takes longer than making it.
 _MOST_WATCHED = 200
-#: A trial reads all objects. So many objects are read for one pod, and so many trials are made at least.
-_WORK = 150_000
-_LEAST_PROBES = 8
-
-
+#: Outcomes that changes may mend.
+_CHANGEABLE = frozenset({"pending", "gated", "notOurs"})
 _LIMITS = ChangeLimits()
 
 
@@ -70,19 +66,19 @@ def explain_cluster(
     if what.every_pending:
         waiting = [record.pod for record in simulation.records.values() if record.state == State.PENDING]
         subjects = {pod.uid: Subject(_question(pod, release, seed, what, texts), pod) for pod in waiting}
-    aside = aside_of(cluster)
-    return [_with_changes(_explained(simulation, one), simulation, aside, options, what) for one in subjects.values()]
+    found = [_explained(simulation, one) for one in subjects.values()]
+    if not what.limits.probes or not any(one.outcome in _CHANGEABLE for one in found):
+        return found
+    objects = present_objects(aside_of(cluster), simulation)
+    at_rest = Cluster(cluster_input(objects), options)
+    return [_with_changes(one, at_rest, objects, what.limits) for one in found]
 
 
-def _with_changes(
-    explanation: Explanation, simulation: Simulation, aside: dict[str, Object], options: Options, what: ExplainOptions
-) -> Explanation:
-    if explanation.outcome not in {"pending", "gated", "notOurs"} or not what.limits.probes:
+def _with_changes(explanation: Explanation, at_rest: Cluster, objects: Sequence[Object], limits: ChangeLimits) -> Explanation:
+    if explanation.outcome not in _CHANGEABLE:
         return explanation
-    objects = present_objects(aside, simulation)
-    probes = min(what.limits.probes, max(_LEAST_PROBES, _WORK // max(1, len(objects))))
-    trials = FreshTrials(objects, explanation.pod, options)
-    return with_changes(explanation, trials, objects, replace(what.limits, probes=probes))
+    trials = ClusterTrials(at_rest, explanation.pod)
+    return with_changes(explanation, trials, objects, limits)
 
 
 def _named(cluster: ClusterInput, workloads: dict[str, str], what: ExplainOptions) -> list[Pod]:

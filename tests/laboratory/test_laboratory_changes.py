@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +22,7 @@ from moorage.laboratory.pod_changes import request_of
 from moorage.testing.builders import a_node, a_pod
 
 ZONE = "topology.kubernetes.io/zone"
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "changes.md").read_text("utf-8")
 
 
 def pod(**spec):
@@ -259,3 +262,16 @@ def test_other_objects_are_left_alone():
     assert objects[0] is controller
     assert isinstance(objects[1], Node)
     assert isinstance(objects[2], Pod)
+
+
+def test_the_page_lists_every_change_with_its_cost():
+    page = PAGE
+    rows = dict(re.findall(r"^\| \w+ \| `([a-z-]+)` \| .* \| ([0-9.]+)[^|]*\|$", page, re.MULTILINE))
+    parts = {name for name in BASE_COSTS if f"(`{name}`)" in page}
+    assert {name: float(cost) for name, cost in rows.items()} == {n: c for n, c in BASE_COSTS.items() if n not in parts}
+    assert parts == set(BASE_COSTS) - set(rows)
+
+
+@pytest.mark.parametrize("edit", re.findall(r"`((?:pod|node|config)/[^`]+ [^`]+)`", PAGE))
+def test_the_edits_on_the_page_can_be_read(edit):
+    assert parse_edit(edit).target

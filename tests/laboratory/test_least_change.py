@@ -96,6 +96,11 @@ def test_gates_and_schedulers_come_first():
     }  # fmt: skip
 
 
+def test_another_profile_serves_a_scheduler_that_none_has():
+    found = answers(a_node("n", allocatable=AMOUNTS), asking("new", schedulerName="mine"), may=["config"])
+    assert [(one.texts, one.cost, one.nodes) for one in found.remedies] == [(("add a profile for scheduler mine",), 4, ("n",))]
+
+
 def test_costs_choose_between_answers():
     objects = (a_node("n", allocatable=AMOUNTS), asking("new", nodeSelector={"disk": "ssd"}))
     dear = Costs({**Costs().table, "label": 9})

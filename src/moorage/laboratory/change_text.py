@@ -92,6 +92,7 @@ _WORDS: Final[Mapping[str, Callable[[Change], str]]] = {
     "evict": lambda change: f"evict {_name(change)} from {change.old}",
     "move": lambda change: f"move {_name(change)} to {change.new}",
     "add-node": lambda change: f"add node {_name(change)} {change.new}",
+    "profile": lambda change: f"add a profile for scheduler {change.new}",
     "disable-plugin": lambda change: "disable plugin {1} of profile {0}".format(*_name(change).rsplit("/", 1)),
 }
 

@@ -236,10 +236,12 @@ NODE_CHANGES: Final[Mapping[str, Callable[[Node, Change], Node]]] = {
 
 
 def reconfigure(loaded: Loaded, change: Change) -> Loaded:
-    """Return a configuration with one plugin of one profile disabled at all extension points.
+    """Return a configuration with one plugin of one profile disabled at all extension points, or with one more profile.
 
     Raises  InputError if no such profile runs the plugin
     """
+    if change.verb == "profile":
+        return with_fields(loaded, profiles=(*loaded.profiles, with_fields(loaded.profiles[0], scheduler_name=str(change.new))))
     profile, _, plugin = change.target.removeprefix("config/").rpartition("/")
     names = [one.scheduler_name for one in loaded.profiles]
     if change.verb != "disable-plugin" or profile not in names:

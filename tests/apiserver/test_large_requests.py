@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import random
 import threading
 import time
@@ -16,6 +17,7 @@ from moorage.apiserver.http.limits import ServerLimits
 from moorage.apiserver.http.requests import serve
 from moorage.apiserver.http.responses import encode_response
 from moorage.apiserver.http.serve import serving
+from moorage.apiserver.http.store_setup import open_store
 from moorage.apiserver.http.worker import Worker
 from moorage.apiserver.schema.value_limits import MAX_VALUES
 from moorage.apiserver.storage.store import MAX_OBJECT, Store
@@ -30,6 +32,9 @@ GUARD = Authenticator({TOKEN: ADMIN})
 JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
 STRATEGIC, OPERATIONS = "application/strategic-merge-patch+json", "application/json-patch+json"
 PODS = "/api/v1/namespaces/default/pods"
+EVENTS = "/api/v1/namespaces/default/events"
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 MAPS = "/api/v1/namespaces/default/configmaps"
 
 
@@ -57,19 +62,29 @@ def containers(count, name="c"):
 
 
 def make_store():
-    store = Store(lambda: 1_790_000_000.0, random.Random(5), b"k")
+    store = open_store(seed=5)
     store.create(served("pods"), "default", pod())
+    for i in range(1500):
+        store.create(served("secrets"), "default", {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": f"s{i}"}})
     store.create(served("configmaps"), "default", config_map("many", {f"k{i}": "v" for i in range(60_000)}))
     return store
 
 
 # -- how long the loop is held -------------------------------------------------------------------------------------------
 
-M = MAX_VALUES
+#: How many values each request has, about: half of the limit, as all of it takes twice as long.
+M = MAX_VALUES if os.environ.get("MOORAGE_LONG_TESTS") else MAX_VALUES // 2
 MANAGERS = [
     {"manager": f"m{i}", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "time": "2026-01-01T00:00:00Z",
      "fieldsV1": {"f:metadata": {"f:labels": {f"f:x{i}": {}}}}} for i in range(M // 24)
 ]  # fmt: skip
+LABELS = {f"k{i}": "v" for i in range(M // 6)}
+EVENT = {"apiVersion": "v1", "kind": "Event", "involvedObject": {"namespace": "default"}, "reason": "R"}
+RULES = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], "resourceNames": [f"n{i}"]} for i in range(M // 16)]
+ROLE = {
+    "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": RULES,
+    "metadata": {"name": "r", "labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
+}  # fmt: skip
 HUGE = {"name": "i", "image": "i", "args": ["x" * MAX_OBJECT]}
 TWICE = b",".join([b'"a":1'] * (M // 2 - 20))
 INSERTS = [{"op": "add", "path": "/spec/containers/0", "value": one} for one in containers(9990)]
@@ -79,7 +94,7 @@ def encoded(document):
     return document if isinstance(document, bytes) else msgspec.json.encode(document)
 
 
-#: Requests as large as the limits let them be: method, path, body, its type, the type of the answer; and the answer's code.
+#: Requests: method, path, body, its type, the type of the answer; and the answer's code.
 LARGEST = {
     "a strategic merge patch": ("PATCH", f"{PODS}/x", {"spec": {"containers": containers(M // 5 - 9)}}, STRATEGIC, JSON, 422),
     "bad containers": ("POST", PODS, pod("y", containers=[{"name": f"_{i}"} for i in range(M // 3 - 20)]), JSON, JSON, 422),
@@ -94,7 +109,13 @@ LARGEST = {
     "an object that is too large": ("POST", PODS, pod("y", initContainers=[HUGE]), JSON, JSON, 500),
     "an answer in YAML": ("GET", f"{MAPS}/many", b"", JSON, YAML, 200),
     "an answer in protobuf": ("GET", f"{MAPS}/many", b"", JSON, PROTOBUF, 200),
-    "a table": ("GET", f"{MAPS}/many", b"", JSON, "application/json;as=Table;g=meta.k8s.io;v=v1", 200),
+    "a table": ("GET", f"{MAPS}/many", b"", JSON, TABLE, 200),
+    "a list in YAML": ("GET", MAPS, b"", JSON, YAML, 200),
+    "a list as a table": ("GET", MAPS, b"", JSON, TABLE, 200),
+    "a watch in protobuf": ("GET", f"{MAPS}?watch=1&timeoutSeconds=1&resourceVersion=0", b"", JSON, PROTOBUF, 200),
+    "an event": ("POST", EVENTS, {**EVENT, "metadata": {"name": "e", "labels": LABELS}}, JSON, JSON, 201),
+    "a role of which others are made": ("POST", ROLES, ROLE, JSON, JSON, 201),
+    "a deletion of many": ("DELETE", "/api/v1/namespaces/default/secrets", b"", JSON, JSON, 200),
     "a deletion": ("DELETE", f"{MAPS}/many", b"", JSON, YAML, 200),
 }  # fmt: skip
 
@@ -132,7 +153,7 @@ async def held_s(request):
     """Return a response's code, and how long the request blocks the loop while the server handles others."""
     method, path, document, form, accept = request
     body = encoded(document)
-    async with serving(make_store(), GUARD) as port:
+    async with serving(store := make_store(), GUARD) as port:
         ticker = Ticker()
         ticking = asyncio.create_task(ticker.run())
         asked = asyncio.create_task(exchange(port, method, path, body, form, accept))
@@ -141,6 +162,8 @@ async def held_s(request):
             assert await exchange(port, "GET", "/readyz") == 200
             answered += 1
             await asyncio.sleep(0.02)
+        while store.defer is not None and threading.active_count() > 1:
+            await asyncio.sleep(0.02)  # what the request leads to
         ticking.cancel()
         assert answered > 0
         return await asked, ticker.longest_s
@@ -160,6 +183,30 @@ def test_no_request_blocks_the_loop(name):
         assert longest_s < 0.1
     finally:
         gc.unfreeze()
+
+
+def test_what_a_large_change_leads_to_follows_soon():
+    async def run():
+        async with serving(store := open_store(seed=5), GUARD) as port:
+            labels = {f"k{i}": "v" for i in range(2000)}
+            event = {**EVENT, "metadata": {"name": "e", "labels": labels}}
+            assert await exchange(port, "POST", EVENTS, encoded(event)) == 201
+            assert await exchange(port, "POST", ROLES, encoded({**ROLE, "rules": RULES[:4000]})) == 201
+            async with asyncio.timeout(20):
+                while store.find(served("events", "events.k8s.io"), "default", "e") is None or len(view(store)) < 4000:
+                    await asyncio.sleep(0.01)
+            assert all(rule in view(store) for rule in RULES[:4000:1000])
+            store.change(served("events"), "default", "e", lambda document: document.update(reason="S"))
+            async with asyncio.timeout(20):
+                while store.get(served("events", "events.k8s.io"), "default", "e").document()["reason"] != "S":
+                    await asyncio.sleep(0.01)
+            store.delete(served("events"), "default", "e")
+            assert store.find(served("events", "events.k8s.io"), "default", "e") is None
+
+    def view(store):
+        return store.get(served("clusterroles", "rbac.authorization.k8s.io"), "", "view").document()["rules"]
+
+    asyncio.run(run())
 
 
 # -- what they write -----------------------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from functools import cache
 from typing import Final
 
 from moorage.apiserver.fields.managed_fields import FieldManager
-from moorage.apiserver.storage.detached_store import AskOwner, DetachedStore, StaleReadError
+from moorage.apiserver.storage.deferral import AskOwner
+from moorage.apiserver.storage.detached_store import DetachedStore, StaleReadError
 from moorage.apiserver.storage.store import DeleteOptions, Store
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind

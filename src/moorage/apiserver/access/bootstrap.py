@@ -9,8 +9,9 @@ Source  kubernetes, pkg/registry/rbac/rest/storage_rbac.go (bootstrap and reconc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -21,13 +22,19 @@ from moorage.apiserver.access.bootstrap_roles import bootstrap_objects
 from moorage.apiserver.access.rbac_rules import missing
 from moorage.apiserver.admission.strategy import decode_document
 from moorage.apiserver.fields.managed_fields import FieldManager
+from moorage.apiserver.storage.deferral import AskOwner
+from moorage.apiserver.storage.detached_store import retried
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.storage.watch_cache import StoreChange
 from moorage.apiserver.vocabulary.records import Document, Record
 from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
+from moorage.apiserver.vocabulary.statuses import ApiError
 
 __all__ = ["AUTHORITY", "bootstrap_cluster", "publish_client_ca"]
 
+T = TypeVar("T")
+#: If all cluster roles together are larger, in bytes, aggregated roles are updated beside the store's thread.
+_SMALL: Final = 256 << 10
 #: Namespace and name of the config map that publishes the CA bundle for client certificates.
 AUTHORITY: Final = ("kube-system", "extension-apiserver-authentication")
 #: The request header settings for front proxies that every cluster has.
@@ -120,8 +127,11 @@ class _ClusterMaintainer:
             home = self._store.find(_NAMESPACES, "", change.after.namespace)
             if home is not None:
                 self.add_account(home)
-        elif kind is _CLUSTER_ROLES and _affects_aggregation(change):
-            self._aggregate()
+        elif kind is _CLUSTER_ROLES and not self._aggregating and _affects_aggregation(change):
+            if self._store.defer is None or sum(len(role.body) for role in self._store.all(_CLUSTER_ROLES)) <= _SMALL:
+                self._aggregates(lambda: _aggregate(self._store))
+            else:
+                self._store.defer("cluster roles", self._aggregate_beside)
 
     def add_account(self, namespace: Record) -> None:
         name = namespace.name
@@ -129,24 +139,33 @@ class _ClusterMaintainer:
             account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}
             self._store.create(_ACCOUNTS, name, account)
 
-    def _aggregate(self) -> None:
-        """Update the rules of every aggregated cluster role from the roles that it selects."""
-        if self._aggregating:
-            return
+    def _aggregate_beside(self, ask: AskOwner) -> None:
+        """Update aggregated roles in another thread than the store's, as the roles are large."""
+        retried(self._store, lambda change: ask(lambda: self._aggregates(change)), _aggregate)
+
+    def _aggregates(self, function: Callable[[], T]) -> T:
+        """Call a function whose changes do not lead to further updates of aggregated roles."""
         self._aggregating = True
         try:
-            for name, rules in _aggregated(self._cluster_roles()):
-                document = self._store.get(_CLUSTER_ROLES, "", name).document()
-                document["rules"] = [msgspec.to_builtins(rule) for rule in rules]
-                self._store.update(_CLUSTER_ROLES, "", name, document)
+            return function()
         finally:
             self._aggregating = False
 
-    def _cluster_roles(self) -> Iterator[ClusterRole]:
-        for record in self._store.all(_CLUSTER_ROLES):
-            role = decode_document(_CLUSTER_ROLES, record.document())
-            if isinstance(role, ClusterRole):
-                yield role
+
+def _aggregate(store: Store) -> None:
+    """Update the rules of every aggregated cluster role from the roles that it selects."""
+    for name, rules in _aggregated(_cluster_roles(store)):
+        document = store.get(_CLUSTER_ROLES, "", name).document()
+        document["rules"] = [msgspec.to_builtins(rule) for rule in rules]
+        with suppress(ApiError):  # too large: it keeps the rules that it has
+            store.update(_CLUSTER_ROLES, "", name, document)
+
+
+def _cluster_roles(store: Store) -> Iterator[ClusterRole]:
+    for record in store.all(_CLUSTER_ROLES):
+        role = decode_document(_CLUSTER_ROLES, record.document())
+        if isinstance(role, ClusterRole):
+            yield role
 
 
 def _aggregated(roles: Iterable[ClusterRole]) -> list[tuple[str, tuple[PolicyRule, ...]]]:

@@ -10,20 +10,23 @@ Source  kubernetes, plugin/pkg/auth/authorizer/rbac/rbac.go; pkg/registry/rbac/v
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import itemgetter
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject
 from moorage.apiserver.access.rbac_rules import Attributes, allows
 from moorage.apiserver.admission.strategy import decode_document
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.storage.watch_cache import StoreChange
+from moorage.apiserver.vocabulary.records import Record
 from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.apiserver.vocabulary.statuses import ApiError, forbidden, forbidden_path, quoted
 from moorage.apiserver.vocabulary.users import MASTERS, User
 
 __all__ = ["Authorizer", "Verdict", "denied"]
 
+T = TypeVar("T")
 _GROUP: Final = "rbac.authorization.k8s.io"
 ROLES: Final = served("roles", _GROUP)
 CLUSTER_ROLES: Final = served("clusterroles", _GROUP)
@@ -49,12 +52,33 @@ class Grant(NamedTuple):
     fault: str = ""
 
 
+class _Subjects:
+    """The subjects of a binding, by the user or group that each means; each with its position."""
+
+    def __init__(self, by_name: Mapping[tuple[str, str], tuple[int, Subject]]) -> None:
+        self._by_name = by_name
+
+    @classmethod
+    def of(cls, subjects: Iterable[Subject], namespace: str) -> _Subjects:
+        found: dict[tuple[str, str], tuple[int, Subject]] = {}
+        for position, subject in enumerate(subjects):
+            if name := _name_of(subject, namespace):
+                found.setdefault(name, (position, subject))
+        return cls(found)
+
+    def first(self, user: User) -> Subject | None:
+        """Return the first subject that means a user or one of their groups."""
+        names = (("User", user.name), *(("Group", group) for group in user.groups))
+        found = [self._by_name[name] for name in names if name in self._by_name]
+        return min(found, key=itemgetter(0))[1] if found else None
+
+
 class _Binding(NamedTuple):
     """A binding: its subjects, its namespace ("" for a cluster role binding) and the rules that it grants."""
 
     name: str
     namespace: str
-    subjects: tuple[Subject, ...]
+    subjects: _Subjects
     ref: RoleRef
     rules: tuple[PolicyRule, ...]
     fault: str
@@ -67,6 +91,8 @@ class Authorizer:
         self._store = store
         self._bound: list[_Binding] | None = None
         self._held: dict[tuple[str, tuple[str, ...]], dict[str, list[Grant]]] = {}
+        self._rules = _Decoded(_rules_of)
+        self._subjects = _Decoded(_subjects_of)
         store.follow(self._on_change)
 
     def _on_change(self, kind: ServedKind, change: StoreChange) -> None:
@@ -114,7 +140,7 @@ class Authorizer:
     def _grants_by_namespace(self, user: User) -> dict[str, list[Grant]]:
         held: dict[str, list[Grant]] = {}
         for binding in self._bindings():
-            subject = next((one for one in binding.subjects if _matches(one, binding.namespace, user)), None)
+            subject = binding.subjects.first(user)
             if subject is not None:
                 grant = Grant(_source(binding, subject), binding.rules, binding.fault)
                 held.setdefault(binding.namespace, []).append(grant)
@@ -122,21 +148,16 @@ class Authorizer:
 
     def _bindings(self) -> list[_Binding]:
         if self._bound is None:
-            self._bound = [*self._cluster_wide(), *self._in_namespaces()]
+            self._rules.renew()
+            self._subjects.renew()
+            self._bound = [*self._of_kind(CLUSTER_ROLE_BINDINGS), *self._of_kind(ROLE_BINDINGS)]
         return self._bound
 
-    def _cluster_wide(self) -> Iterator[_Binding]:
-        for record in self._store.all(CLUSTER_ROLE_BINDINGS):
-            found = decode_document(CLUSTER_ROLE_BINDINGS, record.document())
-            if isinstance(found, ClusterRoleBinding):
-                yield _Binding(record.name, "", found.subjects, found.role_ref, *self.role_of(found.role_ref, ""))
-
-    def _in_namespaces(self) -> Iterator[_Binding]:
-        for record in self._store.all(ROLE_BINDINGS):
-            found = decode_document(ROLE_BINDINGS, record.document())
-            if isinstance(found, RoleBinding):
-                given = self.role_of(found.role_ref, record.namespace)
-                yield _Binding(record.name, record.namespace, found.subjects, found.role_ref, *given)
+    def _of_kind(self, kind: ServedKind) -> Iterator[_Binding]:
+        for record in self._store.all(kind):
+            found = self._subjects.of(kind, record)
+            if found is not None:
+                yield _Binding(record.name, record.namespace, *found, *self.role_of(found[1], record.namespace))
 
     def role_of(self, ref: RoleRef, namespace: str) -> tuple[tuple[PolicyRule, ...], str]:
         """Return the rules of the role that a binding references, or no rules and the reason."""
@@ -144,21 +165,50 @@ class Authorizer:
         record = self._store.find(kind, namespace if kind.namespaced else "", ref.name)
         if record is None:
             return (), f"{kind.kind.lower()}.{_GROUP} {quoted(ref.name)} not found"
-        found = decode_document(kind, record.document())
-        return (found.rules, "") if isinstance(found, (Role, ClusterRole)) else ((), "")
+        return self._rules.of(kind, record), ""
 
 
-def _matches(subject: Subject, namespace: str, user: User) -> bool:
-    match subject.kind:
-        case "User":
-            return subject.name == user.name
-        case "Group":
-            return subject.name in user.groups
-        case "ServiceAccount":
-            home = subject.namespace or namespace
-            return bool(home) and user.name == f"system:serviceaccount:{home}:{subject.name}"
-        case _:
-            return False
+class _Decoded(Generic[T]):
+    """What objects say, decoded once for each version of an object."""
+
+    def __init__(self, decode: Callable[[ServedKind, Record], T]) -> None:
+        self._decode = decode
+        self._held: dict[tuple[ServedKind, str], tuple[Record, T]] = {}
+        self._before = self._held
+
+    def renew(self) -> None:
+        """Keep only what is asked for from now on."""
+        self._before, self._held = self._held, {}
+
+    def of(self, kind: ServedKind, record: Record) -> T:
+        key = kind, record.key
+        held = self._held.get(key) or self._before.get(key)
+        if held is None or held[0] is not record:
+            held = record, self._decode(kind, record)
+        self._held[key] = held
+        return held[1]
+
+
+def _rules_of(kind: ServedKind, record: Record) -> tuple[PolicyRule, ...]:
+    found = decode_document(kind, record.document())
+    return found.rules if isinstance(found, (Role, ClusterRole)) else ()
+
+
+def _subjects_of(kind: ServedKind, record: Record) -> tuple[_Subjects, RoleRef] | None:
+    found = decode_document(kind, record.document())
+    if not isinstance(found, (ClusterRoleBinding, RoleBinding)):
+        return None
+    return _Subjects.of(found.subjects, record.namespace), found.role_ref
+
+
+def _name_of(subject: Subject, namespace: str) -> tuple[str, str] | None:
+    """Return the kind and the name of the user or group that a subject means."""
+    if subject.kind in {"User", "Group"}:
+        return subject.kind, subject.name
+    home = subject.namespace or namespace
+    if subject.kind == "ServiceAccount" and home:
+        return "User", f"system:serviceaccount:{home}:{subject.name}"
+    return None
 
 
 def _source(binding: _Binding, subject: Subject) -> str:

@@ -14,7 +14,8 @@ from moorage.apiserver.http.requests import check_may_create, serve
 from moorage.apiserver.http.responses import OutgoingResponse, encode_response
 from moorage.apiserver.schema.representations import Accepted, accepted
 from moorage.apiserver.schema.value_limits import count_marks
-from moorage.apiserver.storage.detached_store import AskOwner, DetachedStore, StaleReadError
+from moorage.apiserver.storage.deferral import AskOwner
+from moorage.apiserver.storage.detached_store import DetachedStore, StaleReadError
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.http_messages import HTTPRequest
 from moorage.apiserver.vocabulary.request_targets import ReviewTarget, Target
@@ -27,6 +28,8 @@ SMALL: Final = 8 << 10
 LONG: Final = 256 << 10
 #: Maximum number of values that the loop handles between these sizes: about 30 ms of work.
 VALUES: Final = 2000
+#: Maximum number of objects of a kind for which the loop deletes a collection.
+OBJECTS: Final = 50
 #: Maximum number of attempts when objects that a request read change meanwhile.
 _MAX_ATTEMPTS: Final = 5
 _MODIFIED: Final = "the object has been modified; please apply your changes to the latest version and try again"
@@ -36,8 +39,10 @@ def is_large(store: Store, request: HTTPRequest, target: Target | ReviewTarget) 
     """Return True for a request that could block the event loop for long."""
     if is_heavy(request.body, counted=request.media_type.endswith("json")):
         return True
-    if isinstance(target, ReviewTarget) or not target.name:
+    if isinstance(target, ReviewTarget):
         return False
+    if not target.name:
+        return request.method == "DELETE" and store.count(target.kind) > OBJECTS
     held = store.find(target.kind, target.namespace or "", target.name)
     if held is None or not is_heavy(held.body):
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
@@ -25,6 +26,7 @@ class Lines:
     def __init__(self) -> None:
         self._cache: OrderedDict[tuple[int, str, str, str], bytes] = OrderedDict()
         self._bytes = 0
+        self._lock = threading.Lock()  # large events are encoded in the worker
 
     def of(self, event: WatchedObject, form: str, encoding: str) -> tuple[bytes, ...]:
         """Return the parts of an encoded event, with the full object or, in a Partial form, its metadata."""
@@ -45,10 +47,12 @@ class Lines:
         return self._keep(key, make()) if line is None else line
 
     def _keep(self, key: tuple[int, str, str, str], line: bytes) -> bytes:
-        self._cache[key] = line
-        self._bytes += len(line)
-        while self._bytes > MOST_BYTES:
-            self._bytes -= len(self._cache.popitem(last=False)[1])
+        size = len(line)
+        with self._lock:
+            if self._cache.setdefault(key, line) is line:
+                self._bytes += size
+            while self._bytes > MOST_BYTES:
+                self._bytes -= len(self._cache.popitem(last=False)[1])
         return line
 
 

@@ -6,13 +6,13 @@ objects' own bytes, which the store holds anyway, and the parts that the client 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from moorage.apiserver.http.sending import Part
+from moorage.apiserver.http.sending import LONG_RESPONSE, Part
 from moorage.apiserver.schema.representations import JSON, YAML, as_yaml, listed_as_protobuf, metadata_of
 from moorage.apiserver.tables.tables import rows, table
 from moorage.apiserver.vocabulary.records import Document, Record
@@ -28,12 +28,14 @@ _LARGE: Final = 16 << 10
 class ObjectList:
     """A list: its ``head`` without items, the name of the items field, and a function that yields the items.
 
-    Iteration yields the JSON in parts, and can be repeated.
+    Iteration yields the JSON in parts, and can be repeated. ``is_decoded`` says that objects are decoded for that.
     """
 
     head: Document
     name: str
     items: Callable[[], Iterator[tuple[Part, ...]]]
+    records: Sequence[Record] = ()
+    is_decoded: bool = False
 
     def __iter__(self) -> Iterator[Part]:
         yield msgspec.json.encode(self.head)[:-1] + b',"' + self.name.encode() + b'":['
@@ -45,11 +47,16 @@ class ObjectList:
             comma = b","
         yield b"]}"
 
+    @property
+    def is_large(self) -> bool:
+        """True if an object takes long to decode and to encode."""
+        return any(len(record.body) > LONG_RESPONSE for record in self.records)
+
     def whole_items(self) -> Iterator[bytes]:
         return (b"".join(item) for item in self.items())
 
 
-def object_list(kind: ServedKind, metadata: Document, records: Iterable[Record]) -> ObjectList:
+def object_list(kind: ServedKind, metadata: Document, records: Sequence[Record]) -> ObjectList:
     """Return a list of stored objects."""
     head = f'"kind":"{kind.kind}"'.encode(), f'"apiVersion":"{kind.api_version}"'.encode()
     starts = tuple(b"{" + b",".join(order) + b"," for order in (head, head[::-1]))
@@ -57,6 +64,7 @@ def object_list(kind: ServedKind, metadata: Document, records: Iterable[Record])
         {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": metadata},
         "items",
         lambda: (_headless(record.body, starts) for record in records),
+        records,
     )
 
 
@@ -68,13 +76,13 @@ def _headless(body: bytes, starts: tuple[bytes, ...]) -> tuple[Part, ...]:
     return (b"{", memoryview(body)[rest:]) if len(body) > _LARGE else (b"{" + body[rest:],)
 
 
-def metadata_list(version: str, metadata: Document, records: Iterable[Record]) -> ObjectList:
+def metadata_list(version: str, metadata: Document, records: Sequence[Record]) -> ObjectList:
     """Return a list of the objects' metadata."""
     head = {"kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": metadata}
-    return ObjectList(head, "items", lambda: ((metadata_of(record),) for record in records))
+    return ObjectList(head, "items", lambda: ((metadata_of(record),) for record in records), records, is_decoded=True)
 
 
-def table_list(kind: ServedKind, metadata: Document, records: Iterable[Record], now: float, include: str) -> ObjectList:
+def table_list(kind: ServedKind, metadata: Document, records: Sequence[Record], now: float, include: str) -> ObjectList:
     """Return a list as a ``Table``."""
     head = {**table(kind, [], now, include), "metadata": metadata}
     del head["rows"]
@@ -83,7 +91,7 @@ def table_list(kind: ServedKind, metadata: Document, records: Iterable[Record], 
         documents = (record.document() for record in records)
         return ((msgspec.json.encode(row),) for row in rows(kind, documents, now, include))
 
-    return ObjectList(head, "rows", items)
+    return ObjectList(head, "rows", items, records, is_decoded=True)
 
 
 # -- encodings ---------------------------------------------------------------------------------------------------------

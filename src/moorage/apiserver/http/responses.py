@@ -11,7 +11,7 @@ from multidict import CIMultiDict
 
 from moorage.apiserver.http.cautions import warning_headers
 from moorage.apiserver.http.lists import ObjectList, encoded_list
-from moorage.apiserver.http.sending import Part
+from moorage.apiserver.http.sending import LargeParts, Part
 from moorage.apiserver.schema.representations import JSON, accepted, encoded_as
 from moorage.apiserver.vocabulary.http_messages import HTTPRequest, Response
 from moorage.apiserver.vocabulary.statuses import ApiError, PlainError
@@ -34,7 +34,9 @@ def encode_response(request: HTTPRequest, response: Response) -> OutgoingRespons
     pretty = request.flag("pretty") and encoding == JSON
     headers, content = _headers(encoding, response.warnings), response.content
     if isinstance(content, ObjectList):
-        return OutgoingResponse(response.code, headers, _with_newline(encoding, encoded_list(content, encoding, pretty=pretty)))
+        parts = _with_newline(encoding, encoded_list(content, encoding, pretty=pretty))
+        is_large = (content.is_decoded or pretty or encoding != JSON) and content.is_large
+        return OutgoingResponse(response.code, headers, LargeParts(parts) if is_large else parts)
     if not content:
         return OutgoingResponse(response.code, CIMultiDict({"Content-Type": "text/plain"}), ())
     body = msgspec.json.format(response.body, indent=2) if pretty else response.body

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final
 
 from aiohttp import web
@@ -14,7 +14,10 @@ from multidict import CIMultiDict
 
 from moorage.apiserver.http.connections import HEADERS
 
-__all__ = ["LONG_RESPONSE", "PIECE", "Part", "abort", "close_after", "into_pieces", "limit_buffers", "send", "write"]
+__all__ = [
+    "LONG_RESPONSE", "PIECE", "LargeParts", "MakeNext", "Part", "abort", "close_after", "into_pieces", "limit_buffers",
+    "next_piece", "send", "write",
+]  # fmt: skip
 
 #: Minimum size of a long response in bytes; those in memory count as unread.
 LONG_RESPONSE: Final = 64 << 10
@@ -26,6 +29,18 @@ _SEND_BUFFER: Final = 8 * PIECE
 _LOG: Final = logging.getLogger(__name__)
 
 Part = bytes | memoryview
+#: Returns the next non-empty piece of a response, b"" at the end.
+MakeNext = Callable[[Iterator[Part]], Awaitable[Part]]
+
+
+class LargeParts(Iterator[Part]):
+    """Parts that may each take long to make."""
+
+    def __init__(self, parts: Iterable[Part]) -> None:
+        self._parts = iter(parts)
+
+    def __next__(self) -> Part:
+        return next(self._parts)
 
 
 def into_pieces(parts: Iterable[Part]) -> Iterator[Part]:
@@ -50,12 +65,25 @@ def into_pieces(parts: Iterable[Part]) -> Iterator[Part]:
         yield b"".join(pending)
 
 
+async def next_piece(pieces: Iterator[Part]) -> Part:
+    """Make the next non-empty piece on the event loop, or return b"" at the end. Other tasks run before each piece."""
+    for piece in pieces:
+        await asyncio.sleep(0)
+        if piece:
+            return piece
+    return b""
+
+
 async def send(
-    request: web.BaseRequest, code: int, headers: CIMultiDict[str], parts: Iterable[Part], within_s: float
+    request: web.BaseRequest, code: int, headers: CIMultiDict[str], parts: Iterable[Part], within_s: float,
+    make_next: MakeNext = next_piece,
 ) -> web.StreamResponse:  # fmt: skip
-    """Return a response of one piece unsent; send a longer one within ``within_s``. A list of parts gives its length."""
+    """Return a response of one piece unsent; send a longer one within ``within_s``. A list of parts gives its length.
+
+    ``make_next`` returns the next piece.
+    """
     pieces = into_pieces(parts)
-    first, second = await _next(pieces), await _next(pieces)
+    first, second = await make_next(pieces), await make_next(pieces)
     if not second:
         return web.Response(status=code, body=bytes(first), headers=headers)
     response = web.StreamResponse(status=code, headers=headers)
@@ -67,7 +95,7 @@ async def send(
     limit_buffers(request)
     try:
         async with asyncio.timeout(within_s):
-            await _send_all(request, response, first, second, pieces)
+            await _send_all(request, response, (first, second), pieces, make_next)
     except TimeoutError:
         abort(request)
     except ConnectionError:
@@ -79,24 +107,16 @@ async def send(
 
 
 async def _send_all(
-    request: web.BaseRequest, response: web.StreamResponse, first: Part, second: Part, rest: Iterator[Part]
+    request: web.BaseRequest, response: web.StreamResponse, begin: tuple[Part, Part], rest: Iterator[Part], make_next: MakeNext
 ) -> None:  # fmt: skip
     writer = await response.prepare(request)
     if request.method != "HEAD":
+        first, piece = begin
         await write(response, writer, first)
-        while second:
-            await write(response, writer, second)
-            second = await _next(rest)
+        while piece:
+            await write(response, writer, piece)
+            piece = await make_next(rest)
     await response.write_eof()
-
-
-async def _next(pieces: Iterator[Part]) -> Part:
-    """Return the next non-empty piece, or b"" at the end. Other tasks run before each piece."""
-    for piece in pieces:
-        await asyncio.sleep(0)
-        if piece:
-            return piece
-    return b""
 
 
 async def write(response: web.StreamResponse, writer: AbstractStreamWriter | None, piece: Part) -> None:

@@ -19,6 +19,7 @@ from aiohttp import web
 from moorage.apiserver.access.authentication import Authenticator
 from moorage.apiserver.access.listen_addresses import is_loopback
 from moorage.apiserver.http.accepting import BACKLOG, AcceptLimits, ConnectionAcceptor
+from moorage.apiserver.http.deferred_work import DeferredWork
 from moorage.apiserver.http.limits import ServerLimits
 from moorage.apiserver.http.server import Front
 from moorage.apiserver.http.worker import Worker
@@ -46,11 +47,13 @@ async def serving(
     if tls is None and not is_loopback(host):
         raise ConfigError(f"--bind-address: {host} can be reached from other machines, requiring TLS; use 127.0.0.1 or ::1")
     limits = limits or ServerLimits()
-    front = Front(store, guard, limits, worker or Worker(limits))
+    worker = worker or Worker(limits)
+    front, deferred = Front(store, guard, limits, worker), DeferredWork(worker)
     manager = web.Server(front.handle, request_factory=front.make_request)
     acceptor = ConnectionAcceptor(manager, AcceptLimits(limits.connections, limits.client_s, limits.answer_s, _SHUTDOWN_S, tls))
     listening = _listen(host, port)
     log_writer = asyncio.create_task(store.log.keep_up()) if store.log is not None else None
+    store.defer = deferred.add
     try:
         acceptor.open([listening])
         yield int(listening.getsockname()[1])
@@ -60,6 +63,8 @@ async def serving(
         manager.pre_shutdown()
         await manager.shutdown(_SHUTDOWN_S)
         await acceptor.close(_SHUTDOWN_S)
+        store.defer = None
+        await deferred.close()
         if log_writer is not None:
             log_writer.cancel()
             await asyncio.gather(log_writer, return_exceptions=True)

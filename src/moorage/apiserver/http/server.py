@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -29,12 +30,25 @@ from moorage.apiserver.http.request_metrics import CONTENT_TYPE, RequestMetrics
 from moorage.apiserver.http.requests import HTTPRequest, check_may_create, serve
 from moorage.apiserver.http.responses import OutgoingResponse, encode_response, error_response
 from moorage.apiserver.http.routes import check_route
-from moorage.apiserver.http.sending import LONG_RESPONSE, abort, close_after, into_pieces, limit_buffers, send, write
+from moorage.apiserver.http.sending import (
+    LONG_RESPONSE,
+    LargeParts,
+    MakeNext,
+    Part,
+    abort,
+    close_after,
+    into_pieces,
+    limit_buffers,
+    next_piece,
+    send,
+    write,
+)
 from moorage.apiserver.http.server_documents import check_method, document, health, is_document, is_health
 from moorage.apiserver.http.watch_stream import Stream, is_watch, open_stream
 from moorage.apiserver.http.worker import Worker
 from moorage.apiserver.schema.representations import check_types
 from moorage.apiserver.schema.request_bodies import MAX_BODY
+from moorage.apiserver.storage.deferral import AskOwner
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.request_targets import ReviewTarget, Target, find_target
 from moorage.apiserver.vocabulary.statuses import (
@@ -156,10 +170,10 @@ class Front:
             api_request = await _read(request, user, self.limits.client_s)
             answer = await self._serve(api_request, target)
             if answer.held <= LONG_RESPONSE:
-                return await self._send(request, answer)
+                return await self._send(request, user, answer)
             # The response to a change is sent however much is unread.
             with self.seats.sending(user.name, answer.held, refusable=api_request.dry_run or api_request.method in _READ_ONLY):
-                return await self._send(request, answer)
+                return await self._send(request, user, answer)
 
     def _target(self, request: web.BaseRequest, user: User) -> Target | ReviewTarget:
         """Return the target of a path. Users without the right to it get 403 instead of 404."""
@@ -207,14 +221,25 @@ class Front:
         response = serve(self.store, self.authenticator, self.authorizer, api_request, target)
         return encode_response(api_request, response)
 
-    async def _send(self, request: web.BaseRequest, answer: OutgoingResponse) -> web.StreamResponse:
+    async def _send(self, request: web.BaseRequest, user: User, answer: OutgoingResponse) -> web.StreamResponse:
         """Return a short response unsent, and send a long one, which keeps its seat until it is read."""
-        return await send(request, answer.code, answer.headers, answer.parts, self.limits.answer_s)
+        make_next = self._make_next(user, answer.parts)
+        return await send(request, answer.code, answer.headers, answer.parts, self.limits.answer_s, make_next)
+
+    def _make_next(self, user: User, parts: Iterable[Part]) -> MakeNext:
+        """Return the function that makes the pieces of a response: in the worker if they take long."""
+        if not isinstance(parts, LargeParts):
+            return next_piece
+
+        async def make_next(pieces: Iterator[Part]) -> Part:
+            return await self._worker.run(user.name, lambda ask: next((piece for piece in pieces if piece), b""))
+
+        return make_next
 
     async def _watch(self, request: web.BaseRequest, user: User, target: Target | ReviewTarget) -> web.StreamResponse:
         api_request = await _read(request, user, self.limits.client_s)
         if not is_watch(api_request, target):
-            return await self._send(request, await self._serve(api_request, target))
+            return await self._send(request, user, await self._serve(api_request, target))
         stream = open_stream(self.store, api_request, target, self._lines)
         headers = {"Content-Type": stream.media_type, **HEADERS}
         response = web.StreamResponse(headers=headers)
@@ -228,11 +253,14 @@ class Front:
             async with asyncio.timeout(self.limits.client_s):
                 writer = await response.prepare(request)
             async for parts in stream:
-                for piece in into_pieces(parts):
+                pieces = into_pieces(parts)
+                if isinstance(parts, LargeParts):
+                    pieces = await self._worker.run(user.name, partial(_make_all, pieces))
+                for piece in pieces:
                     async with asyncio.timeout(self.limits.client_s):
                         await write(response, writer, piece)
-        except TimeoutError:
-            abort(request)  # the client stopped reading; it lists again when it returns
+        except (TimeoutError, ApiError):
+            abort(request)  # the client stopped reading, or the worker is busy; it lists again when it returns
         except ConnectionError:
             pass  # the client disconnected
         finally:
@@ -253,6 +281,12 @@ class Front:
         if not isinstance(body, bytes) or len(body) <= LONG_RESPONSE:
             return response
         return await send(request, response.status, headers, [body], self.limits.answer_s)
+
+
+def _make_all(pieces: Iterator[Part], ask: AskOwner) -> Iterator[Part]:
+    """Make all pieces now; ``ask`` is not needed."""
+    del ask
+    return iter(list(pieces))
 
 
 def _check_timeout(request: web.BaseRequest) -> None:

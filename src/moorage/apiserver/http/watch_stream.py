@@ -19,7 +19,7 @@ import msgspec
 from moorage.apiserver.http.lines import Lines, event_line
 from moorage.apiserver.http.list_options import check_list, requests_initial_list, starts_with_list
 from moorage.apiserver.http.requests import HTTPRequest, selection_of
-from moorage.apiserver.http.sending import PIECE
+from moorage.apiserver.http.sending import LONG_RESPONSE, PIECE, LargeParts, Part
 from moorage.apiserver.schema.representations import JSON, META, accepted
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.storage.watches import Watch, WatchedObject
@@ -93,7 +93,7 @@ class Stream:
             self._watch.closed = True
         self._changed.set()
 
-    async def __aiter__(self) -> AsyncIterator[Iterator[bytes]]:
+    async def __aiter__(self) -> AsyncIterator[Iterator[Part]]:
         if self._watch is None:
             if self._error is not None:
                 yield iter([self._line("ERROR", msgspec.json.encode(self._error.status()))])
@@ -108,7 +108,8 @@ class Stream:
                 bookmark, needs_end_bookmark = self._bookmark_if_due({_INITIAL_END: "true"}), False
             if events or bookmark:
                 await self._written()
-                yield self._encoded(events, bookmark)
+                parts: Iterator[Part] = self._encoded(events, bookmark)
+                yield LargeParts(parts) if self._is_large(events) else parts
             left_s = ends - asyncio.get_running_loop().time()
             if left_s <= 0 or await self._is_due(left_s):
                 if bookmark := self._bookmark_if_due({}):
@@ -136,6 +137,11 @@ class Stream:
                 return await self._store.settle()
             except ApiError:
                 await asyncio.sleep(_LOG_RETRY_S)
+
+    def _is_large(self, events: Iterable[WatchedObject]) -> bool:
+        """Return True if an event takes long to encode."""
+        is_plain = not self._form and self._encoding == JSON
+        return not is_plain and any(len(event.held.body) > LONG_RESPONSE for event in events)
 
     def _encoded(self, events: Iterable[WatchedObject], bookmark: bytes) -> Iterator[bytes]:
         for event in events:

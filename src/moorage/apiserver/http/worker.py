@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from moorage.api.gc_pause import collector_paused
 from moorage.apiserver.http.limits import ServerLimits
-from moorage.apiserver.storage.detached_store import AskOwner
+from moorage.apiserver.storage.deferral import AskOwner
 from moorage.apiserver.vocabulary.statuses import ApiError, too_many
 
 __all__ = ["Worker"]

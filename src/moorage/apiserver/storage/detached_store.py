@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from moorage.apiserver.storage import quota_charges
+from moorage.apiserver.storage.deferral import AskOwner
 from moorage.apiserver.storage.deletion import NO_OPTIONS
 from moorage.apiserver.storage.kind_stores import between
 from moorage.apiserver.storage.list_selection import ALL, Selection
@@ -23,20 +24,28 @@ from moorage.apiserver.storage.watch_cache import StoreChange
 from moorage.apiserver.vocabulary.records import Document, Record, key_of
 from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 
-__all__ = ["AskOwner", "DetachedStore", "StaleReadError"]
+__all__ = ["DetachedStore", "StaleReadError", "retried"]
 
 T = TypeVar("T")
 _NAMESPACES: Final = served("namespaces")
-
-
-class AskOwner(Protocol):
-    """Calls a function on the store's own thread; returns its result or raises its error."""
-
-    def __call__(self, function: Callable[[], T]) -> T: ...
+_TRIES: Final = 5
+#: Objects of so many bytes are deleted on the store's own thread, which takes about a millisecond.
+_SMALL: Final = 32 << 10
 
 
 class StaleReadError(Exception):
     """An object that was read has changed, so the pending change may be invalid."""
+
+
+def retried(store: Store, ask: AskOwner, work: Callable[[Store], None]) -> bool:
+    """Change a store from another thread than its own; return False if what was read was different each time."""
+    for _ in range(_TRIES):
+        try:
+            work(DetachedStore(store, ask))
+        except StaleReadError:
+            continue
+        return True
+    return False
 
 
 class _Listed(NamedTuple):
@@ -90,7 +99,8 @@ class DetachedStore(Store):
     def delete(
         self, kind: ServedKind, namespace: str, name: str, options: DeleteOptions = NO_OPTIONS, *, dry_run: bool = False
     ) -> DeletionResult:
-        if kind is not _NAMESPACES:
+        record = self.get(kind, namespace, name)
+        if kind is not _NAMESPACES and len(record.body) > _SMALL:
             return super().delete(kind, namespace, name, options, dry_run=dry_run)
         return self._ask(lambda: self._store.delete(kind, namespace, name, options, dry_run=dry_run))
 

@@ -10,11 +10,15 @@ Source  kubernetes, pkg/apis/events/v1/conversion.go; kube-apiserver, --event-tt
 from __future__ import annotations
 
 import datetime
-from typing import Any, Final
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from moorage.apiserver.admission.strategy import set_defaults_and_decode
 from moorage.apiserver.schema.normalization import conform
 from moorage.apiserver.schema.schemas import kind_schema
+from moorage.apiserver.storage.deferral import AskOwner
+from moorage.apiserver.storage.detached_store import retried
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.storage.watch_cache import StoreChange
 from moorage.apiserver.vocabulary.records import Document
@@ -34,6 +38,9 @@ _TO_CORE_NAMES: Final = {
     "deprecatedCount": "count",
 }  # fmt: skip
 _TO_EVENTS_NAMES: Final = {old: new for new, old in _TO_CORE_NAMES.items()}
+#: Larger events, in bytes, are copied beside the store's thread.
+_SMALL: Final = 16 << 10
+T = TypeVar("T")
 _NOT_SHARED: Final = frozenset(["managedFields", "resourceVersion"])
 
 
@@ -50,32 +57,49 @@ class _Mirror:
     def on_change(self, kind: ServedKind, change: StoreChange) -> None:
         if self._writing or kind not in {_CORE, _EVENTS}:
             return
+        event = kind, change.after.namespace, change.after.name
+        if self._store.defer is None or change.gone or len(change.after.body) <= _SMALL:
+            self._writes(lambda: _copy(self._store, *event))
+        else:
+            self._store.defer(event, partial(self._copy_beside, event))
+
+    def _copy_beside(self, event: tuple[ServedKind, str, str], ask: AskOwner) -> None:
+        """Copy a large event in another thread than the store's."""
+        retried(self._store, lambda change: ask(lambda: self._writes(change)), lambda store: _copy(store, *event))
+
+    def _writes(self, function: Callable[[], T]) -> T:
+        """Call a function whose changes are not to be copied in turn."""
         self._writing = True
         try:
-            if change.gone:
-                self._remove(_EVENTS if kind is _CORE else _CORE, change)
-            else:
-                self._write(_EVENTS if kind is _CORE else _CORE, change.after.document())
-        except ApiError:
-            pass  # the name or namespace is invalid in the other API: the event exists in one form only
+            return function()
         finally:
             self._writing = False
 
-    def _remove(self, other: ServedKind, change: StoreChange) -> None:
-        if self._store.find(other, change.after.namespace, change.after.name) is not None:
-            self._store.delete(other, change.after.namespace, change.after.name)
 
-    def _write(self, other: ServedKind, document: Document) -> None:
-        made = _converted(other, document)
-        metadata = made["metadata"]
-        if self._store.find(other, metadata["namespace"], metadata["name"]) is None:
-            self._store.adopt(other, made)
-        else:
-            record = self._store.get(other, metadata["namespace"], metadata["name"])
-            held = record.document()["metadata"]
-            made["metadata"] = {**metadata, **{name: held[name] for name in ("managedFields", "uid") if name in held}}
-            set_defaults_and_decode(other, made)
-            self._store.put(other, record, made)
+def _copy(store: Store, kind: ServedKind, namespace: str, name: str) -> None:
+    """Make the other form of an event what this form is."""
+    other = _EVENTS if kind is _CORE else _CORE
+    record = store.find(kind, namespace, name)
+    try:
+        if record is not None:
+            _write(store, other, record.document())
+        elif store.find(other, namespace, name) is not None:
+            store.delete(other, namespace, name)
+    except ApiError:
+        pass  # the name or namespace is invalid in the other API: the event exists in one form only
+
+
+def _write(store: Store, other: ServedKind, document: Document) -> None:
+    made = _converted(other, document)
+    metadata = made["metadata"]
+    record = store.find(other, metadata["namespace"], metadata["name"])
+    if record is None:
+        store.adopt(other, made)
+        return
+    held = record.document()["metadata"]
+    made["metadata"] = {**metadata, **{name: held[name] for name in ("managedFields", "uid") if name in held}}
+    set_defaults_and_decode(other, made)
+    store.put(other, record, made)
 
 
 def _converted(kind: ServedKind, document: Document) -> Document:

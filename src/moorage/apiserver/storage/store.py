@@ -45,6 +45,7 @@ from moorage.apiserver.admission.update_validation import needs_version
 from moorage.apiserver.fields.managed_fields import FieldManager, equal_but_times, fields_not_written, track
 from moorage.apiserver.schema.schemas import kind_schema
 from moorage.apiserver.storage import continue_tokens, quota_charges, watch_cache
+from moorage.apiserver.storage.deferral import Defer
 from moorage.apiserver.storage.deletion import (
     NO_OPTIONS,
     DeleteOptions,
@@ -163,6 +164,8 @@ class Store:
         self._object_counts: Counter[str] = Counter()
         self._followers: list[Callable[[ServedKind, StoreChange], None]] = []
         self.log: PersistentLog | None = None
+        #: Does work on large objects that a change leads to. Without it, followers do that work at once.
+        self.defer: Defer | None = None
         self._create_system_namespaces()
 
     def _create_system_namespaces(self) -> None:

@@ -1,0 +1,44 @@
+"""Work that a change leads to and that would hold the event loop, done in the worker as soon as it is free."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable
+
+from moorage.apiserver.http.worker import Worker
+from moorage.apiserver.storage.deferral import AskOwner
+from moorage.apiserver.vocabulary.statuses import ApiError
+
+__all__ = ["DeferredWork"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class DeferredWork:
+    """Work that waits for the worker, by key. Adding work under a key replaces what waits there."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._waiting: dict[Hashable, Callable[[AskOwner], None]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, key: Hashable, work: Callable[[AskOwner], None]) -> None:
+        self._waiting[key] = work
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        while self._waiting:
+            key = next(iter(self._waiting))
+            work = self._waiting.pop(key)
+            try:
+                await self._worker.run("", work)
+            except ApiError as error:
+                _LOG.warning("deferred work on %s: %s", key, error)
+
+    async def close(self) -> None:
+        """Drop what waits."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)

@@ -168,7 +168,7 @@ class World:
 
     def service(self, cluster, depth):
         if self.random.random() < 0.5:
-            cluster.remove("service/s")
+            cluster.remove(self.random.choice(["service/s", "service/t"]))
         else:
             cluster.apply(
                 {

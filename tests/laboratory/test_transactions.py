@@ -111,6 +111,20 @@ def test_a_fork_is_independent(cluster):
     assert within.digest() == fork.digest()
 
 
+def test_a_sampled_search_starts_where_it_would_have_started():
+    world = World(3)
+    nodes = [{**world.node(f"n{at}"), "spec": {}} for at in range(130)]
+    cluster = moorage.Cluster.from_objects(
+        nodes, [world.pod() for _ in range(6)], config=HEAD + b"percentageOfNodesToScore: 5\n"
+    )
+    before = cluster.digest()
+    with cluster.transaction():
+        cluster.schedule()
+        assert cluster.scheduler.cycle.order.start
+    assert cluster.digest() == before
+    assert cluster.scheduler.cycle.order.start == 0
+
+
 class Local:
     name = "Local"
 

@@ -46,6 +46,7 @@ class RecordedClusterState(ClusterState):
         )
         yield {name: list(pods.values()) for name, pods in self._nowhere.items()}
         yield self.namespaces
+        yield self._services.listing()
         yield from (list(held.values()) for _, held in sorted(self._objects.items(), key=lambda one: one[0].__name__) if held)
         yield self._assumed
 

@@ -65,6 +65,10 @@ class SelectorIndex(Generic[T]):
             if not items:
                 del self._filed[place]
 
+    def listing(self) -> list[tuple[Place, list[T]]]:
+        """Return the items under each key, in their order; the keys are sorted."""
+        return [(place, list(self._filed[place])) for place in sorted(self._filed)]
+
     def save(self, namespaces: frozenset[str] | None, selector: Selector) -> Callable[[], None]:
         """Return a function that restores, as they are now, the items under the keys of these arguments, and their order."""
         before = {place: dict(self._filed.get(place, ())) for place in places(namespaces, selector)}

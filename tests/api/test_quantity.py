@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from moorage.api.quantity import QuantityError, canonical, is_negative, milli_value, parse, sign, value
+from moorage.api.quantity import QuantityError, canonical, milli_value, parse, sign, value
 from moorage.errors import InputError
 
 MAX = 2**63 - 1
@@ -90,7 +90,7 @@ INVALID = [
 
 @pytest.mark.parametrize("text", INVALID, ids=[ascii(text)[:24] for text in INVALID])
 def test_rejects_texts(text):
-    for function in (parse, value, milli_value, canonical, sign, is_negative):
+    for function in (parse, value, milli_value, canonical, sign):
         with pytest.raises(QuantityError, match=r"^cannot parse ") as caught:
             function(text)
         assert len(str(caught.value)) < 200
@@ -165,7 +165,6 @@ def test_agrees_with_fractions(text):
     milli = -(-abs(nano) // 10**6) * (1 if nano >= 0 else -1)
     assert milli_value(text) == max(-MAX, min(MAX, milli))
     assert sign(text) == (exact > 0) - (exact < 0)
-    assert is_negative(text) == (exact < 0)
 
 
 @given(quantities)

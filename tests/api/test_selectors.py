@@ -122,17 +122,6 @@ def test_the_empty_selector_and_none_differ():
     assert EVERYTHING.matches({})
 
 
-def test_a_requirement_can_be_added():
-    selector = compile_label_selector(LabelSelector(match_labels={"app": "web"})).with_requirement("hash", "In", ["x y", "7d4"])
-    assert selector.matches({"app": "web", "hash": "7d4"})
-    assert selector.matches({"app": "web", "hash": "x y"})
-    assert not selector.matches({"app": "web"})
-    assert NOTHING.with_requirement("a", "Exists") == NOTHING
-    assert not EVERYTHING.with_requirement("a", "DoesNotExist").matches({"a": ""})
-    with pytest.raises(SelectorError):
-        EVERYTHING.with_requirement("a", "Foo")
-
-
 def test_a_label_map_is_a_selector():
     selector = selector_from_map({"b": "not a label value", "a": "1"})
     assert [one.key for one in selector.requirements] == ["a", "b"]

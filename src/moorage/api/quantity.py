@@ -27,7 +27,6 @@ __all__ = [
     "canonical",
     "decimal_parts",
     "exact",
-    "is_negative",
     "milli_value",
     "parse",
     "sign",
@@ -97,11 +96,6 @@ def sign(q: str | int | float) -> int:
     """Return -1, 0 or 1."""
     nano = parse(q)
     return (nano > 0) - (nano < 0)
-
-
-def is_negative(q: str | int | float) -> bool:
-    """Return True below zero; the API server rejects such requests and capacities."""
-    return parse(q) < 0
 
 
 def canonical(q: str | int | float) -> str:

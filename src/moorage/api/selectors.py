@@ -17,7 +17,6 @@ from moorage.api.meta import LabelSelector
 from moorage.api.node_selectors import NodeSelectorMatcher, NodeTerm, compile_node_selector, compile_node_term
 from moorage.api.requirements import (
     LABEL_OPERATORS,
-    NODE_OPERATORS,
     Requirement,
     SelectorError,
     aggregate,
@@ -105,12 +104,6 @@ class Selector:
             if not asked.matches(labels.get(asked.key)):
                 return False
         return True
-
-    def with_requirement(self, key: str, operator: str, values: Iterable[str] = ()) -> Selector:
-        """Return this selector with one more requirement. The values are not validated."""
-        if operator not in NODE_OPERATORS:
-            raise SelectorError(f"{quoted(operator)} is not a valid label selector operator")
-        return Selector((*self.requirements, Requirement(key, operator, tuple(values))), self.matches_nothing)
 
     def __str__(self) -> str:
         """Return the selector in the form of ``kubectl -l``, which has no form for a selector that matches nothing."""

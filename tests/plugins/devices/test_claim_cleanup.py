@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from moorage.api.devices import ClaimConsumer
 from moorage.plugins.devices.binding import FINALIZER
-from moorage.plugins.devices.claim_cleanup import is_done, is_orphaned, still_uses, without_stale_consumers
+from moorage.plugins.devices.claim_cleanup import is_done, is_orphaned, without_stale_consumers
 from moorage.testing.builders import a_pod
 from tests.plugins.device_claims import a_claim, allocated
 
@@ -33,21 +33,6 @@ def a_user(name="p", **more):
 )
 def test_a_pod_is_done_when_no_container_runs_or_will_run(pod, done):
     assert is_done(pod.pod) is done
-
-
-@pytest.mark.parametrize(
-    ("user", "pod", "uses"),
-    [
-        (a_user(), a_pod("p"), True),
-        (a_user(), None, False),
-        (a_user(), a_pod("p", uid="another"), False),
-        (a_user(), a_pod("p", status={"phase": "Failed"}), False),
-        (a_user(resource="jobs"), None, True),
-        (a_user(apiGroup="example.com"), None, True),
-    ],
-)
-def test_a_consumer_is_a_pod_of_that_name_and_uid(user, pod, uses):
-    assert still_uses(user, None if pod is None else pod.pod) is uses
 
 
 def protected(*users, **metadata):

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.core import NodeSelector
+from moorage.api.requirements import Requirement
 from moorage.api.selectors import NOTHING, Selector, selector_from_map
 from moorage.plugins.volumes.volume_candidates import CandidateList
 from moorage.plugins.volumes.volume_reach import Reach, first_matching, rows_reaching
@@ -69,7 +70,7 @@ def test_the_first_volumes_that_each_row_reaches(affinities, count, depth, data)
 
 
 labels = st.dictionaries(st.sampled_from([HOST, ZONE]), st.sampled_from(["n0", "n1", "n5", "a", "b", "x"]), max_size=2)
-takers = st.one_of(labels.map(selector_from_map), st.just(NOTHING), st.just(Selector().with_requirement(ZONE, "NotIn", ["a"])))
+takers = st.one_of(labels.map(selector_from_map), st.just(NOTHING), st.just(Selector((Requirement(ZONE, "NotIn", ("a",)),))))
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import msgspec
 
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 
-__all__ = ["Confirm", "Document", "Record", "key_of", "text_at"]
+__all__ = ["Confirm", "Document", "Record", "key_of"]
 
 Document = dict[str, Any]
 #: Checks a write by its result, given the object before (None on create) and after; raises ``ApiError`` to reject it.
@@ -97,11 +97,6 @@ def _first(document: Document, places: tuple[tuple[str, ...], ...]) -> str:
     if len(places) == 1:
         return _text(document, places[0])
     return next((text for steps in places if (text := _text(document, steps))), "")
-
-
-def text_at(document: Mapping[str, Any], path: str) -> str:
-    """Return the value at a dotted path in field selector form, or ""."""
-    return _text(document, _steps(path))
 
 
 def _text(document: Mapping[str, Any], steps: tuple[str, ...]) -> str:

@@ -110,10 +110,6 @@ class ObjectIndex:
     def pods_on(self, node: str) -> list[Document]:
         return list(self._pods_on.get(node, _EMPTY).values())
 
-    def nodes_with_pods(self) -> list[str]:
-        """Return the node names of pods, whether such a node exists or not."""
-        return list(self._pods_on)
-
     # -- writing --------------------------------------------------------------------------------------------------------
 
     def note(self, kind: ServedKind, document: Document, *, gone: bool = False) -> ObjectChange:

@@ -17,19 +17,12 @@ from moorage.api.core import ENDED_PHASES, Pod
 from moorage.api.devices import ClaimConsumer, ResourceClaim
 from moorage.plugins.devices.binding import unprotected
 
-__all__ = ["is_done", "is_orphaned", "owning_pod", "still_uses", "without_stale_consumers"]
+__all__ = ["is_done", "is_orphaned", "owning_pod", "without_stale_consumers"]
 
 
 def is_done(pod: Pod) -> bool:
     """Return whether none of a pod's containers runs or will run."""
     return pod.status.phase in ENDED_PHASES or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
-
-
-def still_uses(user: ClaimConsumer, pod: Pod | None) -> bool:
-    """Return whether a consumer may still need its claim; ``pod`` has the consumer's name. Consumers other than pods may."""
-    if user.api_group or user.resource != "pods":
-        return True
-    return pod is not None and pod.uid == user.uid and not is_done(pod)
 
 
 def without_stale_consumers(claim: ResourceClaim, is_there: Callable[[ClaimConsumer], bool]) -> ResourceClaim:

@@ -1,4 +1,4 @@
-"""Which kinds of their own the plugins of some profiles name in ``wakes_on``: whoever runs them has to follow those, too."""
+"""Collects the custom kinds that plugins name in ``wakes_on``; the caller has to watch these kinds too."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _BROUGHT = frozenset(map(str, Resource))
 
 
 class NamedKinds(NamedTuple):
-    """Kinds in the order of their names, and names that are none of a kind, which wake nobody."""
+    """Custom kinds sorted by name, and names that are not a kind's name and therefore wake no pod."""
 
     kinds: tuple[CustomKind, ...] = ()
     unusable: tuple[str, ...] = ()
 
 
 def named_kinds(profiles: Iterable[Profile]) -> NamedKinds:
-    """Return what the plugins name beside the kinds that Kubernetes brings; plugins that only score may name kinds as well."""
+    """Return the kinds that plugins name in addition to the built-in ones, including plugins that only score."""
     plugins = [plugin for profile in profiles for plugin in profile.plugins.values()]
     return _of(wake for plugin in plugins for wake in declared_wakes(plugin) or ())
 

@@ -1,7 +1,6 @@
-"""What a release makes of a pod: older ones do not see what came later, and nobody sees what a gate hides.
+"""Drops fields of a pod that a release does not know or whose feature gate is off.
 
-Requests of a pod as a whole are such a thing: while their gate is closed they count nowhere, neither for the pod that waits
-nor for those that are placed.
+Pod-level resource requests are an example: while their gate is off they count neither for pending pods nor for placed ones.
 
 Source  kube-scheduler 1.36, framework/types.go, NodeInfo.update, PodInfo.CalculateResource
 """

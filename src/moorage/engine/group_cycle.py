@@ -1,11 +1,10 @@
-"""The scheduling cycle of a pod group: all of its pods against one state of the cluster, each seeing where the others would go.
+"""The scheduling cycle of a pod group: its pods are tried on one state of the cluster, each with the earlier ones placed.
 
-The pods are tried in turn. One that finds a node is assumed there and reserved for, so that the next sees it; Permit says
-whether there are enough. When all have been tried, all of that is taken back: an attempt changes nothing, whatever it comes to.
-Whoever asked for it then moves the pods to their nodes, or back to the queue.
+The pods are tried in order. A pod that finds a node is assumed and reserved there, so that the next pod takes it into account;
+Permit decides whether enough pods fit. When all pods have been tried, this is undone: an attempt changes nothing. The caller
+then binds the pods, or returns them to the queue.
 
-Where groups may have to keep together (gate TopologyAwareWorkloadScheduling) all of that is done for one placement after
-another, and the best is taken.
+With topology constraints (gate TopologyAwareWorkloadScheduling) this is done for each placement, and the best one is used.
 
 Source  kube-scheduler, schedule_one_podgroup.go
 """
@@ -139,7 +138,7 @@ class GroupCycle(Struct, eq=False):
     # -- what the others hear of it ---------------------------------------------------------------------------------
 
     def _pass_over_demands(self, pod: PodInfo, node: str) -> None:
-        """Let what a pod demands of others count only where somebody demanded anything when the attempt began."""
+        """Ignore a pod's affinity terms on nodes where no pod had such terms when the attempt began."""
         self.cluster.snapshot.unheard.add_user(pod)
         if not pod.has_affinity:
             return
@@ -148,13 +147,13 @@ class GroupCycle(Struct, eq=False):
             self.cluster.snapshot.unheard.add(pod, node, scoring=not demanding, filtering=not refusing)
 
     def note_demands(self) -> None:
-        """Note who demands what on each node, before pods are taken off to see whether the group fits then."""
+        """Record which nodes have pods with affinity terms, before victims are removed for a trial."""
         if any(queued.pod.has_affinity for queued in self.group.pods):
             for node in self.cluster.table.row_of:
                 self._demands_on(node)
 
     def _demands_on(self, node: str) -> tuple[bool, bool]:
-        """Say whether pods on a node, but for the group's that are tried, have any affinity, and required anti-affinity."""
+        """Return whether pods on a node, except tried pods of the group, have affinity, and required anti-affinity."""
         known = self.demands.get(node)
         if known is None:
             tried = {queued.pod.uid for queued in self.group.pods}

@@ -51,18 +51,18 @@ class MemberAttempt(Struct, eq=False):
 
     @property
     def fits(self) -> bool:
-        """True if it can go to its node at once."""
+        """True if the pod can be bound to its node at once."""
         return self.node is not None and not self.preempts
 
 
 class GroupOutcome(Struct, eq=False):
-    """What became of the group.
+    """The result of an attempt to schedule a pod group.
 
-    ``tried``      of the pods in their order; fewer, if the attempt ended before all were tried
-    ``status``     SUCCESS: those that fit go to their nodes; else nobody goes anywhere now
-    ``waiting``    the group can go once preemption, which is under way, is done
-    ``preempting`` what PostFilter wants done, whatever becomes of the group, each with the pod it is for
-    ``victims``    pods to be sent away for the group as a whole
+    ``tried``      attempts in the order of the pods; fewer if the group's attempt ended early
+    ``status``     SUCCESS: the pods that fit are bound; else no pod is bound now
+    ``waiting``    the group can be scheduled when the preemption in progress has ended
+    ``preempting`` results of PostFilter, each with its pod, applied whatever the status
+    ``victims``    pods to evict for the group as a whole
     """
 
     tried: tuple[MemberAttempt, ...]

@@ -66,7 +66,7 @@ def _build(resolved: ResolvedProfile, names: list[str], registry: Registry, hand
 
 
 def _begun(name: str, plugin: Plugin, handle: Handle) -> Plugin:
-    """Attach a plugin, and look once at what it wakes on: what is broken about it is told before the first pod comes.
+    """Attach a plugin and call its ``wakes_on`` once, so that errors are reported before the first pod arrives.
 
     Raises  InputError
     """

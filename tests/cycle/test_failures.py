@@ -174,7 +174,7 @@ class Moody:
 
 
 class Own(Counting):
-    """Overrides what ``fails_alike`` speaks of."""
+    """Overrides a method that the signature covers."""
 
     def post_filter(self, pod, attempt):
         return super().post_filter(pod, attempt)

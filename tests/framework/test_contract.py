@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from moorage.api.devices import DeviceClass
-from moorage.errors import PluginError
-from moorage.framework import points
+from moorage.errors import InputError
+from moorage.framework import changes, explaining, points
 from moorage.framework.points import Depends, Domains, Idle, Plugin, Reuse, Scope
 from moorage.framework.profile import make_profile, reuse_of
 from moorage.plugins import BUILTIN
@@ -152,6 +152,19 @@ def test_the_page_has_exactly_the_methods_of_the_contract():
     assert told == contract
 
 
+def test_the_page_has_exactly_the_methods_for_explanations():
+    section = PAGE[PAGE.index("## Explaining a refusal") :]
+    told = re.findall(r"^\| `(\w+\([^`]*\))` \|", section[: section.index("\n## ")], re.MULTILINE)
+    protocols = [getattr(module, name) for module in (explaining, changes) for name in module.__all__]
+    methods = [
+        f"{name}({', '.join([*inspect.signature(inspect.getattr_static(cls, name)).parameters][1:])})"
+        for cls in protocols
+        for name in getattr(cls, "__abstractmethods__", ())
+        if name in vars(cls)
+    ]
+    assert sorted(told) == sorted(methods)
+
+
 def test_the_page_has_exactly_the_promises_and_scopes():
     promises = PAGE[PAGE.index("## Promises") : PAGE.index("### Old names")]
     first = re.findall(r"^\| `([\w.]+)` \|", promises, re.MULTILINE)
@@ -194,12 +207,19 @@ def test_a_subclass_keeps_promises_unless_it_overrides_or_adds_what_they_cover()
     assert reuse_of(Filters()) == Reuse()
 
 
-def test_a_value_that_is_no_reuse_is_an_error():
+def test_a_reuse_that_cannot_be_used_is_an_error():
     class Odd(Base):
         reuse = "always"
 
-    with pytest.raises(PluginError, match="declares reuse = 'always'"):
+    class Broken(Base):
+        @property
+        def reuse(self):
+            raise KeyError("x")
+
+    with pytest.raises(InputError, match="plugin Base: declares reuse = 'always'"):
         reuse_of(Odd())
+    with pytest.raises(InputError, match="plugin Base failed in reuse: KeyError"):
+        reuse_of(Broken())
 
 
 def old(**members):

@@ -14,12 +14,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from moorage.errors import PluginError
+from moorage.errors import InputError, PluginError
 from moorage.framework.events import Wake
 from moorage.framework.handle import Handle
 from moorage.framework.points import POINTS, Plugin
 from moorage.framework.reuse import Depends, Domains, Idle, Reuse, Scope
 from moorage.framework.verdicts import Hold, Reject
+from moorage.printable import clip
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
@@ -167,18 +168,28 @@ def declared_wakes(plugin: Plugin) -> tuple[Wake, ...] | None:
 
 
 def reuse_of(plugin: Plugin) -> Reuse:
-    """Return what a plugin promises. A promise does not cover methods that a subclass overrides without repeating it."""
+    """Return what a plugin promises. A promise does not cover methods that a subclass overrides without repeating it.
+
+    Raises  InputError if ``reuse`` is no Reuse, or cannot be read
+    """
     overridden = False
     for members in (_own(plugin), *_layers(plugin)):
         if "reuse" in members:
-            declared: Reuse = Reuse() if overridden else getattr(plugin, "reuse")  # noqa: B009 (a Plugin need not have it)
-            if not isinstance(declared, Reuse):
-                raise PluginError(plugin.name, f"declares reuse = {declared!r}; declare Reuse(scope=…, signature=…)")
-            return declared
+            return _NO_PROMISE if overridden else _declared_reuse(plugin)
         if not _OLD_NAMES.isdisjoint(members):
             return _reuse_by_old_names(plugin)
         overridden = overridden or (members is not _own(plugin) and not _COVERED.isdisjoint(members))
     return Reuse()
+
+
+def _declared_reuse(plugin: Plugin) -> Reuse:
+    try:
+        declared = getattr(plugin, "reuse")  # noqa: B009 (a Plugin need not have it)
+    except Exception as error:  # it may be a property
+        raise InputError(f"plugin {plugin.name} failed in reuse: {type(error).__name__}: {clip(str(error))}") from error
+    if not isinstance(declared, Reuse):
+        raise InputError(f"plugin {plugin.name}: declares reuse = {declared!r:.100}; declare Reuse(scope=..., signature=...)")
+    return declared
 
 
 def _own(plugin: object) -> Mapping[str, Any]:

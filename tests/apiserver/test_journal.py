@@ -199,7 +199,7 @@ UNUSABLE = {
         ConfigError,
         "data-wal: expected a file, this is a",
     ),
-    "a folder that is everyone's": (lambda path: path.parent.chmod(0o777), ConfigError, "everyone can put another file in"),
+    "a folder that is everyone's": (lambda path: path.parent.chmod(0o777), ConfigError, "every user can replace this file"),
 }
 
 

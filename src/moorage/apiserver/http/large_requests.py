@@ -19,6 +19,7 @@ from moorage.apiserver.storage.detached_store import DetachedStore, StaleReadErr
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.http_messages import HTTPRequest
 from moorage.apiserver.vocabulary.request_targets import ReviewTarget, Target
+from moorage.apiserver.vocabulary.served_kinds import MEASURED
 from moorage.apiserver.vocabulary.statuses import ApiError, conflict, too_many
 
 __all__ = ["carry_out", "is_heavy", "is_large"]
@@ -39,7 +40,7 @@ def is_large(store: Store, request: HTTPRequest, target: Target | ReviewTarget) 
     """Return True for a request that could block the event loop for long."""
     if is_heavy(request.body, counted=request.media_type.endswith("json")):
         return True
-    if isinstance(target, ReviewTarget):
+    if isinstance(target, ReviewTarget) or target.kind in MEASURED:
         return False
     if not target.name:
         return request.method == "DELETE" and store.count(target.kind) > OBJECTS

@@ -12,6 +12,7 @@ import pytest
 
 from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.access.rbac_authorizer import Authorizer
+from moorage.apiserver.http.deferred_work import DeferredWork
 from moorage.apiserver.http.large_requests import carry_out, is_heavy
 from moorage.apiserver.http.limits import ServerLimits
 from moorage.apiserver.http.requests import serve
@@ -403,3 +404,19 @@ def test_a_large_request_that_times_out_changes_nothing():
         assert changes == []
 
     asyncio.run(run())
+
+
+def test_deferred_work_that_fails_does_not_stop_the_rest(caplog):
+    async def run():
+        deferred, done = DeferredWork(Worker(ServerLimits())), []
+        deferred.add("a", lambda ask: 1 / 0)
+        deferred.add("b", lambda ask: done.append("replaced"))
+        deferred.add("b", lambda ask: done.append("b"))
+        async with asyncio.timeout(10):
+            while not done:
+                await asyncio.sleep(0)
+        await deferred.close()
+        assert done == ["b"]
+
+    asyncio.run(run())
+    assert [record.getMessage() for record in caplog.records] == ["deferred work on a"]

@@ -36,6 +36,8 @@ class DeferredWork:
                 await self._worker.run("", work)
             except ApiError as error:
                 _LOG.warning("deferred work on %s: %s", key, error)
+            except Exception:  # a bug with one object must not stop the work on others
+                _LOG.exception("deferred work on %s", key)
 
     async def close(self) -> None:
         """Drop what waits."""

@@ -107,6 +107,14 @@ def test_documents_keep_to_their_schema(explained, pod):
     assert " ".join(text.split("\n\n")[0].split()).startswith(first)
 
 
+def test_simulate_explains_what_stays_pending(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", "-f", DEMO, "--explain"])
+    out = capsys.readouterr().out
+    assert ended.value.code == 2
+    assert out.index("Cluster at the end:") < out.index("default/search-2 is pending: no node satisfies both its nodeSelector")
+
+
 def test_yaml_says_the_same_as_json(explained):
     _, as_json, _ = explained("search-2", "-f", DEMO, "-o", "json", "--probes", "0")
     _, as_yaml, _ = explained("search-2", "-f", DEMO, "-o", "yaml", "--probes", "0")

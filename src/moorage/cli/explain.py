@@ -14,11 +14,11 @@ import yaml
 
 from moorage.api.yaml_writing import PrintableDumper
 from moorage.cli.bounded_files import CONFIG_LIMIT, STDIN, read_file
+from moorage.cli.cluster_files import asking, read_cluster
 from moorage.cli.main import OK, PENDING, UNDECIDED
 from moorage.cli.memory import collect_seldom
 from moorage.cli.progress import Progress
 from moorage.cli.release_options import emulate_options, max_disks_option
-from moorage.cli.simulate import asking, read_cluster
 from moorage.cli.terminal import bare
 from moorage.framework.registry import load
 from moorage.laboratory.costs import read_costs
@@ -27,10 +27,11 @@ from moorage.laboratory.explained_changes import ChangeLimits
 from moorage.laboratory.least_change import OWNERS
 from moorage.printable import escape_json
 from moorage.report.explanation import Explanation
+from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.simulate import Options, kinds_named
 from moorage.simulator.simulation import SimulatedAttempt
 
-__all__ = ["exit_status", "explain", "print_explanations"]
+__all__ = ["exit_status", "explain", "explain_pending_pods", "print_explanations"]
 
 
 @click.command()
@@ -139,6 +140,13 @@ def print_explanations(found: Sequence[Explanation], output: str, *, ascii_only:
         sys.stdout.write(escape_json(json.dumps(whole, indent=2, sort_keys=True, ensure_ascii=False)) + "\n")
     else:
         sys.stdout.write(yaml.dump(whole, Dumper=PrintableDumper, sort_keys=True, allow_unicode=True, width=100))
+
+
+def explain_pending_pods(cluster: ClusterInput, options: Options, output: str) -> None:
+    """Print an explanation of every pod that stays pending; ``output`` is that of ``moorage simulate``."""
+    print_explanations(
+        explain_cluster(cluster, options, ExplainOptions(every_pending=True)), "wide" if output == "wide" else "text"
+    )
 
 
 def _print_text(found: Sequence[Explanation], *, wide: bool, ascii_only: bool) -> None:

@@ -6,31 +6,29 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import click
 
 from moorage.cli.bounded_files import CONFIG_LIMIT, STDIN, read_file
+from moorage.cli.cluster_files import asking, read_cluster
 from moorage.cli.file_options import TakesFiles
 from moorage.cli.main import OK, PENDING
 from moorage.cli.memory import collect_seldom
 from moorage.cli.progress import Progress
 from moorage.cli.release_options import emulate_options, max_disks_option
-from moorage.errors import InputError
 from moorage.framework.registry import load
 from moorage.report.event_lines import EventLog
 from moorage.report.outcome import Run
 from moorage.report.run_document import as_json, as_yaml
 from moorage.report.scores import ScoreLog
 from moorage.report.tables import render
-from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.cluster_reader import read
 from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.simulate import Options, kinds_named
 from moorage.simulator.simulation import SimulatedAttempt
 
-__all__ = ["asking", "read_cluster", "simulate"]
+__all__ = ["simulate"]
 
 
 @click.command(cls=TakesFiles)
@@ -64,6 +62,7 @@ __all__ = ["asking", "read_cluster", "simulate"]
     "--show-scores", "scored", multiple=True, metavar="[NAMESPACE/]POD",
     help="Print the raw, normalized and weighted scores of the nodes for this pod. May be repeated.",
 )  # fmt: skip
+@click.option("--explain", "explains", is_flag=True, help="Explain every pod that stays pending, after the tables.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @click.option("--timing", is_flag=True, help="Print the time that each plugin took at each extension point to standard error.")
 def simulate(**given: Any) -> int:
@@ -84,6 +83,8 @@ def simulate(**given: Any) -> int:
     if took is not None:
         click.echo(took.table(), err=True)
     _print(run, given["output"], events, options.scores)
+    if given["explains"]:
+        _explain(given, options)
     return PENDING if run.in_state("Pending") else OK
 
 
@@ -110,14 +111,9 @@ def _options(given: dict[str, Any], took: _PluginTimes | None) -> Options:
     )
 
 
-def asking(options: Options) -> AbstractContextManager[Options]:
-    """Return the options with a client that asks the configured extenders, for the length of a block."""
-    from moorage.cli.extender_client import extenders_connected  # imports an HTTP client, which is rarely needed
-
-    return extenders_connected(options)
-
-
 def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[SimulatedAttempt], None]) -> Run:
+    if given["explains"] and _cannot_explain(given):
+        raise click.UsageError("--explain needs files that can be read twice and prints text: use moorage explain --all")
     if given["trace"] is None:
         if given["nodes"] or given["pods"]:
             raise click.UsageError("--nodes and --pods need --trace; use -f for manifests and dumps")
@@ -137,18 +133,6 @@ def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[Simulate
     return simulate_trace(read_openb(given["nodes"], given["pods"]), options, stay=given["stay"], on_attempt=on_attempt)
 
 
-def read_cluster(paths: tuple[str, ...], recursive: bool, custom: tuple[str, ...]) -> ClusterInput:
-    """Read a cluster from files.
-
-    Raises  InputError if there is no object in them
-    """
-    cluster = read(paths, recursive, stdin=sys.stdin.buffer, custom=custom)
-    if not cluster.report.read and not cluster.report.unused:
-        where = "standard input" if paths == (STDIN,) else ", ".join(paths)
-        raise InputError(f"{where}: no Kubernetes object found; expected the output of kubectl get -o yaml, or manifests")
-    return cluster
-
-
 def _on_attempt(progress: Progress, events: EventLog | None, output: str) -> Callable[[SimulatedAttempt], None]:
     live = events is not None and output in {"table", "wide"}
 
@@ -161,6 +145,19 @@ def _on_attempt(progress: Progress, events: EventLog | None, output: str) -> Cal
                 sys.stdout.write(line + "\n")
 
     return note
+
+
+def _cannot_explain(given: dict[str, Any]) -> bool:
+    documents = given["output"] in {"json", "yaml"}
+    return given["trace"] is not None or STDIN in given["paths"] or documents or given["extenders"] == "ask"
+
+
+def _explain(given: dict[str, Any], options: Options) -> None:
+    """Print an explanation of every pod that stays pending."""
+    from moorage.cli.explain import explain_pending_pods  # imports the laboratory, which is rarely needed here
+
+    sys.stdout.write("\n")
+    explain_pending_pods(read_cluster(given["paths"], given["recursive"], kinds_named(options)), options, given["output"])
 
 
 def _print(run: Run, output: str, events: EventLog | None, scores: ScoreLog | None) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from itertools import product
+from math import prod
 
 import moorage
 from moorage.api.core import Node, Pod
@@ -20,6 +21,8 @@ from moorage.testing.builders import a_node, a_pod
 
 NEW = "default/new"
 MOST_ATOMS = 10
+#: Fields with many thresholds have too many combinations to list.
+MOST_PRODUCTS = 20_000
 #: So many sets are tried where nothing helps.
 MOST_SETS = 200
 CORDON = "node.kubernetes.io/unschedulable"
@@ -182,7 +185,7 @@ def compare(seed: int) -> str | None:
     cluster = moorage.Cluster.from_objects(given)
     objects = cluster.objects()
     fields = every_change([one for one in objects if isinstance(one, Node | Pod)], owners)
-    if not fields or len(fields) > MOST_ATOMS:
+    if not fields or len(fields) > MOST_ATOMS or prod(len(field) + 1 for field in fields) > MOST_PRODUCTS:
         return None
     trials = Remembered(FreshTrials(objects, NEW, cluster.options))
     if trials.attempt(frozenset()).node:

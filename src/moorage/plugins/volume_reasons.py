@@ -21,6 +21,8 @@ def why_unbound(wanted: ClaimsToBind, node: NodeView) -> Detail | None:
     """Return why the claims cannot be bound or reached on one node."""
     findings = find(wanted, node)
     said = [f"claim {claim.metadata.name}: {text}" for claim, text in _out_of_reach(wanted, node)]
+    if findings.unreachable.any() and not said:  # the volume of a CSI driver that serves an in-tree volume here
+        said += [f"claim {claim.metadata.name}: its volume is out of reach by its zone labels" for claim, _ in wanted.bound]
     said += [
         f"claim {claim.metadata.name}: provisioned for {claim.metadata.annotations[SELECTED_NODE]}"
         for claim in wanted.selected

@@ -104,7 +104,13 @@ class NodeVolumeLimits(
             on_node = 0 if held is None else int(node.take(held)[0])
             limit = int(node.take(csi_nodes.limits(driver))[0])
             counts.append((driver, on_node, int(_added(needed, attached, node)[0]), limit))
-        return why_attached(counts)
+        column = csi_nodes.follow()
+        facts = column.values[int(node.ids(column)[0])]
+        needed_drivers = dict.fromkeys(
+            volume.driver for volume in (wanted.without if facts is None else wanted.with_csi).volumes
+        )
+        absent = [f"{driver}: not installed here" for driver in needed_drivers if facts is None or not facts.has(driver)]
+        return why_attached(counts) or (Detail("; ".join(absent)) if absent else None)
 
     def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         return remedies_of_full_attachments(node)

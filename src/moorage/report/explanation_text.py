@@ -159,7 +159,7 @@ def _last(explanation: ExplanationValues, *, wide: bool) -> str:
 def _certainty(explanation: ExplanationValues) -> str:
     proof = explanation.proof
     if explanation.scores is not None:
-        return "Scores are those of the decision itself; flips are verified by the engine."
+        return "Scores are those of the decision itself; flips are computed from them."
     if not explanation.groups:
         return f"Decided as kube-scheduler {explanation.request.release} would, seed {explanation.request.seed}."
     if proof.runs:

@@ -36,6 +36,12 @@ def test_no_cheaper_set_of_changes_exists():
     assert [one for one in used if one[1]] == []
 
 
+@pytest.mark.slow
+def test_a_number_is_as_small_as_an_eviction_lets_it_be():
+    """In this cluster a pod must be evicted for another reason, after which less allocatable is enough."""
+    assert compare(7302) == ""
+
+
 # -- every offer lifts the refusal that it was made for -------------------------------------------------------------------
 
 

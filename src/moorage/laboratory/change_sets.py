@@ -12,12 +12,17 @@ from moorage.framework.changes import Change
 from moorage.laboratory.change_text import describe
 from moorage.laboratory.offers import ChangeSet
 
-__all__ = ["combined", "covers", "shape_of", "sort_key", "subsets", "weakened"]
+__all__ = ["combined", "covers", "is_numeric", "shape_of", "sort_key", "subsets", "weakened"]
 
 #: Numeric changes, and in which direction they do more: the step that makes them one unit weaker.
 _WEAKER: Final = {"request": 1, "max-skew": -1, "allocatable": -1, "pods": -1, "priority": -1}
 #: Up to this many changes, every proper subset is tried.
 MOST_SUBSETS: Final = 6
+
+
+def is_numeric(change: Change) -> bool:
+    """Return True for a change of a number, which has a threshold."""
+    return change.verb in _WEAKER and isinstance(change.new, int)
 
 
 def _slot(change: Change) -> tuple[str, str, str]:
@@ -74,7 +79,8 @@ def subsets(changes: ChangeSet) -> Iterator[ChangeSet]:
 def weakened(changes: ChangeSet) -> Iterator[ChangeSet]:
     """Yield the set with each numeric change one unit weaker."""
     for change in changes:
-        if change.verb in _WEAKER and isinstance(change.new, int):
+        if is_numeric(change):
+            assert isinstance(change.new, int)
             weaker = replace(change, new=change.new + _WEAKER[change.verb])
             if weaker.new != change.old:
                 yield (changes - {change}) | {weaker}

@@ -14,7 +14,8 @@ import heapq
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice, product
-from typing import Final, get_args
+from math import prod
+from typing import Final, TypeAlias, get_args
 
 from msgspec import Struct
 
@@ -23,7 +24,7 @@ from moorage.api.meta import Object
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.cycle.disruption_budgets import Budgets
 from moorage.framework.changes import Change, Owner
-from moorage.laboratory.change_sets import combined, covers, shape_of, sort_key, subsets, weakened
+from moorage.laboratory.change_sets import combined, covers, is_numeric, shape_of, sort_key, subsets, weakened
 from moorage.laboratory.change_text import command_of, describe
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.offers import ChangeSet, NodeOffers
@@ -36,6 +37,8 @@ OWNERS: Final[tuple[Owner, ...]] = get_args(Owner)
 #: How many combinations are queued for one node.
 MOST_SETS: Final = 512
 _NONE: Final[ChangeSet] = frozenset()
+#: A set that waits to be tried: its cost, its place among sets of that cost, a serial number, the set.
+_Queued: TypeAlias = tuple[float, tuple[int, tuple[tuple[str, int], ...]], int, ChangeSet]
 
 
 class Remedy(Struct, frozen=True):
@@ -176,7 +179,10 @@ class ChangeSearch:
                     heapq.heappush(heap, (self.cost_of(more), sort_key(more), next(serial), more))
         return list(found.values())
 
-    def _keep(self, one: _Found, found: dict, heap: list, seen: set[ChangeSet], serial: Iterator[int]) -> None:  # type: ignore[type-arg]
+    def _keep(
+        self, one: _Found, found: dict[tuple[tuple[str, ...], ...], _Found], heap: list[_Queued], seen: set[ChangeSet],
+        serial: Iterator[int],
+    ) -> None:  # fmt: skip
         """Keep an answer if it is minimal; otherwise queue the smaller one."""
         smaller = [some for some in subsets(one.changes) if not self.is_spent and self.attempt(some).node]
         for some in smaller:
@@ -193,11 +199,18 @@ class ChangeSearch:
     def _next(self, changes: ChangeSet, trial: Trial, owners: Collection[Owner]) -> Iterator[ChangeSet]:
         """Yield the sets that go on from one that does not work, aimed at each node."""
         for node in trial.offers.nodes:
+            self.is_complete &= prod(map(len, node.constraints)) <= MOST_SETS
             for offered in _combinations(node, owners, self.verbs):
                 self.considered.update(offered)
                 more = combined(changes, offered)
-                if more is not None and more != changes:
-                    yield more
+                if more is None or more == changes:
+                    continue
+                yield more
+                if any(change.verb == "evict" for change in more):
+                    # Without the pods, less may be enough: the numbers are offered again for the set without them.
+                    bare = frozenset(change for change in more if not is_numeric(change))
+                    if bare not in {more, changes}:
+                        yield bare
 
 
 def _combinations(node: NodeOffers, owners: Collection[Owner], verbs: Collection[str] | None = None) -> Iterator[ChangeSet]:

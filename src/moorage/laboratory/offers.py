@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice, product
+from math import prod
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -128,19 +129,22 @@ def offers_of(profile: Profile, pod: PodInfo, snapshot: Snapshot, *, grow: bool 
     fits = tuple(sorted(names[row] for row in np.flatnonzero(kinds == 0)))
     rows = _rows_to_look_at(refusals, kinds, pod, snapshot)
     raising = _raising(pod, snapshot)
-    nodes = [NodeOffers(names[row], tuple(_constraints(refusals, row, profile, pod, snapshot, raising))) for row in rows]
-    nodes += _new_nodes(snapshot.table.nodes) if grow else ()
-    return Offers(tuple(nodes), fits, len(rows) + len(fits) == len(names))
+    cut: set[str] = set()
+    nodes = [NodeOffers(names[row], tuple(_constraints(refusals, row, profile, pod, snapshot, raising, cut))) for row in rows]
+    nodes += _new_nodes(snapshot.table.nodes, cut) if grow else ()
+    return Offers(tuple(nodes), fits, len(rows) + len(fits) == len(names) and not cut)
 
 
-def _new_nodes(nodes: Sequence[Node]) -> Iterator[NodeOffers]:
-    """Offer one more node of each group: nodes of a group differ in their names alone."""
+def _new_nodes(nodes: Sequence[Node], cut: set[str]) -> Iterator[NodeOffers]:
+    """Offer one more node of each group: nodes of a group differ in their names alone. Add to ``cut`` if some are left out."""
     groups: dict[Any, str] = {}
     taken = {node.name for node in nodes}
     for node in sorted(nodes, key=lambda one: one.name):
         labels = {key: value for key, value in node.labels.items() if key != "kubernetes.io/hostname"}
         taints = sorted(taint_text(one) for one in node.spec.taints if one.key != "node.kubernetes.io/unschedulable")
         groups.setdefault((str(sorted(labels.items())), str(taints), str(sorted(node.status.allocatable.items()))), node.name)
+    if len(groups) > MOST_GROUPS:
+        cut.add("nodes")
     offers = [
         frozenset([Change("cluster", "add-node", f"node/{name}-new", "", None, f"like {name}")])
         for name in list(groups.values())[:MOST_GROUPS]
@@ -175,25 +179,33 @@ def _rows_to_look_at(refusals: Sequence[Refusal], kinds: Any, pod: PodInfo, snap
 
 
 def _constraints(
-    refusals: Iterable[Refusal], row: int, profile: Profile, pod: PodInfo, snapshot: Snapshot, raising: Sequence[ChangeSet]
+    refusals: Iterable[Refusal],
+    row: int,
+    profile: Profile,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    raising: Sequence[ChangeSet],
+    cut: set[str],
 ) -> Iterator[tuple[ChangeSet, ...]]:
     """Yield for each plugin that refuses a row the sets of changes that lift its refusal; disabling the plugin is one."""
     for refusal in refusals:
         if not refusal.rows[row]:
             continue
         disable = Change("config", "disable-plugin", f"config/{profile.scheduler_name}/{refusal.plugin}")
-        sets = [frozenset([disable]), *_plugin_sets(refusal, row, pod, snapshot)]
+        sets = [frozenset([disable]), *_plugin_sets(refusal, row, pod, snapshot, cut)]
         if not refusal.unresolvable[row]:
             sets += raising
         yield tuple(dict.fromkeys(sets))
 
 
-def _plugin_sets(refusal: Refusal, row: int, pod: PodInfo, snapshot: Snapshot) -> Iterator[ChangeSet]:
-    """Yield the combinations of a plugin's offers, one for each of its terms."""
+def _plugin_sets(refusal: Refusal, row: int, pod: PodInfo, snapshot: Snapshot, cut: set[str]) -> Iterator[ChangeSet]:
+    """Yield the combinations of a plugin's offers, one for each of its terms; add to ``cut`` if there are too many."""
     by_term: dict[str, list[tuple[Change, ...]]] = {}
     for offer in _remedies(refusal, row, pod, snapshot):
         changes = offer if isinstance(offer, tuple) else (offer,)
         by_term.setdefault(changes[0].term, []).append(changes)
+    if prod(map(len, by_term.values())) > MOST_SETS:
+        cut.add(refusal.plugin)
     if by_term:
         yield from (
             frozenset(change for some in sets for change in some) for sets in islice(product(*by_term.values()), MOST_SETS)

@@ -44,7 +44,7 @@ def test_standard_input_is_read_up_to_the_limit():
 
 def test_what_is_not_there(tmp_path):
     assert refusal(tmp_path / "a") == f"{tmp_path}/a: No such file or directory"
-    assert refusal("a\0b") == r"a\x00b: this is not the name of a file"
+    assert refusal("a\0b") == r"a\x00b: this is not a valid file name"
 
 
 def test_a_link_to_itself(tmp_path):

@@ -83,5 +83,5 @@ def test_what_ends_a_run(moorage, monkeypatch, error, said, status):
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr("moorage.cli.simulate.read", fail)
+    monkeypatch.setattr("moorage.cli.cluster_files.read", fail)
     assert moorage("simulate", "-f", "x") == (status, "", said)

@@ -124,7 +124,7 @@ def test_a_kind_that_is_not_served_takes_one_line_and_holds_up_nothing(tmp_path)
             return list(said)
 
     assert asyncio.run(main()) == [
-        "a plugin names rockets, which is no kind; write it as plural.version.group",
+        "a plugin names the invalid kind rockets; use the form plural.version.group",
         "rockets.v1.example.com is not served by this cluster; plugins see no objects of it",
     ]
 

@@ -217,4 +217,4 @@ def test_an_invalid_kind_name_is_reported():
     config = ENABLED.replace(b"NeedsFoo", b"Careless")
     run = moorage.simulate([NODE], moorage.Options(config=config, plugins=(Careless,)))
     texts = [note.text for note in run.notes]
-    assert texts == ["a plugin names foos.v1, which is no kind; write it as plural.version.group"]
+    assert texts == ["a plugin names the invalid kind foos.v1; use the form plural.version.group"]

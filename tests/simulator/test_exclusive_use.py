@@ -120,7 +120,7 @@ def check(simulation):
 @given(st.data())
 def test_exclusive_resources_are_used_once(data):
     failures = data.draw(st.lists(st.sampled_from(["", "permit", "preBind", "bind"]), max_size=6), label="moods")
-    plugin = type("Moody", (FailingBindings,), {"moods": [mood for mood in failures if mood]})
+    plugin = type("Moody", (FailingBindings,), {"failures": [one for one in failures if one]})
     simulation, _ = prepare(Options(config=CONFIG, plugins=(plugin,)))
     simulation.load(initial_objects())
     count = data.draw(st.integers(1, 10), label="pods")

@@ -128,7 +128,7 @@ def _from_file(path: str, budget: Budget) -> InputFile:
     except OSError as error:
         raise _refused(path, error) from None
     except ValueError:
-        raise InputError(f"{path!r}: this is not the name of a file") from None
+        raise InputError(f"{path!r}: this is not a valid file name") from None
     with open(handle, "rb", buffering=0) as file:
         kind = os.fstat(handle).st_mode
         if not stat.S_ISREG(kind):

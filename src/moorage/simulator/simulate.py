@@ -125,7 +125,7 @@ def prepare(
         notes.append(InputNote("Extenders", f"{counted(len(configuration.extenders), 'extender')} left out, as asked for"))
     idle = sorted(cls.name for cls in options.plugins if not any(cls.name in p.plugins for p in scheduler.profiles.values()))
     notes += [
-        InputNote("UnusableKind", f"a plugin names {name}, which is no kind; write it as plural.version.group")
+        InputNote("UnusableKind", f"a plugin names the invalid kind {name}; use the form plural.version.group")
         for name in scheduler.named_kinds.unusable
     ]
     notes += [InputNote("IdlePlugin", f"plugin {name} was loaded, but no profile enables it") for name in idle]

@@ -11,7 +11,7 @@ from moorage.apiserver.admission import strategy
 from moorage.apiserver.http import requests
 from moorage.apiserver.schema import openapi
 from moorage.apiserver.storage import store as storing
-from moorage.apiserver.storage.store import Deleted, Store
+from moorage.apiserver.storage.store import DeletionResult, Store
 from moorage.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, REVIEWS
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.testing.attacks.attack_run import run
@@ -67,7 +67,7 @@ def unchecked(*arguments):
 
 
 def stays(_store, _kind, record, _document):
-    return Deleted(record, True)
+    return DeletionResult(record, True)
 
 
 #: What is broken, and what the attacks say of it.
@@ -75,7 +75,7 @@ MUTANTS = {
     "anybody may do anything": (mock.patch.object(Authorizer, "check", return_value=None), "SelfSubjectAccessReview denies"),
     "a bug in the handler": (mock.patch.object(requests, "_list", breaks), "logged: moorage.apiserver.http"),
     "new objects are not checked": (mock.patch.object(storing, "prepare_create", unchecked), "is not valid by"),
-    "refused requests write": (mock.patch.dict(requests._WRITERS, PUT=writes_first(requests._WRITERS["PUT"])), "was refused"),
+    "refused requests write": (mock.patch.dict(requests._WRITERS, PUT=writes_first(requests._WRITERS["PUT"])), "was rejected"),
     "nothing is deleted": (mock.patch.object(Store, "_remove", stays), "still there"),
 }  # fmt: skip
 

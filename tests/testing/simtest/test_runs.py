@@ -122,7 +122,7 @@ async def no_second_time(self, writes):
 
 
 async def hears_no_loss(self, key, obj, *_, **__):
-    await self._seen(key, obj)
+    await self._deliver(key, obj)
 
 
 MUTANTS = {  # what is broken on purpose, under which faults it shows, and the promise that is then broken
@@ -132,7 +132,7 @@ MUTANTS = {  # what is broken on purpose, under which faults it shows, and the p
     "an assumed pod is forgotten": (BindingCycle, "_bind", forgets_early(BindingCycle._bind), ["pods late"], "S2"),
     "nobody is told to unreserve": (binding_cycle, "unreserve", lambda *_: (), ["bind refused"], "S7"),
     "events wake nobody": (SchedulingQueue, "event", lambda *_, **__: 0, ["pods deleted"], "L2"),
-    "what was lost stays": (Reflector, "_listed", hears_no_loss, ["last writes lost"], "L2"),
+    "what was lost stays": (Reflector, "_deliver_listed", hears_no_loss, ["last writes lost"], "L2"),
     "a lost bind stands": (Confirmer, "bound", lambda *_: None, ["last writes lost"], "L2"),
     "failures are lost": (SchedulingQueue, "requeue", loses_failures(SchedulingQueue.requeue), ["plugins raise"], "L1"),
 }

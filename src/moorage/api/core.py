@@ -255,22 +255,6 @@ class Pod(Object):
     status: PodStatus = PodStatus()
 
     @property
-    def name(self) -> str:
-        return self.metadata.name
-
-    @property
-    def namespace(self) -> str:
-        return self.metadata.namespace
-
-    @property
-    def uid(self) -> str:
-        return self.metadata.uid
-
-    @property
-    def labels(self) -> dict[str, str]:
-        return self.metadata.labels
-
-    @property
     def priority(self) -> int:
         """The pod's priority; 0 if absent."""
         return self.spec.priority or 0
@@ -326,14 +310,6 @@ class NodeStatus(Value):
 class Node(Object):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
-
-    @property
-    def name(self) -> str:
-        return self.metadata.name
-
-    @property
-    def labels(self) -> dict[str, str]:
-        return self.metadata.labels
 
 
 # -- namespaces, services, limits ---------------------------------------------------------------------------------------

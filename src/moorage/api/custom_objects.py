@@ -55,14 +55,6 @@ class CustomObject(Object):
 
     document: Mapping[str, Any] = {}
 
-    @property
-    def name(self) -> str:
-        return self.metadata.name
-
-    @property
-    def namespace(self) -> str:
-        return self.metadata.namespace
-
     def get(self, *path: str, default: Any = None) -> Any:
         """Return the value at a path of fields, such as ``get("spec", "limit")``; ``default`` if there is none."""
         found: Any = self.document

@@ -118,10 +118,6 @@ class ResourceSliceSpec(Value):
 class ResourceSlice(Object):
     spec: ResourceSliceSpec = ResourceSliceSpec()
 
-    @property
-    def name(self) -> str:
-        return self.metadata.name
-
 
 # -- resource claims ------------------------------------------------------------------------------------------------------
 
@@ -281,7 +277,3 @@ class DeviceClassSpec(Value):
 
 class DeviceClass(Object):
     spec: DeviceClassSpec = DeviceClassSpec()
-
-    @property
-    def name(self) -> str:
-        return self.metadata.name

@@ -63,6 +63,22 @@ class Object(Value):
     metadata: ObjectMeta = ObjectMeta()
 
     @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return self.metadata.labels
+
+    @property
     def key(self) -> str:
         """``namespace/name``, or ``name`` for an object without a namespace."""
         metadata = self.metadata

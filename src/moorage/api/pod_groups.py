@@ -108,10 +108,6 @@ class PodGroup(Object):
     status: PodGroupStatus = PodGroupStatus()
 
     @property
-    def name(self) -> str:
-        return self.metadata.name
-
-    @property
     def min_count(self) -> int | None:
         """The minimum number of pods to schedule together; None if the group is no gang."""
         gang = self.spec.scheduling_policy.gang

@@ -41,7 +41,3 @@ class ResourceQuota(Object):
 
     spec: ResourceQuotaSpec = ResourceQuotaSpec()
     status: ResourceQuotaStatus = ResourceQuotaStatus()
-
-    @property
-    def name(self) -> str:
-        return self.metadata.name

@@ -90,10 +90,6 @@ class PersistentVolume(Object):
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
-    @property
-    def name(self) -> str:
-        return self.metadata.name
-
 
 # -- claims -------------------------------------------------------------------------------------------------------------
 
@@ -158,10 +154,6 @@ class StorageClass(Object):
     allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
     mount_options: tuple[str, ...] = ()
 
-    @property
-    def name(self) -> str:
-        return self.metadata.name
-
 
 class VolumeAttributesClass(Object):
     """Parameters that a CSI driver applies to existing volumes. Scheduling does not read them."""
@@ -194,10 +186,6 @@ class CSINode(Object):
 
     spec: CSINodeSpec = CSINodeSpec()
 
-    @property
-    def name(self) -> str:
-        return self.metadata.name
-
 
 class CSIDriverSpec(Value):
     attach_required: bool | None = True
@@ -209,10 +197,6 @@ class CSIDriverSpec(Value):
 
 class CSIDriver(Object):
     spec: CSIDriverSpec = CSIDriverSpec()
-
-    @property
-    def name(self) -> str:
-        return self.metadata.name
 
 
 class CSIStorageCapacity(Object):

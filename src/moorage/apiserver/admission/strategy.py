@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, Final
 
 from moorage.api.decode import decode
-from moorage.api.meta import Object, ObjectMeta
+from moorage.api.meta import Object
 from moorage.api.pod_groups import PodGroup, Workload
 from moorage.api.quantity import parse
 from moorage.api.validation import faults_of
@@ -53,17 +53,13 @@ _SERVER_METADATA: Final = (
 )
 
 
-class _MetadataOnly(Object):
-    metadata: ObjectMeta = ObjectMeta()
-
-
 def decode_document(kind: ServedKind, document: Document) -> Object:
     """Return a document decoded to its kind's struct, or to its metadata for kinds that scheduling does not read.
 
     Raises  ApiError 400 if a field has the wrong type
     """
     try:
-        return decode(document, kind.struct or _MetadataOnly, "")
+        return decode(document, kind.struct or Object, "")
     except InputError as error:
         what = f"{kind.kind} in version {kind.version!r}".replace("'", '"')
         why = str(error).removeprefix(": ")
@@ -360,8 +356,7 @@ def _only_resources(old: Document, new: Document) -> None:
 def _faults(kind: ServedKind, decoded: Object) -> Iterator[Fault]:
     if kind.struct is not None:
         return faults_of(decoded)
-    metadata = decoded.metadata if isinstance(decoded, _MetadataOnly) else ObjectMeta()
-    return object_meta(metadata, kind.namespaced, kind.check_name)
+    return object_meta(decoded.metadata, kind.namespaced, kind.check_name)
 
 
 def _changed_metadata_faults(kind: ServedKind, old: Document, new: Document) -> Iterator[Fault]:
@@ -370,7 +365,7 @@ def _changed_metadata_faults(kind: ServedKind, old: Document, new: Document) -> 
     Unchanged metadata is not validated again, so that objects adopted from a dump can run.
     """
     if any(old["metadata"].get(name) != new["metadata"].get(name) for name in _CLIENT_METADATA):
-        decoded = decode({"metadata": new["metadata"]}, _MetadataOnly, "")
+        decoded = decode({"metadata": new["metadata"]}, Object, "")
         yield from object_meta(decoded.metadata, kind.namespaced, kind.check_name)
         yield from metadata_faults(new["metadata"])
 

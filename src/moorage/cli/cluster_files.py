@@ -1,17 +1,21 @@
-"""Read the cluster that a command is about, and connect the extenders that it asks."""
+"""Read the cluster and the options that a command is about, and connect the extenders that it asks."""
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from typing import Any
 
-from moorage.cli.bounded_files import STDIN
+from moorage.cli.bounded_files import CONFIG_LIMIT, STDIN, read_file
 from moorage.errors import InputError
+from moorage.framework.registry import load
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read
 from moorage.simulator.simulate import Options
 
-__all__ = ["asking", "read_cluster"]
+__all__ = ["asking", "read_cluster", "simulation_options"]
 
 
 def asking(options: Options) -> AbstractContextManager[Options]:
@@ -19,6 +23,28 @@ def asking(options: Options) -> AbstractContextManager[Options]:
     from moorage.cli.extender_client import extenders_connected  # imports an HTTP client, which is rarely needed
 
     return extenders_connected(options)
+
+
+def simulation_options(given: Mapping[str, Any]) -> Options:
+    """Return the options that say how to schedule, from a command's parameters.
+
+    Raises  InputError if the configuration cannot be read, or a plugin cannot be imported
+    """
+    config = given["config"]
+    if given["plugins"]:
+        # Like `python -m`, find modules in the current directory, but never in place of an installed module.
+        sys.path.append(os.getcwd())
+    return Options(
+        config=None if config is None else read_file(config, CONFIG_LIMIT),
+        where=config or "the default configuration",
+        plugins=tuple(load(reference) for reference in given["plugins"]),
+        emulate=given["emulate"],
+        provider=given["algorithm_provider"],
+        feature_gates=given["feature_gates"],
+        max_disks=given["max_disks"],
+        seed=given["seed"],
+        skip_extenders=given["extenders"] == "skip",
+    )
 
 
 def read_cluster(paths: tuple[str, ...], recursive: bool, custom: tuple[str, ...]) -> ClusterInput:

@@ -14,13 +14,12 @@ import yaml
 
 from moorage.api.yaml_writing import PrintableDumper
 from moorage.cli.bounded_files import CONFIG_LIMIT, STDIN, read_file
-from moorage.cli.cluster_files import asking, read_cluster
+from moorage.cli.cluster_files import asking, read_cluster, simulation_options
 from moorage.cli.main import OK, PENDING, UNDECIDED
 from moorage.cli.memory import collect_seldom
 from moorage.cli.progress import Progress
 from moorage.cli.release_options import emulate_options, max_disks_option
 from moorage.cli.terminal import bare
-from moorage.framework.registry import load
 from moorage.laboratory.costs import read_costs
 from moorage.laboratory.explain_run import ExplainOptions, explain_cluster
 from moorage.laboratory.explained_changes import ChangeLimits
@@ -78,7 +77,7 @@ def explain(**given: Any) -> int:
     """
     collect_seldom()
     _check(given)
-    options = _options(given)
+    options = simulation_options(given)
     what = ExplainOptions(given["pods"], given["every_pending"], given["namespace"], given["paths"], _limits(given))
     with Progress(quiet=given["quiet"]) as progress:
         progress.say("reading the input …")
@@ -96,23 +95,6 @@ def _check(given: dict[str, Any]) -> None:
         raise click.UsageError("name a pod or a workload, or give --all")
     if given["config"] == STDIN and STDIN in given["paths"]:
         raise click.UsageError("standard input can be read only once: give --config or -f another file than -")
-
-
-def _options(given: dict[str, Any]) -> Options:
-    config = given["config"]
-    if given["plugins"]:
-        sys.path.append(os.getcwd())
-    return Options(
-        config=None if config is None else read_file(config, CONFIG_LIMIT),
-        where=config or "the default configuration",
-        plugins=tuple(load(reference) for reference in given["plugins"]),
-        emulate=given["emulate"],
-        provider=given["algorithm_provider"],
-        feature_gates=given["feature_gates"],
-        max_disks=given["max_disks"],
-        seed=given["seed"],
-        skip_extenders=given["extenders"] == "skip",
-    )
 
 
 def _limits(given: dict[str, Any]) -> ChangeLimits:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import click
 
-from moorage.cli.bounded_files import CONFIG_LIMIT, STDIN, read_file
-from moorage.cli.cluster_files import asking, read_cluster
+from moorage.cli.bounded_files import STDIN
+from moorage.cli.cluster_files import asking, read_cluster, simulation_options
 from moorage.cli.file_options import TakesFiles
 from moorage.cli.main import OK, PENDING
 from moorage.cli.memory import collect_seldom
 from moorage.cli.progress import Progress
 from moorage.cli.release_options import emulate_options, max_disks_option
-from moorage.framework.registry import load
 from moorage.report.event_lines import EventLog
 from moorage.report.outcome import Run
 from moorage.report.run_document import as_json, as_yaml
@@ -89,25 +88,13 @@ def simulate(**given: Any) -> int:
 
 
 def _options(given: dict[str, Any], took: _PluginTimes | None) -> Options:
-    config = given["config"]
-    if config == STDIN and STDIN in given["paths"]:
+    if given["config"] == STDIN and STDIN in given["paths"]:
         raise click.UsageError("standard input can be read only once: use - for either --config or -f")
-    if given["plugins"]:
-        # Like `python -m`, find modules in the current directory, but never in place of an installed module.
-        sys.path.append(os.getcwd())
-    return Options(
-        config=None if config is None else read_file(config, CONFIG_LIMIT),
-        where=config or "the default configuration",
-        plugins=tuple(load(reference) for reference in given["plugins"]),
-        emulate=given["emulate"],
-        provider=given["algorithm_provider"],
-        feature_gates=given["feature_gates"],
-        max_disks=given["max_disks"],
-        seed=given["seed"],
-        skip_extenders=given["extenders"] == "skip",
+    return replace(
+        simulation_options(given),
         scores=ScoreLog(given["scored"]) if given["scored"] else None,
         clock=None if took is None else time.perf_counter,
-        timer=None if took is None else took,
+        timer=took,
     )
 
 

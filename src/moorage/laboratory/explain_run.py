@@ -11,7 +11,7 @@ from moorage.errors import InputError
 from moorage.laboratory.asked import pods_asked_for
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.cluster_trials import ClusterTrials
-from moorage.laboratory.explained_changes import ChangeLimits, with_changes
+from moorage.laboratory.explained_changes import CHANGEABLE, ChangeLimits, with_changes
 from moorage.laboratory.explanation import Subject, explain_now, explain_pending
 from moorage.laboratory.moments import Moment, WatchingCycle
 from moorage.laboratory.present import aside_of, cluster_input, present_objects
@@ -28,8 +28,6 @@ __all__ = ["ExplainOptions", "explain_cluster"]
 
 #: So many pods are watched while they are placed; explaining a placement takes longer than making it.
 _MOST_WATCHED = 200
-#: Outcomes that changes may mend.
-_CHANGEABLE = frozenset({"pending", "gated", "notOurs"})
 _LIMITS = ChangeLimits()
 
 
@@ -67,7 +65,7 @@ def explain_cluster(
         waiting = [record.pod for record in simulation.records.values() if record.state == State.PENDING]
         subjects = {pod.uid: Subject(_question(pod, release, seed, what, texts), pod) for pod in waiting}
     found = [_explained(simulation, one) for one in subjects.values()]
-    if not what.limits.probes or not any(one.outcome in _CHANGEABLE for one in found):
+    if not what.limits.probes or not any(one.outcome in CHANGEABLE for one in found):
         return found
     objects = present_objects(aside_of(cluster), simulation)
     at_rest = Cluster(cluster_input(objects), options)
@@ -75,7 +73,7 @@ def explain_cluster(
 
 
 def _with_changes(explanation: Explanation, at_rest: Cluster, objects: Sequence[Object], limits: ChangeLimits) -> Explanation:
-    if explanation.outcome not in _CHANGEABLE:
+    if explanation.outcome not in CHANGEABLE:
         return explanation
     trials = ClusterTrials(at_rest, explanation.pod)
     return with_changes(explanation, trials, objects, limits)

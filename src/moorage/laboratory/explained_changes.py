@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +16,10 @@ from moorage.laboratory.trials import Trials
 from moorage.report.change_values import AtomReport, ChangeReport
 from moorage.report.explanation import Explanation, NearestNode, NodeGroup, Proof
 
-__all__ = ["ChangeLimits", "with_changes"]
+__all__ = ["CHANGEABLE", "ChangeLimits", "with_changes"]
+
+#: Outcomes that changes may mend.
+CHANGEABLE: Final = frozenset({"pending", "gated", "notOurs"})
 
 
 class ChangeLimits(Struct, frozen=True):
@@ -29,7 +33,7 @@ class ChangeLimits(Struct, frozen=True):
 
 def with_changes(explanation: Explanation, trials: Trials, objects: Sequence[Object], limits: ChangeLimits) -> Explanation:
     """Return the explanation of a pending pod with the changes that would place it, and groups in the order of their costs."""
-    if not limits.probes or explanation.outcome not in {"pending", "gated", "notOurs"}:
+    if not limits.probes or explanation.outcome not in CHANGEABLE:
         return explanation
     answers = find_least_change(
         trials, objects, may=limits.may, alternatives=limits.alternatives, probes=limits.probes, costs=limits.costs

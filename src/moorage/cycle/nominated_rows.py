@@ -40,6 +40,9 @@ class NominatedRows:
     def rivals(self, pod: PodInfo, nominated: Nominated, table: NodeTable, allowed: BoolArray) -> Rivals:
         """Return the ``allowed`` rows with nominated pods that a pod must leave room for, and those pods."""
         self._follow(nominated, table)
+        return self._others(pod, allowed)
+
+    def _others(self, pod: PodInfo, allowed: BoolArray) -> Rivals:
         if pod.uid not in self._nominees:
             return {row: pods for row, pods in self._rivals.items() if allowed[row]}
         others = {row: contenders(pods, pod) for row, pods in self._rivals.items() if allowed[row]}  # no rival of itself
@@ -55,7 +58,7 @@ class NominatedRows:
         """
         self._follow(nominated, table)
         if pod.uid in self._nominees:
-            rivals = self.rivals(pod, nominated, table, allowed)
+            rivals = self._others(pod, allowed)
             closed = np.zeros(len(allowed), dtype=bool)
             closed[[row for row, pods in rivals.items() if not fits(row, pods)]] = True
         else:

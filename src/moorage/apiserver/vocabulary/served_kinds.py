@@ -261,10 +261,11 @@ _DETAILED: Final = (
     _served("VolumeAttributesClass", _STORAGE, short_names=("vac",)),
 )
 
+_DETAILED_BY_NAME: Final = {(kind.group, kind.kind): kind for kind in _DETAILED}
+
 #: Every kind of the table, in its order.
 KINDS: Final[tuple[ServedKind, ...]] = tuple(
-    next((one for one in _DETAILED if (one.group, one.kind) == (kind.group, kind.name)), None) or _served(kind.name, kind.group)
-    for kind in kinds.KINDS
+    _DETAILED_BY_NAME.get((kind.group, kind.name)) or _served(kind.name, kind.group) for kind in kinds.KINDS
 )
 
 REVIEWS: Final[tuple[Review, ...]] = (

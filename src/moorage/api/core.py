@@ -176,6 +176,8 @@ class Volume(Value):
     iscsi: dict[str, Any] | None = None
     csi: dict[str, Any] | None = None
     image: ImageVolumeSource | None = None
+    #: Scheduling ignores it; draining a node deletes its data.
+    empty_dir: dict[str, Any] | None = None
 
 
 class PodResourceClaim(Value):

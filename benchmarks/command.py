@@ -14,6 +14,8 @@ import click
 
 from benchmarks.checking import CheckFailedError
 from benchmarks.comparing import compare as compared
+from benchmarks.growth import measure_growth
+from benchmarks.growth_axes import AXES
 from benchmarks.live import LIVE
 from benchmarks.live import measure as measure_live
 from benchmarks.program import help_text, library_import, reading, whole_run
@@ -114,6 +116,38 @@ def what_ifs(nodes: int, pods: int, times: int) -> None:
     """Measure how long a what-if takes: transactions and forks of `moorage.Cluster`. Prints one JSON object per line."""
     for figures in (*measure_what_ifs(nodes, pods, times), *measure_forks(5 * nodes, 5 * pods)):
         click.echo(json.dumps(figures))
+
+
+@main.command()
+@click.argument("names", nargs=-1)
+@click.option("--small", is_flag=True, help="Use small sizes, as the tests do.")
+@click.option("--times", default=3, help="Number of measured calls of each step; the best counts.")
+@click.option("--json", "out", type=click.Path(path_type=Path), help="Append the results to a file, one JSON object per line.")
+def growth(names: tuple[str, ...], small: bool, times: int, out: Path | None) -> None:
+    """Measure how costs grow along the axes NAMES, or all of them. Fails if an exponent exceeds its limit."""
+    unknown = [name for name in names if name not in AXES]
+    if unknown:
+        raise click.UsageError(f"unknown axis {unknown[0]}; use one of {', '.join(AXES)}")
+    beyond = False
+    for name in names or tuple(AXES):
+        (figures,) = _growth_in_new_process(name, small, times)
+        sizes, each, loops = (" ".join(f"{at:>9}" for at in figures[key]) for key in ("sizes", "us_each", "loop_us"))
+        found = f"exponent {figures['exponent']:5} of {figures['limit']}{'' if figures['within'] else '  TOO HIGH'}"
+        click.echo(f"{name:36} at {sizes}: {each} us each (loop {loops}) {found}")
+        beyond = beyond or not figures["within"]
+        if out is not None:
+            with out.open("a") as file:
+                file.write(json.dumps(figures) + "\n")
+    sys.exit(1 if beyond else 0)
+
+
+def _growth_in_new_process(name: str, small: bool, times: int) -> list[dict[str, Any]]:
+    with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(_growth_of, name, small, times).result()
+
+
+def _growth_of(name: str, small: bool, times: int) -> list[dict[str, Any]]:
+    return list(measure_growth([name], small=small, times=times))
 
 
 @main.command()

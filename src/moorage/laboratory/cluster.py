@@ -374,7 +374,13 @@ class Cluster:
         """
         now = self.pod(pod)
         notes = tuple(note.text for note in self.notes)
-        request = ExplainRequest(now.key, self.scheduler.gates.release, self.options.seed, self.digest(), notes=notes)
+        request = ExplainRequest(
+            pod=now.key,
+            release=self.scheduler.gates.release,
+            seeds=(self.options.seed,),
+            digest=self.digest(),
+            notes=notes,
+        )
         explanation = explain_now(self.simulation, Subject(request, now))
         if not probes:
             return explanation

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
 
 from moorage.api.core import Pod
 from moorage.api.meta import Object
 from moorage.errors import InputError
 from moorage.laboratory.asked import pods_asked_for
+from moorage.laboratory.changes import reconfigure
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.cluster_trials import ClusterTrials
+from moorage.laboratory.edits import parse_edit
 from moorage.laboratory.explained_changes import CHANGEABLE, ChangeLimits, with_changes
 from moorage.laboratory.explanation import Subject, explain_now, explain_pending
 from moorage.laboratory.moments import Moment, WatchingCycle
@@ -20,7 +24,7 @@ from moorage.simulator.admission import admit
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import input_notes, objects_of, workload_names
 from moorage.simulator.lost_pods import lose_pods
-from moorage.simulator.simulate import Options, prepare
+from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import SimulatedAttempt, Simulation, State
 from moorage.simulator.workloads import expand
 
@@ -33,20 +37,23 @@ _LIMITS = ChangeLimits()
 
 @dataclass(frozen=True, slots=True)
 class ExplainOptions:
-    """Which pods to explain: those named, or all that stay pending. ``files`` are named in the answer."""
+    """Which pods to explain: those named, or all that stay pending.
+
+    ``asked_of``: the fields of the request that the input and its changes give, such as ``files``, ``digest`` and ``question``.
+    """
 
     asked: tuple[str, ...] = ()
     every_pending: bool = False
     namespace: str = ""
-    files: tuple[str, ...] = ()
+    asked_of: Mapping[str, Any] = field(default_factory=dict)
     limits: ChangeLimits = _LIMITS
 
 
 def explain_cluster(
     given: ClusterInput, options: Options, what: ExplainOptions,
-    *, on_attempt: Callable[[SimulatedAttempt], None] | None = None,
+    *, config: Sequence[str] = (), on_attempt: Callable[[SimulatedAttempt], None] | None = None,
 ) -> list[Explanation]:  # fmt: skip
-    """Place every pending pod of a cluster, and explain the pods that were asked for.
+    """Place every pending pod of a cluster, and explain the pods that were asked for. ``config``: edits of the configuration.
 
     Raises  ConfigError, InputError
     """
@@ -54,7 +61,8 @@ def explain_cluster(
     cluster = admit(expand(kept))
     workloads = workload_names(cluster)
     pods = [] if what.every_pending else _named(cluster, workloads, what)
-    simulation, notes = prepare(options, on_attempt, cycle=WatchingCycle)
+    loaded = reduce(reconfigure, map(parse_edit, config), load_options(options))
+    simulation, notes = prepare(options, on_attempt, cycle=WatchingCycle, loaded=loaded)
     texts = tuple(note.text for note in (*input_notes(cluster), *notes))
     release, seed = simulation.scheduler.gates.release, options.seed
     subjects = {pod.uid: Subject(_question(pod, release, seed, what, texts), pod) for pod in pods}
@@ -69,6 +77,8 @@ def explain_cluster(
         return found
     objects = present_objects(aside_of(cluster), simulation)
     at_rest = Cluster(cluster_input(objects), options)
+    if config:
+        at_rest.apply(*config)
     return [_with_changes(one, at_rest, objects, what.limits) for one in found]
 
 
@@ -89,7 +99,7 @@ def _named(cluster: ClusterInput, workloads: dict[str, str], what: ExplainOption
 
 
 def _question(pod: Pod, release: str, seed: int, what: ExplainOptions, notes: Sequence[str]) -> ExplainRequest:
-    return ExplainRequest(pod.key, release, seed, files=what.files, notes=tuple(notes))
+    return ExplainRequest(pod=pod.key, **{**what.asked_of, "release": release, "seeds": (seed,), "notes": tuple(notes)})
 
 
 def _watch(simulation: Simulation, subjects: Iterable[Subject], seed: int) -> None:

@@ -80,7 +80,9 @@ def explain_untried(request: ExplainRequest, standing: PodStanding) -> Explanati
     outcome = "notOurs" if standing.name == "otherScheduler" else "ended"
     words = {"otherScheduler": "is not scheduled here", "ended": "has ended", "beingDeleted": "is being deleted"}
     summary = f"{request.pod} {words[standing.name]}: {standing.text}."
-    return Explanation(request, outcome, summary, PodStanding(standing.name, ended_by=standing.ended_by))
+    return Explanation(
+        request=request, outcome=outcome, summary=summary, standing=PodStanding(standing.name, ended_by=standing.ended_by)
+    )
 
 
 def explain_now(simulation: Simulation, subject: Subject) -> Explanation:
@@ -116,7 +118,15 @@ def explain_bound(simulation: Simulation, subject: Subject) -> Explanation:
 
 
 def _bound(request: ExplainRequest, pod: Pod, summary: str, **parts: Any) -> Explanation:
-    return Explanation(request, "placed", summary, PodStanding("placed"), node=pod.spec.node_name, proof=Proof("run"), **parts)
+    return Explanation(
+        request=request,
+        outcome="placed",
+        summary=summary,
+        standing=PodStanding("placed"),
+        node=pod.spec.node_name,
+        proof=Proof("run"),
+        **parts,
+    )
 
 
 def _again(scores: ScoreReport, row: int, judged: EveryVerdict) -> str:

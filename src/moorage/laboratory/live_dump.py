@@ -84,7 +84,8 @@ def take_dump(endpoint: Endpoint, custom: Iterable[str] = ()) -> ClusterInput:
 async def read_all(get: Get, server: str, began: datetime, custom: Iterable[str] = ()) -> ClusterInput:
     """Read every collection through ``get``."""
     files: list[InputFile] = []
-    notes = [f"taken from {server} at {began.isoformat(timespec='seconds')}"]
+    taken_at = began.isoformat(timespec="seconds")
+    notes = [f"taken from {server} at {taken_at}"]
     names = tuple(custom)
     for collection in (*_collections(), *map(_custom_collection, names)):
         try:
@@ -95,7 +96,7 @@ async def read_all(get: Get, server: str, began: datetime, custom: Iterable[str]
             why = "not served" if error.status == 404 else "forbidden"
             notes.append(f"{collection.plural} were not read: {why}")
     read = read_sources(files, validated=False, custom=names)
-    return replace(read, report=replace(read.report, notes=(*notes, *read.report.notes)))
+    return replace(read, report=replace(read.report, notes=(*notes, *read.report.notes), taken_at=taken_at))
 
 
 def _collections() -> Iterable[_Collection]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from moorage.report.answer import Assumption, Proof
 from moorage.report.explanation_text import explanation_text
 from moorage.report.explanation_values import (
-    Assumption,
     ConflictTerm,
     ExplainRequest,
     ExplanationValues,
@@ -12,10 +12,8 @@ from moorage.report.explanation_values import (
     NearestNode,
     NodeGroup,
     PodStanding,
-    Proof,
     RefusalReport,
 )
-from moorage.report.style import Style
 
 __all__ = [
     "Assumption",
@@ -31,9 +29,8 @@ __all__ = [
 ]
 
 
-class Explanation(ExplanationValues, frozen=True):
+class Explanation(ExplanationValues, frozen=True, kw_only=True):
     """The answer, which ``text`` prints; see ``ExplanationValues``."""
 
-    def text(self, *, wide: bool = False, ascii_only: bool = False, colour: bool = False) -> str:
-        """Return what the command prints."""
-        return Style(ascii_only=ascii_only, colour=colour).finished(explanation_text(self, wide=wide))
+    def _text(self, *, wide: bool) -> str:
+        return explanation_text(self, wide=wide)

@@ -161,7 +161,7 @@ def _certainty(explanation: ExplanationValues) -> str:
     if explanation.scores is not None:
         return "Scores are those of the decision itself; flips are computed from them."
     if not explanation.groups:
-        return f"Decided as kube-scheduler {explanation.request.release} would, seed {explanation.request.seed}."
+        return f"Decided as kube-scheduler {explanation.request.release} would, seed {explanation.request.seeds[0]}."
     if proof.runs:
         certain = "no cheaper answer exists" if proof.kind == "exhaustive" else "the search ended early"
         return f"All verified by the engine ({proof.runs} runs); {certain} among {proof.probes} changes."

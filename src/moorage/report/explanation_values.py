@@ -12,13 +12,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from moorage.report.answer import Answer, AnswerRequest, Proof, plain
 from moorage.report.change_values import ChangeReport
 from moorage.report.preemption_values import PreemptionReport
-from moorage.report.run_document import API_VERSION
 from moorage.report.score_values import ScoreReport
 
 __all__ = [
-    "Assumption",
     "ConflictTerm",
     "ExplainRequest",
     "ExplanationValues",
@@ -26,7 +25,6 @@ __all__ = [
     "NearestNode",
     "NodeGroup",
     "PodStanding",
-    "Proof",
     "RefusalReport",
 ]  # fmt: skip
 
@@ -100,43 +98,22 @@ class PodStanding(Struct, frozen=True, rename="camel", omit_defaults=True):
     nominated_node: str = ""
 
 
-class Proof(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How certain the answer is: ``exhaustive``, ``bound``, ``run`` or ``bounded``; how many engine runs and probes it took."""
-
-    kind: str
-    runs: int = 0
-    probes: int = 0
-    lower_bound: float | None = None
-
-
-class Assumption(Struct, frozen=True):
-    """Something that the answer rests on and that the input does not say."""
-
-    name: str
-    value: str
-
-
-class ExplainRequest(Struct, frozen=True):
-    """What was asked, of which input."""
+class ExplainRequest(AnswerRequest, frozen=True, kw_only=True):
+    """What was asked, of which input: ``pod``, as ``namespace/name``."""
 
     pod: str
-    release: str
-    seed: int
-    digest: str = ""
-    files: tuple[str, ...] = ()
-    taken_at: str = ""
-    notes: tuple[str, ...] = ()
 
 
-class ExplanationValues(Struct, frozen=True):
+class ExplanationValues(Answer, frozen=True, kw_only=True):
     """The answer. ``outcome``: pending, placed, preempts, gated, notOurs, notCreated or ended; ``summary`` is the first line.
 
     ``changes`` are the least changes that would place the pod; ``no_change_helps``: there is none among those known.
     """
 
+    KIND = "Explanation"
+
     request: ExplainRequest
     outcome: str
-    summary: str
     standing: PodStanding
     node: str = ""
     nodes: tuple[str, ...] = ()
@@ -151,28 +128,20 @@ class ExplanationValues(Struct, frozen=True):
     scores: ScoreReport | None = None
     message: str = ""
     proof: Proof = Proof("exhaustive")
-    assumptions: tuple[Assumption, ...] = ()
 
     @property
     def pod(self) -> str:
         return self.request.pod
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the document as plain data. A field without a value is absent."""
-        asked = self.request
-        given: dict[str, Any] = {"digest": asked.digest, "files": list(asked.files), "notes": list(asked.notes)}
-        return {
-            "apiVersion": API_VERSION,
-            "kind": "Explanation",
-            "release": asked.release,
-            "seeds": [asked.seed],
-            "input": given | ({"takenAt": asked.taken_at} if asked.taken_at else {}),
-            "question": {"explain": asked.pod},
-            "summary": self.summary,
-            "answer": self._answer(),
-            "proof": _plain(self.proof),
-            "assumptions": _plain(self.assumptions),
-        }
+    @property
+    def holds(self) -> bool | None:
+        """Whether the pod has a node, or needs none. Undecided: the search for changes ended at a limit and found none."""
+        if self.outcome not in {"pending", "gated", "notCreated"}:
+            return True
+        return None if self.proof.kind == "bounded" and not self.changes else False
+
+    def _question(self) -> Mapping[str, Any]:
+        return {"explain": self.pod, **self.request.question}
 
     def _answer(self) -> dict[str, Any]:
         parts = {
@@ -181,23 +150,12 @@ class ExplanationValues(Struct, frozen=True):
         return {
             "pod": self.pod,
             "outcome": self.outcome,
-            "state": _plain(self.standing),
+            "state": plain(self.standing),
             "nodes": list(self.nodes),
-            "funnel": _plain(self.funnel),
-            "groups": _plain(self.groups),
-            "conflicts": _plain(self.conflicts),
+            "funnel": plain(self.funnel),
+            "groups": plain(self.groups),
+            "conflicts": plain(self.conflicts),
             "changes": list(msgspec.to_builtins(self.changes)),
             "message": self.message,
-            **{name: _plain(part) for name, part in parts.items() if part is not None},
+            **{name: plain(part) for name, part in parts.items() if part is not None},
         }
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as plain data, without the fields of structs that have no value."""
-    return _without_none(msgspec.to_builtins(value))
-
-
-def _without_none(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_none(part) for name, part in value.items() if part is not None}
-    return [_without_none(part) for part in value] if isinstance(value, list | tuple) else value

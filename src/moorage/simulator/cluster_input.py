@@ -51,11 +51,15 @@ class Unused:
 
 @dataclass(frozen=True, slots=True)
 class InputReport:
-    """What was read: counts of kinds that are used and of kinds that are not, and notes of one line."""
+    """What was read: counts of kinds that are used and of kinds that are not, and notes of one line.
+
+    ``taken_at``  when the objects were read from a cluster, if that is known
+    """
 
     read: tuple[tuple[str, int], ...] = ()
     unused: tuple[Unused, ...] = ()
     notes: tuple[str, ...] = ()
+    taken_at: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "notes", tuple(map(one_line, self.notes)))

@@ -1,0 +1,31 @@
+"""The digest of an input: inputs with equal objects in equal order have equal digests, whatever files they came in."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import msgspec
+
+from moorage.api.custom_objects import CustomObject
+from moorage.inputs.kinds import KINDS
+from moorage.simulator.cluster_input import SLOTS, ClusterInput
+
+__all__ = ["input_digest"]
+
+_SORTED_SLOTS = sorted(kind.slot for kind in KINDS if kind.slot in SLOTS)
+
+
+def input_digest(cluster: ClusterInput) -> str:
+    """Return the digest of a cluster's objects, as 32 hexadecimal digits."""
+    encode = msgspec.msgpack.Encoder(order="deterministic").encode
+    hasher = blake2b(digest_size=16)
+    for slot in _SORTED_SLOTS:
+        objects = getattr(cluster, slot)
+        if objects:
+            hasher.update(encode([slot, len(objects)]))
+            for obj in objects:
+                hasher.update(encode(obj))
+    for other in (*cluster.others, *cluster.custom):
+        name = other.resource if isinstance(other, CustomObject) else type(other).__name__
+        hasher.update(encode([name, other]))
+    return hasher.hexdigest()

@@ -1,0 +1,131 @@
+"""What all answers of the laboratory have in common: the question, the first line, how it is proven, and the document.
+
+An answer is a subclass of ``Answer`` with the fields of its own. ``to_dict`` puts them into the envelope that every command
+prints with ``-o json``; ``text`` is what the command prints by default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import Struct
+
+from moorage.printable import one_line
+from moorage.report.run_document import API_VERSION
+from moorage.report.style import Style, paragraph
+
+__all__ = ["Answer", "AnswerRequest", "Assumption", "Proof", "plain"]
+
+
+class Proof(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """How certain the answer is; how many engine runs and probes it took.
+
+    ``kind``: ``exhaustive``, ``bound``, ``run`` or ``bounded``, the last for a search that ended at a limit.
+    """
+
+    kind: str
+    runs: int = 0
+    probes: int = 0
+    lower_bound: float | None = None
+
+
+class Assumption(Struct, frozen=True):
+    """Something that the answer rests on and that the input does not say."""
+
+    name: str
+    value: str
+
+
+class AnswerRequest(Struct, frozen=True, kw_only=True):
+    """What was asked, of which input.
+
+    ``release``   the kube-scheduler whose rules apply
+    ``digest``    equal digests stand for equal objects, before any changes of the question
+    ``taken_at``  when the dump was taken, if that is known
+    ``question``  the command's own parameters; with what-if options, ``changes`` as well
+    """
+
+    release: str
+    seeds: tuple[int, ...] = (0,)
+    digest: str = ""
+    files: tuple[str, ...] = ()
+    taken_at: str = ""
+    notes: tuple[str, ...] = ()
+    question: Mapping[str, Any] = {}
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """An answer. A subclass sets ``KIND`` and defines ``_answer``, ``_text`` and ``holds``.
+
+    ``summary``  the first line of the text
+    ``before``   the answer without the changes of the question, if it has any
+    """
+
+    KIND: ClassVar[str]
+
+    request: AnswerRequest
+    summary: str
+    proof: Proof = Proof("run")
+    assumptions: tuple[Assumption, ...] = ()
+    before: Answer | None = None
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the answer is yes (exit status 0) or no (2); None if it is undecided within the limits (3)."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document as plain data. A field without a value is absent."""
+        asked = self.request
+        given: dict[str, Any] = {"digest": asked.digest, "files": list(asked.files), "notes": list(asked.notes)}
+        earlier = self.before
+        return {
+            "apiVersion": API_VERSION,
+            "kind": self.KIND,
+            "release": asked.release,
+            "seeds": list(asked.seeds),
+            "input": given | ({"takenAt": asked.taken_at} if asked.taken_at else {}),
+            "question": plain(self._question()),
+            "summary": self.summary,
+            "answer": self._answer(),
+            "proof": plain(self.proof),
+            "assumptions": plain(self.assumptions),
+            **({} if earlier is None else {"before": {"summary": earlier.summary, "answer": earlier._answer()}}),
+        }
+
+    def text(self, *, wide: bool = False, ascii_only: bool = False, colour: bool = False) -> str:
+        """Return what the command prints: the summary first, how certain it is last, at most 100 columns wide."""
+        first, gap, rest = self._text(wide=wide).partition("\n\n")
+        whole = "\n".join([first.rstrip("\n"), *self._before_and_after()]) + (gap + rest if gap else "\n")
+        return Style(ascii_only=ascii_only, colour=colour).finished(whole)
+
+    def _before_and_after(self) -> list[str]:
+        changes = self.request.question.get("changes", ())
+        lines = [f"before: {self.before.summary}"] if self.before is not None else []
+        lines += [f"with the changes: {' · '.join(changes)}"] if changes else []
+        return [paragraph(one_line(line), indent="  ", hanging="    ") for line in lines]
+
+    def _question(self) -> Mapping[str, Any]:
+        """Return ``question`` of the document."""
+        return self.request.question
+
+    def _answer(self) -> dict[str, Any]:
+        """Return ``answer`` of the document as plain data."""
+        raise NotImplementedError
+
+    def _text(self, *, wide: bool) -> str:
+        """Return the text, escaped, with signs and without colours; a blank line ends the summary."""
+        raise NotImplementedError
+
+
+def plain(value: Any) -> Any:
+    """Return a value as plain data, without the fields of structs that have no value."""
+    return _without_none(msgspec.to_builtins(value))
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_none(part) for name, part in value.items() if part is not None}
+    return [_without_none(part) for part in value] if isinstance(value, list | tuple) else value

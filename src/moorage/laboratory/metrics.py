@@ -216,7 +216,7 @@ def _share_of_free(use: NodeUse, amounts: Floats) -> dict[str, float]:
 
 
 def headroom(use: NodeUse, shape: WorkShape, by: Sequence[str] = ()) -> dict[str, int]:
-    """Return how many more pods of a shape fit by arithmetic, by group, zone or any names of the nodes; ``""`` without names."""
+    """Return how many more pods of a shape fit by arithmetic, by group, zone or other names of nodes; ``""`` without names."""
     found: dict[str, int] = {}
     labels = by or ("",) * len(use)
     for label, count, counts in zip(labels, instances(use, shape).tolist(), use.counted.tolist(), strict=True):

@@ -23,11 +23,11 @@ class GpuNode(NamedTuple):
 
 
 class GpuShape(NamedTuple):
-    """What a kind of pod requests: cpu, and ``gpu_milli`` of each of ``count`` devices of one of the models (empty: of any)."""
+    """What a kind of pod requests: cpu, and ``gpu_milli`` of each of ``devices`` devices of one of the models (empty: of any)."""
 
     cpu_milli: int
     gpu_milli: int = 0
-    count: int = 0
+    devices: int = 0
     models: Collection[str] = ()
     weight: float = 1.0
 
@@ -35,11 +35,11 @@ class GpuShape(NamedTuple):
 def fragment_class(node: GpuNode, shape: GpuShape) -> str:
     """Return how a shape stands to a node, one of ``FRAGMENT_CLASSES``."""
     has_cpu = node.cpu_milli >= shape.cpu_milli
-    if not shape.count or not shape.gpu_milli:
+    if not shape.devices or not shape.gpu_milli:
         return "xl" if has_cpu else "xr"
     if shape.models and node.model not in shape.models:
         return "no access"
-    has_gpu = sum(left >= shape.gpu_milli for left in node.devices) >= shape.count
+    has_gpu = sum(left >= shape.gpu_milli for left in node.devices) >= shape.devices
     if has_gpu:
         return "q3" if has_cpu else "q4"
     return "q2" if has_cpu else "q1"

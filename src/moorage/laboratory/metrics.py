@@ -60,7 +60,8 @@ class NodeUse:
     @property
     def free(self) -> Ints:
         """What is left on each node."""
-        return np.maximum(self.allocatable - self.requested, 0)
+        left: Ints = np.maximum(self.allocatable - self.requested, 0)
+        return left
 
     @property
     def shares(self) -> Floats:
@@ -210,7 +211,7 @@ def fragmented(use: NodeUse, shapes: Sequence[WorkShape]) -> dict[str, float]:
 def _share_of_free(use: NodeUse, amounts: Floats) -> dict[str, float]:
     free = use.free[use.counted].sum(axis=0).tolist()
     lost = amounts[use.counted].sum(axis=0).tolist()
-    offered = use.allocatable[use.counted].any(axis=0).tolist()
+    offered = (use.allocatable[use.counted].sum(axis=0) > 0).tolist()
     columns = zip(use.resources, free, lost, offered, strict=True)
     return {name: part / whole if whole else 0.0 for name, whole, part, is_there in columns if is_there}
 

@@ -23,7 +23,7 @@ class GpuNode(NamedTuple):
 
 
 class GpuShape(NamedTuple):
-    """What a kind of pod requests: cpu, and ``gpu_milli`` of each of ``devices`` devices of one of the models (empty: of any)."""
+    """What a kind of pod requests: cpu, and ``gpu_milli`` of so many devices each, of one of the models (empty: any)."""
 
     cpu_milli: int
     gpu_milli: int = 0

@@ -29,7 +29,8 @@ from moorage.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from moorage.client.rest import Rest
 from moorage.engine.facts import Fact, Seen
 from moorage.engine.loading import ConfigSource, load_source
-from moorage.server.live import Live
+from moorage.runtime.observer import Observers
+from moorage.server.live import Live, LiveSettings
 from moorage.server.scheduler_metrics import SchedulerMetrics
 
 __all__ = ["main"]
@@ -69,8 +70,8 @@ async def main(kubeconfig: str) -> None:
     scheduler = build_scheduler(load_source(ConfigSource()), 0, 300.0)
     async with Rest(endpoint, qps=0) as rest:
         live = Live(
-            scheduler, rest, identity="witness_0", wall=_wall, leader=None, chance=random.Random(0),
-            report=lambda line: print(line, file=sys.stderr), measures=SchedulerMetrics(time.monotonic),
+            scheduler, rest, LiveSettings(), identity="witness_0", wall=_wall, chance=random.Random(0),
+            observers=Observers(lambda line: print(line, file=sys.stderr), measures=SchedulerMetrics(time.monotonic)),
         )  # fmt: skip
         live.loop.scheduler.observe = _watched(scheduler.observe, rounds)  # type: ignore[method-assign]
         running = asyncio.create_task(live.run())

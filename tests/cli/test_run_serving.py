@@ -23,7 +23,8 @@ from moorage.engine.loading import ConfigSource
 from moorage.engine.profiles import build_resolved
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
-from moorage.server.live import LeaderSettings, Live
+from moorage.runtime.observer import Observers
+from moorage.server.live import LeaderSettings, Live, LiveSettings
 
 
 def given(*words):
@@ -111,8 +112,8 @@ def of_a_replica(*, delayed, lists=()):
         log = Told()
         async with Rest(Endpoint("http://127.0.0.1:1"), qps=0) as rest:
             live = Live(
-                scheduler, rest, identity="me_1", wall=lambda: "2026-01-01T00:00:00.000000Z", leader=LeaderSettings(),
-                chance=random.Random(1), report=lambda line: None, delayed=delayed, log=log,
+                scheduler, rest, LiveSettings(LeaderSettings(), delayed=delayed), identity="me_1",
+                wall=lambda: "2026-01-01T00:00:00.000000Z", chance=random.Random(1), observers=Observers(log=log),
             )  # fmt: skip
             asked = []
             kinds = [one.resource.type for one in live.reflectors]

@@ -18,6 +18,8 @@ from moorage.framework.verdicts import Wait
 from moorage.plugins import builtin_registry
 from moorage.runtime.inbox import Inbox
 from moorage.runtime.loop import Loop
+from moorage.runtime.observer import Observers
+from moorage.runtime.ports import Clocks
 from moorage.server.scheduler_metrics import SchedulerMetrics, engine_gauges
 from moorage.testing.builders import a_node, a_pod
 from moorage.testing.memory_cluster import MemoryCluster, Trouble
@@ -96,7 +98,8 @@ async def running(cluster, log=None, opened=""):
     scheduler = Scheduler(Cycle(seed=1), gates, build)
     scheduler.queue.time_hints(clock, meter.hinted)
     log = log or Lines()
-    loop = Loop(scheduler, inbox, cluster, clock=clock, wall=lambda: f"{clock():.3f}", log=log, measures=meter)
+    clocks = Clocks(clock, lambda: f"{clock():.3f}")
+    loop = Loop(scheduler, inbox, cluster, clocks, observers=Observers(log=log, measures=meter))
     loop.meter, loop.log = meter, log
     cluster.watch(inbox)
     tasks = [asyncio.create_task(loop.act()), asyncio.create_task(loop.run())]

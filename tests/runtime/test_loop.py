@@ -22,6 +22,8 @@ from moorage.framework.effects import Call, Until, Write
 from moorage.framework.features import FeatureGates
 from moorage.runtime.inbox import Inbox
 from moorage.runtime.loop import Loop, LoopLimits
+from moorage.runtime.observer import SILENT, Observers
+from moorage.runtime.ports import Clocks
 from moorage.testing.builders import a_node, a_pod
 from moorage.testing.memory_cluster import MemoryCluster, Trouble
 from moorage.testing.virtual_time import run_virtually
@@ -52,11 +54,12 @@ def pod(name, cpu="1", **more):
 
 
 @asynccontextmanager
-async def running(cluster, plugins=(), asked=(), gates=None, **options):
+async def running(cluster, plugins=(), asked=(), gates=None, log=SILENT, measures=None, **options):
     clock = asyncio.get_running_loop().time
     reports, inbox = [], Inbox()
     scheduler = a_scheduler(plugins, asked, gates)
-    loop = Loop(scheduler, inbox, cluster, clock=clock, wall=lambda: f"{clock():.3f}", report=reports.append, **options)
+    clocks = Clocks(clock, lambda: f"{clock():.3f}")
+    loop = Loop(scheduler, inbox, cluster, clocks, observers=Observers(reports.append, log, measures), **options)
     loop.reports = reports
     cluster.watch(inbox)
     tasks = [asyncio.create_task(loop.act()), asyncio.create_task(loop.run())]

@@ -9,9 +9,11 @@ from moorage.api.core import Pod, PodCondition
 from moorage.engine.facts import Done, Phase, Work
 from moorage.errors import ClusterError
 from moorage.framework.effects import BindPod, Evict
+from moorage.runtime.bind_verifier import Confirmer
 from moorage.runtime.executor import EffectExecutor
 from moorage.runtime.inbox import Inbox
-from moorage.runtime.ports import StatusChange
+from moorage.runtime.ports import Clocks, StatusChange
+from moorage.runtime.scheduler_view import SchedulerView
 from moorage.runtime.status_writer import StatusWriter, in_seconds
 from moorage.testing.builders import a_pod
 from moorage.testing.memory_cluster import MemoryCluster, Trouble
@@ -36,10 +38,22 @@ async def telling(cluster):
 
 
 def carrier(cluster, inbox, teller):
-    return EffectExecutor(
-        cluster, inbox, teller, asyncio.get_running_loop().time, lambda: NOW,
-        may_act=lambda now: True, known=lambda obj: obj, wanted=lambda ticket: True, assumed=lambda uid: True,
-    )  # fmt: skip
+    clock, view = asyncio.get_running_loop().time, Wanting(None, inbox.poke)
+    confirmer = Confirmer(cluster, inbox, clock, view, print)
+    return EffectExecutor(cluster, inbox, teller, Clocks(clock, lambda: NOW), view, confirmer, may_act=lambda now: True)
+
+
+class Wanting(SchedulerView):
+    """A scheduler that knows every object and wants all of its work."""
+
+    def known(self, obj):
+        return obj
+
+    def is_wanted(self, ticket):
+        return True
+
+    def is_assumed(self, uid):
+        return True
 
 
 def verbs(cluster):

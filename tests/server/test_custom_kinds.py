@@ -16,7 +16,8 @@ from moorage.client.endpoint import Endpoint
 from moorage.client.rest import Rest
 from moorage.framework.events import Action, ClusterEvent, Wake
 from moorage.framework.registry import load
-from moorage.server.live import Live
+from moorage.runtime.observer import Observers
+from moorage.server.live import Live, LiveSettings
 from moorage.simulator.simulate import load_options
 from tests.server.whole_cluster import MERGE, NAMED, RBAC, Refused, a_cluster
 
@@ -128,8 +129,8 @@ async def scheduling(api, *plugins):
     log = Log()
     async with Rest(Endpoint(f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"), qps=0) as rest:
         live = Live(
-            scheduler, rest, identity="me", wall=lambda: WALL, leader=None, chance=random.Random(1),
-            report=lambda line: log.lines.append((line, {})), log=log,
+            scheduler, rest, LiveSettings(), identity="me", wall=lambda: WALL, chance=random.Random(1),
+            observers=Observers(lambda line: log.lines.append((line, {})), log),
         )  # fmt: skip
         live.said = log.lines
         running = asyncio.create_task(live.run())

@@ -26,7 +26,8 @@ from moorage.engine.scheduler import Scheduler
 from moorage.errors import ClusterError
 from moorage.framework.features import FeatureGates
 from moorage.plugins import builtin_registry
-from moorage.server.live import LeaderSettings, Live
+from moorage.runtime.observer import Observers
+from moorage.server.live import LeaderSettings, Live, LiveSettings
 
 TOKEN = "t"
 ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:kube-scheduler"
@@ -63,8 +64,8 @@ async def live_on(store, name="me", reports=None, extenders=()):
         own, endpoint = (Endpoint(f"http://127.0.0.1:{port}", FixedCredentials(Identity(token))) for token in ("mine", TOKEN))
         async with Rest(own, qps=0) as mine, Rest(endpoint, qps=0) as outside, ExtenderClient(extenders, {}) as asked:
             live = Live(
-                a_scheduler(extenders), mine, identity=name, wall=wall, leader=LeaderSettings(),
-                chance=random.Random(1), report=reports.append, extenders=asked,
+                a_scheduler(extenders), mine, LiveSettings(LeaderSettings(), extenders=asked), identity=name, wall=wall,
+                chance=random.Random(1), observers=Observers(reports.append),
             )  # fmt: skip
             task = asyncio.create_task(live.run())
             outside.reports = reports

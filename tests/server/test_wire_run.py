@@ -23,9 +23,10 @@ from moorage.engine.profiles import build_resolved
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.features import FeatureGates
 from moorage.plugins import builtin_registry
+from moorage.runtime.observer import Observers
 from moorage.server.authentication import Caller
 from moorage.server.delegated_authentication import Delegate
-from moorage.server.live import LeaderSettings, Live
+from moorage.server.live import LeaderSettings, Live, LiveSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "wire.md"
@@ -68,8 +69,9 @@ async def a_life(monkeypatch):
         mine, admin = (Endpoint(f"http://127.0.0.1:{port}", FixedCredentials(Identity(token))) for token in ("mine", "admin"))
         async with Rest(mine, qps=0) as rest, Rest(admin, qps=0) as outside:
             live = Live(
-                a_scheduler(), rest, identity="me", wall=lambda: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-                leader=LeaderSettings(), chance=random.Random(1), report=reports.append,
+                a_scheduler(), rest, LiveSettings(LeaderSettings()), identity="me",
+                wall=lambda: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"), chance=random.Random(1),
+                observers=Observers(reports.append),
             )  # fmt: skip
             task = asyncio.create_task(live.run())
             try:

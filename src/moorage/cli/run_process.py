@@ -33,6 +33,7 @@ from moorage.config.scheduler_document import Loaded
 from moorage.cycle.extender_wire import shown
 from moorage.engine.scheduler import Scheduler
 from moorage.runtime.leader_election import LeadershipLostError
+from moorage.runtime.observer import Observers
 from moorage.runtime.wall_clock import Wall
 from moorage.server.authentication import RequestAuthenticator
 from moorage.server.authorization import RequestAuthorizer
@@ -43,7 +44,7 @@ from moorage.server.endpoints import Served, make_app, make_plain_app
 from moorage.server.health import Check, Health, watchdog
 from moorage.server.klog import Klog
 from moorage.server.listener import serving
-from moorage.server.live import LeaderSettings, Live
+from moorage.server.live import LeaderSettings, Live, LiveSettings
 from moorage.server.metric_types import MetricRegistry
 from moorage.server.pod_metrics import pod_registry
 from moorage.server.scheduler_metrics import SchedulerMetrics, engine_gauges, process_gauges, registry_of
@@ -104,11 +105,13 @@ async def run_process(process: Process) -> int:
             )
         )
         identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+        settings = LiveSettings(
+            process.leader, next(iter(scheduler.profiles)), process.loaded.configuration.delay_cache_until_active,
+            await stack.enter_async_context(process.extenders),
+        )  # fmt: skip
         live = Live(
-            scheduler, rest, identity=identity, wall=Wall(), leader=process.leader, chance=random.Random(identity),  # noqa: S311
-            report=log.warning, reporter=next(iter(scheduler.profiles)), log=log, measures=meter,
-            delayed=process.loaded.configuration.delay_cache_until_active,
-            extenders=await stack.enter_async_context(process.extenders),
+            scheduler, rest, settings, identity=identity, wall=Wall(), chance=random.Random(identity),  # noqa: S311
+            observers=Observers(log.warning, log, meter),
         )  # fmt: skip
         await _serve(stack, process, live, meter, ending)
         log.info(0, "Scheduling", profiles=list(scheduler.profiles), server=f"{scheme}://{host}", identity=identity)

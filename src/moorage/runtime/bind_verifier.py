@@ -21,6 +21,7 @@ from moorage.engine.facts import Gone, Seen, WriteLost
 from moorage.errors import ClusterError
 from moorage.runtime.inbox import Inbox
 from moorage.runtime.ports import Clock, ClusterWriter
+from moorage.runtime.scheduler_view import SchedulerView
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Confirmer"]
@@ -68,10 +69,8 @@ class _Answered:
 
 
 class Confirmer:
-    """Reads objects whose change no watch has delivered. Lost changes go to the inbox; ``again`` gets preemptors to retry.
-
-    ``assumed`` returns whether a bound pod is still only assumed, and ``stays`` whether an evicted pod still exists and is
-    not terminating, both by UID; ``unheard`` returns whether no watch has delivered an object at the answer's version.
+    """Reads objects whose change no watch has delivered. Lost changes go to the inbox; preemptors of lost evictions are
+    retried. ``report`` gets a line for each.
     """
 
     def __init__(
@@ -79,15 +78,11 @@ class Confirmer:
         cluster: ClusterWriter,
         inbox: Inbox,
         clock: Clock,
-        *,
-        assumed: Callable[[str], bool],
-        stays: Callable[[str], bool],
-        unheard: Callable[[Object], bool],
-        again: Callable[[PodInfo], None],
+        scheduler: SchedulerView,
         report: Callable[[str], None],
     ) -> None:
-        self._cluster, self._inbox, self._clock, self._report = cluster, inbox, clock, report
-        self._assumed, self._stays, self._unheard, self._again = assumed, stays, unheard, again
+        self._cluster, self._inbox, self._clock = cluster, inbox, clock
+        self._scheduler, self._report = scheduler, report
         #: The last change of each pod or object; and a heap of all of them by due time.
         self._taken: dict[tuple[str, bool], _Taken | _Answered] = {}
         self._due: list[tuple[float, int, _Taken | _Answered]] = []
@@ -133,9 +128,9 @@ class Confirmer:
         if self._taken.get(taken.key) is not taken:
             return False
         if isinstance(taken, _Answered):
-            return self._unheard(taken.obj)
-        unheard = self._assumed if taken.preemptor is None else self._stays
-        return unheard(taken.pod.uid)
+            return self._scheduler.is_unconfirmed(taken.obj)
+        is_open = self._scheduler.is_bound_unconfirmed if taken.preemptor is None else self._scheduler.stays
+        return is_open(taken.pod.uid)
 
     async def _ask(self, taken: _Taken | _Answered) -> None:
         if isinstance(taken, _Answered):
@@ -178,7 +173,7 @@ class Confirmer:
             return
         if taken.preemptor is not None:
             self._report(f"evict {pod.key} for {taken.preemptor.key}: the API server took it and does not know of it any more")
-            self._again(taken.preemptor)
+            self._scheduler.retry(taken.preemptor)
             return
         self._report(f"bind {pod.key} to {taken.node}: the API server took it and does not know of it any more")
         self._inbox.put_now(Gone(pod.pod))

@@ -32,8 +32,10 @@ from moorage.framework.effects import (
     Until,
     Write,
 )
+from moorage.runtime.bind_verifier import Confirmer
 from moorage.runtime.inbox import Inbox
-from moorage.runtime.ports import Clock, ClusterWriter, EventNote, Extenders, StatusChange, WallClock
+from moorage.runtime.ports import Clocks, ClusterWriter, EventNote, Extenders, StatusChange
+from moorage.runtime.scheduler_view import SchedulerView
 from moorage.runtime.status_writer import StatusWriter, in_seconds
 from moorage.state.pod_info import PodInfo
 
@@ -61,10 +63,8 @@ class NoLongerWantedError(MoorageError):
 class EffectExecutor:
     """Executes work; each outcome goes to the inbox as a fact.
 
-    ``may_act`` is called right before each bind and eviction. ``known`` returns the engine's copy of an object, for writes.
-    ``wanted`` returns whether the engine still wants work, by ticket; ``assumed``, whether a pod is still assumed, by UID.
-    ``bound``, ``evicted`` and ``wrote`` are called for each bind, eviction, and write with ``settled`` that the API server
-    accepted. ``extenders`` answers the engine's questions to extenders.
+    ``may_act`` is called right before each bind and eviction. ``confirmer`` records each bind, eviction, and write with
+    ``settled`` that the API server accepted. ``extenders`` answers the engine's questions to extenders.
     """
 
     def __init__(
@@ -72,21 +72,17 @@ class EffectExecutor:
         cluster: ClusterWriter,
         inbox: Inbox,
         teller: StatusWriter,
-        clock: Clock,
-        wall: WallClock,
+        clocks: Clocks,
+        scheduler: SchedulerView,
+        confirmer: Confirmer,
         *,
         may_act: Callable[[float], bool],
-        known: Callable[[Object], Object | None],
-        wanted: Callable[[int], bool],
-        assumed: Callable[[str], bool],
-        bound: Callable[[PodInfo, str], None] = lambda pod, node: None,
-        evicted: Callable[[PodInfo, PodInfo], None] = lambda victim, preemptor: None,
-        wrote: Callable[[Object], None] = lambda obj: None,
         extenders: Extenders | None = None,
     ) -> None:
-        self._cluster, self._inbox, self._teller, self._clock, self._wall = cluster, inbox, teller, clock, wall
-        self._may_act, self._known, self._wanted, self._assumed = may_act, known, wanted, assumed
-        self._bound, self._evicted, self._wrote, self._extenders = bound, evicted, wrote, extenders
+        self._cluster, self._inbox, self._teller = cluster, inbox, teller
+        self._clock, self._wall = clocks.monotonic, clocks.wall
+        self._scheduler, self._confirmer = scheduler, confirmer
+        self._may_act, self._extenders = may_act, extenders
         self._tasks: set[asyncio.Task[None]] = set()
         self._questions: set[asyncio.Task[None]] = set()
         #: Tasks that may be cancelled, by ticket; and the tickets whose task was cancelled.
@@ -184,20 +180,20 @@ class EffectExecutor:
         return None
 
     def _insist(self, work: Work) -> None:
-        if not self._wanted(work.ticket):
+        if not self._scheduler.is_wanted(work.ticket):
             raise NoLongerWantedError(NO_LONGER_WANTED)
 
     async def _perform(self, effect: Effect, work: Work) -> None:
         match effect:
             case BindPod(pod, node):
                 await self._bind(pod, node, lambda: self._cluster.bind(pod.pod, node, self._check))
-                self._bound(pod, node)
+                self._confirmer.bound(pod, node)
             case BindThrough(pod, node, question):
                 await self._bind(pod, node, lambda: self._bind_through(question))
             case Evict():
                 await self._evict(effect)
             case Write(obj, subresource, base):
-                base = base if base is not None else self._known(obj)
+                base = base if base is not None else self._scheduler.known(obj)
                 await self._written(effect, self._cluster.write(base, obj, subresource), made=base is None)
             case Amend(obj, change, subresource):
                 await self._amend(effect, self._cluster.amend(obj, change, subresource))
@@ -270,7 +266,7 @@ class EffectExecutor:
         Only the pod itself, or its absence, shows the outcome of the bind.
         """
         pause_s, longest_s = _READ_BACK_S
-        while self._assumed(pod.uid):
+        while self._scheduler.is_assumed(pod.uid):
             try:
                 return (await self._cluster.read_pod(pod.namespace, pod.name),)
             except ClusterError as error:
@@ -288,7 +284,7 @@ class EffectExecutor:
             raise goes
         if goes:
             self._teller.preempted(effect)
-            self._evicted(effect.victim, effect.preemptor)
+            self._confirmer.evicted(effect.victim, effect.preemptor)
 
     async def _evict_for_all(self, effect: Evict) -> bool | Exception:
         """Evict a victim and share the outcome with all waiters: True if it is deleted, False if it was gone, or the error."""
@@ -345,7 +341,7 @@ class EffectExecutor:
     def _learn(self, found: Object | None, settled: Callable[[], None], *, made: bool) -> None:
         self._inbox.put_now(Wrote(found, settled, made))
         if found is not None:
-            self._wrote(found)
+            self._confirmer.wrote(found)
 
     async def _surely_read_object(self, obj: Object) -> Object | None:
         """Read an object, retrying until it succeeds. Return None if it is gone, or another object has its name."""
@@ -390,7 +386,7 @@ class EffectExecutor:
     async def _write_again(self, writes: Sequence[Write]) -> None:
         """Repeat writes that succeeded but that no watch has delivered. If a write was kept, the repeat is a conflict."""
         for write in writes:
-            if write.base is not None and self._known(write.obj) == write.base:
+            if write.base is not None and self._scheduler.known(write.obj) == write.base:
                 with suppress(ClusterError):
                     await self._cluster.write(write.base, write.obj, write.subresource)
 

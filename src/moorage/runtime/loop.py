@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from moorage.api.core import Pod
-from moorage.api.meta import Object
 from moorage.engine.facts import Answered, Done, Fact, Gone, Phase, Query, Work
 from moorage.engine.outbox import Cancel, Decided, GroupAttempted, Output, PluginFault, Preempted, Revoked, Skipped
 from moorage.engine.scheduler import Scheduler
@@ -23,8 +22,9 @@ from moorage.runtime.attempt_metrics import AttemptObserver
 from moorage.runtime.bind_verifier import Confirmer
 from moorage.runtime.executor import EffectExecutor
 from moorage.runtime.inbox import FactSource, Inbox
-from moorage.runtime.observer import SILENT, UNMEASURED, Log, Measures
-from moorage.runtime.ports import Clock, ClusterWriter, Extenders, WallClock
+from moorage.runtime.observer import UNOBSERVED, Observers
+from moorage.runtime.ports import Clocks, ClusterWriter, Extenders
+from moorage.runtime.scheduler_view import SchedulerView
 from moorage.runtime.status_writer import StatusWriter
 from moorage.state.pod_info import PodInfo
 
@@ -55,9 +55,9 @@ USUAL: Final = LoopLimits()
 
 
 class Loop:
-    """One scheduler on one cluster. ``report`` gets one line for each error that the loop survives.
+    """One scheduler on one cluster. ``may_act`` says, right before a bind or an eviction, whether this replica still leads.
 
-    ``log`` and ``measures`` record attempts, facts and work; ``follower`` holds what is under way.
+    ``follower`` holds the attempts and the work that are under way.
     """
 
     def __init__(
@@ -65,35 +65,27 @@ class Loop:
         scheduler: Scheduler,
         inbox: Inbox,
         cluster: ClusterWriter,
+        clocks: Clocks,
         *,
-        clock: Clock,
-        wall: WallClock,
+        observers: Observers = UNOBSERVED,
         may_act: Callable[[float], bool] = lambda now: True,
-        report: Callable[[str], None] = lambda line: None,
-        limits: LoopLimits = USUAL,
-        log: Log = SILENT,
-        measures: Measures | None = UNMEASURED,
-        unix: Clock | None = None,
         extenders: Extenders | None = None,
+        limits: LoopLimits = USUAL,
     ) -> None:
         self.scheduler = scheduler
         self.inbox = inbox
         scheduler.state.alert = inbox.poke
         #: Set once the engine has the first list of every source.
         self.synced = asyncio.Event()
-        self._clock, self._unix, self._report, self._limits = clock, unix, report, limits
-        self._teller = StatusWriter(cluster, clock, wall, report)
-        self._confirmer = Confirmer(
-            cluster, inbox, clock, assumed=self._is_unconfirmed, stays=self._stays, unheard=scheduler.is_unconfirmed,
-            again=self._try_again, report=report,
-        )  # fmt: skip
+        self._clock, self._unix, self._limits = clocks.monotonic, clocks.unix, limits
+        self._report, self._measures = observers.report, observers.measures
+        view = SchedulerView(scheduler, inbox.poke)
+        self._teller = StatusWriter(cluster, clocks.monotonic, clocks.wall, observers.report)
+        self._confirmer = Confirmer(cluster, inbox, clocks.monotonic, view, observers.report)
         self._carrier = EffectExecutor(
-            cluster, inbox, self._teller, clock, wall,
-            may_act=may_act, known=self._known, wanted=scheduler.is_wanted, assumed=scheduler.cluster.is_assumed,
-            bound=self._confirmer.bound, evicted=self._confirmer.evicted, wrote=self._confirmer.wrote, extenders=extenders,
-        )  # fmt: skip
-        self._measures = measures
-        self.follower = AttemptObserver(scheduler, log, measures)
+            cluster, inbox, self._teller, clocks, view, self._confirmer, may_act=may_act, extenders=extenders
+        )
+        self.follower = AttemptObserver(scheduler, observers.log, observers.measures)
         self._preempting: dict[int, PodInfo] = {}
         self._may_act = may_act
         self._acting = False
@@ -265,20 +257,6 @@ class Loop:
             self._carrier.start(work)
         elif work.phase.is_answered:
             self.inbox.put_now(Done(work.ticket, "not begun: this scheduler is shutting down"))
-
-    def _known(self, obj: Object) -> Object | None:
-        return self.scheduler.cluster.objects(type(obj)).get(obj.key)
-
-    def _is_unconfirmed(self, uid: str) -> bool:
-        return self.scheduler.cluster.is_assumed(uid) and self.scheduler.binding_of(uid) is None
-
-    def _stays(self, uid: str) -> bool:
-        pod = self.scheduler.cluster.pod(uid)
-        return pod is not None and not pod.terminating
-
-    def _try_again(self, pod: PodInfo) -> None:
-        self.scheduler.activate([pod])
-        self.inbox.poke()
 
     def _survived(self, line: str) -> None:
         self.faults += 1

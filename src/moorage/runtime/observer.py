@@ -6,6 +6,8 @@ turns metrics off.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from moorage.cycle.decision import Decision
@@ -14,7 +16,7 @@ from moorage.engine.group_outcome import GroupReport
 from moorage.queue.queued_pod import QueuedPod
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["SILENT", "UNMEASURED", "Log", "Measures", "Ref", "ref"]
+__all__ = ["SILENT", "UNMEASURED", "UNOBSERVED", "Log", "Measures", "Observers", "Ref", "ref"]
 
 
 class Ref(NamedTuple):
@@ -93,3 +95,15 @@ class _Silence:
 SILENT: Log = _Silence()
 #: Turns metrics off.
 UNMEASURED: Measures | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observers:
+    """Who sees what the scheduler does: ``report`` gets one line for each error it survives; the log and the metrics, all."""
+
+    report: Callable[[str], None] = lambda line: None
+    log: Log = SILENT
+    measures: Measures | None = UNMEASURED
+
+
+UNOBSERVED = Observers()

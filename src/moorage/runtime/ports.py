@@ -7,7 +7,7 @@ pod is already bound.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -16,12 +16,20 @@ from moorage.api.meta import Object
 from moorage.api.pod_groups import Condition, PodGroup
 from moorage.framework.effects import Question
 
-__all__ = ["Clock", "ClusterWriter", "EventNote", "EventRecord", "Extenders", "StatusChange", "WallClock"]
+__all__ = ["Clock", "Clocks", "ClusterWriter", "EventNote", "EventRecord", "Extenders", "StatusChange", "WallClock"]
 
 #: Seconds on a clock that never goes back.
 Clock = Callable[[], float]
 #: The time of day in UTC, as the API writes it with microseconds: ``2026-11-21T03:00:00.000000Z``.
 WallClock = Callable[[], str]
+
+
+class Clocks(NamedTuple):
+    """The clocks of the runtime. ``unix`` gives seconds since 1970, for plugins that compare timestamps; None: none does."""
+
+    monotonic: Clock
+    wall: WallClock
+    unix: Clock | None = None
 
 
 class StatusChange(Struct, frozen=True):

@@ -32,7 +32,7 @@ from moorage.controllers.nodes.kubelets import is_down
 from moorage.engine.custom_kinds import NamedKinds
 from moorage.engine.scheduler import Scheduler
 from moorage.runtime.wall_clock import Wall
-from moorage.server.live import Live
+from moorage.server.live import Live, LiveSettings
 from moorage.server.patience import report_delays
 from moorage.server.plugin_rights import grant_kinds
 
@@ -147,10 +147,8 @@ class Embedded:
         credentials = FixedCredentials(Identity("", shown.certificate, shown.key))
         endpoint = Endpoint(self.address.url(port), credentials, self.authority.certificate)
         async with Rest(endpoint, qps=0) as rest, self.extenders as extenders:
-            live = Live(
-                scheduler, rest, identity=identity, wall=Wall(), leader=None, chance=random.Random(identity),  # noqa: S311
-                report=lambda line: None, reporter=next(iter(scheduler.profiles)), extenders=extenders,
-            )  # fmt: skip
+            settings = LiveSettings(reporter=next(iter(scheduler.profiles)), extenders=extenders)
+            live = Live(scheduler, rest, settings, identity=identity, wall=Wall(), chance=random.Random(identity))  # noqa: S311
             start.live = live
             forwarding = asyncio.create_task(_forward(live.loop.synced, start.synced))
             try:

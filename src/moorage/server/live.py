@@ -18,12 +18,12 @@ from moorage.errors import ClusterError, MoorageError
 from moorage.runtime.inbox import Inbox
 from moorage.runtime.leader_election import Election, Timing, lead
 from moorage.runtime.loop import USUAL, Loop, LoopLimits
-from moorage.runtime.observer import SILENT, UNMEASURED, Log, Measures
-from moorage.runtime.ports import Extenders, WallClock
+from moorage.runtime.observer import UNOBSERVED, Observers
+from moorage.runtime.ports import Clocks, Extenders, WallClock
 from moorage.server.api_cluster import ApiCluster
 from moorage.server.api_locks import AnyLock, lock_on
 
-__all__ = ["LeaderSettings", "Live", "PartEndedError"]
+__all__ = ["LeaderSettings", "Live", "LiveSettings", "PartEndedError"]
 
 #: Seconds for writing the remaining events after the lease is released.
 _FLUSH_S = 1.0
@@ -39,6 +39,23 @@ class LeaderSettings:
     lock: str = "leases"
 
 
+@dataclass(frozen=True, slots=True)
+class LiveSettings:
+    """How a scheduler runs on an API server.
+
+    ``leader``     the lease it competes for; None: act at once, without a lease
+    ``reporter``   the component name in the events that it writes
+    ``delayed``    start the watches only once it leads
+    ``extenders``  the client that asks the configured extenders
+    """
+
+    leader: LeaderSettings | None = None
+    reporter: str = "default-scheduler"
+    delayed: bool = False
+    extenders: Extenders | None = None
+    limits: LoopLimits = USUAL
+
+
 class PartEndedError(MoorageError):
     """A task of the scheduler was cancelled from inside the process, for example by a plugin."""
 
@@ -46,47 +63,41 @@ class PartEndedError(MoorageError):
 class Live:
     """A scheduler on an API server. When ``run`` is cancelled, it finishes its work, releases the lease and flushes its events.
 
-    ``leader`` None: act at once, without a lease. ``chance`` randomizes retries and influences no decision. ``report`` receives
-    errors that were survived, ``log`` and ``measures`` receive all activity. ``delayed``: start the watches only once it leads.
+    ``identity`` names this replica in the lease. ``chance`` randomizes retries and influences no decision.
     """
 
     def __init__(
         self,
         scheduler: Scheduler,
         rest: Rest,
+        settings: LiveSettings,
         *,
         identity: str,
         wall: WallClock,
-        leader: LeaderSettings | None,
         chance: random.Random,
-        report: Callable[[str], None],
-        reporter: str = "default-scheduler",
-        log: Log = SILENT,
-        measures: Measures | None = UNMEASURED,
-        delayed: bool = False,
-        extenders: Extenders | None = None,
-        limits: LoopLimits = USUAL,
+        observers: Observers = UNOBSERVED,
     ) -> None:
-        self._rest, self._wall, self._chance, self._log = rest, wall, chance, log
-        self._leader = leader
+        self._rest, self._wall, self._chance, self._log = rest, wall, chance, observers.log
+        self._leader = settings.leader
         self._may_watch = asyncio.Event()
-        if not delayed:
+        if not settings.delayed:
             self._may_watch.set()
-        self._identity, self._reporter = identity, reporter
-        self.election = None if leader is None else Election(identity, leader.timing)
+        self._identity, self._reporter = identity, settings.reporter
+        self.election = None if settings.leader is None else Election(identity, settings.leader.timing)
         self._clock = asyncio.get_running_loop().time
-        inbox = Inbox(limits.inbox)
-        cluster = ApiCluster(rest, reporter, identity.partition("_")[0])
+        inbox = Inbox(settings.limits.inbox)
+        cluster = ApiCluster(rest, settings.reporter, identity.partition("_")[0])
+        clocks = Clocks(self._clock, wall, lambda: datetime.fromisoformat(wall()).timestamp())
         self.loop = Loop(
-            scheduler, inbox, cluster, clock=self._clock, wall=wall, may_act=self._may_act, report=report, log=log,
-            measures=measures, unix=lambda: datetime.fromisoformat(wall()).timestamp(), extenders=extenders, limits=limits,
+            scheduler, inbox, cluster, clocks,
+            observers=observers, may_act=self._may_act, extenders=settings.extenders, limits=settings.limits,
         )  # fmt: skip
         raw_objects = RawObjects() if scheduler.cycle.extenders else None
         if raw_objects is not None:
             scheduler.cycle.whole = raw_objects.json_of
         named = scheduler.named_kinds
         for name in named.unusable:
-            log.error(None, "Incorrect event registration", gvk=name)
+            self._log.error(None, "Incorrect event registration", gvk=name)
         self.reflectors = [
             Reflector(
                 resource,
@@ -94,7 +105,7 @@ class Live:
                 inbox.source(resource.plural),
                 clock=self._clock,
                 rng=chance,
-                report=report,
+                report=observers.report,
                 raw_objects=raw_objects,
                 streams=True,
             )

@@ -27,7 +27,8 @@ from moorage.framework.features import FeatureGates
 from moorage.queue.queued_pod import QueuePlace
 from moorage.runtime.leader_election import LeadershipLostError
 from moorage.runtime.loop import USUAL, LoopLimits
-from moorage.server.live import LeaderSettings, Live
+from moorage.runtime.observer import Observers
+from moorage.server.live import LeaderSettings, Live, LiveSettings
 from moorage.testing.simtest.recording import AttemptRecord, Observed, Recording
 from moorage.testing.simtest.virtual_api import VirtualApi, VirtualRest, wall_time
 
@@ -220,8 +221,9 @@ class Member:
         try:
             async with VirtualRest(api, actor) as rest:
                 self.live = Live(
-                    self.scheduler, rest, identity=actor, wall=self._wall, leader=self._leader, chance=self._rng,
-                    report=lambda line: recording.report(actor, line), limits=self._limits,
+                    self.scheduler, rest, LiveSettings(self._leader, limits=self._limits),
+                    identity=actor, wall=self._wall, chance=self._rng,
+                    observers=Observers(lambda line: recording.report(actor, line)),
                 )  # fmt: skip
                 await self.live.run()
             recording.exits.append((api.clock(), actor, "returned"))

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import string
 
 import pytest
 
@@ -148,6 +149,13 @@ def test_forged_tokens_are_rejected(accounts, cluster, keys):
     assert [one for one in forged if accounts.authenticate_token(one) is not None] == []
     flipped = [token[:i] + ("A" if token[i] != "A" else "B") + token[i + 1 :] for i in range(0, len(token), 7)]
     assert [one for one in flipped if accounts.authenticate_token(one) is not None] == []
+
+
+def test_a_token_has_one_spelling(accounts):
+    token = token_of(accounts)
+    others = [token[:-1] + last for last in string.ascii_letters + string.digits + "-_=" if last != token[-1]]
+    padded = [token + "=", token + "==", token[:-1] + "!" + token[-1], token + "\n", " " + token]
+    assert [one for one in others + padded if accounts.authenticate_token(one) is not None] == []
 
 
 def test_the_authenticator_accepts_them(accounts):

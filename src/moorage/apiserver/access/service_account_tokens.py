@@ -1,8 +1,8 @@
 """Issue and verify service account tokens: signed JWTs with audiences, an expiry and references to the objects they are
 bound to.
 
-Tokens are JSON Web Tokens signed with the cluster's key (ES256). A token is valid while its service account and the object
-that it is bound to exist with the same uid: a pod's token ends with the pod.
+Tokens are JSON Web Tokens signed with the cluster's key (ES256); PyJWT signs them and checks signatures. A token is valid while
+its service account and the object that it is bound to exist with the same uid: a pod's token ends with the pod.
 
 Source  kubernetes, pkg/registry/core/serviceaccount/storage/token.go; pkg/serviceaccount/claims.go and jwt.go; RFC 7515,
         7518
@@ -11,17 +11,15 @@ Source  kubernetes, pkg/registry/core/serviceaccount/storage/token.go; pkg/servi
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
+import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-import msgspec
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, serialization
+import jwt
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
 from moorage.api.json_tree import UNREADABLE
 from moorage.apiserver.storage.store import Store, timestamp
@@ -38,6 +36,14 @@ _PREFIX: Final = "system:serviceaccount:"
 _MIN_LIFE_S, _MAX_LIFE_S, _DEFAULT_LIFE_S = 600, 2**32, 3600
 _ACCOUNTS: Final = served("serviceaccounts")
 _BOUND: Final[Mapping[str, ServedKind]] = {"Node": served("nodes"), "Pod": served("pods"), "Secret": served("secrets")}
+_ALGORITHM: Final = "ES256"
+#: A signature of 64 bytes, in the one spelling that the encoder produces: PyJWT's decoder ignores characters and bits that do
+#: not count, so that several texts would stand for one signature.
+_COMPACT_JWS: Final = re.compile(r"[\w-]+\.[\w-]+\.[\w-]{85}[AQgw]", re.ASCII)
+#: The claims are checked here, against the clock of the store and its objects.
+_SIGNATURE_ONLY: Final[Any] = {"verify_signature": True} | dict.fromkeys(
+    ("verify_exp", "verify_nbf", "verify_iat", "verify_aud", "verify_iss", "verify_sub", "verify_jti"), False
+)
 #: Maximum number of tokens whose verified claims are cached, so that a signature is not verified on every request.
 _MAX_CACHED: Final = 2048
 
@@ -71,7 +77,7 @@ class AccountTokens:
             raise ConfigError("the key that signs service accounts' tokens must be an EC key on P-256")
         self._key = loaded
         public = loaded.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-        self._key_id = _text(hashlib.sha256(public).digest())
+        self._key_id = base64.urlsafe_b64encode(hashlib.sha256(public).digest()).decode().rstrip("=")
         self._verified_claims: dict[str, Document] = {}
 
     # -- issuing -------------------------------------------------------------------------------------------------------
@@ -100,7 +106,7 @@ class AccountTokens:
         return {
             "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
             "metadata": {"name": name, "namespace": namespace, "creationTimestamp": timestamp(now)}, "spec": shown,
-            "status": {"token": self._sign(claims), "expirationTimestamp": timestamp(now + lasts_s)},
+            "status": {"token": self._signed(claims), "expirationTimestamp": timestamp(now + lasts_s)},
         }  # fmt: skip
 
     def _bound(self, namespace: str, account: str, reference: Document) -> Document:
@@ -127,11 +133,8 @@ class AccountTokens:
                 claims["node"] = {"name": node}
         return claims
 
-    def _sign(self, claims: Document) -> str:
-        header = {"alg": "ES256", "kid": self._key_id}
-        body = f"{_text(msgspec.json.encode(header))}.{_text(msgspec.json.encode(claims))}"
-        r, s = decode_dss_signature(self._key.sign(body.encode(), ec.ECDSA(hashes.SHA256())))
-        return f"{body}.{_text(r.to_bytes(32, 'big') + s.to_bytes(32, 'big'))}"
+    def _signed(self, claims: Document) -> str:
+        return jwt.encode(claims, self._key, _ALGORITHM, headers={"kid": self._key_id, "typ": None})
 
     # -- verifying -----------------------------------------------------------------------------------------------------
 
@@ -153,18 +156,13 @@ class AccountTokens:
 
     def _verified(self, token: str) -> Document | None:
         """Return the claims of a token signed with this key, or None."""
-        body, _, signature = token.rpartition(".")
-        header, _, claims = body.partition(".")
-        try:
-            raw = _bytes(signature)
-            if len(raw) != 64 or msgspec.json.decode(_bytes(header)).get("alg") != "ES256":
-                return None
-            encoded = encode_dss_signature(int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:], "big"))
-            self._key.public_key().verify(encoded, body.encode(), ec.ECDSA(hashes.SHA256()))
-            found: Document = msgspec.json.decode(_bytes(claims))
-        except (InvalidSignature, ValueError, AttributeError, *UNREADABLE):
+        if _COMPACT_JWS.fullmatch(token) is None:
             return None
-        return found
+        try:
+            claims: Document = jwt.decode(token, self._key.public_key(), [_ALGORITHM], options=_SIGNATURE_ONLY)
+        except (jwt.PyJWTError, *UNREADABLE):
+            return None
+        return claims
 
     def _is_valid(self, claims: Document) -> bool:
         """Return True if a token has not expired and its account and bound objects exist."""
@@ -207,14 +205,3 @@ def _faults(spec: Document) -> Iterator[Fault]:
 
 def _mapping(value: Any) -> Document:
     return value if isinstance(value, dict) else {}
-
-
-def _text(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
-
-
-def _bytes(text: str) -> bytes:
-    try:
-        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except binascii.Error as error:
-        raise ValueError(str(error)) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.framework.events import ANY_EVENT, Action, ClusterEvent, Resource, Wake
+from moorage.queue import QueueProfile, SchedulingQueue
 from moorage.queue.hints import HintOutcome, Hints, wakes_of
 from moorage.queue.queued_pod import QueuedPod
 from moorage.testing.builders import a_pod
@@ -146,3 +147,23 @@ WAKES_OF = {  # plugin, what wakes its rejections
 @pytest.mark.parametrize(("plugin", "wakes"), WAKES_OF.values(), ids=WAKES_OF)
 def test_plugins_that_do_not_say_what_wakes_them_are_woken_by_anything(plugin, wakes):
     assert wakes_of(plugin) == wakes
+
+
+@pytest.mark.parametrize(("by_shape", "asked", "moved"), [(True, 2, 21), (False, 41, 21)])
+def test_a_hint_by_shape_runs_once_for_each_shape(by_shape, asked, moved):
+    seen = []
+
+    def is_web(pod, old, new):
+        seen.append(pod.uid)
+        return pod.labels["app"] == "web"
+
+    wakes = {"Fit": [Wake(NODE_ADDED, is_web, by_shape=by_shape)]}
+    queue = SchedulingQueue(
+        lambda queued: 0, {"default-scheduler": QueueProfile(wakes=wakes)}, on_fault=lambda fault: None
+    )  # fmt: skip
+    for number in range(41):
+        queue.add(a_pod(f"p{number}", {"app": "db" if number % 2 else "web"}), 0.0)
+        queue.requeue(queue.pop(0.0), 0.0, rejected_by=["Fit"])
+    assert queue.event(NODE_ADDED, None, None, 100.0) == moved
+    assert len(seen) == asked
+    assert [queue.pop(100.0).pod.name for _ in range(moved)] == [f"p{number}" for number in range(0, 41, 2)]

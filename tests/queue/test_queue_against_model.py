@@ -33,12 +33,16 @@ EVENTS = {
     "everything": ANY_EVENT,
 }
 NAMES = "abcdef"
-PLUGINS = ["Fit", "Zone", "Hinted", "Broken", "Gate"]
+PLUGINS = ["Fit", "Zone", "Hinted", "Shape", "Broken", "Gate"]
 MAX_BACKOFF_S = 10.0
 
 
 def even(pod, old, new):
     return ord(pod.name) % 2 == 0
+
+
+def labelled_or_itself(pod, old, new):
+    return pod.labels["label"] == "x" or (new is not None and new.uid == pod.uid)
 
 
 def broken(pod, old, new):
@@ -49,6 +53,10 @@ WAKES = {
     "Fit": (Wake(ClusterEvent(Resource.POD, Action.DELETE)), Wake(ClusterEvent(Resource.POD, Action.UPDATE_POD_LABEL))),
     "Zone": (Wake(EVENTS["node labelled"]), Wake(EVENTS["pod placed"], even)),
     "Hinted": (Wake(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), even), Wake(EVENTS["pod gone"], even)),
+    "Shape": (
+        Wake(EVENTS["pod placed"], labelled_or_itself, by_shape=True),
+        Wake(EVENTS["pod gone"], labelled_or_itself, by_shape=True),
+    ),
     "Broken": (Wake(EVENTS["node labelled"], broken),),
     "Gate": (Wake(EVENTS["claim added"]),),
 }
@@ -343,10 +351,11 @@ class Both(RuleBasedStateMachine):
         self.plain.nominated.pop(uid, None)
         del self.known[uid[-1]]
 
-    @rule(event=st.sampled_from(sorted(EVENTS)))
-    def event(self, event):
-        self.queue.event(EVENTS[event], None, None, self.now)
-        self.plain.event(EVENTS[event], self.now)
+    @rule(event=st.sampled_from(sorted(EVENTS)), about=st.sampled_from(["", *NAMES]))
+    def event(self, event, about):
+        new = a_pod(about) if about else None
+        self.queue.event(EVENTS[event], None, new, self.now)
+        self.plain.event(EVENTS[event], self.now, new)
 
     @rule(name=names)
     def activate(self, name):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from moorage.framework.effects import BindPod
-from moorage.framework.events import Action, ClusterEvent, Wake
+from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Domains, Idle, PostFilterResult, Reuse, Scope
 from moorage.framework.verdicts import SKIP, Code, Hold, Narrow, Reject
@@ -295,3 +295,17 @@ def test_a_sound_plugin_passes():
             return [BindPod(pod, node)]
 
     check_plugin(Sound())
+
+
+def test_a_hint_by_shape_that_reads_the_name_is_found():
+    class ByName:
+        name = "ByName"
+
+        def filter(self, state, nodes):
+            return ()
+
+        def wakes_on(self):
+            yield Wake(ClusterEvent(Resource.NODE, Action.ADD), lambda pod, old, new: pod.name == "web", by_shape=True)
+
+    with pytest.raises(AssertionError, match="declares by_shape"):
+        check_plugin(ByName())

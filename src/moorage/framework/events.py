@@ -125,8 +125,13 @@ class Wake:
 
     ``whom(old, new)`` is optional and called once for the event: it returns False if ``when`` would return False for every
     pod, which saves a call for each of many pods.
+
+    ``by_shape``: a promise that ``when`` reads nothing of ``pod`` but its shape (namespace, labels, owners, spec, and status
+    without conditions), unless ``pod`` is the pod that the event is about. ``when`` then runs once for all unschedulable pods
+    of a shape that the same plugins rejected.
     """
 
     event: ClusterEvent
     when: Hint | None = None
     whom: Callable[[Any, Any], bool] | None = None
+    by_shape: bool = False

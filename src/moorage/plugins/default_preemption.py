@@ -122,7 +122,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
     def wakes_on(self) -> Iterator[Wake]:
         # PreEnqueue is all that this plugin rejects pods with. The plugins whose rejection the evictions cure wake the pod.
         if self._gates["SchedulerAsyncPreemption"]:
-            yield Wake(POD_DELETED, when=lambda pod, old, new: False)
+            yield Wake(POD_DELETED, when=lambda pod, old, new: False, by_shape=True)
 
     def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult | Consult[Candidate]:
         why_not = self.ineligible(pod, attempt)

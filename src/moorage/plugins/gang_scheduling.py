@@ -87,8 +87,8 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin[object], EnqueueExtensions, 
         return handle.snapshot.objects(PodGroup).get(group_key(pod) or "")
 
     def wakes_on(self) -> Iterator[Wake]:
-        yield Wake(POD_ADDED, when=_is_of_same_group, whom=self._completes_a_group)
-        yield Wake(GROUP_ADDED, when=_is_group_of)
+        yield Wake(POD_ADDED, when=_is_of_same_group, by_shape=True, whom=self._completes_a_group)
+        yield Wake(GROUP_ADDED, when=_is_group_of, by_shape=True)
 
     def _completes_a_group(self, old: object, new: object) -> bool:
         """Return whether an added pod belongs to a group whose pods pass PreEnqueue now.

@@ -184,8 +184,8 @@ class InterPodAffinity(
     # -- signature and events -----------------------------------------------------------------------------------------
 
     def wakes_on(self) -> Iterator[Wake]:
-        yield Wake(POD_CHANGED, when=self._pod_matters)
-        yield Wake(NODE_ADDED_OR_CHANGED, when=self._node_matters)
+        yield Wake(POD_CHANGED, when=self._pod_matters, by_shape=True)
+        yield Wake(NODE_ADDED_OR_CHANGED, when=self._node_matters, by_shape=True)
 
     def _resolved(self, terms: Iterable[AffinityTerm]) -> tuple[ResolvedTerm, ...]:
         """Resolve terms for a queueing hint; without a handle, a namespace selector selects every namespace."""

@@ -191,7 +191,7 @@ class NodeAffinity(
             yield from remedies_of_affinity(pod, found, required.node_selector_terms)
 
     def wakes_on(self) -> Iterator[Wake]:
-        yield Wake(NODE_ADDED_OR_CHANGED, when=self._now_matches)
+        yield Wake(NODE_ADDED_OR_CHANGED, when=self._now_matches, by_shape=True)
 
     def _now_matches(self, pod: PodInfo, old: core.Node | None, new: core.Node) -> bool:
         """Wider than upstream's hint, which misses a node that always matched the pod and now matches ``addedAffinity``."""

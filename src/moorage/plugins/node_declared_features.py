@@ -75,8 +75,8 @@ class NodeDeclaredFeatures(
 
     def wakes_on(self) -> Iterator[Wake]:
         if self._enabled:
-            yield Wake(NODE_ADDED_OR_CHANGED, when=declares_otherwise)
-            yield Wake(POD_CHANGED, when=needs_otherwise)
+            yield Wake(NODE_ADDED_OR_CHANGED, when=declares_otherwise, by_shape=True)
+            yield Wake(POD_CHANGED, when=needs_otherwise, by_shape=True)
 
 
 def needed_features(spec: PodSpec) -> Features:

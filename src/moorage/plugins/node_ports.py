@@ -82,7 +82,9 @@ class NodePorts(
                 yield from evict_all([(other, one.name) for other in holders], term)
 
     def wakes_on(self) -> Iterator[Wake]:
-        yield Wake(POD_DELETED, when=lambda pod, gone, new: has_place(gone) and clash(pod.host_ports, gone.host_ports))
+        yield Wake(
+            POD_DELETED, when=lambda pod, gone, new: has_place(gone) and clash(pod.host_ports, gone.host_ports), by_shape=True
+        )
         yield Wake(NODE_ADDED)
 
 

@@ -283,10 +283,10 @@ class NodeResourcesFit(
         pod_actions = Action.DELETE
         if self._gates["InPlacePodVerticalScaling"]:
             pod_actions |= Action.UPDATE_POD_SCALE_DOWN
-        yield Wake(ClusterEvent(Resource.POD, pod_actions), self._frees)
-        yield Wake(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE), self._offers_more)
+        yield Wake(ClusterEvent(Resource.POD, pod_actions), self._frees, by_shape=True)
+        yield Wake(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE), self._offers_more, by_shape=True)
         if self._gates["DRAExtendedResource"]:
-            yield Wake(ClusterEvent(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE), starts_backing)
+            yield Wake(ClusterEvent(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE), starts_backing, by_shape=True)
 
     def _frees(self, pod: PodInfo, old: PodInfo, new: PodInfo | None) -> bool:
         """Return whether a pod was deleted, or requests less of a resource that ``pod`` requests."""

@@ -76,8 +76,11 @@ class NodeUnschedulable(
         return remedies_of_cordon(node.first.node)
 
     def wakes_on(self) -> Iterator[Wake]:
-        yield Wake(NODE_ADDED_OR_CHANGED, when=self._became_schedulable)
-        yield Wake(TOLERATIONS_CHANGED, when=lambda pod, old, new: pod.uid == new.uid and self._tolerates_cordon(new))
+        yield Wake(NODE_ADDED_OR_CHANGED, when=self._became_schedulable, by_shape=True)
+        yield Wake(TOLERATIONS_CHANGED, when=self._now_tolerates, by_shape=True)
+
+    def _now_tolerates(self, pod: PodInfo, old: PodInfo, new: PodInfo) -> bool:
+        return pod.uid == new.uid and self._tolerates_cordon(new)
 
     @staticmethod
     def _became_schedulable(pod: PodInfo, old: Node | None, new: Node) -> bool:

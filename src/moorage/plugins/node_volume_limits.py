@@ -117,10 +117,10 @@ class NodeVolumeLimits(
 
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(ClusterEvent(Resource.CSI_NODE, Action.ADD))
-        yield Wake(ClusterEvent(Resource.CSI_NODE, Action.UPDATE), raises_a_limit)
-        yield Wake(ClusterEvent(Resource.POD, Action.DELETE), had_volumes)
+        yield Wake(ClusterEvent(Resource.CSI_NODE, Action.UPDATE), raises_a_limit, by_shape=True)
+        yield Wake(ClusterEvent(Resource.POD, Action.DELETE), had_volumes, by_shape=True)
         yield Wake(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), uses_claim)
-        yield Wake(ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE), frees_attachment)
+        yield Wake(ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE), frees_attachment, by_shape=True)
 
 
 def _counts(pod: PodInfo) -> bool:

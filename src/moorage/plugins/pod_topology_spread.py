@@ -313,8 +313,8 @@ class PodTopologySpread(
         return signature(pod, self._own(pod))
 
     def wakes_on(self) -> Iterator[Wake]:
-        yield Wake(POD_CHANGED, when=self._pod_matters)
-        yield Wake(NODE_CHANGED, when=self._node_matters)
+        yield Wake(POD_CHANGED, when=self._pod_matters, by_shape=True)
+        yield Wake(NODE_CHANGED, when=self._node_matters, by_shape=True)
 
     def _required(self, pod: PodInfo) -> list[SpreadConstraint] | None:
         """Return the constraints that may have rejected the pod; None if they are unknown because there is no handle."""

@@ -33,4 +33,4 @@ class SchedulingGates(PreEnqueuePlugin, EnqueueExtensions):
         return Hold.because(f"waiting for scheduling gates: [{names}]", unresolvable=True)
 
     def wakes_on(self) -> Iterator[Wake]:
-        yield Wake(GATES_GONE, when=lambda pod, old, new: pod.uid == new.uid)
+        yield Wake(GATES_GONE, when=lambda pod, old, new: pod.uid == new.uid, by_shape=True)

@@ -123,9 +123,9 @@ class TaintToleration(
         return remedies_of_taints(found, pod.key, hard)
 
     def wakes_on(self) -> Iterator[Wake]:
-        yield Wake(NODE_ADDED_OR_CHANGED, when=self._became_tolerable)
+        yield Wake(NODE_ADDED_OR_CHANGED, when=self._became_tolerable, by_shape=True)
         # Tolerations can only be added to a pod, so any change may be the one it lacked.
-        yield Wake(TOLERATIONS_CHANGED, when=lambda pod, old, new: pod.uid == new.uid)
+        yield Wake(TOLERATIONS_CHANGED, when=lambda pod, old, new: pod.uid == new.uid, by_shape=True)
 
     def _became_tolerable(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
         return self._untolerated(pod, new) is None and (old is None or self._untolerated(pod, old) is not None)

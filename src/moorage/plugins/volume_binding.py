@@ -218,13 +218,13 @@ class BoundVolumes(
 
     def wakes_on(self) -> Iterator[Wake]:
         either = Action.ADD | Action.UPDATE
-        yield Wake(ClusterEvent(Resource.STORAGE_CLASS, either), allows_other_places)
+        yield Wake(ClusterEvent(Resource.STORAGE_CLASS, either), allows_other_places, by_shape=True)
         yield Wake(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, either), uses_claim)
         yield Wake(ClusterEvent(Resource.PERSISTENT_VOLUME, either))
         yield Wake(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL))
-        yield Wake(ClusterEvent(Resource.CSI_NODE, either), migrates_other_plugins)
-        yield Wake(ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE), stops_counting)
-        yield Wake(ClusterEvent(Resource.CSI_STORAGE_CAPACITY, either), has_more_room)
+        yield Wake(ClusterEvent(Resource.CSI_NODE, either), migrates_other_plugins, by_shape=True)
+        yield Wake(ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE), stops_counting, by_shape=True)
+        yield Wake(ClusterEvent(Resource.CSI_STORAGE_CAPACITY, either), has_more_room, by_shape=True)
 
 
 class VolumeBinding(BoundVolumes, PreScorePlugin[VolumeBindingState], ScorePlugin[VolumeBindingState]):

@@ -8,7 +8,8 @@ Source  kube-scheduler, backend/queue/scheduling_queue.go, isPodWorthRequeuing; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import Any
 
@@ -17,7 +18,7 @@ from moorage.framework.events import ANY_EVENT, Action, ClusterEvent, Hint, Reso
 from moorage.framework.points import Plugin
 from moorage.framework.profile import declared_wakes, points_of
 from moorage.queue.queued_pod import QueuedPod
-from moorage.queue.unschedulable_pods import Rejecter
+from moorage.queue.unschedulable_pods import Rejecter, ShapeGroup
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["HintOutcome", "HintTimer", "Hints", "Interest", "is_for_everyone", "wakes_of"]
@@ -54,14 +55,21 @@ def is_for_everyone(event: ClusterEvent) -> bool:
 
 
 class Interest:
-    """The plugins that one kind of event concerns: scheduler name → plugin → its hints; a hint of None always says yes."""
+    """The plugins that one kind of event concerns: scheduler name → plugin → its hints; a hint of None always says yes.
 
-    __slots__ = ("_asked_once", "_rejecters", "hints_of")
+    ``each``: the plugins with a hint that has to run for each pod, not once for a shape.
+    """
+
+    __slots__ = ("_asked_once", "_each", "_rejecters", "hints_of")
 
     def __init__(
-        self, hints_of: Mapping[str, Mapping[str, tuple[Hint | None, ...]]], asked_once: Mapping[Rejecter, tuple[Whom, ...]]
+        self,
+        hints_of: Mapping[str, Mapping[str, tuple[Hint | None, ...]]],
+        asked_once: Mapping[Rejecter, tuple[Whom, ...]],
+        each: AbstractSet[Rejecter],
     ) -> None:
         self.hints_of = hints_of
+        self._each = each
         self._rejecters: tuple[Rejecter, ...] = tuple((profile, name) for profile in hints_of for name in hints_of[profile])
         self._asked_once = asked_once
 
@@ -70,6 +78,10 @@ class Interest:
         if not self._asked_once:
             return self._rejecters
         return tuple(rejecter for rejecter in self._rejecters if self._may_help(rejecter, old, new))
+
+    def goes_by_shape(self, group: ShapeGroup) -> bool:
+        """Return True if the event means the same for all pods of a group, except for a pod that it is about."""
+        return not self._each or not any((group.profile, plugin) in self._each for plugin in group.plugins)
 
     def _may_help(self, rejecter: Rejecter, old: Any, new: Any) -> bool:
         for whom in self._asked_once.get(rejecter, (None,)):
@@ -103,6 +115,7 @@ class Hints:
     def _find_interest(self, event: ClusterEvent) -> Interest | None:
         hints_of: dict[str, dict[str, tuple[Hint | None, ...]]] = {}
         asked_once: dict[Rejecter, tuple[Whom, ...]] = {}
+        each: set[Rejecter] = set()
         for profile, by_plugin in self._wakes.items():
             for name, wakes in by_plugin.items():
                 covering = [wake for wake in wakes if wake.event.covers(event)]
@@ -110,7 +123,22 @@ class Hints:
                     hints_of.setdefault(profile, {})[name] = tuple(wake.when for wake in covering)
                 if any(wake.whom is not None for wake in covering):
                     asked_once[profile, name] = tuple(wake.whom for wake in covering)
-        return Interest(hints_of, asked_once) if hints_of else None
+                if any(wake.when is not None and not wake.by_shape for wake in covering):
+                    each.add((profile, name))
+        return Interest(hints_of, asked_once, each) if hints_of else None
+
+    def outcomes(
+        self, interest: Interest, groups: Iterable[ShapeGroup], event: ClusterEvent, old: Any, new: Any
+    ) -> Iterator[tuple[QueuedPod, HintOutcome | None]]:
+        """Yield the pods that an event may move, with the outcome; None if the hints have to run for the pod itself."""
+        subjects = {obj.uid for obj in (old, new) if isinstance(obj, PodInfo)}
+        for group in groups:
+            one = group.other_than(subjects) if interest.goes_by_shape(group) else None
+            outcome = None if one is None else self.outcome(one, event, old, new)
+            if outcome is HintOutcome.SKIP:
+                yield from ((group.pods[uid], None) for uid in subjects if uid in group.pods)
+            else:
+                yield from ((queued, None if uid in subjects else outcome) for uid, queued in group.pods.items())
 
     def outcome(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> HintOutcome:
         """Run the hints of the plugins that rejected the pod. An event for every pod with a pod in ``new`` is for that pod."""

@@ -164,6 +164,7 @@ class SchedulingQueue:
                     self._move(queued, outcome, str(event), now)
                     if not queued.parked:
                         return
+            self._parked.regroup(queued)
 
     def _wake_for_freed_room(self, pod: PodInfo, now: float) -> None:
         self.event(ASSIGNED_POD_DELETE, pod, None, now, only=lambda other: other.priority <= pod.priority)
@@ -290,14 +291,17 @@ class SchedulingQueue:
         """
         if not len(self._parked) and not len(self._in_flight):
             return 0
+        known: dict[QueuedPod, HintOutcome | None] = {}
         if is_for_everyone(event):
             parked = list(self._parked)
         else:
             interest = self._hints.interest(event)
             if interest is None:
                 return 0
-            parked = self._parked.rejected_by(interest.rejecters(old, new))
-        moved = self._wake(parked, event, old, new, now, only) if parked else 0
+            rejecters = interest.rejecters(old, new)
+            known = dict(self._hints.outcomes(interest, self._parked.rejected_by(rejecters), event, old, new))
+            parked = self._parked.in_order(known, rejecters)
+        moved = self._wake(parked, known, event, old, new, now, only) if parked else 0
         self._in_flight.record(event, old, new)
         return moved
 
@@ -307,15 +311,16 @@ class SchedulingQueue:
         return bool(len(self._parked) or len(self._in_flight))
 
     def _wake(
-        self, parked: list[QueuedPod], event: ClusterEvent, old: Any, new: Any, now: float,
-        only: Callable[[PodInfo], bool] | None,
+        self, parked: list[QueuedPod], known: Mapping[QueuedPod, HintOutcome | None], event: ClusterEvent, old: Any, new: Any,
+        now: float, only: Callable[[PodInfo], bool] | None,
     ) -> int:  # fmt: skip
+        """Move pods by their ``known`` outcomes; those without one are decided by their hints."""
         moved = 0
         label = str(event)
         for queued in parked:
             if only is not None and not only(queued.pod):
                 continue
-            outcome = self._hints.outcome(queued, event, old, new)
+            outcome = known.get(queued) or self._hints.outcome(queued, event, old, new)
             if outcome is HintOutcome.SKIP or not queued.parked:  # a plugin may have activated it just now
                 continue
             self._parked.discard(queued)

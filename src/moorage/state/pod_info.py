@@ -71,6 +71,13 @@ class PodInfo:
             (self.namespace, self.labels, meta.owner_references, meta.deletion_timestamp, self.spec, self.pod.status)
         )
 
+    def waiting_shape(self) -> bytes:
+        """Return the shape without the conditions, whose times and messages differ between pods that wait for a node."""
+        meta, status = self.pod.metadata, self.pod.status
+        if status.conditions:
+            status = replace(status, conditions=())
+        return _ENCODER.encode((self.namespace, self.labels, meta.owner_references, meta.deletion_timestamp, self.spec, status))
+
     def share(self, twin: PodInfo) -> None:
         """Copy the derived data of a pod of the same shape."""
         mine, its = self.__dict__, twin.__dict__

@@ -22,6 +22,7 @@ from moorage.state.cluster import ClusterState, Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.testing.attempts import failed_attempt
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.hint_checks import broken_hints
 from moorage.testing.plugin_queries import final_scores, refusals
 from moorage.testing.reuse_checks import check_reuse
 from moorage.testing.rule_checks import check_filter_forms, check_score_forms, check_what_ifs
@@ -40,6 +41,7 @@ def check_plugin(plugin: Any, *, pods: Iterable[PodInfo] | None = None, cluster:
         for check in (_check_filter, _check_score, _check_rules, _check_reserve, _check_effects):
             broken += _run(check, bench, pod)
     broken += _run_all(_check_shared_signatures, bench)
+    broken += _run_all(lambda bench: broken_hints(bench.plugin, bench.pods, bench.snapshot), bench)
     if broken:
         raise AssertionError(
             f"plugin {declared_name(plugin) or plugin!r}:\n" + "\n".join(f"  {line}" for line in dict.fromkeys(broken))

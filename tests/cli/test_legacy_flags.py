@@ -278,7 +278,7 @@ def test_what_is_warned_of(tmp_path, file, flags, lines):
 
 NO_TEXT = "non-default logging format doesn't honor flag"
 REFUSED = {  # flags, file → what is said
-    "a release that is none": (["--emulate=1.18"], None, 'invalid argument "1.18" for "--emulate" flag: use one of 1.19'),
+    "an unknown release": (["--emulate=1.18"], None, 'invalid argument "1.18" for "--emulate" flag: release 1.18 is not known'),
     "another release's flag": (["--emulate=1.19", "--one-output"], None, "unknown flag: --one-output: not a flag of 1.19"),
     "a flag of that time, today": (["--port=0"], None, "choose the release with --emulate"),
     "a flag of today, then": (

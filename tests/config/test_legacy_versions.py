@@ -16,7 +16,8 @@ from moorage.engine.loading import ConfigSource
 from moorage.errors import ConfigError, InputError
 from moorage.framework.profile import points_of
 from moorage.plugins import builtin_registry
-from moorage.plugins.releases import PLUGINS_1_21, REMOVED
+from moorage.plugins.releases import PLUGINS_1_21
+from moorage.releases import CURRENT
 
 GROUP = "kubescheduler.config.k8s.io"
 RULES = ConfigSource()
@@ -284,11 +285,11 @@ def test_a_profile_of_today_may_name_what_is_gone():
 
 def test_the_table_of_the_release_is_what_its_configuration_knows():
     assert set(PLUGINS_1_21) <= set(PLUGIN_POINTS)
-    assert set(REMOVED) <= set(PLUGINS_1_21)
+    assert set(CURRENT.removed_plugins) <= set(PLUGINS_1_21)
     for name, cls in PLUGINS_1_21.items():
         assert cls.name == name
         assert set(PLUGIN_POINTS[name]) <= set(points_of(cls)), name
-    assert set(REMOVED) <= set(builtin_registry())
+    assert set(CURRENT.removed_plugins) <= set(builtin_registry())
 
 
 # -- written out ---------------------------------------------------------------------------------------------------------

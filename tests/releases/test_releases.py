@@ -11,7 +11,7 @@ import pytest
 from moorage.config.api_versions import API_VERSIONS
 from moorage.framework.features import FeatureGates
 from moorage.plugins import builtin_registry
-from moorage.releases import CURRENT, LEGACY, RELEASES, TODAY
+from moorage.releases import CURRENT, EARLIER, LEGACY, RELEASES, TODAY, find_release, why_unknown
 
 SRC = Path(__file__).parents[2] / "src" / "moorage"
 NAME = re.compile(r"1\.[0-9]{2}")
@@ -55,10 +55,44 @@ def test_no_module_compares_names_of_releases():
 
 
 def test_every_release_is_whole():
-    assert list(RELEASES) == [*(one.name for one in LEGACY), TODAY]
+    assert list(RELEASES) == [*(one.name for one in (*LEGACY, *reversed(EARLIER))), TODAY]
     assert CURRENT.previous == f"1.{CURRENT.minor - 1}"
     for name, release in RELEASES.items():
         assert FeatureGates(release=name).emulated is release
-        assert len(list(builtin_registry(name).points())) > 20
+        assert len(list(builtin_registry(name).points())) > 18
         read = {version.short for version in API_VERSIONS.values() if name in {version.rules, *version.emulated}}
         assert read == release.documents - {"Policy"}
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [
+        ("1.36", "1.36"),
+        ("1.36.3", "1.36"),
+        ("v1.34.1", "1.34.1"),
+        ("1.34", "1.34.7"),
+        ("1.35", "1.35.7"),
+        ("1.33.0", "1.33.3"),
+        ("1.21", "1.21"),
+        ("1.34.3", None),
+        ("1.37", None),
+        ("1.3", None),
+        ("latest", None),
+    ],
+)
+def test_a_minor_release_means_its_newest_known_patch(version, name):
+    found = find_release(version)
+    assert (found and found.name) == name
+
+
+@pytest.mark.parametrize(
+    ("version", "why"),
+    [
+        ("1.37", "release 1.37 is not known; the nearest is 1.36.3"),
+        ("1.34.3", "release 1.34.3 is not known; the nearest are 1.34.1 and 1.34.7"),
+        ("1.18", "release 1.18 is not known; the nearest is 1.19"),
+        ("new", "'new' is no release; write 1.36, or a patch release such as 1.35.7"),
+    ],
+)
+def test_an_unknown_version_is_refused_with_the_nearest(version, why):
+    assert why_unknown(version) == why

@@ -9,10 +9,25 @@ import click
 
 from moorage.cli.file_options import TakesFiles
 from moorage.config.release_1_21 import PROVIDERS
-from moorage.config.scheduler_document import EMULATED
-from moorage.releases import LEGACY
+from moorage.releases import LEGACY, find_release, why_unknown
 
-__all__ = ["OldOption", "TakesFilesAndFlags", "emulate_option", "emulate_options", "max_disks_option", "old_flag_options"]
+__all__ = [
+    "EmulatedRelease", "OldOption", "TakesFilesAndFlags", "emulate_option", "emulate_options", "max_disks_option",
+    "old_flag_options",
+]  # fmt: skip
+
+
+class EmulatedRelease(click.ParamType[str]):
+    """The name of a release that can be emulated, given as a minor release or a patch release."""
+
+    name = "release"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        found = find_release(value)
+        if found is None:
+            self.fail(why_unknown(value), param, ctx)
+        return found.name
+
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -21,8 +36,9 @@ def emulate_option(command: _Command) -> _Command:
     """Add ``--emulate`` to a command."""
     option = click.option(
         "--emulate",
-        type=click.Choice(EMULATED),
-        help="The release to emulate; by default the one of the configuration's apiVersion.",
+        type=EmulatedRelease(),
+        help="The release to emulate: 1.34 (its newest known patch release) or 1.34.1; by default the one of the "
+        "configuration's apiVersion.",
     )
     return option(command)
 

@@ -320,7 +320,7 @@ _OWN: Final = (
         "str",
         "",
         "Moorage",
-        "Emulate kube-scheduler 1.19, 1.20 or 1.21, with its flags; --help then lists those.",
+        "Emulate an earlier kube-scheduler, 1.34 or 1.34.1 for example; 1.19 to 1.21 with their flags.",
         metavar="RELEASE",
     ),
     Flag(

@@ -18,9 +18,9 @@ from moorage.cli.pflag import ASKS_HELP, SHOWN, Flag, FlagCommand, FlagError, Gi
 from moorage.cli.run_flags import FLAGS
 from moorage.config.api_versions import V1BETA1
 from moorage.config.document_reader import KIND, read_text
-from moorage.config.scheduler_document import EMULATED, POLICY
+from moorage.config.scheduler_document import POLICY
 from moorage.errors import MoorageError
-from moorage.releases import LEGACY, RELEASES, TODAY, Release
+from moorage.releases import LEGACY, RELEASES, TODAY, Release, find_release, why_unknown
 
 __all__ = ["ALGORITHM", "Era", "ReleaseCommand", "era_of"]
 
@@ -106,9 +106,10 @@ def _asked(args: Sequence[str]) -> Era | None:
             found = word.partition("=")[2]
     if found is None:
         return None
-    if found not in EMULATED:
-        raise FlagError(f'invalid argument "{found}" for "--emulate" flag: use one of {", ".join(EMULATED)}')
-    return Era(found, "--emulate")
+    release = find_release(found)
+    if release is None:
+        raise FlagError(f'invalid argument "{found}" for "--emulate" flag: {why_unknown(found)}')
+    return Era(release.name, "--emulate")
 
 
 def _chosen(args: Sequence[str]) -> Era:

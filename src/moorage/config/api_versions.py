@@ -3,7 +3,7 @@
 =======  ==========  ====================  ===============================================================================
 version  read by     rules of              defaults
 =======  ==========  ====================  ===============================================================================
-v1       1.36        1.36                  ``multiPoint``
+v1       1.25-1.36   1.36                  ``multiPoint``
 v1beta3  1.23-1.28   1.36                  ``multiPoint``, limits of in-tree disks among them
 v1beta2  1.22-1.27   1.36                  each extension point by itself; a default that is enabled again is replaced
 v1beta1  1.19-1.22   1.21                  DefaultProvider; a default that is enabled again must be disabled first
@@ -14,7 +14,7 @@ Versions of 1.22 to 1.28 run the plugins of 1.36: since 1.22 scores have the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -26,9 +26,9 @@ from moorage.config.legacy_document import V1Beta1Document, V1Beta2Document, V1B
 from moorage.config.legacy_sets import appended, overlaid, settled
 from moorage.config.plugin_sets import Expansion, expand
 from moorage.framework.features import FeatureGates
-from moorage.releases import LEGACY, RELEASES, TODAY
+from moorage.releases import EARLIER, LEGACY, RELEASES, TODAY, Release
 
-__all__ = ["API_VERSIONS", "V1", "V1BETA1", "V1BETA2", "V1BETA3", "ApiVersion", "v1beta1_over"]
+__all__ = ["API_VERSIONS", "V1", "V1BETA1", "V1BETA2", "V1BETA3", "ApiVersion", "v1_of", "v1beta1_over"]
 
 #: ``expand(profile, gates, catalogue, path)`` returns the plugins of a profile; ``path`` leads to its ``plugins``.
 Expand = Callable[[KubeSchedulerProfile, FeatureGates, Mapping[str, tuple[str, ...]], str], Expansion]
@@ -113,7 +113,7 @@ V1: Final = ApiVersion(
     name=release_1_36.API_VERSION,
     document=Configuration,
     rules=TODAY,
-    emulated=(TODAY,),
+    emulated=(*(one.name for one in EARLIER), TODAY),
     plugin_points=release_1_36.PLUGIN_POINTS,
     expand=_multi_point(release_1_36.default_plugins),
     removed=dict.fromkeys(release_1_36.REMOVED_PLUGINS, _INVALID),
@@ -149,6 +149,25 @@ V1BETA1: Final = ApiVersion(
     plugin_points=release_1_21.PLUGIN_POINTS,
     expand=_v1beta1(release_1_21.DEFAULT_PROVIDER),
 )
+
+
+def v1_of(release: Release) -> ApiVersion:
+    """Return v1 as a release reads it: with the plugins and the extension points that it has."""
+    if RELEASES[V1.rules] is release:
+        return V1
+    return replace(
+        V1,
+        plugin_points=dict(_points_in(release)),
+        removed={} if release.limits_in_tree_disks else V1.removed,
+    )
+
+
+def _points_in(release: Release) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for name, points in V1.plugin_points.items():
+        if name not in release.lacks:
+            gone = release.lacks_points.get(name, "").split()
+            yield name, tuple(point for point in points if point not in gone)
+    yield from _IN_TREE.items() if release.limits_in_tree_disks else ()
 
 
 def v1beta1_over(provider: str) -> ApiVersion:

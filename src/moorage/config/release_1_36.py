@@ -85,10 +85,20 @@ _DEFAULTS: Final = (
     PluginRef(name="DefaultBinder"),
 )
 
+#: The default plugins of 1.30, which limits in-tree disks by default.
+_WITH_DISK_LIMITS: Final = (
+    *_DEFAULTS[:9],
+    PluginRef(name="EBSLimits"),
+    PluginRef(name="GCEPDLimits"),
+    _DEFAULTS[9],
+    PluginRef(name="AzureDiskLimits"),
+    *_DEFAULTS[10:],
+)
+
 
 def default_plugins(gates: FeatureGates) -> tuple[PluginRef, ...]:
-    """Return the default plugins as entries of ``multiPoint``."""
-    found = list(_DEFAULTS)
+    """Return the default plugins of the gates' release, 1.30 or later, as entries of ``multiPoint``."""
+    found = list(_WITH_DISK_LIMITS if gates.emulated.limits_in_tree_disks else _DEFAULTS)
     if gates["NodeDeclaredFeatures"]:
         found.append(PluginRef(name="NodeDeclaredFeatures"))
     if gates["DynamicResourceAllocation"]:

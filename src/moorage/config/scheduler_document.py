@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from msgspec import structs
 
-from moorage.config.api_versions import API_VERSIONS, V1, V1BETA1, ApiVersion
+from moorage.config.api_versions import API_VERSIONS, V1, V1BETA1, ApiVersion, v1_of
 from moorage.config.configuration import Configuration, KubeSchedulerProfile, Plugins, PluginSet
 from moorage.config.defaults import with_defaults
 from moorage.config.document_reader import KIND, SchedulerText, not_registered, read_text, refuse
@@ -31,7 +31,6 @@ from moorage.framework.registry import Registry
 from moorage.releases import RELEASES, TODAY
 
 __all__ = [
-    "EMULATED",
     "POLICY",
     "Loaded",
     "ReleaseRules",
@@ -42,8 +41,6 @@ __all__ = [
     "load_default",
 ]
 
-#: Releases that can be emulated.
-EMULATED: Final = tuple(RELEASES)
 POLICY: Final = "Policy"
 _ADDRESSES: Final = dict.fromkeys(
     ("healthzBindAddress", "metricsBindAddress"), "the flags --bind-address and --secure-port say where both are served"
@@ -110,6 +107,7 @@ def load_as(version: ApiVersion, text: SchedulerText, rules: ReleaseRules, emula
     """
     release = emulate or version.rules
     registry, gates = rules.registry(release), rules.gates(release)
+    version = v1_of(gates.emulated) if version is V1 else version
     configuration = load_version(text, version, registry, gates)
     return Loaded(
         _with_emulate(f"{KIND} {version.short}", emulate),
@@ -142,10 +140,11 @@ def load_default(rules: ReleaseRules, emulate: str | None = None) -> Loaded:
     """Return the configuration of a scheduler that gets no document."""
     if emulate is not None and _reads_policy(emulate):
         return from_provider(DEFAULT_PROVIDER, rules, emulate)
-    registry, gates = rules.registry(TODAY), rules.gates(TODAY)
-    configuration = default_configuration()
+    release = emulate or TODAY
+    registry, gates = rules.registry(release), rules.gates(release)
+    configuration, version = default_configuration(), v1_of(gates.emulated)
     source = _with_emulate("defaults", emulate)
-    return Loaded(source, V1, TODAY, configuration, resolve(configuration, registry, gates), registry, gates)
+    return Loaded(source, version, release, configuration, resolve(configuration, registry, gates, version), registry, gates)
 
 
 def from_provider(

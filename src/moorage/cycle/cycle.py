@@ -207,7 +207,7 @@ class Cycle:
         scope: SearchScope,
     ) -> npt.NDArray[np.intp]:  # fmt: skip
         percentage = self._percentage_for(profile)
-        rows = scope.close_others(_rows_to_look_at(found, snapshot, verdicts), verdicts)
+        rows = scope.close_others(_rows_to_look_at(profile, found, snapshot, verdicts), verdicts)
         wanted = feasible_nodes_to_find(percentage, len(rows)) if percentage else len(rows)
         if wanted >= len(rows):
             whole = len(rows) == len(verdicts)
@@ -305,14 +305,15 @@ def _raise_first_error(verdicts: Verdicts) -> None:
         raise AttemptError(broken.plugin, broken.message)
 
 
-def _rows_to_look_at(found: PreFiltered, snapshot: Snapshot, verdicts: Verdicts) -> npt.NDArray[np.intp]:
+def _rows_to_look_at(profile: Profile, found: PreFiltered, snapshot: Snapshot, verdicts: Verdicts) -> npt.NDArray[np.intp]:
     """Return the rows that PreFilter left, and refuse the others."""
     if found.nodes is None:
         return np.arange(len(verdicts))
     row_of = snapshot.table.row_of
     rows = np.array(sorted(row_of[name] for name in found.nodes if name in row_of), dtype=np.intp)
     named = " ".join(found.narrowed_by)
-    verdicts.refuse(np.arange(len(verdicts)), Status(Code.UNRESOLVABLE, "", (f"node(s) didn't satisfy plugin(s) [{named}]",)))
+    reasons = (f"node(s) didn't satisfy plugin(s) [{named}]",) if profile.names_nodes_left_out else ()
+    verdicts.refuse(np.arange(len(verdicts)), Status(Code.UNRESOLVABLE, "", reasons))
     verdicts.ids[rows] = 0
     return rows
 

@@ -65,7 +65,7 @@ class Decision(Struct, frozen=True):
             return (self.refused_after.plugin,) if self.refused_after.code.is_rejection and self.refused_after.plugin else ()
         if self.node is not None or self.verdicts is None or self.group is not None:
             return ()
-        narrowed = self.found.narrowed_by if self.found is not None else ()
+        narrowed = self.found.narrowed_by if self.found is not None and self.found.narrowing_rejects else ()
         return tuple(sorted({*self.verdicts.plugins(), *narrowed}))
 
     @property

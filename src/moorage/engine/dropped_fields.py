@@ -1,25 +1,29 @@
 """Drops fields of a pod that a release does not know or whose feature gate is off.
 
 Pod-level resource requests are an example: while their gate is off they count neither for pending pods nor for placed ones.
+Up to 1.33.3 host ports of sidecars do not count, and up to 1.32 what the kubelet reports of a resize does not.
 
 Source  kube-scheduler 1.36, framework/types.go, NodeInfo.update, PodInfo.CalculateResource
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import reduce
 
 from msgspec.structs import replace
 
-from moorage.api.core import Pod
+from moorage.api.core import ContainerStatus, Pod
 from moorage.api.pod_fields_1_21 import OldFields, as_kept_by_1_21
 from moorage.framework.features import FeatureGates
 
 __all__ = ["pod_reader"]
 
+_Reader = Callable[[Pod], Pod]
 
-def pod_reader(gates: FeatureGates) -> Callable[[Pod], Pod]:
-    """Return what takes a pod as it was written to what the gates' release knows of it."""
+
+def pod_reader(gates: FeatureGates) -> _Reader:
+    """Return a function that drops the fields of a pod which the gates' release does not know."""
     if not gates.emulated.drops_later_pod_fields:
         return _reader_of_today(gates)
     fields = OldFields(
@@ -31,12 +35,23 @@ def pod_reader(gates: FeatureGates) -> Callable[[Pod], Pod]:
     return lambda pod: as_kept_by_1_21(pod, fields)
 
 
-def _reader_of_today(gates: FeatureGates) -> Callable[[Pod], Pod]:
+def _reader_of_today(gates: FeatureGates) -> _Reader:
+    readers = tuple(_readers(gates))
+    if len(readers) > 1:
+        return lambda pod: reduce(lambda left, read: read(left), readers, pod)
+    return readers[0] if readers else lambda pod: pod
+
+
+def _readers(gates: FeatureGates) -> Iterator[_Reader]:
+    """Yield a reader for each set of fields that the release does not count."""
     if not gates["PodLevelResources"]:
-        return _without_level
-    if not gates["InPlacePodLevelResourcesVerticalScaling"]:
-        return _without_level_status
-    return lambda pod: pod
+        yield _without_level
+    elif not gates["InPlacePodLevelResourcesVerticalScaling"]:
+        yield _without_level_status
+    if not gates["InPlacePodVerticalScaling"]:
+        yield _without_resizes
+    if not gates.emulated.counts_sidecar_ports:
+        yield _without_sidecar_ports
 
 
 def _without_level(pod: Pod) -> Pod:
@@ -47,3 +62,30 @@ def _without_level_status(pod: Pod) -> Pod:
     if pod.status.resources is None:
         return pod
     return replace(pod, status=replace(pod.status, resources=None))
+
+
+def _without_resizes(pod: Pod) -> Pod:
+    """Drop what the kubelet reports of the containers' resources."""
+    status = pod.status
+    reported = (*status.container_statuses, *status.init_container_statuses)
+    if all(one.resources is None and not one.allocated_resources for one in reported):
+        return pod
+    return replace(
+        pod,
+        status=replace(
+            status,
+            container_statuses=tuple(map(_without_resize, status.container_statuses)),
+            init_container_statuses=tuple(map(_without_resize, status.init_container_statuses)),
+        ),
+    )
+
+
+def _without_resize(status: ContainerStatus) -> ContainerStatus:
+    return replace(status, resources=None, allocated_resources={})
+
+
+def _without_sidecar_ports(pod: Pod) -> Pod:
+    init = pod.spec.init_containers
+    if not any(one.ports for one in init):
+        return pod
+    return replace(pod, spec=replace(pod.spec, init_containers=tuple(replace(one, ports=()) for one in init)))

@@ -61,6 +61,8 @@ def _build(resolved: ResolvedProfile, names: list[str], registry: Registry, hand
         made,
         run_all_filters=resolved.run_all_filters,
         nominated_first=nominated_first,
+        names_nodes_left_out=gates.emulated.names_nodes_left_out,
+        narrowing_rejects=gates.emulated.narrowing_rejects,
         placement_weights=resolved.placement_weights,
     )
 

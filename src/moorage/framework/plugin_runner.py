@@ -91,7 +91,7 @@ def run_pre_filter(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> PreFil
         if nodes is not None and not nodes:
             refused = Status(Code.UNRESOLVABLE, "", (_no_node_left(sorted(narrowed_by)),))
             break
-    return PreFiltered(states, frozenset(skipped), nodes, tuple(sorted(narrowed_by)), refused)
+    return PreFiltered(states, frozenset(skipped), nodes, tuple(sorted(narrowed_by)), refused, profile.narrowing_rejects)
 
 
 def _no_node_left(plugins: list[str]) -> str:
@@ -339,4 +339,4 @@ def shifted(
                     states[step.name] = change.call(states[step.name], pod, other, node)
                 except Exception as error:
                     raise PluginError(step.name, f"failed in {method}: {type(error).__name__}: {error}") from error
-    return PreFiltered(states, found.skipped, found.nodes, found.narrowed_by, found.refused)
+    return PreFiltered(states, found.skipped, found.nodes, found.narrowed_by, found.refused, found.narrowing_rejects)

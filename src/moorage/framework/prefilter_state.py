@@ -22,6 +22,7 @@ class PreFiltered(Struct, frozen=True):
     """The results of PreFilter: each plugin's state, the plugins that returned ``SKIP``, and the nodes that remain.
 
     ``refused`` is set when a plugin rejected the pod; ``nodes`` is None when no plugin narrowed the nodes.
+    ``narrowing_rejects``: the plugins that narrowed the nodes count as plugins that rejected the pod.
     """
 
     states: Mapping[str, Any]
@@ -29,6 +30,7 @@ class PreFiltered(Struct, frozen=True):
     nodes: frozenset[str] | None = None
     narrowed_by: tuple[str, ...] = ()
     refused: Status | None = None
+    narrowing_rejects: bool = True
 
     def state_of(self, step: _HasName, pod: PodInfo) -> Any:
         """Return what ``filter`` receives: the plugin's PreFilter state, or the pod if it has no PreFilter."""

@@ -68,6 +68,8 @@ class Profile:
 
     ``run_all_filters``    the other Filter plugins judge a refused node too, and its status carries all their reasons
     ``nominated_first``    a node that the pod is nominated to is tried alone before all others
+    ``names_nodes_left_out``   a message counts the nodes that a PreFilter plugin left out
+    ``narrowing_rejects``  a PreFilter plugin that left out nodes counts as one that rejected the pod
     ``pod_group_post_filter``  the plugin that looks for pods to evict for a whole pod group
     """
 
@@ -78,6 +80,8 @@ class Profile:
     plugins: Mapping[str, Plugin] = field(default_factory=dict)
     run_all_filters: bool = False
     nominated_first: bool = True
+    names_nodes_left_out: bool = True
+    narrowing_rejects: bool = True
     placement_weights: Mapping[str, int] = field(default_factory=dict)
     pod_group_post_filter: Step | None = None
     #: Plugins that have nothing to do from Reserve on for pods that they skipped in PreFilter; ``_restless``: all others, by

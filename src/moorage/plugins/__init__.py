@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from moorage.framework.registry import Registry
@@ -23,14 +23,14 @@ from moorage.plugins.node_volume_limits import NodeVolumeLimits
 from moorage.plugins.pod_group_pods_count import PodGroupPodsCount
 from moorage.plugins.pod_topology_spread import PodTopologySpread
 from moorage.plugins.priority_sort import PrioritySort
-from moorage.plugins.releases import PLUGINS_1_21, REMOVED
+from moorage.plugins.releases import PLUGINS_1_21, VARIANTS
 from moorage.plugins.scheduling_gates import SchedulingGates
 from moorage.plugins.taint_toleration import TaintToleration
 from moorage.plugins.topology_placement_generator import TopologyPlacementGenerator
 from moorage.plugins.volume_binding import VolumeBinding
 from moorage.plugins.volume_restrictions import VolumeRestrictions
 from moorage.plugins.volume_zone import VolumeZone
-from moorage.releases import RELEASES, TODAY
+from moorage.releases import RELEASES, TODAY, Release
 
 __all__ = ["BUILTIN", "builtin_registry"]
 
@@ -62,13 +62,15 @@ BUILTIN: tuple[Any, ...] = (
 )
 
 
-#: The plugin classes of each set that a release can name.
-_PLUGIN_SETS: Mapping[str, tuple[Any, ...]] = {
-    "1.21": tuple(PLUGINS_1_21.values()),
-    "1.36": (*BUILTIN, *(PLUGINS_1_21[name] for name in REMOVED)),
-}
-
-
 def builtin_registry(release: str = TODAY) -> Registry:
     """Return the registry of a release's built-in plugins. The current one also holds plugins that Kubernetes has removed."""
-    return Registry(_PLUGIN_SETS[RELEASES[release].plugins])
+    found = RELEASES[release]
+    return Registry(PLUGINS_1_21.values() if found.legacy_flags else _plugins_of(found))
+
+
+def _plugins_of(release: Release) -> Iterator[Any]:
+    for cls in BUILTIN:
+        if cls.name not in release.lacks:
+            ended = release.variants.get(cls.name)
+            yield cls if ended is None else VARIANTS[cls.name, ended]
+    yield from (PLUGINS_1_21[name] for name in release.removed_plugins)

@@ -46,7 +46,7 @@ from moorage.state.cluster import Snapshot
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["DefaultPreemption", "DefaultPreemptionArgs", "nominate", "nominate_best"]
+__all__ = ["DefaultPreemption", "DefaultPreemptionArgs"]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 NEVER = "not eligible due to preemptionPolicy=Never."
@@ -129,7 +129,32 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         if why_not:
             return PostFilterResult(Code.UNSCHEDULABLE, (f"preemption: {why_not}",))
         search = self.search(attempt)
-        return nominate_best(pod, attempt, search.candidates) if search.candidates else _no_candidate(search)
+        return self.nominate_best(pod, attempt, search.candidates) if search.candidates else _no_candidate(search)
+
+    def nominate_best(
+        self, pod: PodInfo, attempt: Attempt, candidates: Sequence[Candidate]
+    ) -> PostFilterResult | Consult[Candidate]:
+        """Nominate the pod to the candidate where preemption does the least harm, after the extenders have filtered them."""
+
+        def choice(left: Sequence[Candidate]) -> PostFilterResult:
+            if not left:
+                return PostFilterResult(Code.UNSCHEDULABLE, (f"preemption: {NO_CANDIDATE}",))
+            return self.nominate(pod, attempt, choose(left))
+
+        return Consult(candidates, choice) if attempt.consults else choice(candidates)
+
+    def nominate(self, pod: PodInfo, attempt: Attempt, best: Candidate) -> PostFilterResult:
+        """Nominate the pod to the candidate's node and list the victims to evict there."""
+        return PostFilterResult(
+            Code.SUCCESS,
+            nominated=attempt.snapshot.table.nodes[best.row].name,
+            victims=self.to_evict(best),
+            displaced=tuple(o for o in attempt.nominated(best.row) if o.priority < pod.priority and o.spec.containers),
+        )
+
+    def to_evict(self, best: Candidate) -> tuple[PodInfo, ...]:
+        """Return the victims that are not being deleted already."""
+        return tuple(victim for victim in best.victims.pods if not victim.terminating)
 
     def pod_group_post_filter(
         self, group: PodGroup, pods: Sequence[PodInfo], snapshot: Snapshot, fits: Fits
@@ -178,27 +203,6 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             if group.spec.scheduling_constraints is not None:
                 return GROUPS_ARE_PLACED
         return GROUPS_PREEMPT_TOGETHER if self._gates["WorkloadAwarePreemption"] else ""
-
-
-def nominate_best(pod: PodInfo, attempt: Attempt, candidates: Sequence[Candidate]) -> PostFilterResult | Consult[Candidate]:
-    """Nominate the pod to the candidate where preemption does the least harm, after the extenders have filtered them."""
-
-    def choice(left: Sequence[Candidate]) -> PostFilterResult:
-        if not left:
-            return PostFilterResult(Code.UNSCHEDULABLE, (f"preemption: {NO_CANDIDATE}",))
-        return nominate(pod, attempt, choose(left))
-
-    return Consult(candidates, choice) if attempt.consults else choice(candidates)
-
-
-def nominate(pod: PodInfo, attempt: Attempt, best: Candidate) -> PostFilterResult:
-    """Nominate the pod to the candidate's node and list the victims to evict there."""
-    return PostFilterResult(
-        Code.SUCCESS,
-        nominated=attempt.snapshot.table.nodes[best.row].name,
-        victims=tuple(victim for victim in best.victims.pods if not victim.terminating),
-        displaced=tuple(o for o in attempt.nominated(best.row) if o.priority < pod.priority and o.spec.containers),
-    )
 
 
 def _was_preempted(pod: PodInfo) -> bool:

@@ -35,7 +35,7 @@ from moorage.state.pod_requests import PLACED, PodRequests, RequestOptions
 from moorage.state.table import NodeTable
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["NodeResourcesBalancedAllocation", "balance"]
+__all__ = ["NodeResourcesBalancedAllocation", "balance", "balance_with"]
 
 #: The score of a node whose balance the pod does not change.
 UNCHANGED = 75
@@ -128,7 +128,7 @@ class NodeResourcesBalancedAllocation(
     def _balanced(self, scored: tuple[Demand, ...], nodes: NodeView) -> IntArray:
         if len(scored) < 2:
             return np.full(len(nodes), UNCHANGED, dtype=np.int64)
-        scores = _balance_with(scored, nodes)
+        scores = balance_with(scored, nodes)
         scores -= self._balance_now(scored, nodes.table).of(nodes)
         scores += 150
         scores >>= 1  # 50, plus half of (50 + the difference)
@@ -144,7 +144,7 @@ class NodeResourcesBalancedAllocation(
             if len(cached) >= _CACHE_SIZE:
                 cached.clear()
             found = cached[resources] = KeptColumn(
-                lambda nodes: _balance_with(nothing, nodes), lambda node: _balance_of_node(resources, node)
+                lambda nodes: balance_with(nothing, nodes), lambda node: _balance_of_node(resources, node)
             )
         return found
 
@@ -164,7 +164,7 @@ class NodeResourcesBalancedAllocation(
         return 50 + (50 + balance_of(shares_with_pod) - balance_of(shares)) // 2
 
 
-def _balance_with(scored: tuple[Demand, ...], nodes: NodeView) -> IntArray:
+def balance_with(scored: tuple[Demand, ...], nodes: NodeView) -> IntArray:
     """Return the balance of each node with the pod's requests added, in a new array."""
     shares: list[Floats] = []
     counts: list[BoolArray] = []

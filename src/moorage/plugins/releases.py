@@ -11,6 +11,14 @@ from typing import Any, Final
 
 from moorage.plugins import default_binder as binder
 from moorage.plugins import node_name, node_ports, node_unschedulable, priority_sort
+from moorage.plugins.earlier import balanced_allocation as earlier_balance
+from moorage.plugins.earlier import default_preemption as earlier_preemption
+from moorage.plugins.earlier import dynamic_resources as earlier_devices
+from moorage.plugins.earlier import image_locality as earlier_images
+from moorage.plugins.earlier import node_resources_fit as earlier_fit
+from moorage.plugins.earlier import taint_toleration as earlier_taints
+from moorage.plugins.earlier import volume_binding as earlier_binding
+from moorage.plugins.earlier import volume_restrictions as earlier_restrictions
 from moorage.plugins.v1_21 import (
     default_preemption,
     image_locality,
@@ -34,7 +42,7 @@ from moorage.plugins.v1_21 import (
     volume_zone,
 )
 
-__all__ = ["PLUGINS_1_21", "REMOVED"]
+__all__ = ["PLUGINS_1_21", "VARIANTS"]
 
 #: Plugin → its class in 1.21. Classes from ``v1_21`` hold that release's behaviour; the five others have not changed since.
 PLUGINS_1_21: Final[Mapping[str, Any]] = {
@@ -68,17 +76,16 @@ PLUGINS_1_21: Final[Mapping[str, Any]] = {
     "VolumeZone": volume_zone.VolumeZoneV121,
 }
 
-#: Plugins removed since 1.21. Any profile may name them, except the disk limits under v1, which rejects those.
-REMOVED: Final = (
-    "AzureDiskLimits",
-    "CinderLimits",
-    "EBSLimits",
-    "GCEPDLimits",
-    "NodeLabel",
-    "NodePreferAvoidPods",
-    "NodeResourcesLeastAllocated",
-    "NodeResourcesMostAllocated",
-    "RequestedToCapacityRatio",
-    "SelectorSpread",
-    "ServiceAffinity",
-)
+#: Plugin, and the release in which its rule ended → the class with that rule. ``Release.variants`` names them.
+VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
+    ("DefaultPreemption", "1.34.7"): earlier_preemption.DefaultPreemptionV1347,
+    ("DynamicResources", "1.36.0"): earlier_devices.DynamicResourcesV1360,
+    ("ImageLocality", "1.35"): earlier_images.ImageLocalityV135,
+    ("NodeResourcesBalancedAllocation", "1.32"): earlier_balance.NodeResourcesBalancedAllocationV132,
+    ("NodeResourcesBalancedAllocation", "1.35"): earlier_balance.NodeResourcesBalancedAllocationV135,
+    ("NodeResourcesFit", "1.31"): earlier_fit.NodeResourcesFitV131,
+    ("NodeResourcesFit", "1.33"): earlier_fit.NodeResourcesFitV133,
+    ("TaintToleration", "1.34.1"): earlier_taints.TaintTolerationV1341,
+    ("VolumeBinding", "1.32"): earlier_binding.VolumeBindingV132,
+    ("VolumeRestrictions", "1.33"): earlier_restrictions.VolumeRestrictionsV133,
+}

@@ -130,7 +130,7 @@ class TaintToleration(
     def _became_tolerable(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
         return self._untolerated(pod, new) is None and (old is None or self._untolerated(pod, old) is not None)
 
-    def _untolerated(self, pod: PodInfo, node: Node) -> object | None:
+    def _untolerated(self, pod: PodInfo, node: Node) -> Taint | None:
         return find_untolerated(node.spec.taints, pod.spec.tolerations, DO_NOT_SCHEDULE, self._numeric)
 
 

@@ -66,6 +66,8 @@ class VolumeRestrictions(
     """The plugin; see the module docstring."""
 
     name = "VolumeRestrictions"
+    #: The reason while another pod uses a claim that allows a single pod.
+    claim_taken: str = CLAIM_TAKEN
     reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> RestrictedVolumes | Skip | Hold:
@@ -97,7 +99,7 @@ class VolumeRestrictions(
         taken = rows_taken(wanted.disks, nodes)
         yield Reject(taken, DISK_TAKEN)
         if wanted.uses > 0:
-            yield Reject(~taken, CLAIM_TAKEN)
+            yield Reject(~taken, self.claim_taken)
 
     def why(self, wanted: RestrictedVolumes, pod: PodInfo, node: NodeView) -> Detail | None:
         return why_held(pod, clashing_pods(pod, node), wanted.claims if wanted.uses > 0 else (), node)

@@ -6,33 +6,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from moorage.releases.earlier_releases import CURRENT, EARLIER, TODAY
 from moorage.releases.gates_1_36 import GATES_1_36
-from moorage.releases.inert_gates import OTHER_GATES
 from moorage.releases.legacy_gates import OTHER_OLD_GATES, old_gates
 from moorage.releases.release import ALPHA, BETA, STABLE, Gate, Release
 
-__all__ = ["ALPHA", "BETA", "CURRENT", "LEGACY", "RELEASES", "STABLE", "TODAY", "Gate", "Release"]
-
-#: The release that is emulated by default.
-TODAY: Final = "1.36"
+__all__ = [
+    "ALPHA", "BETA", "CURRENT", "EARLIER", "LEGACY", "RELEASES", "STABLE", "TODAY", "Gate", "Release", "find_release",
+    "why_unknown",
+]  # fmt: skip
 
 #: Gates of ``CURRENT`` that govern how the scheduler works rather than what it decides; they are open for every release.
 _MACHINERY: Final = frozenset(["SchedulerQueueingHints"])
-
-CURRENT: Final = Release(
-    name=TODAY,
-    plugins="1.36",
-    documents=frozenset(["v1", "v1beta2", "v1beta3"]),
-    gates=GATES_1_36,
-    inert_gates=OTHER_GATES,
-)
 
 
 def _legacy(name: str) -> Release:
     gates = {gate: Gate(old.default, old.stage) for gate, old in old_gates(name).items()}
     return Release(
         name=name,
-        plugins="1.21",
         documents=frozenset(["v1beta1", "Policy"]),
         gates=gates,
         inert_gates=OTHER_OLD_GATES,
@@ -70,4 +61,36 @@ LEGACY: Final = (
 )
 
 #: All releases by name, oldest first.
-RELEASES: Final[Mapping[str, Release]] = {one.name: one for one in (*LEGACY, CURRENT)}
+RELEASES: Final[Mapping[str, Release]] = {one.name: one for one in (*LEGACY, *reversed(EARLIER), CURRENT)}
+
+#: Versions whose scheduler is that of a release listed.
+_SAME: Final[Mapping[str, str]] = {"1.32.2": "1.32.5", "1.33.0": "1.33.3", "1.36.2": TODAY, "1.36.3": TODAY}
+
+
+def find_release(version: str) -> Release | None:
+    """Return the release of a version; None if it is not known.
+
+    ``1.34.1`` is that patch release, ``1.34`` the newest patch release of 1.34 that is known.
+    """
+    version = version.removeprefix("v")
+    name = _SAME.get(version, version)
+    if name in RELEASES:
+        return RELEASES[name]
+    return next((one for one in reversed(tuple(RELEASES.values())) if one.series == version), None)
+
+
+def why_unknown(version: str) -> str:
+    """Return why ``find_release`` does not find a version, with the nearest that it finds."""
+    number = _number(version)
+    if number is None:
+        return f"{version!r} is no release; write {TODAY}, or a patch release such as {EARLIER[1]}"
+    known = sorted({found for name in (*RELEASES, *_SAME) if (found := _number(name)) is not None})
+    older = [one for one in known if one < number]
+    newer = [one for one in known if one > number]
+    nearest = [".".join(map(str, one)) for one in (*older[-1:], *newer[:1])]
+    return f"release {version} is not known; the nearest {'is' if len(nearest) == 1 else 'are'} {' and '.join(nearest)}"
+
+
+def _number(version: str) -> tuple[int, ...] | None:
+    parts = version.removeprefix("v").split(".")
+    return tuple(map(int, parts)) if len(parts) in {2, 3} and all(part.isdecimal() for part in parts) else None

@@ -29,21 +29,27 @@ class Gate(NamedTuple):
 class Release:
     """A release that can be emulated. The defaults of the traits are those of the newest release.
 
-    ``plugins``       the set of plugin classes, one that ``moorage.plugins`` has
     ``documents``     the configuration documents it reads: versions of KubeSchedulerConfiguration, and ``Policy``
     ``gates``         feature gates that change decisions
     ``inert_gates``   feature gates that are accepted and change nothing
     ``fixed_gates``   gates of other releases → their value here; they cannot be set
     ``gated_kinds``   kinds that it lists only if a gate is open ("": never) → the gate
+    ``variants``      plugin → the release in which the rule that the plugin follows here ended; the others follow the newest
+    ``lacks``         plugins of the newest release that it does not have
+    ``removed_plugins``  plugins of 1.21 that a configuration may still name, although the newest release does not have them
+    ``lacks_points``  plugin → extension points that it implements in the newest release and not here
     """
 
     name: str
-    plugins: str
     documents: frozenset[str]
     gates: Mapping[str, Gate]
     inert_gates: frozenset[str]
     fixed_gates: Mapping[str, bool] = field(default_factory=dict)
     gated_kinds: Mapping[str, str] = field(default_factory=dict)
+    variants: Mapping[str, str] = field(default_factory=dict)
+    lacks: frozenset[str] = frozenset()
+    removed_plugins: tuple[str, ...] = ()
+    lacks_points: Mapping[str, str] = field(default_factory=dict)
     #: It has kube-scheduler's flags of 1.19 to 1.21, plain HTTP ports, algorithm providers and Policy among them.
     legacy_flags: bool = False
     default_lock: str = "leases"
@@ -64,10 +70,25 @@ class Release:
     balances_attached_volumes: bool = False
     #: Metrics have the names, stability levels and queues of 1.21.
     legacy_metrics: bool = False
+    #: Host ports of sidecars count.
+    counts_sidecar_ports: bool = True
+    #: A message counts the nodes that a PreFilter plugin left out.
+    names_nodes_left_out: bool = True
+    #: A PreFilter plugin that narrowed the nodes counts as one that rejected the pod.
+    narrowing_rejects: bool = True
+    #: The limits of in-tree disks are default plugins, and a v1 configuration may name them.
+    limits_in_tree_disks: bool = False
+    #: A configuration has the extension points of placements.
+    has_placement_points: bool = True
 
     @property
     def minor(self) -> int:
-        return int(self.name.partition(".")[2])
+        return int(self.name.split(".")[1])
+
+    @property
+    def series(self) -> str:
+        """The minor release that this is a patch of: ``1.34`` of ``1.34.7``."""
+        return f"1.{self.minor}"
 
     @property
     def previous(self) -> str:

@@ -21,6 +21,7 @@ from moorage.errors import InputError
 from moorage.framework.features import TODAY, FeatureGates
 from moorage.framework.profile import Profile
 from moorage.framework.registry import WaitingPod
+from moorage.releases import Release, find_release, why_unknown
 from moorage.state.cluster import ClusterState, Snapshot
 from moorage.state.pod_info import PodInfo
 
@@ -98,14 +99,29 @@ def _as_listed(numbered: tuple[int, Mapping[str, Any]]) -> tuple[int, str, int]:
 
 def _loaded(document: Mapping[str, Any]) -> Loaded:
     """Return the scenario's configuration, in the release that it was recorded with."""
+    release = document.get("release")
+    emulate = None if release is None else recorded_release(release).name
     rules = ConfigSource(feature_gates=",".join(f"{gate}={value}" for gate, value in document.get("featureGates", {}).items()))
     if "algorithmProvider" in document:
         return from_provider(document["algorithmProvider"], rules)
     given = document.get("policy") or document.get("config")
     if given is not None:
-        return load_any(json.dumps(given).encode(), document["name"], rules)
+        return load_any(json.dumps(given).encode(), document["name"], rules, emulate)
+    if emulate is not None:
+        return load_default(rules, emulate)
     recorded = ".".join(document.get("kubernetes", TODAY).removeprefix("v").split(".")[:2])
     return load_default(rules, recorded)
+
+
+def recorded_release(version: str) -> Release:
+    """Return the release that a recording names.
+
+    Raises  InputError for a version that is not known
+    """
+    found = find_release(version)
+    if found is None:
+        raise InputError(f"release: {why_unknown(version)}")
+    return found
 
 
 def _add(

@@ -2,7 +2,7 @@
 
 Victims are listed in the order in which the search tried them: first those protected by a disruption budget, then the others,
 each sorted by importance. The choice of node compares the first victims, so a victim beyond its budget can hide a more
-important one behind it. A node on which the pod fits with all pods in place is nominate_best at once, without victims.
+important one behind it. A node on which the pod fits with all pods in place is nominated at once, without victims.
 
 Reads     as the current plugin; terminating pods on the nominated node count, whatever deletes them
 Finds     a node to nominate the pod to, and the victims there. Otherwise an earlier nomination stays, unless no node was worth
@@ -35,10 +35,10 @@ class DefaultPreemptionV121(today.DefaultPreemption):
             return PostFilterResult(Code.UNSCHEDULABLE, nominated="")
         search = self.search(attempt)
         if search.fitting:
-            return today.nominate(pod, attempt, Candidate(search.fitting[0], Victims(())))
+            return self.nominate(pod, attempt, Candidate(search.fitting[0], Victims(())))
         if not search.candidates:
             return PostFilterResult(Code.UNSCHEDULABLE)
-        return today.nominate_best(pod, attempt, [_in_search_order(candidate) for candidate in search.candidates])
+        return self.nominate_best(pod, attempt, [_in_search_order(candidate) for candidate in search.candidates])
 
 
 def _in_search_order(candidate: Candidate) -> Candidate:

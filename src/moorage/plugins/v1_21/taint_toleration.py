@@ -20,7 +20,7 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.taint_matching import DO_NOT_SCHEDULE
 from moorage.state.view import NodeView
 
-__all__ = ["TaintTolerationV121"]
+__all__ = ["TaintTolerationV121", "first_taint_rejects"]
 
 # kube-scheduler's own text, kept word for word: people search their events for it.
 REASON = "node(s) had taint {{{}: {}}}, that the pod didn't tolerate"
@@ -32,18 +32,23 @@ class TaintTolerationV121(today.TaintToleration):
     reuse = today.TaintToleration.reuse
 
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
-        reasons: list[str] = []
+        return first_taint_rejects(pod, nodes, REASON)
 
-        def refused_for(taints: tuple[Taint, ...]) -> int:
-            """Number the reasons from 1 in the order found; 0 means no reason."""
-            taint = find_untolerated(taints, pod.spec.tolerations, DO_NOT_SCHEDULE)
-            if taint is None:
-                return 0
-            reason = REASON.format(taint.key, taint.value)
-            if reason not in reasons:
-                reasons.append(reason)
-            return reasons.index(reason) + 1
 
-        numbers = nodes.taints.spread(nodes.ids(nodes.taints), refused_for, np.int64)
-        for number, reason in enumerate(reasons, start=1):
-            yield Reject(np.equal(numbers, number), reason, unresolvable=True)
+def first_taint_rejects(pod: PodInfo, nodes: NodeView, reason: str) -> Iterator[Reject]:
+    """Reject nodes with the first taint of each that the pod does not tolerate; ``reason`` has places for its key and value."""
+    reasons: list[str] = []
+
+    def refused_for(taints: tuple[Taint, ...]) -> int:
+        """Number the reasons from 1 in the order found; 0 means no reason."""
+        taint = find_untolerated(taints, pod.spec.tolerations, DO_NOT_SCHEDULE)
+        if taint is None:
+            return 0
+        said = reason.format(taint.key, taint.value)
+        if said not in reasons:
+            reasons.append(said)
+        return reasons.index(said) + 1
+
+    numbers = nodes.taints.spread(nodes.ids(nodes.taints), refused_for, np.int64)
+    for number, said in enumerate(reasons, start=1):
+        yield Reject(np.equal(numbers, number), said, unresolvable=True)

@@ -1,0 +1,49 @@
+"""NodeResourcesBalancedAllocation up to 1.35: prefer nodes whose requested shares are even with the pod on them.
+
+Reads     requests of the pod; the nodes' allocatable and requested resources
+Scores    50 to 100 by the balance with the pod; up to 1.32 also for a pod that requests none of the resources
+Source    kube-scheduler 1.35 and 1.32, plugins/noderesources/balanced_allocation.go
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from moorage.framework.verdicts import Skip
+from moorage.plugins import node_resources_balanced_allocation as today
+from moorage.plugins.device_backed_scores import DeviceBackedDemands, ScoredDemands, with_devices
+from moorage.plugins.scoring_strategies import Demand, demands
+from moorage.plugins.single_node_scores import balance_of
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeInfo, NodeView
+
+__all__ = ["NodeResourcesBalancedAllocationV132", "NodeResourcesBalancedAllocationV135"]
+
+
+class NodeResourcesBalancedAllocationV135(today.NodeResourcesBalancedAllocation):
+    """The plugin; see the module docstring."""
+
+    reuse = today.NodeResourcesBalancedAllocation.reuse
+
+    def score_node(self, scored: ScoredDemands, node: NodeInfo) -> int:
+        if isinstance(scored, DeviceBackedDemands):
+            return int(self._balanced(scored.demands, scored.on(node))[0])
+        offered = [(node.requested(resource) + amount, node.allocatable(resource)) for resource, amount, _ in scored]
+        return balance_of([min(requested / float(capacity), 1.0) for requested, capacity in offered if capacity])
+
+    def _balanced(self, scored: tuple[Demand, ...], nodes: NodeView) -> IntArray:
+        if len(scored) < 2:
+            return np.full(len(nodes), 100, dtype=np.int64)
+        return today.balance_with(scored, nodes)
+
+
+class NodeResourcesBalancedAllocationV132(NodeResourcesBalancedAllocationV135):
+    """The plugin; see the module docstring."""
+
+    reuse = today.NodeResourcesBalancedAllocation.reuse
+
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> ScoredDemands | Skip:
+        del feasible
+        return with_devices(demands(self._resources, self._needs(pod).requests), snapshot, self._gates)

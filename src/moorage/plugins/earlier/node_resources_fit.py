@@ -1,0 +1,46 @@
+"""NodeResourcesFit of earlier releases.
+
+Up to 1.33 every refusal can be cured by preemption, even where the request exceeds what the node has. Up to 1.31 the usage that
+is scored counts, of the init containers of a placed pod, only the one that requests the most, also if it is a sidecar.
+
+Source    kube-scheduler 1.33.3, plugins/noderesources/fit.go; 1.31.8, framework/types.go, calculateResource
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from moorage.framework.points import Reuse, Scope
+from moorage.framework.verdicts import Hold, Reject
+from moorage.plugins.device_backed_scores import ScoredDemands
+from moorage.plugins.earlier.sidecar_usage import SidecarUsageView
+from moorage.plugins.node_resources_fit import NodeResourcesFit, RequestedResource
+from moorage.state.columns import IntArray
+from moorage.state.view import NodeInfo, NodeView
+
+__all__ = ["NodeResourcesFitV131", "NodeResourcesFitV133"]
+
+
+class NodeResourcesFitV133(NodeResourcesFit):
+    """The plugin; see the module docstring."""
+
+    reuse = NodeResourcesFit.reuse
+
+    def filter(self, wants: tuple[RequestedResource, ...], nodes: NodeView) -> Iterator[Reject]:
+        for reject in super().filter(wants, nodes):
+            yield Reject(reject.rows, reject.reason)
+
+    def filter_node(self, wants: tuple[RequestedResource, ...], node: NodeInfo) -> Hold | None:
+        hold = super().filter_node(wants, node)
+        return None if hold is None else Hold(hold.reasons)
+
+
+class NodeResourcesFitV131(NodeResourcesFitV133):
+    """The plugin; see the module docstring."""
+
+    @property
+    def reuse(self) -> Reuse:
+        return Reuse(Scope.NODE_PODS, self._signature, signature_reads=())
+
+    def score(self, to_score: ScoredDemands, nodes: NodeView) -> IntArray:
+        return super().score(to_score, SidecarUsageView.of(nodes))

@@ -1,0 +1,107 @@
+"""What scoring counted of placed pods with sidecars up to 1.31.
+
+NodeResourcesFit scores CPU and memory with a default for each container that requests none. Of a pod's init containers, only
+the one that needs the most, with the sidecars before it, counts, where that is more than all containers together.
+
+Source    kube-scheduler 1.31.8, framework/types.go, calculateResource
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from moorage.api.core import Container
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.pod_requests import DEFAULT_CPU_MILLI, DEFAULT_MEMORY, amount
+from moorage.state.view import NodeView
+
+__all__ = ["SidecarUsage", "SidecarUsageView"]
+
+
+class SidecarUsage:
+    """How much less CPU and memory of each row count than in the current release. An index: get it from ``Snapshot.index``."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._table = snapshot.table
+        self._position = -1
+        self._moved = -1
+        self._excess: dict[int, tuple[int, int]] = {}
+
+    def follow(self) -> dict[int, tuple[int, int]]:
+        """Return row → (CPU, memory) for the rows where the two differ, after counting changed rows again."""
+        changes = self._table.changes
+        changed = changes.since(self._position) if self._moved == changes.moved and self._position >= 0 else None
+        if changed is None:
+            self._excess.clear()
+            changed = list(range(len(self._table)))
+        self._position, self._moved = changes.position, changes.moved
+        for row in dict.fromkeys(changed):
+            self._excess.pop(row, None)
+            of_pods = [excess_of(pod) for pod in self._table.pods[row].values() if pod.spec.init_containers]
+            cpu, memory = sum(cpu for cpu, _ in of_pods), sum(memory for _, memory in of_pods)
+            if cpu or memory:
+                self._excess[row] = cpu, memory
+        return self._excess
+
+
+def excess_of(pod: PodInfo) -> tuple[int, int]:
+    """Return by how much the CPU and memory that count for scoring today exceed those that counted up to 1.31."""
+    if not any(container.restart_policy == "Always" for container in pod.spec.init_containers):
+        return 0, 0
+    cpu = _counted(pod, "cpu", DEFAULT_CPU_MILLI)
+    memory = _counted(pod, "memory", DEFAULT_MEMORY)
+    return pod.needs.nonzero_cpu - cpu, pod.needs.nonzero_memory - memory
+
+
+def _counted(pod: PodInfo, resource: str, default: int) -> int:
+    """Return the larger of all containers together and each init container with the sidecars up to it, plus overhead."""
+    together = sum(default if (asked := _asked(one, resource)) is None else asked for one in pod.spec.containers)
+    sidecars: int | None = None
+    for container in pod.spec.init_containers:
+        both = [count for count in (sidecars, _asked(container, resource)) if count is not None]
+        needed = sum(both) if both else None
+        if container.restart_policy == "Always":
+            sidecars = needed
+        together = max(together, default if needed is None else needed)
+    return together + amount(resource, pod.spec.overhead.get(resource, 0))
+
+
+def _asked(container: Container, resource: str) -> int | None:
+    quantity = container.resources.requests.get(resource)
+    return None if quantity is None else amount(resource, quantity)
+
+
+class SidecarUsageView(NodeView):
+    """A view whose CPU and memory with defaults are those that counted up to 1.31."""
+
+    __slots__ = ("_excess",)
+    is_true = False
+
+    def __init__(self, nodes: NodeView, excess: Mapping[int, tuple[int, int]]) -> None:
+        super().__init__(nodes.snapshot, nodes.row_numbers)
+        self._excess = excess
+
+    @classmethod
+    def of(cls, nodes: NodeView) -> NodeView:
+        """Return a view of the same rows; the same view if nothing differs in the cluster."""
+        excess = nodes.snapshot.index(SidecarUsage).follow()
+        return cls(nodes, excess) if excess else nodes
+
+    def only(self, keep: BoolArray) -> SidecarUsageView:
+        return SidecarUsageView(NodeView(self.snapshot, self.row_numbers[keep]), self._excess)
+
+    @property
+    def nonzero_cpu(self) -> IntArray:
+        return super().nonzero_cpu - self._column(0)
+
+    @property
+    def nonzero_memory(self) -> IntArray:
+        return super().nonzero_memory - self._column(1)
+
+    def _column(self, which: int) -> IntArray:
+        found = (self._excess.get(row, (0, 0))[which] for row in self.row_numbers.tolist())
+        return np.fromiter(found, dtype=np.int64, count=len(self.row_numbers))

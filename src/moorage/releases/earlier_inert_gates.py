@@ -1,0 +1,116 @@
+"""Feature gates of 1.30 to 1.35 that kube-scheduler accepts and that change no scheduling decision.
+
+Source  kubernetes 1.30 to 1.35, pkg/features/kube_features.go; apiserver, client-go and component-base, likewise
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from moorage.releases.inert_gates import OTHER_GATES
+
+__all__ = ["inert_gates"]
+
+#: Release → the gates that its successor no longer has.
+_LAST_IN: Final[Mapping[str, str]] = {
+    "1.35": """
+        CustomCPUCFSQuotaPeriod HonorPVReclaimPolicy InPlacePodVerticalScalingAllocatedStatus
+        InTreePluginPortworxUnregister KMSv1 MemoryManager RuntimeClassInImageCriApi ServiceTrafficDistribution
+        StructuredAuthorizationConfiguration TopologyAwareHints UnauthenticatedHTTP2DOSMitigation
+        WatchFromStorageWithoutResourceVersion
+    """,
+    "1.34": """
+        AllowServiceLBStatusOnNonLB ComponentSLIs CronJobsScheduledAnnotation LoadBalancerIPMode PodIndexLabel
+        ProbeHostPodSecurityStandards SizeMemoryBackedVolumes StatefulSetAutoDeletePVC StrictCostEnforcementForVAP
+        StrictCostEnforcementForWebhooks UserNamespacesPodSecurityStandards
+    """,
+    "1.33": """
+        DevicePluginCDIDevices ElasticIndexedJob LegacySidecarContainers PodDisruptionConditions
+        StatefulSetStartOrdinal
+    """,
+    "1.32": """
+        APIListChunking AdmissionWebhookMatchConditions AggregatedDiscoveryEndpoint AppArmor AppArmorFields
+        CPUManager DisableCloudProviders DisableKubeletCloudCredentialProviders EfficientWatchResumption
+        JobPodFailurePolicy KubeProxyDrainingTerminatingNodes PDBUnhealthyPodEvictionPolicy
+        PersistentVolumeLastPhaseTransitionTime RemainingItemCount WatchBookmark
+    """,
+    "1.31": """
+        CloudControllerManagerWebhook CloudDualStackNodeIPs DRAControlPlaneController HPAContainerMetrics KMSv2
+        KMSv2KDF LegacyServiceAccountTokenCleanUp MinDomainsInPodTopologySpread NewVolumeManagerReconstruction
+        NodeOutOfServiceVolumeDetach PodHostIPs ServerSideApply ServerSideFieldValidation
+        StableLoadBalancerNodeSet ValidatingAdmissionPolicy ZeroLimitedNominalConcurrencyShares
+    """,
+    "1.30": """
+        APIPriorityAndFairness CSIMigrationRBD CSINodeExpandSecret ConsistentHTTPGetHandlers
+        CustomResourceValidationExpressions DefaultHostNetworkHostPortsInPodTemplates InTreePluginAWSUnregister
+        InTreePluginAzureDiskUnregister InTreePluginAzureFileUnregister InTreePluginGCEUnregister
+        InTreePluginOpenStackUnregister InTreePluginRBDUnregister InTreePluginvSphereUnregister JobReadyPods
+        ReadWriteOncePod ServiceNodePortStaticSubrange SkipReadOnlyValidationGCE
+    """,
+}
+
+#: Release → the gates that its predecessor did not have.
+_FIRST_IN: Final[Mapping[str, str]] = {
+    "1.36": """
+        AllowServiceExternalIPs AtomicFIFO CPUCFSQuotaPeriod CRIListStreaming
+        ChangeContainerStatusOnKubeletRestart ClientsAllowCARotation ClientsAllowTLSCacheGC
+        CloudControllerManagerWatchBasedRoutesReconciliation CloudControllerManagerWebhook ComponentFlagz
+        ComponentStatusz DRAResourceClaimGranularStatusAuthorization DRAResourcePoolStatus
+        DeclarativeValidationBeta ExtendWebSocketsToKubelet ImageVolumeWithDigest
+        InPlacePodVerticalScalingInitContainers ManifestBasedAdmissionControlConfig NativeHistograms
+        PLEGOnDemandRelist PersistentVolumeClaimUnusedSinceTime PodLevelResourceManagers PodsAPI
+        ReloadKubeletClientCAFile ResourceHealthStatusMessage RuntimeClassInImageCriAPI
+        ServiceCIDRStatusFieldWiping ShardedListAndWatch StaleControllerConsistencyDaemonSet
+        StaleControllerConsistencyJob StaleControllerConsistencyReplicaSet StaleControllerConsistencyStatefulSet
+        StatefulSetSemanticRevisionComparison SystemdWatchdog UnlockWhileProcessingFIFO
+    """,
+    "1.35": """
+        AuthorizePodWebsocketUpgradeCreatePermission CRDObservedGenerationTracking CSIServiceAccountTokenSecrets
+        ConstrainedImpersonation InOrderInformersBatchProcess MutablePVNodeAffinity
+        MutablePodResourcesForSuspendedJobs MutableSchedulingDirectivesForSuspendedJobs
+        RestartAllContainersOnContainerExits StructuredAuthenticationConfigurationJWKSMetrics
+        UserNamespacesHostNetworkSupport
+    """,
+    "1.34": """
+        ClearingNominatedNodeNameAfterBinding ContainerRestartRules DetectCacheInconsistency EnvFiles
+        HostnameOverride InPlacePodVerticalScalingExclusiveMemory KubeletPodResourcesListUseActivePods
+        MatchLabelKeysInPodTopologySpreadSelectorMerge PodCertificateRequest PreventStaticPodAPIReferences
+        ProbeHostPodSecurityStandards RelaxedServiceNameValidation SizeBasedListCostEstimate
+        StructuredAuthenticationConfigurationEgressSelector TokenRequestServiceAccountUIDValidation
+    """,
+    "1.33": """
+        AggregatedDiscoveryRemoveBetaType AllowParsingUserUIDFromCertAuth ContainerStopSignals
+        DeclarativeValidation DeclarativeValidationTakeover DeploymentReplicaSetTerminatingReplicas
+        DisableCPUQuotaWithExclusiveCPUs GitRepoVolumeDriver HPAConfigurableTolerance InOrderInformers
+        KubeletEnsureSecretPulledImages KubeletPSI KubeletServiceAccountTokenForCredentialProviders
+        LegacySidecarContainers ListFromCacheSnapshot MutableCSINodeAllocatableCount PodObservedGenerationTracking
+        PodTopologyLabelsAdmission PreferSameTrafficDistribution ReduceDefaultCrashLoopBackOffDecay
+        StreamingCollectionEncodingToJSON StreamingCollectionEncodingToProtobuf StrictIPCIDRValidation
+    """,
+    "1.32": """
+        AllowOverwriteTerminationGracePeriodSeconds AllowUnsafeMalformedObjectDeletion BtreeWatchCache
+        CBORServingAndStorage ClientsAllowCBOR ClientsPreferCBOR ExternalServiceAccountTokenSigner
+        InPlacePodVerticalScalingAllocatedStatus InPlacePodVerticalScalingExclusiveCPUs KubeletCrashLoopBackOffMax
+        KubeletFineGrainedAuthz KubeletRegistrationGetOnExistsOnly PodLifecycleSleepActionAllowZero
+        PodLogsQuerySplitStreams RelaxedDNSSearchValidation RemoteRequestHeaderUID SELinuxChangePolicy
+        ServiceAccountNodeAudienceRestriction WindowsCPUAndMemoryAffinity WindowsGracefulNodeShutdown
+    """,
+    "1.31": """
+        AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests AnonymousAuthConfigurableEndpoints
+        AuthorizeNodeWithSelectors AuthorizeWithSelectors ConcurrentWatchObjectDecode CoordinatedLeaderElection
+        DRAControlPlaneController DisableAllocatorDualWrite ImageVolume OrderedNamespaceDeletion
+        ReloadKubeletServerCertificateFile ResilientWatchCacheInitialization ResourceHealthStatus
+        SupplementalGroupsPolicy WatchCacheInitializationPostStartHook
+    """,
+}
+
+
+def inert_gates(minor: str) -> frozenset[str]:
+    """Return the gates that a release of 1.30 to 1.36 accepts without effect."""
+    found = OTHER_GATES
+    for last, first in zip(_LAST_IN, _FIRST_IN, strict=True):
+        if first == minor:
+            break
+        found = (found - frozenset(_FIRST_IN[first].split())) | frozenset(_LAST_IN[last].split())
+    return found

@@ -1,0 +1,121 @@
+"""The releases 1.30 to 1.35, and patch releases of 1.36: what sets each apart from the one after it, newest first.
+
+Each entry names the rules that ended with that release. A rule of a plugin is a variant in ``moorage.plugins.earlier``; a
+variant stays in force in all earlier releases, until an earlier rule replaces it.
+
+Source  kubernetes, the scheduler of each release; docs/reference/releases.md names the pull requests
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from moorage.releases.earlier_gates import GATES_1_30, GATES_1_31, GATES_1_32, GATES_1_33, GATES_1_34, GATES_1_35
+from moorage.releases.earlier_inert_gates import inert_gates
+from moorage.releases.gates_1_36 import GATES_1_36
+from moorage.releases.inert_gates import OTHER_GATES
+from moorage.releases.release import Gate, Release
+
+__all__ = ["CURRENT", "EARLIER", "TODAY"]
+
+#: The release that is emulated by default.
+TODAY: Final = "1.36"
+
+_DISK_LIMITS: Final = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
+_DRA: Final = "DynamicResourceAllocation"
+
+CURRENT: Final = Release(
+    name=TODAY,
+    documents=frozenset(["v1", "v1beta2", "v1beta3"]),
+    gates=GATES_1_36,
+    inert_gates=OTHER_GATES,
+    removed_plugins=(
+        *_DISK_LIMITS, "NodeLabel", "NodePreferAvoidPods", "NodeResourcesLeastAllocated", "NodeResourcesMostAllocated",
+        "RequestedToCapacityRatio", "SelectorSpread", "ServiceAffinity",
+    ),
+)  # fmt: skip
+
+
+def _before(newer: Release, name: str, variants: Mapping[str, str] | None = None, lacks: str = "", **changed: Any) -> Release:
+    """Return the release before ``newer``, with the rules of plugins and the traits that ended with it."""
+    return replace(
+        newer,
+        name=name,
+        documents=frozenset(["v1"]),
+        variants={plugin: ended for plugin, ended in {**newer.variants, **(variants or {})}.items() if ended},
+        lacks=newer.lacks | frozenset(lacks.split()),
+        **changed,
+    )
+
+
+def _with_gates(minor: str, gates: Mapping[str, Gate]) -> Mapping[str, Any]:
+    """Return the fields of a release for its gates: those of 1.36 that it lacks are closed."""
+    closed = {gate: False for gate in GATES_1_36 if gate not in gates}
+    return {"gates": gates, "inert_gates": inert_gates(minor), "fixed_gates": closed}
+
+
+_1_36_0 = _before(CURRENT, "1.36.0", {"DynamicResources": "1.36.0"})
+
+_1_35_7 = _before(
+    CURRENT,
+    "1.35.7",
+    {
+        "ImageLocality": "1.35",
+        "NodeResourcesBalancedAllocation": "1.35",
+    },
+    lacks="PodGroupPodsCount TopologyPlacementGenerator",
+    lacks_points={"NodeResourcesFit": "placementScore"},
+    removed_plugins=(),
+    has_placement_points=False,
+    **_with_gates("1.35", GATES_1_35),
+)
+_1_35_4 = _before(_1_35_7, "1.35.4", {"DynamicResources": "1.36.0"})
+
+_1_34_7 = _before(
+    _1_35_7,
+    "1.34.7",
+    {"DefaultPreemption": "1.34.7"},
+    lacks="GangScheduling NodeDeclaredFeatures",
+    lacks_points={"DynamicResources": "score", "NodeResourcesFit": "placementScore"},
+    **_with_gates("1.34", GATES_1_34),
+)
+_1_34_1 = _before(_1_34_7, "1.34.1", {"DefaultPreemption": "", "TaintToleration": "1.34.1"})
+
+_1_33_3 = _before(
+    _1_34_7,
+    "1.33.3",
+    {"NodeResourcesFit": "1.33", "TaintToleration": "1.34.1", "VolumeRestrictions": "1.33"},
+    gated_kinds=dict.fromkeys(("DeviceClass", "ResourceClaim", "ResourceSlice"), _DRA),
+    counts_sidecar_ports=False,
+    **_with_gates("1.33", GATES_1_33),
+)
+
+_1_32_5 = _before(
+    _1_33_3,
+    "1.32.5",
+    {"NodeResourcesBalancedAllocation": "1.32", "VolumeBinding": "1.32"},
+    **_with_gates("1.32", GATES_1_32),
+)
+
+_1_31_8 = _before(
+    _1_32_5,
+    "1.31.8",
+    {"NodeResourcesFit": "1.31"},
+    lacks_points={"DefaultPreemption": "preEnqueue", "DynamicResources": "score", "NodeResourcesFit": "placementScore"},
+    names_nodes_left_out=False,
+    **_with_gates("1.31", GATES_1_31),
+)
+
+_1_30_10 = _before(
+    _1_31_8,
+    "1.30.10",
+    removed_plugins=_DISK_LIMITS,
+    narrowing_rejects=False,
+    limits_in_tree_disks=True,
+    **_with_gates("1.30", GATES_1_30),
+)
+
+#: Newest first, as each builds on the one after it.
+EARLIER: Final = (_1_36_0, _1_35_7, _1_35_4, _1_34_7, _1_34_1, _1_33_3, _1_32_5, _1_31_8, _1_30_10)

@@ -130,6 +130,7 @@ class PodDisruptionBudgetStatus(Value):
     current_healthy: int = 0
     desired_healthy: int = 0
     expected_pods: int = 0
+    observed_generation: int = 0
 
 
 class PodDisruptionBudget(Object):

@@ -316,6 +316,13 @@ class Simulation:
         self.now = then
         return True
 
+    @property
+    def is_at_rest(self) -> bool:
+        """True if nothing more happens until there is another fact."""
+        if self._planned() is not None or self._waiting_work:
+            return False
+        return self.scheduler.next_deadline() is None or self._is_settled() or self._only_repeats()
+
     def _planned(self) -> float | None:
         """Return the time of the next event that does not depend on the scheduler; None if there is none."""
         collected = self._collector.due()
@@ -505,14 +512,18 @@ class Simulation:
         if grace_s is None:
             own = pod.spec.termination_grace_period_seconds
             grace_s = 30 if own is None else own
-        condition = PodCondition(type="DisruptionTarget", status="True", reason=reason, message=message)
-        marked = replace(
-            pod,
-            metadata=replace(pod.metadata, deletion_timestamp=_timestamp(self.now)),
-            status=replace(pod.status, conditions=(*pod.status.conditions, condition)),
-        )
+        marked = self.leaving(pod, PodCondition(type="DisruptionTarget", status="True", reason=reason, message=message))
         self._tell(Seen(marked))
         self.at(self.now + grace_s, Gone(marked))
+
+    def leaving(self, pod: Pod, condition: PodCondition | None = None) -> Pod:
+        """Return a pod as it is once its deletion has begun, with one more condition."""
+        more = () if condition is None else (condition,)
+        return replace(
+            pod,
+            metadata=replace(pod.metadata, deletion_timestamp=_timestamp(self.now)),
+            status=replace(pod.status, conditions=(*pod.status.conditions, *more)),
+        )
 
     def _delete_orphan(self, pod: Pod) -> None:
         """Delete a pod whose node is deleted. A terminating pod has been replaced already, or is a victim and will be."""

@@ -1,0 +1,184 @@
+"""Pod disruption budgets in virtual time: how many disruptions each allows, as the disruption controller would count.
+
+A budget of a dump has figures, which the controller wrote before the dump was taken. They stand for the pods as they were read;
+what happens afterwards is counted on top of them. A budget without figures, as manifests have it, is counted from its pods.
+
+Source  kubernetes, pkg/controller/disruption/disruption.go; pkg/registry/core/pod/storage/eviction.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from moorage.api.core import Pod, ReplicationController
+from moorage.api.meta import Object, OwnerReference
+from moorage.api.selectors import Selector, SelectorError, compile_label_selector
+from moorage.api.workloads import Deployment, PodDisruptionBudget, ReplicaSet, StatefulSet
+from moorage.controllers.machinery.proportions import scaled
+from moorage.simulator.owners import controller_of, is_active
+
+__all__ = ["BudgetBook", "BudgetCount", "BudgetFigures", "FindObject", "WatchedBudget", "looks_ready"]
+
+#: Returns the object of a kind by namespace and name, if it exists.
+FindObject: TypeAlias = Callable[[type[Object], str, str], Object | None]
+
+#: Controllers with a number of replicas.
+_SCALED: Final[Mapping[str, type[Object]]] = {
+    "Deployment": Deployment, "ReplicaSet": ReplicaSet, "StatefulSet": StatefulSet,
+    "ReplicationController": ReplicationController,
+}  # fmt: skip
+#: Controllers of pods without a number of replicas: the disruption controller cannot count for them.
+_UNSCALED: Final = frozenset(["DaemonSet", "Job", "Node"])
+
+
+class BudgetCount(NamedTuple):
+    """What the disruption controller counts; ``fault``: why it cannot."""
+
+    expected: int = 0
+    desired: int = 0
+    healthy: int = 0
+    fault: str = ""
+
+
+class BudgetFigures(NamedTuple):
+    """The figures of a budget at some time. ``slack``: the disruptions it allows; negative if pods are missing."""
+
+    expected: int
+    desired: int
+    healthy: int
+    slack: int
+    fault: str = ""
+
+    @property
+    def allowed(self) -> int:
+        return max(0, self.slack)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WatchedBudget:
+    """A budget, with the count of its pods as they were read if its own figures stand for these."""
+
+    budget: PodDisruptionBudget
+    selector: Selector
+    read: BudgetCount | None
+
+    @property
+    def key(self) -> str:
+        return self.budget.key
+
+    def covers(self, pod: Pod) -> bool:
+        return pod.metadata.namespace == self.budget.metadata.namespace and self.selector.matches(pod.metadata.labels)
+
+
+def looks_ready(pod: Pod) -> bool:
+    """Return True for a pod of the input that is ready: by its condition or, without one, because it runs."""
+    ready = next((one.status for one in pod.status.conditions if one.type == "Ready"), None)
+    if ready is not None:
+        return ready == "True"
+    return bool(pod.spec.node_name) and pod.status.phase in {"", "Running"}
+
+
+class BudgetBook:
+    """The budgets of a cluster. ``read``: the pods as they were read."""
+
+    def __init__(self, budgets: Iterable[PodDisruptionBudget], find: FindObject, read: Iterable[Pod]) -> None:
+        self._find = find
+        #: Controllers that are not in the input, and the most active pods seen of each.
+        self._most: dict[tuple[str, str, str], int] = {}
+        self._by_namespace: dict[str, list[WatchedBudget]] = {}
+        held = [one for one in budgets if one.metadata.deletion_timestamp is None]
+        spaces = {one.namespace for one in held}
+        pods = [pod for pod in read if pod.metadata.namespace in spaces] if held else []
+        for budget in held:
+            watched = self._watched(budget, pods)
+            if watched is not None:
+                self._by_namespace.setdefault(budget.namespace, []).append(watched)
+
+    def _watched(self, budget: PodDisruptionBudget, pods: Iterable[Pod]) -> WatchedBudget | None:
+        try:
+            fresh = WatchedBudget(budget, compile_label_selector(budget.spec.selector), None)
+        except SelectorError:
+            return None
+        if not _is_counted(budget):
+            return fresh
+        return WatchedBudget(budget, fresh.selector, self._count(fresh, pods, looks_ready))
+
+    @property
+    def namespaces(self) -> Collection[str]:
+        """The namespaces that have budgets."""
+        return self._by_namespace.keys()
+
+    def covering(self, pod: Pod) -> list[WatchedBudget]:
+        """Return the budgets that cover a pod."""
+        return [one for one in self._by_namespace.get(pod.metadata.namespace, ()) if one.covers(pod)]
+
+    def figures(self, watched: WatchedBudget, pods: Iterable[Pod], ready: Callable[[Pod], bool]) -> BudgetFigures:
+        """Return the figures of a budget. ``pods``: all pods that exist; ``ready`` says which of them are."""
+        now = self._count(watched, pods, ready)
+        read, status = watched.read, watched.budget.status
+        if read is None:
+            slack = now.healthy - now.desired if now.expected and not now.fault else 0
+            return BudgetFigures(now.expected, now.desired, now.healthy, slack, now.fault)
+        expected = status.expected_pods + now.expected - read.expected
+        desired = status.desired_healthy + now.desired - read.desired
+        healthy = status.current_healthy + now.healthy - read.healthy
+        began = status.disruptions_allowed or min(0, status.current_healthy - status.desired_healthy)
+        slack = began + now.healthy - read.healthy - (now.desired - read.desired)
+        return BudgetFigures(expected, desired, healthy, slack)
+
+    def _count(self, watched: WatchedBudget, pods: Iterable[Pod], ready: Callable[[Pod], bool]) -> BudgetCount:
+        members = [pod for pod in pods if watched.covers(pod)]
+        healthy = sum(pod.metadata.deletion_timestamp is None and ready(pod) for pod in members)
+        spec = watched.budget.spec
+        if spec.max_unavailable is None and not isinstance(spec.min_available, str):
+            return BudgetCount(len(members), 1 if spec.min_available is None else spec.min_available, healthy)
+        total, fault = self._replicas(members)
+        if spec.max_unavailable is not None:
+            return BudgetCount(total, max(0, total - scaled(spec.max_unavailable, total, up=True)), healthy, fault)
+        return BudgetCount(total, scaled(spec.min_available, total, up=True), healthy, fault)
+
+    def _replicas(self, pods: Iterable[Pod]) -> tuple[int, str]:
+        """Return the total replicas of the pods' controllers, and why that is unknown if it is."""
+        wanted: dict[tuple[str, str, str], int | None] = {}
+        seen: dict[tuple[str, str, str], int] = {}
+        for pod in pods:
+            owner = controller_of(pod.metadata)
+            if owner is None:
+                continue
+            if owner.kind in _UNSCALED:
+                return 0, f'found no controllers for pod "{pod.name}"'
+            name, replicas = self._scaled_owner(pod.namespace, owner)
+            wanted[name] = replicas
+            seen[name] = seen.get(name, 0) + is_active(pod)
+        for name in [name for name, replicas in wanted.items() if replicas is None]:
+            wanted[name] = self._most[name] = max(seen[name], self._most.get(name, 0))
+        return sum(replicas or 0 for replicas in wanted.values()), ""
+
+    def _scaled_owner(self, namespace: str, owner: OwnerReference) -> tuple[tuple[str, str, str], int | None]:
+        """Return the controller that sets the number of replicas, and this number; None if the controller is not there."""
+        kind = _SCALED.get(owner.kind)
+        held = None if kind is None else self._find(kind, namespace, owner.name)
+        if held is None:
+            return (owner.kind, namespace, owner.name), None
+        above = controller_of(held.metadata)
+        if above is not None and above.kind in _SCALED:
+            upper = self._find(_SCALED[above.kind], namespace, above.name)
+            if upper is not None:
+                return (above.kind, namespace, above.name), _replicas_of(upper)
+        return (owner.kind, namespace, owner.name), _replicas_of(held)
+
+
+def _replicas_of(held: Object) -> int:
+    assert isinstance(held, Deployment | ReplicaSet | StatefulSet | ReplicationController)
+    return 1 if held.spec.replicas is None else held.spec.replicas
+
+
+def _is_counted(budget: PodDisruptionBudget) -> bool:
+    """Return True if the disruption controller has counted this budget since it was changed last."""
+    status = budget.status
+    if status.observed_generation < budget.metadata.generation:
+        return False
+    figures = (status.observed_generation, status.expected_pods, status.current_healthy, status.desired_healthy)
+    return any(figures) or status.disruptions_allowed > 0

@@ -1,0 +1,120 @@
+"""The best order in which to drain nodes one by one.
+
+Best is the order that drains most nodes, then leaves fewest pods pending, then makes fewest evictions wait for a budget. Up to
+eight nodes, all orders are tried; orders with equal beginnings share them. Beyond that, the next node is always the one that
+does best after those before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from moorage.laboratory.drain_answer import DrainFindings
+from moorage.laboratory.drain_run import DrainRun
+
+__all__ = ["EXHAUSTIVE", "FoundOrder", "OrderScore", "OrderSearch"]
+
+#: Up to so many nodes, all orders are tried.
+EXHAUSTIVE: Final = 8
+
+
+class OrderScore(NamedTuple):
+    """How good an order is; less is better."""
+
+    undrained: int
+    pending: int
+    waits: int
+
+
+class FoundOrder(NamedTuple):
+    """The best order, whether it is proven to be the best, and how many drains of one node that took."""
+
+    nodes: tuple[str, ...]
+    score: OrderScore
+    proven: bool
+    drains: int
+
+
+@dataclass
+class OrderSearch:
+    """Searches in an open transaction, after ``run.begin()``; ``transaction`` opens one inside it."""
+
+    run: DrainRun
+    transaction: Callable[[], AbstractContextManager[Any]]
+
+    def __post_init__(self) -> None:
+        self._drains = 0
+        self._best: tuple[OrderScore, tuple[str, ...]] | None = None
+
+    def find(self) -> FoundOrder:
+        """Return the best order; of equally good ones, the first in the order of the nodes as given."""
+        nodes = tuple(self.run.nodes)
+        if len(nodes) > EXHAUSTIVE:
+            self._extend((), nodes)
+        else:
+            self._visit((), nodes)
+        assert self._best is not None
+        score, order = self._best
+        return FoundOrder(order, score, len(nodes) <= EXHAUSTIVE or score == OrderScore(0, 0, 0), self._drains)
+
+    def _score(self, done: Sequence[str]) -> OrderScore:
+        """Return the score if no more nodes are drained."""
+        with self.transaction():
+            self.run.course.advance(None)
+            found = DrainFindings(self.run)
+            drained = sum(turn.drained for turn in self.run.turns)
+            del done
+            return OrderScore(len(self.run.nodes) - drained, len(found.pending()), found.waited())
+
+    def _next(self, name: str) -> bool:
+        self._drains += 1
+        return self.run.drain_next(name).drained
+
+    def _keep(self, score: OrderScore, order: tuple[str, ...]) -> None:
+        if self._best is None or score < self._best[0]:
+            self._best = score, order
+
+    def _is_hopeless(self) -> bool:
+        """Return True if no order that begins so is better than the best one known."""
+        return self._best is not None and OrderScore(0, 0, DrainFindings(self.run).waited()) >= self._best[0]
+
+    def _visit(self, done: tuple[str, ...], rest: tuple[str, ...]) -> None:
+        """Try all orders that begin with ``done``."""
+        if not rest:
+            self._keep(self._score(done), done)
+            return
+        for at, name in enumerate(rest):
+            left = (*rest[:at], *rest[at + 1 :])
+            with self.transaction():
+                drained = self._next(name)
+                if not self._is_hopeless():
+                    if drained:
+                        self._visit((*done, name), left)
+                    else:
+                        self._keep(self._score(done), (*done, name, *left))
+            self.run.turns.pop()
+
+    def _extend(self, done: tuple[str, ...], rest: tuple[str, ...]) -> None:
+        """Drain the node that does best next, and go on from there."""
+        scores: list[tuple[OrderScore, int]] = []
+        for at, name in enumerate(rest):
+            with self.transaction():
+                self._next(name)
+                scores.append((self._score(done), at))
+            self.run.turns.pop()
+            if scores[-1][0].waits == 0 and scores[-1][0].pending == 0 and scores[-1][0].undrained == len(rest) - 1:
+                break
+        score, at = min(scores)
+        order, left = (*done, rest[at]), (*rest[:at], *rest[at + 1 :])
+        if not left:
+            self._keep(score, order)
+            return
+        with self.transaction():
+            if self._next(rest[at]):
+                self._extend(order, left)
+            else:
+                self._keep(score, (*order, *left))
+        self.run.turns.pop()

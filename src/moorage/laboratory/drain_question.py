@@ -1,0 +1,149 @@
+"""Ask what a drain would do: place the pending pods, drain the nodes in virtual time, and take everything back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final, Protocol
+
+from moorage.api.core import Pod, ReplicationController
+from moorage.api.meta import Object
+from moorage.api.workloads import DaemonSet, PodDisruptionBudget, ReplicaSet, StatefulSet
+from moorage.errors import InputError
+from moorage.framework.changes import Change
+from moorage.laboratory.budget_figures import BudgetBook
+from moorage.laboratory.drain_answer import DrainFindings
+from moorage.laboratory.drain_order import FoundOrder, OrderSearch
+from moorage.laboratory.drain_run import DrainPlan, DrainRun
+from moorage.laboratory.draining import DrainCourse
+from moorage.laboratory.failures import NodeFailures
+from moorage.laboratory.history import History, Ran, Step
+from moorage.laboratory.inventory import Inventory
+from moorage.laboratory.recorded_simulation import RecordedSimulation
+from moorage.printable import one_line
+from moorage.report.answer import AnswerRequest, Assumption, Proof
+from moorage.report.drain_report import DrainReport
+from moorage.report.drain_text import drain_summary
+from moorage.report.drain_values import LossInstead
+from moorage.simulator.owners import controller_of
+from moorage.wording import some
+
+__all__ = ["OutageCluster", "check_nodes", "course_of", "drain_report"]
+
+_OWNERS: Final[Mapping[str, type[Object]]] = {
+    "ReplicaSet": ReplicaSet, "ReplicationController": ReplicationController, "StatefulSet": StatefulSet,
+}  # fmt: skip
+
+
+class OutageCluster(Protocol):
+    """What questions about drained and lost nodes need of a cluster."""
+
+    _aside: Mapping[str, Object]
+    _history: History
+
+    @property
+    def simulation(self) -> RecordedSimulation: ...
+    def transaction(self) -> AbstractContextManager[Any]: ...
+    def apply(self, *changes: Change) -> None: ...
+    def _step(self, step: Step) -> None: ...
+
+
+def drain_report(
+    cluster: OutageCluster, request: AnswerRequest, nodes: Sequence[str], plan: DrainPlan, *, find_order: bool = False
+) -> DrainReport:
+    """Return what a drain of nodes would do. Nothing changes.
+
+    Raises  InputError for a node that is not there
+    """
+    check_nodes(cluster, nodes)
+    with cluster.transaction():
+        cluster._step(Ran(None))
+        course = course_of(cluster, plan)
+        found = _found_order(cluster, course, plan, nodes) if find_order and len(nodes) > 1 else None
+        order = nodes if found is None else found.nodes
+        if_lost = _if_lost(cluster, nodes)
+        with cluster.transaction():
+            run = DrainRun(cluster, course, plan, _daemon_sets(cluster), order)
+            run.run()
+            findings = DrainFindings(run)
+            fields = findings.fields()
+        return DrainReport(
+            request=request,
+            summary=one_line(drain_summary(fields["nodes"], fields["pods"], fields["pending"])),
+            proof=_proof(found),
+            assumptions=tuple(_assumptions(course, plan, run)),
+            if_lost=if_lost,
+            **fields,
+        )
+
+
+def check_nodes(cluster: OutageCluster, nodes: Sequence[str]) -> None:
+    """Raise InputError for names that no node has, and for names given twice."""
+    known = cluster.simulation.scheduler.cluster.table.row_of
+    for name in nodes:
+        if name not in known:
+            raise InputError(one_line(f"no node has the name {name!r}"))
+    if len(set(nodes)) < len(nodes):
+        raise InputError("a node is named twice")
+    if not nodes:
+        raise InputError("no node is named")
+
+
+def course_of(cluster: OutageCluster, plan: DrainPlan) -> DrainCourse:
+    """Return the course of a drain that begins in the present state."""
+    state = cluster.simulation.scheduler.cluster
+
+    def find(kind: type[Object], namespace: str, name: str) -> Object | None:
+        return Inventory(cluster.simulation, cluster._aside).find(kind, namespace, name)
+
+    read = [obj for obj in cluster._history.objects if isinstance(obj, Pod)]
+    book = BudgetBook(state.objects(PodDisruptionBudget).values(), find, read)
+    placed = frozenset(uid for uid, pod in cluster.simulation.pods.items() if pod.spec.node_name)
+    return DrainCourse(lambda: cluster.simulation, cluster._step, book, plan.rules, placed)
+
+
+def _daemon_sets(cluster: OutageCluster) -> frozenset[str]:
+    return frozenset(obj.key for obj in cluster._aside.values() if isinstance(obj, DaemonSet))
+
+
+def _found_order(cluster: OutageCluster, course: DrainCourse, plan: DrainPlan, nodes: Sequence[str]) -> FoundOrder:
+    with cluster.transaction():
+        run = DrainRun(cluster, course, plan, _daemon_sets(cluster), nodes)
+        run.begin()
+        return OrderSearch(run, cluster.transaction).find()
+
+
+def _if_lost(cluster: OutageCluster, nodes: Sequence[str]) -> LossInstead:
+    failures = NodeFailures(lambda: cluster.simulation, cluster._step)
+    with cluster.transaction():
+        loss = failures.lose(" + ".join(nodes), nodes)
+    return LossInstead(loss.moves, loss.pending, loss.lost_for_good)
+
+
+def _proof(found: FoundOrder | None) -> Proof:
+    if found is None:
+        return Proof("run", runs=2)
+    return Proof("exhaustive" if found.proven else "bounded", runs=found.drains + 2)
+
+
+def _assumptions(course: DrainCourse, plan: DrainPlan, run: DrainRun) -> Iterator[Assumption]:
+    """Yield what the answer rests on and the input does not say."""
+    yield Assumption("readyAfter", f"{plan.rules.ready_after_s:g}s")
+    yield Assumption("pods that are placed before the drain", "ready, unless their Ready condition says otherwise")
+    yield Assumption("grace periods", "every pod uses all of its own" if plan.rules.grace_period_s < 0 else "as asked for")
+    if any(pod.budget for pod in DrainFindings(run).fields()["pods"]):
+        yield Assumption("evictions at the same time", "by namespace and name; kubectl takes them in any order")
+    if len(run.nodes) > 1 and plan.manner == "one-by-one":
+        yield Assumption("the next node", "its drain begins as soon as the pods of the one before are gone, as kubectl does")
+    absent = _absent_owners(run)
+    if absent:
+        yield Assumption("controllers that are not in the input", f"they exist and replace their pods: {some(absent)}")
+
+
+def _absent_owners(run: DrainRun) -> list[str]:
+    """Return the controllers of evicted pods that the input lacks, of the kinds that the scheduler looks at."""
+    cluster = run.course.simulation.scheduler.cluster
+    known = {obj.metadata.uid for kind in _OWNERS.values() for obj in cluster.objects(kind).values()}
+    replaced = [one for turn in run.turns for one in turn.evictions if one.replacement]
+    owners = [owner for one in replaced if (owner := controller_of(one.pod.metadata)) is not None]
+    return list(dict.fromkeys(f"{one.kind}/{one.name}" for one in owners if one.kind in _OWNERS and one.uid not in known))

@@ -1,0 +1,226 @@
+"""Nodes that are lost: what becomes of their pods, in a transaction of the cluster.
+
+``deleted``: the node objects and their pods are gone at once, and controllers replace the pods. ``unreachable``: the nodes are
+not ready and tainted; their pods are deleted when their tolerations end, but their objects stay, since no kubelet confirms the
+deletion. So a StatefulSet does not replace its pods, and the nodes still count as topology domains.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from msgspec.structs import replace
+
+from moorage.api.core import ENDED_PHASES, Node, NodeCondition, Pod, Taint
+from moorage.api.taints import tolerates
+from moorage.engine.facts import Gone, Seen
+from moorage.errors import InputError
+from moorage.laboratory.history import Ran, Step, Told
+from moorage.laboratory.recorded_simulation import RecordedSimulation
+from moorage.report.outage_values import NodeLoss
+from moorage.simulator.owners import controller_of
+from moorage.simulator.pod_record import PodRecord, State
+from moorage.simulator.replacing import REPLACING_ELSEWHERE, replacement
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["FailureMode", "NodeFailures", "is_mirror", "pods_by_node"]
+
+FailureMode: TypeAlias = Literal["deleted", "unreachable"]
+
+_MIRROR: Final = "kubernetes.io/config.mirror"
+_UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+_TAINTS: Final = tuple(Taint(key=_UNREACHABLE, effect=effect) for effect in ("NoSchedule", "NoExecute"))
+#: Admission gives every pod this toleration of the taint, in seconds.
+_TOLERATED_S: Final = 300.0
+
+
+def is_mirror(pod: Pod) -> bool:
+    """Return True for a pod that a kubelet made of a file of its node."""
+    return _MIRROR in pod.metadata.annotations
+
+
+def pods_by_node(simulation: RecordedSimulation) -> dict[str, list[str]]:
+    """Return the UIDs of the pods of each node, in order of arrival."""
+    found: dict[str, list[str]] = {}
+    for pod in simulation.pods_in_order():
+        if pod.spec.node_name:
+            found.setdefault(pod.spec.node_name, []).append(pod.metadata.uid)
+    return found
+
+
+@dataclass
+class NodeFailures:
+    """Failures of one cluster at rest. Open a transaction around each; ``step`` makes a step and remembers it."""
+
+    current: Callable[[], RecordedSimulation]
+    step: Callable[[Step], None]
+    on_node: dict[str, list[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.on_node = self.on_node or pods_by_node(self.current())
+
+    def pods_of(self, nodes: Iterable[str]) -> list[Pod]:
+        pods = self.current().pods
+        return [pods[uid] for name in nodes for uid in self.on_node.get(name, ())]
+
+    def lose(self, lost: str, nodes: Sequence[str], mode: FailureMode = "deleted") -> NodeLoss:
+        """Lose nodes, let time pass until nothing more happens, and return what came of it.
+
+        Raises  InputError for a node that is not there
+        """
+        before = frozenset(self.current().victims)
+        held = self.pods_of(nodes)
+        objects = list(self._objects(nodes))
+        if mode == "deleted":
+            made, stuck = self._delete(held, objects), list[Pod]()
+        else:
+            made, stuck = self._cut_off(held, objects)
+        self.step(Ran(None))
+        return self._outcome(lost, nodes, held, made, stuck, before, mode)
+
+    def _objects(self, nodes: Iterable[str]) -> Iterator[Node]:
+        table = self.current().scheduler.cluster.table
+        for name in nodes:
+            row = table.row_of.get(name)
+            if row is None:
+                raise InputError(f"no node has the name {name!r}")
+            yield table.nodes[row]
+
+    # -- deleted ---------------------------------------------------------------------------------------------------------
+
+    def _delete(self, held: Sequence[Pod], nodes: Sequence[Node]) -> dict[str, Pod]:
+        """Delete nodes with their pods; return the replacements by the UID of the old pod."""
+        made = {pod.metadata.uid: fresh for pod in held if (fresh := _replaced(pod)) is not None}
+        self.step(Told((*map(Gone, held), *map(Gone, nodes), *map(Seen, made.values()))))
+        return made
+
+    # -- unreachable -----------------------------------------------------------------------------------------------------
+
+    def _cut_off(self, held: Sequence[Pod], nodes: Sequence[Node]) -> tuple[dict[str, Pod], list[Pod]]:
+        """Taint nodes and delete their pods as the tolerations end; return the replacements and the pods that are stuck."""
+        began = self.current().now
+        self.step(Told(tuple(Seen(_unreachable(node)) for node in nodes)))
+        made: dict[str, Pod] = {}
+        stuck: list[Pod] = []
+        due = [(began + after_s, pod) for pod in held if (after_s := _tolerated_s(pod)) is not None]
+        for time_s in sorted({time_s for time_s, _ in due}):
+            self.step(Ran(time_s))
+            facts: list[Seen | Gone] = []
+            for pod in [pod for when, pod in due if when == time_s]:
+                facts += self._leaves(pod, made, stuck)
+            self.step(Told(tuple(facts)))
+        return made, stuck
+
+    def _leaves(self, pod: Pod, made: dict[str, Pod], stuck: list[Pod]) -> list[Seen | Gone]:
+        now = self.current().pods.get(pod.metadata.uid)
+        if now is None or now.metadata.deletion_timestamp is not None or now.status.phase in ENDED_PHASES:
+            return []
+        marked = Seen(self.current().leaving(now))
+        owner = controller_of(pod.metadata)
+        if owner is not None and owner.kind == "StatefulSet":
+            stuck.append(pod)
+            return [marked]
+        fresh = _replaced(pod)
+        if fresh is None:
+            return [marked]
+        made[pod.metadata.uid] = fresh
+        return [marked, Seen(fresh)]
+
+    # -- what came of it -------------------------------------------------------------------------------------------------
+
+    def _outcome(
+        self, lost: str, nodes: Sequence[str], held: Sequence[Pod], made: dict[str, Pod], stuck: Sequence[Pod],
+        before: frozenset[str], mode: FailureMode,
+    ) -> NodeLoss:  # fmt: skip
+        simulation = self.current()
+        victims = [record for uid, record in simulation.victims.items() if uid not in before]
+        records = [simulation.records.get(pod.metadata.uid) for pod in made.values()]
+        own = [_last(simulation, record) for record in records if record is not None]
+        others = [_last(simulation, record) for record in victims if record.replaced]
+        pending = list({id(one): one for one in (*own, *others) if one.state == State.PENDING}.values())
+        gone = [pod for pod in held if _is_bare(pod) and (mode == "deleted" or _tolerated_s(pod) is not None)]
+        gone += [one.pod for one in victims if one.state == State.PREEMPTED and _is_bare(one.pod)]
+        needs = [PodInfo(one.pod).requests for one in pending]
+        free_cpu, free_memory = _free(simulation, frozenset(nodes))
+        return NodeLoss(
+            lost,
+            tuple(nodes),
+            len(held),
+            pending=tuple(dict.fromkeys(one.pod.key for one in pending)),
+            lost_for_good=tuple(dict.fromkeys(pod.key for pod in gone)),
+            preempted=tuple(one.pod.key for one in victims if one.state == State.PREEMPTED),
+            stuck=tuple(pod.key for pod in stuck),
+            moves=sum(one.state == State.PLACED for one in own),
+            by_priority=dict(Counter(one.pod.spec.priority_class_name for one in pending)),
+            pending_cpu_milli=sum(one.get("cpu", 0) for one in needs),
+            pending_memory_bytes=sum(one.get("memory", 0) for one in needs),
+            free_cpu_milli=free_cpu,
+            free_memory_bytes=free_memory,
+            why=pending[0].message or None if pending else None,
+        )
+
+
+def _replaced(pod: Pod) -> Pod | None:
+    """Return the pod that a controller makes instead of one whose node is lost."""
+    if pod.status.phase in ENDED_PHASES or is_mirror(pod):
+        return None
+    owner = controller_of(pod.metadata)
+    if pod.metadata.deletion_timestamp is not None and (owner is None or owner.kind != "StatefulSet"):
+        return None  # it was replaced when it began to leave
+    return replacement(pod, REPLACING_ELSEWHERE)
+
+
+def _is_bare(pod: Pod) -> bool:
+    """Return True for a pod that is lost for good when it is deleted."""
+    owner = controller_of(pod.metadata)
+    if pod.status.phase in ENDED_PHASES or is_mirror(pod) or pod.metadata.deletion_timestamp is not None:
+        return False
+    return owner is None or owner.kind not in {*REPLACING_ELSEWHERE, "DaemonSet"}
+
+
+def _last(simulation: RecordedSimulation, record: PodRecord) -> PodRecord:
+    """Follow replacements to the pod that stands for this one in the end."""
+    for _ in range(100):
+        if not record.replaced:
+            break
+        then = simulation.pod_named(f"{record.pod.namespace}/{record.replaced}")
+        after = None if then is None else simulation.records.get(then.metadata.uid)
+        if after is None or after is record:
+            break
+        record = after
+    return record
+
+
+def _free(simulation: RecordedSimulation, lost: frozenset[str]) -> tuple[int, int]:
+    """Return the cpu and memory that pods could still request on schedulable nodes."""
+    table = simulation.scheduler.cluster.table
+    open_ = [row for row, node in enumerate(table.nodes) if not node.spec.unschedulable and node.name not in lost]
+    return tuple(  # type: ignore[return-value]
+        int((table.allocatable(name).view - table.requested(name).view)[open_].clip(min=0).sum()) for name in ("cpu", "memory")
+    )
+
+
+def _unreachable(node: Node) -> Node:
+    """Return a node as the node lifecycle controller marks it when its kubelet is silent."""
+    others = tuple(taint for taint in node.spec.taints if taint.key != _UNREACHABLE)
+    unknown = NodeCondition(type="Ready", status="Unknown", reason="NodeStatusUnknown")
+    conditions = tuple(one for one in node.status.conditions if one.type != "Ready")
+    return replace(
+        node,
+        spec=replace(node.spec, taints=(*others, *_TAINTS)),
+        status=replace(node.status, conditions=(*conditions, unknown)),
+    )
+
+
+def _tolerated_s(pod: Pod) -> float | None:
+    """Return how long a pod stays on an unreachable node, in seconds; None: for good."""
+    owner = controller_of(pod.metadata)
+    if is_mirror(pod) or (owner is not None and owner.kind == "DaemonSet"):
+        return None
+    found = [one for one in pod.spec.tolerations if tolerates(one, _TAINTS[-1])]
+    if not found:
+        return _TOLERATED_S
+    return None if found[0].toleration_seconds is None else float(max(0, found[0].toleration_seconds))

@@ -1,0 +1,256 @@
+"""Drains in virtual time: who leaves when, who waits for a budget, and where replacements go."""
+
+import itertools
+
+import pytest
+
+import moorage
+from moorage.errors import InputError
+
+HOST = "kubernetes.io/hostname"
+
+
+def node(name, cpu="4", **more):
+    return {
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {HOST: name, **more}},
+        "status": {"allocatable": {"cpu": cpu, "memory": "16Gi", "pods": "110"}},
+    }  # fmt: skip
+
+
+def pod(name, on, owner="ReplicaSet/web", cpu="1", ready=None, grace=30, app="web", **spec):
+    kind, _, controller = owner.partition("/")
+    owners = [{"apiVersion": "apps/v1", "kind": kind, "name": controller, "uid": f"uid-{controller}", "controller": True}]
+    return {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": app}, "ownerReferences": owners if owner else []},
+        "spec": {
+            "nodeName": on, "terminationGracePeriodSeconds": grace,
+            "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}], **spec,
+        },
+        "status": {"phase": "Running", "conditions": [] if ready is None else [{"type": "Ready", "status": ready}]},
+    }  # fmt: skip
+
+
+def budget(name="web", app="web", status=None, **spec):
+    spec = {"selector": {"matchLabels": {"app": app}}, **(spec or {"minAvailable": 1})}
+    return {
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name}, "spec": spec,
+        "status": status or {},
+    }  # fmt: skip
+
+
+def drained(*objects, nodes=("n1",), **options):
+    cluster = moorage.Cluster.from_objects(*objects)
+    before = cluster.digest()
+    report = cluster.drain(*nodes, **options)
+    assert cluster.digest() == before
+    return report
+
+
+def outcomes(report):
+    return {one.pod.removeprefix("default/"): one.outcome for one in report.pods}
+
+
+def one(report, name):
+    return next(one for one in report.pods if one.pod == f"default/{name}")
+
+
+def test_pods_of_a_replica_set_are_replaced_at_once_and_those_of_a_stateful_set_once_they_are_gone():
+    report = drained(node("n1"), node("n2"), pod("web-a", "n1"), pod("db-0", "n1", "StatefulSet/db", grace=7))
+    assert (one(report, "web-a").placed_seconds, one(report, "web-a").gone_seconds) == (0, 30)
+    assert (one(report, "db-0").placed_seconds, one(report, "db-0").gone_seconds) == (7, 7)
+    assert one(report, "db-0").replacement == "default/db-0"
+    assert {one.node for one in report.pods} == {"n2"}
+    assert report.possible
+    assert report.holds
+    assert report.nodes[0].done_seconds == 30
+    assert report.evicted == ("default/db-0", "default/web-a")
+
+
+def test_refusals_stop_the_drain_and_name_kubectls_words():
+    report = drained(
+        node("n1"),
+        node("n2"),
+        pod("web-a", "n1"),
+        pod("bare", "n1", ""),
+        pod("tmp", "n1", volumes=[{"name": "v", "emptyDir": {}}]),
+    )
+    assert not report.possible
+    assert outcomes(report) == {"web-a": "stays", "bare": "refused", "tmp": "refused"}
+    assert {(one.pod, one.rule) for one in report.refused} == {("default/bare", "noController"), ("default/tmp", "emptyDir")}
+    assert report.evicted == ()
+    assert report.nodes[0].errors == (
+        "cannot delete Pods that declare no controller (use --force to override): default/bare",
+        "cannot delete Pods with local storage (use --delete-emptydir-data to override): default/tmp",
+    )
+
+
+def test_a_bare_pod_is_lost_and_a_finished_one_leaves_at_once():
+    done = pod("done", "n1", "Job/j")
+    done["status"]["phase"] = "Succeeded"
+    report = drained(node("n1"), node("n2"), pod("bare", "n1", ""), done, force=True)
+    assert outcomes(report) == {"bare": "lost", "done": "finished"}
+    assert one(report, "done").gone_seconds == 0
+    assert report.possible
+
+
+def test_the_second_eviction_waits_until_the_first_replacement_is_ready():
+    pods = [pod("web-a", "n1"), pod("web-b", "n1"), pod("web-c", "n2")]
+    report = drained(node("n1"), node("n2"), *pods, budget(minAvailable=2), ready_after_s=12)
+    assert outcomes(report) == {"web-a": "moves", "web-b": "waits"}
+    waits = one(report, "web-b")
+    assert (waits.at, waits.budget, waits.node) == (15, "default/web", "n2")  # ready at 12 s, retried every 5 s
+    assert report.nodes[0].done_seconds == 45
+
+
+def test_a_budget_that_only_a_pending_pod_could_restore_is_a_deadlock():
+    pods = [pod("api-1", "n1", cpu="2"), pod("api-2", "n1", cpu="2")]
+    report = drained(node("n1"), node("n2", cpu="1"), *pods, budget(minAvailable=1))
+    assert outcomes(report) == {"api-1": "pending", "api-2": "never"}
+    assert report.deadlock
+    assert not report.possible
+    assert len(report.pending) == 1
+    assert report.pending[0] in one(report, "api-2").why
+    assert "cannot be drained" in report.summary
+
+
+def test_a_budget_that_allows_nothing_at_all_is_no_deadlock():
+    report = drained(node("n1"), node("n2"), pod("web-a", "n1"), budget(maxUnavailable=0))
+    assert outcomes(report) == {"web-a": "never"}
+    assert not report.deadlock
+    assert not report.possible
+    assert one(report, "web-a").why == "The disruption budget web needs 1 healthy pods and has 1 currently"
+
+
+def test_figures_of_the_dump_stand_for_what_was_read():
+    status = {"observedGeneration": 1, "currentHealthy": 5, "desiredHealthy": 4, "expectedPods": 5, "disruptionsAllowed": 1}
+    pods = [pod("web-a", "n1"), pod("web-b", "n1")]
+    report = drained(node("n1"), node("n2"), *pods, budget(minAvailable=4, status=status))
+    assert sorted(outcomes(report).values()) == ["moves", "waits"]
+    status |= {"currentHealthy": 4, "disruptionsAllowed": 0}
+    report = drained(node("n1"), node("n2"), *pods, budget(minAvailable=4, status=status))
+    assert outcomes(report) == {"web-a": "never", "web-b": "never"}
+
+
+def test_a_pod_that_two_budgets_cover_fails_at_once():
+    report = drained(node("n1"), node("n2"), pod("web-a", "n1"), pod("x", "n1", app="x"), budget("a"), budget("b"))
+    assert outcomes(report) == {"web-a": "never", "x": "moves"}
+    assert one(report, "web-a").budget == "default/a, default/b"
+    assert "more than one PodDisruptionBudget" in report.nodes[0].errors[0]
+
+
+def test_deleting_asks_no_budget():
+    report = drained(node("n1"), node("n2"), pod("web-a", "n1"), budget(maxUnavailable=0), disable_eviction=True)
+    assert outcomes(report) == {"web-a": "moves"}
+
+
+UNREADY = {  # ready pods elsewhere, the policy, what happens to the unready pod
+    "enough are healthy": (1, None, "moves"),
+    "too few are healthy": (0, None, "never"),
+    "too few are healthy, but always allowed": (0, "AlwaysAllow", "moves"),
+}
+
+
+@pytest.mark.parametrize(("others", "policy", "outcome"), UNREADY.values(), ids=UNREADY)
+def test_an_unready_pod_may_leave_by_its_policy(others, policy, outcome):
+    pods = [pod("sick", "n1", ready="False"), *(pod(f"fine-{i}", "n2", ready="True") for i in range(others))]
+    spec = {"minAvailable": 1, **({"unhealthyPodEvictionPolicy": policy} if policy else {})}
+    assert outcomes(drained(node("n1"), node("n2"), *pods, budget(**spec))) == {"sick": outcome}
+
+
+def test_kubectl_gives_up_at_its_timeout():
+    report = drained(
+        node("n1"), node("n2"), pod("web-a", "n1"), pod("web-b", "n1", app="b"), budget(maxUnavailable=0), timeout_s=20
+    )
+    assert not report.possible
+    assert one(report, "web-a").outcome == "never"
+    assert report.nodes[0].errors == (
+        'error when evicting pods/"web-a" -n "default": global timeout reached: 20s',
+        'error when waiting for pod "web-b" in namespace "default" to terminate: global timeout reached: 20s',
+    )
+    assert one(report, "web-b").outcome == "moves"
+
+
+def test_only_pods_of_the_selector_leave():
+    report = drained(node("n1"), node("n2"), pod("web-a", "n1"), pod("x", "n1", "", app="x"), pod_selector="app=web")
+    assert outcomes(report) == {"web-a": "moves"}
+    assert report.possible
+
+
+def test_nodes_are_cordoned_before_the_first_is_drained():
+    objects = [node("n1"), node("n2"), node("n3", cpu="1"), pod("a", "n1"), pod("b", "n2")]
+    report = drained(*objects, nodes=["n1", "n2"])
+    assert [(one.name, one.begin_seconds, one.done_seconds) for one in report.nodes] == [("n1", 0, 30), ("n2", 30, 60)]
+    assert sorted(outcomes(report).values()) == ["moves", "pending"]
+    assert {one.node for one in report.pods} == {"n3", None}
+
+
+def test_nodes_that_return_take_pods_again():
+    objects = [node("n1"), node("n2"), pod("a", "n1"), pod("b", "n2")]
+    assert drained(*objects, nodes=["n1", "n2"]).pending
+    report = drained(*objects, nodes=["n1", "n2"], returns=True)
+    assert report.possible
+    assert not report.pending
+    assert one(report, "a").node == "n1"  # it moved to n2, and back
+
+
+def test_a_surge_node_takes_the_pods():
+    report = drained(node("n1"), pod("a", "n1"), surge=1)
+    assert {one.node for one in report.pods} == {"n1-surge-1"}
+
+
+def test_nodes_drained_together_share_the_time():
+    objects = [node("n1"), node("n2"), node("n3"), pod("a", "n1"), pod("b", "n2")]
+    report = drained(*objects, nodes=["n1", "n2"], together=True)
+    assert [(one.begin_seconds, one.done_seconds) for one in report.nodes] == [(0, 30), (0, 30)]
+
+
+def test_a_node_that_cannot_be_drained_ends_the_command():
+    objects = [node("n1"), node("n2"), node("n3"), pod("bare", "n1", ""), pod("b", "n2")]
+    report = drained(*objects, nodes=["n1", "n2"])
+    assert [(one.name, one.drained, one.begin_seconds) for one in report.nodes] == [("n1", False, 0), ("n2", False, None)]
+    assert outcomes(report) == {"bare": "refused"}
+
+
+def test_pending_pods_of_the_input_are_placed_before_and_not_counted():
+    waiting = pod("huge", "", cpu="9", app="huge")
+    report = drained(node("n1"), node("n2"), waiting, pod("small", "", cpu="1"), nodes=["n1"])
+    assert report.pending == ()
+
+
+def test_a_loss_takes_the_place_of_a_drain_in_the_same_answer():
+    report = drained(node("n1"), node("n2", cpu="1"), pod("a", "n1"), pod("b", "n1"), pod("c", "n1", ""), force=True)
+    assert (report.if_lost.moves, len(report.if_lost.pending), report.if_lost.lost_for_good) == (1, 1, ("default/c",))
+
+
+def test_unknown_nodes_are_an_error():
+    with pytest.raises(InputError, match="no node has the name 'n9'"):
+        drained(node("n1"), nodes=["n9"])
+
+
+def orders():
+    """Return a cluster where the order matters: n1's pods fit on n2 only while it is there, and return makes room."""
+    return [
+        node("n1", cpu="2"), node("n2", cpu="3"), node("n3", cpu="2"),
+        pod("a", "n1", cpu="2", app="a"), pod("b", "n2", cpu="1", app="b"), pod("c", "n3", cpu="1", app="b"),
+        budget("b", app="b", minAvailable=2),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("returns", [True, False])
+def test_the_best_order_is_that_of_brute_force(returns):
+    nodes = ["n1", "n2", "n3"]
+    cluster = moorage.Cluster.from_objects(*orders())
+
+    def score(report):
+        return (
+            sum(not one.drained for one in report.nodes),
+            len(report.pending),
+            sum(one.evicted_seconds is not None and one.budget is not None for one in report.pods),
+        )
+
+    scores = {order: score(cluster.drain(*order, returns=returns)) for order in itertools.permutations(nodes)}
+    assert len(set(scores.values())) > 1
+    found = cluster.drain(*nodes, returns=returns, find_order=True)
+    assert scores[tuple(one.name for one in found.nodes)] == min(scores.values())
+    assert found.proof.kind == "exhaustive"

@@ -18,7 +18,9 @@ TRACE = [
 
 # -- the part of JSON Schema that ours is written in ---------------------------------------------------------------------
 
-TYPES = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool}
+TYPES = {
+    "object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool, "null": type(None),
+}  # fmt: skip
 KNOWN = {"type", "properties", "required", "additionalProperties", "items", "enum", "const", "minimum", "$ref"}
 SAID = {"description", "title", "$schema", "$defs"}
 
@@ -28,6 +30,11 @@ def violations(value, schema, path="$", root=SCHEMA):
     assert set(schema) <= KNOWN | SAID, f"{path}: the checker does not know {set(schema) - KNOWN - SAID}"
     if "$ref" in schema:
         yield from violations(value, root["$defs"][schema["$ref"].removeprefix("#/$defs/")], path, root)
+    if isinstance(schema.get("type"), list):
+        kinds = [{**schema, "type": kind} for kind in schema["type"]]
+        if not any(list(violations(value, kind, path, root)) == [] for kind in kinds):
+            yield f"{path}: {value!r} is none of {schema['type']}"
+        return
     wanted = TYPES.get(schema.get("type", ""), object)
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted not in (object, bool)):
         yield f"{path}: {value!r} is no {schema['type']}"

@@ -26,6 +26,7 @@ OK, ERROR, PENDING, UNDECIDED, INTERRUPTED = 0, 1, 2, 3, 130
 
 #: Subcommand → module:object, and its short help.
 COMMANDS: Mapping[str, tuple[str, str]] = {
+    "capacity": ("moorage.cli.capacity:capacity", "Say how many more instances of a pod fit."),
     "config": ("moorage.cli.config:config", "Check a scheduler configuration, or show what it resolves to."),
     "explain": ("moorage.cli.explain:explain", "Say why a pod is pending, or why it is on its node."),
     "run": ("moorage.cli.run:run", "Schedule the pods of a live cluster."),

@@ -18,6 +18,7 @@ from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.changes import Change, Owner
 from moorage.framework.effects import Question
+from moorage.laboratory.cluster_capacity import CapacityQuestions
 from moorage.laboratory.cluster_options import ConfigLike, cluster_options, refuse_unpicklable
 from moorage.laboratory.cluster_outages import OutageQuestions
 from moorage.laboratory.cluster_trials import ClusterTrials
@@ -59,7 +60,7 @@ __all__ = ["Cluster"]
 _Mark = tuple[History, int, Mapping[str, Object], tuple[tuple[float, ChangeLike], ...]]
 
 
-class Cluster(OutageQuestions):
+class Cluster(CapacityQuestions, OutageQuestions):
     """A cluster and the scheduler's state of it. It serves one thread at a time; ``fork`` makes one for each thread.
 
     ``options`` say how it is scheduled, ``notes`` what a reader should know of the input.

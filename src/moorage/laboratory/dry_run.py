@@ -17,7 +17,7 @@ from moorage.laboratory.placements import PodPlacement
 from moorage.laboratory.recorded_simulation import RecordedSimulation
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["quick_placements"]
+__all__ = ["quick_placements", "rests"]
 
 #: The points at which a plugin has a say after the decision, and those at which it learns of the pod.
 _AFTER = ("reserve", "permit", "preBind", "postBind")
@@ -58,7 +58,7 @@ def _quick_placement(scheduler: Scheduler, pod: PodInfo, scope: SearchScope, ass
     decision = scheduler.cycle.decide(profile, pod, scheduler.snapshot, scheduler.queue.nominated, scope)
     if decision.node is None:
         return _failure(decision, scheduler) if assumed is None else None
-    if not _rests(profile, decision):
+    if not rests(profile, decision):
         return None
     if assumed is not None:
         if scheduler.queue.nomination(pod.uid):
@@ -68,7 +68,7 @@ def _quick_placement(scheduler: Scheduler, pod: PodInfo, scope: SearchScope, ass
     return PodPlacement(pod.key, decision.node, feasible=decision.feasible, evaluated=decision.evaluated)
 
 
-def _rests(profile: Profile, decision: Decision) -> bool:
+def rests(profile: Profile, decision: Decision) -> bool:
     """Return True if no plugin has anything to do for the pod after the decision."""
     busy = decision.found is not None and not profile.resting.isdisjoint(decision.found.states)
     return not busy and not any(profile.restless_at(point) for point in _AFTER)

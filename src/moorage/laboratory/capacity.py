@@ -1,0 +1,297 @@
+"""How many instances of a pod fit, what stops the next one, and what would help.
+
+The count is a run of the engine: pods are created one after the other, each when the one before is bound, as cluster-capacity
+does. Pending pods are placed first. All of it happens in transactions that are taken back. The upper bound is arithmetic and
+needs no run; where the two agree, no other order fits more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from msgspec.structs import replace
+
+from moorage.api.core import Pod
+from moorage.api.meta import Object
+from moorage.engine.facts import Seen
+from moorage.laboratory.capacity_bound import Room, room_for
+from moorage.laboratory.capacity_count import LIMIT_REACHED, UNSCHEDULABLE, InstanceCounter, Placed, Quota, Stop
+from moorage.laboratory.capacity_gains import GainSearch
+from moorage.laboratory.capacity_groups import binding_of, exhausted_of, groups_of, stranded_of
+from moorage.laboratory.capacity_templates import CapacityTemplate
+from moorage.laboratory.new_nodes import admitted, policies_of
+from moorage.laboratory.verdicts import EveryVerdict, verdicts_of_all
+from moorage.report.answer import AnswerRequest, Assumption, Proof
+from moorage.report.capacity import Capacity
+from moorage.report.capacity_values import CapacityPart
+from moorage.simulator.simulation import Simulation, State
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["CapacityQuestion", "CountedCluster", "capacity_of"]
+
+#: A unit of more pods than this is a typing error.
+MOST_PER_UNIT: Final = 100_000
+
+
+class CountedCluster(Protocol):
+    """What a question of capacity needs of a cluster."""
+
+    @property
+    def simulation(self) -> Simulation: ...
+    def objects(self) -> list[Object]: ...
+    def transaction(self) -> AbstractContextManager[Any]: ...
+    def run(self, until_s: float | None = None) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityQuestion:
+    """What to count.
+
+    ``parts``    the templates, each with the number of its pods in a unit; a single template counts pods
+    ``replicas`` the numbers are all that is asked for: do so many fit?
+    ``limit``    stop after so many instances; 0: no limit
+    ``pending``  place pending pods first, or else leave them out
+    ``preempt``  let instances evict pods of lower priority
+    ``quotas``   makes the quotas of a run; None: quotas are left out
+    ``gains``    find out what changes would add
+    """
+
+    parts: tuple[tuple[CapacityTemplate, int], ...]
+    replicas: bool = False
+    limit: int = 0
+    seeds: tuple[int, ...] = (0,)
+    pending: bool = True
+    preempt: bool = False
+    gains: bool = True
+    quotas: Callable[[Iterable[Object]], Quota | None] | None = None
+    tell: Callable[[str], None] = field(default=lambda text: None)
+
+
+def capacity_of(cluster: CountedCluster, request: AnswerRequest, question: CapacityQuestion) -> Capacity:
+    """Return how many instances fit. The cluster is as before afterwards.
+
+    Raises  InputError
+    """
+    found: Capacity | None = None
+    counts: dict[str, int] = {}
+    for seed in question.seeds:
+        with cluster.transaction():
+            cycle = cluster.simulation.scheduler.cycle
+            before, cycle.seed = cycle.seed, seed
+            try:
+                study = _Study(cluster, question)
+                if found is None:
+                    found = study.answer(request)
+                    counts[str(seed)] = found.instances
+                else:
+                    question.tell(f"seed {seed} …")
+                    counts[str(seed)] = study.count().instances
+            finally:
+                cycle.seed = before
+    assert found is not None
+    return replace(found, per_seed=counts)
+
+
+@dataclass
+class _Counted:
+    """What was placed: whole units, the pods of the last, incomplete one, and why it ended."""
+
+    placed: list[tuple[int, Placed]]
+    stop: Stop
+    instances: int = 0
+    partial: list[tuple[int, Placed]] = field(default_factory=list)
+    left_over: dict[int, int] = field(default_factory=dict)
+
+
+class _Study:
+    """One count with all that is said about it, in a transaction of the cluster."""
+
+    def __init__(self, cluster: CountedCluster, question: CapacityQuestion) -> None:
+        self.cluster = cluster
+        self.question = question
+        self.pending: tuple[str, ...] = ()
+        if question.pending:
+            question.tell("placing pending pods …")
+            cluster.run()
+            records = cluster.simulation.records.values()
+            self.pending = tuple(one.pod.key for one in records if one.state == State.PENDING)
+        self.objects = cluster.objects()
+        self.policies = policies_of(self.objects)
+        self.notes: list[str] = []
+        self.templates = [self._admitted(template) for template, _ in question.parts]
+        self.units = [count for _, count in question.parts]
+
+    def _admitted(self, template: CapacityTemplate) -> CapacityTemplate:
+        """Return the template as admission leaves its pods, for a scheduler that exists."""
+        (pod,), notes = admitted([template.pod], self.policies)
+        assert isinstance(pod, Pod)
+        self.notes += notes
+        profiles = self.cluster.simulation.scheduler.profiles
+        if pod.spec.scheduler_name not in profiles:
+            name = "default-scheduler" if "default-scheduler" in profiles else next(iter(profiles))
+            self.notes.append(f"no profile has the name {pod.spec.scheduler_name}: {name} places {template.name}")
+            pod = replace(pod, spec=replace(pod.spec, scheduler_name=name))
+        around, _ = admitted(template.around, self.policies)
+        return CapacityTemplate(template.name, pod, template.kind, tuple(around), template.numbered)
+
+    # -- counting --------------------------------------------------------------------------------------------------------
+
+    def count(self, limit: int | None = None) -> _Counted:
+        """Place instances in the present state, until one finds no node."""
+        simulation = self.cluster.simulation
+        names = {pod.key for pod in simulation.pods.values()}
+        simulation.tell([Seen(obj) for template in self.templates for obj in template.around])
+        quotas = self.question.quotas
+        quota = None if quotas is None else quotas(self.objects)
+        counter = InstanceCounter(simulation, quota=quota, preempt=self.question.preempt)
+        streams = [template.instances(names.__contains__) for template in self.templates]
+        place = [_placing(counter, stream) for stream in streams]
+        return self._replicas(place) if self.question.replicas else self._until_full(place, limit or self.question.limit)
+
+    def _until_full(self, place: list[Callable[[], Placed | Stop]], limit: int) -> _Counted:
+        counted = _Counted([], Stop(LIMIT_REACHED, f"Maximum number of pods simulated: {limit}"))
+        while not limit or counted.instances < limit:
+            unit: list[tuple[int, Placed]] = []
+            for at, count in enumerate(self.units):
+                for _ in range(count):
+                    placed = place[at]()
+                    if isinstance(placed, Stop):
+                        counted.stop, counted.partial = placed, unit
+                        return counted
+                    unit.append((at, placed))
+            counted.placed += unit
+            counted.instances += 1
+        return counted
+
+    def _replicas(self, place: list[Callable[[], Placed | Stop]]) -> _Counted:
+        """Place a number of each; come back to those that found no node while others are placed."""
+        counted = _Counted([], Stop(LIMIT_REACHED, "all pods fit"), left_over=dict(enumerate(self.units)))
+        progress = True
+        while progress:
+            progress = False
+            for at in counted.left_over:
+                while counted.left_over[at]:
+                    placed = place[at]()
+                    if isinstance(placed, Stop):
+                        counted.stop = placed
+                        break
+                    counted.placed.append((at, placed))
+                    counted.left_over[at] -= 1
+                    progress = True
+            progress = progress and any(counted.left_over.values())
+        if not any(counted.left_over.values()):
+            counted.stop = Stop(LIMIT_REACHED, "all pods fit")
+        counted.instances = len(counted.placed)
+        return counted
+
+    # -- the answer ------------------------------------------------------------------------------------------------------
+
+    def answer(self, request: AnswerRequest) -> Capacity:
+        self.question.tell("counting …")
+        with self.cluster.transaction():
+            rooms = [self._room(template) for template in self.templates]
+            counted = self.count()
+            values = self._described(counted, rooms)
+        assumptions = [Assumption("input", note) for note in dict.fromkeys(self.notes)]
+        if not self.question.replicas and self.question.gains:
+            search = GainSearch(self.cluster, self.policies, self._recount, self._bound_now, self.question.tell)
+            values["gains"], values["skipped_gains"] = search.find(values["per_group"], rooms, counted.instances, self.units)
+        return Capacity(request=request, summary="", assumptions=tuple(assumptions), pending=self.pending, **values).summed_up()
+
+    def _recount(self) -> int:
+        return self.count().instances
+
+    def _bound_now(self) -> int | None:
+        return self._room(self.templates[0]).bound if len(self.templates) == 1 else None
+
+    def _judged(self, template: CapacityTemplate) -> EveryVerdict:
+        scheduler = self.cluster.simulation.scheduler
+        pod = next(template.instances(lambda name: False))[0]
+        profile = scheduler.profiles[pod.spec.scheduler_name]
+        return verdicts_of_all(profile, PodInfo(pod), scheduler.snapshot, scheduler.queue.nominated)
+
+    def _room(self, template: CapacityTemplate) -> Room:
+        why = ""
+        if self.question.preempt:
+            why = "instances may evict pods"
+        elif template.numbered is not None:
+            why = "each instance has claims of its own"
+        elif self.cluster.simulation.scheduler.cycle.extenders:
+            why = "extenders decide as well"
+        elif len(self.templates) > 1 or self.units != [1]:
+            why = "a mix of templates is counted"
+        return room_for(self._judged(template), why)
+
+    def _described(self, counted: _Counted, rooms: list[Room]) -> dict[str, Any]:
+        """Return the fields of the answer that depend on the state in which no further instance fits."""
+        blocked = counted.stop.pod
+        subject = self._part_of(blocked)
+        last = self._judged(self.templates[subject]) if counted.stop.kind == UNSCHEDULABLE else None
+        self._roll_back(counted.partial)
+        room, after = rooms[subject], self._room(self.templates[subject])
+        per_node = Counter(placed.node for _, placed in counted.placed)
+        table = self.cluster.simulation.scheduler.snapshot.table
+        parts = tuple(self._part(at, counted, rooms[at]) for at in range(len(self.templates)))
+        bound = None if self.question.replicas else room.bound
+        return {
+            "parts": parts,
+            "instances": counted.instances,
+            "per_node": {node.name: per_node[node.name] for node in table.nodes if per_node[node.name]},
+            "fail_type": counted.stop.kind,
+            "message": counted.stop.message,
+            "upper_bound": bound,
+            "no_bound": "" if bound is not None else room.why_none,
+            "per_group": tuple(groups_of(table.nodes, room, after, per_node, last)),
+            "binding": tuple(binding_of(room, last)),
+            "exhausted": exhausted_of(room, after, table.nodes) if last is not None else {},
+            "stranded": stranded_of(room, after, per_node, table.nodes) if last is not None else {},
+            "blocked_by": "" if blocked is None else blocked.key,
+            "unplaced": tuple(placed.pod.key for _, placed in counted.partial),
+            "preempted": tuple(key for _, placed in counted.placed for key in placed.victims),
+            "proof": Proof("bound" if bound == counted.instances else "run", runs=len(self.question.seeds)),
+        }
+
+    def _part_of(self, pod: Pod | None) -> int:
+        if pod is None:
+            return 0
+        specs = [template.name for template in self.templates]
+        return next((at for at, name in enumerate(specs) if pod.name.rpartition("-")[0] == name), 0)
+
+    def _part(self, at: int, counted: _Counted, room: Room) -> CapacityPart:
+        template, replicas = self.templates[at], self.question.replicas
+        return CapacityPart(
+            template=template.name,
+            kind=template.kind,
+            requests={name: amount for name, amount in room.needs.items() if name != "pods"},
+            placed=sum(part == at for part, _ in counted.placed),
+            per_unit=1 if replicas else self.units[at],
+            asked=self.units[at] if replicas else None,
+            left_over=counted.left_over.get(at) if replicas else None,
+        )
+
+    def _roll_back(self, partial: Iterable[tuple[int, Placed]]) -> None:
+        """Take the pods of an incomplete unit back."""
+        simulation = self.cluster.simulation
+        for _, placed in reversed(list(partial)):
+            if simulation.scheduler.cluster.is_assumed(placed.pod.uid):
+                simulation.scheduler.cluster.forget(placed.pod.uid)
+            else:
+                simulation.delete(placed.pod.uid)
+
+
+def _placing(counter: InstanceCounter, stream: Iterator[tuple[Pod, tuple[Object, ...]]]) -> Callable[[], Placed | Stop]:
+    """Return a function that places the next instance of a template; one that found no node is tried again."""
+    waiting: list[tuple[Pod, tuple[Object, ...]]] = []
+
+    def place() -> Placed | Stop:
+        pod, needs = waiting.pop() if waiting else next(stream)
+        placed = counter.place(pod, needs)
+        if isinstance(placed, Stop):
+            waiting.append((pod, needs))
+        return placed
+
+    return place

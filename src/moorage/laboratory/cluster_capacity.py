@@ -1,0 +1,101 @@
+"""``Cluster.capacity``: how many instances of a pod fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from moorage.api.meta import Object
+from moorage.errors import InputError
+from moorage.laboratory.capacity import CapacityQuestion, capacity_of
+from moorage.laboratory.capacity_templates import CapacityTemplate, TemplateSource, read_template
+from moorage.laboratory.objects import ObjectLike
+from moorage.laboratory.recorded_simulation import RecordedSimulation
+from moorage.report.answer import AnswerRequest
+from moorage.report.capacity import Capacity
+from moorage.report.outcome import InputNote
+from moorage.simulator.simulate import Options
+
+__all__ = ["AskedCluster", "CapacityQuestions", "templates_of"]
+
+
+class AskedCluster(Protocol):
+    """What these questions need of a cluster."""
+
+    options: Options
+    notes: tuple[InputNote, ...]
+
+    @property
+    def simulation(self) -> RecordedSimulation: ...
+    def get(self, ref: str | Object) -> Object: ...
+    def objects(self) -> list[Object]: ...
+    def transaction(self) -> AbstractContextManager[Any]: ...
+    def run(self, until_s: float | None = None) -> Any: ...
+    def digest(self) -> str: ...
+
+
+def templates_of(
+    cluster: AskedCluster, given: ObjectLike | CapacityTemplate | Mapping[str, Any]
+) -> tuple[tuple[CapacityTemplate, int], ...]:
+    """Return the templates of a question, each with its number of pods in a unit.
+
+    ``given``: a template in any form, or ``{name: template}`` or ``{name: (template, number)}`` for a mix.
+    Raises  InputError
+    """
+    source = TemplateSource(cluster.get, cluster.objects)
+    if isinstance(given, Mapping) and not {"kind", "metadata", "spec"} & set(given):
+        return tuple(_part(str(name), one, source) for name, one in given.items())
+    return ((given if isinstance(given, CapacityTemplate) else read_template(given, source), 1),)
+
+
+def _part(name: str, given: Any, source: TemplateSource) -> tuple[CapacityTemplate, int]:
+    template, number = given if isinstance(given, tuple | list) else (given, 1)
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise InputError(f"{name}: {number!r} pods of a template; give a whole number from 1")
+    return read_template(template, source, name), number
+
+
+class CapacityQuestions:
+    """The method of a cluster."""
+
+    def capacity(
+        self: AskedCluster,
+        template: ObjectLike | Mapping[str, Any],
+        limit: int = 0,
+        seeds: Iterable[int] = (),
+        quota: bool = True,
+        *,
+        pending: str = "first",
+        preempt: bool = False,
+        replicas: bool = False,
+        gains: bool = True,
+    ) -> Capacity:
+        """Return how many instances of a pod fit, one after the other, as kube-scheduler places them. Nothing changes.
+
+        ``template``  a pod or a workload as struct, dict, YAML text or path, or the name of one of the cluster:
+                      ``deployment/web``; for a mix, ``{"web": (template, 3), "worker": (template, 2)}``: how many units fit
+        ``limit``     stop after so many; 0: no limit
+        ``seeds``     count once with each, because ties can change the number; empty: the cluster's seed
+        ``quota``     respect resource quotas
+        ``pending``   ``first``: place the pending pods before; ``ignore``: leave them out
+        ``preempt``   let instances evict pods of lower priority
+        ``replicas``  the numbers of a mix are the question: do so many fit?
+        ``gains``     also find out what one more node, or 10% more of a resource, would add
+
+        Raises  InputError
+        """
+        if pending not in {"first", "ignore"}:
+            raise InputError(f"pending: {pending!r} is neither 'first' nor 'ignore'")
+        asked = tuple(seeds) or (self.options.seed,)
+        parts = templates_of(self, template)
+        names = [one.name for one, _ in parts]
+        request = AnswerRequest(
+            release=self.simulation.scheduler.gates.release, seeds=asked, digest=self.digest(),
+            notes=tuple(note.text for note in self.notes), question={"capacity": names},
+        )  # fmt: skip
+        del quota
+        what = CapacityQuestion(
+            parts, replicas=replicas, limit=limit, seeds=asked, pending=pending == "first", preempt=preempt, gains=gains
+        )
+        return capacity_of(self, request, what)

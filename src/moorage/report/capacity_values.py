@@ -1,0 +1,134 @@
+"""The values of a capacity: how many instances of a pod fit, where, and what stops the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from moorage.report.answer import Answer, plain
+
+__all__ = ["CapacityGain", "CapacityGroup", "CapacityPart", "CapacityValues", "StopReason"]
+
+
+class StopReason(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A reason why nodes take no further instance. ``resource`` is the one that is exhausted, if any.
+
+    ``nodes``  how many of the nodes it stops; ``detail`` what is there instead, on the first of them
+    """
+
+    plugin: str
+    reason: str
+    nodes: int = 0
+    resource: str = ""
+    detail: str = ""
+
+
+class CapacityGroup(Struct, frozen=True, rename="camel"):
+    """Nodes of one group that fare alike.
+
+    ``each``      instances by node, the most first
+    ``left``      the least and the most that is left on a node, by resource
+    ``eligible``  whether these nodes take instances at all
+    """
+
+    group: str
+    nodes: tuple[str, ...]
+    instances: int
+    each: tuple[int, ...]
+    left: Mapping[str, tuple[int, int]]
+    stopped_by: tuple[StopReason, ...]
+    eligible: bool
+
+
+class CapacityGain(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What a change would add. ``change``: ``node`` (one more of a group), ``resource`` (10% more on every node), ``uncordon``.
+
+    ``more``   instances gained
+    ``proof``  ``run`` or ``bound``
+    """
+
+    change: str
+    more: int = 0
+    group: str = ""
+    resource: str = ""
+    nodes: tuple[str, ...] = ()
+    proof: str = "run"
+
+
+class CapacityPart(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One template: ``per_unit`` pods of it make a unit; ``asked`` and ``left_over`` answer whether a number of pods fits."""
+
+    template: str
+    kind: str
+    requests: Mapping[str, int]
+    placed: int = 0
+    per_unit: int = 1
+    asked: int | None = None
+    left_over: int | None = None
+
+
+class CapacityValues(Answer, frozen=True, kw_only=True):
+    """The answer.
+
+    ``instances``     how many fit; for a mix, how many whole units
+    ``per_node``      pods placed, by node
+    ``fail_type``     Unschedulable, LimitReached or Quota; ``message`` is the event of the pod that found no node
+    ``upper_bound``   no order of nodes fits more; None if there is none, for the reason ``no_bound``
+    ``binding``       what stops the next instance on nodes that took the first one
+    ``exhausted``     the resources that are too short for one more instance, by node
+    ``stranded``      what is left on eligible nodes and no instance can use, by resource
+    ``per_seed``      instances by seed
+    ``blocked_by``    the pod that found no node; ``unplaced`` the pods of the unit that was rolled back
+    ``preempted``     pods that were evicted for instances
+    ``skipped_gains`` why some gains were not computed
+    """
+
+    KIND = "Capacity"
+
+    parts: tuple[CapacityPart, ...]
+    instances: int
+    per_node: Mapping[str, int]
+    fail_type: str
+    message: str = ""
+    per_group: tuple[CapacityGroup, ...] = ()
+    upper_bound: int | None = None
+    no_bound: str = ""
+    binding: tuple[StopReason, ...] = ()
+    gains: tuple[CapacityGain, ...] = ()
+    exhausted: Mapping[str, tuple[str, ...]] = {}
+    stranded: Mapping[str, int] = {}
+    per_seed: Mapping[str, int] = {}
+    blocked_by: str = ""
+    unplaced: tuple[str, ...] = ()
+    preempted: tuple[str, ...] = ()
+    skipped_gains: str = ""
+    pending: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether all pods that were asked for fit, or at least one instance."""
+        if any(part.asked is not None for part in self.parts):
+            return not any(part.left_over for part in self.parts)
+        return self.instances > 0
+
+    def _answer(self) -> dict[str, Any]:
+        counts = list(self.per_seed.values())
+        return {
+            "instances": self.instances,
+            "perNode": dict(self.per_node),
+            "perGroup": plain(self.per_group),
+            "failType": self.fail_type,
+            "message": self.message,
+            "upperBound": self.upper_bound,
+            "binding": plain(self.binding),
+            "gains": plain(self.gains),
+            "templates": plain(self.parts),
+            "exhausted": plain(self.exhausted),
+            "stranded": dict(self.stranded),
+            "bySeed": {"min": min(counts), "max": max(counts), "instances": dict(self.per_seed)} if counts else {},
+            "blockedBy": self.blocked_by,
+            "unplaced": list(self.unplaced),
+            "preempted": list(self.preempted),
+        }

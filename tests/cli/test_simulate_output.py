@@ -90,6 +90,7 @@ RUNS = {
     "a cluster": DEMO, "with decisions": [*DEMO, "--events"], "a trace": TRACE, "a trace that fills": [*TRACE, "--stay"],
     "volumes": ["simulate", "-f", str(CLAIMS / "volumes.yaml")],
     "devices": ["simulate", "-f", str(CLAIMS / "devices.yaml")],
+    "pods that a quota refuses": ["simulate", "-f", str(ROOT / "tests/data/quota.yaml")],
 }  # fmt: skip
 
 
@@ -101,6 +102,20 @@ def test_documents_keep_to_the_schema_and_say_the_same(moorage, args):
     assert ("events" in report) is ("--events" in args)
     for state, count in report["summary"]["pods"].items():
         assert count == sum(pod["state"].lower() == state for pod in report["pods"])
+
+
+def test_pods_that_a_quota_refuses(moorage):
+    args = ["simulate", "-f", str(ROOT / "tests/data/quota.yaml")]
+    said = moorage(*args)
+    assert said.status == 2
+    assert said.out.startswith("3 placed, 2 not created on 1 node (")
+    assert 'Not created:\n  default Deployment/web: 2 of 5 pods\n    pods "web-' in said.out
+    assert moorage(*args, "--no-quota").status == 0
+    report = json.loads(moorage(*args, "-o", "json").out)
+    assert report["summary"]["notCreated"] == 2
+    (entry,) = report["notCreated"]
+    assert (entry["workload"], entry["wanted"], entry["quota"]) == ("Deployment/web", 5, "compute")
+    assert entry["resources"] == [{"resource": "cpu", "requested": "3", "used": "9", "hard": "10"}]
 
 
 def test_the_page_on_the_document_names_every_field():

@@ -209,6 +209,8 @@ class PodSpec(Value):
     resource_claims: tuple[PodResourceClaim, ...] = ()
     restart_policy: str = "Always"
     termination_grace_period_seconds: int | None = 30
+    #: Decides the scopes Terminating and NotTerminating of resource quotas.
+    active_deadline_seconds: int | None = None
     runtime_class_name: str | None = None
     service_account_name: str = ""
 

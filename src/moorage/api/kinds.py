@@ -110,7 +110,7 @@ KINDS: Final = (
     Kind("", "Pod", "pods", Pod, readers=Reader.BOTH),
     Kind("", "PodTemplate", "podtemplates", PodTemplate),
     Kind("", "ReplicationController", "replicationcontrollers", ReplicationController, readers=Reader.BOTH),
-    Kind("", "ResourceQuota", "resourcequotas", ResourceQuota),
+    Kind("", "ResourceQuota", "resourcequotas", ResourceQuota, readers=Reader.SIMULATION),
     Kind("", "Secret", "secrets"),
     Kind("", "Service", "services", Service, readers=Reader.BOTH),
     Kind("", "ServiceAccount", "serviceaccounts"),

@@ -44,6 +44,7 @@ def simulation_options(given: Mapping[str, Any]) -> Options:
         max_disks=given["max_disks"],
         seed=given["seed"],
         skip_extenders=given["extenders"] == "skip",
+        quota=not given["no_quota"],
     )
 
 

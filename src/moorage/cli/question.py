@@ -33,7 +33,7 @@ from moorage.cli.cluster_files import asking, read_cluster, simulation_options
 from moorage.cli.main import OK, PENDING, UNDECIDED
 from moorage.cli.memory import collect_seldom
 from moorage.cli.progress import Progress
-from moorage.cli.release_options import emulate_options, max_disks_option
+from moorage.cli.release_options import emulate_options, max_disks_option, no_quota_option
 from moorage.cli.terminal import bare
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.input_digest import input_digest
@@ -99,6 +99,7 @@ _SCHEDULER = (
     emulate_options,
     click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, in kube-scheduler's format."),
     max_disks_option,
+    no_quota_option,
     click.option(
         "--plugins", multiple=True, metavar="MODULE:CLASS",
         help="A custom plugin, in the current directory or on the Python path. May be repeated.",

@@ -13,7 +13,7 @@ from moorage.releases import LEGACY, find_release, why_unknown
 
 __all__ = [
     "EmulatedRelease", "OldOption", "TakesFilesAndFlags", "emulate_option", "emulate_options", "max_disks_option",
-    "old_flag_options",
+    "no_quota_option", "old_flag_options",
 ]  # fmt: skip
 
 
@@ -109,4 +109,12 @@ def max_disks_option(command: _Command) -> _Command:
         help="Maximum number of disks of an in-tree type on a node that sets no limit itself (KUBE_MAX_PD_VOLS of "
         "kube-scheduler 1.19 to 1.21).",
     )  # fmt: skip
+    return option(command)
+
+
+def no_quota_option(command: _Command) -> _Command:
+    """Add ``--no-quota`` to a command."""
+    option = click.option(
+        "--no-quota", "no_quota", is_flag=True, help="Also create the pods that a resource quota or a limit range refuses."
+    )
     return option(command)

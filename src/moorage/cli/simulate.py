@@ -17,7 +17,7 @@ from moorage.cli.file_options import TakesFiles
 from moorage.cli.main import OK, PENDING
 from moorage.cli.memory import collect_seldom
 from moorage.cli.progress import Progress
-from moorage.cli.release_options import emulate_options, max_disks_option
+from moorage.cli.release_options import emulate_options, max_disks_option, no_quota_option
 from moorage.report.event_lines import EventLog
 from moorage.report.outcome import Run
 from moorage.report.run_document import as_json, as_yaml
@@ -46,6 +46,7 @@ __all__ = ["simulate"]
 @emulate_options
 @click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, in kube-scheduler's format.")
 @max_disks_option
+@no_quota_option
 @click.option(
     "--plugins", multiple=True, metavar="MODULE:CLASS",
     help="A custom plugin, in the current directory or on the Python path. May be repeated.",
@@ -84,7 +85,7 @@ def simulate(**given: Any) -> int:
     _print(run, given["output"], events, options.scores)
     if given["explains"]:
         _explain(given, options)
-    return PENDING if run.in_state("Pending") else OK
+    return PENDING if run.in_state("Pending") or run.refused else OK
 
 
 def _options(given: dict[str, Any], took: _PluginTimes | None) -> Options:

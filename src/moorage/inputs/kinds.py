@@ -43,7 +43,6 @@ _LEFT_ASIDE: Final = {
 }  # fmt: skip
 _KNOWN = {(group, name) for group, names in _LEFT_ASIDE.items() for name in names}
 _REASONS: Final = {
-    ("", "ResourceQuota"): "quota is not enforced here",
     ("autoscaling", "HorizontalPodAutoscaler"): "replicas stay as they are given",
     ("resource.k8s.io", "DeviceTaintRule"): "device taints are read from resource slices alone",
     ("scheduling.k8s.io", "Workload"): "scheduling reads the pod groups that are made from it",

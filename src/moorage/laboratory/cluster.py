@@ -7,6 +7,7 @@ It holds the engine in virtual time, as ``moorage simulate`` runs it, before any
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace as with_fields
 from os import PathLike
 from typing import Any, Self
 
@@ -42,15 +43,14 @@ from moorage.laboratory.transactions import Transaction
 from moorage.laboratory.undo_log import UndoLog
 from moorage.report.explanation import ExplainRequest, Explanation
 from moorage.report.outcome import InputNote, Run
-from moorage.simulator.admission import admit
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read
 from moorage.simulator.cluster_run import input_notes, objects_of, workload_names
-from moorage.simulator.lost_pods import lose_pods
 from moorage.simulator.outcome import collect
+from moorage.simulator.pod_creation import create_pods
+from moorage.simulator.refused_pods import refused_outcomes
 from moorage.simulator.simulate import Options, kinds_named
 from moorage.simulator.simulation import SimulatedAttempt, State
-from moorage.simulator.workloads import expand
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
@@ -63,16 +63,17 @@ _Mark = tuple[History, int, Mapping[str, Object], tuple[tuple[float, ChangeLike]
 class Cluster(CapacityQuestions, OutageQuestions):
     """A cluster and the scheduler's state of it. It serves one thread at a time; ``fork`` makes one for each thread.
 
-    ``options`` say how it is scheduled, ``notes`` what a reader should know of the input.
+    ``options`` say how it is scheduled, ``notes`` what a reader should know of the input, ``refused`` which pods could not be
+    created.
     """
 
     def __init__(self, given: ClusterInput, options: Options) -> None:
-        kept, lost = lose_pods(given)
-        cluster = admit(expand(kept))
-        lost = lost.with_replacements(kept, cluster)
+        created = create_pods(given, quota=options.quota)
+        cluster, lost = created.cluster, created.lost
         self.options = options
         self.notes: tuple[InputNote, ...] = (*input_notes(cluster), *lost.notes())
-        self._workloads = workload_names(cluster, lost.pods)
+        self._workloads = workload_names(cluster, (*lost.pods, *(one.pod for one in created.refused)))
+        self.refused = refused_outcomes(created.refused, cluster.pods, self._workloads)
         self._lost = tuple(lost.records())
         self._aside: Mapping[str, Object] = aside_of(cluster)
         #: Changes to come, with their times.
@@ -418,7 +419,8 @@ class Cluster(CapacityQuestions, OutageQuestions):
             self.apply(change)
         self._step(Ran(until_s))
         release = self.scheduler.gates.release
-        return collect(self.simulation, release, notes=self.notes, workloads=self._workloads, gone=self._lost)
+        run = collect(self.simulation, release, notes=self.notes, workloads=self._workloads, gone=self._lost)
+        return with_fields(run, refused=self.refused)
 
     def _try(self, pod: Pod, nodes: tuple[str, ...] | None) -> PodPlacement:
         heard: list[Decision] = []
@@ -432,7 +434,8 @@ class Cluster(CapacityQuestions, OutageQuestions):
     # -- steps -----------------------------------------------------------------------------------------------------------
 
     def _edits(self) -> ObjectEdits:
-        return ObjectEdits(Inventory(self.simulation, self._aside), self.scheduler.cluster.custom_kinds or ())
+        known = Inventory(self.simulation, self._aside)
+        return ObjectEdits(known, self.scheduler.cluster.custom_kinds or (), quota=self.options.quota)
 
     def _make(self, edit: ObjectEdit) -> None:
         for step in edit.steps:

@@ -20,13 +20,11 @@ from moorage.laboratory.explanation import Subject, explain_now, explain_pending
 from moorage.laboratory.moments import Moment, WatchingCycle
 from moorage.laboratory.present import aside_of, cluster_input, present_objects
 from moorage.report.explanation import ExplainRequest, Explanation
-from moorage.simulator.admission import admit
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import input_notes, objects_of, workload_names
-from moorage.simulator.lost_pods import lose_pods
+from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import SimulatedAttempt, Simulation, State
-from moorage.simulator.workloads import expand
 
 __all__ = ["ExplainOptions", "explain_cluster"]
 
@@ -57,8 +55,8 @@ def explain_cluster(
 
     Raises  ConfigError, InputError
     """
-    kept, _ = lose_pods(given)
-    cluster = admit(expand(kept))
+    created = create_pods(given, quota=options.quota)
+    cluster = created.cluster
     workloads = workload_names(cluster)
     pods = [] if what.every_pending else _named(cluster, workloads, what)
     loaded = reduce(reconfigure, map(parse_edit, config), load_options(options))

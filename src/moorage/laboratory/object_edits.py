@@ -33,7 +33,7 @@ from moorage.laboratory.present import ASIDE, cluster_input, present_objects
 from moorage.simulator.admission import admit
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import objects_of
-from moorage.simulator.workloads import expand
+from moorage.simulator.pod_creation import create_missing_pods
 
 __all__ = ["ChangeLike", "ObjectEdit", "ObjectEdits", "read_change"]
 
@@ -54,9 +54,10 @@ class ObjectEdit(Struct, frozen=True):
 class ObjectEdits:
     """Works out the edits of one cluster in its present state."""
 
-    def __init__(self, inventory: Inventory, custom: Iterable[str] = ()) -> None:
+    def __init__(self, inventory: Inventory, custom: Iterable[str] = (), *, quota: bool = True) -> None:
         self._inventory = inventory
         self._custom = tuple(custom)
+        self._quota = quota
 
     def add(self, given: Iterable[ObjectLike]) -> ObjectEdit:
         """Add objects that are new.
@@ -187,7 +188,7 @@ class ObjectEdits:
         present = present_objects(self._inventory.aside, self._inventory.simulation)
         before = {key_of(obj): obj for obj in present}
         whole = cluster_input([*(obj for key, obj in before.items() if key not in keys), *objects])
-        after = _objects(admit(expand(whole)))
+        after = _objects(create_missing_pods(whole, quota=self._quota)[0])
         return [obj for obj in after if before.get(key_of(obj)) is not obj and before.get(key_of(obj)) != obj]
 
     def _told(self, objects: Iterable[Object]) -> ObjectEdit:

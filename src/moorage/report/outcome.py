@@ -13,7 +13,7 @@ from moorage.printable import one_line
 from moorage.report.claim_report import DeviceOutcome, VolumeOutcome
 from moorage.report.group_report import PodGroupOutcome
 
-__all__ = ["InputNote", "NodeOutcome", "PodOutcome", "Run"]
+__all__ = ["InputNote", "NodeOutcome", "PodOutcome", "QuotaAmount", "RefusedPods", "Run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,37 @@ class InputNote:
 
 
 @dataclass(frozen=True, slots=True)
+class QuotaAmount:
+    """A resource of which a quota has too little left for one more pod, in quantities."""
+
+    resource: str
+    requested: str
+    used: str
+    hard: str
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedPods:
+    """Pods of one workload that a quota or a limit range keeps from being created; or one pod without a workload.
+
+    ``names``    what they would be called
+    ``wanted``   how many pods the workload is to have
+    ``by``       ``ResourceQuota`` or ``LimitRange``
+    ``quota``    the quota's name, ``amounts`` what it lacks for the first of them
+    ``message``  the API server's message for the first of them
+    """
+
+    namespace: str
+    workload: str
+    names: tuple[str, ...]
+    wanted: int
+    by: str
+    quota: str
+    message: str
+    amounts: tuple[QuotaAmount, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """Everything that is reported about a run. Pods are in order of arrival, nodes and claims by name."""
 
@@ -75,6 +106,12 @@ class Run:
     volumes: tuple[VolumeOutcome, ...] = ()
     devices: tuple[DeviceOutcome, ...] = ()
     groups: tuple[PodGroupOutcome, ...] = ()
+    refused: tuple[RefusedPods, ...] = ()
+
+    @property
+    def not_created(self) -> int:
+        """How many pods could not be created."""
+        return sum(len(one.names) for one in self.refused)
 
     def in_state(self, *states: str) -> tuple[PodOutcome, ...]:
         """Return the pods in one of these states."""

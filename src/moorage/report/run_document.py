@@ -17,6 +17,7 @@ from moorage.report.claim_report import claim_data
 from moorage.report.event_lines import EventLog
 from moorage.report.group_report import group_data
 from moorage.report.outcome import PodOutcome, Run
+from moorage.report.refused_report import refused_data
 from moorage.report.scores import ScoreLog
 
 __all__ = ["API_VERSION", "as_data", "as_json", "as_yaml"]
@@ -38,6 +39,7 @@ def as_data(run: Run, events: EventLog | None = None, scores: ScoreLog | None = 
         "seed": run.seed,
         "summary": {
             "pods": {state.lower(): len(run.in_state(state)) for state in _STATES},
+            **({"notCreated": run.not_created} if run.refused else {}),
             "nodes": len(run.nodes),
             "attempts": run.attempts,
             "endedSeconds": round(run.ended_s, 3),
@@ -60,6 +62,7 @@ def as_data(run: Run, events: EventLog | None = None, scores: ScoreLog | None = 
         ],
         **claim_data(run.volumes, run.devices),
         **group_data(run.groups),
+        **({"notCreated": refused_data(run.refused)} if run.refused else {}),
         "notes": [{"kind": note.kind, "text": note.text} for note in run.notes],
     }
     if events is not None:

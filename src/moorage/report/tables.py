@@ -9,6 +9,7 @@ from moorage.report.claim_report import claim_tables
 from moorage.report.columns import columns, human
 from moorage.report.group_report import group_table
 from moorage.report.outcome import PodOutcome, Run
+from moorage.report.refused_report import refused_lines
 from moorage.report.style import paragraph
 
 __all__ = ["EVERY_POD", "render"]
@@ -28,6 +29,8 @@ def render(run: Run, *, wide: bool = False) -> str:
     pending = run.in_state("Pending")
     if pending:
         parts.append("\n".join(["Pending:", *_why(pending, wide=wide)]))
+    if run.refused:
+        parts.append("\n".join(["Not created:", *refused_lines(run.refused)]))
     preempted = run.in_state("Preempted")
     if preempted:
         parts.append("\n".join(["Preempted:", _preempted(preempted)]))
@@ -48,6 +51,7 @@ def render(run: Run, *, wide: bool = False) -> str:
 def _headline(run: Run) -> str:
     counts = {state: len(run.in_state(state)) for state in ("Placed", "Finished", "Pending", "Preempted")}
     said = [f"{count} {state.lower()}" for state, count in counts.items() if count] or ["no pods to place"]
+    said += [f"{run.not_created} not created"] if run.refused else []
     said += [f"{len(run.lost)} deleted with their node"] if run.lost else []
     nodes = f"{len(run.nodes)} node{'s' if len(run.nodes) != 1 else ''}"
     return f"{', '.join(said)} on {nodes} (kube-scheduler {run.release} semantics, seed {run.seed})"

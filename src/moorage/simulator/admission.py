@@ -1,11 +1,14 @@
 """Admission without an API server: what a stock API server adds to new objects, and which objects it would reject.
 
 Objects from a dump have a creation time and went through admission then; objects without one are new. A pod that would be
-rejected stays in the simulation, because usually it is the dump that is incomplete, and the report says so.
+rejected for a missing object, such as a priority class, stays in the simulation, because usually it is the dump that is
+incomplete, and the report says so. ``admit_strictly`` keeps apart what limit ranges refuse.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 
 from msgspec.structs import replace
@@ -25,7 +28,15 @@ from moorage.api.storage import PersistentVolumeClaim
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.wording import counted, some
 
-__all__ = ["admit"]
+__all__ = ["Admittance", "admit", "admit_strictly"]
+
+
+@dataclass(frozen=True, slots=True)
+class Admittance:
+    """A cluster after admission. ``refused``: what limit ranges object to, by the UIDs of new pods; such pods are in it."""
+
+    cluster: ClusterInput
+    refused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def admit(cluster: ClusterInput) -> ClusterInput:
@@ -33,26 +44,35 @@ def admit(cluster: ClusterInput) -> ClusterInput:
 
     Pods that share a spec still share it afterwards. Admitting twice has no further effect.
     """
-    admission = _Admission(cluster)
+    return admit_strictly(cluster, bounds=False).cluster
+
+
+def admit_strictly(cluster: ClusterInput, *, bounds: bool = True) -> Admittance:
+    """Admit a cluster, and return apart what limit ranges refuse; without ``bounds``, the report says it with the others."""
+    admission = _Admission(cluster, bounds)
     pods = tuple(admission.pod(pod) for pod in cluster.pods)
     groups = tuple(admission.group(group) for group in cluster.pod_groups)
     claims = tuple(_claim(claim, cluster) for claim in cluster.persistent_volume_claims)
     notes = (*cluster.report.notes, *admission.notes())
     report = with_fields(cluster.report, notes=notes)
-    return with_fields(cluster, pods=pods, pod_groups=groups, persistent_volume_claims=claims, report=report)
+    admitted = with_fields(cluster, pods=pods, pod_groups=groups, persistent_volume_claims=claims, report=report)
+    return Admittance(admitted, admission.out_of_bounds)
 
 
 class _Admission:
     """Admits pods, each distinct spec of a namespace once."""
 
-    def __init__(self, cluster: ClusterInput) -> None:
+    def __init__(self, cluster: ClusterInput, bounds: bool) -> None:
+        self._bounds = bounds
+        #: New pods that limit ranges refuse, by UID.
+        self.out_of_bounds: dict[str, tuple[str, ...]] = {}
         self._priorities = {found.metadata.name: found for found in cluster.priority_classes}
         self._runtimes = {found.metadata.name: found for found in cluster.runtime_classes}
         self._limits: dict[str, list[LimitRange]] = {}
         for limit_range in cluster.limit_ranges:
             self._limits.setdefault(limit_range.metadata.namespace, []).append(limit_range)
         # The admitted spec is kept beside the outcome, so that its id is not reused.
-        self._seen: dict[tuple[str, int], tuple[PodSpec, PodSpec, tuple[str, ...]]] = {}
+        self._seen: dict[tuple[str, int], tuple[PodSpec, Admitted, tuple[str, ...]]] = {}
         self._refused: dict[str, list[str]] = {}
 
     def pod(self, pod: Pod) -> Pod:
@@ -60,18 +80,24 @@ class _Admission:
             return resolve_priority(pod, self._priorities).pod if pod.spec.priority is None else pod
         key = (pod.namespace, id(pod.spec))
         if key not in self._seen:
-            admitted, refusals = self._admitted(pod)
-            self._seen[key] = (pod.spec, admitted.spec, refusals)
-        _, spec, refusals = self._seen[key]
-        for refusal in refusals:
+            self._seen[key] = (pod.spec, *self._admitted(pod))
+        _, admitted, out_of_bounds = self._seen[key]
+        for refusal in admitted.refusals:
             self._refused.setdefault(refusal, []).append(pod.key)
+        if out_of_bounds:
+            self.out_of_bounds[pod.uid] = out_of_bounds
+        spec = admitted.pod.spec
         return pod if spec is pod.spec else replace(pod, spec=spec)
 
-    def _admitted(self, pod: Pod) -> Admitted:
+    def _admitted(self, pod: Pod) -> tuple[Admitted, tuple[str, ...]]:
+        """Return a pod after admission, and what limit ranges object to if that is kept apart."""
         with_limits = apply_limit_ranges(pod, self._limits.get(pod.namespace, ()))
         with_priority = resolve_priority(with_limits.pod, self._priorities)
         with_runtime = apply_runtime_class(add_default_tolerations(with_priority.pod), self._runtimes)
-        return Admitted(with_runtime.pod, (*with_limits.refusals, *with_priority.refusals, *with_runtime.refusals))
+        refusals = (*with_priority.refusals, *with_runtime.refusals)
+        if self._bounds:
+            return Admitted(with_runtime.pod, refusals), with_limits.refusals
+        return Admitted(with_runtime.pod, (*with_limits.refusals, *refusals)), ()
 
     def group(self, group: PodGroup) -> PodGroup:
         """Set a group's priority from its class or the default class, as for pods."""

@@ -11,6 +11,7 @@ from moorage.api.custom_objects import CustomObject
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from moorage.api.meta import Object
 from moorage.api.pod_groups import PodGroup
+from moorage.api.quotas import ResourceQuota
 from moorage.api.storage import (
     CSIDriver,
     CSINode,
@@ -82,6 +83,7 @@ class ClusterInput:
     services: tuple[Service, ...] = ()
     replication_controllers: tuple[ReplicationController, ...] = ()
     limit_ranges: tuple[LimitRange, ...] = ()
+    resource_quotas: tuple[ResourceQuota, ...] = ()
     deployments: tuple[Deployment, ...] = ()
     replica_sets: tuple[ReplicaSet, ...] = ()
     stateful_sets: tuple[StatefulSet, ...] = ()

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace as with_fields
 
 from moorage.api.core import Pod
 from moorage.api.meta import Object, ObjectMeta
 from moorage.report.outcome import InputNote, Run
-from moorage.simulator.admission import admit
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.lost_pods import lose_pods
 from moorage.simulator.missing_references import find_missing
+from moorage.simulator.pod_creation import create_pods
+from moorage.simulator.refused_pods import refused_outcomes
 from moorage.simulator.simulate import Options, simulate
 from moorage.simulator.simulation import SimulatedAttempt
-from moorage.simulator.workloads import expand
 
 __all__ = ["input_notes", "objects_of", "simulate_cluster", "workload_names"]
 
@@ -25,22 +25,23 @@ def simulate_cluster(
 ) -> tuple[ClusterInput, Run]:
     """Schedule every pending pod of a cluster, including pods that its workloads lack.
 
-    Pods on nodes that are not in the input are deleted, unless the input has no node at all.
+    Pods on nodes that are not in the input are deleted, unless the input has no node at all. Pods that a quota or a limit range
+    refuses are not created.
     Returns the cluster with all its pods, and the run.
     Raises  ConfigError, InputError
     """
-    kept, lost = lose_pods(given)
-    cluster = admit(expand(kept))
-    lost = lost.with_replacements(kept, cluster)
+    created = create_pods(given, quota=options.quota)
+    cluster, lost = created.cluster, created.lost
+    workloads = workload_names(cluster, (*lost.pods, *(one.pod for one in created.refused)))
     run = simulate(
         objects_of(cluster),
         options,
         on_attempt=on_attempt,
         notes=[*input_notes(cluster), *lost.notes()],
-        workloads=workload_names(cluster, lost.pods),
+        workloads=workloads,
         gone=lost.records(),
     )
-    return cluster, run
+    return cluster, with_fields(run, refused=refused_outcomes(created.refused, cluster.pods, workloads))
 
 
 def objects_of(cluster: ClusterInput) -> Iterator[Object]:

@@ -50,6 +50,7 @@ class Options:
     ``clock`` and ``timer`` measure every plugin call at every extension point, if both are given.
     ``ask`` sends a question to an extender and returns the body of the reply; ``skip_extenders`` ignores the configured
     extenders. If there are extenders, one of the two is required.
+    ``quota`` enforces resource quotas and limit ranges; without it, the pods that they refuse are created.
     """
 
     config: bytes | None = None
@@ -66,6 +67,7 @@ class Options:
     timer: Timer | None = None
     ask: Callable[[Question], bytes] | None = None
     skip_extenders: bool = False
+    quota: bool = True
 
     @property
     def source(self) -> ConfigSource:

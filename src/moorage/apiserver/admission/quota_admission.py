@@ -19,9 +19,19 @@ from moorage.apiserver.admission.quota_types import Facts, Usage, add, amounts
 from moorage.apiserver.admission.quota_usage import QuotaEvaluator, evaluator_for, is_in_scope
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
-from moorage.apiserver.vocabulary.statuses import ApiError, forbidden
+from moorage.apiserver.vocabulary.statuses import forbidden
 
-__all__ = ["charge_quotas"]
+__all__ = ["QuotaRefusal", "charge_quotas", "charged_or_refused"]
+
+
+class QuotaRefusal(NamedTuple):
+    """Why a quota refuses an object: ``why`` in kube-apiserver's words, and the amounts of the resources that exceed it."""
+
+    quota: str
+    why: str
+    requested: Usage = {}
+    used: Usage = {}
+    hard: Usage = {}
 
 
 class _Applicable(NamedTuple):
@@ -38,14 +48,28 @@ def charge_quotas(
     """Return the quotas of a namespace that the creation or update of an object charges, with their new usage.
 
     ``old`` is None on create. ``quotas`` are the quotas of the object's namespace.
-
     Raises  ApiError 403 if a quota would be exceeded, if the object does not specify a required amount, or if the usage of
             a quota is unknown
     """
+    found = charged_or_refused(kind, old, new, subresource, quotas, facts)
+    if isinstance(found, QuotaRefusal):
+        raise forbidden(kind.resource, kind.group, new["metadata"]["name"], found.why)
+    return found
+
+
+def charged_or_refused(
+    kind: ServedKind, old: Document | None, new: Document, subresource: str, quotas: Iterable[Document], facts: Facts
+) -> list[Document] | QuotaRefusal:  # fmt: skip
+    """Return the same as a value: the quotas charged, or the first refusal."""
     evaluator = evaluator_for(kind)
     if evaluator is None or not (evaluator.grows(subresource, old, new) if old is not None else not subresource):
         return []
-    quotas_that_apply = [found for one in quotas if (found := _if_applicable(kind, evaluator, one, new, facts)) is not None]
+    quotas_that_apply: list[_Applicable] = []
+    for one in quotas:
+        applicable = _if_applicable(evaluator, one, new, facts)
+        if isinstance(applicable, QuotaRefusal):
+            return applicable
+        quotas_that_apply += [applicable] if applicable is not None else []
     if not quotas_that_apply:
         return []
     usage = evaluator.usage(new, facts)
@@ -53,24 +77,25 @@ def charge_quotas(
     changed = []
     for applicable in quotas_that_apply:
         was_counted = old is not None and is_in_scope(evaluator, applicable.quota.spec, old)
-        after = _charge(kind, new, applicable, growth if was_counted else usage, subresource)
-        if after is not None:
-            changed.append(after)
+        after = _charge(applicable, growth if was_counted else usage, subresource)
+        if isinstance(after, QuotaRefusal):
+            return after
+        changed += [after] if after is not None else []
     return changed
 
 
 def _if_applicable(
-    kind: ServedKind, evaluator: QuotaEvaluator, document: Document, new: Document, facts: Facts
-) -> _Applicable | None:
+    evaluator: QuotaEvaluator, document: Document, new: Document, facts: Facts
+) -> _Applicable | QuotaRefusal | None:
     quota = decode(document, ResourceQuota, "")
     status = quota.status
     limited = evaluator.matching(status.hard, facts)
     if not limited or not is_in_scope(evaluator, quota.spec, new):
         return None
     if why := evaluator.missing(limited, new):
-        raise _refused(kind, new, f"failed quota: {quota.name}: {why}")
+        return QuotaRefusal(quota.name, f"failed quota: {quota.name}: {why}")
     if any(name not in status.used for name in limited):
-        raise _refused(kind, new, f"status unknown for quota: {quota.name}, resources: {','.join(limited)}")
+        return QuotaRefusal(quota.name, f"status unknown for quota: {quota.name}, resources: {','.join(limited)}")
     return _Applicable(document, quota, limited)
 
 
@@ -80,7 +105,7 @@ def _growth(before: Usage, after: Usage) -> Usage:
     return {name: amount for name, amount in more.items() if amount.nano > 0}
 
 
-def _charge(kind: ServedKind, new: Document, applicable: _Applicable, usage: Usage, subresource: str) -> Document | None:
+def _charge(applicable: _Applicable, usage: Usage, subresource: str) -> Document | QuotaRefusal | None:
     """Return a quota with an object's usage added, or None if that changes nothing."""
     status = applicable.quota.status
     requested = {name: amount for name, amount in usage.items() if name in status.hard and amount.nano}
@@ -91,12 +116,14 @@ def _charge(kind: ServedKind, new: Document, applicable: _Applicable, usage: Usa
     add(total, requested)
     exceeded = sorted(name for name in requested if total[name].nano > hard[name].nano)
     if exceeded and subresource != "status":
-        amounts_shown = (("requested", requested), ("used", used), ("limited", hard))
-        shown = [f"{word}: {','.join(f'{name}={of[name]}' for name in exceeded if name in of)}" for word, of in amounts_shown]
-        raise _refused(kind, new, f"exceeded quota: {applicable.quota.name}, {', '.join(shown)}")
+        return _exceeded(
+            applicable.quota.name, *({name: of[name] for name in exceeded if name in of} for of in (requested, used, hard))
+        )
     after = {name: str(amount) for name, amount in sorted(total.items())}
     return {**applicable.document, "status": {**applicable.document["status"], "used": after}}
 
 
-def _refused(kind: ServedKind, document: Document, why: str) -> ApiError:
-    return forbidden(kind.resource, kind.group, document["metadata"]["name"], why)
+def _exceeded(quota: str, requested: Usage, used: Usage, hard: Usage) -> QuotaRefusal:
+    amounts_shown = (("requested", requested), ("used", used), ("limited", hard))
+    shown = [f"{word}: {','.join(f'{name}={amount}' for name, amount in of.items())}" for word, of in amounts_shown]
+    return QuotaRefusal(quota, f"exceeded quota: {quota}, {', '.join(shown)}", requested, used, hard)

@@ -6,7 +6,7 @@ amount under two names. ``QuotaEvaluator`` says which names a kind supports; a k
 ``count/widgets.example.com``.
 
 Source  kubernetes, pkg/quota/v1/evaluator/core: services.go, persistent_volume_claims.go, registry.go; apiserver,
-        pkg/quota/v1/generic/evaluator.go
+        pkg/quota/v1/generic/evaluator.go; pkg/quota/v1/resources.go, CalculateUsage
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from functools import cache
 from typing import Final
 
 from moorage.api.quantity import exact
-from moorage.api.quotas import ResourceQuotaSpec, ScopedResourceSelectorRequirement
+from moorage.api.quotas import ResourceQuota, ResourceQuotaSpec, ScopedResourceSelectorRequirement
 from moorage.apiserver.admission import quota_claims, quota_pods
-from moorage.apiserver.admission.quota_types import ONE, ZERO, Facts, Usage, matches_requirement
+from moorage.apiserver.admission.quota_types import ONE, ZERO, Facts, Usage, add, matches_requirement
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
+from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
 
-__all__ = ["QuotaEvaluator", "evaluator_for", "is_in_scope"]
+__all__ = ["QuotaEvaluator", "counted_usage", "evaluator_for", "is_in_scope"]
 
 #: Kinds that are never counted.
 _UNCOUNTED: Final = frozenset(["Event"])
@@ -69,6 +69,24 @@ def evaluator_for(kind: ServedKind) -> QuotaEvaluator | None:
     names = frozenset([f"count/{kind.qualified}", *([kind.resource] if not kind.group and kind.resource in _PLAIN else [])])
     counted = dict.fromkeys(sorted(names), ONE)
     return QuotaEvaluator(names, lambda _, __: counted)
+
+
+def counted_usage(quota: ResourceQuota, hard: Usage, facts: Facts) -> tuple[Usage, int]:
+    """Return the usage of the resources that a quota limits, as far as an evaluator exists, and the number of objects read."""
+    seen = 0
+    total: Usage = {}
+    used: Usage = {}
+    for kind in KINDS:
+        meter = evaluator_for(kind)
+        names = meter.matching(hard, facts) if meter is not None else []
+        if meter is None or not names:
+            continue
+        total |= dict.fromkeys(names, ZERO)
+        for document in facts.all(kind, quota.metadata.namespace):
+            seen += 1
+            if is_in_scope(meter, quota.spec, document):
+                add(used, meter.usage(document, facts))
+    return total | {name: amount for name, amount in used.items() if name in total}, seen
 
 
 # -- services ----------------------------------------------------------------------------------------------------------

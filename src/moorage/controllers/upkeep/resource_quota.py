@@ -5,8 +5,7 @@ deadline stops counting without any event, so its quota is recalculated at that 
 five minutes, in case another client changed a status. Recalculations of large quotas are rate-limited: deleting a thousand
 pods one by one would otherwise read a million objects.
 
-Source  kubernetes, pkg/controller/resourcequota; pkg/quota/v1/install/update_filter.go; apiserver, pkg/quota/v1/resources.go,
-        CalculateUsage
+Source  kubernetes, pkg/controller/resourcequota; pkg/quota/v1/install/update_filter.go
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from moorage.api.decode import decode
 from moorage.api.quantity import Exact
 from moorage.api.quotas import ResourceQuota
 from moorage.apiserver.admission.quota_pods import charge_ends_at, has_deadline
-from moorage.apiserver.admission.quota_types import ZERO, Facts, Usage, add, amounts
-from moorage.apiserver.admission.quota_usage import evaluator_for, is_in_scope
+from moorage.apiserver.admission.quota_types import Facts, Usage, amounts
+from moorage.apiserver.admission.quota_usage import counted_usage, evaluator_for
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
+from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.controllers.machinery.kind_names import CLAIMS, PODS
 from moorage.controllers.machinery.object_fields import key_of, namespace_of, phase_of, spec_of, status_of
 from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
@@ -75,7 +74,7 @@ class ResourceQuotas:
         read = decode(quota, ResourceQuota, "")
         hard = amounts(read.spec.hard)
         known = amounts(read.status.used)
-        counted, seen = _counted(read, hard, _facts(world, now))
+        counted, seen = counted_usage(read, hard, _facts(world, now))
         if seen > _PACE * _AT_ONCE_S:
             self._rests[key] = now + seen / _PACE
         used = {name: amount for name, amount in (known | counted).items() if name in hard}
@@ -88,24 +87,6 @@ class ResourceQuotas:
 
 def _facts(world: ObjectIndex, now: float) -> Facts:
     return Facts(now, lambda kind, namespace: world.all(kind, namespace or None), world.get)
-
-
-def _counted(quota: ResourceQuota, hard: Usage, facts: Facts) -> tuple[Usage, int]:
-    """Return the usage of the resources that a quota limits, as far as an evaluator exists, and the number of objects read."""
-    seen = 0
-    total: Usage = {}
-    used: Usage = {}
-    for kind in KINDS:
-        meter = evaluator_for(kind)
-        names = meter.matching(hard, facts) if meter is not None else []
-        if meter is None or not names:
-            continue
-        total |= dict.fromkeys(names, ZERO)
-        for document in facts.all(kind, quota.metadata.namespace):
-            seen += 1
-            if is_in_scope(meter, quota.spec, document):
-                add(used, meter.usage(document, facts))
-    return total | {name: amount for name, amount in used.items() if name in total}, seen
 
 
 def _are_equal(one: Mapping[str, Exact], other: Mapping[str, Exact]) -> bool:

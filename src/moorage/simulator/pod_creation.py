@@ -1,0 +1,164 @@
+"""Create the pods that an input implies: those of its workloads, and its new pods, as far as quotas and limit ranges allow.
+
+Pods are created in the order of the input, then in the order of ``workloads``; in a cluster, the controllers race. A pod that
+is refused does not exist: nothing schedules it. Usage that is freed later, while time passes, lets no further pod be created.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from dataclasses import replace as with_fields
+from itertools import groupby
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from moorage.api.admission import out_of_claims_bounds
+from moorage.api.core import Pod
+from moorage.api.devices import ResourceClaim
+from moorage.api.requirements import aggregate
+from moorage.api.storage import PersistentVolumeClaim
+from moorage.simulator.admission import Admittance, admit, admit_strictly
+from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.lost_pods import LostPods, lose_pods
+from moorage.simulator.owners import controller_of
+from moorage.simulator.quotas import QuotaLedger, Refused, is_new, without_usage
+from moorage.simulator.workloads import expand
+
+__all__ = ["CreatedPods", "NotCreated", "create_missing_pods", "create_pods"]
+
+_Claim = TypeVar("_Claim", PersistentVolumeClaim, ResourceClaim)
+
+
+@dataclass(frozen=True, slots=True)
+class NotCreated:
+    """A pod that does not exist, and why."""
+
+    pod: Pod
+    refused: Refused
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedPods:
+    """A cluster with all its pods; ``lost`` are those whose node is gone, ``refused`` those that could not be created."""
+
+    cluster: ClusterInput
+    lost: LostPods
+    refused: tuple[NotCreated, ...]
+
+
+def create_pods(given: ClusterInput, *, quota: bool = True) -> CreatedPods:
+    """Return a cluster with the pods that its controllers and its users create, after admission.
+
+    ``quota``: enforce resource quotas and limit ranges. Pods on nodes that are not in the input are lost.
+    Raises  InputError for a workload that cannot be read
+    """
+    kept, lost = lose_pods(given)
+    cluster, refused = create_missing_pods(without_usage(kept, lost.pods), quota=quota)
+    return CreatedPods(cluster, lost.with_replacements(kept, cluster), refused)
+
+
+def create_missing_pods(given: ClusterInput, *, quota: bool = True) -> tuple[ClusterInput, tuple[NotCreated, ...]]:
+    """Do the same without looking for lost pods; return the cluster and what could not be created."""
+    expanded = expand(given)
+    if not quota:
+        return admit(expanded), ()
+    creation = _Creation(given, admit_strictly(expanded))
+    return creation.run(), tuple(creation.refused)
+
+
+class _Creation:
+    """Creates the new pods of a cluster one after the other, with their claims."""
+
+    def __init__(self, before: ClusterInput, admitted: Admittance) -> None:
+        self.refused: list[NotCreated] = []
+        self._cluster = cluster = admitted.cluster
+        self._out_of_bounds = admitted.refused
+        self._ledger = QuotaLedger.of(before)
+        known = {claim.key for claim in before.persistent_volume_claims}
+        self._fresh = {claim.key: claim for claim in cluster.persistent_volume_claims if claim.key not in known}
+        known_devices = {claim.key for claim in before.resource_claims}
+        self._devices = [claim for claim in cluster.resource_claims if claim.key not in known_devices]
+        self._no_claims: set[str] = set()
+
+    def run(self) -> ClusterInput:
+        """Return the cluster without what is refused."""
+        if not (self._ledger or self._out_of_bounds or self._cluster.limit_ranges):
+            return self._cluster
+        kept: list[Pod] = []
+        for (_, new), group in groupby(self._cluster.pods, key=lambda pod: (id(pod.spec), is_new(pod))):
+            pods = list(group)
+            kept += self._created(pods) if new else pods
+        gone = {one.pod.uid for one in self.refused}
+        return with_fields(
+            self._cluster,
+            pods=tuple(kept),
+            persistent_volume_claims=tuple(self._kept(self._cluster.persistent_volume_claims, gone)),
+            resource_claims=tuple(self._kept(self._cluster.resource_claims, gone)),
+        )
+
+    def _kept(self, claims: Iterable[_Claim], gone: set[str]) -> Iterator[_Claim]:
+        for claim in claims:
+            owner = controller_of(claim.metadata)
+            if claim.key not in self._no_claims and (owner is None or owner.uid not in gone):
+                yield claim
+
+    def _created(self, pods: list[Pod]) -> Iterator[Pod]:
+        """Create pods of one spec: at once if they bring no claims, as quotas then treat them all alike."""
+        first = pods[0]
+        if first.spec.volumes or first.spec.resource_claims or any(pod.namespace != first.namespace for pod in pods):
+            return (pod for pod in pods if self._creates(pod))
+        bounds = self._out_of_bounds.get(first.uid)
+        if bounds is not None:
+            return self._refuse_all(pods, Refused("pods", first.name, aggregate(bounds), by="LimitRange"))
+        count, refused = self._ledger.charge_up_to(first, len(pods))
+        if refused is not None:
+            self._refuse_all(pods[count:], refused)
+        return iter(pods[:count])
+
+    def _refuse_all(self, pods: Iterable[Pod], refused: Refused) -> Iterator[Pod]:
+        self.refused += [NotCreated(pod, replace(refused, name=pod.name)) for pod in pods]
+        return iter(())
+
+    def _creates(self, pod: Pod) -> bool:
+        """Create a pod with its claims; a pod whose numbered claim is refused is not created."""
+        claims = [claim for claim in self._claims_of(pod) if controller_of(claim.metadata) is None]
+        refused = next((why for claim in claims if (why := self._claim(claim)) is not None), None)
+        bounds = self._out_of_bounds.get(pod.uid)
+        if refused is None and bounds is not None:
+            refused = Refused("pods", pod.name, aggregate(bounds), by="LimitRange")
+        refused = refused or self._ledger.charge(pod)
+        if refused is not None:
+            self.refused.append(NotCreated(pod, refused))
+            return False
+        for claim in self._claims_of(pod):
+            if controller_of(claim.metadata) is not None:
+                self._claim(claim)
+        for device in self._devices:
+            owner = controller_of(device.metadata)
+            if owner is not None and owner.uid == pod.uid and self._ledger.charge(device) is not None:
+                self._no_claims.add(device.key)
+        return True
+
+    def _claims_of(self, pod: Pod) -> Iterator[PersistentVolumeClaim]:
+        """Yield the new claims of a pod's volumes: of a stateful set, or of ephemeral volumes."""
+        for volume in pod.spec.volumes:
+            source = volume.persistent_volume_claim
+            name = source.claim_name if source is not None else f"{pod.name}-{volume.name}" if volume.ephemeral else ""
+            claim = self._fresh.get(f"{pod.namespace}/{name}")
+            if claim is not None:
+                yield claim
+
+    def _claim(self, claim: PersistentVolumeClaim) -> Refused | None:
+        """Create a claim, once; return why it is refused instead, if it is."""
+        ranges = [one for one in self._cluster.limit_ranges if one.namespace == claim.namespace]
+        bounds = out_of_claims_bounds(claim, ranges)
+        if bounds:
+            refused: Refused | None = Refused("persistentvolumeclaims", claim.metadata.name, aggregate(bounds), by="LimitRange")
+        else:
+            refused = self._ledger.charge(claim)
+        del self._fresh[claim.key]
+        if refused is not None:
+            self._no_claims.add(claim.key)
+        return refused

@@ -1,0 +1,239 @@
+"""Resource quotas of an input: how much of each is used, and whether another object fits.
+
+The code of the API server's admission plugin enforces them. The usage to start with is the larger of what the quota's status
+says and what the objects of the input use, so that a dump of some of the objects is judged as its cluster would. The limits are
+those of ``spec``: a cluster's controller copies them to ``status`` at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from dataclasses import replace as with_fields
+from typing import Final, Self, cast
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moorage.api.core import Pod
+from moorage.api.kinds import KIND_OF_TYPE
+from moorage.api.meta import Object
+from moorage.api.quantity import exact
+from moorage.api.quotas import ResourceQuota
+from moorage.apiserver.admission.quota_admission import QuotaRefusal, charged_or_refused
+from moorage.apiserver.admission.quota_types import Facts, Usage, amounts
+from moorage.apiserver.admission.quota_usage import QuotaEvaluator, counted_usage, evaluator_for, is_in_scope
+from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
+from moorage.apiserver.vocabulary.statuses import forbidden
+from moorage.inputs.kinds import KINDS
+from moorage.simulator.cluster_input import ClusterInput
+
+__all__ = ["QuotaLedger", "QuotaRoom", "QuotaShortage", "Refused", "is_new", "without_usage"]
+
+_PODS: Final = served("pods")
+_POD_USAGE: Final = cast(QuotaEvaluator, evaluator_for(_PODS))
+_ZERO: Final = exact("0")
+#: Group and name of a kind → the field of the input that has its objects.
+_SLOT_OF: Final = {(kind.group, kind.name): kind.slot for kind in KINDS}
+
+
+class QuotaShortage(Struct, frozen=True):
+    """A resource of which a quota has too little left, in quantities."""
+
+    resource: str
+    requested: str
+    used: str
+    hard: str
+
+
+class Refused(Struct, frozen=True):
+    """Why the API server would not create an object: ``why`` in its own words.
+
+    ``by``     ``ResourceQuota`` or ``LimitRange``
+    ``quota``  the name of the quota that refuses it
+    """
+
+    resource: str
+    name: str
+    why: str
+    by: str = "ResourceQuota"
+    quota: str = ""
+    shortages: tuple[QuotaShortage, ...] = ()
+
+    @property
+    def message(self) -> str:
+        """The API server's message: ``pods "web-0" is forbidden: exceeded quota: compute, requested: …``."""
+        return str(forbidden(self.resource, "", self.name, self.why))
+
+
+class QuotaRoom(Struct, frozen=True):
+    """How many more pods of a kind the quotas allow (None: no limit), and why not one more."""
+
+    count: int | None
+    refused: Refused | None = None
+
+
+def is_new(pod: Pod) -> bool:
+    """Return True for a pod that is to be created: a dump's pods have a creation time, and placed pods exist."""
+    return pod.metadata.creation_timestamp is None and not pod.spec.node_name
+
+
+@dataclass
+class QuotaLedger:
+    """The quotas of a cluster with their usage. ``charge`` creates an object, as far as quotas are concerned."""
+
+    _documents: dict[str, list[Document]]
+    _facts: Facts
+
+    @classmethod
+    def of(cls, cluster: ClusterInput) -> Self:
+        """Return the ledger of a cluster whose new pods are not charged yet."""
+        facts = _facts_of(cluster)
+        ledger = cls({}, facts)
+        for quota in cluster.resource_quotas:
+            if quota.metadata.deletion_timestamp is None:
+                ledger._documents.setdefault(quota.namespace, []).append(_measured(quota, facts))
+        return ledger
+
+    def __bool__(self) -> bool:
+        return bool(self._documents)
+
+    def copy(self) -> Self:
+        """Return an independent ledger in the same state."""
+        return type(self)({namespace: list(held) for namespace, held in self._documents.items()}, self._facts)
+
+    def charge(self, obj: Object) -> Refused | None:
+        """Charge an object that is created; return why it is refused instead, if it is."""
+        namespace = obj.metadata.namespace
+        quotas = self._documents.get(namespace)
+        if not quotas:
+            return None
+        kind, document = _served(obj), _document(obj)
+        found = charged_or_refused(kind, None, document, "", quotas, self._facts)
+        if isinstance(found, QuotaRefusal):
+            return _refused(kind, obj.metadata.name, found)
+        changed = {one["metadata"]["name"]: one for one in found}
+        self._documents[namespace] = [changed.get(one["metadata"]["name"], one) for one in quotas]
+        return None
+
+    def refusal(self, obj: Object) -> Refused | None:
+        """Return why an object would be refused if it were created now; None if it would be created."""
+        return self.copy().charge(obj)
+
+    def charge_up_to(self, pod: Pod, count: int) -> tuple[int, Refused | None]:
+        """Charge as many pods like this one as the quotas allow, at most ``count``; return how many, and why not one more."""
+        refused = self.refusal(pod)
+        if refused is not None:
+            return 0, refused
+        quotas = self._documents.get(pod.namespace, [])
+        charges = [_charge_of(quota, pod, self._facts) for quota in quotas]
+        rooms = [_times(quota, charge) for quota, charge in zip(quotas, charges, strict=True)]
+        allowed = min(count, *(room for room in rooms if room is not None), count)
+        self._documents[pod.namespace] = [_raised(one, charge, allowed) for one, charge in zip(quotas, charges, strict=True)]
+        return allowed, self.refusal(pod) if allowed < count else None
+
+    def room(self, pod: Pod, limit: int = 1_000_000) -> QuotaRoom:
+        """Return how many more pods like this one the quotas allow, and why not one more; no limit above ``limit``."""
+        allowed, refused = self.copy().charge_up_to(pod, limit)
+        return QuotaRoom(allowed, refused) if refused is not None else QuotaRoom(None)
+
+
+def _charge_of(quota: Document, pod: Pod, facts: Facts) -> Usage:
+    """Return what a pod is charged to a quota; nothing if it is not in the quota's scopes."""
+    held = _document(pod)
+    spec = msgspec.convert(quota, ResourceQuota).spec
+    used = _POD_USAGE.usage(held, facts) if is_in_scope(_POD_USAGE, spec, held) else {}
+    return {name: amount for name, amount in used.items() if name in quota["status"]["hard"] and amount.nano > 0}
+
+
+def _times(quota: Document, charge: Usage) -> int | None:
+    """Return how often a quota can be charged; None if it limits nothing that is charged."""
+    hard, used = amounts(quota["status"]["hard"]), amounts(quota["status"]["used"])
+    return min((max(0, hard[name].nano - used[name].nano) // amount.nano for name, amount in charge.items()), default=None)
+
+
+def _raised(quota: Document, charge: Usage, times: int) -> Document:
+    """Return a quota that is charged several times."""
+    used = amounts(quota["status"]["used"])
+    more = {name: amount._replace(nano=amount.nano * times, text="") for name, amount in charge.items()}
+    shown = {name: str(amount.plus(more[name]) if name in more else amount) for name, amount in used.items()}
+    return {**quota, "status": {**quota["status"], "used": shown}}
+
+
+def without_usage(cluster: ClusterInput, gone: Iterable[Pod]) -> ClusterInput:
+    """Return the cluster with quotas whose status does not count these pods, which are not in it."""
+    lost = [pod for pod in gone if not is_new(pod)]
+    if not cluster.resource_quotas or not lost:
+        return cluster
+    facts = _facts_of(with_fields(cluster, pods=tuple(lost)))
+    quotas = tuple(_lowered(quota, facts) for quota in cluster.resource_quotas)
+    return with_fields(cluster, resource_quotas=quotas)
+
+
+def _lowered(quota: ResourceQuota, facts: Facts) -> ResourceQuota:
+    used = amounts(quota.status.used)
+    for document in facts.all(_PODS, quota.namespace):
+        if is_in_scope(_POD_USAGE, quota.spec, document):
+            charged = _POD_USAGE.usage(document, facts)
+            used = {name: amount.minus(charged[name]) if name in charged else amount for name, amount in used.items()}
+    return replace(quota, status=replace(quota.status, used={name: str(amount) for name, amount in used.items()}))
+
+
+def _measured(quota: ResourceQuota, facts: Facts) -> Document:
+    """Return a quota as a document whose status has its limits and its usage."""
+    hard = quota.spec.hard or quota.status.hard
+    limits = amounts(hard)
+    counted, _ = counted_usage(quota, limits, facts)
+    known = amounts(quota.status.used)
+    used = {
+        name: max((one[name] for one in (counted, known) if name in one), key=lambda one: one.nano, default=_ZERO)
+        for name in hard
+    }
+    document = _document(quota)
+    shown = {name: str(amount) for name, amount in used.items()}
+    return {**document, "status": {"hard": dict(hard), "used": shown}}
+
+
+def _refused(kind: ServedKind, name: str, found: QuotaRefusal) -> Refused:
+    shortages = tuple(
+        QuotaShortage(resource, str(asked), str(found.used[resource]), str(found.hard[resource]))
+        for resource, asked in found.requested.items()
+    )
+    return Refused(kind.qualified, name, found.why, quota=found.quota, shortages=shortages)
+
+
+# -- objects as the admission plugin reads them -------------------------------------------------------------------------
+
+
+def _facts_of(cluster: ClusterInput) -> Facts:
+    """Return lookups of the objects that exist."""
+    held: dict[tuple[ServedKind, str], list[Document]] = {}
+
+    def every(kind: ServedKind, namespace: str) -> Iterable[Document]:
+        if (kind, namespace) not in held:
+            held[kind, namespace] = [_document(obj) for obj in _objects(cluster, kind, namespace)]
+        return held[kind, namespace]
+
+    def find(kind: ServedKind, namespace: str, name: str) -> Document | None:
+        return next((one for one in every(kind, namespace) if one["metadata"].get("name") == name), None)
+
+    return Facts(0.0, every, find)
+
+
+def _objects(cluster: ClusterInput, served_kind: ServedKind, namespace: str) -> Iterator[Object]:
+    slot = _SLOT_OF.get((served_kind.group, served_kind.kind))
+    for obj in getattr(cluster, slot, ()) if slot is not None else ():
+        if obj.metadata.namespace == namespace and not (isinstance(obj, Pod) and is_new(obj)):
+            yield obj
+
+
+def _served(obj: Object) -> ServedKind:
+    kind = KIND_OF_TYPE[type(obj)]
+    return served(kind.resource, kind.group)
+
+
+def _document(obj: Object) -> Document:
+    document: Document = msgspec.to_builtins(obj)
+    return document

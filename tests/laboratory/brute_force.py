@@ -172,7 +172,7 @@ class Remembered:
         self.trials = trials
         self.known: dict[frozenset[Change], Trial] = {}
 
-    def attempt(self, changes: frozenset[Change]) -> Trial:
+    def attempt(self, changes: frozenset[Change], *, look: bool = True) -> Trial:
         if changes not in self.known:
             self.known[changes] = self.trials.attempt(changes)
         return self.known[changes]

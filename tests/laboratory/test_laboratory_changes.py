@@ -19,6 +19,7 @@ from moorage.laboratory.changes import apply
 from moorage.laboratory.costs import BASE_COSTS, Costs, read_costs
 from moorage.laboratory.edits import parse_edit
 from moorage.laboratory.pod_changes import request_of
+from moorage.laboratory.surroundings import ListedObjects
 from moorage.testing.builders import a_node, a_pod
 
 ZONE = "topology.kubernetes.io/zone"
@@ -214,15 +215,15 @@ def test_a_change_of_a_pod_patches_its_workload():
     owner = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web-1", uid="r", controller=True)
     made = a_pod("web-1-x", namespace="shop", nodeSelector={"example.com/disk": "ssd"}, containers=[{"name": "c"}]).pod
     made = Pod(metadata=ObjectMeta(name="web-1-x", namespace="shop", owner_references=(owner,)), spec=made.spec)
-    words = shlex.split(command_of(parse_edit("pod/shop/web-1-x nodeSelector.example.com/disk-"), [rs, made]))
+    words = shlex.split(command_of(parse_edit("pod/shop/web-1-x nodeSelector.example.com/disk-"), ListedObjects([rs, made])))
     assert words[:-1] == ["kubectl", "patch", "deployment", "web", "-n", "shop", "--type=json"]
     assert json.loads(words[-1].removeprefix("-p=")) == [
         {"op": "remove", "path": "/spec/template/spec/nodeSelector/example.com~1disk"}
     ]
-    words = shlex.split(command_of(parse_edit("pod/shop/web-1-x requests.cpu=500m"), [rs, made]))
+    words = shlex.split(command_of(parse_edit("pod/shop/web-1-x requests.cpu=500m"), ListedObjects([rs, made])))
     (operation,) = json.loads(words[-1].removeprefix("-p="))
     assert operation["path"].startswith("/spec/template/spec/containers/0/resources")
-    assert command_of(parse_edit("pod/web nodeSelector.a-"), [pod(nodeSelector={"a": "b"})]) == ""
+    assert command_of(parse_edit("pod/web nodeSelector.a-"), ListedObjects([pod(nodeSelector={"a": "b"})])) == ""
 
 
 # -- costs ------------------------------------------------------------------------------------------------------------

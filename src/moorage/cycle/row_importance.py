@@ -40,8 +40,9 @@ class Ranking:
         self._layout = 0
         self._position = 0
         self._kept: dict[int, RankedPods] = {}
-        #: The lowest priority of the pods on each row.
+        #: The lowest priority of the pods on each row, and the pods of each row, by which a row that moved is found.
         self._lowest: IntArray = np.zeros(0, dtype=np.int64)
+        self._held: list[dict[str, PodInfo]] = []
 
     def have_lesser(self, table: NodeTable, rows: npt.NDArray[np.intp], priority: int) -> BoolArray:
         """Return for each row whether it has a pod of lower priority."""
@@ -68,13 +69,24 @@ class Ranking:
         changed = changes.since(self._position) if table is self._table else None
         if changed is None or changes.layout != self._layout or resources != self._resources:
             self._kept.clear()
-            self._lowest = np.fromiter(map(_lowest, table.pods), dtype=np.int64, count=len(table))
-        else:
-            for row in dict.fromkeys(changed):
-                self._kept.pop(row, None)
+        if changed is None:
+            self._held, self._lowest = [], np.zeros(0, dtype=np.int64)
+        if changed is None or changes.layout != self._layout:
+            changed = [*(changed or ()), *self._moved(table)]
+        for row in dict.fromkeys(changed):
+            self._kept.pop(row, None)
+            if row < len(table):
                 self._lowest[row] = _lowest(table.pods[row])
         self._table, self._resources = table, resources
         self._layout, self._position = changes.layout, changes.position
+
+    def _moved(self, table: NodeTable) -> list[int]:
+        """Make room for the rows of the table. Return the rows that are new, or that other pods are on than before."""
+        held, self._held = self._held, table.pods.copy()
+        kept = min(len(held), len(table))
+        self._lowest = np.concatenate([self._lowest[:kept], np.zeros(len(table) - kept, dtype=np.int64)])
+        moved = [row for row, (pods, before) in enumerate(zip(table.pods, held, strict=False)) if pods is not before]
+        return [*moved, *range(kept, len(table))]
 
 
 def _lowest(pods: Mapping[str, PodInfo]) -> int:

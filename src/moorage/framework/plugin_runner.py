@@ -26,6 +26,7 @@ from moorage.state.view import NodeInfo, NodeView
 __all__ = [
     "MAX_SCORE", "Scores", "are_in_range", "ask", "check_range", "checked", "drained", "merged", "normalized",
     "refused_rows", "run_filter", "run_pre_filter", "run_score", "scored", "shifted",
+    "verdicts_of_rejects",
 ]  # fmt: skip
 
 MAX_SCORE = 100
@@ -188,6 +189,15 @@ def drained(step: Step, state: Any, nodes: NodeView) -> list[Reject]:
                 step.name, f"answered {reject!r} in filter; yield Reject(mask over the {len(nodes)} rows, reason)"
             )
     return rejects
+
+
+def verdicts_of_rejects(plugin: str, rejects: Sequence[Reject], nodes: NodeView) -> Verdicts:
+    """Return the status of each row of a whole table by what one plugin rejects."""
+    verdicts, open_rows = Verdicts(len(nodes)), np.ones(len(nodes), dtype=bool)
+    if rejects:
+        _note_errors(plugin, list(rejects), nodes, open_rows, verdicts)
+        _refuse(plugin, [reject for reject in rejects if not reject.error], nodes, open_rows, verdicts)
+    return verdicts
 
 
 def _note_errors(plugin: str, rejects: list[Reject], nodes: NodeView, open_rows: BoolArray, verdicts: Verdicts) -> None:

@@ -8,26 +8,29 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from moorage.api.core import Pod, PodSpec
+from moorage.api.core import Pod, PodSpec, ReplicationController
 from moorage.api.meta import Object
-from moorage.api.workloads import ReplicaSet
+from moorage.api.workloads import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.amount_text import rounded_quantity
 from moorage.laboratory.pod_changes import POD_CHANGES
+from moorage.laboratory.surroundings import NOTHING_AROUND, Surroundings
 from moorage.printable import one_line
 from moorage.simulator.owners import controller_of
 
 __all__ = ["command_of", "describe", "workload_of"]
 
 #: Workloads whose template can be changed.
-_PATCHED: Final = frozenset(["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController"])
+_PATCHED: Final[Mapping[str, type[Object]]] = {
+    kind.__name__: kind for kind in (Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController)
+}
 #: What may be changed of a pod that exists.
 _MUTABLE: Final = frozenset(["tolerate", "ungate"])
 
@@ -100,13 +103,14 @@ _WORDS: Final[Mapping[str, Callable[[Change], str]]] = {
 # -- commands -----------------------------------------------------------------------------------------------------------
 
 
-def command_of(change: Change, objects: Sequence[Object] = ()) -> str:
-    """Return the kubectl command that makes the change; "" if there is none. ``objects`` say where a pod comes from."""
+def command_of(change: Change, around: Surroundings = NOTHING_AROUND) -> str:
+    """Return the kubectl command that makes the change; "" if there is none. ``around`` says where a pod comes from."""
     if change.verb == "evict":
         return _delete(change)
     if change.target.startswith("pod/"):
-        pod = next((obj for obj in objects if isinstance(obj, Pod) and f"pod/{obj.key}" == change.target), None)
-        return "" if pod is None or change.verb not in POD_CHANGES else _patch(pod, change, objects)
+        namespace, _, name = _name(change).partition("/")
+        pod = around.find(Pod, namespace, name)
+        return _patch(pod, change, around) if isinstance(pod, Pod) and change.verb in POD_CHANGES else ""
     return node_command(change)
 
 
@@ -144,24 +148,23 @@ def _in(namespace: str) -> str:
     return "" if namespace in {"", "default"} else f" -n {shlex.quote(namespace)}"
 
 
-def workload_of(pod: Pod, objects: Iterable[Object]) -> tuple[str, str] | None:
+def workload_of(pod: Pod, around: Surroundings) -> tuple[str, str] | None:
     """Return kind and name of the workload whose template makes the pod; None for a pod that none makes."""
     owner = controller_of(pod.metadata)
     if owner is None:
         return None
-    for obj in objects if owner.kind == "ReplicaSet" else ():
-        if isinstance(obj, ReplicaSet) and (obj.metadata.namespace, obj.metadata.name) == (pod.namespace, owner.name):
-            owner = controller_of(obj.metadata) or owner
-            break
+    if owner.kind == "ReplicaSet":
+        replica_set = around.find(ReplicaSet, pod.namespace, owner.name)
+        owner = (controller_of(replica_set.metadata) if replica_set is not None else None) or owner
     return owner.kind, owner.name
 
 
-def _patch(pod: Pod, change: Change, objects: Sequence[Object]) -> str:
-    workload = workload_of(pod, objects)
+def _patch(pod: Pod, change: Change, around: Surroundings) -> str:
+    workload = workload_of(pod, around)
     kind, name = workload or ("Pod", pod.name)
     if kind not in _PATCHED and not (kind == "Pod" and change.verb in _MUTABLE):
         return ""
-    made_from = pod if kind == "Pod" else replace(pod, spec=_template(kind, name, pod, objects))
+    made_from = pod if kind == "Pod" else replace(pod, spec=_template(kind, name, pod, around))
     try:
         changed = POD_CHANGES[change.verb](made_from, change)
     except InputError:  # the template does not say what admission added to the pod
@@ -172,13 +175,12 @@ def _patch(pod: Pod, change: Change, objects: Sequence[Object]) -> str:
     return f"kubectl patch {kind.lower()} {shlex.quote(name)}{_in(pod.namespace)} --type=json -p={shlex.quote(text)}"
 
 
-def _template(kind: str, name: str, pod: Pod, objects: Iterable[Object]) -> PodSpec:
+def _template(kind: str, name: str, pod: Pod, around: Surroundings) -> PodSpec:
     """Return the spec that a workload makes pods from; the pod's own where the workload is not in the input."""
-    for obj in objects:
-        if type(obj).__name__ == kind and (obj.metadata.namespace, obj.metadata.name) == (pod.namespace, name):
-            template = getattr(getattr(obj, "spec", None), "template", None)
-            if template is not None and template.spec.containers:
-                return template.spec  # type: ignore[no-any-return]
+    workload = around.find(_PATCHED[kind], pod.namespace, name)
+    template = getattr(getattr(workload, "spec", None), "template", None)
+    if template is not None and template.spec.containers:
+        return template.spec  # type: ignore[no-any-return]
     return pod.spec
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace as with_fields
 from os import PathLike
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from moorage.api.core import Pod
 from moorage.api.meta import Object
@@ -18,9 +18,8 @@ from moorage.cycle.decision import Decision
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.changes import Change, Owner
-from moorage.framework.effects import Question
 from moorage.laboratory.cluster_capacity import CapacityQuestions
-from moorage.laboratory.cluster_options import ConfigLike, cluster_options, refuse_unpicklable
+from moorage.laboratory.cluster_options import ClusterOptions, cluster_options, refuse_unpicklable
 from moorage.laboratory.cluster_outages import OutageQuestions
 from moorage.laboratory.cluster_trials import ClusterTrials
 from moorage.laboratory.costs import Costs
@@ -31,7 +30,7 @@ from moorage.laboratory.explanation import Subject, explain_now
 from moorage.laboratory.feasibility import feasibility_of
 from moorage.laboratory.frames import ColumnFrame, nodes_frame, pods_frame
 from moorage.laboratory.history import Evicted, History, Ran, Step, Tried, play, scope_of, take
-from moorage.laboratory.inventory import Inventory
+from moorage.laboratory.inventory import Inventory, PresentObjects
 from moorage.laboratory.least_change import OWNERS, Remedy, find_least_change
 from moorage.laboratory.live_dump import endpoint_of, take_dump
 from moorage.laboratory.object_edits import ChangeLike, ObjectEdit, ObjectEdits, read_change
@@ -56,8 +55,10 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = ["Cluster"]
 
-#: What a transaction restores in the cluster itself: the history and its length, the objects aside, the agenda.
-_Mark = tuple[History, int, Mapping[str, Object], tuple[tuple[float, ChangeLike], ...]]
+#: A digest of the state, with the engine's revision, number of facts and time.
+_Digest = tuple[tuple[int, int, float], str]
+#: What a transaction restores in the cluster itself: the history and its length, the objects aside, the agenda, the digest.
+_Mark = tuple[History, int, Mapping[str, Object], tuple[tuple[float, ChangeLike], ...], _Digest | None]
 
 
 class Cluster(CapacityQuestions, OutageQuestions):
@@ -87,76 +88,65 @@ class Cluster(CapacityQuestions, OutageQuestions):
         self._log = UndoLog()
         self._marks: list[_Mark] = []
         self._on_attempt: Callable[[SimulatedAttempt], None] | None = None
+        #: The digest of the present state, once it was asked for, with what it was made from.
+        self._digest: _Digest | None = None
 
     # -- ways in ---------------------------------------------------------------------------------------------------------
 
     @classmethod
-    def read(
-        cls,
-        *paths: str | PathLike[str],
-        config: ConfigLike = None,
-        release: str | None = None,
-        seed: int = 0,
-        feature_gates: str = "",
-        plugins: Iterable[type[Any]] = (),
-        ask: Callable[[Question], bytes] | None = None,
-        recursive: bool = False,
-    ) -> Self:
-        """Read files and directories of manifests and dumps, as ``moorage simulate -f`` does.
-
-        ``config``         a KubeSchedulerConfiguration or a Policy: a path, or its text; None: kube-scheduler's defaults
-        ``release``        whose rules apply (1.19, 1.20, 1.21 or 1.36); None: the one that the configuration stands for
-        ``feature_gates``  as kube-scheduler takes the flag
-        ``plugins``        classes beside the built-in ones
-        ``ask``            puts a question to an extender; without it, configured extenders are skipped
+    def read(cls, *paths: str | PathLike[str], recursive: bool = False, **options: Unpack[ClusterOptions]) -> Self:
+        """Read files and directories of manifests and dumps, as ``moorage simulate -f`` does. See ``ClusterOptions``.
 
         Raises  InputError, ConfigError
         """
-        options = cluster_options(config, release, seed, feature_gates, plugins, ask)
-        return cls(read(map(str, paths), recursive, custom=kinds_named(options)), options)
+        made = cluster_options(options)
+        return cls(read(map(str, paths), recursive, custom=kinds_named(made)), made)
 
     @classmethod
-    def from_objects(
-        cls,
-        *objects: ObjectLike | Iterable[ObjectLike],
-        config: ConfigLike = None,
-        release: str | None = None,
-        seed: int = 0,
-        feature_gates: str = "",
-        plugins: Iterable[type[Any]] = (),
-        ask: Callable[[Question], bytes] | None = None,
-    ) -> Self:
+    def from_objects(cls, *objects: ObjectLike | Iterable[ObjectLike], **options: Unpack[ClusterOptions]) -> Self:
         """Make a cluster of objects, each an API struct, a dict, YAML text or a path; iterables of these are taken apart.
 
-        Defaults are filled in, and objects without a UID get one. For the options see ``read``.
+        Defaults are filled in, and objects without a UID get one. See ``ClusterOptions``.
 
         Raises  InputError, ConfigError
         """
-        options = cluster_options(config, release, seed, feature_gates, plugins, ask)
-        return cls(read_given(_flat(objects), custom=kinds_named(options)), options)
+        made = cluster_options(options)
+        return cls(read_given(_flat(objects), custom=kinds_named(made)), made)
 
     @classmethod
     def live(
         cls,
         context: str | None = None,
         kubeconfig: str | PathLike[str] | None = None,
-        *,
-        config: ConfigLike = None,
-        release: str | None = None,
-        seed: int = 0,
-        feature_gates: str = "",
-        plugins: Iterable[type[Any]] = (),
-        ask: Callable[[Question], bytes] | None = None,
+        **options: Unpack[ClusterOptions],
     ) -> Self:
         """Take a dump of a live cluster now, with read-only requests. ``notes`` say when it was taken.
 
         ``kubeconfig`` and ``context`` are found as kubectl finds them. Kinds that are forbidden or not served are left out,
-        and notes say so. For the other options see ``read``. In a coroutine, call it with ``asyncio.to_thread``.
+        and notes say so. See ``ClusterOptions``. In a coroutine, call it with ``asyncio.to_thread``.
 
         Raises  InputError, ConfigError; ClusterError if the API server cannot be asked, or refuses nodes or pods
         """
-        options = cluster_options(config, release, seed, feature_gates, plugins, ask)
-        return cls(take_dump(endpoint_of(kubeconfig, context), kinds_named(options)), options)
+        made = cluster_options(options)
+        return cls(take_dump(endpoint_of(kubeconfig, context), kinds_named(made)), made)
+
+    @classmethod
+    def of_simulation(
+        cls, simulation: RecordedSimulation, options: Options, aside: Mapping[str, Object], config: Sequence[Change] = ()
+    ) -> Self:
+        """Return a cluster in the state of a simulation, which belongs to the cluster from then on.
+
+        ``aside`` are the objects that the scheduler does not look at, ``config`` the changes of the configuration. A copy of
+        the cluster, and a rollback that cannot be reversed, begin with the present objects: they forget backoffs.
+        """
+        cluster = cls.__new__(cls)
+        objects = present_objects({}, simulation)
+        cluster.__setstate__({
+            "options": options, "notes": (), "_workloads": {}, "_lost": (), "refused": (), "_aside": aside, "_agenda": (),
+            "_history": History(options, tuple(objects), config=tuple(config)),
+        })  # fmt: skip
+        cluster._take_up(simulation)
+        return cluster
 
     # -- what it stands on -----------------------------------------------------------------------------------------------
 
@@ -166,11 +156,13 @@ class Cluster(CapacityQuestions, OutageQuestions):
 
         Ask for it each time: a rollback may replace it.
         """
-        if self._simulation is None:
-            self._simulation = play(self._history)
-            self._simulation.on_attempt = self._hear
-            self._simulation.record(self._log)
-        return self._simulation
+        return self._take_up(play(self._history)) if self._simulation is None else self._simulation
+
+    def _take_up(self, simulation: RecordedSimulation) -> RecordedSimulation:
+        self._simulation = simulation
+        simulation.on_attempt = self._hear
+        simulation.record(self._log)
+        return simulation
 
     @property
     def scheduler(self) -> Scheduler:
@@ -217,7 +209,7 @@ class Cluster(CapacityQuestions, OutageQuestions):
 
         Raises  InputError if there is none
         """
-        return Inventory(self.simulation, self._aside).get(ref)
+        return self._inventory().get(ref)
 
     def pod(self, ref: str | Pod) -> Pod:
         """Return a pod as it is now, by ``namespace/name``, ``name`` (in the namespace ``default``) or UID.
@@ -235,7 +227,12 @@ class Cluster(CapacityQuestions, OutageQuestions):
 
     def digest(self) -> str:
         """Return a digest of the state. Clusters with equal digests and options decide alike."""
-        return digest_of(self.simulation, [sorted(self._aside), self._agenda])
+        simulation = self.simulation
+        state = simulation.scheduler.state
+        stamp = state.revision, state.facts, simulation.now
+        if self._digest is None or self._digest[0] != stamp:
+            self._digest = stamp, digest_of(simulation, [sorted(self._aside), self._agenda])
+        return self._digest[1]
 
     def _state_of(self, pod: PodInfo) -> str:
         record = self.simulation.records.get(pod.uid)
@@ -301,7 +298,7 @@ class Cluster(CapacityQuestions, OutageQuestions):
 
     def at(self, time_s: float, change: ChangeLike) -> None:
         """Apply a change when ``run`` comes to this time."""
-        self._agenda = tuple(sorted((*self._agenda, (time_s, change)), key=_time_of))
+        self._agenda, self._digest = tuple(sorted((*self._agenda, (time_s, change)), key=_time_of)), None
 
     def transaction(self) -> Transaction:
         """Return a context manager that takes back all changes of its block, unless it commits. May be nested."""
@@ -387,9 +384,8 @@ class Cluster(CapacityQuestions, OutageQuestions):
         explanation = explain_now(self.simulation, Subject(request, now))
         if not probes:
             return explanation
-        objects = self.objects()
         limits = ChangeLimits(tuple(may), alternatives, probes, costs)
-        return with_changes(explanation, ClusterTrials(self, now.key), objects, limits)
+        return with_changes(explanation, ClusterTrials(self, now.key), self.present(), limits)
 
     def least_change(
         self,
@@ -407,7 +403,7 @@ class Cluster(CapacityQuestions, OutageQuestions):
         Raises  InputError for a pod that is not there
         """
         trials = ClusterTrials(self, self.pod(pod).key)
-        answers = find_least_change(trials, self.objects(), may=may, alternatives=alternatives, probes=probes, costs=costs)
+        answers = find_least_change(trials, self.present(), may=may, alternatives=alternatives, probes=probes, costs=costs)
         return list(answers.remedies)
 
     def run(self, until_s: float | None = None) -> Run:
@@ -415,7 +411,7 @@ class Cluster(CapacityQuestions, OutageQuestions):
         while self._agenda and (until_s is None or self._agenda[0][0] <= until_s):
             (time_s, change), *rest = self._agenda
             self._step(Ran(max(time_s, self.now_s)))
-            self._agenda = tuple(rest)
+            self._agenda, self._digest = tuple(rest), None
             self.apply(change)
         self._step(Ran(until_s))
         release = self.scheduler.gates.release
@@ -433,18 +429,25 @@ class Cluster(CapacityQuestions, OutageQuestions):
 
     # -- steps -----------------------------------------------------------------------------------------------------------
 
+    def _inventory(self) -> Inventory:
+        return Inventory(self.simulation, self._aside)
+
+    def present(self) -> PresentObjects:
+        """Return the objects as they are at the time of each question, to be found by kind and name."""
+        return PresentObjects(self._inventory)
+
     def _edits(self) -> ObjectEdits:
-        known = Inventory(self.simulation, self._aside)
-        return ObjectEdits(known, self.scheduler.cluster.custom_kinds or (), quota=self.options.quota)
+        return ObjectEdits(self._inventory(), self.scheduler.cluster.custom_kinds or (), quota=self.options.quota)
 
     def _make(self, edit: ObjectEdit) -> None:
         for step in edit.steps:
             self._step(step)
         if edit.aside is not None:
-            self._aside = edit.aside
+            self._aside, self._digest = edit.aside, None
 
     def _step(self, step: Step) -> None:
         """Make a step and remember it."""
+        self._digest = None
         take(self.simulation, step)
         self._history.steps.append(step)
 
@@ -452,7 +455,7 @@ class Cluster(CapacityQuestions, OutageQuestions):
         """Begin a new history with the present objects and another configuration."""
         history = History(self.options, tuple(self.simulation_objects()), config=(*self._history.config, change))
         history.load()
-        self._history, self._simulation = history, None
+        self._history, self._simulation, self._digest = history, None, None
         self._log.give_up()
 
     def simulation_objects(self) -> Iterable[Object]:
@@ -468,7 +471,7 @@ class Cluster(CapacityQuestions, OutageQuestions):
     def open_transaction(self) -> int:
         """Open a transaction and return its depth; ``transaction`` does so."""
         self.simulation.begin()
-        self._marks.append((self._history, len(self._history.steps), self._aside, self._agenda))
+        self._marks.append((self._history, len(self._history.steps), self._aside, self._agenda, self._digest))
         return len(self._marks)
 
     def close_transaction(self, depth: int, *, keep: bool) -> None:
@@ -481,7 +484,7 @@ class Cluster(CapacityQuestions, OutageQuestions):
         self._log.commit()
 
     def _roll_back(self) -> None:
-        history, steps, self._aside, self._agenda = self._marks.pop()
+        history, steps, self._aside, self._agenda, self._digest = self._marks.pop()
         reversed_ = self._simulation is not None and self._history is history and self._simulation.roll_back()
         if self._simulation is None or self._history is not history:
             self._log.give_up()
@@ -494,7 +497,7 @@ class Cluster(CapacityQuestions, OutageQuestions):
     # -- copies ----------------------------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Any]:
-        made = {"_simulation", "_log", "_marks", "_on_attempt"}
+        made = {"_simulation", "_log", "_marks", "_on_attempt", "_digest"}
         kept = {name: value for name, value in vars(self).items() if name not in made}
         return {**kept, "_history": self._history.copy()}
 

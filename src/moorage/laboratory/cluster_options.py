@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from moorage.errors import CopyError, InputError
 from moorage.framework.effects import Question
 from moorage.laboratory.objects import text_of
 from moorage.simulator.simulate import Options
 
-__all__ = ["ConfigLike", "cluster_options", "refuse_unpicklable"]
+__all__ = ["ClusterOptions", "ConfigLike", "cluster_options", "refuse_unpicklable"]
 
 #: A KubeSchedulerConfiguration or a Policy: a path, or its text.
 ConfigLike = str | PathLike[str] | bytes | None
@@ -20,21 +20,35 @@ ConfigLike = str | PathLike[str] | bytes | None
 _CALLABLES: Final = ("ask", "clock", "timer", "scores")
 
 
-def cluster_options(
-    config: ConfigLike = None,
-    release: str | None = None,
-    seed: int = 0,
-    feature_gates: str = "",
-    plugins: Iterable[type[Any]] = (),
-    ask: Callable[[Question], bytes] | None = None,
-) -> Options:
-    """Return the options; see ``Cluster.read``.
+class ClusterOptions(TypedDict, total=False):
+    """The options of ``Cluster.read``, ``from_objects`` and ``live``; all may be left out.
+
+    ``config``         a KubeSchedulerConfiguration or a Policy: a path, or its text; None: kube-scheduler's defaults
+    ``release``        whose rules apply (1.19, 1.20, 1.21 or 1.36); None: the one that the configuration stands for
+    ``seed``           breaks ties between equally scored nodes; by default 0
+    ``feature_gates``  in the format of kube-scheduler's flag
+    ``plugins``        classes beside the built-in ones
+    ``ask``            puts a question to an extender; without it, configured extenders are skipped
+    """
+
+    config: ConfigLike
+    release: str | None
+    seed: int
+    feature_gates: str
+    plugins: Iterable[type[Any]]
+    ask: Callable[[Question], bytes] | None
+
+
+def cluster_options(given: ClusterOptions) -> Options:
+    """Return the options.
 
     Raises  InputError if the configuration's file cannot be read
     """
-    text, where = _configuration(config)
+    text, where = _configuration(given.get("config"))
+    ask = given.get("ask")
     return Options(
-        config=text, where=where, emulate=release, seed=seed, feature_gates=feature_gates, plugins=tuple(plugins), ask=ask,
+        config=text, where=where, emulate=given.get("release"), seed=given.get("seed", 0),
+        feature_gates=given.get("feature_gates", ""), plugins=tuple(given.get("plugins", ())), ask=ask,
         skip_extenders=ask is None,
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any, Protocol
 
 from moorage.api.core import Pod
@@ -16,9 +17,10 @@ from moorage.cycle.cycle import Cycle
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.framework.profile import Profile
-from moorage.laboratory.offers import Offers, offers_of
+from moorage.laboratory.dry_run import quick_decision
+from moorage.laboratory.offers import FirstLook, offers_of
 from moorage.laboratory.placements import PodPlacement
-from moorage.laboratory.trials import Trial, unscheduled
+from moorage.laboratory.trials import Trial, fits_of, unscheduled
 from moorage.simulator.simulation import Simulation
 from moorage.state.pod_info import PodInfo
 
@@ -35,7 +37,7 @@ class TriedCluster(Protocol):
     def simulation(self) -> Simulation: ...
     def transaction(self) -> AbstractContextManager[Any]: ...
     def apply(self, *changes: Change) -> None: ...
-    def schedule(self, pods: Iterable[str | Pod] | None = None) -> list[PodPlacement]: ...
+    def schedule(self, pods: Iterable[str | Pod] | None = None, *, dry_run: bool = False) -> list[PodPlacement]: ...
 
 
 @dataclass
@@ -47,67 +49,85 @@ class ClusterTrials:
 
     def __post_init__(self) -> None:
         self._known = frozenset(self.cluster.simulation.pods)
+        self._first = FirstLook()
 
-    def attempt(self, changes: Collection[Change]) -> Trial:
-        """Make the changes, try the pod before all others, and take everything back."""
-        made = [one for one in changes if one.owner != "config"]
-        disabled = [one for one in changes if one.owner == "config"]
+    def attempt(self, changes: Collection[Change], *, look: bool = True) -> Trial:
         with self.cluster.transaction():
             try:
-                self.cluster.apply(*sorted(made, key=lambda one: (one.verb, one.target, one.path)))
+                pod, disabled = self._changed(changes)
             except InputError as error:
                 return Trial(fault=str(error))
-            pod = self.cluster.simulation.pod_named(self.key)
-            if pod is None:
-                return Trial(fault=f"pod {self.key} is not there")
-            before = unscheduled(pod, self.cluster.simulation)
-            if before is not None and not (
-                disabled and pod.spec.scheduler_name not in self.cluster.simulation.scheduler.profiles
-            ):
+            simulation = self.cluster.simulation
+            before = unscheduled(pod, simulation)
+            if before is not None and not (disabled and pod.spec.scheduler_name not in simulation.scheduler.profiles):
                 return Trial(offers=before)
-            return self._reconfigured(pod, disabled) if disabled else self._tried(pod, grow=not changes)
+            profile = self._profile(pod, disabled)
+            trial = self._decided(pod, profile) if disabled else self._bound(pod, profile, changes)
+            if trial is not None:
+                return trial
+            snapshot = simulation.scheduler.snapshot
+            return Trial(offers=offers_of(profile, PodInfo(pod), snapshot, changes, self._first) if look else None)
 
-    def _tried(self, pod: Pod, *, grow: bool) -> Trial:
-        trial = self._bound(pod)
-        offers = self._offers(pod, self._profile(pod), grow=grow)
-        return replace(trial, offers=offers) if trial is not None else Trial(offers=offers)
-
-    def _bound(self, pod: Pod) -> Trial | None:
-        """Try the pod in a transaction of its own, and the pods that replace evicted ones after it."""
+    def fits(self, changes: Collection[Change]) -> tuple[str, ...]:
         with self.cluster.transaction():
-            (placement,) = self.cluster.schedule([pod.metadata.uid])
+            pod, disabled = self._changed(changes)
+            return fits_of(self._profile(pod, disabled), pod, self.cluster.simulation)
+
+    def _changed(self, changes: Collection[Change]) -> tuple[Pod, list[Change]]:
+        """Make the changes. Return the pod as it is then, and the changes of the configuration, which are not made.
+
+        Raises  InputError if a change cannot be made, or takes the pod away
+        """
+        disabled = [one for one in changes if one.owner == "config"]
+        made = sorted((one for one in changes if one.owner != "config"), key=lambda one: (one.verb, one.target, one.path))
+        for one in made:
+            self.cluster.apply(one)
+        pod = self.cluster.simulation.pod_named(self.key)
+        if pod is None:
+            raise InputError(f"pod {self.key} is not there")
+        return pod, disabled
+
+    def _bound(self, pod: Pod, profile: Profile, changes: Iterable[Change]) -> Trial | None:
+        """Try the pod, and the pods that replace evicted ones after it; None if it finds no node."""
+        if any(one.verb == "evict" for one in changes):
+            with self.cluster.transaction():
+                (placement,) = self.cluster.schedule([pod.metadata.uid])
+                if placement.node is not None:
+                    return Trial(placement.node, *self._replaced())
+        else:
+            decision = quick_decision(self.cluster.simulation, pod, profile)
+            if decision is not None:
+                return None if decision.node is None else Trial(decision.node)
+            (placement,) = self.cluster.schedule([pod.metadata.uid], dry_run=True)
             if placement.node is not None:
-                return Trial(placement.node, *self._replaced())
-            victims = placement.victims if placement.nominated else ()
-        return self._preempting(pod, victims) if victims else None
+                return Trial(placement.node)
+        return self._preempting(pod, placement.victims) if placement.nominated and placement.victims else None
 
     def _replaced(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        pods = self.cluster.simulation.pods
-        waiting = [pod for uid, pod in pods.items() if uid not in self._known and not pod.spec.node_name]
+        """Try the pods that replace evicted ones. New pods are the last ones."""
+        fresh = [*takewhile(lambda pod: pod.uid not in self._known, self.cluster.simulation.newest_first())]
+        waiting = [pod for pod in reversed(fresh) if not pod.spec.node_name]
         placements = self.cluster.schedule([pod.metadata.uid for pod in waiting]) if waiting else []
         return tuple(one.pod for one in placements if one), tuple(one.pod for one in placements if not one)
 
-    def _preempting(self, pod: Pod, victims: Iterable[str]) -> Trial | None:
+    def _preempting(self, pod: Pod, victims: Collection[str]) -> Trial | None:
         """Try the pod once more with its victims gone."""
-        gone = tuple(victims)
         with self.cluster.transaction():
-            self.cluster.apply(*(Change("cluster", "evict", f"pod/{key}") for key in gone))
-            (placement,) = self.cluster.schedule([pod.metadata.uid])
-            return Trial(placement.node, gone) if placement.node is not None else None
+            self.cluster.apply(*(Change("cluster", "evict", f"pod/{key}") for key in victims))
+            (placement,) = self.cluster.schedule([pod.metadata.uid], dry_run=True)
+            return Trial(placement.node, tuple(victims)) if placement.node is not None else None
 
-    def _reconfigured(self, pod: Pod, disabled: Iterable[Change]) -> Trial:
-        """Decide with a profile that lacks plugins."""
-        profile = self._profile(pod, disabled)
+    def _decided(self, pod: Pod, profile: Profile) -> Trial | None:
+        """Decide with a profile that lacks plugins; None if the pod finds no node."""
         scheduler = self.cluster.simulation.scheduler
         cycle = Cycle(scheduler.cycle.seed, by_class=False)
         decision = cycle.decide(profile, PodInfo(pod), scheduler.snapshot, scheduler.queue.nominated)
-        offers = self._offers(pod, profile)
         if decision.node is not None:
-            return Trial(decision.node, offers=offers)
+            return Trial(decision.node)
         after = decision.post_filter
         if after is not None and after.nominated and after.victims:
-            return Trial(after.nominated, tuple(one.key for one in after.victims), (), offers)
-        return Trial(offers=offers)
+            return Trial(after.nominated, tuple(one.key for one in after.victims))
+        return None
 
     def _profile(self, pod: Pod, disabled: Iterable[Change] = ()) -> Profile:
         profiles = self.cluster.simulation.scheduler.profiles
@@ -118,6 +138,3 @@ class ClusterTrials:
             for point, held in profile.steps.items()
         }
         return replace(profile, steps=steps, scheduler_name=pod.spec.scheduler_name) if gone else profile
-
-    def _offers(self, pod: Pod, profile: Profile, *, grow: bool = False) -> Offers:
-        return offers_of(profile, PodInfo(pod), self.cluster.simulation.scheduler.snapshot, grow=grow)

@@ -9,15 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from moorage.api.core import Pod
+from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
 from moorage.cycle.search_scope import SearchScope
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.profile import Profile
 from moorage.laboratory.placements import PodPlacement
 from moorage.laboratory.recorded_simulation import RecordedSimulation
+from moorage.plugins.default_preemption import DefaultPreemption
+from moorage.plugins.dynamic_resources import DynamicResources
+from moorage.queue import QueuedPod, QueuePlace
+from moorage.simulator.simulation import Simulation
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["quick_placements", "rests"]
+__all__ = ["quick_decision", "quick_placements", "rests"]
+
+_FILTERED = SearchScope(post_filter=False)
 
 #: The points at which a plugin has a say after the decision, and those at which it learns of the pod.
 _AFTER = ("reserve", "permit", "preBind", "postBind")
@@ -48,12 +55,47 @@ def quick_placements(
     return placements
 
 
+def quick_decision(simulation: Simulation, pod: Pod, profile: Profile) -> Decision | None:
+    """Return the decision on a pod, if it is certain to be the outcome of an attempt; None if only the attempt can tell.
+
+    It is made without the caches of the engine's own cycle, which keep what they know of other pods.
+    """
+    scheduler = simulation.scheduler
+    queued = scheduler.queue.get(pod.metadata.uid)
+    if scheduler.cycle.extenders or scheduler.cluster.groups is not None or not _may_be_tried(scheduler, pod, queued):
+        return None
+    cycle = Cycle(scheduler.cycle.seed, scheduler.cycle.percentage_of_nodes_to_score, by_class=False)
+    info = PodInfo(pod)
+    decision = cycle.decide(profile, info, scheduler.snapshot, scheduler.queue.nominated, _FILTERED)
+    if decision.node is not None:
+        return decision if rests(profile, decision) else None
+    return None if _may_preempt(profile, decision, scheduler) else decision
+
+
+def _may_preempt(profile: Profile, decision: Decision, scheduler: Scheduler) -> bool:
+    """Return False if PostFilter is certain to find no node for a pod that Filter refused everywhere."""
+    if decision.error is not None or decision.verdicts is None:
+        return False
+    idle = decision.found.skipped if decision.found is not None else frozenset()
+    for step in profile.at("postFilter"):
+        if isinstance(step.plugin, DefaultPreemption):
+            if step.plugin.may_help(decision.pod, decision.verdicts, scheduler.snapshot):
+                return True
+        elif not isinstance(step.plugin, DynamicResources) or step.name not in idle:
+            return True
+    return False
+
+
+def _may_be_tried(scheduler: Scheduler, pod: Pod, queued: QueuedPod | None) -> bool:
+    if queued is None or queued.gated or queued.pod.terminating or queued.place is QueuePlace.IN_FLIGHT:
+        return False
+    return scheduler.cluster.node_of(pod.metadata.uid) is None
+
+
 def _quick_placement(scheduler: Scheduler, pod: PodInfo, scope: SearchScope, assumed: list[str] | None) -> PodPlacement | None:
     """Decide for one pod. ``assumed`` gets its UID if it is counted on its node; None: it is the last one."""
-    queued, profile = scheduler.queue.get(pod.uid), scheduler.profiles.get(pod.spec.scheduler_name)
-    if queued is None or queued.gated or profile is None or pod.terminating or queued.place.value == "in-flight":
-        return None
-    if scheduler.cluster.node_of(pod.uid) is not None:
+    profile = scheduler.profiles.get(pod.spec.scheduler_name)
+    if profile is None or not _may_be_tried(scheduler, pod.pod, scheduler.queue.get(pod.uid)):
         return None
     decision = scheduler.cycle.decide(profile, pod, scheduler.snapshot, scheduler.queue.nominated, scope)
     if decision.node is None:

@@ -8,7 +8,6 @@ from functools import reduce
 from typing import Any
 
 from moorage.api.core import Pod
-from moorage.api.meta import Object
 from moorage.errors import InputError
 from moorage.laboratory.asked import pods_asked_for
 from moorage.laboratory.changes import reconfigure
@@ -18,7 +17,8 @@ from moorage.laboratory.edits import parse_edit
 from moorage.laboratory.explained_changes import CHANGEABLE, ChangeLimits, with_changes
 from moorage.laboratory.explanation import Subject, explain_now, explain_pending
 from moorage.laboratory.moments import Moment, WatchingCycle
-from moorage.laboratory.present import aside_of, cluster_input, present_objects
+from moorage.laboratory.present import aside_of
+from moorage.laboratory.recorded_simulation import RECORDED_PARTS, RecordedSimulation
 from moorage.report.explanation import ExplainRequest, Explanation
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import input_notes, objects_of, workload_names
@@ -59,8 +59,12 @@ def explain_cluster(
     cluster = created.cluster
     workloads = workload_names(cluster)
     pods = [] if what.every_pending else _named(cluster, workloads, what)
-    loaded = reduce(reconfigure, map(parse_edit, config), load_options(options))
-    simulation, notes = prepare(options, on_attempt, cycle=WatchingCycle, loaded=loaded)
+    changes = [parse_edit(text) for text in config]
+    simulation, notes = prepare(
+        options, on_attempt, cycle=WatchingCycle, parts=RECORDED_PARTS, simulation=RecordedSimulation,
+        loaded=reduce(reconfigure, changes, load_options(options)),
+    )  # fmt: skip
+    assert isinstance(simulation, RecordedSimulation)
     texts = tuple(note.text for note in (*input_notes(cluster), *notes))
     release, seed = simulation.scheduler.gates.release, options.seed
     subjects = {pod.uid: Subject(_question(pod, release, seed, what, texts), pod) for pod in pods}
@@ -73,18 +77,8 @@ def explain_cluster(
     found = [_explained(simulation, one) for one in subjects.values()]
     if not what.limits.probes or not any(one.outcome in CHANGEABLE for one in found):
         return found
-    objects = present_objects(aside_of(cluster), simulation)
-    at_rest = Cluster(cluster_input(objects), options)
-    if config:
-        at_rest.apply(*config)
-    return [_with_changes(one, at_rest, objects, what.limits) for one in found]
-
-
-def _with_changes(explanation: Explanation, at_rest: Cluster, objects: Sequence[Object], limits: ChangeLimits) -> Explanation:
-    if explanation.outcome not in CHANGEABLE:
-        return explanation
-    trials = ClusterTrials(at_rest, explanation.pod)
-    return with_changes(explanation, trials, objects, limits)
+    at_rest = Cluster.of_simulation(simulation, options, aside_of(cluster), changes)
+    return [with_changes(one, ClusterTrials(at_rest, one.pod), at_rest.present(), what.limits) for one in found]
 
 
 def _named(cluster: ClusterInput, workloads: dict[str, str], what: ExplainOptions) -> list[Pod]:

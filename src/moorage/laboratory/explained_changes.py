@@ -8,10 +8,10 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.api.meta import Object
 from moorage.framework.changes import Owner
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.least_change import OWNERS, ChangeAnswers, Remedy, find_least_change
+from moorage.laboratory.surroundings import Surroundings
 from moorage.laboratory.trials import Trials
 from moorage.report.change_values import AtomReport, ChangeReport
 from moorage.report.explanation import Explanation, NearestNode, NodeGroup, Proof
@@ -31,12 +31,12 @@ class ChangeLimits(Struct, frozen=True):
     costs: Costs | None = None
 
 
-def with_changes(explanation: Explanation, trials: Trials, objects: Sequence[Object], limits: ChangeLimits) -> Explanation:
+def with_changes(explanation: Explanation, trials: Trials, around: Surroundings, limits: ChangeLimits) -> Explanation:
     """Return the explanation of a pending pod with the changes that would place it, and groups in the order of their costs."""
     if not limits.probes or explanation.outcome not in CHANGEABLE:
         return explanation
     answers = find_least_change(
-        trials, objects, may=limits.may, alternatives=limits.alternatives, probes=limits.probes, costs=limits.costs
+        trials, around, may=limits.may, alternatives=limits.alternatives, probes=limits.probes, costs=limits.costs
     )
     at = {name: index for index, name in enumerate(explanation.nodes)}
     changes = tuple(_report(one, at) for one in answers.remedies)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 
 from moorage.api.core import Namespace, Node, Pod
@@ -15,7 +15,7 @@ from moorage.inputs.kinds import KINDS
 from moorage.laboratory.objects import key_of
 from moorage.simulator.simulation import Simulation
 
-__all__ = ["Inventory", "served_as"]
+__all__ = ["Inventory", "PresentObjects", "served_as"]
 
 
 @cache
@@ -55,6 +55,18 @@ class Inventory:
             return cluster.namespaces.get(name)
         return self.aside.get(f"{kind.__name__.lower()}/{inner}") or cluster.objects(kind).get(inner)
 
+    def all_of(self, kind: type[Object]) -> list[Object]:
+        """Return all objects of a kind."""
+        cluster = self.simulation.scheduler.cluster
+        if kind is Pod:
+            return list(self.simulation.pods.values())
+        if kind is Node:
+            return list(cluster.table.nodes)
+        if kind is Namespace:
+            return list(cluster.namespaces.values())
+        aside = [obj for obj in self.aside.values() if isinstance(obj, kind)]
+        return [*aside, *cluster.objects(kind).values()]
+
     def like(self, obj: Object) -> Object | None:
         """Return the object of the same kind and name, if there is one."""
         metadata = obj.metadata
@@ -81,3 +93,18 @@ class Inventory:
     def _named(self, kind: Kind, name: str) -> Object | None:
         namespace, slash, inner = name.rpartition("/")
         return self.find(kind.type, (namespace if slash else "default") if kind.namespaced else "", inner)
+
+
+class PresentObjects:
+    """The objects of a cluster at the time of each question. ``inventory`` returns the present one."""
+
+    def __init__(self, inventory: Callable[[], Inventory]) -> None:
+        self._inventory = inventory
+
+    def find(self, kind: type[Object], namespace: str, name: str) -> Object | None:
+        """Return the object of a kind and name, if there is one."""
+        return self._inventory().find(kind, namespace, name)
+
+    def all_of(self, kind: type[Object]) -> list[Object]:
+        """Return all objects of a kind."""
+        return self._inventory().all_of(kind)

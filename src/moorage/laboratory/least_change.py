@@ -13,6 +13,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count, islice, product
 from math import prod
 from typing import Final, TypeAlias, get_args
@@ -27,7 +28,8 @@ from moorage.framework.changes import Change, Owner
 from moorage.laboratory.change_sets import combined, covers, is_numeric, shape_of, sort_key, subsets, weakened
 from moorage.laboratory.change_text import command_of, describe
 from moorage.laboratory.costs import Costs
-from moorage.laboratory.offers import ChangeSet, NodeOffers
+from moorage.laboratory.offers import NO_OFFERS, ChangeSet, NodeOffers, Offers
+from moorage.laboratory.surroundings import ListedObjects, Surroundings
 from moorage.laboratory.trials import Trial, Trials
 from moorage.state.pod_info import PodInfo
 
@@ -93,112 +95,70 @@ class _Found:
 class ChangeSearch:
     """Trials with a memory, a budget, and prices."""
 
-    def __init__(self, trials: Trials, costs: Costs, probes: int, budgets: Budgets, pods: dict[str, Pod]) -> None:
+    def __init__(self, trials: Trials, costs: Costs, probes: int, around: Surroundings) -> None:
         self.trials = trials
         self.costs = costs
         self.probes = probes
-        self.budgets = budgets
-        self.pods = pods
         self.verbs: Collection[str] | None = None
         self.known: dict[ChangeSet, Trial] = {}
         self.considered: set[Change] = set()
         self.is_complete = True
+        self.runs = 0
+        self.around = around
 
     @classmethod
     def over(
-        cls, trials: Trials, objects: Iterable[Object], *, probes: int, costs: Costs | None = None,
+        cls, trials: Trials, objects: Iterable[Object] | Surroundings, *, probes: int, costs: Costs | None = None,
         verbs: Collection[str] | None = None,
     ) -> ChangeSearch:  # fmt: skip
         """Return a search over a cluster's objects; ``verbs`` limits it to some kinds of changes."""
-        held = list(objects)
-        pods = {obj.key: obj for obj in held if isinstance(obj, Pod)}
-        budgets = Budgets([obj for obj in held if isinstance(obj, PodDisruptionBudget)])
-        search = cls(trials, costs or Costs(), probes, budgets, pods)
+        search = cls(trials, costs or Costs(), probes, ListedObjects(objects) if isinstance(objects, Iterable) else objects)
         search.verbs = verbs
         return search
 
+    @cached_property
+    def budgets(self) -> Budgets:
+        return Budgets([obj for obj in self.around.all_of(PodDisruptionBudget) if isinstance(obj, PodDisruptionBudget)])
+
     def cheapest(self, owners: Collection[Owner]) -> tuple[float, list[ChangeSet]]:
         """Return the cost of the cheapest answers, and all of that cost; infinite if there is none."""
-        first = self.run(owners, 1)
-        if not first:
+        front = SearchFront(self, owners)
+        front.find(1)
+        if not front.found:
             return float("inf"), []
-        cost = min(one.cost for one in first)
-        found = self.run(owners, len(first) + 10**6, cost + 1e-6)
-        return cost, [some for one in found for some in (one.changes, *one.alike)]
-
-    @property
-    def runs(self) -> int:
-        return len(self.known)
+        cost = min(one.cost for one in front.answers)
+        front.find_all(cost)
+        return cost, [some for one in front.answers for some in (one.changes, *one.alike)]
 
     @property
     def is_spent(self) -> bool:
         return self.runs >= self.probes
 
-    def attempt(self, changes: ChangeSet) -> Trial:
-        if changes not in self.known:
-            trial = self.known[changes] = self.trials.attempt(changes)
-            self.is_complete &= trial.offers.is_complete or bool(trial.node)
-        return self.known[changes]
+    def attempt(self, changes: ChangeSet, *, look: bool = False) -> Trial:
+        """Return what becomes of the pod with these changes; with ``look``, also what else would help if it has no node."""
+        trial = self.known.get(changes)
+        if trial is None or (look and trial.offers is None and not trial.node):
+            self.runs += 1
+            trial = self.known[changes] = self.trials.attempt(changes, look=look)
+            self.is_complete &= trial.offers is None or trial.offers.is_complete
+        return trial
 
     def cost_of(self, changes: Iterable[Change], trial: Trial | None = None) -> float:
         """Return the cost of a set; with a trial, what its evictions cost beyond that."""
         held = list(changes)
-        evicted = [self.pods[one.target.removeprefix("pod/")] for one in held if one.verb == "evict"]
+        evicted = [pod for one in held if one.verb == "evict" and isinstance(pod := self._pod(one), Pod)]
         broken = len(self.budgets.split(map(PodInfo, evicted))[0]) if evicted else 0
         stranded = len(trial.stranded) if trial is not None else 0
         extra = broken * self.costs.table["evict-budget"] + stranded * self.costs.table["evict-stranded"]
         return round(sum(self.costs.cost_of(one) for one in held) + extra, 6)
 
-    # -- one search --------------------------------------------------------------------------------------------------
+    def _pod(self, change: Change) -> Object | None:
+        namespace, _, name = change.target.removeprefix("pod/").partition("/")
+        return self.around.find(Pod, namespace, name)
 
-    def run(self, owners: Collection[Owner], wanted: int, below: float = float("inf")) -> list[_Found]:
-        """Return the cheapest answers of changes by these owners, up to ``wanted`` that differ, each cheaper than ``below``."""
-        serial = count()
-        start = self.attempt(_NONE)
-        heap = [(self.cost_of(one), sort_key(one), next(serial), one) for one in self._next(_NONE, start, owners)]
-        heapq.heapify(heap)
-        seen, found = {one[3] for one in heap}, dict[tuple[tuple[str, ...], ...], _Found]()
-        while heap and len(found) < wanted:
-            cost, key, _, changes = heapq.heappop(heap)
-            if cost >= below or any(covers(changes, one) for held in found.values() for one in (held.changes, *held.alike)):
-                continue
-            if self.is_spent:
-                self.is_complete = False
-                break
-            trial = self.attempt(changes)
-            if trial.node:
-                due = self.cost_of(changes, trial)
-                if due > cost:
-                    heapq.heappush(heap, (due, key, next(serial), changes))
-                    continue
-                self._keep(_Found(changes, cost, trial, minimal=True), found, heap, seen, serial)
-                continue
-            for more in self._next(changes, trial, owners):
-                if more not in seen:
-                    seen.add(more)
-                    heapq.heappush(heap, (self.cost_of(more), sort_key(more), next(serial), more))
-        return list(found.values())
-
-    def _keep(
-        self, one: _Found, found: dict[tuple[tuple[str, ...], ...], _Found], heap: list[_Queued], seen: set[ChangeSet],
-        serial: Iterator[int],
-    ) -> None:  # fmt: skip
-        """Keep an answer if it is minimal; otherwise queue the smaller one."""
-        smaller = [some for some in subsets(one.changes) if not self.is_spent and self.attempt(some).node]
-        for some in smaller:
-            if some not in seen:
-                seen.add(some)
-                heapq.heappush(heap, (self.cost_of(some), sort_key(some), next(serial), some))
-        if smaller:
-            return
-        one.minimal = not self.is_spent and not any(self.attempt(some).node for some in weakened(one.changes))
-        alike = found.setdefault(shape_of(one.changes), one)
-        if alike is not one:
-            alike.alike.append(one.changes)
-
-    def _next(self, changes: ChangeSet, trial: Trial, owners: Collection[Owner]) -> Iterator[ChangeSet]:
+    def following(self, changes: ChangeSet, offers: Offers, owners: Collection[Owner]) -> Iterator[ChangeSet]:
         """Yield the sets that go on from one that does not work, aimed at each node."""
-        for node in trial.offers.nodes:
+        for node in offers.nodes:
             self.is_complete &= prod(map(len, node.constraints)) <= MOST_SETS
             for offered in _combinations(node, owners, self.verbs):
                 self.considered.update(offered)
@@ -211,6 +171,85 @@ class ChangeSearch:
                     bare = frozenset(change for change in more if not is_numeric(change))
                     if bare not in {more, changes}:
                         yield bare
+
+
+class SearchFront:
+    """The search through changes of some owners: the sets that wait to be tried, and the answers so far.
+
+    ``below``  only answers that cost less are of use
+    """
+
+    def __init__(self, search: ChangeSearch, owners: Collection[Owner], below: float = float("inf")) -> None:
+        self.search = search
+        self.owners = owners
+        self.below = below
+        self.found: dict[tuple[tuple[str, ...], ...], _Found] = {}
+        self._serial = count()
+        self._heap: list[_Queued] = []
+        self._seen: set[ChangeSet] = set()
+        self._go_on(_NONE, search.attempt(_NONE, look=True))
+
+    @property
+    def answers(self) -> list[_Found]:
+        """The answers that differ in more than the nodes and pods that they are about, in the order they were found."""
+        return list(self.found.values())
+
+    @property
+    def bound(self) -> float:
+        """What the next answer costs at least; infinite if there is none."""
+        return self._heap[0][0] if self._heap and self._heap[0][0] < self.below else float("inf")
+
+    def find(self, wanted: int) -> None:
+        """Search until there are so many answers."""
+        while len(self.found) < wanted and self.bound < float("inf"):
+            self.step()
+
+    def find_all(self, cost: float) -> None:
+        """Search until all answers up to a cost are found."""
+        while self.bound <= cost:
+            self.step()
+
+    def step(self) -> None:
+        """Try the cheapest set that waits."""
+        search, (cost, key, _, changes) = self.search, heapq.heappop(self._heap)
+        if any(covers(changes, one) for held in self.found.values() for one in (held.changes, *held.alike)):
+            return
+        if search.is_spent:
+            search.is_complete = False
+            self._heap.clear()
+            return
+        trial = search.attempt(changes, look=True)
+        if not trial.node:
+            self._go_on(changes, trial)
+            return
+        due = search.cost_of(changes, trial)
+        if due > cost:
+            heapq.heappush(self._heap, (due, key, next(self._serial), changes))
+            return
+        self._keep(_Found(changes, cost, trial, minimal=True))
+
+    def _go_on(self, changes: ChangeSet, trial: Trial) -> None:
+        """Queue the sets that go on from one that does not place the pod."""
+        for more in self.search.following(changes, trial.offers or NO_OFFERS, self.owners):
+            self._push(more)
+
+    def _push(self, changes: ChangeSet) -> None:
+        if changes not in self._seen:
+            self._seen.add(changes)
+            heapq.heappush(self._heap, (self.search.cost_of(changes), sort_key(changes), next(self._serial), changes))
+
+    def _keep(self, one: _Found) -> None:
+        """Keep an answer if it is minimal; otherwise queue the smaller one."""
+        search = self.search
+        smaller = [some for some in subsets(one.changes) if not search.is_spent and search.attempt(some).node]
+        for some in smaller:
+            self._push(some)
+        if smaller:
+            return
+        one.minimal = not search.is_spent and not any(search.attempt(some).node for some in weakened(one.changes))
+        alike = self.found.setdefault(shape_of(one.changes), one)
+        if alike is not one:
+            alike.alike.append(one.changes)
 
 
 def _combinations(node: NodeOffers, owners: Collection[Owner], verbs: Collection[str] | None = None) -> Iterator[ChangeSet]:
@@ -241,7 +280,7 @@ def _plain(change: Change) -> Change:
 
 def find_least_change(
     trials: Trials,
-    objects: Sequence[Object] = (),
+    objects: Iterable[Object] | Surroundings = (),
     *,
     may: Collection[Owner] = OWNERS,
     alternatives: int = 3,
@@ -254,16 +293,32 @@ def find_least_change(
     ``probes``   how many runs of the engine the search may take
     """
     search = ChangeSearch.over(trials, objects, probes=probes, costs=costs)
-    if search.attempt(_NONE).node:
+    if search.attempt(_NONE, look=True).node:
         return ChangeAnswers((), "run", search.runs, 0, is_placed=True)
-    single = {owner: search.run([owner], 1 + alternatives) for owner in OWNERS if owner in may}
-    answers = [one for found in single.values() for one in found]
-    best = min((one.cost for one in answers), default=float("inf"))
-    joint = search.run(may, 1, best) if len(may) > 1 else []
-    chosen = _chosen(single.values(), joint, alternatives)
+    fronts = [SearchFront(search, [owner]) for owner in OWNERS if owner in may]
+    for front in fronts:
+        front.find(1)
+    _find_more(fronts, alternatives)
+    best = min((one.cost for front in fronts for one in front.answers), default=float("inf"))
+    joint = SearchFront(search, may, best)
+    if len(may) > 1:
+        joint.find(1)
+    chosen = _chosen([front.answers for front in fronts], joint.answers, alternatives)
+    remedies = tuple(_remedy(one, search) for one in chosen)
     proof = "exhaustive" if search.is_complete else "bounded"
-    remedies = tuple(_remedy(one, search.costs, objects) for one in chosen)
     return ChangeAnswers(remedies, proof, search.runs, len(search.considered))
+
+
+def _find_more(fronts: Sequence[SearchFront], alternatives: int) -> None:
+    """Go on with the searches, the one with the cheapest prospect first, until they have so many more answers."""
+    while sum(max(0, len(front.found) - 1) for front in fronts) < alternatives:
+        front = min(fronts, key=lambda one: one.bound, default=None)
+        if front is None or front.bound == float("inf"):
+            break
+        front.step()
+    for front in fronts:
+        if front.found:
+            front.find_all(max(one.cost for one in front.answers))
 
 
 def _chosen(single: Iterable[Sequence[_Found]], joint: Sequence[_Found], alternatives: int) -> list[_Found]:
@@ -277,16 +332,16 @@ def _order(one: _Found) -> tuple[float, tuple[int, tuple[tuple[str, int], ...]]]
     return one.cost, sort_key(one.changes)
 
 
-def _remedy(one: _Found, costs: Costs, objects: Sequence[Object]) -> Remedy:
-    changes = sorted(map(costs.price, one.changes), key=lambda change: (OWNERS.index(change.owner), describe(change)))
+def _remedy(one: _Found, search: ChangeSearch) -> Remedy:
+    changes = sorted(map(search.costs.price, one.changes), key=lambda change: (OWNERS.index(change.owner), describe(change)))
     owners = dict.fromkeys(change.owner for change in changes)
     return Remedy(
         owner="+".join(owners),
         cost=one.cost,
         changes=tuple(changes),
         texts=tuple(map(describe, changes)),
-        commands=tuple(text for text in (command_of(change, objects) for change in changes) if text),
-        nodes=one.trial.offers.fits or (one.trial.node,),
+        commands=tuple(text for text in (command_of(change, search.around) for change in changes) if text),
+        nodes=search.trials.fits(one.changes) or (one.trial.node,),
         displaced=one.trial.displaced,
         stranded=one.trial.stranded,
         minimal=one.minimal,

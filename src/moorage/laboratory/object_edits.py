@@ -113,9 +113,8 @@ class ObjectEdits:
     # -- changes ---------------------------------------------------------------------------------------------------------
 
     def _changed(self, change: Change) -> ObjectEdit:
-        table = self._inventory.simulation.scheduler.cluster.table
         if change.verb == "add-node":
-            before: list[Object] = list(table.nodes)
+            before = self._nodes_beside(change)
         elif change.verb == "prefer":  # it changes the other pods of the workload as well
             before = list(self._inventory.simulation.pods.values())
         else:
@@ -128,6 +127,14 @@ class ObjectEdits:
         gone = [obj for obj in before if key_of(obj) not in set(map(key_of, after))]
         come = [obj for obj in after if held.get(key_of(obj)) is not obj]
         return ObjectEdit((Told((*map(Gone, gone), *map(Seen, come))),))
+
+    def _nodes_beside(self, change: Change) -> list[Object]:
+        """Return the node that a new one is like, and the one that has its name; all nodes if there is no such pattern."""
+        pattern = self._inventory.find(Node, "", str(change.new).removeprefix("like "))
+        if pattern is None:
+            return list(self._inventory.all_of(Node))
+        taken = self._inventory.find(Node, "", change.target.removeprefix("node/"))
+        return [pattern] if taken is None else [pattern, taken]
 
     # -- patches ---------------------------------------------------------------------------------------------------------
 

@@ -5,28 +5,26 @@ Every Filter plugin judges every node with its own state. Of nodes that are refu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice, product
 from math import prod
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from moorage.api.core import Node
-from moorage.errors import PluginError
 from moorage.framework.change_values import taint_text
-from moorage.framework.changes import Change, Remedies, RemedyingPlugin
-from moorage.framework.explaining import ShortfallPlugin
-from moorage.framework.plugin_runner import ask, drained
-from moorage.framework.profile import Profile, Step
-from moorage.framework.verdicts import Hold, Narrow, Skip
+from moorage.framework.changes import Change, Remedies
+from moorage.framework.profile import Profile
+from moorage.laboratory.verdicts import Stage, judgements_of
 from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray
+from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["ChangeSet", "NodeOffers", "Offers", "Refusal", "offers_of", "refusals_of"]
+__all__ = ["NO_OFFERS", "ChangeSet", "FirstLook", "NodeOffers", "Offers", "Refusal", "offers_of", "refusals_of"]
 
 #: Changes that are made together.
 ChangeSet = frozenset[Change]
@@ -59,123 +57,145 @@ class NodeOffers(NamedTuple):
 
 
 class Offers(NamedTuple):
-    """The offers for the nodes that were looked at, and the names of the nodes that nothing refuses."""
+    """The offers for the nodes that were looked at. ``is_complete``: no node and no offer was left out."""
 
     nodes: tuple[NodeOffers, ...]
-    fits: tuple[str, ...]
     is_complete: bool
+
+
+NO_OFFERS: Final = Offers((), True)
 
 
 # -- verdicts ---------------------------------------------------------------------------------------------------------
 
 
 def refusals_of(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> list[Refusal]:
-    """Return what each plugin refuses, in running order, rejections and narrowings by PreFilter included."""
-    before = {step.name: _asked(step, pod, snapshot) for step in profile.at("preFilter")}
-    filters = {step.name: step for step in profile.at("filter")}
-    found: list[Refusal] = []
-    for name in dict.fromkeys((*before, *filters)):
-        closed, state = _closed(before.get(name), snapshot)
-        unresolvable = closed.copy()
-        step = filters.get(name)
-        if step is not None and not isinstance(before.get(name), Skip | PluginError):
-            for rows, hopeless in _filtered(step, pod if state is None else state, snapshot):
-                closed |= rows
-                unresolvable |= hopeless
-        if closed.any():
-            plugin = step.plugin if step is not None else None
-            found.append(Refusal(name, closed, unresolvable, plugin, pod if state is None else state))
-    return found
-
-
-def _asked(step: Step, pod: PodInfo, snapshot: Snapshot) -> Any:
-    try:
-        return ask(step, "preFilter", pod, snapshot)
-    except PluginError as error:
-        return error
-
-
-def _closed(answer: Any, snapshot: Snapshot) -> tuple[BoolArray, Any]:
-    """Return the rows that PreFilter closed, and the state for Filter; None where that is the pod."""
-    nodes = snapshot.nodes
-    if isinstance(answer, Hold | PluginError):
-        return np.ones(len(nodes), dtype=bool), None
-    if isinstance(answer, Narrow):
-        return ~nodes.named(answer.nodes), answer.state
-    return nodes.false(), None if isinstance(answer, Skip) else answer
-
-
-def _filtered(step: Step, state: Any, snapshot: Snapshot) -> Iterator[tuple[BoolArray, BoolArray]]:
-    """Yield the rows that Filter refuses, and those of them where eviction cannot help. A plugin that raises refuses all."""
-    try:
-        for reject in drained(step, state, snapshot.nodes):
-            hopeless = reject.rows & np.broadcast_to(reject.unresolvable, reject.rows.shape)
-            yield reject.rows, hopeless
-    except PluginError:
-        every = np.ones(len(snapshot.nodes), dtype=bool)
-        yield every, every
+    """Return what each plugin refuses, rejections and narrowings by PreFilter included."""
+    found: dict[str, Refusal] = {}
+    for one in judgements_of(profile, pod, snapshot):
+        if not one.refused.any():
+            continue
+        before = found.get(one.name)
+        state = pod if one.state is None else one.state
+        found[one.name] = Refusal(
+            one.name,
+            one.refused if before is None else before.rows | one.refused,
+            one.unresolvable if before is None else before.unresolvable | one.unresolvable,
+            one.plugin,
+            state if before is None or one.stage is Stage.FILTER else before.state,
+        )
+    return list(found.values())
 
 
 # -- offers -------------------------------------------------------------------------------------------------------------
 
 
-def offers_of(profile: Profile, pod: PodInfo, snapshot: Snapshot, *, grow: bool = True) -> Offers:
-    """Return what would let the pod onto each node, and with ``grow`` the nodes that could be added."""
+@dataclass(slots=True)
+class FirstLook:
+    """What refused each row when no change was made yet, by the numbers that the sets of plugins got."""
+
+    kinds: IntArray | None = None
+    bits: dict[str, int] = field(default_factory=dict)
+
+
+def offers_of(
+    profile: Profile, pod: PodInfo, snapshot: Snapshot, changes: Collection[Change] = (), first: FirstLook | None = None
+) -> Offers:
+    """Return what would let the pod onto each node that refuses it; without ``changes``, also the nodes that could be added.
+
+    ``changes`` were made already. In a large cluster only some nodes are looked at again: those that are refused otherwise than
+    at the ``first`` look, and those that the changes are about. The offers for all others are known.
+    """
+    nodes = snapshot.table.nodes
+    if not nodes:
+        return NO_OFFERS
+    first = first or FirstLook()
     refusals = refusals_of(profile, pod, snapshot)
-    names = [node.name for node in snapshot.table.nodes]
-    if not names:
-        return Offers((), (), True)
-    kinds = _kinds(refusals, len(names))
-    fits = tuple(sorted(names[row] for row in np.flatnonzero(kinds == 0)))
-    rows = _rows_to_look_at(refusals, kinds, pod, snapshot)
-    raising = _raising(pod, snapshot)
+    kinds = _kinds(refusals, len(nodes), first.bits)
+    rows = _rows_to_look_at(refusals, kinds, pod, snapshot, _changed_rows(kinds, first, changes, snapshot))
     cut: set[str] = set()
-    nodes = [NodeOffers(names[row], tuple(_constraints(refusals, row, profile, pod, snapshot, raising, cut))) for row in rows]
-    nodes += _new_nodes(snapshot.table.nodes, cut) if grow else ()
-    return Offers(tuple(nodes), fits, len(rows) + len(fits) == len(names) and not cut)
+    offers = [NodeOffers(nodes[row].name, tuple(_constraints(refusals, row, profile, pod, snapshot, cut))) for row in rows]
+    offers += () if changes else _new_nodes(nodes, cut)
+    return Offers(tuple(offers), len(rows) == np.count_nonzero(kinds) and not cut)
+
+
+def _changed_rows(kinds: IntArray, first: FirstLook, changes: Collection[Change], snapshot: Snapshot) -> BoolArray | None:
+    """Return the rows that are not as they were at the first look; None if this is the first."""
+    if first.kinds is None:
+        first.kinds = None if changes else kinds
+        return None
+    before = np.zeros(len(kinds), dtype=np.int64)
+    before[: len(first.kinds)] = first.kinds[: len(kinds)]
+    changed: BoolArray = kinds != before
+    for change in changes:
+        name = change.target.removeprefix("node/") if change.owner == "node" else str(change.old or "")
+        row = snapshot.table.row_of.get(name)
+        if row is not None:
+            changed[row] = True
+    return changed
 
 
 def _new_nodes(nodes: Sequence[Node], cut: set[str]) -> Iterator[NodeOffers]:
     """Offer one more node of each group: nodes of a group differ in their names alone. Add to ``cut`` if some are left out."""
     groups: dict[Any, str] = {}
-    taken = {node.name for node in nodes}
-    for node in sorted(nodes, key=lambda one: one.name):
-        labels = {key: value for key, value in node.labels.items() if key != "kubernetes.io/hostname"}
-        taints = sorted(taint_text(one) for one in node.spec.taints if one.key != "node.kubernetes.io/unschedulable")
-        groups.setdefault((str(sorted(labels.items())), str(taints), str(sorted(node.status.allocatable.items()))), node.name)
+    for node in nodes:
+        kind = _kind_of_node(node)
+        groups[kind] = min(groups.get(kind, node.name), node.name)
     if len(groups) > MOST_GROUPS:
         cut.add("nodes")
+    taken = {node.name for node in nodes}
     offers = [
         frozenset([Change("cluster", "add-node", f"node/{name}-new", "", None, f"like {name}")])
-        for name in list(groups.values())[:MOST_GROUPS]
+        for name in sorted(groups.values())[:MOST_GROUPS]
         if f"{name}-new" not in taken
     ]
     if offers:
         yield NodeOffers("", (tuple(offers),))
 
 
-def _kinds(refusals: Sequence[Refusal], rows: int) -> Any:
-    """Number the sets of plugins that refuse rows; 0 for rows that nothing refuses."""
+def _kind_of_node(node: Node) -> Any:
+    labels = frozenset([item for item in node.labels.items() if item[0] != "kubernetes.io/hostname"])
+    taints = frozenset([taint_text(one) for one in node.spec.taints if one.key != "node.kubernetes.io/unschedulable"])
+    return labels, taints, frozenset(node.status.allocatable.items())
+
+
+def _kinds(refusals: Sequence[Refusal], rows: int, bits: dict[str, int]) -> IntArray:
+    """Number the sets of plugins that refuse rows; 0 for rows that nothing refuses. ``bits`` keeps the number of a plugin."""
     kinds = np.zeros(rows, dtype=np.int64)
-    for at, refusal in enumerate(refusals):
-        kinds |= refusal.rows.astype(np.int64) << (at % 62)
+    for refusal in refusals:
+        kinds |= refusal.rows.astype(np.int64) << (bits.setdefault(refusal.plugin, len(bits)) % 62)
     return kinds
 
 
-def _rows_to_look_at(refusals: Sequence[Refusal], kinds: Any, pod: PodInfo, snapshot: Snapshot) -> list[int]:
-    """Return the rows of each kind that lack least; all rows if there are few."""
+def _rows_to_look_at(
+    refusals: Sequence[Refusal], kinds: IntArray, pod: PodInfo, snapshot: Snapshot, among: BoolArray | None
+) -> list[int]:
+    """Return the rows of each kind that lack least, ``among`` these; all rows if there are few."""
     if len(kinds) <= FEW_NODES:
         return [int(row) for row in np.flatnonzero(kinds > 0)]
+    if among is not None:
+        kinds = np.where(among, kinds, 0)
+    if not kinds.any():
+        return []
     short = np.zeros(len(kinds))
     for refusal in refusals:
-        if isinstance(refusal.instance, ShortfallPlugin):
+        shortfall = getattr(refusal.instance, "shortfall", None)
+        if shortfall is not None:
             with suppress(Exception):  # an explanation must not fail where the decision did not
-                short += np.where(refusal.rows, refusal.instance.shortfall(refusal.state, pod, snapshot.nodes), 0.0)
+                short += np.where(refusal.rows, shortfall(refusal.state, pod, snapshot.nodes), 0.0)
     found: list[int] = []
     for kind in np.unique(kinds[kinds > 0]):
         rows = np.flatnonzero(kinds == kind)
-        found += rows[np.argsort(short[rows], kind="stable")[:MOST_ALIKE]].tolist()
+        found += rows[_least(short[rows], MOST_ALIKE)].tolist()
     return found
+
+
+def _least(values: npt.NDArray[np.float64], number: int) -> npt.NDArray[np.intp]:
+    """Return where the least values are; of equal ones, the first."""
+    if len(values) > number:
+        among = np.flatnonzero(values <= np.partition(values, number - 1)[number - 1])
+        return among[np.argsort(values[among], kind="stable")[:number]]
+    return np.argsort(values, kind="stable")
 
 
 def _constraints(
@@ -184,7 +204,6 @@ def _constraints(
     profile: Profile,
     pod: PodInfo,
     snapshot: Snapshot,
-    raising: Sequence[ChangeSet],
     cut: set[str],
 ) -> Iterator[tuple[ChangeSet, ...]]:
     """Yield for each plugin that refuses a row the sets of changes that lift its refusal; disabling the plugin is one."""
@@ -194,7 +213,7 @@ def _constraints(
         disable = Change("config", "disable-plugin", f"config/{profile.scheduler_name}/{refusal.plugin}")
         sets = [frozenset([disable]), *_plugin_sets(refusal, row, pod, snapshot, cut)]
         if not refusal.unresolvable[row]:
-            sets += raising
+            sets += _raising(pod, snapshot.table.pods[row].values())
         yield tuple(dict.fromkeys(sets))
 
 
@@ -213,19 +232,20 @@ def _plugin_sets(refusal: Refusal, row: int, pod: PodInfo, snapshot: Snapshot, c
 
 
 def _remedies(refusal: Refusal, row: int, pod: PodInfo, snapshot: Snapshot) -> list[Remedies]:
-    if not isinstance(refusal.instance, RemedyingPlugin):
+    remedies = getattr(refusal.instance, "remedies", None)
+    if remedies is None:
         return []
     try:
-        return [offer for offer in refusal.instance.remedies(refusal.state, pod, snapshot.nodes.at(row)) if offer]
+        return [offer for offer in remedies(refusal.state, pod, snapshot.nodes.at(row)) if offer]
     except Exception:  # an explanation must not fail where the decision did not
         return []
 
 
-def _raising(pod: PodInfo, snapshot: Snapshot) -> list[ChangeSet]:
-    """Return the changes that let the pod preempt others: each priority just above one that is present."""
+def _raising(pod: PodInfo, others: Iterable[PodInfo]) -> list[ChangeSet]:
+    """Return the changes that let the pod preempt others on their node: each priority just above one of theirs."""
     target, policy = f"pod/{pod.key}", pod.spec.preemption_policy
-    placed = {other.priority for pods in snapshot.table.pods for other in pods.values()}
     never = Change("pod", "preemption-policy", target, "preemptionPolicy", policy, "PreemptLowerPriority")
     allow = [never] if policy == "Never" else []
-    raised = [Change("pod", "priority", target, "priority", pod.priority, p + 1) for p in sorted(placed) if p >= pod.priority]
+    placed = sorted({other.priority for other in others})
+    raised = [Change("pod", "priority", target, "priority", pod.priority, p + 1) for p in placed if p >= pod.priority]
     return [*([frozenset(allow)] if allow else []), *(frozenset([one, *allow]) for one in raised)]

@@ -11,9 +11,8 @@ from moorage.api.selectors import SelectorError, compile_label_selector
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.cycle.disruption_budgets import Budgets
 from moorage.cycle.importance import by_importance
-from moorage.cycle.preemption import HARMS, NOT_HELPFUL, Candidate, choose, find_candidates
+from moorage.cycle.preemption import HARMS, NOT_HELPFUL, Candidate, choose
 from moorage.cycle.reprieve import NO_VICTIMS
-from moorage.cycle.row_importance import Ranking
 from moorage.cycle.what_if import FailedAttempt, Nominated
 from moorage.errors import MoorageError, PluginError
 from moorage.framework.profile import Profile
@@ -61,7 +60,7 @@ class _Story:
     def told(self) -> PreemptionReport:
         attempt = self.attempt
         considered = self.plugin.search(attempt)
-        everywhere = find_candidates(attempt, self.budgets, 100, len(attempt.verdicts), Ranking())
+        everywhere = self.plugin.candidates(attempt, 100, len(attempt.verdicts))
         chosen = choose(considered.candidates) if considered.candidates else None
         tried = {one.row for one in considered.candidates} | set(considered.fitting)
         best = _best(everywhere.candidates, chosen)
@@ -178,7 +177,7 @@ class _Story:
         higher = PodInfo(replace(pod.pod, spec=replace(pod.spec, priority=priority, preemption_policy=None)))
         found, verdicts = engine_view(self.profile, higher, self.attempt.snapshot, self.nominated)
         attempt: Any = FailedAttempt(self.profile, found, higher, self.attempt.snapshot, verdicts, self.nominated)
-        search = find_candidates(attempt, self.budgets, 0, 1, Ranking())
+        search = self.plugin.candidates(attempt, 0, 1)
         return bool(search.candidates or search.fitting)
 
     def _summary(self, nodes: Sequence[PreemptionNode], chosen: Candidate | None, not_eligible: str) -> str:

@@ -38,7 +38,7 @@ class RecordedClusterState(ClusterState):
         yield {name: sums for name in table.resources_requested if any(sums := table.requested(name).view.tolist())}
         yield table.nodes
         for pods in table.pods:
-            yield list(pods.values())
+            yield [pod.pod for pod in pods.values()]
         yield table.rows_in_turn().tolist()
         yield sorted((name, image.size, sorted(image.rows)) for name, image in table.images.items())
         yield sorted(

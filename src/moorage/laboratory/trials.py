@@ -9,20 +9,21 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+
 from moorage.api.core import Pod
 from moorage.api.meta import Object
 from moorage.config.scheduler_document import Loaded
 from moorage.errors import InputError
 from moorage.framework.changes import Change
+from moorage.framework.profile import Profile
 from moorage.laboratory.changes import apply, reconfigure
-from moorage.laboratory.offers import ChangeSet, NodeOffers, Offers, offers_of
+from moorage.laboratory.offers import NO_OFFERS, ChangeSet, NodeOffers, Offers, offers_of, refusals_of
 from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import Simulation
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["FreshTrials", "Trial", "Trials"]
-
-_NOTHING = Offers((), (), True)
+__all__ = ["FreshTrials", "Trial", "Trials", "fits_of", "unscheduled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +33,24 @@ class Trial:
     ``node``       where it was bound, or would be once its victims are gone; "" if nowhere
     ``displaced``  the pods that gave way, as ``namespace/name``: preempted ones, and replacements of evicted ones that moved
     ``stranded``   replacements of evicted pods that found no place
-    ``offers``     where it was not bound, what else would help; where it was, the nodes that it could go to
+    ``offers``     where it was not bound, what else would help, if that was asked for
     """
 
     node: str = ""
     displaced: tuple[str, ...] = ()
     stranded: tuple[str, ...] = ()
-    offers: Offers = _NOTHING
+    offers: Offers | None = None
     fault: str = ""
 
 
 class Trials(Protocol):
     """Something that can make changes, try the pod, and take the changes back."""
 
-    def attempt(self, changes: Collection[Change]) -> Trial: ...
+    def attempt(self, changes: Collection[Change], *, look: bool = True) -> Trial:
+        """Make the changes and try the pod, before all others; with ``look``, say what else would help if it has no node."""
+
+    def fits(self, changes: Collection[Change]) -> tuple[str, ...]:
+        """Return the names of the nodes that no plugin refuses once the changes are made."""
 
 
 @dataclass
@@ -60,20 +65,29 @@ class FreshTrials:
         self.loaded = load_options(self.options)
         self._known = {obj.uid for obj in self.objects if isinstance(obj, Pod)}
 
-    def attempt(self, changes: Collection[Change]) -> Trial:
-        """Apply changes to the objects and try the pod, before all others."""
-        objects, loaded = list(self.objects), self.loaded
+    def attempt(self, changes: Collection[Change], *, look: bool = True) -> Trial:
         try:
-            for change in sorted(changes, key=lambda one: (one.verb, one.target, one.path)):
-                if change.owner == "config":
-                    loaded = reconfigure(loaded, change)
-                else:
-                    objects = apply(objects, change)
+            return self._tried(*self._changed(changes), changes if look else None)
         except InputError as error:
             return Trial(fault=str(error))
-        return self._tried(objects, loaded, grow=not changes)
 
-    def _tried(self, objects: Sequence[Object], loaded: Loaded, *, grow: bool = False) -> Trial:
+    def fits(self, changes: Collection[Change]) -> tuple[str, ...]:
+        objects, loaded = self._changed(changes)
+        simulation, _ = prepare(self.options, loaded=loaded)
+        simulation.load(objects)
+        pod = simulation.pod_named(self.key)
+        return () if pod is None else fits_of(simulation.scheduler.profiles[pod.spec.scheduler_name], pod, simulation)
+
+    def _changed(self, changes: Collection[Change]) -> tuple[list[Object], Loaded]:
+        objects, loaded = list(self.objects), self.loaded
+        for change in sorted(changes, key=lambda one: (one.verb, one.target, one.path)):
+            if change.owner == "config":
+                loaded = reconfigure(loaded, change)
+            else:
+                objects = apply(objects, change)
+        return objects, loaded
+
+    def _tried(self, objects: Sequence[Object], loaded: Loaded, changes: Collection[Change] | None = None) -> Trial:
         simulation, _ = prepare(self.options, loaded=loaded)
         simulation.load(objects)
         pod = simulation.pod_named(self.key)
@@ -83,18 +97,17 @@ class FreshTrials:
         if before is not None:
             return Trial(offers=before)
         profile = simulation.scheduler.profiles[pod.spec.scheduler_name]
-        offers = offers_of(profile, PodInfo(pod), simulation.scheduler.snapshot, grow=grow)
+        offers = None if changes is None else offers_of(profile, PodInfo(pod), simulation.scheduler.snapshot, changes)
         simulation.attempt(pod)
         now = simulation.pods[pod.uid]
         if now.spec.node_name:
-            moved, stranded = self._replaced(simulation)
-            return Trial(now.spec.node_name, moved, stranded, offers)
+            return Trial(now.spec.node_name, *self._replaced(simulation))
         nominated = simulation.scheduler.queue.nomination(pod.uid)
         victims = tuple(one.pod.key for one in simulation.victims.values())
         if nominated and victims:
             left = [obj for obj in objects if not (isinstance(obj, Pod) and obj.uid in simulation.victims)]
             again = self._tried(left, loaded)
-            return Trial(again.node, victims, (), offers) if again.node else Trial(offers=offers)
+            return Trial(again.node, victims) if again.node else Trial(offers=offers)
         return Trial(offers=offers)
 
     def _replaced(self, simulation: Simulation) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -106,11 +119,20 @@ class FreshTrials:
         return tuple(key for key, node in nodes.items() if node), tuple(key for key, node in nodes.items() if not node)
 
 
+def fits_of(profile: Profile, pod: Pod, simulation: Simulation) -> tuple[str, ...]:
+    """Return the names of the nodes that no plugin of a profile refuses, sorted."""
+    snapshot = simulation.scheduler.snapshot
+    open_rows = np.ones(len(snapshot.table), dtype=bool)
+    for refusal in refusals_of(profile, PodInfo(pod), snapshot):
+        open_rows &= ~refusal.rows
+    return tuple(sorted(snapshot.table.nodes[row].name for row in np.flatnonzero(open_rows)))
+
+
 def unscheduled(pod: Pod, simulation: Simulation) -> Offers | None:
     """Return what a pod needs before it is looked at: a scheduler, and no gates. None if it needs nothing."""
     target, profiles = f"pod/{pod.key}", simulation.scheduler.profiles
     if pod.spec.node_name:
-        return Offers((), (pod.spec.node_name,), True)
+        return NO_OFFERS
     constraints: list[tuple[ChangeSet, ...]] = [
         (frozenset([Change("pod", "ungate", target, f"schedulingGates.{gate.name}", gate.name, None)]),)
         for gate in pod.spec.scheduling_gates
@@ -120,4 +142,4 @@ def unscheduled(pod: Pod, simulation: Simulation) -> Offers | None:
         others: Iterable[Change] = (Change("pod", "scheduler-name", target, "schedulerName", old, name) for name in profiles)
         profile = Change("config", "profile", f"config/{old}", "schedulerName", None, old)
         constraints.append((*(frozenset([one]) for one in others), frozenset([profile])))
-    return Offers((NodeOffers("", tuple(constraints)),), (), True) if constraints else None
+    return Offers((NodeOffers("", tuple(constraints)),), True) if constraints else None

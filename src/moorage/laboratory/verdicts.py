@@ -22,17 +22,17 @@ from moorage.cycle.cycle import judge
 from moorage.cycle.what_if import Nominated, contenders, judge_with_nominated
 from moorage.errors import PluginError
 from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
-from moorage.framework.plugin_runner import ask, run_filter, run_pre_filter
+from moorage.framework.plugin_runner import ask, drained, run_pre_filter, verdicts_of_rejects
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdict_table import Verdicts
-from moorage.framework.verdicts import Code, Hold, Narrow, Skip, Status
+from moorage.framework.verdicts import Code, Hold, Narrow, Reject, Skip, Status
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["Constraint", "EveryVerdict", "Judgement", "Stage", "engine_view", "verdicts_of_all"]
+__all__ = ["Constraint", "EveryVerdict", "Judgement", "Stage", "engine_view", "judgements_of", "verdicts_of_all"]
 
 
 class Stage(Enum):
@@ -54,20 +54,42 @@ class Constraint(NamedTuple):
 class Judgement:
     """What one plugin says about all nodes at one stage. ``skips``: its PreFilter returned ``SKIP``, so it passes them all.
 
-    ``plugin`` is None for a stage that belongs to no single plugin.
+    ``plugin`` is None for a stage that belongs to no single plugin. What Filter refuses is in ``rejects``; ``given`` are the
+    verdicts of any other stage.
     """
 
     name: str
     stage: Stage
-    verdicts: Verdicts
+    nodes: NodeView
     plugin: Any = None
     state: Any = None
     skips: bool = False
+    rejects: Sequence[Reject] = ()
+    given: Verdicts | None = None
+
+    @cached_property
+    def verdicts(self) -> Verdicts:
+        """The status of each row."""
+        return verdicts_of_rejects(self.name, self.rejects, self.nodes) if self.given is None else self.given
 
     @cached_property
     def refused(self) -> BoolArray:
         """The rows that the plugin refuses; shape (rows,)."""
-        return np.not_equal(self.verdicts.ids, 0)
+        return np.not_equal(self.given.ids, 0) if self.given is not None else self._any(one.rows for one in self.rejects)
+
+    @cached_property
+    def unresolvable(self) -> BoolArray:
+        """The rows that the plugin refuses and where eviction cannot help; shape (rows,)."""
+        if self.given is not None:
+            hopeless = [status is not None and status.code is not Code.UNSCHEDULABLE for status in self.given.statuses]
+            return np.array(hopeless)[self.given.ids]
+        return self._any(one.rows & np.asarray(one.unresolvable | one.error) for one in self.rejects)
+
+    def _any(self, masks: Iterable[BoolArray]) -> BoolArray:
+        found = list(masks)
+        if not found:
+            return self.nodes.false()
+        return found[0] if len(found) == 1 else np.logical_or.reduce(found)
 
 
 @dataclass(frozen=True)
@@ -163,13 +185,20 @@ def _by_reason(verdicts: Verdicts) -> Iterator[tuple[str, BoolArray]]:
 
 def verdicts_of_all(profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None) -> EveryVerdict:
     """Return the verdicts of every Filter plugin of a profile on every node for ``pod``, which is not on any node."""
-    asked = {step.name: _ask(step, pod, snapshot) for step in profile.at("preFilter")}
     found = _as_kube_scheduler(profile, pod, snapshot)
-    before = _before_filter(profile, asked, found, snapshot)
-    filters = [_filtered(profile, step, asked, pod, snapshot) for step in profile.at("filter")]
-    judged = EveryVerdict(pod, profile, snapshot, (*before, *filters), found)
+    judged = EveryVerdict(pod, profile, snapshot, tuple(judgements_of(profile, pod, snapshot, found)), found)
     crowded = _crowded(judged, nominated or {})
     return judged if crowded is None else replace(judged, judgements=(*judged.judgements, crowded))
+
+
+def judgements_of(profile: Profile, pod: PodInfo, snapshot: Snapshot, found: PreFiltered | None = None) -> Iterator[Judgement]:
+    """Yield what each plugin says with its own state: first what PreFilter refuses, then Filter, each in running order.
+
+    ``found`` are the results of PreFilter as kube-scheduler runs it; its words for narrowed nodes depend on them.
+    """
+    asked = {step.name: _ask(step, pod, snapshot) for step in profile.at("preFilter")}
+    yield from _before_filter(profile, asked, found, snapshot)
+    yield from (_filtered(step, asked, pod, snapshot) for step in profile.at("filter"))
 
 
 def engine_view(
@@ -217,15 +246,14 @@ def _before_filter(
     for step in profile.at("preFilter"):
         answer = asked[step.name]
         if isinstance(answer, Hold):
-            status = Status(answer.code, step.name, answer.reasons)
-            yield _on_all(step, Stage.PRE_FILTER, status, len(snapshot.table))
+            yield _on_all(step, Stage.PRE_FILTER, Status(answer.code, step.name, answer.reasons), snapshot)
         elif isinstance(answer, PluginError):
-            yield _on_all(step, Stage.PRE_FILTER, _error(step, answer), len(snapshot.table))
+            yield _on_all(step, Stage.PRE_FILTER, _error(step, answer), snapshot)
         elif isinstance(answer, Narrow):
             verdicts = Verdicts(len(snapshot.table))
             others = np.flatnonzero(~snapshot.nodes.named(answer.nodes))
             verdicts.refuse(others, Status(Code.UNRESOLVABLE, step.name, (_narrowed(step.name, found),)))
-            yield Judgement(step.name, Stage.PRE_FILTER, verdicts, step.plugin, answer.state)
+            yield Judgement(step.name, Stage.PRE_FILTER, snapshot.nodes, step.plugin, answer.state, given=verdicts)
 
 
 def _narrowed(plugin: str, found: PreFiltered | None) -> str:
@@ -236,30 +264,27 @@ def _narrowed(plugin: str, found: PreFiltered | None) -> str:
     return f"node(s) didn't satisfy plugin(s) [{' '.join(together)}]"
 
 
-def _on_all(step: Step, stage: Stage, status: Status, rows: int, state: Any = None) -> Judgement:
-    verdicts = Verdicts(rows)
-    verdicts.refuse(np.arange(rows), status)
-    return Judgement(step.name, stage, verdicts, step.plugin, state)
+def _on_all(step: Step, stage: Stage, status: Status, snapshot: Snapshot, state: Any = None) -> Judgement:
+    verdicts = Verdicts(len(snapshot.table))
+    verdicts.refuse(np.arange(len(verdicts)), status)
+    return Judgement(step.name, stage, snapshot.nodes, step.plugin, state, given=verdicts)
 
 
 def _error(step: Step, error: PluginError) -> Status:
     return Status(Code.ERROR, step.name, (str(error),))
 
 
-def _filtered(profile: Profile, step: Step, asked: Mapping[str, Any], pod: PodInfo, snapshot: Snapshot) -> Judgement:
+def _filtered(step: Step, asked: Mapping[str, Any], pod: PodInfo, snapshot: Snapshot) -> Judgement:
     """Run one Filter plugin alone over all nodes. It passes them all if its PreFilter skipped, rejected the pod or raised."""
     answer = asked.get(step.name)
-    verdicts = Verdicts(len(snapshot.table))
     if isinstance(answer, (Skip, Hold, PluginError)):
-        return Judgement(step.name, Stage.FILTER, verdicts, step.plugin, skips=isinstance(answer, Skip))
+        return Judgement(step.name, Stage.FILTER, snapshot.nodes, step.plugin, skips=isinstance(answer, Skip))
     state = answer.state if isinstance(answer, Narrow) else answer
-    found = PreFiltered({step.name: state} if step.name in asked else {}, frozenset())
-    alone = replace(profile, steps={"filter": (step,)}, run_all_filters=False)
     try:
-        run_filter(alone, found, pod, snapshot.nodes, verdicts)
+        rejects = drained(step, state if step.name in asked else pod, snapshot.nodes)
     except PluginError as error:
-        return _on_all(step, Stage.FILTER, _error(step, error), len(verdicts), state)
-    return Judgement(step.name, Stage.FILTER, verdicts, step.plugin, state)
+        return _on_all(step, Stage.FILTER, _error(step, error), snapshot, state)
+    return Judgement(step.name, Stage.FILTER, snapshot.nodes, step.plugin, state, rejects=rejects)
 
 
 def _crowded(judged: EveryVerdict, nominated: Mapping[str, Sequence[PodInfo]]) -> Judgement | None:
@@ -274,4 +299,4 @@ def _crowded(judged: EveryVerdict, nominated: Mapping[str, Sequence[PodInfo]]) -
             status = judge_with_nominated(judged.profile, found, pod, judged.snapshot, row, pods)
             if status is not None:
                 verdicts.refuse(row, status)
-    return Judgement("", Stage.NOMINATED, verdicts) if verdicts.ids.any() else None
+    return Judgement("", Stage.NOMINATED, judged.snapshot.nodes, given=verdicts) if verdicts.ids.any() else None

@@ -40,7 +40,7 @@ from moorage.framework.points import (
 )
 from moorage.framework.post_filter import Consult
 from moorage.framework.registry import Handle
-from moorage.framework.verdict_table import fit_error
+from moorage.framework.verdict_table import Verdicts, fit_error
 from moorage.framework.verdicts import Code, Hold, Status
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_groups import group_key
@@ -168,11 +168,18 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
 
     def search(self, attempt: Attempt) -> PreemptionSearch:
         """Find the nodes on which evicting pods would help."""
-        budgets = Budgets(attempt.snapshot.objects(PodDisruptionBudget).values())
         args = self._args
-        return find_candidates(
-            attempt, budgets, args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute, self._ranking
-        )
+        return self.candidates(attempt, args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute)
+
+    def candidates(self, attempt: Attempt, percentage: int, absolute: int) -> PreemptionSearch:
+        """Find so many nodes on which evicting pods would help; see ``find_candidates``."""
+        budgets = Budgets(attempt.snapshot.objects(PodDisruptionBudget).values())
+        return find_candidates(attempt, budgets, percentage, absolute, self._ranking)
+
+    def may_help(self, pod: PodInfo, verdicts: Verdicts, snapshot: Snapshot) -> bool:
+        """Return False if no node that eviction might help on has a pod of lower priority."""
+        rows = verdicts.rows_with(Code.UNSCHEDULABLE)
+        return len(rows) > 0 and bool(self._ranking.have_lesser(snapshot.table, rows, pod.priority).any())
 
     def ineligible(self, pod: PodInfo, attempt: Attempt) -> str:
         """Return why the pod may not preempt; empty if it may.

@@ -211,6 +211,10 @@ class Simulation:
         """Return all pods that exist, in order of arrival."""
         return [self._pods[uid] for uid in sorted(self._pods, key=self._came.__getitem__)]
 
+    def newest_first(self) -> Iterator[Pod]:
+        """Yield the pods that exist; those that came last come first."""
+        return reversed(self._pods.values())
+
     def pod_named(self, key: str) -> Pod | None:
         """Return the pod of this ``namespace/name``, if it exists."""
         namespace, _, name = key.partition("/")

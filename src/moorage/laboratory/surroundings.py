@@ -1,0 +1,41 @@
+"""What the search for changes asks of the objects around a pod, and a list of objects that answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Final, Protocol
+
+from moorage.api.meta import Object
+
+__all__ = ["NOTHING_AROUND", "ListedObjects", "Surroundings"]
+
+
+class Surroundings(Protocol):
+    """Objects that are found by kind and name."""
+
+    def find(self, kind: type[Object], namespace: str, name: str) -> Object | None:
+        """Return the object of a kind and name, if there is one."""
+
+    def all_of(self, kind: type[Object]) -> Iterable[Object]:
+        """Return all objects of a kind."""
+
+
+class ListedObjects:
+    """A list of objects. The names are looked at when they are first asked for."""
+
+    def __init__(self, objects: Iterable[Object]) -> None:
+        self._objects = list(objects)
+
+    def find(self, kind: type[Object], namespace: str, name: str) -> Object | None:
+        return self._named.get((kind, namespace, name))
+
+    def all_of(self, kind: type[Object]) -> Iterable[Object]:
+        return [obj for obj in self._objects if isinstance(obj, kind)]
+
+    @cached_property
+    def _named(self) -> dict[tuple[type[Object], str, str], Object]:
+        return {(type(obj), obj.metadata.namespace, obj.metadata.name): obj for obj in reversed(self._objects)}
+
+
+NOTHING_AROUND: Final = ListedObjects(())

@@ -10,6 +10,7 @@ from time import perf_counter, process_time
 
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
+from moorage.cycle.pod_classes import Quick
 from moorage.cycle.search_scope import EVERYWHERE, SearchScope
 from moorage.cycle.what_if import Nominated
 from moorage.framework.profile import Profile
@@ -43,6 +44,16 @@ class CheckedCycle(Cycle):
                 self._check(decision, profile, pod, snapshot, nominated, scope)
             self.decided += 1
         return decision
+
+    def decide_fast(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
+        quick = super().decide_fast(profile, pod, snapshot)
+        every = getattr(self, "every", 0)
+        if every and quick is not None:
+            if self.decided % every == 0:
+                made = Decision(pod, snapshot.table.nodes[quick.row].name, feasible=quick.feasible)
+                self._check(made, profile, pod, snapshot, None, EVERYWHERE)
+            self.decided += 1
+        return quick
 
     def _check(
         self, made: Decision, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None,

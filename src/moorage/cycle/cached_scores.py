@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.cycle.node_verdicts import NodePart, Steps, Varying
+from moorage.cycle.top_places import TopPlaces
 from moorage.framework.plugin_runner import MAX_SCORE, are_in_range, ask, normalized, scored
 from moorage.framework.profile import Step
 from moorage.framework.reuse import Scope
@@ -80,6 +81,7 @@ class KeptScores:
         self._total: IntArray = np.full(len(self._allowed), everywhere) if total is None else total + everywhere
         open_total = self._total if self._allowed.all() else np.where(self._allowed, self._total, REFUSED)
         self._in_ring: IntArray = open_total.take(self._ring.rows)
+        self._top = TopPlaces(self._ring, self._in_ring)
 
     def _scaled(self, step: Step, state: Any, raw: IntArray) -> IntArray:
         scores = normalized(step, state, raw)
@@ -103,6 +105,10 @@ class KeptScores:
         """The totals in ring order, ``REFUSED`` for refused rows; None if they depend on which rows are feasible."""
         return None if self._varying else self._in_ring
 
+    def first_best(self, start: int) -> int:
+        """Return the row with the highest total; where several share it, the first at or after ``start`` on the ring."""
+        return self._top.first(start)
+
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def worth_of_row(self, row: int, node: NodeInfo, snapshot: Snapshot, pod: PodInfo) -> int:
@@ -122,13 +128,15 @@ class KeptScores:
     def set_row(self, row: int, worth: int | None, snapshot: Snapshot, pod: PodInfo) -> None:
         """Update the total of one row. None: it is refused. The part that depends on the node alone is unchanged."""
         if worth is None:
-            self._in_ring[self._ring.place_of[row]] = REFUSED
+            self._in_ring[place := self._ring.place_of.item(row)] = REFUSED
+            self._top.changed(place, REFUSED)
         elif self._must_sum_up:
             self.rescore(snapshot.nodes.at(row), self._allowed[row : row + 1], pod)
         else:
             part = self._part
             total = worth + part.everywhere + (0 if part.total is None else part.total.item(row))
-            self._total[row] = self._in_ring[self._ring.place_of[row]] = total
+            self._total[row] = self._in_ring[place := self._ring.place_of.item(row)] = total
+            self._top.changed(place, total)
 
     def rescore(self, view: NodeView, allowed: BoolArray, pod: PodInfo) -> None:
         """Score some rows again; ``allowed`` marks those that may be picked."""
@@ -147,3 +155,4 @@ class KeptScores:
             return
         self._total[rows] = totals
         self._in_ring[self._ring.place_of[rows]] = np.where(allowed, totals, REFUSED)
+        self._top.forget(self._in_ring)

@@ -17,7 +17,7 @@ from moorage.cycle.extender_nodes import BareView
 from moorage.cycle.extender_wire import ExtenderError, Whole, partial
 from moorage.cycle.extenders import Asking, Consultation, HTTPExtender, without_asking
 from moorage.cycle.failures import Failures
-from moorage.cycle.pod_classes import ClassCache
+from moorage.cycle.pod_classes import ClassCache, Quick
 from moorage.cycle.preemption import Candidate
 from moorage.cycle.sampling import NodeOrder, feasible_nodes_to_find
 from moorage.cycle.search_scope import EVERYWHERE, SearchScope
@@ -118,6 +118,28 @@ class Cycle:
         if not consultation.done_without:
             return decision
         return with_changes(decision, done_without=tuple(consultation.done_without))
+
+    @property
+    def may_hurry(self) -> bool:
+        """Return whether ``decide_fast`` stands for ``decide``: pods are decided by class, and no subclass misses any."""
+        kind = type(self)
+        watched = kind.decide is not Cycle.decide and kind.decide_fast is Cycle.decide_fast
+        return self.by_class and not (watched or self.always_score or self.extenders)
+
+    def decide_fast(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
+        """Return what ``decide`` finds where no pod is nominated, without the objects of a decision.
+
+        None if the caller must call ``decide``: no node fits, or the decision takes the full path.
+        """
+        if self._percentage_for(profile):
+            return None
+        cache = self._classes.get(profile)
+        if cache is None:
+            cache = self._classes[profile] = ClassCache(profile)
+        try:
+            return cache.decide_known(pod, snapshot, self.seed)
+        except PluginError:
+            return None
 
     def _known(
         self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, scope: SearchScope

@@ -11,6 +11,7 @@ Nothing is approximated. ``Cycle`` decides the same with and without this module
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from moorage.cycle.narrowed_nodes import NarrowLook
 from moorage.cycle.node_verdicts import NodePart, NodeParts, Steps, ask_pre_filters, close_refused
 from moorage.cycle.nominated_rows import NominatedRows, Rivals
 from moorage.cycle.pod_signatures import Signer
+from moorage.cycle.shape_routes import ShapeRoute
 from moorage.cycle.ties import draw, ring_position
 from moorage.cycle.what_if import Nominated, judge_with_nominated
 from moorage.framework.plugin_runner import ask, check_range, normalized, refused_rows, scored
@@ -45,6 +47,9 @@ MORE = 32
 _ROWS_KEPT = 4_000_000
 #: Rooms whose verdict one class caches.
 _ROOMS_KEPT = 4096
+#: Shapes whose way to their class is kept; all are dropped when there are more.
+_ROUTES_KEPT = 4096
+_NONE: Nominated = MappingProxyType({})
 #: Keys remembered of classes that were seen but not cached.
 _PASSED_BY_REMEMBERED = 4096
 _POINTS = ("preFilter", "filter", "preScore", "score")
@@ -72,6 +77,8 @@ class ClassCache:
         self._profile = profile
         self._capacity = capacity
         self._classes: dict[Hashable, _PodClass] = {}
+        #: The key of the class of the last decision, if it is cached.
+        self._decided: Hashable | None = None
         #: Keys of classes that were seen but not cached.
         self._passed_by: set[Hashable] = set()
         steps = {step.name: step for point in _POINTS for step in profile.at(point)}
@@ -85,6 +92,31 @@ class ClassCache:
         self._signer = Signer(steps.values(), always_asked, self._parts.names)
         self._by_domain = ByDomain(profile)
         self._narrow = NarrowLook(profile)
+        self._routes: dict[bytes, ShapeRoute[_PodClass]] = {}
+
+    def decide_known(self, pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
+        """Decide like ``decide`` where no pod is nominated. A pod of a shape that was decided before is not signed again."""
+        shape = pod.shape()
+        route = self._routes.get(shape)
+        if route is None or self._classes.get(route.key) is not route.pod_class or not route.holds(snapshot):
+            return self._decide_first(pod, shape, snapshot, seed)
+        route.share(pod)
+        known = route.pod_class
+        if not known.refresh(pod, snapshot):
+            return self._decide_first(pod, shape, snapshot, seed)
+        self._classes[route.key] = self._classes.pop(route.key)
+        return known.decide(pod, snapshot, _NONE, seed)
+
+    def _decide_first(self, pod: PodInfo, shape: bytes, snapshot: Snapshot, seed: int) -> Quick | None:
+        """Decide, and keep the way from the pod's shape to its class."""
+        self._decided = None
+        quick = self.decide(pod, snapshot, _NONE, seed)
+        known = self._signer.known(shape)
+        if self._decided is not None and known is not None and not self._signer.signs_each:
+            if len(self._routes) >= _ROUTES_KEPT:
+                self._routes.clear()
+            self._routes[shape] = ShapeRoute(known, self._decided, self._classes[self._decided], snapshot)
+        return quick
 
     def decide(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int) -> Quick | None:
         """Return the decision; None if it takes the full path: nothing fits, or the cached path cannot decide."""
@@ -104,6 +136,7 @@ class ClassCache:
             if not self._make_room(key, max(1, min(self._capacity, _ROWS_KEPT // len(snapshot.table)))):
                 return known.decide(pod, snapshot, nominated, seed)
         self._classes[key] = known
+        self._decided = key
         return known.decide(pod, snapshot, nominated, seed)
 
     def _split(self, asked: frozenset[str]) -> _Split:
@@ -167,6 +200,9 @@ class _PodClass:
         #: Whether the pod fits in a room with nominated pods, by the room and the requests of those pods.
         self._crowded: dict[Hashable, bool] = {}
         self._nominated_rows: NominatedRows | None = None
+        #: What PreFilter found for every pod of the class; None if a plugin runs for each of them.
+        asks_none = not steps.asked and not steps.asked.pre_filter
+        self._found_by_all = PreFiltered(self._states, self._skips) if asks_none else None
 
     # -- keeping up ---------------------------------------------------------------------------------------------------
 
@@ -237,6 +273,8 @@ class _PodClass:
         """Return the decision; None if it takes the full path."""
         if self._refused or not self._scores.is_sound() or not self._count:
             return None
+        if self._found_by_all is not None and not nominated and self._scores.in_ring is not None:
+            return Quick(self._scores.first_best(ring_position(pod.uid, seed)), self._count, self._found_by_all)
         found, narrowed = self._found(pod, snapshot)
         if found is None:
             return None
@@ -269,8 +307,7 @@ class _PodClass:
         if in_ring is None:
             return None
         if not self._asked:
-            ring = snapshot.table.ring()
-            return Quick(ring.first_best(in_ring, ring_position(pod.uid, seed)), self._count, found)
+            return Quick(self._scores.first_best(ring_position(pod.uid, seed)), self._count, found)
         closed = self._by_domain.closed(self._asked.filter, found, pod, snapshot.nodes)
         if closed is None:
             return None

@@ -20,7 +20,7 @@ from moorage.framework.reuse import Idle, Versioned
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Signed", "Signer"]
+__all__ = ["KnownShape", "Signed", "Signer"]
 
 #: Shapes cached; the cache is cleared when it is full.
 _CAPACITY = 4096
@@ -34,7 +34,7 @@ class Signed(NamedTuple):
     on_nodes: Hashable = ()
 
 
-class _Shape(NamedTuple):
+class KnownShape(NamedTuple):
     """The first pod of a shape, which shares its computed values with later ones, and its class.
 
     The class is valid while none of the logs in ``stands_while`` has moved from its position.
@@ -70,10 +70,19 @@ class Signer:
             for step in steps
             if step.reuse.idle is not None and step.name in always_asked
         ]
-        self._known: dict[bytes, _Shape] = {}
+        self._known: dict[bytes, KnownShape] = {}
         #: Signature → the number that replaces it, since signatures may be long.
         self._numbers: dict[Hashable, int] = {}
         self._given = 0
+
+    @property
+    def signs_each(self) -> bool:
+        """Return whether a plugin signs every pod, so that pods of one shape may belong to different classes."""
+        return bool(self._each)
+
+    def known(self, shape: bytes) -> KnownShape | None:
+        """Return what is cached for a shape."""
+        return self._known.get(shape)
 
     def sign(self, pod: PodInfo, snapshot: Snapshot) -> Signed:
         """Return the pod's class.
@@ -94,7 +103,7 @@ class Signer:
         signed = known.signed
         return self._numbered(self._signed(self._each, pod, signed)) if self._each else signed
 
-    def _first_look(self, pod: PodInfo, snapshot: Snapshot) -> _Shape:
+    def _first_look(self, pod: PodInfo, snapshot: Snapshot) -> KnownShape:
         if len(self._known) >= _CAPACITY:
             self._known.clear()
         idle: set[str] = set()
@@ -105,7 +114,7 @@ class Signer:
                 idle.add(step.name)
             logs += answer.until
         signed = self._numbered(self._signed(self._by_shape, pod, Signed((), self._always_asked - idle)))
-        return _Shape(pod, signed, tuple((log, log.position) for log in logs))
+        return KnownShape(pod, signed, tuple((log, log.position) for log in logs))
 
     def _numbered(self, signed: Signed) -> Signed:
         """Replace the key by a number. Numbers are never reused, so old ones may be dropped."""

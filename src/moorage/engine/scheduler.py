@@ -24,6 +24,7 @@ from moorage.engine.event_handlers import EventHandlers
 from moorage.engine.extender_session import ExtenderSession
 from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Fact, Gone, Seen, Work, WriteLost, Wrote
 from moorage.engine.failure_handler import FailureHandler
+from moorage.engine.fast_lane import FastLane
 from moorage.engine.outbox import Output, Skipped
 from moorage.engine.pod_groups import GroupScheduler
 from moorage.engine.preemption_executor import PreemptionExecutor
@@ -79,6 +80,7 @@ class Scheduler:
         self.event_handlers = EventHandlers(state, self.binding_cycle)
         self.pod_groups = GroupScheduler(state, cycle, self.binding_cycle, self.failure_handler, self.preemption)
         self._session = ExtenderSession(state.outbox)
+        self.lane = FastLane(state, cycle)
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise CopyError(
@@ -180,6 +182,10 @@ class Scheduler:
         self.binding_cycle.settle_waits()
         attempt = self._session.attempt
         if attempt is None:
+            found = self.lane.find(now)
+            if found is not None:
+                self.lane.order_bind(found)
+                return True
             attempt = self._next_attempt()
             return attempt is not None and self._make(attempt)
         return self._resume(attempt)

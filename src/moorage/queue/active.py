@@ -49,3 +49,7 @@ class ActiveQueue:
 
     def pop(self) -> QueuedPod | None:
         return self._heap.pop()
+
+    def peek(self) -> QueuedPod | None:
+        """Return the pod that ``pop`` would return."""
+        return self._heap.peek()

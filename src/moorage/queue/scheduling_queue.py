@@ -188,6 +188,21 @@ class SchedulingQueue:
         self._begin_attempt(queued)
         return queued
 
+    def first_if_quiet(self, now: float) -> QueuedPod | None:
+        """Return the pod that ``pop`` would return, without popping it; None if any pod is not active, or is nominated."""
+        if len(self._active) != len(self._pods) or len(self._in_flight) or len(self._nominator):
+            return None
+        if now >= self._next_scan:
+            self.tick(now)
+        return self._active.peek()
+
+    def take_first(self, queued: QueuedPod) -> None:
+        """Pop the pod that ``first_if_quiet`` returned, and end its attempt at once, as ``done`` does."""
+        self._active.pop()
+        queued.attempts += 1
+        queued.place = QueuePlace.IN_FLIGHT
+        del self._pods[queued.pod.uid]
+
     def _pop_early(self, state: int) -> QueuedPod | None:
         if not self._grouping:
             return self._backoff.pop_early()

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, NoReturn
 
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Object
@@ -171,6 +172,7 @@ class Simulation:
         """Run, and yield each decision after its effects were carried out."""
         while True:
             self._process_due()
+            yield from self._place_quickly()
             attempted = self.scheduler.step(self.now)
             self._decisions = []
             delivered = self._deliver()
@@ -181,6 +183,25 @@ class Simulation:
                     return
             elif not delivered and not self._advance():
                 return
+
+    def _place_quickly(self) -> Iterator[Decision]:
+        """Place pods in the scheduler's fast lane and yield the decisions, until a pod takes the long way."""
+        scheduler, state = self.scheduler, self.scheduler.state
+        now, facts = self.now, state.facts
+        while not self._waiting_work and not state.outbox and not scheduler.waits_for_extenders:
+            state.now = now
+            found = scheduler.lane.find(now)
+            if found is None or self._pods.get(found.pod.uid) is not found.pod.pod:
+                return
+            scheduler.lane.assume(found)
+            self._note(found.decision)
+            if facts == state.facts or self._pods.get(found.pod.uid) is found.pod.pod:  # else on_attempt changed the pod
+                scheduler.lane.confirm(found, self._bound(found.pod.pod, found.node))
+                facts += 1
+            yield found.decision
+            if facts != state.facts or now != self.now or (self._events and self._events[0][0] <= now):
+                self._process_due()
+                now, facts = self.now, state.facts
 
     def _process_due(self) -> None:
         """Process the events that are due, the controllers, and work that waits for them."""
@@ -491,6 +512,21 @@ class Simulation:
         if uid in self.durations:
             self.at(self.now + self.durations[uid], Gone(bound))
         self._tell(Seen(bound))
+
+    def _bound(self, pod: Pod, node: str) -> Pod:
+        """Bind a pod that the fast lane has placed, and return its bound version."""
+        uid = pod.metadata.uid
+        bound = copy(pod)
+        spec = copy(pod.spec)
+        force_setattr(spec, "node_name", node)
+        force_setattr(bound, "spec", spec)
+        if self.durations and uid in self.durations:
+            self.at(self.now + self.durations[uid], Gone(bound))
+        self._pods[uid] = bound
+        record = self.records.get(uid)
+        if record is not None and record.state == State.PENDING:
+            record.state, record.node, record.placed_s = State.PLACED, node, self.now
+        return bound
 
     def _nominate(self, work: Work) -> None:
         pod = self._pods.get(work.pod.uid)

@@ -122,6 +122,11 @@ class ClusterState:
         self._put(pod, node)
         self._assumed[pod.uid] = node
 
+    def confirm(self, pod: PodInfo, row: int) -> None:
+        """Replace the assumed pod on this row by its bound version, which counts the same."""
+        self._placed[pod.uid] = (pod, self._assumed.pop(pod.uid))
+        self.table.pods[row][pod.uid] = pod
+
     def forget(self, uid: str) -> PodInfo | None:
         """Undo an assumption. Return the pod, or None if it is not assumed (confirmed or deleted meanwhile)."""
         if self._assumed.pop(uid, None) is None:

@@ -80,10 +80,15 @@ class PodInfo:
 
     def share(self, twin: PodInfo) -> None:
         """Copy the derived data of a pod of the same shape."""
-        mine, its = self.__dict__, twin.__dict__
-        for fact in _OF_SHAPE:
-            if fact in its:
-                mine[fact] = its[fact]
+        self.__dict__.update(twin.facts_of_shape())
+
+    def facts_of_shape(self) -> dict[str, Any]:
+        """Return the data derived so far that all pods of the same shape share, by attribute."""
+        its = self.__dict__
+        facts = {fact: its[fact] for fact in _OF_SHAPE if fact in its}
+        if its.get("volumes", self) is None:  # no pod of the shape has a volume that matters
+            facts["volumes"] = None
+        return facts
 
     def keep(self, what: Hashable, version: Hashable, work_out: Callable[[], T]) -> T:
         """Return a value that depends on the pod's shape and on data of this ``version``; computed once per shape.
@@ -105,6 +110,12 @@ class PodInfo:
         placed = PodInfo(replace(self.pod, spec=replace(self.spec, node_name=node)))
         placed.takes_over(self)
         return placed
+
+    def bound(self, pod: Pod) -> PodInfo:
+        """Return the info of ``pod``, the bound version of this pod, which has the same derived data."""
+        info = PodInfo.__new__(PodInfo)
+        info.__dict__.update(self.__dict__, pod=pod, spec=pod.spec, status=pod.status)
+        return info
 
     def takes_over(self, other: PodInfo) -> bool:
         """Copy the derived data of ``other``, if the pods differ only in their node. Return whether it was copied."""

@@ -72,6 +72,11 @@ class Snapshot:
         return changes.position, changes.layout, self._cluster.objects_changed
 
     @property
+    def objects_changed(self) -> int:
+        """How often an object other than a node or a pod was added, updated or deleted."""
+        return self._cluster.objects_changed
+
+    @property
     def nodes(self) -> NodeView:
         """All nodes, as columns."""
         return NodeView(self, slice(None))

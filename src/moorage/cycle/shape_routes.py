@@ -1,0 +1,46 @@
+"""Shape routes: from a pod's shape straight to its class, without signing the pod again.
+
+A route holds while no object that signatures may read changes, no log of an idle plugin moves on, and the class stays cached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Generic, TypeVar
+
+from moorage.cycle.pod_signatures import KnownShape
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["ShapeRoute"]
+
+C = TypeVar("C")
+
+
+class ShapeRoute(Generic[C]):
+    """The way from one shape to its class, found for the first pod of the shape."""
+
+    __slots__ = ("_facts", "_facts_known", "_first", "_objects_changed", "_shape", "_snapshot", "key", "pod_class")
+
+    def __init__(self, shape: KnownShape, key: Hashable, pod_class: C, snapshot: Snapshot) -> None:
+        self.key = key
+        self.pod_class = pod_class
+        self._shape = shape
+        self._first = shape.first
+        self._snapshot = snapshot
+        self._objects_changed = snapshot.objects_changed
+        self._facts: dict[str, Any] = {}
+        self._facts_known = 0
+
+    def holds(self, snapshot: Snapshot) -> bool:
+        """Return whether signing a pod of the shape would still lead to the class."""
+        if self._objects_changed != snapshot.objects_changed or self._snapshot is not snapshot:
+            return False
+        return self._shape.stands()
+
+    def share(self, pod: PodInfo) -> None:
+        """Give a pod of the shape the derived data of the first one."""
+        its = self._first.__dict__
+        if len(its) != self._facts_known:
+            self._facts, self._facts_known = self._first.facts_of_shape(), len(its)
+        pod.__dict__.update(self._facts)

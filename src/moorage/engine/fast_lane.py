@@ -1,0 +1,122 @@
+"""The fast lane: pods that need nothing unusual go from the queue to their node in one step.
+
+Most pods take the same way: no other pod waits for an event or a backoff, none is nominated or held, the class of the pod is
+known, and no plugin but DefaultBinder has work after the decision. For such a pod the lane does what an attempt and its binding
+cycle do, without the objects that carry a pod from one stage to the next. ``find`` returns None for any other pod, and the
+caller makes an attempt; decisions, states and reports are the same with and without the lane.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from moorage.api.core import Pod
+from moorage.cycle.cycle import Cycle
+from moorage.cycle.decision import Decision
+from moorage.engine.binding import Binding
+from moorage.engine.engine_state import EngineState
+from moorage.engine.facts import Phase
+from moorage.engine.outbox import Decided
+from moorage.framework.effects import BindPod
+from moorage.framework.profile import Profile
+from moorage.plugins.default_binder import DefaultBinder
+from moorage.queue import QueuedPod, SchedulingQueue
+from moorage.state.cluster import ClusterState
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["FastLane", "Found"]
+
+#: Points of the binding cycle at which no plugin may have work.
+_QUIET_POINTS = ("reserve", "permit", "preBind", "postBind")
+_AUTHORS = ('running Bind plugin "DefaultBinder": ',)
+
+
+class Found(Struct):
+    """The next pod of the queue and the decision for it. The pod is still in the queue."""
+
+    queued: QueuedPod
+    pod: PodInfo
+    decision: Decision
+    profile: Profile
+    row: int
+    node: str
+
+
+class FastLane:
+    """The fast lane of one scheduler. ``is_open`` False closes it: every pod takes the long way."""
+
+    def __init__(self, state: EngineState, cycle: Cycle) -> None:
+        self._state = state
+        self._cycle = cycle
+        # A driver that records what changes sees the long way.
+        self.is_open = type(state.cluster) is ClusterState and type(state.queue) is SchedulingQueue
+        self._suits: dict[str, Profile | None] = {}
+
+    def find(self, now: float) -> Found | None:
+        """Decide on the next pod of the queue; None if it takes the long way. Changes nothing but caches and the clock."""
+        state, cluster = self._state, self._state.cluster
+        if not self.is_open or state.bindings.held or not cluster.table.nodes or not self._cycle.may_hurry:
+            return None
+        queued = state.queue.first_if_quiet(now)
+        if queued is None:
+            return None
+        pod = queued.pod
+        profile = self._profile_of(pod.spec.scheduler_name)
+        if profile is None or pod.status.nominated_node_name or pod.terminating or cluster.node_of(pod.uid) is not None:
+            return None
+        if pod.spec.scheduling_group is not None or pod.volumes is not None or pod.uid in state.bindings.by_uid:
+            return None
+        try:
+            quick = self._cycle.decide_fast(profile, pod, cluster.snapshot)
+        except Exception:  # the long way reports it
+            return None
+        if quick is None or not profile.resting.isdisjoint(quick.found.states):
+            return None
+        nodes, found = cluster.table.nodes, quick.found
+        evaluated = len(nodes) if found.nodes is None else len(found.nodes)
+        node = nodes[quick.row].name
+        decision = Decision(pod, node, found, evaluated=evaluated, feasible=quick.feasible)
+        return Found(queued, pod, decision, profile, quick.row, node)
+
+    def _profile_of(self, name: str) -> Profile | None:
+        """Return the profile of a scheduler name if all its pods may take the lane."""
+        try:
+            return self._suits[name]
+        except KeyError:
+            profile = self._state.profiles[name]
+            found = self._suits[name] = profile if _suits(profile) else None
+            return found
+
+    # -- what follows from a decision ------------------------------------------------------------------------------------
+
+    def assume(self, found: Found) -> None:
+        """Take the pod out of the queue and count it on its node."""
+        state = self._state
+        state.queue.take_first(found.queued)
+        state.cluster.assume(found.pod, found.node)
+        state.revision += 1
+
+    def order_bind(self, found: Found) -> None:
+        """Assume the pod, report the decision and order the binding, as an attempt does."""
+        self.assume(found)
+        state, pod, node, decision = self._state, found.pod, found.node, found.decision
+        binding = Binding(found.queued, found.profile, decision, node, False, state.alert, authors=_AUTHORS)
+        state.outbox.put(Decided(decision))
+        state.bindings.by_uid[pod.uid] = binding
+        binding.ticket = state.outbox.order(Phase.BIND, pod, node, (BindPod(pod, node),))
+        state.bindings.by_ticket[binding.ticket] = (Phase.BIND, pod.uid)
+
+    def confirm(self, found: Found, bound: Pod) -> None:
+        """Take note that the assumed pod is bound, as the driver's report and its answer to the bind do."""
+        state = self._state
+        state.outbox.tickets += 1
+        state.revision += 1
+        state.facts += 1
+        state.cluster.confirm(found.pod.bound(bound), found.row)
+
+
+def _suits(profile: Profile) -> bool:
+    binders = profile.at("bind")
+    plain = len(binders) == 1 and binders[0].call == getattr(binders[0].plugin, "bind", None)
+    only_default = plain and type(binders[0].plugin) is DefaultBinder
+    return only_default and not any(profile.restless_at(point) for point in _QUIET_POINTS)

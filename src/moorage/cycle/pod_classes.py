@@ -109,7 +109,6 @@ class ClassCache:
 
     def _decide_first(self, pod: PodInfo, shape: bytes, snapshot: Snapshot, seed: int) -> Quick | None:
         """Decide, and keep the way from the pod's shape to its class."""
-        self._decided = None
         quick = self.decide(pod, snapshot, _NONE, seed)
         known = self._signer.known(shape)
         if self._decided is not None and known is not None and not self._signer.signs_each:
@@ -120,6 +119,7 @@ class ClassCache:
 
     def decide(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int) -> Quick | None:
         """Return the decision; None if it takes the full path: nothing fits, or the cached path cannot decide."""
+        self._decided = None
         if not self._pays:
             return None
         if self._narrow.concerns(pod):

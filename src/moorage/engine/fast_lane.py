@@ -45,17 +45,16 @@ class Found(Struct):
 class FastLane:
     """The fast lane of one scheduler. ``is_open`` False closes it: every pod takes the long way."""
 
-    def __init__(self, state: EngineState, cycle: Cycle) -> None:
+    def __init__(self, state: EngineState) -> None:
         self._state = state
-        self._cycle = cycle
         # A driver that records what changes sees the long way.
         self.is_open = type(state.cluster) is ClusterState and type(state.queue) is SchedulingQueue
         self._suits: dict[str, Profile | None] = {}
 
-    def find(self, now: float) -> Found | None:
+    def find(self, cycle: Cycle, now: float) -> Found | None:
         """Decide on the next pod of the queue; None if it takes the long way. Changes nothing but caches and the clock."""
         state, cluster = self._state, self._state.cluster
-        if not self.is_open or state.bindings.held or not cluster.table.nodes or not self._cycle.may_hurry:
+        if not self.is_open or state.bindings.held or not cluster.table.nodes or not cycle.may_hurry:
             return None
         queued = state.queue.first_if_quiet(now)
         if queued is None:
@@ -64,10 +63,12 @@ class FastLane:
         profile = self._profile_of(pod.spec.scheduler_name)
         if profile is None or pod.status.nominated_node_name or pod.terminating or cluster.node_of(pod.uid) is not None:
             return None
-        if pod.spec.scheduling_group is not None or pod.volumes is not None or pod.uid in state.bindings.by_uid:
+        spec = pod.spec
+        if spec.scheduling_group is not None or (spec.volumes and pod.volumes is not None) or pod.uid in state.bindings.by_uid:
             return None
         try:
-            quick = self._cycle.decide_fast(profile, pod, cluster.snapshot)
+            quick = cycle.decide_fast(profile, pod, cluster.snapshot)
+            pod.needs  # noqa: B018 (raises here, before anything is changed)
         except Exception:  # the long way reports it
             return None
         if quick is None or not profile.resting.isdisjoint(quick.found.states):

@@ -24,7 +24,7 @@ from moorage.engine.event_handlers import EventHandlers
 from moorage.engine.extender_session import ExtenderSession
 from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Fact, Gone, Seen, Work, WriteLost, Wrote
 from moorage.engine.failure_handler import FailureHandler
-from moorage.engine.fast_lane import FastLane
+from moorage.engine.fast_lane import FastLane, Found
 from moorage.engine.outbox import Output, Skipped
 from moorage.engine.pod_groups import GroupScheduler
 from moorage.engine.preemption_executor import PreemptionExecutor
@@ -80,7 +80,7 @@ class Scheduler:
         self.event_handlers = EventHandlers(state, self.binding_cycle)
         self.pod_groups = GroupScheduler(state, cycle, self.binding_cycle, self.failure_handler, self.preemption)
         self._session = ExtenderSession(state.outbox)
-        self.lane = FastLane(state, cycle)
+        self.lane = FastLane(state)
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise CopyError(
@@ -182,9 +182,9 @@ class Scheduler:
         self.binding_cycle.settle_waits()
         attempt = self._session.attempt
         if attempt is None:
-            found = self.lane.find(now)
+            found = self.lane.find(self.cycle, now)
             if found is not None:
-                self.lane.order_bind(found)
+                self._order_bind(found)
                 return True
             attempt = self._next_attempt()
             return attempt is not None and self._make(attempt)
@@ -200,6 +200,12 @@ class Scheduler:
         queued = None if self._session.attempt is not None else self.state.queue.pop_this(pod, now)
         attempt = None if queued is None else self._attempt_for(queued, scope)
         return attempt is not None and self._make(attempt)
+
+    def _order_bind(self, found: Found) -> None:
+        try:
+            self.lane.order_bind(found)
+        except Exception as error:
+            self._abort(self._attempt_of(found.queued, EVERYWHERE), error)
 
     def _make(self, attempt: SchedulingAttempt) -> bool:
         if self.cycle.extenders:
@@ -225,9 +231,12 @@ class Scheduler:
         if not state.is_in_group(queued.pod):
             if self.skip(queued):
                 return None
-            return PodAttempt(queued, state, self.cycle, self.binding_cycle, self.failure_handler, scope)
+            return self._attempt_of(queued, scope)
         pods = self.pod_groups.gather(queued, self.skip)
         return self.pod_groups.attempt_for(pods) if pods else None
+
+    def _attempt_of(self, queued: QueuedPod, scope: SearchScope) -> PodAttempt:
+        return PodAttempt(queued, self.state, self.cycle, self.binding_cycle, self.failure_handler, scope)
 
     def skip(self, queued: QueuedPod) -> bool:
         """End the attempt for a pod that is being deleted or already assumed. Returns False for any other."""

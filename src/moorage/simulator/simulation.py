@@ -190,7 +190,7 @@ class Simulation:
         now, facts = self.now, state.facts
         while not self._waiting_work and not state.outbox and not scheduler.waits_for_extenders:
             state.now = now
-            found = scheduler.lane.find(now)
+            found = scheduler.lane.find(scheduler.cycle, now)
             if found is None or self._pods.get(found.pod.uid) is not found.pod.pod:
                 return
             scheduler.lane.assume(found)

@@ -85,7 +85,7 @@ class PodInfo:
     def facts_of_shape(self) -> dict[str, Any]:
         """Return the data derived so far that all pods of the same shape share, by attribute."""
         its = self.__dict__
-        facts = {fact: its[fact] for fact in _OF_SHAPE if fact in its}
+        facts: dict[str, Any] = {fact: its[fact] for fact in _OF_SHAPE if fact in its}
         if its.get("volumes", self) is None:  # no pod of the shape has a volume that matters
             facts["volumes"] = None
         return facts

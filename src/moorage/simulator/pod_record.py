@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
+
+from msgspec.structs import force_setattr
 
 from moorage.api.core import ENDED_PHASES, Pod
 
-__all__ = ["PodRecord", "State", "wants_a_node"]
+__all__ = ["PodRecord", "State", "bound_version", "wants_a_node"]
 
 
 class State:
@@ -43,3 +46,11 @@ class PodRecord:
     preempted_by: str = ""
     replaced: str = ""
     ended_s: float | None = None
+
+
+def bound_version(pod: Pod, node: str) -> Pod:
+    """Return a pod without nomination as it is once it is bound. Copies are set before they are shared: faster than replacing."""
+    bound, spec = copy(pod), copy(pod.spec)
+    force_setattr(spec, "node_name", node)
+    force_setattr(bound, "spec", spec)
+    return bound

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, NoReturn
 
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import replace
 
 from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Object
@@ -42,8 +41,9 @@ from moorage.framework.effects import (
 from moorage.simulator.claim_controller import ClaimController
 from moorage.simulator.device_driver import DeviceDrivers
 from moorage.simulator.pod_collector import PodCollector
-from moorage.simulator.pod_record import PodRecord, State, wants_a_node
+from moorage.simulator.pod_record import PodRecord, State, bound_version, wants_a_node
 from moorage.simulator.replacing import REPLACING, REPLACING_ELSEWHERE, replacement
+from moorage.simulator.simulated_time import timestamp
 from moorage.simulator.storage_controller import StorageController
 from moorage.state.pod_info import PodInfo
 
@@ -459,7 +459,7 @@ class Simulation:
         elif isinstance(effect, Amend):
             self._amend(effect)
         elif isinstance(effect, SetGroupCondition):
-            change = partial(with_condition, condition=effect.condition, now=_timestamp(self.now))
+            change = partial(with_condition, condition=effect.condition, now=timestamp(self.now))
             self._amend(Amend(effect.group, change, "status", or_gone=True))
         elif isinstance(effect, Delete):
             self._tell(Gone(effect.obj))
@@ -509,21 +509,20 @@ class Simulation:
             why = "it is gone" if pod is None else f"it is on {pod.spec.node_name} already"
             raise StateError(f"bind {effect.pod.key} to {effect.node}: {why}")
         bound = replace(pod, spec=replace(pod.spec, node_name=effect.node), status=replace(pod.status, nominated_node_name=""))
-        if uid in self.durations:
-            self.at(self.now + self.durations[uid], Gone(bound))
+        self._end_later(bound)
         self._tell(Seen(bound))
+
+    def _end_later(self, bound: Pod) -> None:
+        duration_s = self.durations.get(bound.metadata.uid)
+        if duration_s is not None:
+            self.at(self.now + duration_s, Gone(bound))
 
     def _bound(self, pod: Pod, node: str) -> Pod:
         """Bind a pod that the fast lane has placed, and return its bound version."""
-        uid = pod.metadata.uid
-        bound = copy(pod)
-        spec = copy(pod.spec)
-        force_setattr(spec, "node_name", node)
-        force_setattr(bound, "spec", spec)
-        if self.durations and uid in self.durations:
-            self.at(self.now + self.durations[uid], Gone(bound))
-        self._pods[uid] = bound
-        record = self.records.get(uid)
+        bound = bound_version(pod, node)
+        self._end_later(bound)
+        self._pods[pod.metadata.uid] = bound
+        record = self.records.get(pod.metadata.uid)
         if record is not None and record.state == State.PENDING:
             record.state, record.node, record.placed_s = State.PLACED, node, self.now
         return bound
@@ -561,7 +560,7 @@ class Simulation:
         more = () if condition is None else (condition,)
         return replace(
             pod,
-            metadata=replace(pod.metadata, deletion_timestamp=_timestamp(self.now)),
+            metadata=replace(pod.metadata, deletion_timestamp=timestamp(self.now)),
             status=replace(pod.status, conditions=(*pod.status.conditions, *more)),
         )
 
@@ -611,11 +610,3 @@ class Simulation:
         self._last_attempts[decision.pod.uid] = _LastAttempt(self.scheduler.state.revision, facts, times)
         if self.on_attempt is not None:
             self.on_attempt(SimulatedAttempt(self.now, record.attempts, decision))
-
-
-def _timestamp(seconds: float) -> str:
-    """Return simulated time in the API's format: seconds since the run began, counted from the start of Unix time."""
-    minutes, second = divmod(int(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    days, hour = divmod(hours, 24)
-    return f"1970-01-{1 + days % 28:02}T{hour:02}:{minute:02}:{second:02}Z"

@@ -49,7 +49,7 @@ class PodRecord:
 
 
 def bound_version(pod: Pod, node: str) -> Pod:
-    """Return a pod without nomination as it is once it is bound. Copies are set before they are shared: faster than replacing."""
+    """Return a pod without a nomination as it is once bound. Setting fields of unshared copies is faster than ``replace``."""
     bound, spec = copy(pod), copy(pod.spec)
     force_setattr(spec, "node_name", node)
     force_setattr(bound, "spec", spec)

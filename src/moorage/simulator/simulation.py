@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from msgspec.structs import replace
 
@@ -45,6 +45,7 @@ from moorage.simulator.pod_record import PodRecord, State, bound_version, wants_
 from moorage.simulator.replacing import REPLACING, REPLACING_ELSEWHERE, replacement
 from moorage.simulator.simulated_time import timestamp
 from moorage.simulator.storage_controller import StorageController
+from moorage.simulator.under_way import LastAttempt, WaitingWork
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["PodRecord", "SimulatedAttempt", "Simulation", "State", "wants_a_node"]
@@ -60,22 +61,6 @@ class SimulatedAttempt:
     time_s: float
     number: int
     decision: Decision
-
-
-class _LastAttempt(NamedTuple):
-    """The last attempt for a pod: the scheduler's revision and facts at that time, and the attempts since that fact."""
-
-    revision: int
-    facts: int
-    times: int
-
-
-class _WaitingWork(NamedTuple):
-    """Work that waits for the effect at index ``at``, an ``Until``, until its condition holds or its deadline passes."""
-
-    work: Work
-    at: int
-    deadline_s: float
 
 
 @dataclass
@@ -105,10 +90,10 @@ class Simulation:
         self._came: dict[str, int] = {}
         self._arrivals = 0
         self._named: dict[tuple[str, str], str] = {}
-        self._last_attempts: dict[str, _LastAttempt] = {}
+        self._last_attempts: dict[str, LastAttempt] = {}
         #: The pod that last kept the run from being settled; it is checked first, so that most checks look at one pod.
         self._may_fit = ""
-        self._waiting_work: list[_WaitingWork] = []
+        self._waiting_work: list[WaitingWork] = []
         self._timeouts: dict[str, int] = {}
         #: The time at which ``steps`` ends at the latest; None: when nothing more can happen.
         self._until_s: float | None = None
@@ -434,7 +419,7 @@ class Simulation:
                 if not isinstance(effect, Until):
                     self._perform(effect)
                     continue
-                parked = _WaitingWork(work, at, self.now + effect.timeout_s if deadline_s is None else deadline_s)
+                parked = WaitingWork(work, at, self.now + effect.timeout_s if deadline_s is None else deadline_s)
                 if not self._is_met(effect, parked):
                     self._waiting_work.append(parked)
                     return
@@ -485,7 +470,7 @@ class Simulation:
 
     # -- waits --------------------------------------------------------------------------------------------------------
 
-    def _is_met(self, effect: Until, parked: _WaitingWork) -> bool:
+    def _is_met(self, effect: Until, parked: WaitingWork) -> bool:
         """Return whether the awaited condition holds after the controllers have acted."""
         self.storage.act()
         self.devices.act()
@@ -607,6 +592,6 @@ class Simulation:
         facts = self.scheduler.state.facts
         before = self._last_attempts.get(decision.pod.uid)
         times = 1 + (before.times if before is not None and before.facts == facts else 0)
-        self._last_attempts[decision.pod.uid] = _LastAttempt(self.scheduler.state.revision, facts, times)
+        self._last_attempts[decision.pod.uid] = LastAttempt(self.scheduler.state.revision, facts, times)
         if self.on_attempt is not None:
             self.on_attempt(SimulatedAttempt(self.now, record.attempts, decision))

@@ -344,7 +344,7 @@ def gang(size: int) -> Step:
 
     def step() -> None:
         name = f"gang-{next(numbers)}"
-        policy = {"schedulingPolicy": {"gang": {"minCount": size}}}
+        policy = {"schedulingPolicy": {"gang": {"minCount": size // 2}}}
         simulation.load([_convert(PodGroup, name, "default", spec=policy)])
         grouped: Mapping[str, Any] = {"schedulingGroup": {"podGroupName": name}}
         simulation.load([pod(f"{name}-{at}", resources=requests("1m", "1Mi"), **grouped) for at in range(size)])

@@ -8,12 +8,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, rule
+from hypothesis.stateful import initialize, invariant, rule
 from msgspec.structs import replace
 
 from moorage.api.core import PodSchedulingGroup
 from moorage.api.pod_groups import PodGroup
 from moorage.engine.facts import Gone, Phase, Seen
+from moorage.queue import QueuePlace
+from moorage.state.pod_groups import group_key
 from tests.engine.test_machine_against_invariants import World
 from tests.engine.test_pod_groups import gang
 
@@ -45,6 +47,18 @@ class GroupedWorld(World):
         if group is None:
             return pod
         return replace(pod, spec=replace(pod.spec, scheduling_group=PodSchedulingGroup(pod_group_name=group)))
+
+    @invariant()
+    def sleeping_members_are_known(self):
+        if not hasattr(self, "engine"):
+            return
+        queue = self.engine.queue
+        places = {QueuePlace.BACKOFF, QueuePlace.UNSCHEDULABLE, QueuePlace.GATED}
+        for name in set(GROUP_OF.values()):
+            waiting = {
+                uid for uid, one in queue._pods.items() if one.place in places and group_key(one.pod) == f"default/{name}"
+            }
+            assert set(queue.asleep_in(f"default/{name}")) == waiting
 
     def evict(self, work, error):
         """Victims of a group as a whole matter less than the group, whatever its pods do."""

@@ -60,8 +60,8 @@ class Running:
     def waiting(self):
         return self.held
 
-    def activate(self, pods):
-        self.activated += [pod.name for pod in pods]
+    def activate_group(self, pod):
+        self.activated += [other.name for other in self.snapshot.group_of(pod).unscheduled]
 
 
 def attached(**kwargs):

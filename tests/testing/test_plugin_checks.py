@@ -36,6 +36,9 @@ class Bench:
     def activate(self, pods):
         pass
 
+    def activate_group(self, pod):
+        pass
+
 
 def built(cls, cluster):
     args = getattr(cls, "Args", None)

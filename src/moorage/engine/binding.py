@@ -125,16 +125,27 @@ class Bindings:
     def __init__(self) -> None:
         self.by_uid: dict[str, Binding] = {}
         self.held: dict[str, Binding] = {}
+        #: Bindings that Permit holds, and some that it allowed or rejected since.
+        self._waiting: dict[str, Binding] = {}
         self.by_ticket: dict[int, tuple[Phase, str]] = {}
 
     def hold(self, binding: Binding) -> None:
         """Register a binding that has no work under way."""
         self.by_uid[binding.pod.uid] = self.held[binding.pod.uid] = binding
+        if binding.waits:
+            self._waiting[binding.pod.uid] = binding
 
     def drop(self, binding: Binding) -> None:
         """Remove a binding. Answers to its work are ignored from now on."""
         self.by_uid.pop(binding.pod.uid, None)
         self.held.pop(binding.pod.uid, None)
+        self._waiting.pop(binding.pod.uid, None)
+
+    def waiting(self) -> list[Binding]:
+        """Return the bindings that Permit holds, in the order they arrived; one that waits no longer is never visited again."""
+        for uid in [uid for uid, one in self._waiting.items() if not one.waits or one.verdict is not None]:
+            del self._waiting[uid]
+        return list(self._waiting.values())
 
     def phase_of(self, binding: Binding) -> Phase | None:
         """Return the phase of the work under way for a pod; None while Permit holds it."""

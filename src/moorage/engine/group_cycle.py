@@ -63,6 +63,7 @@ class GroupCycle(Struct, eq=False):
     fault: Callable[[PluginError], None]
     preempting: list[tuple[PodInfo, PostFilterResult]] = field(default_factory=list)
     demands: dict[str, tuple[bool, bool]] = field(default_factory=dict)
+    uids: frozenset[str] = frozenset()
 
     def run(self, *, post_filter: bool = True) -> Asking[GroupOutcome]:
         """Try to place the group. ``post_filter`` False: find out whether it fits, without preempting for a pod by itself."""
@@ -156,10 +157,10 @@ class GroupCycle(Struct, eq=False):
         """Return whether pods on a node, except tried pods of the group, have affinity, and required anti-affinity."""
         known = self.demands.get(node)
         if known is None:
-            tried = {queued.pod.uid for queued in self.group.pods}
+            self.uids = self.uids or frozenset(queued.pod.uid for queued in self.group.pods)
             row = self.cluster.table.row_of.get(node)
             on_row = {} if row is None else self.cluster.table.pods[row]
-            others = [other for uid, other in on_row.items() if uid not in tried and other.has_affinity]
+            others = [other for uid, other in on_row.items() if uid not in self.uids and other.has_affinity]
             known = self.demands[node] = bool(others), any(other.required_anti_affinity for other in others)
         return known
 

@@ -35,6 +35,7 @@ from moorage.framework.profile import Profile
 from moorage.framework.registry import Handle, WaitingPod
 from moorage.queue import QueuedPod, SchedulingQueue
 from moorage.state.cluster import ClusterState, Snapshot
+from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Scheduler"]
@@ -127,7 +128,7 @@ class Scheduler:
 
     def waiting(self) -> Iterator[WaitingPod]:
         """Yield the pods that Permit holds, in the order they arrived there."""
-        yield from [held for held in self.state.bindings.held.values() if held.waits and held.verdict is None]
+        yield from self.state.bindings.waiting()
 
     def evicting_for(self, uid: str) -> bool:
         """Return True while evictions for this pod or pod group are under way."""
@@ -137,6 +138,13 @@ class Scheduler:
         """Move pending pods to the active queue."""
         self.state.queue.activate(pods, self.state.now)
         self.state.alert()
+
+    def activate_group(self, pod: PodInfo) -> None:
+        """Move the pending pods of the pod's group to the active queue."""
+        groups = self.state.cluster.groups
+        group = None if groups is None else groups.of(pod)
+        if group is not None and (asleep := self.state.queue.asleep_in(group_key(pod) or "")):
+            self.activate(group.unscheduled_among(asleep))
 
     def binding_of(self, uid: str) -> Binding | None:
         """Return the binding of a pod between its decision and the end of its binding cycle."""

@@ -54,3 +54,6 @@ class Handle(Protocol):
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
         """Move these pending pods to the active queue, unless they are gated."""
+
+    def activate_group(self, pod: PodInfo) -> None:
+        """Move the pending pods of the pod's group to the active queue, unless they are gated."""

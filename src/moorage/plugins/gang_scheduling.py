@@ -74,8 +74,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin[object], EnqueueExtensions, 
             return None
         group_state = self._handle.snapshot.group_of(pod)
         if group_state is None or group_state.scheduled_count < group.min_count:
-            if group_state is not None:
-                self._handle.activate(group_state.unscheduled)
+            self._handle.activate_group(pod)
             return Wait(PATIENCE_S, (NOT_YET,))
         for other in self._handle.waiting():
             if same_group(other.pod, pod):

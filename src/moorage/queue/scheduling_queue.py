@@ -33,6 +33,7 @@ from moorage.queue.in_flight import Happening, InFlight
 from moorage.queue.nominator import Nominator
 from moorage.queue.pre_enqueue import Gates, QueueProfile
 from moorage.queue.queued_pod import PendingPod, QueuedPod, QueuePlace
+from moorage.queue.sleeping_members import SleepingMembers
 from moorage.queue.unschedulable_pods import Unschedulable
 from moorage.state.pod_info import PodInfo
 
@@ -87,6 +88,7 @@ class SchedulingQueue:
         self._gates = Gates(profiles, on_fault)
         self._hints = Hints({name: profile.wakes for name, profile in profiles.items()}, on_fault)
         self._nominator = Nominator(self._pods)
+        self._asleep = SleepingMembers()
         self._order = 0
         #: The last cluster state in which no pod could be popped early from backoff.
         self._no_early_pop_in = -1
@@ -227,6 +229,7 @@ class SchedulingQueue:
         return queued
 
     def _begin_attempt(self, queued: QueuedPod) -> None:
+        self._asleep.discard(queued.pod.uid)
         queued.attempts += 1
         queued.place = QueuePlace.IN_FLIGHT
         self._nominator.touch(queued.pod.uid)
@@ -357,6 +360,10 @@ class SchedulingQueue:
             self._take_out(queued)
             self._to_active(queued, FORCE_ACTIVATE.label, now, from_backoff=from_backoff)
 
+    def asleep_in(self, group: str) -> tuple[str, ...]:
+        """Return the UIDs of a group's pods that ``activate`` would move; takes time in proportion to them."""
+        return self._asleep.of(group)
+
     def tick(self, now: float) -> None:
         """Do what is due at ``now``: end backoffs, and retry pods that have been unschedulable for too long."""
         if len(self._backoff):
@@ -476,7 +483,7 @@ class SchedulingQueue:
         """Return a function that restores the whole queue; takes time in proportion to the waiting pods."""
         pods, incoming = self._pods.copy(), self.incoming.copy()
         numbers = self._order, self._no_early_pop_in, self._next_scan
-        places: tuple[Any, ...] = (self._active, self._backoff, self._parked, self._in_flight, self._nominator)
+        places: tuple[Any, ...] = (self._active, self._backoff, self._parked, self._in_flight, self._nominator, self._asleep)
         saved = [*(queued.save() for queued in pods.values()), *(place.save() for place in places)]
 
         def restore() -> None:
@@ -503,6 +510,7 @@ class SchedulingQueue:
 
     def _take_out(self, queued: QueuedPod) -> None:
         """Remove a waiting pod from its place."""
+        self._asleep.discard(queued.pod.uid)
         if queued.place is QueuePlace.ACTIVE:
             self._active.discard(queued)
         elif queued.place is QueuePlace.BACKOFF:
@@ -525,6 +533,7 @@ class SchedulingQueue:
         if queued.initial_attempt is None:
             queued.initial_attempt, queued.initial_order = now, self._next_order()
         queued.place = QueuePlace.ACTIVE
+        self._asleep.discard(queued.pod.uid)
         self._active.push(queued)
         self._count("active", label)
         if label in (_POD_ADDED, _POD_UPDATED) and (
@@ -537,6 +546,7 @@ class SchedulingQueue:
         if self._pop_from_backoff and self._gates.hold(queued):
             return self._park(queued, label)
         queued.place = QueuePlace.BACKOFF
+        self._asleep.add(queued)
         self._no_early_pop_in = -1
         self._backoff.push(queued)
         self._count("backoff", label)
@@ -547,6 +557,7 @@ class SchedulingQueue:
             self._count("unschedulable", label)
         queued.place = QueuePlace.GATED if queued.gated else QueuePlace.UNSCHEDULABLE
         self._parked.add(queued)
+        self._asleep.add(queued)
         return queued.place
 
     def _count(self, queue: str, label: str) -> None:

@@ -34,6 +34,9 @@ class GroupPods:
         self._all: dict[str, PodInfo] = {}
         self._nodes: dict[str, str] = {}
         self._unscheduled: dict[str, PodInfo] = {}
+        #: UID → a number that orders the unscheduled pods.
+        self._rank: dict[str, int] = {}
+        self._ranked = 0
 
     def __len__(self) -> int:
         return len(self._all)
@@ -47,6 +50,11 @@ class GroupPods:
     def unscheduled(self) -> Iterable[PodInfo]:
         return self._unscheduled.values()
 
+    def unscheduled_among(self, uids: Iterable[str]) -> list[PodInfo]:
+        """Return the unscheduled pods with these UIDs, in the order of ``unscheduled``."""
+        found = [uid for uid in uids if uid in self._unscheduled]
+        return [self._unscheduled[uid] for uid in sorted(found, key=self._rank.__getitem__)]
+
     @property
     def nodes(self) -> Mapping[str, str]:
         """UID → node of each pod that is on a node or assumed there."""
@@ -59,23 +67,31 @@ class GroupPods:
         """Add or update a pod; its node does not change."""
         self._all[pod.uid] = pod
         if pod.uid not in self._nodes:
-            self._unscheduled[pod.uid] = pod
+            self._wait(pod)
 
     def put(self, pod: PodInfo, node: str) -> None:
         """Record that a pod is on a node, or assumed there."""
         self._all[pod.uid] = pod
         self._nodes[pod.uid] = node
         self._unscheduled.pop(pod.uid, None)
+        self._rank.pop(pod.uid, None)
 
     def take(self, uid: str) -> None:
         """Record that a pod is on no node any more."""
         if self._nodes.pop(uid, None) is not None:
-            self._unscheduled[uid] = self._all[uid]
+            self._wait(self._all[uid])
 
     def drop(self, uid: str) -> None:
         self._all.pop(uid, None)
         self._nodes.pop(uid, None)
         self._unscheduled.pop(uid, None)
+        self._rank.pop(uid, None)
+
+    def _wait(self, pod: PodInfo) -> None:
+        if pod.uid not in self._unscheduled:
+            self._ranked += 1
+            self._rank[pod.uid] = self._ranked
+        self._unscheduled[pod.uid] = pod
 
 
 class PodGroups:

@@ -58,6 +58,9 @@ class _Bench:
     def activate(self, pods: Iterable[PodInfo]) -> None:
         del pods
 
+    def activate_group(self, pod: PodInfo) -> None:
+        del pod
+
 
 @dataclass
 class Scenario:

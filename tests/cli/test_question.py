@@ -59,6 +59,7 @@ OUTCOMES = {  # options, pod, its outcome, what the first line says
     "a cordon by name": (["--cordon", "general-b1"], "search-0", 0, "is on general-a1"),
     "pods of a removed node come back": (["--remove-nodes", "general-b1"], "search-0", 0, "is on general-a1"),
     "a plugin switched off": (["--edit", "config/default-scheduler/NodeAffinity disable"], "search-2", 0, "is on general-"),
+    "a workload with fewer pods": (["--scale", "sts/search=1", "--cordon", "general-b1"], "search-0", 0, "is on general-a1"),
     "edits come last": (["--cordon", "general-c2", "--edit", UNCORDON], "search-2", 0, "is on general-"),
 }
 
@@ -77,7 +78,10 @@ MISTAKES = {  # options, what the error says
     "all nodes removed": (["--remove-nodes", "kubernetes.io/hostname"], "--remove-nodes removes all nodes"),
     "an unknown field": (["--edit", "node/general-c2 size=4"], "unknown field of a node"),
     "a context without --live": (["--context", "prod"], "--context and --kubeconfig need --live"),
-    "files and --live": (["--live"], "-f and --live exclude each other"),
+    "no size": (["--scale", "sts/search"], "write KIND/NAME=N or KIND/NAMESPACE/NAME=N"),
+    "no such workload": (["--scale", "deployment/gone=3"], "deployment/gone=3: the input has no such workload"),
+    "a kind without replicas": (["--scale", "daemonset/x=3"], "daemonset cannot be scaled"),
+    "no such file": (["--replace", "gone.yaml"], "gone.yaml: No such file"),
 }
 
 

@@ -60,7 +60,7 @@ def explain(**given: Any) -> int:
 
 def _explained(asked: Asked, what: ExplainOptions, on_attempt: Callable[[SimulatedAttempt], None]) -> list[Explanation]:
     """Return the explanations with the changes of the question, each with the one before them."""
-    after = explain_cluster(asked.changed_input, asked.options, what, config=asked.what_if.config_edits, on_attempt=on_attempt)
+    after = explain_cluster(asked.changed_input, asked.changed_options, what, on_attempt=on_attempt)
     if not asked.what_if:
         return after
     quick = replace(what, limits=ChangeLimits(probes=0))

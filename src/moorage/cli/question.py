@@ -33,12 +33,14 @@ from moorage.cli.cluster_files import asking, read_cluster, simulation_options
 from moorage.cli.main import OK, PENDING, UNDECIDED
 from moorage.cli.memory import collect_seldom
 from moorage.cli.progress import Progress
-from moorage.cli.release_options import emulate_options, max_disks_option, no_quota_option
+from moorage.cli.question_options import question_options
 from moorage.cli.terminal import bare
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.input_digest import input_digest
 from moorage.laboratory.live_dump import endpoint_of, take_dump
-from moorage.laboratory.what_if import InputChanges, parse_added_nodes
+from moorage.laboratory.replaced_objects import replaced
+from moorage.laboratory.scaling import parse_scaled
+from moorage.laboratory.what_if import InputChanges, Replacement, parse_added_nodes
 from moorage.printable import escape_json
 from moorage.report.answer import Answer, AnswerRequest
 from moorage.simulator.cluster_input import ClusterInput
@@ -46,100 +48,20 @@ from moorage.simulator.simulate import Options, kinds_named, load_options
 
 __all__ = [
     "Asked",
+    "asked_of",
     "exit_status",
     "open_question",
     "print_answer",
     "print_answers",
     "question_options",
-    "what_if_options",
+    "what_if",
 ]
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 _Answer = TypeVar("_Answer", bound=Answer)
 
 
-# -- options ----------------------------------------------------------------------------------------------------------
-
-
-def question_options(*, outputs: Sequence[str] = ("text", "wide", "json", "yaml")) -> Callable[[_Command], _Command]:
-    """Add the options that all questions have to a command; ``outputs`` are the choices of ``-o``."""
-    options = (
-        *_INPUT,
-        *_SCHEDULER,
-        click.option(
-            "-o", "--output", type=click.Choice(outputs), default=outputs[0], show_default=True, help="How to print the answer."
-        ),
-        click.option("--ascii", "ascii_only", is_flag=True, help="Print signs in ASCII."),
-        click.option("-q", "--quiet", is_flag=True, help="Show no progress."),
-    )
-
-    def add(command: _Command) -> _Command:
-        command = what_if_options(command)
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
-
-
-_INPUT = (
-    click.option(
-        "-f", "--filename", "paths", multiple=True, metavar="PATH",
-        help="A file, a directory, or - for standard input. May be repeated.",
-    ),
-    click.option("-R", "--recursive", is_flag=True, help="Read directories recursively."),
-    click.option("--live", is_flag=True, help="Read the cluster of the kubeconfig now, with read-only requests."),
-    click.option("--context", metavar="NAME", help="The context of the kubeconfig for --live."),
-    click.option("--kubeconfig", metavar="FILE", help="The kubeconfig for --live; by default the one that kubectl uses."),
-)  # fmt: skip
-_SCHEDULER = (
-    click.option(
-        "--config", metavar="FILE", help="A KubeSchedulerConfiguration or a Policy; without it, kube-scheduler's defaults."
-    ),
-    emulate_options,
-    click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, in kube-scheduler's format."),
-    max_disks_option,
-    no_quota_option,
-    click.option(
-        "--plugins", multiple=True, metavar="MODULE:CLASS",
-        help="A custom plugin, in the current directory or on the Python path. May be repeated.",
-    ),
-    click.option(
-        "--extenders", type=click.Choice(["ask", "skip"]), help="Call the extenders of the configuration, or skip them."
-    ),
-    click.option(
-        "--seed", type=int, default=0, show_default=True, help="Seed for breaking ties between equally scored nodes."
-    ),
-)  # fmt: skip
-_CHANGES = (
-    click.option(
-        "--edit", "edits", multiple=True, metavar="'KIND/NAME FIELD=VALUE'",
-        help="Change an object first: 'pod/web requests.cpu=500m', 'node/n1 unschedulable=false'. May be repeated.",
-    ),
-    click.option(
-        "--cordon", "cordoned", multiple=True, metavar="SELECTOR",
-        help="Cordon nodes first: a name, or a label selector as for kubectl. May be repeated.",
-    ),
-    click.option(
-        "--remove-nodes", "removed", multiple=True, metavar="SELECTOR",
-        help="Remove nodes first; controllers replace the pods there. May be repeated.",
-    ),
-    click.option(
-        "--add-nodes", "added", multiple=True, metavar="like=NODE,count=N",
-        help="Add empty nodes like an existing one first. May be repeated.",
-    ),
-)  # fmt: skip
-
-
-def what_if_options(command: _Command) -> _Command:
-    """Add the options that change the input before the question is asked."""
-    for option in reversed(_CHANGES):
-        command = option(command)
-    return command
-
-
-def what_if(given: Mapping[str, Any]) -> InputChanges:
-    """Return the changes that the options ask for.
+def what_if(given: Mapping[str, Any], custom: tuple[str, ...] = ()) -> InputChanges:
+    """Return the changes that the options ask for. ``custom``: kinds that plugins read.
 
     Raises  InputError
     """
@@ -148,6 +70,8 @@ def what_if(given: Mapping[str, Any]) -> InputChanges:
         cordoned=given["cordoned"],
         removed=given["removed"],
         added=tuple(parse_added_nodes(text) for text in given["added"]),
+        scaled=tuple(parse_scaled(text) for text in given["scaled"]),
+        replacements=tuple(Replacement(path, read_cluster((path,), False, custom)) for path in given["replacements"]),
     )
 
 
@@ -175,20 +99,23 @@ class Asked:
         return self.what_if.changed(self.given) if self.what_if else self.given
 
     @cached_property
+    def changed_options(self) -> Options:
+        """The options with the edits of the configuration."""
+        return self.what_if.reconfigured(self.options)
+
+    @cached_property
     def changed_input(self) -> ClusterInput:
-        """The input with all changes but edits of the configuration, with the pods of workloads if anything was edited."""
+        """The input with all changes, with the pods of workloads if single objects were edited."""
         if not self.what_if.object_edits:
             return self.input
-        edited = Cluster(self.input, self.options)
-        edited.apply(*self.what_if.object_edits)
-        return with_fields(edited.input(), report=self.given.report)
+        return with_fields(self.cluster.input(), report=self.given.report)
 
     @cached_property
     def cluster(self) -> Cluster:
         """The cluster with all changes; nothing was scheduled yet."""
-        cluster = Cluster(self.input, self.options)
-        if self.what_if.edits:
-            cluster.apply(*self.what_if.edits)
+        cluster = Cluster(self.input, self.changed_options)
+        if self.what_if.object_edits:
+            cluster.apply(*self.what_if.object_edits)
         return cluster
 
     @cached_property
@@ -230,32 +157,36 @@ def open_question(given: Mapping[str, Any], progress: Progress) -> Iterator[Aske
 
     Raises  InputError, ConfigError; ClusterError with ``--live``
     """
+    collect_seldom()
+    options = simulation_options(given)
+    with asking(options) if given["extenders"] == "ask" else nullcontext(options) as options:
+        progress.say("reading the input …")
+        yield asked_of(given, options)
+
+
+def asked_of(given: Mapping[str, Any], options: Options) -> Asked:
+    """Read the files, or the live cluster, and the changes.
+
+    Raises  InputError, ConfigError; ClusterError with ``--live``
+    """
     if not given["paths"] and not given["live"]:
         raise click.UsageError("nothing to read: give -f PATH (- for standard input), or --live")
     if not given["live"] and (given["context"] or given["kubeconfig"]):
         raise click.UsageError("--context and --kubeconfig need --live")
-    if given["config"] == STDIN and STDIN in given["paths"]:
-        raise click.UsageError("standard input can be read only once: give --config or -f another file than -")
-    collect_seldom()
-    changes = what_if(given)
-    options = simulation_options(given)
-    with asking(options) if given["extenders"] == "ask" else nullcontext(options) as options:
-        yield Asked(options, read_input(given, options, progress), changes, given["paths"])
-
-
-def read_input(given: Mapping[str, Any], options: Options, progress: Progress) -> ClusterInput:
-    """Read the files, or take a dump of the live cluster.
-
-    Raises  InputError, ClusterError
-    """
-    if given["live"] and given["paths"]:
-        raise click.UsageError("-f and --live exclude each other")
+    if [given["config"], *given["paths"], *given["replacements"]].count(STDIN) > 1:
+        raise click.UsageError("standard input can be read only once: give another file than -")
     custom = kinds_named(options)
-    if given["live"]:
-        progress.say("reading the cluster …")
-        return take_dump(endpoint_of(given["kubeconfig"], given["context"]), custom)
-    progress.say("reading the input …")
-    return read_cluster(given["paths"], given["recursive"], custom)
+    changes = what_if(given, custom)
+    return Asked(options, _read_input(given, custom), changes, given["paths"])
+
+
+def _read_input(given: Mapping[str, Any], custom: tuple[str, ...]) -> ClusterInput:
+    """Files in addition to a live cluster add objects to it, and replace some."""
+    if not given["live"]:
+        return read_cluster(given["paths"], given["recursive"], custom)
+    read = read_cluster(given["paths"], given["recursive"], custom) if given["paths"] else None
+    live = take_dump(endpoint_of(given["kubeconfig"], given["context"]), custom)
+    return live if read is None else replaced(live, read)
 
 
 # -- the answer -------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from moorage.cli.file_options import TakesFiles
 from moorage.cli.main import OK, PENDING
 from moorage.cli.memory import collect_seldom
 from moorage.cli.progress import Progress
+from moorage.cli.question_options import what_if_options
 from moorage.cli.release_options import emulate_options, max_disks_option, no_quota_option
 from moorage.report.event_lines import EventLog
 from moorage.report.outcome import Run
@@ -57,6 +58,7 @@ __all__ = ["simulate"]
     "-o", "--output", type=click.Choice(["table", "wide", "json", "yaml"]), default="table", show_default=True,
     help="How to print the result.",
 )  # fmt: skip
+@what_if_options
 @click.option("--events", is_flag=True, help="Also print every decision as it is made, one a line.")
 @click.option(
     "--show-scores", "scored", multiple=True, metavar="[NAMESPACE/]POD",
@@ -102,6 +104,8 @@ def _options(given: dict[str, Any], took: _PluginTimes | None) -> Options:
 def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[SimulatedAttempt], None]) -> Run:
     if given["explains"] and _cannot_explain(given):
         raise click.UsageError("--explain needs files that can be read twice and prints text: use moorage explain --all")
+    if _asks_what_if(given):
+        return _run_changed(given, options, on_attempt)
     if given["trace"] is None:
         if given["nodes"] or given["pods"]:
             raise click.UsageError("--nodes and --pods need --trace; use -f for manifests and dumps")
@@ -119,6 +123,28 @@ def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[Simulate
     if not given["nodes"] or not given["pods"]:
         raise click.UsageError("--trace openb needs --nodes FILE and --pods FILE")
     return simulate_trace(read_openb(given["nodes"], given["pods"]), options, stay=given["stay"], on_attempt=on_attempt)
+
+
+#: Options that read a live cluster or change the input.
+_WHAT_IF = ("live", "context", "kubeconfig", "edits", "cordoned", "removed", "added", "scaled", "replacements")
+
+
+def _asks_what_if(given: dict[str, Any]) -> bool:
+    return any(given[name] for name in _WHAT_IF)
+
+
+def _run_changed(given: dict[str, Any], options: Options, on_attempt: Callable[[SimulatedAttempt], None]) -> Run:
+    """Simulate a live cluster, or a changed one; a changed one also without the changes."""
+    from moorage.cli.question import asked_of  # imports the laboratory, which is rarely needed here
+
+    if given["trace"] is not None or given["nodes"] or given["pods"] or given["explains"]:
+        raise click.UsageError("--live and changes of the input need -f or --live, and work without --explain")
+    asked = asked_of(given, options)
+    run = simulate_cluster(asked.changed_input, asked.changed_options, on_attempt=on_attempt)[1]
+    if not asked.what_if:
+        return run
+    quiet = replace(options, scores=None, clock=None, timer=None)
+    return replace(run, changes=asked.what_if.texts(), before=simulate_cluster(asked.given, quiet)[1])
 
 
 def _on_attempt(progress: Progress, events: EventLog | None, output: str) -> Callable[[SimulatedAttempt], None]:

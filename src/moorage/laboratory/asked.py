@@ -9,10 +9,10 @@ from moorage.api.core import Pod
 from moorage.errors import InputError
 from moorage.wording import counted, some
 
-__all__ = ["pods_asked_for"]
+__all__ = ["WORKLOAD_KINDS", "pods_asked_for"]
 
 #: Names and short names of kinds that have pods → the kind.
-_KINDS: Mapping[str, str] = {
+WORKLOAD_KINDS: Mapping[str, str] = {
     short: kind
     for kind, names in {
         "Deployment": "deployment deployments deploy",
@@ -40,7 +40,7 @@ def pods_asked_for(asked: str, pods: Sequence[Pod], workloads: Mapping[str, str]
         named += [pod for pod in among if pod.name == name and pod not in named]
     owned = list(_owned(first, name, among, workloads)) if slash else []
     if named and owned:
-        raise InputError(f"{asked} is both a pod and a {_KINDS[first.lower()]}; give --namespace, or pod/{name}")
+        raise InputError(f"{asked} is both a pod and a {WORKLOAD_KINDS[first.lower()]}; give --namespace, or pod/{name}")
     found = named or owned
     spaces = sorted({pod.namespace for pod in found})
     if len(spaces) > 1 and "default" in spaces and not owned:
@@ -56,7 +56,7 @@ def pods_asked_for(asked: str, pods: Sequence[Pod], workloads: Mapping[str, str]
 
 def _owned(kind: str, name: str, pods: Iterable[Pod], workloads: Mapping[str, str]) -> Iterator[Pod]:
     """Yield the pods of a workload, by the workload that people name or by the pod's own controller."""
-    wanted = f"{_KINDS.get(kind.lower(), kind)}/{name}"
+    wanted = f"{WORKLOAD_KINDS.get(kind.lower(), kind)}/{name}"
     for pod in pods:
         owner = next((one for one in pod.metadata.owner_references if one.controller), None)
         if wanted == workloads.get(pod.uid) or (owner is not None and wanted == f"{owner.kind}/{owner.name}"):

@@ -131,19 +131,17 @@ class Cluster(CapacityQuestions, OutageQuestions):
         return cls(take_dump(endpoint_of(kubeconfig, context), kinds_named(made)), made)
 
     @classmethod
-    def of_simulation(
-        cls, simulation: RecordedSimulation, options: Options, aside: Mapping[str, Object], config: Sequence[Change] = ()
-    ) -> Self:
+    def of_simulation(cls, simulation: RecordedSimulation, options: Options, aside: Mapping[str, Object]) -> Self:
         """Return a cluster in the state of a simulation, which belongs to the cluster from then on.
 
-        ``aside`` are the objects that the scheduler does not look at, ``config`` the changes of the configuration. A copy of
-        the cluster, and a rollback that cannot be reversed, begin with the present objects: they forget backoffs.
+        ``aside`` are the objects that the scheduler does not look at. A copy of the cluster, and a rollback that cannot be
+        reversed, begin with the present objects: they forget backoffs.
         """
         cluster = cls.__new__(cls)
         objects = present_objects({}, simulation)
         cluster.__setstate__({
             "options": options, "notes": (), "_workloads": {}, "_lost": (), "refused": (), "_aside": aside, "_agenda": (),
-            "_history": History(options, tuple(objects), config=tuple(config)),
+            "_history": History(options, tuple(objects)),
         })  # fmt: skip
         cluster._take_up(simulation)
         return cluster

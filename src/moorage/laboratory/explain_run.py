@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any
 
 from moorage.api.core import Pod
 from moorage.errors import InputError
 from moorage.laboratory.asked import pods_asked_for
-from moorage.laboratory.changes import reconfigure
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.cluster_trials import ClusterTrials
-from moorage.laboratory.edits import parse_edit
 from moorage.laboratory.explained_changes import CHANGEABLE, ChangeLimits, with_changes
 from moorage.laboratory.explanation import Subject, explain_now, explain_pending
 from moorage.laboratory.moments import Moment, WatchingCycle
@@ -23,7 +20,7 @@ from moorage.report.explanation import ExplainRequest, Explanation
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import input_notes, objects_of, workload_names
 from moorage.simulator.pod_creation import create_pods
-from moorage.simulator.simulate import Options, load_options, prepare
+from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedAttempt, Simulation, State
 
 __all__ = ["ExplainOptions", "explain_cluster"]
@@ -49,9 +46,9 @@ class ExplainOptions:
 
 def explain_cluster(
     given: ClusterInput, options: Options, what: ExplainOptions,
-    *, config: Sequence[str] = (), on_attempt: Callable[[SimulatedAttempt], None] | None = None,
+    *, on_attempt: Callable[[SimulatedAttempt], None] | None = None,
 ) -> list[Explanation]:  # fmt: skip
-    """Place every pending pod of a cluster, and explain the pods that were asked for. ``config``: edits of the configuration.
+    """Place every pending pod of a cluster, and explain the pods that were asked for.
 
     Raises  ConfigError, InputError
     """
@@ -59,11 +56,7 @@ def explain_cluster(
     cluster = created.cluster
     workloads = workload_names(cluster)
     pods = [] if what.every_pending else _named(cluster, workloads, what)
-    changes = [parse_edit(text) for text in config]
-    simulation, notes = prepare(
-        options, on_attempt, cycle=WatchingCycle, parts=RECORDED_PARTS, simulation=RecordedSimulation,
-        loaded=reduce(reconfigure, changes, load_options(options)),
-    )  # fmt: skip
+    simulation, notes = prepare(options, on_attempt, cycle=WatchingCycle, parts=RECORDED_PARTS, simulation=RecordedSimulation)
     assert isinstance(simulation, RecordedSimulation)
     texts = tuple(note.text for note in (*input_notes(cluster), *notes))
     release, seed = simulation.scheduler.gates.release, options.seed
@@ -77,7 +70,7 @@ def explain_cluster(
     found = [_explained(simulation, one) for one in subjects.values()]
     if not what.limits.probes or not any(one.outcome in CHANGEABLE for one in found):
         return found
-    at_rest = Cluster.of_simulation(simulation, options, aside_of(cluster), changes)
+    at_rest = Cluster.of_simulation(simulation, options, aside_of(cluster))
     return [with_changes(one, ClusterTrials(at_rest, one.pod), at_rest.present(), what.limits) for one in found]
 
 

@@ -1,8 +1,8 @@
 """What-if changes of an input: what to change before a question is asked.
 
-They are made in this order: objects are replaced, nodes removed, nodes added, nodes cordoned, then come single edits. All but
-the edits change the input itself, so pods of a removed node are replaced and new nodes get the pods of DaemonSets, as in any
-input that looks so. Edits are made in the cluster that results, where the pods of workloads exist.
+They are made in this order: objects are replaced, nodes removed, added and cordoned, workloads scaled, then come single edits.
+All but the edits change the input itself, so pods of a removed node are replaced and new nodes get the pods of DaemonSets, as
+in any input that looks so. Edits are made in the cluster that results, where the pods of workloads exist.
 """
 
 from __future__ import annotations
@@ -11,16 +11,22 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
+from functools import partial, reduce
 
 from moorage.api.core import Node
 from moorage.api.selectors import SelectorError, parse_selector
+from moorage.config.scheduler_document import Loaded
 from moorage.errors import InputError
 from moorage.framework.changes import Change
-from moorage.laboratory.changes import apply_all, target_of
+from moorage.laboratory.changes import apply_all, reconfigure, target_of
+from moorage.laboratory.edits import parse_edit
+from moorage.laboratory.replaced_objects import replaced
+from moorage.laboratory.scaling import Scaled, scale
 from moorage.printable import one_line
 from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.simulate import Options
 
-__all__ = ["AddedNodes", "InputChanges", "parse_added_nodes"]
+__all__ = ["AddedNodes", "InputChanges", "Replacement", "parse_added_nodes", "selected_nodes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,14 @@ def parse_added_nodes(text: str) -> AddedNodes:
 
 
 @dataclass(frozen=True, slots=True)
+class Replacement:
+    """Objects of a file that replace those of the input, and the path of the file."""
+
+    path: str
+    objects: ClusterInput
+
+
+@dataclass(frozen=True, slots=True)
 class InputChanges:
     """Changes to make before a question is asked. Nodes are selected by name, or by a label selector as for kubectl."""
 
@@ -51,6 +65,8 @@ class InputChanges:
     cordoned: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     added: tuple[AddedNodes, ...] = ()
+    scaled: tuple[Scaled, ...] = ()
+    replacements: tuple[Replacement, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.texts())
@@ -68,9 +84,11 @@ class InputChanges:
     def texts(self) -> tuple[str, ...]:
         """Return the changes in words, in the order in which they are made."""
         return (
+            *(f"replace by {one.path}" for one in self.replacements),
             *(f"remove nodes {one}" for one in self.removed),
             *(f"add {one.count} node{'s' if one.count > 1 else ''} like {one.like}" for one in self.added),
             *(f"cordon {one}" for one in self.cordoned),
+            *(f"scale {one}" for one in self.scaled),
             *self.edits,
         )
 
@@ -79,6 +97,8 @@ class InputChanges:
 
         Raises  InputError for a selector that selects nothing, and for nodes to copy that do not exist
         """
+        for later in self.replacements:
+            given = replaced(given, later.objects)
         nodes = list(given.nodes)
         for one in self.removed:
             gone = {node.name for node in selected_nodes(nodes, one, "--remove-nodes")}
@@ -90,7 +110,24 @@ class InputChanges:
         for one in self.cordoned:
             cordons = [Change("node", "cordon", target_of(node)) for node in selected_nodes(nodes, one, "--cordon")]
             nodes = _nodes(apply_all(nodes, cordons))
-        return with_fields(given, nodes=tuple(nodes))
+        changed = with_fields(given, nodes=tuple(nodes))
+        for resized in self.scaled:
+            changed = scale(changed, resized)
+        return changed
+
+    def reconfigured(self, options: Options) -> Options:
+        """Return options with the edits of the configuration.
+
+        Raises  InputError for an edit that cannot be read
+        """
+        if not self.config_edits:
+            return options
+        changes = tuple(map(parse_edit, self.config_edits))
+        return with_fields(options, reconfigure=partial(_reconfigured, changes))
+
+
+def _reconfigured(changes: Iterable[Change], loaded: Loaded) -> Loaded:
+    return reduce(reconfigure, changes, loaded)
 
 
 def selected_nodes(nodes: Iterable[Node], selector: str, option: str) -> list[Node]:

@@ -94,7 +94,10 @@ class RefusedPods:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Everything that is reported about a run. Pods are in order of arrival, nodes and claims by name."""
+    """Everything that is reported about a run. Pods are in order of arrival, nodes and claims by name.
+
+    ``changes``: what was changed before the run; ``before``: the run without these changes.
+    """
 
     pods: tuple[PodOutcome, ...]
     nodes: tuple[NodeOutcome, ...]
@@ -107,6 +110,8 @@ class Run:
     devices: tuple[DeviceOutcome, ...] = ()
     groups: tuple[PodGroupOutcome, ...] = ()
     refused: tuple[RefusedPods, ...] = ()
+    changes: tuple[str, ...] = ()
+    before: Run | None = None
 
     @property
     def not_created(self) -> int:

@@ -31,23 +31,12 @@ def as_data(run: Run, events: EventLog | None = None, scores: ScoreLog | None = 
 
     Amounts are integers: cpu in millicores, memory in bytes, others in counts.
     """
-    peaks = run.peaks()
     data: dict[str, Any] = {
         "apiVersion": API_VERSION,
         "kind": "SimulationReport",
         "release": run.release,
         "seed": run.seed,
-        "summary": {
-            "pods": {state.lower(): len(run.in_state(state)) for state in _STATES},
-            **({"notCreated": run.not_created} if run.refused else {}),
-            "nodes": len(run.nodes),
-            "attempts": run.attempts,
-            "endedSeconds": round(run.ended_s, 3),
-            "resources": {
-                name: {"allocatable": offered, "requested": asked, "peak": peaks.get(name, 0)}
-                for name, (offered, asked) in run.totals().items()
-            },
-        },
+        "summary": _summary(run),
         "pods": [_pod(pod) for pod in run.pods],
         "nodes": [
             {
@@ -65,11 +54,28 @@ def as_data(run: Run, events: EventLog | None = None, scores: ScoreLog | None = 
         **({"notCreated": refused_data(run.refused)} if run.refused else {}),
         "notes": [{"kind": note.kind, "text": note.text} for note in run.notes],
     }
+    if run.before is not None:
+        data |= {"changes": list(run.changes), "before": _summary(run.before)}
     if events is not None:
         data["events"] = events.entries
     if scores is not None:
         data["scores"] = scores.as_data()
     return data
+
+
+def _summary(run: Run) -> dict[str, Any]:
+    peaks = run.peaks()
+    return {
+        "pods": {state.lower(): len(run.in_state(state)) for state in _STATES},
+        **({"notCreated": run.not_created} if run.refused else {}),
+        "nodes": len(run.nodes),
+        "attempts": run.attempts,
+        "endedSeconds": round(run.ended_s, 3),
+        "resources": {
+            name: {"allocatable": offered, "requested": asked, "peak": peaks.get(name, 0)}
+            for name, (offered, asked) in run.totals().items()
+        },
+    }
 
 
 def _pod(pod: PodOutcome) -> dict[str, Any]:

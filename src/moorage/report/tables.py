@@ -22,7 +22,7 @@ _NAMES = 3
 
 def render(run: Run, *, wide: bool = False) -> str:
     """Return the run's tables. ``wide`` lists every pod with more columns, and every node."""
-    parts = ["\n".join([_headline(run), *_waits(run)])]
+    parts = ["\n".join([_headline(run), *_changes(run), *_waits(run)])]
     placed = run.in_state("Placed", "Finished")
     if placed:
         parts.append(_each(placed, wide=wide) if wide or len(placed) <= EVERY_POD else _by_workload(placed))
@@ -49,12 +49,23 @@ def render(run: Run, *, wide: bool = False) -> str:
 
 
 def _headline(run: Run) -> str:
+    return f"{_counts(run)} (kube-scheduler {run.release} semantics, seed {run.seed})"
+
+
+def _changes(run: Run) -> Iterator[str]:
+    """Yield how it was without the changes, and the changes."""
+    if run.before is not None:
+        yield paragraph(f"before: {_counts(run.before)}", indent="  ", hanging="    ")
+        yield paragraph(one_line(f"with the changes: {' · '.join(run.changes)}"), indent="  ", hanging="    ")
+
+
+def _counts(run: Run) -> str:
     counts = {state: len(run.in_state(state)) for state in ("Placed", "Finished", "Pending", "Preempted")}
     said = [f"{count} {state.lower()}" for state, count in counts.items() if count] or ["no pods to place"]
     said += [f"{run.not_created} not created"] if run.refused else []
     said += [f"{len(run.lost)} deleted with their node"] if run.lost else []
     nodes = f"{len(run.nodes)} node{'s' if len(run.nodes) != 1 else ''}"
-    return f"{', '.join(said)} on {nodes} (kube-scheduler {run.release} semantics, seed {run.seed})"
+    return f"{', '.join(said)} on {nodes}"
 
 
 def _waits(run: Run) -> Iterator[str]:

@@ -9,7 +9,7 @@ Source  kubernetes, pkg/controller/podgc/gc_controller.go, gcOrphaned
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 
@@ -23,7 +23,7 @@ from moorage.simulator.replacing import REPLACING_ELSEWHERE, replacement
 from moorage.simulator.simulation import PodRecord, State
 from moorage.wording import counted, some
 
-__all__ = ["LostPods", "lose_pods"]
+__all__ = ["LostPods", "lose_pods", "without_pods"]
 
 _HASH = "pod-template-hash"
 #: Kind, namespace and name of the workload that people name.
@@ -116,8 +116,17 @@ def lose_pods(cluster: ClusterInput) -> tuple[ClusterInput, LostPods]:
     lost = tuple([pod for pod in cluster.pods if _is_lost(pod, nodes)]) if nodes else ()
     if not lost:
         return cluster, LostPods()
-    gone = {pod.metadata.uid for pod in lost}
-    kept = with_fields(
+    kept = without_pods(cluster, {pod.metadata.uid for pod in lost})
+    workloads = _Workloads(cluster)
+    strays = [pod for pod in lost if is_active(pod) and workloads.of(pod) not in workloads.known]
+    others = {pod.metadata.uid: other for pod in strays if (other := replacement(pod, REPLACING_ELSEWHERE)) is not None}
+    kept = with_fields(kept, pods=(*kept.pods, *others.values()))
+    return kept, LostPods(lost, {uid: other.name for uid, other in others.items()})
+
+
+def without_pods(cluster: ClusterInput, gone: Collection[str]) -> ClusterInput:
+    """Return the cluster without the pods of these UIDs, and without the claims that were made for them."""
+    return with_fields(
         cluster,
         pods=tuple([pod for pod in cluster.pods if pod.metadata.uid not in gone]),
         persistent_volume_claims=tuple(
@@ -131,16 +140,11 @@ def lose_pods(cluster: ClusterInput) -> tuple[ClusterInput, LostPods]:
             ]
         ),
     )
-    workloads = _Workloads(cluster)
-    strays = [pod for pod in lost if is_active(pod) and workloads.of(pod) not in workloads.known]
-    others = {pod.metadata.uid: other for pod in strays if (other := replacement(pod, REPLACING_ELSEWHERE)) is not None}
-    kept = with_fields(kept, pods=(*kept.pods, *others.values()))
-    return kept, LostPods(lost, {uid: other.name for uid, other in others.items()})
 
 
 def _is_lost(pod: Pod, nodes: set[str]) -> bool:
     return bool(pod.spec.node_name) and pod.spec.node_name not in nodes and pod.status.phase not in ENDED_PHASES
 
 
-def _belongs_to(owners: Iterable[OwnerReference], uids: set[str]) -> bool:
+def _belongs_to(owners: Iterable[OwnerReference], uids: Collection[str]) -> bool:
     return any(owner.uid in uids for owner in owners)

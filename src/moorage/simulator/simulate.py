@@ -50,6 +50,7 @@ class Options:
     ``clock`` and ``timer`` measure every plugin call at every extension point, if both are given.
     ``ask`` sends a question to an extender and returns the body of the reply; ``skip_extenders`` ignores the configured
     extenders. If there are extenders, one of the two is required.
+    ``reconfigure`` changes the configuration after it is read.
     ``quota`` enforces resource quotas and limit ranges; without it, the pods that they refuse are created.
     """
 
@@ -68,6 +69,7 @@ class Options:
     ask: Callable[[Question], bytes] | None = None
     skip_extenders: bool = False
     quota: bool = True
+    reconfigure: Callable[[Loaded], Loaded] | None = None
 
     @property
     def source(self) -> ConfigSource:
@@ -80,7 +82,8 @@ def load_options(options: Options) -> Loaded:
 
     Raises  ConfigError, InputError
     """
-    return load_source(options.source)
+    loaded = load_source(options.source)
+    return loaded if options.reconfigure is None else options.reconfigure(loaded)
 
 
 def kinds_named(options: Options) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from moorage.simulator.stateful_sets import StatefulPods
 from moorage.simulator.template_claims import add_claims
 from moorage.simulator.templates import PodFactory, names_of, template_hash
 
-__all__ = ["expand"]
+__all__ = ["expand", "newest_last"]
 
 _HASH = "pod-template-hash"
 _REVISION = "deployment.kubernetes.io/revision"
@@ -134,7 +134,7 @@ class _Expansion:
         short = wanted - sum(_count(one.spec.replicas) for one in own)
         if short <= 0:
             return
-        newest = max(own, key=_age)
+        newest = max(own, key=newest_last)
         key = newest.key
         self.replica_sets[key] = _scaled(newest, _count(newest.spec.replicas) + short)
 
@@ -244,7 +244,7 @@ def _scaled(replica_set: ReplicaSet, replicas: int | None) -> ReplicaSet:
     return replace(replica_set, spec=replace(replica_set.spec, replicas=replicas))
 
 
-def _age(replica_set: ReplicaSet) -> tuple[int, str, str]:
+def newest_last(replica_set: ReplicaSet) -> tuple[int, str, str]:
     """Return a sort key for the replica sets of a deployment, newest last: by revision, then by time and name."""
     revision = replica_set.metadata.annotations.get(_REVISION, "")
     known = int(revision) if revision.isascii() and revision.isdecimal() and len(revision) < 19 else 0

@@ -1,0 +1,99 @@
+"""The options that all question commands share: input, scheduler, changes to make first, output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from moorage.cli.release_options import emulate_options, max_disks_option, no_quota_option
+
+__all__ = ["question_options", "what_if_options"]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def question_options(*, outputs: Sequence[str] = ("text", "wide", "json", "yaml")) -> Callable[[_Command], _Command]:
+    """Add the options that all questions have to a command; ``outputs`` are the choices of ``-o``."""
+    options = (
+        _files_option,
+        click.option("-R", "--recursive", is_flag=True, help="Read directories recursively."),
+        *_SCHEDULER,
+        click.option(
+            "-o", "--output", type=click.Choice(outputs), default=outputs[0], show_default=True, help="How to print the answer."
+        ),
+        click.option("--ascii", "ascii_only", is_flag=True, help="Print signs in ASCII."),
+        click.option("-q", "--quiet", is_flag=True, help="Show no progress."),
+    )
+
+    def add(command: _Command) -> _Command:
+        command = what_if_options(command)
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+_files_option = click.option(
+    "-f", "--filename", "paths", multiple=True, metavar="PATH",
+    help="A file, a directory, or - for standard input. May be repeated.",
+)  # fmt: skip
+_LIVE = (
+    click.option("--live", is_flag=True, help="Read the cluster of the kubeconfig now, with read-only requests."),
+    click.option("--context", metavar="NAME", help="The context of the kubeconfig for --live."),
+    click.option("--kubeconfig", metavar="FILE", help="The kubeconfig for --live; by default the one that kubectl uses."),
+)  # fmt: skip
+_SCHEDULER = (
+    click.option(
+        "--config", metavar="FILE", help="A KubeSchedulerConfiguration or a Policy; without it, kube-scheduler's defaults."
+    ),
+    emulate_options,
+    click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, in kube-scheduler's format."),
+    max_disks_option,
+    no_quota_option,
+    click.option(
+        "--plugins", multiple=True, metavar="MODULE:CLASS",
+        help="A custom plugin, in the current directory or on the Python path. May be repeated.",
+    ),
+    click.option(
+        "--extenders", type=click.Choice(["ask", "skip"]), help="Call the extenders of the configuration, or skip them."
+    ),
+    click.option(
+        "--seed", type=int, default=0, show_default=True, help="Seed for breaking ties between equally scored nodes."
+    ),
+)  # fmt: skip
+_CHANGES = (
+    click.option(
+        "--edit", "edits", multiple=True, metavar="'KIND/NAME FIELD=VALUE'",
+        help="Change an object first: 'pod/web requests.cpu=500m', 'node/n1 unschedulable=false'. May be repeated.",
+    ),
+    click.option(
+        "--cordon", "cordoned", multiple=True, metavar="SELECTOR",
+        help="Cordon nodes first: a name, or a label selector as for kubectl. May be repeated.",
+    ),
+    click.option(
+        "--remove-nodes", "removed", multiple=True, metavar="SELECTOR",
+        help="Remove nodes first; controllers replace the pods there. May be repeated.",
+    ),
+    click.option(
+        "--add-nodes", "added", multiple=True, metavar="like=NODE,count=N",
+        help="Add empty nodes like an existing one first. May be repeated.",
+    ),
+    click.option(
+        "--scale", "scaled", multiple=True, metavar="KIND/NAME=N",
+        help="Scale a workload first; it gets or loses pods as its controller would have it. May be repeated.",
+    ),
+    click.option(
+        "--replace", "replacements", multiple=True, metavar="FILE",
+        help="Put the objects of this file in the place of those with their names first. May be repeated.",
+    ),
+)  # fmt: skip
+
+
+def what_if_options(command: _Command) -> _Command:
+    """Add the options that read a live cluster, and those that change the input before the question is asked."""
+    for option in reversed((*_LIVE, *_CHANGES)):
+        command = option(command)
+    return command

@@ -1,0 +1,178 @@
+"""Scale a workload of an input: it gets or loses pods as its controller would have it.
+
+More pods are created with all others that workloads lack. Of a deployment, the newest replica set grows, and the oldest shrink
+first. Pods are deleted in the order of the replica set controller, those of a stateful set by their numbers; they are gone at
+once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from dataclasses import replace as with_fields
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from moorage.api.core import Pod
+from moorage.api.integers import parse_int64
+from moorage.api.workloads import Deployment, ReplicaSet, StatefulSet
+from moorage.controllers.machinery.object_fields import seconds
+from moorage.controllers.workloads.deletion_order import deletion_order
+from moorage.errors import InputError
+from moorage.laboratory.asked import WORKLOAD_KINDS
+from moorage.printable import one_line
+from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.lost_pods import without_pods
+from moorage.simulator.owners import Claimed, controller_of, is_active
+from moorage.simulator.quotas import without_usage
+from moorage.simulator.workloads import expand, newest_last
+
+__all__ = ["Scaled", "parse_scaled", "scale", "scale_object"]
+
+#: Kind → the field of the input that has its objects.
+_SLOTS: Final = {
+    "Deployment": "deployments",
+    "ReplicaSet": "replica_sets",
+    "StatefulSet": "stateful_sets",
+    "ReplicationController": "replication_controllers",
+}
+#: The most replicas of one workload, far above what a cluster can hold.
+_MOST: Final = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """A workload and the number of its replicas. An empty ``namespace`` stands for any."""
+
+    kind: str
+    namespace: str
+    name: str
+    replicas: int
+
+    def __str__(self) -> str:
+        where = f"{self.namespace}/" if self.namespace else ""
+        return f"{self.kind.lower()}/{where}{self.name}={self.replicas}"
+
+
+def parse_scaled(text: str) -> Scaled:
+    """Read ``KIND/NAME=N`` or ``KIND/NAMESPACE/NAME=N``; kinds are named as for kubectl.
+
+    Raises  InputError
+    """
+    named, equals, number = text.rpartition("=")
+    short, *names = named.split("/")
+    kind = WORKLOAD_KINDS.get(short.lower(), "")
+    if not equals or len(names) not in {1, 2} or not all(names) or not re.fullmatch(r"[0-9]{1,6}", number):
+        raise InputError(one_line(f"{text!r}: write KIND/NAME=N or KIND/NAMESPACE/NAME=N, such as deployment/web=5"))
+    if kind not in _SLOTS:
+        raise InputError(one_line(f"{text!r}: {short or 'nothing'} cannot be scaled; kinds: {', '.join(_SLOTS)}"))
+    if int(number) > _MOST:
+        raise InputError(one_line(f"{text!r}: at most {_MOST} replicas"))
+    return Scaled(kind, names[0] if len(names) == 2 else "", names[-1], int(number))
+
+
+def scale(cluster: ClusterInput, asked: Scaled) -> ClusterInput:
+    """Return the cluster with a workload of another size.
+
+    Raises  InputError if there is no such workload, or several, or if another one decides on its size
+    """
+    found = _found(cluster, asked)
+    owner = controller_of(found.metadata)
+    if owner is not None:
+        raise InputError(one_line(f"{asked}: {owner.kind} {owner.name} decides on its replicas; scale that"))
+    return scale_object(cluster, found, asked.replicas)
+
+
+def _found(cluster: ClusterInput, asked: Scaled) -> Any:
+    named = [
+        one
+        for one in getattr(cluster, _SLOTS[asked.kind])
+        if one.metadata.name == asked.name and asked.namespace in {"", one.metadata.namespace}
+    ]
+    if not named:
+        raise InputError(one_line(f"{asked}: the input has no such workload"))
+    if len(named) > 1:
+        spaces = ", ".join(f"{asked.kind.lower()}/{one.metadata.namespace}/{asked.name}" for one in named)
+        raise InputError(one_line(f"{asked}: in several namespaces; write one of {spaces}"))
+    return named[0]
+
+
+def scale_object(cluster: ClusterInput, found: Any, replicas: int) -> ClusterInput:
+    """Return the cluster with a workload object of another size."""
+    if isinstance(found, StatefulSet):
+        return _scale_stateful(_resized(cluster, found, replicas), found, replicas)
+    if isinstance(found, Deployment):
+        return _scale_deployment(cluster, found, replicas)
+    return _shrunk(_resized(expand(cluster, cron_jobs=False), found, replicas), found, replicas)
+
+
+def _resized(cluster: ClusterInput, found: Any, replicas: int) -> ClusterInput:
+    slot = _SLOTS[type(found).__name__]
+    fresh = (
+        replace(one, spec=replace(one.spec, replicas=replicas)) if one.metadata.uid == found.metadata.uid else one
+        for one in getattr(cluster, slot)
+    )
+    fields: dict[str, Any] = {slot: tuple(fresh)}
+    return with_fields(cluster, **fields)
+
+
+def _scale_stateful(cluster: ClusterInput, found: StatefulSet, replicas: int) -> ClusterInput:
+    first = found.spec.ordinals.start if found.spec.ordinals else 0
+    kept = range(first, first + replicas)
+    held = Claimed(cluster.pods).of("StatefulSet", found.metadata)
+    return _without(cluster, [pod for pod in held if parse_int64(pod.name.rpartition("-")[2]) not in kept])
+
+
+def _scale_deployment(cluster: ClusterInput, found: Deployment, replicas: int) -> ClusterInput:
+    """Scale a deployment; if it shrinks, scale its replica sets too, which exist once it is expanded."""
+    before = expand(cluster, cron_jobs=False)
+    own = sorted(Claimed(before.replica_sets).of("Deployment", found.metadata), key=newest_last)
+    surplus = sum(_count(one) for one in own) - replicas
+    if surplus <= 0:
+        return _resized(cluster, found, replicas)
+    shrunk = _resized(before, found, replicas)
+    for one in own:
+        taken = min(_count(one), surplus)
+        surplus -= taken
+        if taken:
+            shrunk = _shrunk(_resized(shrunk, one, _count(one) - taken), one, _count(one) - taken)
+    return shrunk
+
+
+def _count(replica_set: ReplicaSet) -> int:
+    return 1 if replica_set.spec.replicas is None else replica_set.spec.replicas
+
+
+def _shrunk(cluster: ClusterInput, found: Any, replicas: int) -> ClusterInput:
+    """Delete the pods that a replica set or a replication controller has too many."""
+    kind = type(found).__name__
+    claimed = Claimed(cluster.pods)
+    held = [pod for pod in claimed.of(kind, found.metadata) if is_active(pod)]
+    if len(held) <= replicas:
+        return cluster
+    related = (
+        held if kind != "ReplicaSet" else [pod for one in _siblings(cluster, found) for pod in claimed.of(kind, one.metadata)]
+    )
+    now = max((seconds(pod.metadata.creation_timestamp or "") for pod in cluster.pods), default=0.0)
+    order = deletion_order(map(msgspec.to_builtins, held), [msgspec.to_builtins(pod) for pod in related if is_active(pod)], now)
+    gone = {document["metadata"]["uid"] for document in order[: len(held) - replicas]}
+    return _without(cluster, [pod for pod in held if pod.metadata.uid in gone])
+
+
+def _siblings(cluster: ClusterInput, found: ReplicaSet) -> Iterable[ReplicaSet]:
+    """Return the replica sets of the same deployment."""
+    owner = controller_of(found.metadata)
+    if owner is None:
+        return [found]
+    return [
+        one
+        for one in cluster.replica_sets
+        if one.metadata.namespace == found.metadata.namespace and controller_of(one.metadata) == owner
+    ]
+
+
+def _without(cluster: ClusterInput, pods: Collection[Pod]) -> ClusterInput:
+    return without_usage(without_pods(cluster, {pod.metadata.uid for pod in pods}), pods)

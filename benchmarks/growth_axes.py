@@ -145,7 +145,7 @@ def classes_in_turn(size: int) -> Step:
 
 
 def heartbeats(size: int) -> Step:
-    simulation = _cluster(_nodes(size), [_plain(-at) for at in range(1, 4)])
+    simulation = _beating(size)
     machines = simulation.scheduler.snapshot.table.nodes
 
     def beats(number: int) -> Iterable[Seen]:
@@ -155,6 +155,11 @@ def heartbeats(size: int) -> Step:
     return _observing(simulation, beats)
 
 
+def _beating(size: int) -> Simulation:
+    machines = [_with_heartbeat(node(at, {ZONE: f"zone{at % 3}"}), 0) for at in range(size)]
+    return _cluster([namespace("default"), *machines], [_plain(-at) for at in range(1, 4)])
+
+
 def _with_heartbeat(machine: Node, number: int) -> Node:
     ready = NodeCondition(type="Ready", status="True")
     version = replace(machine.metadata, resource_version=str(number))
@@ -162,7 +167,7 @@ def _with_heartbeat(machine: Node, number: int) -> Node:
 
 
 def pods_beside_heartbeats(size: int) -> Step:
-    simulation = _cluster(_nodes(size), [_plain(-at) for at in range(1, 4)])
+    simulation = _beating(size)
     machines = simulation.scheduler.snapshot.table.nodes
     numbers = count()
 
@@ -429,7 +434,7 @@ AXES: Final[Mapping[str, Axis]] = {
     "pods placed": Axis(pods_placed, (100, 400, 1600), (1000, 10_000, 100_000), _of(_PODS), 0.3),
     "classes in turn": Axis(classes_in_turn, (10, 20, 40), (10, 40, 160), _of(320)),
     "heartbeats": Axis(heartbeats, (50, 100, 200), (1000, 10_000, 100_000), _of(40), 0.3),
-    "pods beside heartbeats": Axis(pods_beside_heartbeats, (50, 100, 200), (1000, 10_000, 100_000), _of(_PODS)),
+    "pods beside heartbeats": Axis(pods_beside_heartbeats, (50, 100, 200), (1000, 10_000, 100_000), _of(_PODS), 0.3),
     "nodes relabelled": Axis(nodes_relabelled, (50, 100, 200), (1000, 10_000, 100_000), _of(_PODS)),
     "a node added": Axis(node_added, (50, 100, 200), (1000, 10_000, 100_000), _of(10)),
     "label sets": Axis(label_sets, (50, 200, 800), (500, 2000, 8000), _of(_PODS)),

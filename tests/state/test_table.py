@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
+from msgspec.structs import replace
 
+from moorage.api.core import ContainerImage, NodeCondition
 from moorage.api.selectors import EVERYTHING, selector_from_map
 from moorage.errors import StateError
 from moorage.state.cluster import ClusterState
@@ -332,3 +334,40 @@ def test_rows_that_change_are_logged_and_others_are_not():
     table.remove_pod(1, pod)
     table.update_node(a_node("b", {"zone": "z"}))
     assert table.changes.since(position) == [1, 1, 1]
+
+
+def of_version(node, version, **status):
+    return replace(node, metadata=replace(node.metadata, resource_version=version), status=replace(node.status, **status))
+
+
+HEARTBEATS = {  # what differs beside the resource version; does it count as a change?
+    "nothing": ({}, False),
+    "a condition": ({"conditions": (NodeCondition(type="Ready", status="False"),)}, True),
+    "the capacity": ({"capacity": {"cpu": "64"}}, True),
+    "allocatable": ({"allocatable": {"cpu": "1", "pods": 9}}, True),
+    "images": ({"images": (ContainerImage(("x:1",), 5),)}, True),
+}
+
+
+@pytest.mark.parametrize(("status", "changes"), HEARTBEATS.values(), ids=HEARTBEATS)
+def test_an_update_of_a_node_counts_unless_it_is_a_heartbeat(status, changes):
+    table = NodeTable()
+    table.add_node(a_node("a"))
+    table.add_node(a_node("b"))
+    before = table.changes.nodes, table.changes.position
+    newest = of_version(a_node("a"), "2", **status)
+    table.update_node(newest)
+    assert table.nodes[0] is newest
+    assert ((table.changes.nodes, table.changes.position) != before) is changes
+
+
+def test_a_heartbeat_counts_where_a_plugin_reads_when_nodes_were_described():
+    table = NodeTable()
+    for name in "abc":
+        table.add_node(a_node(name))
+    assert table.descriptions().tolist() == [1, 2, 3]
+    before = table.changes.nodes
+    table.update_node(of_version(a_node("a"), "2"))
+    assert (table.descriptions().tolist(), table.changes.nodes) == ([3, 2, 3], before + 1)
+    table.update_node(of_version(a_node("a"), "3"))
+    assert table.changes.nodes == before + 1

@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from moorage.api.core import Node, Taint
 from moorage.api.meta import Quantity
-from moorage.state.columns import Column, RowSpace
+from moorage.state.columns import Column, IntArray, RowSpace
 from moorage.state.counts import HeldTerm, HeldTerms, PodCounts
 from moorage.state.labels import InternedColumn, LabelColumn, LabelColumns
 from moorage.state.node_tree import NodeTree, zone_of
@@ -111,6 +112,7 @@ class NodeTable:
         self.arrival = space.column()
         #: the highest ``arrival`` at the time the row's node was added or updated
         self.described = space.column()
+        self._descriptions_are_read = False
         self._tree = NodeTree()
         self._in_turn: tuple[int, npt.NDArray[np.intp]] | None = None
         self.unschedulable = space.column(np.bool_)
@@ -235,8 +237,11 @@ class NodeTable:
         return row
 
     def update_node(self, node: Node) -> int:
-        """Replace a node and return its row; the pods on it stay."""
+        """Replace a node and return its row; the pods on it stay. A heartbeat invalidates nothing."""
         row = self.row_of[node.name]
+        if _is_heartbeat(self.nodes[row], node) and self._stays_described(row):
+            self.nodes[row] = node
+            return row
         if node.status.images or self.nodes[row].status.images:
             self.changes.images += 1
         self._drop_images(row, self.nodes[row])
@@ -250,6 +255,18 @@ class NodeTable:
             column.data[row] = 0
         self._describe(row, node)
         return row
+
+    def _stays_described(self, row: int) -> bool:
+        """Record that a row's node was updated. Return False if this changes what a plugin reads."""
+        if self._descriptions_are_read and self.described.data.item(row) != self._arrived:
+            return False
+        self.described.data[row] = self._arrived
+        return True
+
+    def descriptions(self) -> IntArray:
+        """Return for each row the highest ``arrival`` at the time its node was added or updated."""
+        self._descriptions_are_read = True
+        return self.described.view
 
     def _relabel(self, row: int, labels: Mapping[str, str]) -> None:
         """Change a row's labels. Pods are counted by domain, so those on it are counted again."""
@@ -500,6 +517,14 @@ class NodeTable:
         self.pod_counts.keep_empty(expected)
         for terms in self.held_terms:
             terms.keep_empty(expected)
+
+
+def _is_heartbeat(old: Node, new: Node) -> bool:
+    """Return True if an update changes at most the node's resource version."""
+    if old.spec != new.spec or old.status != new.status:
+        return False
+    mine, its = old.metadata, new.metadata
+    return mine == its or replace(its, resource_version=mine.resource_version) == mine
 
 
 def _held_terms(table: NodeTable, pod: PodInfo) -> Iterator[tuple[HeldTerms, HeldTerm]]:

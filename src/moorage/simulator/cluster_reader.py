@@ -38,6 +38,7 @@ from moorage.inputs.kinds import KINDS, find_kind, why_unused
 from moorage.inputs.objects import FoundObject, Payload, find_objects
 from moorage.simulator.cluster_input import SLOTS, ClusterInput, InputReport, Unused
 from moorage.simulator.custom_kinds import CustomReader, ReadObject
+from moorage.simulator.unknown_fields import FieldCheck, Validation
 from moorage.wording import counted, some
 
 __all__ = ["MAX_FAULTS", "read", "read_objects", "read_sources"]
@@ -68,39 +69,50 @@ def read(
     stdin: BinaryIO | None = None,
     validated: bool = True,
     custom: Iterable[str] = (),
+    fields: Validation = Validation.STRICT,
 ) -> ClusterInput:
     """Return the cluster in files, directories and standard input (``-``) together.
 
     ``validated`` checks every object by the API server's rules; without it, only unreadable objects are rejected.
     ``custom``: kinds to read in addition to those of Kubernetes, as ``plural.version.group``: those that plugins name
-    (``moorage.kinds_named``).
+    (``moorage.kinds_named``). ``fields``: whether a field that a kind does not have is an error in a manifest.
     Raises  InputError for what cannot be opened or parsed, for invalid objects, and for two different objects of one name;
             each line of the message starts with the position
     """
     skipped: list[str] = []
     sources = open_sources(paths, recursive=recursive, stdin=stdin, skipped=skipped)
-    cluster = read_sources(sources, validated=validated, custom=custom)
+    cluster = read_sources(sources, validated=validated, custom=custom, fields=fields)
     if not skipped:
         return cluster
     note = f"{counted(len(skipped), 'file')} not read because of the name: {some(skipped)}"
     return with_fields(cluster, report=with_fields(cluster.report, notes=(*cluster.report.notes, note)))
 
 
-def read_sources(sources: Iterable[InputFile], *, validated: bool = True, custom: Iterable[str] = ()) -> ClusterInput:
+def read_sources(
+    sources: Iterable[InputFile],
+    *,
+    validated: bool = True,
+    custom: Iterable[str] = (),
+    fields: Validation = Validation.STRICT,
+) -> ClusterInput:
     """Return the cluster in the contents of several files together; see ``read``."""
-    reader = _Reader(validated, CustomReader(custom))
+    reader = _Reader(validated, CustomReader(custom), fields)
     with collector_paused():
         for source in sources:
             for found in find_objects(source):
-                reader.take(found)
+                reader.take(found, source)
     return reader.finish()
 
 
 def read_objects(
-    objects: Iterable[Object | FoundObject], *, validated: bool = True, custom: Iterable[str] = ()
+    objects: Iterable[Object | FoundObject],
+    *,
+    validated: bool = True,
+    custom: Iterable[str] = (),
+    fields: Validation = Validation.STRICT,
 ) -> ClusterInput:
     """Return the cluster in a program's objects together; see ``read``."""
-    reader = _Reader(validated, CustomReader(custom))
+    reader = _Reader(validated, CustomReader(custom), fields)
     with collector_paused():
         for number, obj in enumerate(objects, 1):
             if isinstance(obj, Object):
@@ -113,8 +125,9 @@ def read_objects(
 class _Reader:
     """Collects objects by kind, namespace and name, with the position of each."""
 
-    def __init__(self, validated: bool, custom: CustomReader) -> None:
+    def __init__(self, validated: bool, custom: CustomReader, fields: Validation) -> None:
         self.validated = validated
+        self.fields = FieldCheck(fields if validated else Validation.IGNORE)
         self.custom = custom
         self.custom_objects: dict[tuple[type[CustomObject], str, str], ReadObject] = {}
         self.pod_faults = PodValidator()
@@ -124,13 +137,15 @@ class _Reader:
         self.repeated: list[str] = []
         self.faults: list[str] = []
 
-    def take(self, found: FoundObject) -> None:
+    def take(self, found: FoundObject, source: InputFile | None = None) -> None:
         kind, is_custom = find_kind(found.api_version, found.kind), self.custom.take(found)
         if kind is None:
             if not is_custom:
                 self._count_unused(found)
             return
         try:
+            if unknown := self.fields.faults(found, kind, source):
+                raise InputError(*unknown)
             self._keep(kind, _decode(found.payload, kind, found.where), found.where)
         except InputError as error:
             self._note_fault(error)
@@ -195,7 +210,7 @@ class _Reader:
         counts = Counter(one.kind for one in self.custom_objects.values())
         read += tuple(counts.items())
         implied = self._add_implied_namespaces()
-        notes = []
+        notes = self.fields.notes()
         if self.repeated:
             notes.append(f"{counted(len(self.repeated), 'object')} given more than once, identically: {some(self.repeated)}")
         if implied:

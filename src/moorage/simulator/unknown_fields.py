@@ -1,0 +1,177 @@
+"""Fields that a kind does not have: misspelt in a manifest, or newer than this release in what an API server printed.
+
+Misspelt fields of manifests are faults, as with ``kubectl apply --validate=strict``. An object that an API server printed has
+none, because servers drop them; a field that we do not know there is newer than we are, and a note says so once.
+
+Source  kubectl 1.36, --validate; sigs.k8s.io/json, strict errors
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from moorage.api.json_tree import UNREADABLE
+from moorage.api.kinds import Kind
+from moorage.apiserver.schema.protobuf import message_of, messages
+from moorage.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, Type, schema
+from moorage.inputs.files import InputFile
+from moorage.inputs.objects import FoundObject
+from moorage.inputs.positions import line_of
+from moorage.wording import counted, some
+
+__all__ = ["FieldCheck", "Validation"]
+
+#: Objects of one kind that an API server printed are alike; this many of them are checked.
+_MOST_PRINTED: Final = 200
+#: Fields reported for one object.
+_MOST_FIELDS: Final = 20
+_HEAD: Final = {"apiVersion", "kind"}
+#: How deep a name is searched that stands in the wrong place.
+_MISPLACED_DEPTH: Final = 4
+
+_Path = tuple[str | int, ...]
+
+
+class Validation(StrEnum):
+    """What becomes of unknown fields, in kubectl's words: an error, a note, or nothing."""
+
+    STRICT = "strict"
+    WARN = "warn"
+    IGNORE = "ignore"
+
+
+class FieldCheck:
+    """Checks the fields of objects and collects the notes about them."""
+
+    def __init__(self, validation: Validation) -> None:
+        self._validation = validation
+        self._printed: Counter[str] = Counter()
+        self._noted: dict[tuple[str, str], list[str]] = {}
+
+    def faults(self, found: FoundObject, kind: Kind, source: InputFile | None) -> list[str]:
+        """Return a fault for each unknown field that may not be there; ``source`` is the file of the object, if it has one."""
+        if self._validation is Validation.IGNORE:
+            return []
+        printed = _is_printed(found)
+        if printed:
+            self._printed[kind.slot] += 1
+            if self._printed[kind.slot] > _MOST_PRINTED:
+                return []
+        shape, tree = _shape(found), _tree(found)
+        if shape is None or tree is None:
+            return []
+        title = f"{kind.name} {_name(tree)}"
+        strict = self._validation is Validation.STRICT and not printed
+        faults = []
+        for path, inside in _unknown(shape, tree, ()):
+            field = _text(path)
+            near = _nearest(shape, inside, path)
+            if strict:
+                line = None if source is None else line_of(source, found.where, path)
+                where = found.where if source is None or line is None else f"{source.where}:{line}"
+                faults.append(f'{where}: {title}: unknown field "{field}"{near}')
+            else:
+                pattern = _text(tuple(step for step in path if isinstance(step, str)))
+                self._noted.setdefault((f"{kind.name}.{pattern}", near), []).append(title)
+            if len(faults) >= _MOST_FIELDS:
+                break
+        return faults
+
+    def notes(self) -> list[str]:
+        """Return a note for each unknown field that was let through."""
+        return [
+            f"unknown field {field} in {counted(len(titles), 'object')}, ignored: {some(titles)}{near}"
+            for (field, near), titles in self._noted.items()
+        ]
+
+
+def _is_printed(found: FoundObject) -> bool:
+    """Return whether an API server printed the object: only it gives a UID and a time of creation."""
+    payload = found.payload
+    if isinstance(payload, dict):
+        metadata = payload.get("metadata")
+        return isinstance(metadata, dict) and bool(metadata.get("uid")) and bool(metadata.get("creationTimestamp"))
+    text = bytes(payload)
+    return b'"uid"' in text and b'"creationTimestamp"' in text and b'"creationTimestamp":null' not in text
+
+
+def _shape(found: FoundObject) -> Struct | None:
+    group, _, version = found.api_version.rpartition("/")
+    message = message_of(group, version, found.kind)
+    return schema(message) if message in messages() else None
+
+
+def _tree(found: FoundObject) -> dict[str, Any] | None:
+    if isinstance(found.payload, dict):
+        return found.payload
+    try:
+        tree = msgspec.json.decode(found.payload)
+    except UNREADABLE:
+        return None  # Decoding reports the fault.
+    return tree if isinstance(tree, dict) else None
+
+
+def _name(tree: dict[str, Any]) -> str:
+    metadata = tree.get("metadata")
+    found = metadata if isinstance(metadata, dict) else {}
+    name = found.get("name") or found.get("generateName") or "without a name"
+    return f"{found['namespace']}/{name}" if found.get("namespace") else str(name)
+
+
+def _unknown(shape: Type, value: Any, path: _Path) -> Iterator[tuple[_Path, Struct]]:
+    """Yield the path of each unknown field, and the struct that lacks it."""
+    if isinstance(value, dict):
+        if isinstance(shape, Struct):
+            for name, inner in value.items():
+                field = shape.fields.get(name)
+                if field is not None:
+                    if not isinstance(field.type, Scalar):
+                        yield from _unknown(field.type, inner, (*path, name))
+                elif path or name not in _HEAD:
+                    yield (*path, name), shape
+        elif isinstance(shape, MapOf) and not isinstance(shape.item, Scalar):
+            for name, inner in value.items():
+                yield from _unknown(shape.item, inner, (*path, name))
+    elif isinstance(value, list) and isinstance(shape, ListOf) and not isinstance(shape.item, Scalar):
+        for i, one in enumerate(value):
+            yield from _unknown(shape.item, one, (*path, i))
+
+
+def _text(path: Sequence[str | int]) -> str:
+    """Return a path as kube-apiserver writes it: ``spec.containers[0].image``."""
+    parts = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in path]
+    return "".join(parts).removeprefix(".")
+
+
+def _nearest(root: Struct, inside: Struct, path: _Path) -> str:
+    """Return a hint: the field that is written nearly so, or the place where the field belongs; "" if there is neither."""
+    name = str(path[-1])
+    same = [known for known in inside.fields if known.casefold() == name.casefold()]
+    close = same or get_close_matches(name, list(inside.fields), 1, 0.7)
+    if close:
+        return f'; did you mean "{close[0]}"?'
+    place = _place_of(name, root)
+    return f'; "{name}" belongs in "{place}"' if place else ""
+
+
+def _place_of(name: str, root: Struct) -> str:
+    """Return where a field of this name is declared, nearest to the root; "" if nowhere, or only in the status."""
+    level: list[tuple[str, Struct]] = [("", root)]
+    for _ in range(_MISPLACED_DEPTH):
+        below: list[tuple[str, Struct]] = []
+        for path, shape in level:
+            if path and name in shape.fields:
+                return path
+            for field in shape.fields.values():
+                suffix = "[]" if isinstance(field.type, ListOf) else ""
+                inner = field.type.item if isinstance(field.type, ListOf) else field.type
+                if isinstance(inner, Struct) and field.name not in {"status", "metadata"}:
+                    below.append((f"{path}.{field.name}{suffix}".removeprefix("."), inner))
+        level = below
+    return ""

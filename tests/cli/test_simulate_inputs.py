@@ -84,10 +84,33 @@ def test_what_is_not_read_is_told_of(moorage, cluster):
     assert "  1 Secret: scheduling does not read it\n" in ran.out
 
 
-def test_unknown_kinds_alone_are_told_of_and_no_error(moorage):
-    ran = moorage("simulate", "-f", "-", stdin=b"apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\n")
+def test_unknown_kinds_alone_are_an_error_unless_allowed(moorage):
+    widget = b"apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\n"
+    ran = moorage("simulate", "-f", "-", stdin=widget)
+    said = "error: nothing to place; not read: 1 Widget example.com/v1: unknown kind. --allow-unknown accepts such input\n"
+    assert (ran.status, ran.out, ran.err) == (1, "", said)
+    ran = moorage("simulate", "-f", "-", "--allow-unknown", stdin=widget)
     assert (ran.status, ran.err) == (0, "")
     assert "unknown kind" in ran.out
+
+
+def test_a_rollout_is_placed_as_a_deployment(moorage, node):
+    rollout = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": {"name": "shop"}, "spec": {
+        "replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "strategy": {"canary": {}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c"}]}}}}  # fmt: skip
+    text = f"{node}\n---\n{json.dumps(rollout)}\n".encode()
+    ran = moorage("simulate", "-f", "-", "--treat-as", "rollouts.argoproj.io=Deployment", stdin=text)
+    assert ran.status == 0
+    assert ran.out.startswith("2 placed on 1 node")
+
+
+@pytest.mark.parametrize(("validate", "status"), [((), 1), (("--validate=warn",), 0), (("--validate=ignore",), 0)])
+def test_a_misspelt_field_is_an_error_by_default(moorage, cluster, validate, status):
+    misspelt = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: [{name: c}], nodeSelectr: {a: b}}\n"
+    ran = moorage("simulate", "-f", "-", *validate, stdin=(cluster + misspelt).encode())
+    assert ran.status == status
+    assert ('unknown field "spec.nodeSelectr"' in ran.err) is (status == 1)
+    assert ("unknown field Pod.spec.nodeSelectr in 1 object" in ran.out) is (validate == ("--validate=warn",))
 
 
 EMPTY = {"nothing": b"", "a comment": b"# later\n", "separators": b"---\n---\n", "null": b"null", "a list of nothing":

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
+
+import click
 
 from moorage.cli.bounded_files import CONFIG_LIMIT, STDIN, read_file
 from moorage.errors import InputError
 from moorage.framework.registry import load
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read
+from moorage.simulator.read_rules import WORKLOAD_SLOTS, ReadRules, parse_treat_as
 from moorage.simulator.simulate import Options
+from moorage.simulator.unknown_fields import Validation
 
-__all__ = ["asking", "read_cluster", "simulation_options"]
+__all__ = ["asking", "read_cluster", "reading_options", "refuse_nothing_to_place", "rules_of", "simulation_options"]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def asking(options: Options) -> AbstractContextManager[Options]:
@@ -48,13 +54,51 @@ def simulation_options(given: Mapping[str, Any]) -> Options:
     )
 
 
-def read_cluster(paths: tuple[str, ...], recursive: bool, custom: tuple[str, ...]) -> ClusterInput:
+def rules_of(given: Mapping[str, Any]) -> ReadRules:
+    """Return how input is to be read, from a command's parameters.
+
+    Raises  InputError
+    """
+    return ReadRules(Validation(given["validate"]), parse_treat_as(given["treat_as"]))
+
+
+def read_cluster(paths: tuple[str, ...], recursive: bool, custom: tuple[str, ...], rules: ReadRules) -> ClusterInput:
     """Read a cluster from files.
 
     Raises  InputError if there is no object in them
     """
-    cluster = read(paths, recursive, stdin=sys.stdin.buffer, custom=custom)
+    cluster = read(paths, recursive, stdin=sys.stdin.buffer, custom=custom, rules=rules)
     if not cluster.report.read and not cluster.report.unused:
         where = "standard input" if paths == (STDIN,) else ", ".join(paths)
         raise InputError(f"{where}: no Kubernetes object found; expected the output of kubectl get -o yaml, or manifests")
     return cluster
+
+
+def refuse_nothing_to_place(cluster: ClusterInput) -> None:
+    """Refuse an input that has nothing to place because its workloads are of unknown kinds.
+
+    Raises  InputError that names what was not read
+    """
+    unknown = [one for one in cluster.report.unused if one.unknown]
+    if unknown and not cluster.pods and not any(getattr(cluster, slot) for slot in WORKLOAD_SLOTS):
+        left_out = "; ".join(map(str, unknown))
+        raise InputError(f"nothing to place; not read: {left_out}. --allow-unknown accepts such input")
+
+
+def reading_options(command: _Command) -> _Command:
+    """Add the options that say how input is read to a command."""
+    for option in reversed(_READING):
+        command = option(command)
+    return command
+
+
+_READING = (
+    click.option(
+        "--validate", type=click.Choice([str(one) for one in Validation]), default="strict", show_default=True,
+        help="Unknown fields of manifests: an error, a note, or ignored. Those that an API server printed are always a note.",
+    ),
+    click.option(
+        "--treat-as", multiple=True, metavar="PLURAL.GROUP=KIND",
+        help="Read a custom workload as a built-in one: rollouts.argoproj.io=Deployment. May be repeated.",
+    ),
+)  # fmt: skip

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from moorage.api.yaml_writing import PrintableDumper
 from moorage.cli.bounded_files import STDIN
-from moorage.cli.cluster_files import asking, read_cluster, simulation_options
+from moorage.cli.cluster_files import asking, read_cluster, rules_of, simulation_options
 from moorage.cli.main import OK, PENDING, UNDECIDED
 from moorage.cli.memory import collect_seldom
 from moorage.cli.progress import Progress
@@ -71,7 +71,7 @@ def what_if(given: Mapping[str, Any], custom: tuple[str, ...] = ()) -> InputChan
         removed=given["removed"],
         added=tuple(parse_added_nodes(text) for text in given["added"]),
         scaled=tuple(parse_scaled(text) for text in given["scaled"]),
-        replacements=tuple(Replacement(path, read_cluster((path,), False, custom)) for path in given["replacements"]),
+        replacements=tuple(Replacement(path, read_cluster((path,), False, custom, rules_of(given))) for path in given["replacements"]),
     )
 
 
@@ -183,8 +183,8 @@ def asked_of(given: Mapping[str, Any], options: Options) -> Asked:
 def _read_input(given: Mapping[str, Any], custom: tuple[str, ...]) -> ClusterInput:
     """Files in addition to a live cluster add objects to it, and replace some."""
     if not given["live"]:
-        return read_cluster(given["paths"], given["recursive"], custom)
-    read = read_cluster(given["paths"], given["recursive"], custom) if given["paths"] else None
+        return read_cluster(given["paths"], given["recursive"], custom, rules_of(given))
+    read = read_cluster(given["paths"], given["recursive"], custom, rules_of(given)) if given["paths"] else None
     live = take_dump(endpoint_of(given["kubeconfig"], given["context"]), custom)
     return live if read is None else replaced(live, read)
 

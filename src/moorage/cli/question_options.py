@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from moorage.cli.cluster_files import reading_options
 from moorage.cli.release_options import emulate_options, max_disks_option, no_quota_option
 
 __all__ = ["question_options", "what_if_options"]
@@ -28,7 +29,7 @@ def question_options(*, outputs: Sequence[str] = ("text", "wide", "json", "yaml"
     )
 
     def add(command: _Command) -> _Command:
-        command = what_if_options(command)
+        command = reading_options(what_if_options(command))
         for option in reversed(options):
             command = option(command)
         return command

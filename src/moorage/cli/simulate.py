@@ -12,7 +12,14 @@ from typing import Any
 import click
 
 from moorage.cli.bounded_files import STDIN
-from moorage.cli.cluster_files import asking, read_cluster, simulation_options
+from moorage.cli.cluster_files import (
+    asking,
+    read_cluster,
+    reading_options,
+    refuse_nothing_to_place,
+    rules_of,
+    simulation_options,
+)
 from moorage.cli.file_options import TakesFiles
 from moorage.cli.main import OK, PENDING
 from moorage.cli.memory import collect_seldom
@@ -37,6 +44,8 @@ __all__ = ["simulate"]
     help="A file, a directory, or - for standard input. May be repeated.",
 )  # fmt: skip
 @click.option("-R", "--recursive", is_flag=True, help="Read directories recursively.")
+@reading_options
+@click.option("--allow-unknown", is_flag=True, help="Accept input that has nothing to place but objects of unknown kinds.")
 @click.option("--trace", type=click.Choice(["openb"]), help="Read a workload trace instead of a cluster.")
 @click.option("--nodes", metavar="FILE", help="The node file of the trace.")
 @click.option("--pods", metavar="FILE", help="The pod file of the trace.")
@@ -113,7 +122,9 @@ def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[Simulate
             raise click.UsageError(
                 "nothing to simulate: give -f PATH (- for standard input), or --trace openb --nodes FILE --pods FILE"
             )
-        cluster = read_cluster(given["paths"], given["recursive"], kinds_named(options))
+        cluster = read_cluster(given["paths"], given["recursive"], kinds_named(options), rules_of(given))
+        if not given["allow_unknown"]:
+            refuse_nothing_to_place(cluster)
         return simulate_cluster(cluster, options, on_attempt=on_attempt)[1]
     from moorage.simulator.trace_openb import read_openb
     from moorage.simulator.trace_run import simulate_trace
@@ -171,7 +182,7 @@ def _explain(given: dict[str, Any], options: Options) -> None:
     from moorage.cli.explain import explain_pending_pods  # imports the laboratory, which is rarely needed here
 
     sys.stdout.write("\n")
-    explain_pending_pods(read_cluster(given["paths"], given["recursive"], kinds_named(options)), options, given["output"])
+    explain_pending_pods(read_cluster(given["paths"], given["recursive"], kinds_named(options), rules_of(given)), options, given["output"])
 
 
 def _print(run: Run, output: str, events: EventLog | None, scores: ScoreLog | None) -> None:

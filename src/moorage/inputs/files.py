@@ -76,6 +76,8 @@ def open_sources(
                 raise InputError("-: standard input can be read only once")
             seen_stdin = True
             yield _from_stdin(stdin, budget)
+        elif path.startswith(("https://", "http://")):
+            raise InputError(f"{path}: addresses are not fetched; download it first: curl -fsSL URL | moorage simulate -f -")
         elif os.path.isdir(path):
             yield from _from_directory(path, recursive, budget, left_out)
         else:
@@ -89,6 +91,8 @@ def _from_stdin(stdin: BinaryIO | None, budget: Budget) -> InputFile:
 
 
 def _from_directory(top: str, recursive: bool, budget: Budget, skipped: list[str]) -> Iterator[InputFile]:
+    if os.path.isfile(os.path.join(top, "Chart.yaml")):
+        raise InputError(f"{top}: this is a Helm chart; render it first: helm template {top} | moorage simulate -f -")
     found = False
     below = False
     for directory, inside, names in os.walk(top, onerror=_refuse):

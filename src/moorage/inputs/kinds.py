@@ -11,7 +11,7 @@ from typing import Final
 from moorage.api import kinds
 from moorage.api.kinds import Kind, Reader
 
-__all__ = ["KINDS", "find_kind", "why_unused"]
+__all__ = ["KINDS", "UNKNOWN_KIND", "find_kind", "why_unused"]
 
 
 KINDS: Final = tuple(kind for kind in kinds.KINDS if Reader.SIMULATION in kind.readers)
@@ -19,6 +19,8 @@ KINDS: Final = tuple(kind for kind in kinds.KINDS if Reader.SIMULATION in kind.r
 _BY_GROUP = {(kind.group, kind.name): kind for kind in KINDS}
 _BY_VERSION = {(version, kind.name): kind for kind in KINDS for version in kind.api_versions}
 
+#: Why objects of a kind that no table has are ignored.
+UNKNOWN_KIND: Final = "unknown kind"
 _NOT_READ = "scheduling does not read it"
 #: Kinds of a stock cluster that are ignored, by group.
 _LEFT_ASIDE: Final = {
@@ -66,4 +68,4 @@ def why_unused(api_version: str, name: str) -> str:
     if (group, name) in _KNOWN:
         return _NOT_READ
     moved = [kind.api_version for kind in KINDS if kind.name == name]
-    return f"unknown kind; {name} is read as {moved[0]}" if moved else "unknown kind"
+    return f"{UNKNOWN_KIND}; {name} is read as {moved[0]}" if moved else UNKNOWN_KIND

@@ -15,11 +15,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from moorage.api.json_tree import UNREADABLE, JsonSyntaxError
-from moorage.api.manifests import read_documents, read_json
+from moorage.api.manifests import Document, read_documents, read_json
 from moorage.api.text_encoding import to_utf8
 from moorage.errors import InputError
 from moorage.inputs.files import InputFile
 from moorage.inputs.kinds import find_kind
+from moorage.inputs.mistakes import explained
 
 __all__ = ["MAX_LIST_DEPTH", "FoundObject", "Payload", "find_objects"]
 
@@ -70,8 +71,15 @@ def find_objects(source: InputFile) -> Iterator[FoundObject]:
         else:
             yield from _open(data, envelope, source.where, None, 0)
             return
-    for document in read_documents(data, source.where, strict=True):
+    for document in _documents(data, source):
         yield from _open_plain(document.data, f"{source.where}:{document.line}", None, 0)
+
+
+def _documents(data: bytes, source: InputFile) -> Iterator[Document]:
+    try:
+        yield from read_documents(data, source.where, strict=True)
+    except InputError as error:
+        raise explained(error, source) from None
 
 
 def _refuse_duplicates(data: bytes, where: str) -> None:

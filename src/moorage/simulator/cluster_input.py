@@ -38,12 +38,13 @@ __all__ = ["SLOTS", "ClusterInput", "InputReport", "Unused"]
 
 @dataclass(frozen=True, slots=True)
 class Unused:
-    """Objects of one kind that are ignored, and why."""
+    """Objects of one kind that are ignored, and why; ``unknown``: the kind is none that Moorage knows."""
 
     kind: str
     api_version: str
     count: int
     why: str
+    unknown: bool = False
 
     def __str__(self) -> str:
         version = "" if self.api_version == "v1" else f" {self.api_version}"

@@ -34,10 +34,11 @@ from moorage.api.validation import PodValidator, validate
 from moorage.controllers.machinery.generated_names import generated_name, stable_uid
 from moorage.errors import InputError
 from moorage.inputs.files import InputFile, open_sources
-from moorage.inputs.kinds import KINDS, find_kind, why_unused
+from moorage.inputs.kinds import KINDS, UNKNOWN_KIND, find_kind, why_unused
 from moorage.inputs.objects import FoundObject, Payload, find_objects
 from moorage.simulator.cluster_input import SLOTS, ClusterInput, InputReport, Unused
 from moorage.simulator.custom_kinds import CustomReader, ReadObject
+from moorage.simulator.read_rules import USUAL_RULES, ReadRules, template_hint
 from moorage.simulator.unknown_fields import FieldCheck, Validation
 from moorage.wording import counted, some
 
@@ -69,19 +70,19 @@ def read(
     stdin: BinaryIO | None = None,
     validated: bool = True,
     custom: Iterable[str] = (),
-    fields: Validation = Validation.STRICT,
+    rules: ReadRules = USUAL_RULES,
 ) -> ClusterInput:
     """Return the cluster in files, directories and standard input (``-``) together.
 
     ``validated`` checks every object by the API server's rules; without it, only unreadable objects are rejected.
     ``custom``: kinds to read in addition to those of Kubernetes, as ``plural.version.group``: those that plugins name
-    (``moorage.kinds_named``). ``fields``: whether a field that a kind does not have is an error in a manifest.
+    (``moorage.kinds_named``). ``rules``: what becomes of unknown fields and kinds.
     Raises  InputError for what cannot be opened or parsed, for invalid objects, and for two different objects of one name;
             each line of the message starts with the position
     """
     skipped: list[str] = []
     sources = open_sources(paths, recursive=recursive, stdin=stdin, skipped=skipped)
-    cluster = read_sources(sources, validated=validated, custom=custom, fields=fields)
+    cluster = read_sources(sources, validated=validated, custom=custom, rules=rules)
     if not skipped:
         return cluster
     note = f"{counted(len(skipped), 'file')} not read because of the name: {some(skipped)}"
@@ -93,10 +94,10 @@ def read_sources(
     *,
     validated: bool = True,
     custom: Iterable[str] = (),
-    fields: Validation = Validation.STRICT,
+    rules: ReadRules = USUAL_RULES,
 ) -> ClusterInput:
     """Return the cluster in the contents of several files together; see ``read``."""
-    reader = _Reader(validated, CustomReader(custom), fields)
+    reader = _Reader(validated, CustomReader(custom), rules)
     with collector_paused():
         for source in sources:
             for found in find_objects(source):
@@ -109,10 +110,10 @@ def read_objects(
     *,
     validated: bool = True,
     custom: Iterable[str] = (),
-    fields: Validation = Validation.STRICT,
+    rules: ReadRules = USUAL_RULES,
 ) -> ClusterInput:
     """Return the cluster in a program's objects together; see ``read``."""
-    reader = _Reader(validated, CustomReader(custom), fields)
+    reader = _Reader(validated, CustomReader(custom), rules)
     with collector_paused():
         for number, obj in enumerate(objects, 1):
             if isinstance(obj, Object):
@@ -125,9 +126,11 @@ def read_objects(
 class _Reader:
     """Collects objects by kind, namespace and name, with the position of each."""
 
-    def __init__(self, validated: bool, custom: CustomReader, fields: Validation) -> None:
+    def __init__(self, validated: bool, custom: CustomReader, rules: ReadRules) -> None:
         self.validated = validated
-        self.fields = FieldCheck(fields if validated else Validation.IGNORE)
+        self.rules = rules
+        self.fields = FieldCheck(rules.validation if validated else Validation.IGNORE)
+        self.hints: dict[tuple[str, str], str] = {}
         self.custom = custom
         self.custom_objects: dict[tuple[type[CustomObject], str, str], ReadObject] = {}
         self.pod_faults = PodValidator()
@@ -139,12 +142,15 @@ class _Reader:
 
     def take(self, found: FoundObject, source: InputFile | None = None) -> None:
         kind, is_custom = find_kind(found.api_version, found.kind), self.custom.take(found)
+        translated = self.rules.translated(found) if kind is None else None
+        if translated is not None:
+            found, kind = translated, find_kind(translated.api_version, translated.kind)
         if kind is None:
             if not is_custom:
                 self._count_unused(found)
             return
         try:
-            if unknown := self.fields.faults(found, kind, source):
+            if translated is None and (unknown := self.fields.faults(found, kind, source)):
                 raise InputError(*unknown)
             self._keep(kind, _decode(found.payload, kind, found.where), found.where)
         except InputError as error:
@@ -170,6 +176,8 @@ class _Reader:
 
     def _count_unused(self, found: FoundObject) -> None:
         key = (found.kind, found.api_version)
+        if key not in self.unused:
+            self.hints[key] = template_hint(found)
         self.unused[key] = self.unused.get(key, 0) + 1
 
     def _keep(self, kind: Kind, given: Any, where: str) -> None:
@@ -215,14 +223,17 @@ class _Reader:
             notes.append(f"{counted(len(self.repeated), 'object')} given more than once, identically: {some(self.repeated)}")
         if implied:
             notes.append(f"{counted(len(implied), 'namespace')} not in the input, assumed without labels: {some(implied)}")
-        unused = tuple(
-            Unused(name, version, count, self.custom.why_unused(version, name) or why_unused(version, name))
-            for (name, version), count in sorted(self.unused.items())
-        )
+        unused = tuple(self._unused(name, version, count) for (name, version), count in sorted(self.unused.items()))
         kept: dict[str, Any] = {slot: tuple(objects.values()) for slot, objects in self.objects.items() if slot in SLOTS}
         others = tuple(obj for slot, objects in self.objects.items() if slot not in SLOTS for obj in objects.values())
         custom = tuple(one.obj for one in self.custom_objects.values())
         return ClusterInput(**kept, custom=custom, others=others, report=InputReport(read, unused, tuple(notes)))
+
+    def _unused(self, name: str, version: str, count: int) -> Unused:
+        why = self.custom.why_unused(version, name) or why_unused(version, name)
+        unknown = why.startswith(UNKNOWN_KIND)
+        hint = self.hints[name, version] if unknown else ""
+        return Unused(name, version, count, f"{why}; {hint}" if hint else why, unknown)
 
     def _sort_custom(self) -> None:
         """After all objects were read, separate those of kinds that plugins name from others."""

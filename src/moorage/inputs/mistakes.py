@@ -1,0 +1,73 @@
+"""What people mistype most: templates that were not rendered, tabs, files cut off. Messages show the lines around the fault."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from moorage.errors import InputError
+from moorage.inputs.files import InputFile
+from moorage.printable import one_line
+
+__all__ = ["explained"]
+
+_TEMPLATE: Final = re.compile(rb"\{\{.{0,80}?\}\}")
+_MOST_WIDTH: Final = 100
+#: Larger files are dumps, which people do not edit by hand.
+_MOST_BYTES: Final = 16 << 20
+_CUT_JSON: Final = "unexpected end of JSON input"
+_OPEN_BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\Z)|[\[\]{}]', re.DOTALL)
+
+
+def explained(error: InputError, source: InputFile) -> InputError:
+    """Return the error of a file that cannot be parsed, with the likely cause and the lines around the fault."""
+    message = str(error)
+    place = re.match(re.escape(one_line(source.where)) + r":(\d+): ", message)
+    if place is None or "\n" in message or len(source.data) > _MOST_BYTES:
+        return error
+    number = int(place[1])
+    lines = source.data.splitlines()
+    line = lines[number - 1] if number <= len(lines) else b""
+    column, hint = _cause(source.data, line, message)
+    return InputError(f"{message}{hint}", *_excerpt(lines, number, column))
+
+
+def _cause(data: bytes, line: bytes, message: str) -> tuple[int, str]:
+    """Return the column of the fault, counted from 0, and what the user should know."""
+    indent = line[: len(line) - len(line.lstrip())]
+    if message.endswith(_CUT_JSON):
+        return len(line.rstrip()), _cut(data)
+    if template := _TEMPLATE.search(line) or _TEMPLATE.search(data):
+        shown = template[0].decode(errors="replace")[:40]
+        column = line.find(template[0])
+        return max(column, len(indent)), f"; {shown} is a template that was not rendered: render it with helm template first"
+    if b"\t" in indent:
+        return indent.index(b"\t"), "; the line is indented with a tab: YAML allows only spaces there"
+    return len(indent), ""
+
+
+def _cut(data: bytes) -> str:
+    """Return how much is missing at the end of JSON text."""
+    depth = 0
+    for token in _OPEN_BRACKETS.finditer(data):
+        depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(token[0], 0)
+    brackets = f", {depth} brackets still open" if depth > 1 else ""
+    return f": the file ends after {len(data)} bytes{brackets}; it may have been cut off while it was written or copied"
+
+
+def _excerpt(lines: list[bytes], number: int, column: int) -> Iterator[str]:
+    """Yield the line of the fault with its neighbours, and a caret under the fault."""
+    first = max(1, number - 1)
+    start = max(0, column - _MOST_WIDTH + 20)
+    width = len(str(number + 1))
+    for at, raw in enumerate(islice(lines, first - 1, number + 1), first):
+        yield f"  {at:>{width}} | {_shown(raw[start:])}"
+        if at == number:
+            yield f"  {'':>{width}} | {' ' * (column - start)}^"
+
+
+def _shown(raw: bytes) -> str:
+    text = one_line(raw[: 4 * _MOST_WIDTH].decode(errors="replace").replace("\t", " "))
+    return text if len(text) <= _MOST_WIDTH else f"{text[: _MOST_WIDTH - 1]}…"

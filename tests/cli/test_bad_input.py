@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -135,7 +136,9 @@ OBJECTS = {
 def check_refused(ran, message):
     assert (ran.status, ran.out) == (1, "")
     assert ran.err.startswith("error: ")
-    assert ran.err.count("\n") == 1, ran.err
+    _, *excerpt = ran.err.splitlines()
+    assert len(excerpt) <= 4, ran.err
+    assert all(re.match(r"  +\d* \| ", line) for line in excerpt), ran.err
     assert message in ran.err
     assert len(ran.err) < 1000
 
@@ -192,7 +195,7 @@ def test_hostile_text_is_refused_within_bounds(tmp_path, text, message):
     ran = run_bounded("-f", str(path))
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr.startswith("error: ")
-    assert ran.stderr.count("\n") == 1
+    assert ran.stderr.count("\n") <= 5
     assert message in ran.stderr
 
 

@@ -315,7 +315,7 @@ TWICE = {
 def test_duplicate_fields_are_rejected(text, message):
     with pytest.raises(InputError) as caught:
         read_sources([InputFile("in", text.encode())])
-    assert str(caught.value) == message
+    assert str(caught.value).splitlines()[0] == message
 
 
 def test_implied_namespaces_do_not_count_as_read():

@@ -44,7 +44,6 @@ All that is printed, and how it is counted: docs/reference/capacity.md
 @click.option("--pending", type=click.Choice(["first", "ignore"]), default="first", show_default=True,
               help="Place the pending pods of the input first, or leave them out.")  # fmt: skip
 @click.option("--preempt", is_flag=True, help="Let instances evict pods of lower priority.")
-@click.option("--no-quota", is_flag=True, help="Ignore resource quotas, as cluster-capacity does.")
 @click.option("--replicas", is_flag=True, help="Say whether the numbers given fit: web=40 worker=10.")
 @click.option("--no-gains", is_flag=True, help="Leave out what one more node, or 10% more of a resource, would add.")
 @click.option("--each", is_flag=True, help="Each -f is a dump of its own: print a table by date.")

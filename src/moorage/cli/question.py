@@ -71,7 +71,9 @@ def what_if(given: Mapping[str, Any], custom: tuple[str, ...] = ()) -> InputChan
         removed=given["removed"],
         added=tuple(parse_added_nodes(text) for text in given["added"]),
         scaled=tuple(parse_scaled(text) for text in given["scaled"]),
-        replacements=tuple(Replacement(path, read_cluster((path,), False, custom, rules_of(given))) for path in given["replacements"]),
+        replacements=tuple(
+            Replacement(path, read_cluster((path,), False, custom, rules_of(given))) for path in given["replacements"]
+        ),
     )
 
 

@@ -182,7 +182,9 @@ def _explain(given: dict[str, Any], options: Options) -> None:
     from moorage.cli.explain import explain_pending_pods  # imports the laboratory, which is rarely needed here
 
     sys.stdout.write("\n")
-    explain_pending_pods(read_cluster(given["paths"], given["recursive"], kinds_named(options), rules_of(given)), options, given["output"])
+    explain_pending_pods(
+        read_cluster(given["paths"], given["recursive"], kinds_named(options), rules_of(given)), options, given["output"]
+    )
 
 
 def _print(run: Run, output: str, events: EventLog | None, scores: ScoreLog | None) -> None:

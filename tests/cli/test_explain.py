@@ -77,6 +77,22 @@ def test_a_workload_stands_for_its_pods(explained):
     assert [one["answer"]["outcome"] for one in json.loads(out)["items"]] == ["placed", "placed", "pending"]
 
 
+def test_pods_that_a_quota_refuses(explained):
+    args = ["-f", str(ROOT / "tests/data/quota.yaml"), "-o", "json"]
+    status, out, _ = explained("deployment/web", *args)
+    missing, *others = json.loads(out)["items"]
+    assert (status, len(others)) == (2, 3)
+    assert missing["summary"].startswith("2 of 5 pods of Deployment default/web do not exist: quota compute is full for cpu (")
+    assert missing["answer"]["outcome"] == missing["answer"]["state"]["name"] == "notCreated"
+    assert missing["answer"]["state"]["endedBy"] == ["quota compute: cpu of 15 or more"]
+    assert list(violations(missing, SCHEMA, root=SCHEMA)) == []
+    status, out, _ = explained("--all", *args)
+    assert (status, json.loads(out)["answer"]["outcome"]) == (2, "notCreated")
+    assert explained("deployment/web", *args, "--no-quota")[0] == 0
+    name = missing["answer"]["pod"]
+    assert json.loads(explained(name, *args)[1])["summary"] == missing["summary"]
+
+
 def test_all_explains_what_stays_pending(explained):
     status, out, _ = explained("--all", "-f", DEMO, "-o", "json", "--probes", "0")
     assert status == 2

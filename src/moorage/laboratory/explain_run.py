@@ -14,12 +14,14 @@ from moorage.laboratory.cluster_trials import ClusterTrials
 from moorage.laboratory.explained_changes import CHANGEABLE, ChangeLimits, with_changes
 from moorage.laboratory.explanation import Subject, explain_now, explain_pending
 from moorage.laboratory.moments import Moment, WatchingCycle
+from moorage.laboratory.not_created import explain_not_created
 from moorage.laboratory.present import aside_of
 from moorage.laboratory.recorded_simulation import RECORDED_PARTS, RecordedSimulation
 from moorage.report.explanation import ExplainRequest, Explanation
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import input_notes, objects_of, workload_names
 from moorage.simulator.pod_creation import create_pods
+from moorage.simulator.refused_pods import refused_outcomes
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedAttempt, Simulation, State
 
@@ -54,8 +56,14 @@ def explain_cluster(
     """
     created = create_pods(given, quota=options.quota)
     cluster = created.cluster
-    workloads = workload_names(cluster)
-    pods = [] if what.every_pending else _named(cluster, workloads, what)
+    absent = [one.pod for one in created.refused]
+    workloads = workload_names(cluster, absent)
+    named = absent if what.every_pending else _named([*cluster.pods, *absent], workloads, what)
+    missing = {pod.uid for pod in absent}
+    pods = [pod for pod in named if pod.uid not in missing]
+    asked_for = {pod.key for pod in named}
+    every = refused_outcomes(created.refused, cluster.pods, workloads)
+    refused = [one for one in every if not asked_for.isdisjoint(one.keys)]
     simulation, notes = prepare(options, on_attempt, cycle=WatchingCycle, parts=RECORDED_PARTS, simulation=RecordedSimulation)
     assert isinstance(simulation, RecordedSimulation)
     texts = tuple(note.text for note in (*input_notes(cluster), *notes))
@@ -67,24 +75,29 @@ def explain_cluster(
     if what.every_pending:
         waiting = [record.pod for record in simulation.records.values() if record.state == State.PENDING]
         subjects = {pod.uid: Subject(_question(pod, release, seed, what, texts), pod) for pod in waiting}
-    found = [_explained(simulation, one) for one in subjects.values()]
+    lacking = [explain_not_created(_request(one.keys[0], release, seed, what, texts), one) for one in refused]
+    found = [*lacking, *(_explained(simulation, one) for one in subjects.values())]
     if not what.limits.probes or not any(one.outcome in CHANGEABLE for one in found):
         return found
     at_rest = Cluster.of_simulation(simulation, options, aside_of(cluster))
     return [with_changes(one, ClusterTrials(at_rest, one.pod), at_rest.present(), what.limits) for one in found]
 
 
-def _named(cluster: ClusterInput, workloads: dict[str, str], what: ExplainOptions) -> list[Pod]:
+def _named(pods: Sequence[Pod], workloads: dict[str, str], what: ExplainOptions) -> list[Pod]:
     found: dict[str, Pod] = {}
     for asked in what.asked:
-        found |= {pod.uid: pod for pod in pods_asked_for(asked, cluster.pods, workloads, what.namespace)}
+        found |= {pod.uid: pod for pod in pods_asked_for(asked, pods, workloads, what.namespace)}
     if not found:
         raise InputError("no pod to explain")
     return list(found.values())
 
 
 def _question(pod: Pod, release: str, seed: int, what: ExplainOptions, notes: Sequence[str]) -> ExplainRequest:
-    return ExplainRequest(pod=pod.key, **{**what.asked_of, "release": release, "seeds": (seed,), "notes": tuple(notes)})
+    return _request(pod.key, release, seed, what, notes)
+
+
+def _request(key: str, release: str, seed: int, what: ExplainOptions, notes: Sequence[str]) -> ExplainRequest:
+    return ExplainRequest(pod=key, **{**what.asked_of, "release": release, "seeds": (seed,), "notes": tuple(notes)})
 
 
 def _watch(simulation: Simulation, subjects: Iterable[Subject], seed: int) -> None:

@@ -51,7 +51,7 @@ def _endings(explanation: ExplanationValues, *, wide: bool) -> Iterator[str]:
     standing = explanation.standing
     if standing.text and wide:
         yield paragraph(one_line(standing.text), indent="  ")
-    if standing.ended_by and wide:
+    if standing.ended_by and (wide or explanation.not_created is not None):
         yield paragraph(one_line(f"Ended by: {', '.join(standing.ended_by)}"), indent="  ", hanging="    ")
     if explanation.preemption is not None:
         yield from preemption_lines(explanation.preemption, explanation.nodes, wide=wide)
@@ -160,6 +160,8 @@ def _certainty(explanation: ExplanationValues) -> str:
     proof = explanation.proof
     if explanation.scores is not None:
         return "Scores are those of the decision itself; flips are computed from them."
+    if explanation.not_created is not None:
+        return "Quotas and limit ranges are enforced as kube-apiserver does, for pods in the order of their creation."
     if not explanation.groups:
         return f"Decided as kube-scheduler {explanation.request.release} would, seed {explanation.request.seeds[0]}."
     if proof.runs:

@@ -14,7 +14,9 @@ from msgspec import Struct
 
 from moorage.report.answer import Answer, AnswerRequest, Proof, plain
 from moorage.report.change_values import ChangeReport
+from moorage.report.outcome import RefusedPods
 from moorage.report.preemption_values import PreemptionReport
+from moorage.report.refused_report import refused_data
 from moorage.report.score_values import ScoreReport
 
 __all__ = [
@@ -108,6 +110,7 @@ class ExplanationValues(Answer, frozen=True, kw_only=True):
     """The answer. ``outcome``: pending, placed, preempts, gated, notOurs, notCreated or ended; ``summary`` is the first line.
 
     ``changes`` are the least changes that would place the pod; ``no_change_helps``: there is none among those known.
+    ``not_created``: pods that a quota or a limit range refused.
     """
 
     KIND = "Explanation"
@@ -126,6 +129,7 @@ class ExplanationValues(Answer, frozen=True, kw_only=True):
     no_change_helps: bool = False
     preemption: PreemptionReport | None = None
     scores: ScoreReport | None = None
+    not_created: RefusedPods | None = None
     message: str = ""
     proof: Proof = Proof("exhaustive")
 
@@ -157,5 +161,6 @@ class ExplanationValues(Answer, frozen=True, kw_only=True):
             "conflicts": plain(self.conflicts),
             "changes": list(msgspec.to_builtins(self.changes)),
             "message": self.message,
+            **({} if self.not_created is None else {"notCreated": refused_data([self.not_created])[0]}),
             **{name: plain(part) for name, part in parts.items() if part is not None},
         }

@@ -91,6 +91,11 @@ class RefusedPods:
     message: str
     amounts: tuple[QuotaAmount, ...] = ()
 
+    @property
+    def keys(self) -> list[str]:
+        """The pods, ``namespace/name``."""
+        return [f"{self.namespace}/{name}" for name in self.names]
+
 
 @dataclass(frozen=True, slots=True)
 class Run:

@@ -38,7 +38,7 @@ explore: $(VENV)/.ready-to-test  ## run the property tests on new random example
 
 .PHONY: recordings
 recordings: $(VENV)/.ready-to-test  ## compare the verdicts of all plugins with every recorded decision of kube-scheduler
-	@MOORAGE_RECORDINGS=1 $(BIN)/python -m pytest -q -n $(WORKERS) tests/laboratory/test_verdicts.py $(ARGS)
+	@MOORAGE_RECORDINGS=1 $(BIN)/python -m pytest -q -n $(WORKERS) tests/laboratory/test_verdicts.py tests/conformance/test_earlier_releases.py $(ARGS)
 
 SEEDS ?= 200
 .PHONY: simtest

@@ -99,7 +99,7 @@ def test_recordings_beside_the_project_agree_too():
     if folder is None:
         pytest.skip("no recordings beside the project (../shared/conformance)")
     known = {path.name: path.read_bytes() for path in BUNDLED.glob("v1.*/*.gz")}
-    # Only these releases are emulated; recordings of others lie there for the work on them.
+    # ``test_earlier_releases`` compares those of other releases.
     releases = sorted(path.name for path in BUNDLED.glob("v1.*"))
     beside = [path for release in releases for path in sorted(folder.glob(f"{release}/*.jsonl.gz"))]
     assert {path.parent.name for path in beside} == set(releases)

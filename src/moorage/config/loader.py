@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from moorage.config.api_versions import V1, ApiVersion
+from moorage.config.api_versions import V1, ApiVersion, v1_of
 from moorage.config.arguments import with_args
 from moorage.config.configuration import Configuration
 from moorage.config.decoder import decode
@@ -42,7 +42,7 @@ def load(text: bytes, where: str, registry: Registry, gates: FeatureGates) -> Co
     found = read_text(text, where, _HINT)
     if (found.kind, found.version) != (KIND, V1.name):
         refuse(where, [not_registered(found.kind, found.version, {KIND}, _HINT)])
-    return load_version(found, V1, registry, gates)
+    return load_version(found, v1_of(gates.emulated), registry, gates)
 
 
 def load_version(text: SchedulerText, version: ApiVersion, registry: Registry, gates: FeatureGates) -> Configuration:
@@ -67,7 +67,7 @@ def load_version(text: SchedulerText, version: ApiVersion, registry: Registry, g
 
 def _of_version(fault: Fault, version: ApiVersion) -> Fault:
     """Name Go's types by the package of the version: ``[]v1beta1.Plugin``."""
-    if version is V1 or " of type " not in fault.detail:
+    if version.name == V1.name or " of type " not in fault.detail:
         return fault
     text, of_type, kind = fault.detail.rpartition(" of type ")
     return Fault(fault.kind, fault.field, f"{text}{of_type}{kind.replace('v1.', f'{version.short}.')}", fault.value)

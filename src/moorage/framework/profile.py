@@ -69,6 +69,7 @@ class Profile:
     ``run_all_filters``    the other Filter plugins judge a refused node too, and its status carries all their reasons
     ``nominated_first``    a node that the pod is nominated to is tried alone before all others
     ``names_nodes_left_out``   a message counts the nodes that a PreFilter plugin left out
+    ``asks_hints``         plugins say of an event whether it helps; without, every event of a kind that they name does
     ``narrowing_rejects``  a PreFilter plugin that left out nodes counts as one that rejected the pod
     ``pod_group_post_filter``  the plugin that looks for pods to evict for a whole pod group
     """
@@ -82,6 +83,7 @@ class Profile:
     nominated_first: bool = True
     names_nodes_left_out: bool = True
     narrowing_rejects: bool = True
+    asks_hints: bool = True
     placement_weights: Mapping[str, int] = field(default_factory=dict)
     pod_group_post_filter: Step | None = None
     #: Plugins that have nothing to do from Reserve on for pods that they skipped in PreFilter; ``_restless``: all others, by

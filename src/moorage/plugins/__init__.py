@@ -69,8 +69,8 @@ def builtin_registry(release: str = TODAY) -> Registry:
 
 
 def _plugins_of(release: Release) -> Iterator[Any]:
-    for cls in BUILTIN:
+    removed = (PLUGINS_1_21[name] for name in release.removed_plugins)
+    for cls in (*BUILTIN, *removed):
         if cls.name not in release.lacks:
             ended = release.variants.get(cls.name)
             yield cls if ended is None else VARIANTS[cls.name, ended]
-    yield from (PLUGINS_1_21[name] for name in release.removed_plugins)

@@ -63,6 +63,8 @@ class NodeVolumeLimits(
 
     name = "NodeVolumeLimits"
     reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
+    #: The index that counts the volumes on nodes.
+    attached: type[AttachedVolumes] = AttachedVolumes
 
     def __init__(self) -> None:
         self._gates = FeatureGates()
@@ -89,20 +91,49 @@ class NodeVolumeLimits(
                     open_rows &= ~reject.rows
                     yield reject
         if wanted.with_csi.volumes:
-            yield from _over_limit(wanted.with_csi.volumes, column, open_rows, nodes)
+            yield from self.over_limit(wanted.with_csi.volumes, open_rows, nodes)
+
+    def over_limit(self, volumes: tuple[CsiVolume, ...], open_rows: BoolArray, nodes: NodeView) -> Iterator[Reject]:
+        """Yield the open rows whose volumes would exceed a limit, and rows where a volume of a placed pod is invalid."""
+        attached = nodes.snapshot.index(self.attached)
+        attached.follow()
+        if attached.faults:
+            limited = self.limited(nodes)
+            for fault in dict.fromkeys(attached.faults.values()):
+                faulty = nodes.holding([row for row, found in attached.faults.items() if found == fault])
+                yield Reject(open_rows & limited & faulty, fault, error=True)
+                open_rows = open_rows & ~faulty
+        for driver in dict.fromkeys(volume.driver for volume in volumes):
+            limit = self.limits(driver, nodes)
+            added = _added([volume for volume in volumes if volume.driver == driver], attached, nodes)
+            held = attached.counts(driver)
+            too_many = (added > 0) & ((0 if held is None else nodes.take(held)) + added > limit) & open_rows
+            if too_many.any():
+                yield Reject(too_many, TOO_MANY)
+                open_rows = open_rows & ~too_many
+
+    def limits(self, driver: str, nodes: NodeView) -> IntArray:
+        """Return the limit of a driver on each row."""
+        return nodes.take(nodes.snapshot.index(CsiNodes).limits(driver))
+
+    def limited(self, nodes: NodeView) -> BoolArray:
+        """Return for each row whether it has a limit for any driver."""
+        column = nodes.snapshot.index(CsiNodes).follow()
+        limited: BoolArray = column.spread(nodes.ids(column), _has_limits)
+        return limited
 
     def why(self, wanted: NeededVolumes, pod: PodInfo, node: NodeView) -> Detail | None:
         del pod
         missing = wanted.with_csi.missing or wanted.without.missing
         if missing:
             return Detail(missing)
-        csi_nodes, attached = node.snapshot.index(CsiNodes), node.snapshot.index(AttachedVolumes)
+        csi_nodes, attached = node.snapshot.index(CsiNodes), node.snapshot.index(self.attached)
         counts = []
         for driver in dict.fromkeys(volume.driver for volume in wanted.with_csi.volumes):
             needed = [volume for volume in wanted.with_csi.volumes if volume.driver == driver]
             held = attached.counts(driver)
             on_node = 0 if held is None else int(node.take(held)[0])
-            limit = int(node.take(csi_nodes.limits(driver))[0])
+            limit = int(self.limits(driver, node)[0])
             counts.append((driver, on_node, int(_added(needed, attached, node)[0]), limit))
         column = csi_nodes.follow()
         facts = column.values[int(node.ids(column)[0])]
@@ -146,28 +177,6 @@ def _not_installed(
             installed = column.spread(ids, _has_driver(driver))
             yield Reject(rows & ~installed, NOT_INSTALLED.format(driver))
             rows = rows & installed
-
-
-def _over_limit(
-    volumes: tuple[CsiVolume, ...], column: InternedColumn[CsiFacts | None], open_rows: BoolArray, nodes: NodeView
-) -> Iterator[Reject]:
-    """Yield the open rows whose volumes would exceed a limit, and rows where a volume of a placed pod is invalid."""
-    csi_nodes, attached = nodes.snapshot.index(CsiNodes), nodes.snapshot.index(AttachedVolumes)
-    attached.follow()
-    if attached.faults:
-        limited = column.spread(nodes.ids(column), _has_limits)
-        for fault in dict.fromkeys(attached.faults.values()):
-            faulty = nodes.holding([row for row, found in attached.faults.items() if found == fault])
-            yield Reject(open_rows & limited & faulty, fault, error=True)
-            open_rows = open_rows & ~faulty
-    for driver in dict.fromkeys(volume.driver for volume in volumes):
-        limit = nodes.take(csi_nodes.limits(driver))
-        added = _added([volume for volume in volumes if volume.driver == driver], attached, nodes)
-        held = attached.counts(driver)
-        too_many = (added > 0) & ((0 if held is None else nodes.take(held)) + added > limit) & open_rows
-        if too_many.any():
-            yield Reject(too_many, TOO_MANY)
-            open_rows = open_rows & ~too_many
 
 
 def _added(volumes: list[CsiVolume], attached: AttachedVolumes, nodes: NodeView) -> IntArray:

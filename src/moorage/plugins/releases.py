@@ -13,9 +13,14 @@ from moorage.plugins import default_binder as binder
 from moorage.plugins import node_name, node_ports, node_unschedulable, priority_sort
 from moorage.plugins.earlier import balanced_allocation as earlier_balance
 from moorage.plugins.earlier import default_preemption as earlier_preemption
+from moorage.plugins.earlier import disk_limits as earlier_disks
 from moorage.plugins.earlier import dynamic_resources as earlier_devices
 from moorage.plugins.earlier import image_locality as earlier_images
+from moorage.plugins.earlier import inter_pod_affinity as earlier_affinity
+from moorage.plugins.earlier import node_ports as earlier_ports
 from moorage.plugins.earlier import node_resources_fit as earlier_fit
+from moorage.plugins.earlier import node_volume_limits as earlier_limits
+from moorage.plugins.earlier import pod_topology_spread as earlier_spread
 from moorage.plugins.earlier import taint_toleration as earlier_taints
 from moorage.plugins.earlier import volume_binding as earlier_binding
 from moorage.plugins.earlier import volume_restrictions as earlier_restrictions
@@ -78,14 +83,25 @@ PLUGINS_1_21: Final[Mapping[str, Any]] = {
 
 #: Plugin, and the release in which its rule ended → the class with that rule. ``Release.variants`` names them.
 VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
+    ("AzureDiskLimits", "1.30"): earlier_disks.AzureDiskLimitsV130,
+    ("CinderLimits", "1.30"): earlier_disks.CinderLimitsV130,
     ("DefaultPreemption", "1.34.7"): earlier_preemption.DefaultPreemptionV1347,
     ("DynamicResources", "1.36.0"): earlier_devices.DynamicResourcesV1360,
+    ("EBSLimits", "1.30"): earlier_disks.EBSLimitsV130,
+    ("GCEPDLimits", "1.30"): earlier_disks.GCEPDLimitsV130,
     ("ImageLocality", "1.35"): earlier_images.ImageLocalityV135,
+    ("InterPodAffinity", "1.35"): earlier_affinity.InterPodAffinityV135,
+    ("NodePorts", "1.32"): earlier_ports.NodePortsV132,
     ("NodeResourcesBalancedAllocation", "1.32"): earlier_balance.NodeResourcesBalancedAllocationV132,
     ("NodeResourcesBalancedAllocation", "1.35"): earlier_balance.NodeResourcesBalancedAllocationV135,
     ("NodeResourcesFit", "1.31"): earlier_fit.NodeResourcesFitV131,
+    ("NodeResourcesFit", "1.32"): earlier_fit.NodeResourcesFitV132,
     ("NodeResourcesFit", "1.33"): earlier_fit.NodeResourcesFitV133,
+    ("NodeVolumeLimits", "1.31"): earlier_limits.NodeVolumeLimitsV131,
+    ("NodeVolumeLimits", "1.32"): earlier_limits.NodeVolumeLimitsV132,
+    ("PodTopologySpread", "1.35"): earlier_spread.PodTopologySpreadV135,
     ("TaintToleration", "1.34.1"): earlier_taints.TaintTolerationV1341,
     ("VolumeBinding", "1.32"): earlier_binding.VolumeBindingV132,
+    ("VolumeBinding", "1.33"): earlier_binding.VolumeBindingV133,
     ("VolumeRestrictions", "1.33"): earlier_restrictions.VolumeRestrictionsV133,
 }

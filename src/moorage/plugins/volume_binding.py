@@ -132,6 +132,17 @@ class BoundVolumes(
         """Return why a claim of the pod rejects it on every node; None if none does."""
         return unusable(pod, snapshot)
 
+    def claims_to_bind(self, claims: PodClaims, snapshot: Snapshot) -> ClaimsToBind:
+        """Return what Filter needs of the pod's claims; its ``fault`` says why they cannot be matched with volumes."""
+        volumes = snapshot.index(Assumptions).volumes
+        bound = tuple((claim, volumes.get(claim.spec.volume_name)) for claim in claims.bound)
+        selected = tuple(claim for claim in claims.delayed if SELECTED_NODE in claim.metadata.annotations)
+        free = [claim for claim in claims.delayed if SELECTED_NODE not in claim.metadata.annotations]
+        try:
+            return ClaimsToBind(bound, selected, snapshot.index(VolumeIndex).search(free) if free else None)
+        except MatchingError as error:
+            return ClaimsToBind(bound, selected, fault=str(error))
+
     # -- Filter -----------------------------------------------------------------------------------------------------------
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> VolumeBindingState | Skip | Hold:
@@ -147,7 +158,7 @@ class BoundVolumes(
         if claims.immediate:
             return Hold.because(UNBOUND_IMMEDIATE, unresolvable=True)
         return VolumeBindingState(
-            snapshot, _claims_to_bind(claims, snapshot)._replace(migration=self._migration, counted=self._counted)
+            snapshot, self.claims_to_bind(claims, snapshot)._replace(migration=self._migration, counted=self._counted)
         )
 
     def filter(self, state: VolumeBindingState, nodes: NodeView) -> Iterator[Reject]:
@@ -247,17 +258,6 @@ class VolumeBinding(BoundVolumes, PreScorePlugin[VolumeBindingState], ScorePlugi
     def score(self, state: VolumeBindingState, nodes: NodeView) -> IntArray:
         shape = self._args.completed(self._gates).shape or ()
         return capacity_scores(find(state.wanted, nodes), utilization_table(shape), len(nodes))
-
-
-def _claims_to_bind(claims: PodClaims, snapshot: Snapshot) -> ClaimsToBind:
-    volumes = snapshot.index(Assumptions).volumes
-    bound = tuple((claim, volumes.get(claim.spec.volume_name)) for claim in claims.bound)
-    selected = tuple(claim for claim in claims.delayed if SELECTED_NODE in claim.metadata.annotations)
-    free = [claim for claim in claims.delayed if SELECTED_NODE not in claim.metadata.annotations]
-    try:
-        return ClaimsToBind(bound, selected, snapshot.index(VolumeIndex).search(free) if free else None)
-    except MatchingError as error:
-        return ClaimsToBind(bound, selected, fault=str(error))
 
 
 # -- hints --------------------------------------------------------------------------------------------------------------

@@ -39,6 +39,8 @@ class QueueProfile:
     def of(cls, profile: Profile) -> QueueProfile:
         gates = tuple((step.name, step.call) for step in profile.at("preEnqueue"))
         wakes = {name: found for name, plugin in profile.plugins.items() if (found := wakes_of(plugin))}
+        if not profile.asks_hints:
+            wakes = {name: tuple(Wake(wake.event) for wake in found) for name, found in wakes.items()}
         return cls(gates, wakes)
 
 

@@ -63,7 +63,9 @@ _1_35_7 = _before(
     "1.35.7",
     {
         "ImageLocality": "1.35",
+        "InterPodAffinity": "1.35",
         "NodeResourcesBalancedAllocation": "1.35",
+        "PodTopologySpread": "1.35",
     },
     lacks="PodGroupPodsCount TopologyPlacementGenerator",
     lacks_points={"NodeResourcesFit": "placementScore"},
@@ -86,7 +88,12 @@ _1_34_1 = _before(_1_34_7, "1.34.1", {"DefaultPreemption": "", "TaintToleration"
 _1_33_3 = _before(
     _1_34_7,
     "1.33.3",
-    {"NodeResourcesFit": "1.33", "TaintToleration": "1.34.1", "VolumeRestrictions": "1.33"},
+    {
+        "NodeResourcesFit": "1.33",
+        "TaintToleration": "1.34.1",
+        "VolumeBinding": "1.33",
+        "VolumeRestrictions": "1.33",
+    },
     gated_kinds=dict.fromkeys(("DeviceClass", "ResourceClaim", "ResourceSlice"), _DRA),
     counts_sidecar_ports=False,
     **_with_gates("1.33", GATES_1_33),
@@ -95,15 +102,22 @@ _1_33_3 = _before(
 _1_32_5 = _before(
     _1_33_3,
     "1.32.5",
-    {"NodeResourcesBalancedAllocation": "1.32", "VolumeBinding": "1.32"},
+    {
+        "NodePorts": "1.32",
+        "NodeResourcesBalancedAllocation": "1.32",
+        "NodeResourcesFit": "1.32",
+        "NodeVolumeLimits": "1.32",
+        "VolumeBinding": "1.32",
+    },
     **_with_gates("1.32", GATES_1_32),
 )
 
 _1_31_8 = _before(
     _1_32_5,
     "1.31.8",
-    {"NodeResourcesFit": "1.31"},
+    {"NodeResourcesFit": "1.31", "NodeVolumeLimits": "1.31"},
     lacks_points={"DefaultPreemption": "preEnqueue", "DynamicResources": "score", "NodeResourcesFit": "placementScore"},
+    gated_kinds={**_1_32_5.gated_kinds, "VolumeAttachment": ""},
     names_nodes_left_out=False,
     **_with_gates("1.31", GATES_1_31),
 )
@@ -111,6 +125,7 @@ _1_31_8 = _before(
 _1_30_10 = _before(
     _1_31_8,
     "1.30.10",
+    dict.fromkeys(_DISK_LIMITS, "1.30"),
     removed_plugins=_DISK_LIMITS,
     narrowing_rejects=False,
     limits_in_tree_disks=True,

@@ -18,11 +18,12 @@ from typing import Any
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
 from moorage.errors import MoorageError, PluginError
+from moorage.framework.features import FeatureGates
 from moorage.framework.plugin_runner import ask
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Status
 from moorage.testing.config_answers import answer as config_answer
-from moorage.testing.scenarios import Scenario, load_scenario
+from moorage.testing.scenarios import Scenario, load_scenario, recorded_release
 
 __all__ = ["answer", "main", "reserve", "without_post_filter"]
 
@@ -30,7 +31,7 @@ __all__ = ["answer", "main", "reserve", "without_post_filter"]
 def answer(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answer to one recorded document."""
     if "text" in document:
-        return config_answer(document["name"], document["text"])
+        return config_answer(document["name"], document["text"], FeatureGates(release=recorded_release(document)))
     return {"name": document["name"], "results": list(_results(load_scenario(document)))}
 
 
@@ -42,12 +43,22 @@ def _results(scenario: Scenario) -> Iterator[dict[str, Any]]:
         profile = profiles[pod.spec.scheduler_name]
         decision = cycle.decide(profile, pod, scenario.cluster.snapshot, scenario.nominated)
         result = _result(decision, scenario)
+        if decision.error is not None:
+            filtered = cycle.decide(_without_scores(profile), pod, scenario.cluster.snapshot, scenario.nominated)
+            result = {**_result(filtered, scenario), **result, "scores": {}, "total": {}}
+            result.pop("best", None)
         if scenario.in_sequence and "best" in result:
             result["chosen"] = result["best"][0]
             scenario.cluster.assume(pod, result["chosen"])
             scenario.drop_nomination(pod.uid)
             reserve(profile, decision, result["chosen"])
         yield result
+
+
+def _without_scores(profile: Profile) -> Profile:
+    return replace(
+        profile, steps={point: steps for point, steps in profile.steps.items() if point not in {"preScore", "score"}}
+    )
 
 
 def without_post_filter(profile: Profile) -> Profile:

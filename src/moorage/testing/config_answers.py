@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from moorage.config.api_versions import v1_of
 from moorage.config.loader import load
 from moorage.config.profiles import ResolvedProfile, resolve
 from moorage.errors import ConfigError, MoorageError
@@ -20,9 +21,9 @@ __all__ = ["answer"]
 def answer(name: str, text: str, gates: FeatureGates | None = None) -> dict[str, Any]:
     """Return the answer for one document; ``name`` is copied into it."""
     gates = gates or FeatureGates()
-    registry = builtin_registry()
+    registry, version = builtin_registry(gates.release), v1_of(gates.emulated)
     try:
-        profiles = resolve(load(text.encode("utf-8", "surrogatepass"), name, registry, gates), registry, gates)
+        profiles = resolve(load(text.encode("utf-8", "surrogatepass"), name, registry, gates), registry, gates, version)
     except ConfigError as error:
         faults = [{"field": fault.field, "detail": fault.body} for fault in error.faults]
         return {"name": name, "refused": True, "faults": faults, "profiles": {}}

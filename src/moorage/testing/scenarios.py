@@ -21,11 +21,11 @@ from moorage.errors import InputError
 from moorage.framework.features import TODAY, FeatureGates
 from moorage.framework.profile import Profile
 from moorage.framework.registry import WaitingPod
-from moorage.releases import Release, find_release, why_unknown
+from moorage.releases import find_release, why_unknown
 from moorage.state.cluster import ClusterState, Snapshot
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Scenario", "known_kinds", "load_scenario"]
+__all__ = ["Scenario", "known_kinds", "load_scenario", "recorded_release"]
 
 
 @cache
@@ -102,29 +102,26 @@ def _as_listed(numbered: tuple[int, Mapping[str, Any]]) -> tuple[int, str, int]:
 
 def _loaded(document: Mapping[str, Any]) -> Loaded:
     """Return the scenario's configuration, in the release that it was recorded with."""
-    release = document.get("release")
-    emulate = None if release is None else recorded_release(release).name
     rules = ConfigSource(feature_gates=",".join(f"{gate}={value}" for gate, value in document.get("featureGates", {}).items()))
     if "algorithmProvider" in document:
         return from_provider(document["algorithmProvider"], rules)
+    release = recorded_release(document)
     given = document.get("policy") or document.get("config")
     if given is not None:
-        return load_any(json.dumps(given).encode(), document["name"], rules, emulate)
-    if emulate is not None:
-        return load_default(rules, emulate)
-    recorded = ".".join(document.get("kubernetes", TODAY).removeprefix("v").split(".")[:2])
-    return load_default(rules, recorded)
+        return load_any(json.dumps(given).encode(), document["name"], rules, release if "release" in document else None)
+    return load_default(rules, release)
 
 
-def recorded_release(version: str) -> Release:
-    """Return the release that a recording names.
+def recorded_release(document: Mapping[str, Any]) -> str:
+    """Return the name of the release that a document was recorded with.
 
     Raises  InputError for a version that is not known
     """
+    version = document.get("release") or ".".join(document.get("kubernetes", TODAY).split(".")[:2])
     found = find_release(version)
     if found is None:
         raise InputError(f"release: {why_unknown(version)}")
-    return found
+    return found.name
 
 
 def _add(

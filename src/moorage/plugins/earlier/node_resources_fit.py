@@ -1,7 +1,8 @@
 """NodeResourcesFit of earlier releases.
 
-Up to 1.33 every refusal can be cured by preemption, even where the request exceeds what the node has. Up to 1.31 the usage that
-is scored counts, of the init containers of a placed pod, only the one that requests the most, also if it is a sidecar.
+Up to 1.33 every refusal can be cured by preemption, even where the request exceeds what the node has. Up to 1.32 pods that are
+only nominated wake no pod. Up to 1.31 the usage that is scored counts only the largest init container of a placed pod, also if
+it is a sidecar.
 
 Source    kube-scheduler 1.33.3, plugins/noderesources/fit.go; 1.31.8, framework/types.go, calculateResource
 """
@@ -10,15 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from moorage.framework.events import Wake
 from moorage.framework.points import Reuse, Scope
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.device_backed_scores import ScoredDemands
+from moorage.plugins.earlier.placed_pods import for_placed_pods
 from moorage.plugins.earlier.sidecar_usage import SidecarUsageView
 from moorage.plugins.node_resources_fit import NodeResourcesFit, RequestedResource
 from moorage.state.columns import IntArray
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["NodeResourcesFitV131", "NodeResourcesFitV133"]
+__all__ = ["NodeResourcesFitV131", "NodeResourcesFitV132", "NodeResourcesFitV133"]
 
 
 class NodeResourcesFitV133(NodeResourcesFit):
@@ -35,7 +38,16 @@ class NodeResourcesFitV133(NodeResourcesFit):
         return None if hold is None else Hold(hold.reasons)
 
 
-class NodeResourcesFitV131(NodeResourcesFitV133):
+class NodeResourcesFitV132(NodeResourcesFitV133):
+    """The plugin; see the module docstring."""
+
+    reuse = NodeResourcesFit.reuse
+
+    def wakes_on(self) -> Iterator[Wake]:
+        return for_placed_pods(super().wakes_on())
+
+
+class NodeResourcesFitV131(NodeResourcesFitV132):
     """The plugin; see the module docstring."""
 
     @property

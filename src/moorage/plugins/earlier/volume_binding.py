@@ -1,18 +1,108 @@
-"""VolumeBinding up to 1.32: the reason for a volume out of reach has another text.
+"""VolumeBinding of earlier releases.
 
-Source    kube-scheduler 1.32.5, plugins/volumebinding
+Up to 1.33 a claim that names a VolumeAttributesClass cannot be matched while the gate VolumeAttributesClass is off, as it is by
+default. Up to 1.32 the reason for a volume out of reach has another text, and the gate for scoring is VolumeCapacityPriority,
+which counts existing volumes only and prefers fuller ones by default.
+
+Source    kube-scheduler 1.33.3 and 1.32.5, plugins/volumebinding; component-helpers, storage/volume/pv_helpers.go
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Final, Self
+
+from msgspec import structs
+
+from moorage.api.quantity import parse
+from moorage.errors import Fault
+from moorage.framework.args import PluginArgs
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import PreScorePlugin, ScorePlugin
+from moorage.framework.verdicts import SKIP, Skip
+from moorage.plugins.scoring_strategies import UtilizationPoint, shape_faults, utilization_table
 from moorage.plugins.v1_21.volume_binding import UNREACHABLE
-from moorage.plugins.volume_binding import VolumeBinding
+from moorage.plugins.volume_binding import BoundVolumes, VolumeBinding, VolumeBindingState
+from moorage.plugins.volumes.capacity_score import capacity_scores
+from moorage.plugins.volumes.claim_lookup import SELECTED_NODE, requested_storage
+from moorage.plugins.volumes.node_findings import ClaimsToBind, find
+from moorage.plugins.volumes.pod_claims import PodClaims
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
 
-__all__ = ["VolumeBindingV132"]
+__all__ = ["VolumeBindingArgsV132", "VolumeBindingV132", "VolumeBindingV133"]
+
+# kube-scheduler's own text, kept word for word: people search their events for it.
+UNSUPPORTED: Final = (
+    "unsupported volumeAttributesClassName is set on claim {} when the feature-gate VolumeAttributesClass is disabled"
+)
+_FULLER_IS_BETTER: Final = (UtilizationPoint(utilization=0, score=0), UtilizationPoint(utilization=100, score=10))
 
 
-class VolumeBindingV132(VolumeBinding):
+class BoundVolumesV133(BoundVolumes):
+    """VolumeBinding without its score, up to 1.33."""
+
+    reuse = BoundVolumes.reuse
+
+    def claims_to_bind(self, claims: PodClaims, snapshot: Snapshot) -> ClaimsToBind:
+        found = super().claims_to_bind(claims, snapshot)
+        if self._gates["VolumeAttributesClass"]:
+            return found
+        free = [claim for claim in claims.delayed if SELECTED_NODE not in claim.metadata.annotations]
+        for claim in sorted(free, key=lambda one: parse(requested_storage(one))):
+            if claim.spec.volume_attributes_class_name:
+                return found._replace(search=None, fault=UNSUPPORTED.format(claim.key))
+        return found
+
+
+class VolumeBindingV133(BoundVolumesV133, VolumeBinding):
     """The plugin; see the module docstring."""
 
-    reuse = VolumeBinding.reuse
-    reasons = (UNREACHABLE, *VolumeBinding.reasons[1:])
+    reuse = BoundVolumes.reuse
+
+
+class VolumeBindingArgsV132(PluginArgs, frozen=True):
+    """``shape`` requires the feature gate VolumeCapacityPriority."""
+
+    bind_timeout_seconds: int = 600
+    shape: tuple[UtilizationPoint, ...] | None = None
+
+    def completed(self, gates: FeatureGates) -> Self:
+        return structs.replace(self, shape=_FULLER_IS_BETTER) if gates["VolumeCapacityPriority"] and not self.shape else self
+
+    def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
+        faults = []
+        if self.bind_timeout_seconds < 0:
+            text = "invalid BindTimeoutSeconds, should not be a negative value"
+            faults.append(Fault("Invalid value", f"{path}.bindTimeoutSeconds", text, self.bind_timeout_seconds))
+        if gates["VolumeCapacityPriority"]:
+            faults += shape_faults(self.shape or (), f"{path}.shape")
+        elif self.shape is not None:
+            text = "unexpected field `shape`, remove it or turn on the feature gate VolumeCapacityPriority"
+            faults.append(Fault("Invalid value", f"{path}.shape", text, self.shape))
+        return faults
+
+
+class VolumeBindingV132(BoundVolumesV133, PreScorePlugin[VolumeBindingState], ScorePlugin[VolumeBindingState]):
+    """The plugin; see the module docstring."""
+
+    Args = VolumeBindingArgsV132
+    reuse = BoundVolumes.reuse
+    reasons = (UNREACHABLE, *BoundVolumes.reasons[1:])
+
+    def __init__(self, args: VolumeBindingArgsV132 | None = None) -> None:
+        self._args = args or VolumeBindingArgsV132()
+        super().__init__(self._args.bind_timeout_seconds)
+
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> VolumeBindingState | Skip:
+        del feasible
+        state = self.pre_filter(pod, snapshot) if self._gates["VolumeCapacityPriority"] else None
+        if not isinstance(state, VolumeBindingState):
+            return SKIP
+        return state if state.wanted.search is not None else SKIP
+
+    def score(self, state: VolumeBindingState, nodes: NodeView) -> IntArray:
+        found = replace(find(state.wanted, nodes), groups=[])
+        return capacity_scores(found, utilization_table(self._args.completed(self._gates).shape or ()), len(nodes))

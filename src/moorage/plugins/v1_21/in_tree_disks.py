@@ -67,15 +67,15 @@ class DiskId(NamedTuple):
     claim: str = ""
 
 
-def disks_of(kind: DiskKind, pod: PodInfo, snapshot: Snapshot) -> frozenset[DiskId]:
-    """Return the pod's disks of a kind. Missing claims do not count."""
+def disks_of(kind: DiskKind, pod: PodInfo, snapshot: Snapshot, *, ephemeral: bool = False) -> frozenset[DiskId]:
+    """Return the pod's disks of a kind. Missing claims do not count, those of ephemeral volumes only with ``ephemeral``."""
     if pod.volumes is None:
         return frozenset()
     found = {_named(kind, volume) for volume in pod.volumes.inline if getattr(volume, kind.source) is not None}
     claims = snapshot.objects(PersistentVolumeClaim)
     for use in pod.volumes.claims:
         claim = claims.get(use.key)
-        if claim is not None and not use.ephemeral:
+        if claim is not None and (ephemeral or not use.ephemeral):
             found |= set(_disk_of(kind, claim, snapshot))
     return frozenset(found)
 
@@ -127,8 +127,9 @@ class DiskUse(NamedTuple):
 class DiskCounter:
     """The disks of one kind on every row, cached between pods."""
 
-    def __init__(self, kind: DiskKind, gates: FeatureGates, max_disks: int | None = None) -> None:
+    def __init__(self, kind: DiskKind, gates: FeatureGates, max_disks: int | None = None, *, ephemeral: bool = False) -> None:
         self._kind = kind
+        self._ephemeral = ephemeral
         self._max_disks = max_disks
         # In the current release every node that declares a migration has migrated.
         self._migration = gates.emulated.migrates_in_tree_disks or (gates["CSIMigration"] and gates[kind.gate])
@@ -168,4 +169,4 @@ class DiskCounter:
 
     def _disks_of(self, pod: PodInfo, row: int, snapshot: Snapshot) -> frozenset[DiskId]:
         del row
-        return disks_of(self._kind, pod, snapshot)
+        return disks_of(self._kind, pod, snapshot, ephemeral=self._ephemeral)

@@ -30,14 +30,14 @@ from moorage.plugins.volumes.volume_signature import volume_signature
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"]
+__all__ = ["NO_NAME", "AzureDiskLimits", "CinderLimits", "DiskLimits", "EBSLimits", "GCEPDLimits"]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 TOO_MANY: Final = "node(s) exceed max volume count"
 NO_NAME: Final = "PersistentVolumeClaim had no name"
 
 
-class _Limits(
+class DiskLimits(
     FilterPlugin[PodInfo],
     ExplainingPlugin[object],
     RemedyingPlugin[object],
@@ -49,13 +49,15 @@ class _Limits(
 
     name: ClassVar[str]
     kind: ClassVar[DiskKind]
+    #: Claims of ephemeral volumes count.
+    counts_ephemeral: ClassVar[bool] = False
     reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
 
     def __init__(self) -> None:
-        self._counter = DiskCounter(self.kind, FeatureGates())
+        self._counter = DiskCounter(self.kind, FeatureGates(), ephemeral=self.counts_ephemeral)
 
     def attach(self, handle: Handle) -> None:
-        self._counter = DiskCounter(self.kind, handle.gates, handle.max_disks)
+        self._counter = DiskCounter(self.kind, handle.gates, handle.max_disks, ephemeral=self.counts_ephemeral)
 
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
         if pod.volumes is None:
@@ -63,14 +65,14 @@ class _Limits(
         if any(not use.name for use in pod.volumes.claims):
             yield Reject(~nodes.false(), NO_NAME, error=True)
             return
-        disks = disks_of(self.kind, pod, nodes.snapshot)
+        disks = disks_of(self.kind, pod, nodes.snapshot, ephemeral=self.counts_ephemeral)
         if disks:
             use = self._counter.use(disks, nodes)
             yield Reject(use.counts & (use.held + use.added > use.limit), TOO_MANY)
 
     def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail | None:
         del state
-        disks = disks_of(self.kind, pod, node.snapshot)
+        disks = disks_of(self.kind, pod, node.snapshot, ephemeral=self.counts_ephemeral)
         use = self._counter.use(disks, node)
         what = f"{self.name.removesuffix('Limits')} disks"
         return why_attached([(what, int(use.held[0]), int(use.added[0]), int(use.limit[0]))])
@@ -83,28 +85,28 @@ class _Limits(
         yield Wake(ClusterEvent(Resource.POD, Action.DELETE))
 
 
-class EBSLimits(_Limits):
+class EBSLimits(DiskLimits):
     """Disks of AWS Elastic Block Store."""
 
     name = "EBSLimits"
     kind = EBS
 
 
-class GCEPDLimits(_Limits):
+class GCEPDLimits(DiskLimits):
     """Persistent disks of Google Compute Engine."""
 
     name = "GCEPDLimits"
     kind = GCE_PD
 
 
-class AzureDiskLimits(_Limits):
+class AzureDiskLimits(DiskLimits):
     """Managed and unmanaged disks of Azure."""
 
     name = "AzureDiskLimits"
     kind = AZURE_DISK
 
 
-class CinderLimits(_Limits):
+class CinderLimits(DiskLimits):
     """Volumes of OpenStack Cinder."""
 
     name = "CinderLimits"

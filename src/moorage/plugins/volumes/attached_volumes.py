@@ -149,12 +149,17 @@ class AttachedVolumes:
         """Return the volumes of one row now."""
         of_pods: dict[CsiVolume, None] = {}
         for pod in self._table.volume_use.pods_on(row).values():
-            needed = needed_volumes(pod, self._snapshot, migrated=True, placed=True)
+            needed = needed_volumes(pod, self._snapshot, migrated=self._is_migrated(row), placed=True)
             if needed.fault:
                 return RowVolumes(fault=needed.fault)
             of_pods |= dict.fromkeys(needed.volumes)
         attached = self._attached_to(self._table.nodes[row].name)
         return RowVolumes(frozenset(of_pods), frozenset(volume for volume in attached if volume not in of_pods))
+
+    def _is_migrated(self, row: int) -> bool:
+        """Return whether drivers serve in-tree volumes on a row. Rows without a CSINode have no limit, so they may as well."""
+        del row
+        return True
 
     def _attached_to(self, node: str) -> Iterable[CsiVolume]:
         volumes = self._snapshot.objects(PersistentVolume)

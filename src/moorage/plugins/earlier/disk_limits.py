@@ -1,0 +1,74 @@
+"""EBSLimits, GCEPDLimits, AzureDiskLimits and CinderLimits of 1.30: nodes with a CSINode leave these limits to CSI drivers.
+
+Claims of ephemeral volumes count, and a missing claim rejects the pod on every node.
+
+Source    kube-scheduler 1.30.10, plugins/nodevolumelimits/non_csi.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from moorage.api.storage import PersistentVolumeClaim
+from moorage.framework.verdicts import Reject
+from moorage.plugins.v1_21 import in_tree_limits as oldest
+from moorage.plugins.volumes.claim_lookup import claim_not_found, is_owned_by, not_owned
+from moorage.plugins.volumes.csi_nodes import CsiNodes
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["AzureDiskLimitsV130", "CinderLimitsV130", "EBSLimitsV130", "GCEPDLimitsV130"]
+
+
+class _LimitsV130(oldest.DiskLimits):
+    """The rule for the kind of disk that a subclass names."""
+
+    reuse = oldest.DiskLimits.reuse
+    counts_ephemeral = True
+
+    def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
+        fault, is_error = _invalid_claim(pod, nodes.snapshot)
+        if fault:
+            yield Reject(~nodes.false(), fault, unresolvable=not is_error, error=is_error)
+            return
+        without_csi = ~_with_csi_node(nodes)
+        for reject in super().filter(pod, nodes):
+            yield Reject(reject.rows & without_csi, reject.reason)
+
+
+def _with_csi_node(nodes: NodeView) -> BoolArray:
+    column = nodes.snapshot.index(CsiNodes).follow()
+    found: BoolArray = nodes.ids(column) != 0
+    return found
+
+
+def _invalid_claim(pod: PodInfo, snapshot: Snapshot) -> tuple[str, bool]:
+    """Return why a claim of the pod cannot be counted, and whether that is an error; "" if all can."""
+    claims = snapshot.objects(PersistentVolumeClaim)
+    for use in pod.volumes.claims if pod.volumes is not None else ():
+        if not use.name:
+            return oldest.NO_NAME, True
+        claim = claims.get(use.key)
+        if claim is None:
+            return f"looking up PVC {use.key}: {claim_not_found(use.name)}", False
+        if use.ephemeral and not is_owned_by(claim, pod):
+            return not_owned(claim, pod), True
+    return "", False
+
+
+class EBSLimitsV130(_LimitsV130, oldest.EBSLimits):
+    """Disks of AWS Elastic Block Store."""
+
+
+class GCEPDLimitsV130(_LimitsV130, oldest.GCEPDLimits):
+    """Persistent disks of Google Compute Engine."""
+
+
+class AzureDiskLimitsV130(_LimitsV130, oldest.AzureDiskLimits):
+    """Managed disks of Azure."""
+
+
+class CinderLimitsV130(_LimitsV130, oldest.CinderLimits):
+    """Volumes of OpenStack Cinder."""

@@ -1,0 +1,23 @@
+"""NodePorts up to 1.32: pods that are only nominated wake no pod.
+
+Source    kube-scheduler 1.32.5, plugins/nodeports/node_ports.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from moorage.framework.events import Wake
+from moorage.plugins.earlier.placed_pods import for_placed_pods
+from moorage.plugins.node_ports import NodePorts
+
+__all__ = ["NodePortsV132"]
+
+
+class NodePortsV132(NodePorts):
+    """The plugin; see the module docstring."""
+
+    reuse = NodePorts.reuse
+
+    def wakes_on(self) -> Iterator[Wake]:
+        return for_placed_pods(super().wakes_on())

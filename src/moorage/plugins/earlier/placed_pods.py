@@ -1,0 +1,31 @@
+"""Queueing hints of releases in which a pod that is only nominated to a node does not count.
+
+Source    kube-scheduler 1.35, plugins/interpodaffinity/plugin.go and podtopologyspread/plugin.go; 1.32, the same of nodeports,
+          noderesources and nodevolumelimits
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from moorage.framework.events import Hint, Resource, Wake
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["for_placed_pods"]
+
+
+def for_placed_pods(wakes: Iterable[Wake]) -> Iterator[Wake]:
+    """Yield what wakes pods; of events of other pods, those of placed ones alone."""
+    for wake in wakes:
+        is_of_pods = wake.event.resource is Resource.POD and wake.when is not None
+        yield replace(wake, when=_if_placed(wake.when)) if is_of_pods and wake.when is not None else wake
+
+
+def _if_placed(hint: Hint) -> Hint:
+    def placed(pod: PodInfo, old: Any, new: Any) -> bool:
+        changed = [one for one in (old, new) if one is not None]
+        return all(one.spec.node_name or one.uid == pod.uid for one in changed) and hint(pod, old, new)
+
+    return placed

@@ -1,0 +1,113 @@
+"""Decisions of kube-scheduler 1.30 to 1.35, recorded: each release's answers, and what happens without one of its rules.
+
+``tests/data/conformance/releases`` has a selection of scenarios for each release: one of each family, and two for each rule.
+``make recordings`` compares all that lie in the folder beside the project.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from unittest import mock
+
+import pytest
+
+from moorage.releases import CURRENT, EARLIER, RELEASES
+from moorage.testing.answers import answer
+from tests.conformance.test_recorded import BUNDLED, differing, disagreements, documents, shared_recordings
+
+FOLDER = BUNDLED / "releases"
+NEWEST_FIRST = [CURRENT, *EARLIER]
+RECORDED = sorted(path.name.removesuffix(".jsonl.gz").removeprefix("v") for path in FOLDER.glob("*.jsonl.gz"))
+#: Rules that differ in what wakes a pod alone, or that ``test_release_rules`` exercises: plugin, and where the rule ended.
+ELSEWHERE = {
+    ("DynamicResources", "1.36.0"),
+    ("ImageLocality", "1.35"),
+    ("InterPodAffinity", "1.35"),
+    ("NodePorts", "1.32"),
+    ("NodeResourcesFit", "1.31"),
+    ("NodeResourcesFit", "1.32"),
+    ("NodeVolumeLimits", "1.31"),
+    ("NodeVolumeLimits", "1.32"),
+    ("PodTopologySpread", "1.35"),
+    ("VolumeBinding", "1.33"),
+    *((name, "1.30") for name in ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")),
+}
+#: Rules that no recording of a release happens to exercise, though those of other releases do.
+UNSEEN = {("1.33.3", "DefaultPreemption")}
+
+
+def newer_rule(release, plugin):
+    """Return the variant that replaced the release's rule of a plugin; "" for the newest rule."""
+    newer = reversed(NEWEST_FIRST[: NEWEST_FIRST.index(release)])
+    held = release.variants[plugin]
+    return next(ended for one in newer if (ended := one.variants.get(plugin, "")) != held)
+
+
+def without(release):
+    """Yield what rule is replaced by the newer one, and the release with the newer rule."""
+    for plugin, ended in release.variants.items():
+        if (plugin, ended) not in ELSEWHERE and (release.name, plugin) not in UNSEEN:
+            variants = {**release.variants, plugin: newer_rule(release, plugin)}
+            held = {name: last for name, last in variants.items() if last}
+            yield f"{plugin} up to {ended}", replace(release, variants=held)
+    if not release.names_nodes_left_out:
+        yield "nodes left out are not named", replace(release, names_nodes_left_out=True)
+    if not release.gates.get("PodLevelResources", CURRENT.gates["PodLevelResources"]).default:
+        yield "pod-level resources", with_gate(release, "PodLevelResources")
+    if "score" in release.lacks_points.get("DynamicResources", "") and release.gates["DynamicResourceAllocation"].default:
+        yield "DynamicResources does not score", replace(release, lacks_points={})
+    elif not release.gates["DynamicResourceAllocation"].default:
+        yield "DynamicResources is off", with_gate(release, "DynamicResourceAllocation")
+    if not release.gates.get("DRADeviceTaints", CURRENT.gates["DRADeviceTaints"]).default and "devices" in families(release):
+        yield "taints of devices", with_gate(release, "DRADeviceTaints")
+
+
+def with_gate(release, gate):
+    closed = {name: value for name, value in release.fixed_gates.items() if name != gate}
+    return replace(release, gates={**release.gates, gate: CURRENT.gates[gate]._replace(needs=())}, fixed_gates=closed)
+
+
+def families(release):
+    return {document["family"] for document in recorded(release.name)}
+
+
+def recorded(name):
+    return documents(FOLDER / f"v{name}.jsonl.gz")
+
+
+def is_ours(document):
+    results = {result["pod"]: result for result in answer(document)["results"]}
+    return not any(differing(wanted, results.get(wanted["pod"], {})) for wanted in document["expected"]["results"])
+
+
+MUTANTS = [(name, rule) for name in RECORDED for rule, _ in without(RELEASES[name])]
+
+
+def test_recordings_of_all_minor_releases_are_held():
+    assert {RELEASES[name].series for name in RECORDED} == {release.series for release in EARLIER} - {CURRENT.series}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECORDED)
+def test_every_recorded_decision_is_ours(name):
+    assert list(disagreements(FOLDER / f"v{name}.jsonl.gz")) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "rule"), MUTANTS, ids=lambda part: part.replace(" ", "-"))
+def test_recordings_differ_under_the_newer_rule(name, rule):
+    changed = dict(without(RELEASES[name]))[rule]
+    with mock.patch.dict(RELEASES, {name: changed}):
+        assert not all(is_ours(document) for document in recorded(name))
+
+
+@pytest.mark.skipif("MOORAGE_RECORDINGS" not in os.environ, reason="compares all recordings; make recordings runs it")
+@pytest.mark.parametrize("name", RECORDED)
+def test_all_recordings_beside_the_project_agree(name):
+    folder = shared_recordings()
+    if folder is None:
+        pytest.skip("no recordings beside the project (../shared/conformance)")
+    paths = sorted((folder / f"v{name}").glob("*.jsonl.gz"))
+    assert paths
+    assert [line for path in paths for line in disagreements(path)] == []

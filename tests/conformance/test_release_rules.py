@@ -1,0 +1,205 @@
+"""Rules that changed between releases and that no recording exercises, on the smallest cluster that shows them."""
+
+from __future__ import annotations
+
+import pytest
+
+from moorage.testing.answers import answer
+
+GIB = 1 << 30
+
+
+def node(name, **allocatable):
+    amounts = {"cpu": "4", "memory": "16Gi", "pods": "110", **{key.replace("__", "-"): one for key, one in allocatable.items()}}
+    labels = {"kubernetes.io/hostname": name}
+    return {
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {"allocatable": amounts, "capacity": amounts},
+    }
+
+
+def with_image(held):
+    return {**held, "status": {**held["status"], "images": [{"names": ["registry/model:1"], "sizeBytes": GIB}]}}
+
+
+def container(name="c", **fields):
+    return {"name": name, "image": "app:1", **fields}
+
+
+def pod(name, on="", containers=None, status=None, **spec):
+    made = {"containers": containers or [container()], **({"nodeName": on} if on else {}), **spec}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": made,
+        "status": status or {},
+    }
+
+
+def sidecar(**fields):
+    return [container("s", restartPolicy="Always", **fields)]
+
+
+PORT = [{"containerPort": 80, "hostPort": 80}]
+
+
+def claim(name, volume="", **spec):
+    bound = {"pv.kubernetes.io/bind-completed": "yes"} if volume else {}
+    meta = {"name": name, "namespace": "default", "uid": name, "annotations": bound}
+    made = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "late", **spec}
+    phase = {"phase": "Bound" if volume else "Pending"}
+    return {"kind": "PersistentVolumeClaim", "metadata": meta, "spec": {**made, "volumeName": volume}, "status": phase}
+
+
+def volume(name, **source):
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "late", **source}
+    phase = {"phase": "Bound" if "claimRef" in source else "Available"}
+    return {"kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec, "status": phase}
+
+
+LATE = {
+    "kind": "StorageClass", "metadata": {"name": "late"}, "provisioner": "kubernetes.io/no-provisioner",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}  # fmt: skip
+
+
+def csi_volume(name):
+    ref = {"namespace": "default", "name": f"of-{name}"}
+    return volume(name, csi={"driver": "disk", "volumeHandle": name}, claimRef=ref)
+
+
+def csi_node(name, limit=None):
+    driver = {"name": "disk", "nodeID": name, **({} if limit is None else {"allocatable": {"count": limit}})}
+    return {"kind": "CSINode", "metadata": {"name": name}, "spec": {"drivers": [driver]}}
+
+
+def uses(name):
+    return [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]
+
+
+def bound(*names):
+    return [LATE, *(part for name in names for part in (csi_volume(name), claim(f"of-{name}", name)))]
+
+
+def attached(name, on):
+    source = {"persistentVolumeName": name}
+    spec = {"attacher": "disk", "nodeName": on, "source": source}
+    return {"kind": "VolumeAttachment", "metadata": {"name": f"at-{name}"}, "spec": spec}
+
+
+def device_claim(name, allocated=False):
+    result = {"request": "r", "driver": "d", "pool": "n0", "device": "dev-0"}
+    exactly = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}
+    status = {"allocation": {"devices": {"results": [result]}}} if allocated else {}
+    spec = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
+    return {
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": spec,
+        "status": status,
+    }
+
+
+DEVICES = [
+    {"kind": "DeviceClass", "metadata": {"name": "any"}, "spec": {}},
+    {
+        "kind": "ResourceSlice", "metadata": {"name": "s"},
+        "spec": {
+            "driver": "d", "nodeName": "n0", "pool": {"name": "n0", "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": "dev-0"}, {"name": "dev-1"}],
+        },
+    },
+]  # fmt: skip
+CLAIMS = [{"name": "a", "resourceClaimName": "a"}, {"name": "b", "resourceClaimName": "b"}]
+EBS = [{"name": "v", "awsElasticBlockStore": {"volumeID": "one"}}]
+OTHER_EBS = [{"name": "v", "awsElasticBlockStore": {"volumeID": "two"}}]
+RESIZED = {
+    "containerStatuses": [
+        {"name": "c", "resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "3"}, "image": "", "imageID": ""}
+    ]
+}
+
+
+def reasons(result):
+    return sorted({reason for status in (result.get("filter") or {}).values() for reason in status["reasons"]})
+
+
+def image_score(result):
+    return result["scores"]["n0"]["ImageLocality"]
+
+
+def fault(result):
+    return result.get("error", "")
+
+
+def score_of_fit(result):
+    return result["scores"]["n0"]["NodeResourcesFit"]
+
+
+def cpu(amount):
+    return {"resources": {"requests": {"cpu": amount, "memory": "0"}}}
+
+
+NO_ALLOCATION = (
+    'running Score plugins: plugin "DynamicResources" failed with: number of allocations 1 is smaller than number of claims'
+)
+NO_ATTRIBUTES = (
+    'running "VolumeBinding" filter plugin: unsupported volumeAttributesClassName is set on claim default/c when the '
+    "feature-gate VolumeAttributesClass is disabled"
+)
+#: What changed → the cluster, what to look at, and the answers: of the last release with the old rule, of the first without.
+RULES = {
+    "image volumes count": (
+        [with_image(node("n0")), pod("p", volumes=[{"name": "v", "image": {"reference": "registry/model:1"}}])],
+        image_score, ("1.35.7", 0), ("1.36", 100),
+    ),
+    "a claim that is allocated beside one that is not": (
+        [node("n0"), *DEVICES, device_claim("a", allocated=True), device_claim("b"), pod("p", resourceClaims=CLAIMS)],
+        fault,
+        ("1.35.4", NO_ALLOCATION),
+        ("1.35.7", ""),
+    ),
+    "ports of sidecars count": (
+        [node("n0"), pod("held", "n0", initContainers=sidecar(ports=PORT)), pod("p", containers=[container(ports=PORT)])],
+        reasons, ("1.33.3", []), ("1.34.1", ["node(s) didn't have free ports for the requested pod ports"]),
+    ),
+    "volume attributes classes are supported": (
+        [node("n0"), LATE, volume("v", local={"path": "/x"}), claim("c", volumeAttributesClassName="gold"),
+         pod("p", volumes=uses("c"))],
+        reasons,
+        ("1.33.3", [NO_ATTRIBUTES]),
+        ("1.34.1", ["node(s) didn't find available persistent volumes to bind"]),
+    ),
+    "what the kubelet reports of a resize counts": (
+        [node("n0"), pod("held", "n0", containers=[container(**cpu("1"))], status=RESIZED),
+         pod("p", containers=[container(**cpu("2"))])],
+        reasons, ("1.32.5", []), ("1.33.3", ["Insufficient cpu"]),
+    ),
+    "a node states no volume limit itself": (
+        [node("n0", **{"attachable-volumes-csi-disk": "1"}), csi_node("n0"), *bound("one", "two"),
+         pod("held", "n0", volumes=uses("of-one")), pod("p", volumes=uses("of-two"))],
+        reasons, ("1.31.8", ["node(s) exceed max volume count"]), ("1.32.5", []),
+    ),
+    "attachments without a pod count": (
+        [node("n0"), csi_node("n0", limit=1), *bound("one", "two"), attached("one", "n0"), pod("p", volumes=uses("of-two"))],
+        reasons, ("1.31.8", []), ("1.32.5", ["node(s) exceed max volume count"]),
+    ),
+    "sidecars of placed pods count in scores": (
+        [node("n0"), node("n1"), pod("held", "n0", containers=[container(**cpu("1"))], initContainers=sidecar(**cpu("1"))),
+         pod("p", containers=[container(**cpu("1"))])],
+        score_of_fit, ("1.31.8", 75), ("1.32.5", 62),
+    ),
+    "in-tree disks are not limited": (
+        [node("n0", **{"attachable-volumes-aws-ebs": "1"}), pod("held", "n0", volumes=EBS), pod("p", volumes=OTHER_EBS)],
+        reasons, ("1.30.10", ["node(s) exceed max volume count"]), ("1.31.8", []),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_ends_with_its_release(rule):
+    objects, read, before, after = RULES[rule]
+    for release, expected in (before, after):
+        (result,) = answer({"name": rule, "release": release, "objects": objects})["results"]
+        assert read(result) == expected, release

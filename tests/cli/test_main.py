@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 import moorage as library
+from moorage.cli.main import COMMANDS
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_version(moorage):
@@ -26,8 +32,6 @@ def test_without_a_command_the_usage_is_an_error(moorage):
 
 
 def test_help_lists_every_command_with_what_it_is_for(moorage):
-    from moorage.cli.main import COMMANDS
-
     said = moorage("--help").out
     assert COMMANDS
     for name, (_, purpose) in COMMANDS.items():
@@ -85,3 +89,19 @@ def test_what_ends_a_run(moorage, monkeypatch, error, said, status):
 
     monkeypatch.setattr("moorage.cli.cluster_files.read", fail)
     assert moorage("simulate", "-f", "x") == (status, "", said)
+
+
+#: Commands whose help is kube-scheduler's, or a list of subcommands.
+OTHER_HELP = {"config", "run"}
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - OTHER_HELP))
+def test_a_help_page_has_sections_two_examples_and_the_page_to_read(moorage, name):
+    ran = moorage(name, "--help")
+    examples = [line for line in ran.out.splitlines() if re.match(r" +(.* \| )?moorage ", line)]
+    assert len(examples) >= 2
+    assert all(f"moorage {name} " in line for line in examples)
+    page = re.search(r"docs/reference/[\w-]+\.md", ran.out)
+    assert page is not None
+    assert (ROOT / page[0]).is_file()
+    assert "\nInput:\n" in ran.out or name == "up"

@@ -11,6 +11,7 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
+from moorage.cli.command_help import DescribedCommand
 from moorage.cli.progress import Progress
 from moorage.cli.question import Asked, exit_status, open_question, print_answers, question_options
 from moorage.errors import InputError
@@ -33,7 +34,7 @@ All that is printed, and how it is counted: docs/reference/capacity.md
 """
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=DescribedCommand, epilog=EPILOG)
 @click.argument("templates", nargs=-1, required=True, metavar="TEMPLATE…")
 @question_options()
 @click.option(

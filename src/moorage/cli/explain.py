@@ -11,6 +11,7 @@ import click
 from msgspec.structs import replace as with_fields
 
 from moorage.cli.bounded_files import CONFIG_LIMIT, read_file
+from moorage.cli.command_help import DescribedCommand
 from moorage.cli.progress import Progress
 from moorage.cli.question import Asked, exit_status, open_question, print_answers, question_options
 from moorage.laboratory.costs import read_costs
@@ -25,7 +26,17 @@ from moorage.simulator.simulation import SimulatedAttempt
 __all__ = ["explain", "explain_pending_pods", "print_explanations"]
 
 
-@click.command()
+EPILOG = """Examples:
+
+\b
+    moorage explain shop/web-0 -f cluster.json
+    moorage explain --all -f cluster.json --add-nodes like=n1,count=2
+
+All that is printed, and what it means: docs/reference/explain.md
+"""
+
+
+@click.command(cls=DescribedCommand, epilog=EPILOG)
 @click.argument("pods", nargs=-1, metavar="[NAMESPACE/]POD | KIND/NAME")
 @click.option("--all", "every_pending", is_flag=True, help="Explain every pod that stays pending.")
 @click.option("-n", "--namespace", default="", metavar="NAME", help="The namespace of the pods or workloads named.")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import click
 
+from moorage.cli.command_help import DescribedCommand
+
 __all__ = ["TakesFiles"]
 
 
-class TakesFiles(click.Command):
+class TakesFiles(DescribedCommand):
     """A command that takes files with ``-f`` and no positional arguments."""
 
     allow_extra_args = True

@@ -1,6 +1,6 @@
 """What all question commands share: their options, the cluster they ask about, how answers are printed, exit statuses.
 
-@click.command()
+@click.command(cls=DescribedCommand, epilog=EPILOG)
 @click.argument("template")
 @question_options()
 def capacity(**given: Any) -> int:

@@ -38,7 +38,17 @@ from moorage.simulator.simulation import SimulatedAttempt
 __all__ = ["simulate"]
 
 
-@click.command(cls=TakesFiles)
+EPILOG = """Examples:
+
+\b
+    moorage simulate -f cluster.json -f app/
+    helm template chart/ | moorage simulate -f cluster.json -f -
+
+All that is printed, and what it means: docs/reference/simulate.md
+"""
+
+
+@click.command(cls=TakesFiles, epilog=EPILOG)
 @click.option(
     "-f", "--filename", "paths", multiple=True, metavar="PATH",
     help="A file, a directory, or - for standard input. May be repeated.",

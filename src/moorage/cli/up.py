@@ -56,7 +56,17 @@ class _Duration(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
-@click.command(cls=TakesFilesAndFlags)
+EPILOG = """Examples:
+
+\b
+    moorage up --nodes 50
+    moorage up -f cluster.json --data cluster.db
+
+Everything else: docs/reference/up.md
+"""
+
+
+@click.command(cls=TakesFilesAndFlags, epilog=EPILOG)
 @click.option("--nodes", type=click.IntRange(min=0), help="Number of nodes to create [10, or 0 with -f or --data].")
 @click.option("--node-cpu", default="8", show_default=True, metavar="QUANTITY", help="CPU capacity of each node.")
 @click.option("--node-memory", default="32Gi", show_default=True, metavar="QUANTITY", help="Memory capacity of each node.")

@@ -81,6 +81,7 @@ class KeptScores:
         self._total: IntArray = np.full(len(self._allowed), everywhere) if total is None else total + everywhere
         open_total = self._total if self._allowed.all() else np.where(self._allowed, self._total, REFUSED)
         self._in_ring: IntArray = open_total.take(self._ring.rows)
+        self._total_cells, self._in_ring_cells = self._total.data, self._in_ring.data
         self._top = TopPlaces(self._ring, self._in_ring)
 
     def _scaled(self, step: Step, state: Any, raw: IntArray) -> IntArray:
@@ -128,14 +129,16 @@ class KeptScores:
     def set_row(self, row: int, worth: int | None, snapshot: Snapshot, pod: PodInfo) -> None:
         """Update the total of one row. None: it is refused. The part that depends on the node alone is unchanged."""
         if worth is None:
-            self._in_ring[place := self._ring.place_of.item(row)] = REFUSED
+            self._in_ring_cells[place := self._ring.place_at[row]] = REFUSED
             self._top.changed(place, REFUSED)
         elif self._must_sum_up:
             self.rescore(snapshot.nodes.at(row), self._allowed[row : row + 1], pod)
         else:
             part = self._part
-            total = worth + part.everywhere + (0 if part.total is None else part.total.item(row))
-            self._total[row] = self._in_ring[place := self._ring.place_of.item(row)] = total
+            total = worth + part.everywhere
+            if part.total is not None:
+                total += part.total.item(row)
+            self._total_cells[row] = self._in_ring_cells[place := self._ring.place_at[row]] = total
             self._top.changed(place, total)
 
     def rescore(self, view: NodeView, allowed: BoolArray, pod: PodInfo) -> None:

@@ -7,6 +7,7 @@ caller assumes the pod on the chosen node, reserves and binds.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +67,11 @@ class Cycle:
     order: NodeOrder = field(default_factory=NodeOrder)
     _classes: dict[Profile, ClassCache] = field(default_factory=dict)
     _failures: dict[Profile, Failures] = field(default_factory=dict)
+    #: True for a subclass that sees what ``decide`` decides, and not what ``decide_fast`` does.
+    _is_watched: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        cls._is_watched = cls.decide is not Cycle.decide and cls.decide_fast is Cycle.decide_fast
 
     def decide(
         self,
@@ -122,16 +128,14 @@ class Cycle:
     @property
     def may_hurry(self) -> bool:
         """Return whether ``decide_fast`` stands for ``decide``: pods are decided by class, and no subclass misses any."""
-        kind = type(self)
-        watched = kind.decide is not Cycle.decide and kind.decide_fast is Cycle.decide_fast
-        return self.by_class and not (watched or self.always_score or self.extenders)
+        return self.by_class and not (self._is_watched or self.always_score or self.extenders)
 
     def decide_fast(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
         """Return what ``decide`` finds where no pod is nominated, without the objects of a decision.
 
         None if the caller must call ``decide``: no node fits, or the decision takes the full path.
         """
-        if self._percentage_for(profile):
+        if self.percentage_of_nodes_to_score or profile.percentage_of_nodes_to_score:
             return None
         cache = self._classes.get(profile)
         if cache is None:

@@ -190,6 +190,7 @@ class _PodClass:
         self._nodes_allow = part.allowed if found.narrowed is None else part.allowed & found.narrowed
         self._filters = [pair for pair in steps.on_rows.filter_nodes if pair[0].name not in self._skips]
         self.allowed: BoolArray = self._nodes_allow.copy()
+        self._nodes_allow_cells, self._allowed_cells = self._nodes_allow.data, self.allowed.data
         close_refused(self.allowed, (step for step, _ in self._filters), self._states, pod, view)
         self._scores = KeptScores(steps.on_rows, profile.weights, part, self._states, pod, view, self.allowed)
         self._count = int(np.count_nonzero(self.allowed))
@@ -227,7 +228,7 @@ class _PodClass:
         return True
 
     def _judge_row(self, row: int, pod: PodInfo, snapshot: Snapshot) -> None:
-        if not self._nodes_allow[row]:
+        if not self._nodes_allow_cells[row]:
             return
         if self._rooms is None:
             worth = self._asked_about(row, pod, snapshot)
@@ -240,9 +241,9 @@ class _PodClass:
                     self._rooms.clear()
                 worth = self._rooms[room] = self._asked_about(row, pod, snapshot)
         allowed = worth is not None
-        if allowed is not self.allowed.item(row):
+        if allowed is not self._allowed_cells[row]:
             self._count += 1 if allowed else -1
-            self.allowed[row] = allowed
+            self._allowed_cells[row] = allowed
         self._scores.set_row(row, worth, snapshot, pod)
 
     def _asked_about(self, row: int, pod: PodInfo, snapshot: Snapshot) -> int | None:

@@ -114,7 +114,7 @@ class Signer:
                 idle.add(step.name)
             logs += answer.until
         signed = self._numbered(self._signed(self._by_shape, pod, Signed((), self._always_asked - idle)))
-        return KnownShape(pod, signed, tuple((log, log.position) for log in logs))
+        return KnownShape(pod, signed, tuple({id(log): (log, log.position) for log in logs}.values()))
 
     def _numbered(self, signed: Signed) -> Signed:
         """Replace the key by a number. Numbers are never reused, so old ones may be dropped."""

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from moorage.cycle.pod_signatures import KnownShape
 from moorage.state.cluster import Snapshot
+from moorage.state.journal import Journal
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["ShapeRoute"]
@@ -20,12 +21,13 @@ C = TypeVar("C")
 class ShapeRoute(Generic[C]):
     """The way from one shape to its class, found for the first pod of the shape."""
 
-    __slots__ = ("_facts", "_facts_known", "_first", "_objects_changed", "_shape", "_snapshot", "key", "pod_class")
+    __slots__ = ("_facts", "_facts_known", "_first", "_logs", "_objects_changed", "_snapshot", "key", "pod_class")
 
     def __init__(self, shape: KnownShape, key: Hashable, pod_class: C, snapshot: Snapshot) -> None:
         self.key = key
         self.pod_class = pod_class
-        self._shape = shape
+        #: The logs of idle plugins. A change of a journal shows in ``objects_changed``.
+        self._logs = tuple(pair for pair in shape.stands_while if not isinstance(pair[0], Journal))
         self._first = shape.first
         self._snapshot = snapshot
         self._objects_changed = snapshot.objects_changed
@@ -36,7 +38,10 @@ class ShapeRoute(Generic[C]):
         """Return whether signing a pod of the shape would still lead to the class."""
         if self._objects_changed != snapshot.objects_changed or self._snapshot is not snapshot:
             return False
-        return self._shape.stands()
+        for log, position in self._logs:  # noqa: SIM110 (a generator costs more than comparing)
+            if log.position != position:
+                return False
+        return True
 
     def share(self, pod: PodInfo) -> None:
         """Give a pod of the shape the derived data of the first one."""

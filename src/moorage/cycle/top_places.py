@@ -61,8 +61,10 @@ class TopPlaces:
             return self._ring.first_best(self._totals, start)
         tied = self._tied
         assert tied is not None
-        place = tied.find(1, self._ring.place_after(start))
-        return self._ring.row_at(place if place >= 0 else tied.find(1))
+        ring = self._ring
+        place = tied.find(1, ring.place_after(start))
+        row: int = ring.row_at[place if place >= 0 else tied.find(1)]
+        return row
 
     def _find(self) -> bool:
         """Find the tied places. Return False if keeping them is not worth it."""

@@ -1,10 +1,12 @@
 """A heap from which any member can be removed: its entry is emptied in place and skipped when it reaches the top.
 
-Empty entries are removed once they outnumber the full ones, so that churn does not grow memory.
+Members are mostly pushed in order. Those are kept in a row, from which the first is taken in constant time; the others are in a
+heap. Empty entries are removed once they outnumber the full ones, so that churn does not grow memory.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any, Generic, TypeVar
@@ -22,6 +24,8 @@ class LazyHeap(Generic[T]):
     def __init__(self) -> None:
         #: ``[key, order, serial number, item, name]``; the item is None once the member was removed.
         self._heap: list[list[Any]] = []
+        #: Entries of the same form, in order: each was not before the last one when it was pushed.
+        self._row: deque[list[Any]] = deque()
         self._entries: dict[str, list[Any]] = {}
         self._serial = 0
 
@@ -44,7 +48,10 @@ class LazyHeap(Generic[T]):
         self._serial += 1
         entry = [key, order, self._serial, item, name]
         self._entries[name] = entry
-        heappush(self._heap, entry)
+        if not self._row or self._row[-1] < entry:
+            self._row.append(entry)
+        else:
+            heappush(self._heap, entry)
         if held is not None:
             self._clear_out()
 
@@ -59,24 +66,34 @@ class LazyHeap(Generic[T]):
 
     def peek(self) -> T | None:
         """Return the first member, or None if there is none."""
-        heap = self._heap
-        while heap:
-            first: T | None = heap[0][3]
-            if first is not None:
-                return first
-            heappop(heap)
-        return None
+        entry = self._first()
+        return None if entry is None else entry[3]
 
     def pop(self) -> T | None:
         """Remove and return the first member, or return None if there is none."""
-        heap = self._heap
-        while heap:
-            entry = heappop(heap)
-            first: T | None = entry[3]
-            if first is not None:
-                del self._entries[entry[4]]
-                return first
-        return None
+        entry = self._first()
+        if entry is None:
+            return None
+        if self._row and self._row[0] is entry:
+            self._row.popleft()
+        else:
+            heappop(self._heap)
+        del self._entries[entry[4]]
+        first: T = entry[3]
+        return first
+
+    def _first(self) -> list[Any] | None:
+        """Return the entry of the first member. Drops the empty entries before it."""
+        row, heap = self._row, self._heap
+        while row and row[0][3] is None:
+            row.popleft()
+        if not heap:
+            return row[0] if row else None
+        while heap and heap[0][3] is None:
+            heappop(heap)
+        if not row or not heap:
+            return row[0] if row else heap[0] if heap else None
+        return min(row[0], heap[0])
 
     def save(self) -> Callable[[], None]:
         """Return a function that restores the members and their order."""
@@ -84,13 +101,13 @@ class LazyHeap(Generic[T]):
 
         def restore() -> None:
             self._entries = {entry[4]: entry for entry in entries}
-            self._heap = entries.copy()
-            heapify(self._heap)
+            self._heap, self._row = [], deque(sorted(entries))
             self._serial = serial
 
         return restore
 
     def _clear_out(self) -> None:
-        if len(self._heap) > 2 * len(self._entries) + _SLACK:
-            self._heap = list(self._entries.values())
+        if len(self._heap) + len(self._row) > 2 * len(self._entries) + _SLACK:
+            self._heap = [entry for entry in self._heap if entry[3] is not None]
             heapify(self._heap)
+            self._row = deque(entry for entry in self._row if entry[3] is not None)

@@ -61,22 +61,23 @@ class Gates:
         if queued.gated_by:
             plugins = tuple(sorted(plugins, key=lambda plugin: plugin[0] != queued.gated_by))
         for name, pre_enqueue in plugins:
-            hold = self._ask(name, pre_enqueue, queued.pod)
-            if hold is not None:
-                queued.gated_by, queued.gate = name, hold
+            try:
+                answer: object = pre_enqueue(queued.pod)
+            except Exception as error:
+                found = f"{type(error).__name__}: {error}"
+                self._on_fault(
+                    PluginError(name, f"failed in preEnqueue for pod {queued.pod.key}: {found}; the pod stays gated")
+                )
+                answer = Hold.because(found)
+            if answer is not None:
+                queued.gated_by, queued.gate = name, self._checked(name, answer, queued.pod)
                 queued.unschedulable_plugins |= {name}
                 return True
         queued.gated_by, queued.gate = "", None
         return False
 
-    def _ask(self, name: str, pre_enqueue: PreEnqueue, pod: PodInfo) -> Hold | None:
-        try:
-            answer: object = pre_enqueue(pod)
-        except Exception as error:
-            found = f"{type(error).__name__}: {error}"
-            self._on_fault(PluginError(name, f"failed in preEnqueue for pod {pod.key}: {found}; the pod stays gated"))
-            return Hold.because(found)
-        if answer is None or isinstance(answer, Hold):
+    def _checked(self, name: str, answer: object, pod: PodInfo) -> Hold:
+        if isinstance(answer, Hold):
             return answer
         found = f"answered {answer!r} in preEnqueue; answer None or Hold"
         self._on_fault(PluginError(name, f"{found}; pod {pod.key} stays gated"))

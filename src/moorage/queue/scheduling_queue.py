@@ -192,11 +192,12 @@ class SchedulingQueue:
 
     def first_if_quiet(self, now: float) -> QueuedPod | None:
         """Return the pod that ``pop`` would return, without popping it; None if any pod is not active, or is nominated."""
-        if len(self._active) != len(self._pods) or len(self._in_flight) or len(self._nominator):
+        first = self._active.peek()
+        if first is None or len(self._active) != len(self._pods) or len(self._in_flight) or len(self._nominator):
             return None
         if now >= self._next_scan:
             self.tick(now)
-        return self._active.peek()
+        return first
 
     def take_first(self, queued: QueuedPod) -> None:
         """Pop the pod that ``first_if_quiet`` returned, and end its attempt at once, as ``done`` does."""

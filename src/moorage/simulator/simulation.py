@@ -584,14 +584,14 @@ class Simulation:
                 self.on_attempt(SimulatedAttempt(self.now, record.attempts, decision))
 
     def _note(self, decision: Decision) -> None:
-        record = self.records.get(decision.pod.uid)
+        uid, state = decision.pod.uid, self.scheduler.state
+        record = self.records.get(uid)
         if record is None:
             return
         record.attempts += 1
         record.message = decision.message
-        facts = self.scheduler.state.facts
-        before = self._last_attempts.get(decision.pod.uid)
-        times = 1 + (before.times if before is not None and before.facts == facts else 0)
-        self._last_attempts[decision.pod.uid] = LastAttempt(self.scheduler.state.revision, facts, times)
+        before = self._last_attempts.get(uid)
+        times = 1 + (before.times if before is not None and before.facts == state.facts else 0)
+        self._last_attempts[uid] = LastAttempt(state.revision, state.facts, times)
         if self.on_attempt is not None:
             self.on_attempt(SimulatedAttempt(self.now, record.attempts, decision))

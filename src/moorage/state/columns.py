@@ -20,13 +20,21 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 class Column:
-    """One value per row. ``view`` is the used part of the array, shape (rows,); writes to it change the column."""
+    """One value per row. ``view`` is the used part of the array, shape (rows,); writes to it change the column.
 
-    __slots__ = ("__weakref__", "_space", "data")
+    ``cells`` is the memory of ``data``: to read or write one value it is several times faster than the array.
+    """
+
+    __slots__ = ("__weakref__", "_space", "cells", "data")
 
     def __init__(self, space: RowSpace, dtype: npt.DTypeLike) -> None:
         self._space = space
-        self.data: npt.NDArray[Any] = np.zeros(space.capacity, dtype=dtype)
+        self.hold(np.zeros(space.capacity, dtype=dtype))
+
+    def hold(self, data: npt.NDArray[Any]) -> None:
+        """Replace the array, with room for more rows."""
+        self.data: npt.NDArray[Any] = data
+        self.cells: memoryview = data.data
 
     @property
     def view(self) -> npt.NDArray[Any]:
@@ -52,7 +60,7 @@ class RowSpace:
         if self.rows == self.capacity:
             self.capacity *= 2
             for column in self._columns:
-                column.data = np.concatenate([column.data, np.zeros(self.capacity - self.rows, dtype=column.data.dtype)])
+                column.hold(np.concatenate([column.data, np.zeros(self.capacity - self.rows, dtype=column.data.dtype)]))
         self.rows += 1
         return self.rows - 1
 

@@ -62,9 +62,9 @@ class _Counted:
         self.domains: dict[str, IdCounts] = {}
 
     def shift(self, row: int, by: int, labels: LabelColumns) -> None:
-        self.column.data[row] += by
+        self.column.cells[row] += by
         for key, tally in self.domains.items():
-            tally.add(int(labels.column(key).ids[row]), by)
+            tally.add(labels.column(key).id_at(row), by)
 
 
 class _LabelClass:
@@ -313,7 +313,7 @@ class HeldTerms:
 
     def _shift(self, holders: _Holders, row: int, held: HeldTerm, by: int) -> None:
         holders.total += by
-        holders.domains.add(int(self._labels.column(held.term.topology_key).ids[row]), by)
+        holders.domains.add(self._labels.column(held.term.topology_key).id_at(row), by)
 
 
 def _namespaces_and_selector(term: AffinityTerm) -> tuple[frozenset[str] | None, Selector]:

@@ -39,6 +39,11 @@ class InternedColumn(Generic[T]):
         """Shape (rows,), int32: which of ``values`` each row holds."""
         return self._column.view
 
+    def id_at(self, row: int) -> int:
+        """Return the id of one row's value."""
+        found: int = self._column.cells[row]
+        return found
+
     def set(self, row: int, value: T) -> None:
         self._column.data[row] = self.intern(value)
 

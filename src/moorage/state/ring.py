@@ -19,15 +19,13 @@ class Ring:
         self._hashes = hashes[self.rows].data  # which bisect reads faster than the array
         self.place_of: npt.NDArray[np.intp] = np.empty(len(self.rows), dtype=np.intp)
         self.place_of[self.rows] = np.arange(len(self.rows))
-        self._row_at = self.rows.data
+        #: ``rows`` and ``place_of`` as memory, which is faster to read one value of.
+        self.row_at: memoryview = self.rows.data
+        self.place_at: memoryview = self.place_of.data
 
     def place_after(self, start: int) -> int:
         """Return the first place at or after a position on the ring; the number of rows if there is none."""
         return bisect_left(self._hashes, start)
-
-    def row_at(self, place: int) -> int:
-        """Return the row at a place."""
-        return self._row_at[place]
 
     def first_best(self, scores: npt.NDArray[np.int64], start: int) -> int:
         """Return the row with the highest score; where several share it, the first at or after ``start``.

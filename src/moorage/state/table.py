@@ -23,7 +23,7 @@ from moorage.state.counts import HeldTerm, HeldTerms, PodCounts
 from moorage.state.labels import InternedColumn, LabelColumn, LabelColumns
 from moorage.state.node_tree import NodeTree, zone_of
 from moorage.state.pod_info import HostPort, PodInfo
-from moorage.state.pod_requests import amount
+from moorage.state.pod_requests import PodRequests, amount
 from moorage.state.ring import Ring
 from moorage.state.volume_use import VolumeUse
 
@@ -31,6 +31,8 @@ __all__ = ["ChangeLog", "Divisors", "ImageHolders", "NodeTable"]
 
 #: How many distinct allocatable sets keep their number; more than there are machine types in any cluster.
 _OFFERS_REMEMBERED = 4096
+#: How many distinct requests of pods keep their columns and amounts.
+_REQUESTS_REMEMBERED = 4096
 
 
 class ChangeLog:
@@ -143,6 +145,8 @@ class NodeTable:
         self._offer = space.column()
         self._offers: dict[tuple[tuple[str, Quantity], ...], int] = {}
         self._offered = 0
+        #: The columns and amounts of pods' requests, by the requests' key.
+        self._shifts: dict[tuple[tuple[str, int], ...], tuple[PodRequests, list[tuple[Column, int]]]] = {}
         self._sums = [self._offer, self.pod_count, self.nonzero_cpu, self.nonzero_memory]
 
     def __len__(self) -> int:
@@ -181,7 +185,7 @@ class NodeTable:
 
         Comparable until ``requested`` is first called for a new resource; then the tuples have one more entry.
         """
-        return tuple([column.data.item(row) for column in self._sums])
+        return tuple([column.cells[row] for column in self._sums])
 
     @property
     def resources_requested(self) -> tuple[str, ...]:
@@ -426,8 +430,9 @@ class NodeTable:
 
     def _count(self, row: int, pod: PodInfo) -> None:
         self.pod_counts.add(row, pod)
-        for terms, held in _held_terms(self, pod):
-            terms.add(row, held)
+        if pod.has_affinity:
+            for terms, held in _held_terms(self, pod):
+                terms.add(row, held)
 
     def _uncount(self, row: int, pod: PodInfo) -> None:
         self.pod_counts.remove(row, pod)
@@ -435,15 +440,25 @@ class NodeTable:
             terms.remove(row, held)
 
     def _account(self, row: int, pod: PodInfo, by: int) -> None:
-        needs = pod.needs
-        for resource, count in needs.requests.items():
-            self.requested(resource).data[row] += by * count
-        self.nonzero_cpu.data[row] += by * needs.nonzero_cpu
-        self.nonzero_memory.data[row] += by * needs.nonzero_memory
-        self.pod_count.data[row] += by
+        for column, count in self._shifts_of(pod.needs):
+            try:
+                column.cells[row] += by * count
+            except ValueError:  # int64 overflows in an array
+                column.data[row] += by * count
         for port in pod.host_ports:
             self._claim(row, port, by)
         self.changes.note(row)
+
+    def _shifts_of(self, needs: PodRequests) -> list[tuple[Column, int]]:
+        """Return the columns of sums that a pod with these requests counts in, with its amounts."""
+        shifts = self._shifts.get(needs.key)
+        if shifts is None or shifts[0] is not needs:
+            if len(self._shifts) >= _REQUESTS_REMEMBERED:
+                self._shifts.clear()
+            columns = [(self.requested(resource), count) for resource, count in needs.requests.items()]
+            nonzero = [(self.nonzero_cpu, needs.nonzero_cpu), (self.nonzero_memory, needs.nonzero_memory)]
+            shifts = self._shifts[needs.key] = (needs, [*columns, *nonzero, (self.pod_count, 1)])
+        return shifts[1]
 
     def _claim(self, row: int, port: HostPort, by: int) -> None:
         held = self.host_ports.get((port.protocol, port.port), {}).get(port.ip, {}).get(row, 0)

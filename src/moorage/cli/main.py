@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "capacity": ("moorage.cli.capacity:capacity", "Say how many more instances of a pod fit."),
     "config": ("moorage.cli.config:config", "Check a scheduler configuration, or show what it resolves to."),
     "explain": ("moorage.cli.explain:explain", "Say why a pod is pending, or why it is on its node."),
+    "plan": ("moorage.cli.plan:plan", "Say which nodes to buy so that all pods are placed."),
     "run": ("moorage.cli.run:run", "Schedule the pods of a live cluster."),
     "simulate": ("moorage.cli.simulate:simulate", "Show where every pending pod is scheduled, and why."),
     "up": ("moorage.cli.up:up", "Run an embedded cluster with simulated nodes."),

@@ -21,6 +21,7 @@ from moorage.framework.changes import Change, Owner
 from moorage.laboratory.cluster_capacity import CapacityQuestions
 from moorage.laboratory.cluster_options import ClusterOptions, cluster_options, refuse_unpicklable
 from moorage.laboratory.cluster_outages import OutageQuestions
+from moorage.laboratory.cluster_plan import PlanQuestions
 from moorage.laboratory.cluster_trials import ClusterTrials
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.digest import digest_of
@@ -61,7 +62,7 @@ _Digest = tuple[tuple[int, int, float], str]
 _Mark = tuple[History, int, Mapping[str, Object], tuple[tuple[float, ChangeLike], ...], _Digest | None]
 
 
-class Cluster(CapacityQuestions, OutageQuestions):
+class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
     """A cluster and the scheduler's state of it. It serves one thread at a time; ``fork`` makes one for each thread.
 
     ``options`` say how it is scheduled, ``notes`` what a reader should know of the input, ``refused`` which pods could not be

@@ -1,0 +1,67 @@
+"""``Cluster.plan``: which nodes to buy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike
+from typing import Any, Protocol
+
+from moorage.api.core import Pod
+from moorage.errors import InputError
+from moorage.laboratory.cluster_capacity import AskedCluster
+from moorage.laboratory.node_types import NodeType, read_types
+from moorage.laboratory.plan import PlanQuestion, plan_of
+from moorage.report.answer import AnswerRequest
+from moorage.report.plan import NodePlan
+
+__all__ = ["PlanQuestions", "planned_pods"]
+
+
+class PlannableCluster(AskedCluster, Protocol):
+    """What these questions need of a cluster."""
+
+    def pod(self, ref: str | Pod) -> Pod: ...
+
+
+def planned_pods(cluster: PlannableCluster, pods: Iterable[str | Pod] | None) -> tuple[Pod, ...]:
+    """Return the pods to be placed: those named, or all pending ones that a scheduler may place, in the order of the queue."""
+    scheduler = cluster.simulation.scheduler
+    if pods is not None:
+        return tuple(cluster.pod(one) for one in pods)
+    queued = (one.pod.pod for one in scheduler.queue.ranked())
+    return tuple(pod for pod in queued if pod.spec.scheduler_name in scheduler.profiles and not pod.spec.scheduling_gates)
+
+
+class PlanQuestions:
+    """The methods of a cluster."""
+
+    def plan(
+        self: PlannableCluster,
+        types: Sequence[NodeType | Mapping[str, Any]] | str | PathLike[str],
+        pods: Iterable[str | Pod] | None = None,
+        objective: str = "price",
+        time_limit_s: float = 30.0,
+        *,
+        unit: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> NodePlan:
+        """Return which nodes to buy so that kube-scheduler places all pods, and what they cost at least. Nothing changes.
+
+        ``types``      what there is to buy: ``NodeType`` or ``{name, node | like, price, max, zones}``, a list, YAML or a path
+        ``pods``       None: all pending pods
+        ``objective``  ``price``, or ``nodes`` to buy as few as possible
+        ``unit``       of the prices, for the text: ``per hour``
+
+        The bound and the packing are sharper with HiGHS installed, the extra ``plan``.
+        Raises  InputError
+        """
+        if objective not in {"price", "nodes"}:
+            raise InputError(f"objective: {objective!r} is neither 'price' nor 'nodes'")
+        found = tuple(read_types(types))
+        request = AnswerRequest(
+            release=self.simulation.scheduler.gates.release, seeds=(self.options.seed,), digest=self.digest(),
+            notes=tuple(note.text for note in self.notes), question={"plan": [one.name for one in found]},
+        )  # fmt: skip
+        question = PlanQuestion(planned_pods(self, pods), found, clock, objective, time_limit_s, unit, whole_queue=pods is None)
+        return plan_of(self, request, question)

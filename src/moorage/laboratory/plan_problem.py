@@ -1,0 +1,236 @@
+"""What has to be placed, and what nodes could take it: the numbers from which bounds and packings are computed.
+
+Pods of one shape need the same and fit on the same nodes. A type of node with several zones is one offer for each set of zones
+where the same shapes fit. Rules that count pods (spreading, affinity between pods) are left out: without them more pods fit, so
+bounds stay valid, and the engine judges the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+from msgspec.structs import replace
+
+from moorage.api.core import Node, Pod
+from moorage.api.meta import Object
+from moorage.framework.verdicts import Code
+from moorage.laboratory.capacity_bound import FIT, room_for
+from moorage.laboratory.new_nodes import add_nodes
+from moorage.laboratory.node_types import Offer
+from moorage.laboratory.verdicts import EveryVerdict, verdicts_of_all
+from moorage.simulator.replacing import replacement
+from moorage.simulator.simulation import Simulation
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["Held", "PlanProblem", "PlanShape", "PlannedCluster", "state_problem"]
+
+#: Plugins whose verdicts depend on where other pods are.
+COUNTING: Final = frozenset(["PodTopologySpread", "InterPodAffinity", ""])
+
+
+class PlannedCluster(Protocol):
+    """What planning needs of a cluster."""
+
+    @property
+    def simulation(self) -> Simulation: ...
+    def objects(self) -> list[Object]: ...
+    def transaction(self) -> AbstractContextManager[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlanShape:
+    """Pods that need the same. ``alone``: a node takes one of them at most."""
+
+    pods: tuple[Pod, ...]
+    needs: Mapping[str, int]
+    alone: bool = False
+
+    @property
+    def count(self) -> int:
+        return len(self.pods)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Existing nodes that are open to the same shapes: how many, and what is free there in all."""
+
+    nodes: int
+    free: Mapping[str, int]
+    fits: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """Why a shape fits on no node of a type: plugin and reason."""
+
+    shape: int
+    offer: str
+    plugin: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanProblem:
+    """``room[o]`` is what an empty node of offer o has for pods, ``fits[o][s]`` whether shape s fits there."""
+
+    shapes: tuple[PlanShape, ...]
+    offers: tuple[Offer, ...]
+    room: tuple[Mapping[str, int], ...]
+    fits: tuple[tuple[bool, ...], ...]
+    held: tuple[Held, ...]
+    misfits: tuple[Misfit, ...] = ()
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for shape in self.shapes for name in shape.needs))
+
+    @property
+    def impossible(self) -> list[int]:
+        """The shapes that fit on no offer and on no existing node."""
+        return [
+            s for s in range(len(self.shapes))
+            if not any(row[s] for row in self.fits) and not any(held.fits[s] for held in self.held)
+        ]  # fmt: skip
+
+
+def state_problem(
+    cluster: PlannedCluster, pods: Sequence[Pod], offers: Iterable[Offer], policies: Sequence[Object]
+) -> PlanProblem:
+    """Return the problem of placing pods that wait in a cluster, with nodes of these offers."""
+    probes = [(one, zone, one.node(at)) for one in offers for at, zone in enumerate(one.zones or ("",))]
+    with cluster.transaction():
+        simulation = cluster.simulation
+        old = len(simulation.scheduler.snapshot.table)
+        taken = {node.name for node in simulation.scheduler.snapshot.table.nodes}
+        fresh = [_renamed(node, taken) for _, _, node in probes]
+        add_nodes(simulation, fresh, policies)
+        table = simulation.scheduler.snapshot.table
+        rows = [table.row_of[node.name] for node in fresh]
+        groups = _groups(pods)
+        judged = [_judged(simulation, members[0]) for members in groups]
+        shapes = tuple(_shape(members, one) for members, one in zip(groups, judged, strict=True))
+        names = tuple(dict.fromkeys(name for shape in shapes for name in shape.needs))
+        opens = [_open(one) for one in judged]
+        kept = _merged(probes, rows, opens, shapes, names, simulation)
+        held = _held(range(old), pods, judged, names, simulation)
+        misfits = tuple(_misfits(judged, shapes, probes, rows, opens, held))
+    return PlanProblem(shapes, *kept, held, misfits)
+
+
+def _renamed(node: Node, taken: set[str]) -> Node:
+    name = node.name
+    while name in taken:
+        name += "-x"
+    taken.add(name)
+    return node if name == node.name else replace(node, metadata=replace(node.metadata, name=name))
+
+
+def _groups(pods: Iterable[Pod]) -> list[list[Pod]]:
+    held: dict[Hashable, list[Pod]] = {}
+    for pod in pods:
+        held.setdefault(PodInfo(pod).shape(), []).append(pod)
+    return list(held.values())
+
+
+def _judged(simulation: Simulation, pod: Pod) -> EveryVerdict:
+    scheduler = simulation.scheduler
+    profile = scheduler.profiles[pod.spec.scheduler_name]
+    return verdicts_of_all(profile, PodInfo(pod), scheduler.snapshot, scheduler.queue.nominated)
+
+
+def _shape(pods: Sequence[Pod], judged: EveryVerdict) -> PlanShape:
+    room = room_for(judged)
+    info = judged.pod
+    labels = judged.snapshot.namespace_labels(info.namespace)
+    apart = any(
+        term.topology_key == "kubernetes.io/hostname" and term.matches(info, labels) for term in info.required_anti_affinity
+    )
+    return PlanShape(tuple(pods), room.needs, alone=bool(info.host_ports) or apart)
+
+
+def _open(judged: EveryVerdict, ignored: Collection[str] = COUNTING) -> Any:
+    """Return the rows where a pod fits by all rules but the ignored ones. Of those, what eviction cannot help still counts."""
+    open_rows = np.ones(len(judged.snapshot.table), dtype=bool)
+    for one in judged.refusing:
+        if one.name not in ignored:
+            open_rows &= ~one.refused
+        elif one.name == FIT:
+            open_rows[one.verdicts.rows_with(Code.UNRESOLVABLE)] = False
+    return open_rows
+
+
+def _free(simulation: Simulation, names: Iterable[str]) -> dict[str, Any]:
+    nodes = simulation.scheduler.snapshot.nodes
+    return {
+        name: nodes.allowed_pods - nodes.pod_count if name == "pods" else nodes.allocatable(name) - nodes.requested(name)
+        for name in names
+    }
+
+
+def _merged(
+    probes: Sequence[tuple[Offer, str, Node]], rows: Sequence[int], opens: Sequence[Any], shapes: Sequence[PlanShape],
+    names: Sequence[str], simulation: Simulation,
+) -> tuple[tuple[Offer, ...], tuple[Mapping[str, int], ...], tuple[tuple[bool, ...], ...]]:  # fmt: skip
+    """Return the offers, with zones that are alike in one, and the room and the fitting shapes of each."""
+    free = _free(simulation, names)
+    zones: dict[tuple[str, tuple[bool, ...]], list[str]] = {}
+    first: dict[tuple[str, tuple[bool, ...]], tuple[Offer, int]] = {}
+    for (offer, zone, _), row in zip(probes, rows, strict=True):
+        fits = tuple(bool(opens[s][row]) for s in range(len(shapes)))
+        key = offer.type.name, fits
+        zones.setdefault(key, []).append(zone)
+        first.setdefault(key, (offer, row))
+    offers = tuple(Offer(one.type, one.pattern, tuple(filter(None, zones[key]))) for key, (one, _) in first.items())
+    room = tuple({name: int(free[name][row]) for name in names} for _, row in first.values())
+    return offers, room, tuple(key[1] for key in first)
+
+
+def _held(
+    rows: Iterable[int], pods: Sequence[Pod], judged: Sequence[EveryVerdict], names: Sequence[str], simulation: Simulation
+) -> tuple[Held, ...]:
+    """Return the existing nodes, by the shapes that they are open to.
+
+    A shape that could evict others is not kept out by full nodes, and what it evicts for good counts as free.
+    """
+    table = simulation.scheduler.snapshot.table
+    lowest = min((other.priority for held in table.pods for other in held.values()), default=0)
+    evicts = max((pod.spec.priority or 0 for pod in pods), default=0)
+    ignored = {*COUNTING, FIT} if evicts > lowest else COUNTING
+    opens = [_open(one, ignored) for one in judged]
+    free = _free(simulation, names)
+    groups: dict[tuple[bool, ...], list[int]] = {}
+    for row in rows:
+        fits = tuple(bool(one[row]) for one in opens)
+        if any(fits):
+            groups.setdefault(fits, []).append(row)
+    for row in rows if evicts > lowest else ():
+        for other in table.pods[row].values():
+            if other.priority < evicts and replacement(other.pod) is None:
+                for name in names:
+                    free[name][row] += 1 if name == "pods" else other.requests.get(name, 0)
+    return tuple(
+        Held(len(members), {name: int(np.clip(free[name][members], 0, None).sum()) for name in names}, fits)
+        for fits, members in groups.items()
+    )
+
+
+def _misfits(
+    judged: Sequence[EveryVerdict], shapes: Sequence[PlanShape], probes: Sequence[tuple[Offer, str, Node]], rows: Sequence[int],
+    opens: Sequence[Any], held: Sequence[Held],
+) -> Iterable[Misfit]:  # fmt: skip
+    """Yield why the shapes that fit nowhere fit on none of the types."""
+    for s in range(len(shapes)):
+        if any(opens[s][row] for row in rows) or any(one.fits[s] for one in held):
+            continue
+        seen = set()
+        for (offer, _, _), row in zip(probes, rows, strict=True):
+            for status in judged[s].statuses(row):
+                for reason in status.reasons:
+                    key = offer.type.name, status.plugin, reason
+                    if status.plugin not in COUNTING and key not in seen:
+                        seen.add(key)
+                        yield Misfit(s, offer.type.name, status.plugin or "", reason)

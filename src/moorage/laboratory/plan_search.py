@@ -1,0 +1,210 @@
+"""Find the cheapest set of nodes with which kube-scheduler places all pods.
+
+Sets are tried from the bound upwards. Nothing is concluded from one set for a larger one: greedy placement is not monotone, and
+a node more can leave a pod pending that was placed before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Final
+
+from moorage.laboratory.plan_packing import best_offer
+from moorage.laboratory.plan_problem import PlanProblem
+from moorage.laboratory.plan_trials import NodeTrials
+
+__all__ = ["FoundSet", "SetSearch"]
+
+Counts = tuple[int, ...]
+#: If no more candidates than this cost less than the best verified set, all of them are tried.
+_FEW: Final = 200
+_EPSILON: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSet:
+    """A verified set. ``least``: every cheaper set that could be enough was tried, and left a pod pending."""
+
+    counts: Counts
+    cost: float
+    least: bool
+
+
+@dataclass
+class SetSearch:
+    """A search that ends at a time. ``tried`` has the pods that stayed pending, by set and order."""
+
+    problem: PlanProblem
+    trials: NodeTrials
+    prices: Sequence[float]
+    bound: float
+    least_nodes: int
+    clock: Callable[[], float]
+    end_s: float
+    tell: Callable[[str], None] = lambda text: None
+    tried: dict[tuple[Counts, str], tuple[str, ...]] = field(default_factory=dict)
+
+    def cost(self, counts: Sequence[int]) -> float:
+        return round(sum(price * count for price, count in zip(self.prices, counts, strict=True)), 9)
+
+    @property
+    def is_over(self) -> bool:
+        return self.clock() >= self.end_s
+
+    def pending(self, counts: Counts, order: str = "asGiven") -> tuple[str, ...]:
+        """Return the pods that stay pending with a set."""
+        key = counts, order
+        if key not in self.tried:
+            self.tell(f"trying {sum(counts)} nodes for {self.cost(counts):g} …")
+            self.tried[key] = self.trials.pending(counts, order)
+        return self.tried[key]
+
+    def find(self, start: Counts, first: Counts = ()) -> FoundSet | None:
+        """Return the cheapest verified set that is found in time: ``start`` is a packing, ``first`` is tried before."""
+        if len(self.problem.offers) == 1:
+            return self._scan()
+        nothing = (0,) * len(start)
+        if self.bound <= _EPSILON and not self.pending(nothing):
+            return FoundSet(nothing, 0.0, least=True)
+        if first and not self.pending(first):
+            cost = self.cost(first)
+            return FoundSet(first, cost, least=True) if cost <= self.bound + _EPSILON else self._improved(first)
+        counts = self.repaired(start)
+        return None if counts is None else self._improved(counts)
+
+    def _improved(self, counts: Counts) -> FoundSet:
+        """Return the cheapest verified set that is found from a verified one."""
+        while not self.is_over:
+            cheaper = self._cheaper_neighbour(counts)
+            if cheaper is None:
+                break
+            counts = cheaper
+        return self._proven(counts)
+
+    # -- one type --------------------------------------------------------------------------------------------------------
+
+    def _scan(self) -> FoundSet | None:
+        """Try one number after the other, from the bound."""
+        offer, price = self.problem.offers[0], self.prices[0]
+        by_cost = int(-(-(self.bound - _EPSILON) // price)) if price else 0
+        first = max(self.least_nodes, by_cost, 0)
+        most = offer.type.max if offer.type.max is not None else first + sum(shape.count for shape in self.problem.shapes)
+        for number in range(first, most + 1):
+            if not self.pending((number,)):
+                return FoundSet((number,), self.cost((number,)), least=True)
+            if self.is_over:
+                return None
+        return None
+
+    # -- several types ---------------------------------------------------------------------------------------------------
+
+    def repaired(self, start: Counts, *orders: str) -> Counts | None:
+        """Add nodes to a set until all pods are placed, in the real order and in others."""
+        counts = start
+        wanted = ("asGiven", *orders)
+        for _ in range(sum(shape.count for shape in self.problem.shapes) + 1):
+            left = next((left for order in wanted if (left := self.pending(counts, order))), ())
+            if not left:
+                return counts
+            if self.is_over and orders:
+                return None
+            more = self._for(left, counts)
+            if more is None or self.clock() >= self.end_s + max(30.0, self.end_s):
+                return None
+            counts = more
+        return None
+
+    def _for(self, pending: Sequence[str], counts: Counts) -> Counts | None:
+        """Return the set with one more node: the one that takes most of what is pending for its price."""
+        keys = set(pending)
+        left = [sum(pod.key in keys for pod in shape.pods) for shape in self.problem.shapes]
+        if not any(left):  # evicted pods are pending
+            left = [1] * len(left)
+        found = best_offer(self.problem, self.prices, left, counts)
+        if found is None:
+            return None
+        return tuple(count + (o == found[0]) for o, count in enumerate(counts))
+
+    def _cheaper_neighbour(self, counts: Counts) -> Counts | None:
+        """Return a verified set that differs from one in a few nodes, and costs less.
+
+        The cheapest and the most expensive candidates take turns: the former save most, the latter are likely to be enough.
+        """
+        ordered = sorted(set(self._neighbours(counts)), key=lambda one: (self.cost(one), one))
+        turns = [ordered[at // 2] if at % 2 == 0 else ordered[-1 - at // 2] for at in range(len(ordered))]
+        for candidate in turns:
+            if self.is_over:
+                return None
+            if not self.pending(candidate):
+                return candidate
+        return None
+
+    def _neighbours(self, counts: Counts) -> Iterator[Counts]:
+        """Yield sets with up to two nodes less, and up to two others instead, that cost less and may be enough."""
+        now = self.cost(counts)
+        changes = [change for change in product((-2, -1, 0, 1, 2), repeat=len(counts)) if -2 <= min(change) < 0]
+        for change in changes if len(counts) <= 5 else _few_changes(len(counts)):
+            candidate = tuple(count + by for count, by in zip(counts, change, strict=True))
+            if sum(map(abs, change)) <= 4 and self._may_do(candidate, now):
+                yield candidate
+
+    def _may_do(self, counts: Counts, below: float) -> bool:
+        """Return True for a set that costs less, within the limits, and whose sums are enough."""
+        if min(counts) < 0 or not self.bound - _EPSILON <= self.cost(counts) < below - _EPSILON:
+            return False
+        problem = self.problem
+        for offer in problem.offers:
+            same = sum(n for n, one in zip(counts, problem.offers, strict=True) if one.type.name == offer.type.name)
+            if offer.type.max is not None and same > offer.type.max:
+                return False
+        for name in problem.resources:
+            need = sum(shape.needs.get(name, 0) * shape.count for shape in problem.shapes)
+            free = sum(held.free.get(name, 0) for held in problem.held)
+            if need > free + sum(room.get(name, 0) * n for room, n in zip(problem.room, counts, strict=True)):
+                return False
+        return True
+
+    def _proven(self, counts: Counts) -> FoundSet:
+        """Try all cheaper sets if they are few, the cheapest first."""
+        cost = self.cost(counts)
+        if cost <= self.bound + _EPSILON:
+            return FoundSet(counts, cost, least=True)
+        cheaper = self._all_cheaper(cost)
+        if cheaper is None:
+            return FoundSet(counts, cost, least=False)
+        for candidate in cheaper:
+            if self.is_over:
+                return FoundSet(counts, cost, least=False)
+            if not self.pending(candidate):
+                return FoundSet(candidate, self.cost(candidate), least=True)
+        return FoundSet(counts, cost, least=True)
+
+    def _all_cheaper(self, below: float) -> list[Counts] | None:
+        """Return every set that costs less and may be enough, the cheapest first; None if there are many."""
+        found: list[Counts] = []
+        steps = 0
+        stack: list[tuple[Counts, float]] = [((), 0.0)]
+        while stack:
+            counts, spent = stack.pop()
+            steps += 1
+            if steps > 100 * _FEW or len(found) > _FEW or not all(self.prices):
+                return None
+            if len(counts) == len(self.prices):
+                if self._may_do(counts, below):
+                    found.append(counts)
+                continue
+            price = self.prices[len(counts)]
+            stack += [((*counts, n), spent + n * price) for n in range(int((below - spent) / price) + 1)]
+        return sorted(found, key=lambda one: (self.cost(one), one))
+
+
+def _few_changes(offers: int) -> Iterator[Counts]:
+    """Yield changes by up to two nodes less of one offer and up to two more of another."""
+    for less, more in product(range(offers), repeat=2):
+        for gone, come in product((1, 2), (0, 1, 2)):
+            change = [0] * offers
+            change[less] -= gone
+            change[more] += come if more != less else 0
+            yield tuple(change)

@@ -1,0 +1,216 @@
+"""Which nodes to buy: closed forms, brute force over sets of nodes, and a fresh run of the engine on the changed input."""
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import moorage
+from moorage.errors import InputError
+from moorage.laboratory import linear_programs
+from moorage.laboratory.node_types import NodeType, read_types
+from tests.laboratory.test_capacity import APART, APP, SPREAD, node, pod
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def kind(name, cpu="4", memory="8Gi", price=1.0, pods=10, **more):
+    amounts = {"cpu": str(cpu), "memory": memory, "pods": str(pods)}
+    return {"name": name, "price": price, "node": {"status": {"allocatable": amounts}}, **more}
+
+
+def pods(number, **given):
+    return [pod(f"{given.get('name', 'w')}{at}", **{key: value for key, value in given.items() if key != "name"})
+            for at in range(number)]  # fmt: skip
+
+
+def cluster_of(*objects):
+    return moorage.Cluster.from_objects(*objects)
+
+
+class Steps:
+    """A clock that takes a second for every look, so that tests do not depend on the machine."""
+
+    def __init__(self, step=0.0):
+        self.now, self.step = 0.0, step
+
+    def __call__(self):
+        self.now += self.step
+        return self.now
+
+
+def plan(cluster, types, **more):
+    return cluster.plan(types, clock=Steps(), **more)
+
+
+def test_one_type_by_the_closed_form():
+    found = plan(cluster_of(*pods(10)), [kind("small", price=0.5)])
+    assert (found.nodes, found.cost, found.lower_bound, found.gap, found.status) == ({"small": 3}, 1.5, 1.5, 0.0, "optimal")
+    assert found.verified == {"asGiven": 1.5, "largestFirst": 1.5, "smallestFirst": 1.5}
+    assert found.text().startswith("Buy 3 small: 1.500, which is the lower bound.\n")
+
+
+def test_existing_nodes_are_filled_first():
+    found = plan(cluster_of(node("n0"), *pods(5)), [kind("small")])
+    assert found.nodes == {"small": 1}
+    assert plan(cluster_of(node("n0"), *pods(4)), [kind("small")]).text().startswith("Buy nothing: every pod has a node.\n")
+
+
+def test_daemon_pods_take_room_on_new_nodes():
+    daemon = {
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "d"},
+        "spec": {"selector": {"matchLabels": APP}, "template": {"metadata": {"labels": APP}, "spec": pod(cpu="1")["spec"]}},
+    }  # fmt: skip
+    assert plan(cluster_of(daemon, *pods(8)), [kind("small")]).nodes == {"small": 3}
+
+
+def test_zones_are_taken_in_turn():
+    found = plan(cluster_of(*pods(10)), [kind("small", zones=["a", "b"])])
+    assert found.per_zone == {"small": {"a": 2, "b": 1}}
+
+
+def test_a_pod_for_one_zone_gets_a_node_there():
+    selector = {"nodeSelector": {"topology.kubernetes.io/zone": "b"}}
+    found = plan(cluster_of(*pods(5, **selector)), [kind("small", zones=["a", "b"])])
+    assert found.per_zone == {"small": {"b": 2}}
+
+
+def test_like_a_group():
+    labels = {"disk": "ssd"}
+    nodes = [node("big-1", cpu=8, **labels), node("big-2", cpu=8, **labels)]
+    found = plan(cluster_of(*nodes, *pods(20, nodeSelector=labels)), [NodeType(name="more", like="big")])
+    assert found.nodes == {"more": 1}
+
+
+def test_impossible():
+    found = plan(cluster_of(*pods(3), pod("giant", cpu="64")), [kind("small")])
+    assert (found.status, found.holds, found.nodes) == ("impossible", False, {"small": 1})
+    (one,) = found.unplaceable
+    assert one.pods == ("default/giant",)
+    assert [(why.type, why.plugin, why.reason) for why in one.why] == [("small", "NodeResourcesFit", "Insufficient cpu")]
+    limited = plan(cluster_of(*pods(9)), [kind("small", max=2)])
+    assert (limited.status, limited.nodes) == ("impossible", {})
+
+
+def test_a_search_that_ends_early_is_undecided():
+    cluster = cluster_of(*pods(9), *pods(3, name="v", labels=APP, affinity=APART))
+    found = cluster.plan([kind("small")], clock=Steps(1.0), time_limit_s=0.5)
+    assert found.status in {"undecided", "optimal"}
+    assert (found.holds is None) == (found.status == "undecided")
+
+
+def needed(objects, types, order=None):
+    """Return the least cost of a set of nodes with which a fresh cluster places all pods, by trying all of them."""
+    del order
+    best = None
+    read = read_types(types)
+    for counts in sorted(product(range(6), repeat=len(read)), key=lambda one: cost_of(read, one)):
+        if best is None and not pending(objects, types, counts):
+            best = cost_of(read, counts)
+    return best
+
+
+def cost_of(types, counts):
+    return round(sum(one.price * count for one, count in zip(types, counts, strict=True)), 9)
+
+
+def pending(objects, types, counts):
+    """Return what stays pending in a fresh cluster with these nodes."""
+    fresh = []
+    for one, count in zip(types, counts, strict=True):
+        for at in range(count):
+            name = f"{one['name']}-new-{at + 1}"
+            labels = {"kubernetes.io/hostname": name}
+            zones = one.get("zones")
+            labels |= {"topology.kubernetes.io/zone": zones[at % len(zones)]} if zones else {}
+            fresh.append({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, **one["node"]})
+    run = cluster_of(*fresh, *objects).run()
+    return [one for one in run.pods if not one.node]
+
+
+@st.composite
+def demands(draw):
+    rules = draw(st.sampled_from([{}, {}, {"affinity": APART_BY_HOST}, {"topologySpreadConstraints": SPREAD_BY_HOST}]))
+    shapes = [
+        pods(draw(st.integers(1, 5)), name=f"s{at}-", cpu=f"{draw(st.integers(1, 12)) * 250}m",
+             memory=f"{draw(st.integers(1, 8)) * 512}Mi", labels=APP, **(rules if at == 0 else {}))
+        for at in range(draw(st.integers(1, 3)))
+    ]  # fmt: skip
+    return [one for shape in shapes for one in shape]
+
+
+def by_host(term):
+    return {**term, "topologyKey": "kubernetes.io/hostname"}
+
+
+APART_BY_HOST = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [by_host(
+    APART["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0])]}}  # fmt: skip
+SPREAD_BY_HOST = [by_host(SPREAD[0])]
+
+
+@settings(max_examples=12, deadline=None)
+@given(demands())
+def test_one_type_by_brute_force(objects):
+    types = [kind("small")]
+    found = plan(cluster_of(*objects), types)
+    least = next(n for n in range(40) if not pending(objects, types, (n,)))
+    assert found.lower_bound <= least
+    assert found.nodes.get("small", 0) == least
+    assert found.status == "optimal"
+
+
+@settings(max_examples=6, deadline=None)
+@given(demands())
+def test_two_types_by_brute_force(objects):
+    types = [kind("small", price=1.0), kind("wide", cpu=8, memory="12Gi", price=1.75)]
+    cluster = cluster_of(*objects)
+    before = cluster.digest()
+    found = plan(cluster, types)
+    assert cluster.digest() == before
+    assert pending(objects, types, [found.nodes.get(one["name"], 0) for one in types]) == []
+    least = needed(objects, types)
+    if least is not None:
+        assert found.lower_bound <= least <= found.cost + 1e-9
+        if found.status == "optimal":
+            assert found.cost == least
+
+
+def test_without_a_solver_the_bound_is_that_of_single_resources(monkeypatch):
+    objects = [*pods(7, cpu="3", memory="1Gi"), *pods(5, name="m", cpu="250m", memory="6Gi")]
+    types = [kind("small", price=1.0), kind("wide", cpu=8, memory="12Gi", price=1.75)]
+    pytest.importorskip("highspy")
+    sharp = plan(cluster_of(*objects), types)
+    monkeypatch.setattr(linear_programs, "_highs", lambda: None)
+    plain = plan(cluster_of(*objects), types)
+    assert plain.bound_kind == "resource"
+    assert plain.lower_bound <= sharp.lower_bound <= min(sharp.cost, plain.cost)
+    assert any(one.name == "solver" for one in plain.assumptions)
+
+
+def test_the_example():
+    cluster = moorage.Cluster.read(ROOT / "examples/plan/tomorrow")
+    types = read_types(ROOT / "examples/plan/types.yaml")
+    found = plan(cluster, [one for one in types if one.name == "m5.2xlarge"], unit="per hour")
+    assert (len(types), found.pods, found.status, found.verified["asGiven"]) == (4, 324, "optimal", found.cost)
+    assert found.lower_bound <= found.cost <= found.lower_bound * 1.15
+
+
+WRONG = {
+    "no list": ("a: 1\nb: 2\n", "expected a list"),
+    "no name": ([{"node": {}}], "a type needs a name"),
+    "an unknown field": ([{"name": "a", "nodes": {}}], "no such field"),
+    "a price below 0": ([{**kind("a"), "price": -1}], "is no price"),
+    "both": ([{**kind("a"), "like": "b"}], "either node .* or like"),
+    "no such group": ([{"name": "a", "like": "b"}], "no node and no node group"),
+    "twice": ([kind("a"), kind("a")], "two types have the name a"),
+    "none": ([], "at least one"),
+    "a limit below 0": ([{**kind("a"), "max": -1}], "is no limit"),
+}
+
+
+@pytest.mark.parametrize(("types", "says"), WRONG.values(), ids=WRONG)
+def test_wrong_types(types, says):
+    with pytest.raises(InputError, match=says):
+        plan(cluster_of(*pods(1)), types)

@@ -19,14 +19,17 @@ from tests.conformance.test_recorded import BUNDLED, differing, disagreements, d
 FOLDER = BUNDLED / "releases"
 NEWEST_FIRST = [CURRENT, *EARLIER]
 RECORDED = sorted(path.name.removesuffix(".jsonl.gz").removeprefix("v") for path in FOLDER.glob("*.jsonl.gz"))
-#: Rules that differ in what wakes a pod alone, or that ``test_release_rules`` exercises: plugin, and where the rule ended.
+#: Rules about configurations or hints, and those that ``test_release_rules`` exercises: plugin, and where the rule ended.
 ELSEWHERE = {
+    ("DynamicResources", "1.33"),
+    ("DynamicResources", "1.34"),
     ("DynamicResources", "1.36.0"),
     ("ImageLocality", "1.35"),
     ("InterPodAffinity", "1.35"),
     ("NodePorts", "1.32"),
     ("NodeResourcesFit", "1.31"),
     ("NodeResourcesFit", "1.32"),
+    ("NodeResourcesFit", "1.35"),
     ("NodeVolumeLimits", "1.31"),
     ("NodeVolumeLimits", "1.32"),
     ("PodTopologySpread", "1.35"),

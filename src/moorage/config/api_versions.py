@@ -22,7 +22,7 @@ import msgspec
 
 from moorage.config import release_1_21, release_1_22, release_1_24, release_1_36
 from moorage.config.configuration import Configuration, KubeSchedulerProfile, PluginRef
-from moorage.config.legacy_document import V1Beta1Document, V1Beta2Document, V1Beta3Document
+from moorage.config.legacy_document import V1Beta1Document, V1Beta2Document, V1Beta3Document, V1DocumentV135
 from moorage.config.legacy_sets import appended, overlaid, settled
 from moorage.config.plugin_sets import Expansion, expand
 from moorage.framework.features import FeatureGates
@@ -157,6 +157,7 @@ def v1_of(release: Release) -> ApiVersion:
         return V1
     return replace(
         V1,
+        document=Configuration if release.has_placement_points else V1DocumentV135,
         plugin_points=dict(_points_in(release)),
         removed={} if release.limits_in_tree_disks else V1.removed,
     )
@@ -167,7 +168,8 @@ def _points_in(release: Release) -> Iterator[tuple[str, tuple[str, ...]]]:
         if name not in release.lacks:
             gone = release.lacks_points.get(name, "").split()
             yield name, tuple(point for point in points if point not in gone)
-    yield from _IN_TREE.items() if release.limits_in_tree_disks else ()
+    if release.limits_in_tree_disks:
+        yield from ((name, ("preFilter", "filter")) for name in _IN_TREE)
 
 
 def v1beta1_over(provider: str) -> ApiVersion:

@@ -1,7 +1,7 @@
-"""The KubeSchedulerConfiguration schemas of v1beta1, v1beta2 and v1beta3, and their conversion to v1.
+"""The KubeSchedulerConfiguration schemas of v1beta1, v1beta2, v1beta3 and of v1 up to 1.35, and their conversion to v1.
 
-They have no percentage per profile and no ``delayCacheUntilActive``. v1beta1 and v1beta2 have the addresses of health and
-metrics, which are flags in v1; only v1beta3 has ``multiPoint``.
+The betas have no percentage per profile and no ``delayCacheUntilActive``. v1beta1 and v1beta2 have the addresses of health and
+metrics, which are flags in v1; only v1beta3 has ``multiPoint``. v1 up to 1.35 has no extension points of placements.
 
 Source  kube-scheduler config/v1beta1/types.go (1.21), v1beta2/types.go (1.22), v1beta3/types.go (1.24)
 """
@@ -28,7 +28,9 @@ from moorage.config.legacy_serving import is_ip, plain_addresses, socket_faults
 from moorage.errors import Fault
 from moorage.framework.args import Int32
 
-__all__ = ["V1Beta1Document", "V1Beta2Document", "V1Beta3Document", "address_faults", "as_configuration"]
+__all__ = [
+    "V1Beta1Document", "V1Beta2Document", "V1Beta3Document", "V1DocumentV135", "address_faults", "as_configuration",
+]  # fmt: skip
 
 P = TypeVar("P", bound="_Plugins")
 
@@ -65,8 +67,19 @@ class _MultiPointProfile(Value):
     plugin_config: tuple[PluginConfig, ...] = ()
 
 
+class _PluginsV135(_MultiPointPlugins):
+    pre_enqueue: PluginSet = PluginSet()
+
+
+class _ProfileV135(Value):
+    scheduler_name: str | None = None
+    percentage_of_nodes_to_score: Int32 | None = None
+    plugins: _PluginsV135 | None = None
+    plugin_config: tuple[PluginConfig, ...] = ()
+
+
 class _Document(Value):
-    """The fields of all three versions. 0 means absent for fields that do not allow 0."""
+    """The fields of all versions. 0 means absent for fields that do not allow 0."""
 
     parallelism: Int32 = 16
     leader_election: LeaderElection = LeaderElection()
@@ -93,10 +106,20 @@ class V1Beta1Document(V1Beta2Document):
     """The same fields as v1beta2."""
 
 
+class V1DocumentV135(_Document):
+    """v1 as 1.30 to 1.35 read it."""
+
+    profiles: tuple[_ProfileV135, ...] = ()
+    delay_cache_until_active: bool = False
+
+
 def as_configuration(document: msgspec.Struct) -> Configuration:
     """Return a document of any version as v1, without the addresses."""
     if isinstance(document, Configuration):
         return document
+    if isinstance(document, V1DocumentV135):
+        given = {name: getattr(document, name) for name in V1DocumentV135.__struct_fields__}
+        return structs.replace(Configuration(), **{**given, "profiles": tuple(map(_as_profile, document.profiles))})
     if not isinstance(document, V1Beta2Document | V1Beta3Document):
         raise TypeError(f"{type(document).__name__} is no scheduler configuration")
     shared = {name: getattr(document, name) for name in _Document.__struct_fields__}
@@ -107,6 +130,11 @@ def as_configuration(document: msgspec.Struct) -> Configuration:
         for one in document.profiles
     )
     return structs.replace(Configuration(), profiles=profiles, **shared)
+
+
+def _as_profile(given: _ProfileV135) -> KubeSchedulerProfile:
+    plain = {name: getattr(given, name) for name in _ProfileV135.__struct_fields__}
+    return KubeSchedulerProfile(**{**plain, "plugins": _as_plugins(given.plugins)})
 
 
 def _as_plugins(given: _Plugins | None) -> Plugins:

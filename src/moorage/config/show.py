@@ -49,7 +49,7 @@ def as_document(configuration: Configuration, profiles: Sequence[ResolvedProfile
 
 def _points_of(version: ApiVersion) -> tuple[str, ...]:
     """Return the extension points that a version's profiles list, including ``multiPoint`` if it has that."""
-    if version is V1:
+    if version.name == V1.name:
         return tuple(Plugins.__struct_encode_fields__)
     return (*OLD_POINTS, "multiPoint") if version.has_multi_point else OLD_POINTS
 
@@ -69,7 +69,7 @@ def _explicit(profile: ResolvedProfile, version: ApiVersion, known: Sequence[str
             sets[attribute] = PluginSet(enabled=enabled, disabled=everything)
     return KubeSchedulerProfile(
         scheduler_name=profile.scheduler_name,
-        percentage_of_nodes_to_score=profile.percentage_of_nodes_to_score if version is V1 else None,
+        percentage_of_nodes_to_score=profile.percentage_of_nodes_to_score if version.name == V1.name else None,
         plugins=Plugins(**sets),
         plugin_config=tuple(
             PluginConfig(name=name, args=typed_args(name, args, version)) for name, args in sorted(profile.args.items())

@@ -109,7 +109,7 @@ def _profiles(profiles: tuple[KubeSchedulerProfile, ...], gates: FeatureGates, v
             text = f"scheduler names are unique; {json.dumps(name, ensure_ascii=False)} is taken by profiles[{places[name]}]"
             yield Fault("Duplicate value", f"{path}.schedulerName", text, name)
         places[name] = i
-    yield from _queue_sorts(profiles)
+    yield from _queue_sorts(profiles, gates)
 
 
 def _profile(profile: KubeSchedulerProfile, path: str, gates: FeatureGates, version: ApiVersion) -> Iterator[Fault]:
@@ -137,7 +137,7 @@ def _plugin_config(profile: KubeSchedulerProfile, path: str, gates: FeatureGates
             yield from config.args.faults(f"{at}.args", gates)
 
 
-def _queue_sorts(profiles: tuple[KubeSchedulerProfile, ...]) -> Iterator[Fault]:
+def _queue_sorts(profiles: tuple[KubeSchedulerProfile, ...], gates: FeatureGates) -> Iterator[Fault]:
     """Yield a fault if profiles differ in QueueSort: all profiles share one queue."""
     first = profiles[0].plugins.queue_sort
     if len(first.enabled) > 1:
@@ -148,7 +148,7 @@ def _queue_sorts(profiles: tuple[KubeSchedulerProfile, ...]) -> Iterator[Fault]:
     args = _args_of(profiles[0], sort) if sort else None
     for i, profile in enumerate(profiles[1:], 1):
         if _said(profile.plugins.queue_sort) != _said(first):
-            text = "must be the same for all profiles"
+            text = gates.emulated.queue_sort_differs
             yield Fault("Invalid value", f"profiles[{i}].plugins.queueSort", text, profile.plugins.queue_sort)
         for config in profile.plugin_config:
             if config.name == sort and config.args != args:

@@ -22,6 +22,7 @@ import numpy as np
 from moorage.api.devices import DeviceClass, ResourceClaim
 from moorage.api.node_selectors import NodeSelectorMatcher, compile_node_selector
 from moorage.errors import AttemptError
+from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.effects import Effect, Write
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
@@ -106,7 +107,7 @@ class DynamicResources(
     """The plugin; see the module's docstring."""
 
     name = "DynamicResources"
-    Args = DynamicResourcesArgs
+    Args: type[PluginArgs] | None = DynamicResourcesArgs
 
     def __init__(self, args: DynamicResourcesArgs | None = None) -> None:
         self._args = args or DynamicResourcesArgs()

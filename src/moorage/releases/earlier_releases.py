@@ -65,6 +65,7 @@ _1_35_7 = _before(
         "ImageLocality": "1.35",
         "InterPodAffinity": "1.35",
         "NodeResourcesBalancedAllocation": "1.35",
+        "NodeResourcesFit": "1.35",
         "PodTopologySpread": "1.35",
     },
     lacks="PodGroupPodsCount TopologyPlacementGenerator",
@@ -78,7 +79,7 @@ _1_35_4 = _before(_1_35_7, "1.35.4", {"DynamicResources": "1.36.0"})
 _1_34_7 = _before(
     _1_35_7,
     "1.34.7",
-    {"DefaultPreemption": "1.34.7"},
+    {"DefaultPreemption": "1.34.7", "DynamicResources": "1.34"},
     lacks="GangScheduling NodeDeclaredFeatures",
     lacks_points={"DynamicResources": "score", "NodeResourcesFit": "placementScore"},
     **_with_gates("1.34", GATES_1_34),
@@ -89,6 +90,7 @@ _1_33_3 = _before(
     _1_34_7,
     "1.33.3",
     {
+        "DynamicResources": "1.33",
         "NodeResourcesFit": "1.33",
         "TaintToleration": "1.34.1",
         "VolumeBinding": "1.33",
@@ -96,6 +98,7 @@ _1_33_3 = _before(
     },
     gated_kinds=dict.fromkeys(("DeviceClass", "ResourceClaim", "ResourceSlice"), _DRA),
     counts_sidecar_ports=False,
+    queue_sort_differs="queueSort must be the same for all profiles",
     **_with_gates("1.33", GATES_1_33),
 )
 

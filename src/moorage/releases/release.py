@@ -78,6 +78,8 @@ class Release:
     narrowing_rejects: bool = True
     #: The limits of in-tree disks are default plugins, and a v1 configuration may name them.
     limits_in_tree_disks: bool = False
+    #: The fault of a profile whose queueSort differs from that of the first.
+    queue_sort_differs: str = "must be the same for all profiles"
     #: A configuration has the extension points of placements.
     has_placement_points: bool = True
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moorage.api.storage import PersistentVolumeClaim
-from moorage.framework.verdicts import Reject
+from moorage.framework.points import PreFilterPlugin
+from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.v1_21 import in_tree_limits as oldest
 from moorage.plugins.volumes.claim_lookup import claim_not_found, is_owned_by, not_owned
 from moorage.plugins.volumes.csi_nodes import CsiNodes
@@ -22,11 +23,17 @@ from moorage.state.view import NodeView
 __all__ = ["AzureDiskLimitsV130", "CinderLimitsV130", "EBSLimitsV130", "GCEPDLimitsV130"]
 
 
-class _LimitsV130(oldest.DiskLimits):
+class _LimitsV130(oldest.DiskLimits, PreFilterPlugin[PodInfo]):
     """The rule for the kind of disk that a subclass names."""
 
     reuse = oldest.DiskLimits.reuse
     counts_ephemeral = True
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodInfo | Skip:
+        del snapshot
+        held = pod.volumes
+        counts = held is not None and (held.claims or any(getattr(one, self.kind.source) for one in held.inline))
+        return pod if counts else SKIP
 
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
         fault, is_error = _invalid_claim(pod, nodes.snapshot)

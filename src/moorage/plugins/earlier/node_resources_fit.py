@@ -1,5 +1,6 @@
 """NodeResourcesFit of earlier releases.
 
+Up to 1.35 ``requestedToCapacityRatio`` is valid with every type of strategy.
 Up to 1.33 every refusal can be cured by preemption, even where the request exceeds what the node has. Up to 1.32 pods that are
 only nominated wake no pod. Up to 1.31 the usage that is scored counts only the largest init container of a placed pod, also if
 it is a sidecar.
@@ -11,20 +12,52 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from moorage.errors import Fault
 from moorage.framework.events import Wake
+from moorage.framework.features import FeatureGates
 from moorage.framework.points import Reuse, Scope
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.device_backed_scores import ScoredDemands
 from moorage.plugins.earlier.placed_pods import for_placed_pods
 from moorage.plugins.earlier.sidecar_usage import SidecarUsageView
-from moorage.plugins.node_resources_fit import NodeResourcesFit, RequestedResource
+from moorage.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs, RequestedResource, ignored_faults
+from moorage.plugins.scoring_strategies import (
+    LEAST_ALLOCATED,
+    REQUESTED_TO_CAPACITY_RATIO,
+    ScoringStrategy,
+    shape_faults,
+    sub_path,
+)
 from moorage.state.columns import IntArray
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["NodeResourcesFitV131", "NodeResourcesFitV132", "NodeResourcesFitV133"]
+__all__ = [
+    "NodeResourcesFitArgsV135", "NodeResourcesFitV131", "NodeResourcesFitV132", "NodeResourcesFitV133", "NodeResourcesFitV135",
+]  # fmt: skip
 
 
-class NodeResourcesFitV133(NodeResourcesFit):
+class NodeResourcesFitArgsV135(NodeResourcesFitArgs, frozen=True):
+    """A shape is valid with every type of strategy, and its faults name another path."""
+
+    def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
+        strategy, at = self.scoring_strategy, sub_path(path, "scoringStrategy")
+        ratio = strategy.requested_to_capacity_ratio
+        if ratio is None:
+            return super().faults(path, gates)
+        is_ratio = strategy.type == REQUESTED_TO_CAPACITY_RATIO
+        plain = ScoringStrategy(type=LEAST_ALLOCATED if is_ratio else strategy.type, resources=strategy.resources)
+        found = ignored_faults(self.ignored_resources, self.ignored_resource_groups, path)
+        return found + plain.faults(at) + shape_faults(ratio.shape, f"{at}.shape")
+
+
+class NodeResourcesFitV135(NodeResourcesFit):
+    """The plugin; see the module docstring."""
+
+    Args = NodeResourcesFitArgsV135
+    reuse = NodeResourcesFit.reuse
+
+
+class NodeResourcesFitV133(NodeResourcesFitV135):
     """The plugin; see the module docstring."""
 
     reuse = NodeResourcesFit.reuse

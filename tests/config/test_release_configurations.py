@@ -1,0 +1,109 @@
+"""Configurations of 1.30 to 1.35: the default profile of each release, and what each refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from moorage.config.api_versions import v1_of
+from moorage.config.loader import default_configuration, load
+from moorage.config.profiles import resolve
+from moorage.errors import ConfigError
+from moorage.framework.features import FeatureGates
+from moorage.plugins import builtin_registry
+from moorage.releases import find_release
+
+FILTERS = (
+    "NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions {}VolumeBinding VolumeZone PodTopologySpread InterPodAffinity"
+)
+DISKS = "EBSLimits GCEPDLimits NodeVolumeLimits AzureDiskLimits "
+SCORES = {
+    "TaintToleration": 3, "NodeAffinity": 2, "NodeResourcesFit": 1, "VolumeBinding": 1, "PodTopologySpread": 2,
+    "InterPodAffinity": 2, "NodeResourcesBalancedAllocation": 1, "ImageLocality": 1,
+}  # fmt: skip
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+def of(version):
+    gates = FeatureGates(release=find_release(version).name)
+    return gates, builtin_registry(gates.release), v1_of(gates.emulated)
+
+
+def default_profile(version):
+    gates, registry, rules = of(version)
+    (profile,) = resolve(default_configuration(), registry, gates, rules)
+    return profile
+
+
+@pytest.mark.parametrize(
+    ("version", "pre_enqueue", "limits", "devices"),
+    [
+        ("1.30", "SchedulingGates", DISKS, False),
+        ("1.31", "SchedulingGates", "NodeVolumeLimits ", False),
+        ("1.32", "SchedulingGates DefaultPreemption", "NodeVolumeLimits ", False),
+        ("1.33", "SchedulingGates DefaultPreemption", "NodeVolumeLimits ", False),
+        ("1.34", "SchedulingGates DynamicResources DefaultPreemption", "NodeVolumeLimits ", True),
+        ("1.35", "SchedulingGates DynamicResources DefaultPreemption", "NodeVolumeLimits ", True),
+    ],
+)
+def test_the_default_profile_is_the_release_s(version, pre_enqueue, limits, devices):
+    profile = default_profile(version)
+    last = " DynamicResources" if devices else ""
+    filters = FILTERS.format(limits) + last
+    assert " ".join(profile.points["preEnqueue"]) == pre_enqueue
+    assert " ".join(profile.points["preFilter"]) == filters
+    assert " ".join(profile.points["filter"]) == f"NodeUnschedulable NodeName TaintToleration {filters}"
+    assert " ".join(profile.points["postFilter"]) == f"{last} DefaultPreemption".strip()
+    assert profile.weights == SCORES | ({"DynamicResources": 2} if version == "1.35" else {})
+
+
+STRATEGY = (
+    HEAD
+    + """
+profiles:
+- pluginConfig:
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: LeastAllocated, requestedToCapacityRatio: {shape: %s}}}
+"""
+)
+GOOD, BAD = "[{utilization: 0, score: 1}]", "[{utilization: 0, score: 11}]"
+AT = "profiles[0].pluginConfig[0].args"
+RATIO = f"{AT}.scoringStrategy"
+ENABLED = HEAD + "profiles: [{plugins: {multiPoint: {enabled: [{name: %s}]}}}]"
+ARGS = HEAD + "profiles: [{pluginConfig: [{name: DynamicResources, args: {%s}}]}]"
+TWO_SORTS = HEAD + "profiles: [{schedulerName: a}, {schedulerName: b, plugins: {queueSort: {disabled: [{name: '*'}]}}}]"
+PLACEMENTS = HEAD + "profiles: [{plugins: {placementScore: {disabled: [{name: '*'}]}}}]"
+#: A document → the newest release with the older answer, and its faulty fields; likewise of the next release.
+REFUSED = {
+    "a shape that the type does not use": (STRATEGY % GOOD, ("1.35", []), ("1.36", [f"{RATIO}.requestedToCapacityRatio"])),
+    "a wrong shape": (STRATEGY % BAD, ("1.35", [f"{RATIO}.shape[0].score"]), ("1.36", None)),
+    "a plugin that came later": (ENABLED % "PodGroupPodsCount", ("1.35", None), ("1.36", [])),
+    "NodeDeclaredFeatures": (ENABLED % "GangScheduling", ("1.34", None), ("1.35", [])),
+    "points of placements": (PLACEMENTS, ("1.35", None), ("1.36", [])),
+    "bindingTimeout": (ARGS % "bindingTimeout: 1m", ("1.34", None), ("1.36", [])),
+    "bindingTimeout with its gate off": (ARGS % "bindingTimeout: 1m", ("1.35", [f"{AT}.bindingTimeout"]), ("1.36", [])),
+    "filterTimeout": (ARGS % "filterTimeout: -1s", ("1.33", []), ("1.34", [f"{AT}.filterTimeout"])),
+    "disk limits": (ENABLED % "CinderLimits", ("1.30", []), ("1.31", ["profiles[0].plugins.multiPoint.enabled[0]"])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_refusal_ends_or_begins_with_a_release(what):
+    text, *answers = REFUSED[what]
+    for version, expected in answers:
+        gates, registry, _ = of(version)
+        try:
+            load(text.encode(), "config.yaml", registry, gates)
+            fields = []
+        except ConfigError as error:
+            fields = sorted({fault.field for fault in error.faults})
+        assert fields == expected or (expected is None and fields), (version, fields)
+
+
+def test_the_text_for_unlike_queue_sorts_is_the_release_s():
+    for version, text in (
+        ("1.33", "queueSort must be the same for all profiles"),
+        ("1.34", ": must be the same for all profiles"),
+    ):
+        gates, registry, _ = of(version)
+        with pytest.raises(ConfigError, match=text):
+            load(TWO_SORTS.encode(), "config.yaml", registry, gates)

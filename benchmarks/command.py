@@ -14,6 +14,7 @@ import click
 
 from benchmarks.checking import CheckFailedError
 from benchmarks.comparing import compare as compared
+from benchmarks.explaining import measure_explanations
 from benchmarks.growth import measure_growth
 from benchmarks.growth_axes import AXES
 from benchmarks.live import LIVE
@@ -109,13 +110,20 @@ def once(names: tuple[str, ...], pods: int) -> None:
 
 
 @main.command("what-ifs")
-@click.option("--nodes", default=1000, help="Number of nodes of the what-ifs; forks have five times as many.")
-@click.option("--pods", default=10_000, help="Number of placed pods of the what-ifs; forks have five times as many.")
+@click.option("--nodes", default=1000, help="Number of nodes of the what-ifs; five times as many for forks and explanations.")
+@click.option(
+    "--pods", default=10_000, help="Number of placed pods of the what-ifs; five times as many for forks and explanations."
+)
 @click.option("--times", default=1000, help="Number of what-ifs of each kind.")
 def what_ifs(nodes: int, pods: int, times: int) -> None:
-    """Measure how long a what-if takes: transactions and forks of `moorage.Cluster`. Prints one JSON object per line."""
-    for figures in (*measure_what_ifs(nodes, pods, times), *measure_forks(5 * nodes, 5 * pods)):
-        click.echo(json.dumps(figures))
+    """Measure what-ifs, forks and explanations of `moorage.Cluster`. Prints one JSON object per line."""
+    for measured in (
+        measure_what_ifs(nodes, pods, times),
+        measure_forks(5 * nodes, 5 * pods),
+        measure_explanations(5 * nodes, 5 * pods),
+    ):
+        for figures in measured:
+            click.echo(json.dumps(figures))
 
 
 @main.command()

@@ -17,7 +17,7 @@ from moorage.api.core import Pod
 from moorage.laboratory.cluster import Cluster
 from moorage.testing.builders import a_node, a_pod
 
-__all__ = ["measure_forks", "measure_what_ifs"]
+__all__ = ["loop_us", "measure_forks", "measure_what_ifs"]
 
 _ZONES = "abc"
 
@@ -27,10 +27,10 @@ def measure_what_ifs(nodes: int = 1000, pods: int = 10_000, times: int = 1000, r
     cluster = _cluster(nodes, pods)
     gc.freeze()
     for name, what_if in _what_ifs(cluster, nodes).items():
-        took, loop_us = _best(what_if, times, rounds)
+        took, speed = _best(what_if, times, rounds)
         yield {
             "name": name, "nodes": nodes, "pods": pods, "us": round(took / times * 1e6, 1), "total_s": round(took, 3),
-            "times": times, "loop_us": loop_us,
+            "times": times, "loop_us": speed,
         }  # fmt: skip
 
 
@@ -52,7 +52,7 @@ def measure_forks(nodes: int = 5000, pods: int = 50_000) -> Iterator[dict[str, A
         began = process_time()
         step()
         took = process_time() - began
-        yield {"name": name, "nodes": nodes, "pods": pods, "ms": round(took * 1e3, 2), "loop_us": _loop_us()}
+        yield {"name": name, "nodes": nodes, "pods": pods, "ms": round(took * 1e3, 2), "loop_us": loop_us()}
     if fork.digest() != cluster.digest():
         raise AssertionError("the fork differs from the cluster")
 
@@ -112,11 +112,12 @@ def _best(what_if: Callable[[int], None], times: int, rounds: int) -> tuple[floa
         began = process_time()
         for at in range(times):
             what_if(at)
-        best = min(best, (process_time() - began, _loop_us()))
+        best = min(best, (process_time() - began, loop_us()))
     return best
 
 
-def _loop_us() -> float:
+def loop_us() -> float:
+    """Return the CPU microseconds of ``sum(range(1000))``, the best of some tries."""
     best = float("inf")
     for _ in range(20):
         began = process_time()

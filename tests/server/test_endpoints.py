@@ -15,12 +15,12 @@ from moorage.runtime.leader_election import Election, LeaseRecord, Timing
 from moorage.runtime.observer import SILENT
 from moorage.server.authentication import Caller, RequestAuthenticator
 from moorage.server.authorization import AccessDecision, OpenPaths, RequestAuthorizer
-from moorage.server.endpoints import Served, make_app
+from moorage.server.endpoints import Page, Served, make_app
 from moorage.server.health import Check, Health, watchdog
 from moorage.server.metric_types import CounterVec, MetricRegistry, Spec
 from moorage.server.zpages import ProgramInfo, accepted, stacks
 
-USERS = {"admin": Caller("admin", ("system:masters",)), "eve": Caller("eve")}
+USERS = {"admin": Caller("admin", ("system:masters",)), "eve": Caller("eve"), "reader": Caller("reader")}
 
 
 class Reviews:
@@ -32,7 +32,7 @@ class Reviews:
     async def access(self, caller, verb, path):
         if path == "/broken":
             raise ClusterError("down")
-        return AccessDecision(False, "no rule")
+        return AccessDecision(caller.name == "reader" and path == "/metrics", "no rule")
 
 
 class Lines:
@@ -75,7 +75,12 @@ class World:
             flags={"v": "2", "config": ""},
             program=ProgramInfo("moorage v1", "1.36", "3.11", datetime(2026, 1, 1, tzinfo=UTC), ("/healthz", "/metrics")),
             set_verbosity=self.set_verbosity,
+            explain=self.explain,
         )
+
+    async def explain(self, query):
+        status = 429 if query.get("pod") == "busy" else 200
+        return Page(f"explained {query.get('pod')}\n", status=status)
 
     def configuration(self):
         if self.wrong == "configuration":
@@ -133,6 +138,8 @@ PAGES = {  # path, status, what is in the answer
     "profiles without a slash": ("/debug/pprof", 302, ""),
     "what tasks do": ("/debug/pprof/goroutine", 200, "tasks\n"),
     "a profile that cannot be had": ("/debug/pprof/heap", 404, "not available"),
+    "an explanation": ("/debug/explain?pod=a/b", 200, "explained a/b"),
+    "too many explanations": ("/debug/explain?pod=busy", 429, "explained busy"),
     "flags that can be set": ("/debug/flags", 200, "v"),
     "nothing": ("/nope", 404, "404 page not found"),
     "the root": ("/", 404, "404 page not found"),
@@ -155,6 +162,8 @@ ENTRY = {  # path, token, status, message
     "probes are everybody's": ("/healthz", None, 200, None),
     "single checks are not": ("/readyz/sync", None, 403, f'{NOBODY} cannot get path "/readyz/sync": no rule'),
     "metrics are not": ("/metrics", None, 403, f'{NOBODY} cannot get path "/metrics": no rule'),
+    "explanations are for readers of metrics": ("/debug/explain?pod=a", "reader", 200, None),
+    "not for others": ("/debug/explain", "eve", 403, 'forbidden: User "eve" cannot get path "/debug/explain": no rule'),
     "nor for users without rights": ("/metrics", "eve", 403, 'forbidden: User "eve" cannot get path "/metrics": no rule'),
     "what is not there is not told": ("/nope", "eve", 403, 'forbidden: User "eve" cannot get path "/nope": no rule'),
     "a token that is nobody's": ("/metrics", "zzz", 401, "Unauthorized"),

@@ -6,6 +6,7 @@ import random
 import time
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -14,6 +15,7 @@ from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.storage.store import Store
+from moorage.cli.run_explain import LiveExplainer
 from moorage.client.endpoint import Endpoint, FixedCredentials, Identity
 from moorage.client.extenders import ExtenderClient
 from moorage.client.rest import Rest
@@ -28,8 +30,10 @@ from moorage.framework.features import FeatureGates
 from moorage.plugins import builtin_registry
 from moorage.runtime.observer import Observers
 from moorage.server.live import LeaderSettings, Live, LiveSettings
+from tests.cli.test_simulate_output import violations
 
 TOKEN = "t"
+SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "explanation.schema.json"
 ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:kube-scheduler"
 
 
@@ -68,7 +72,7 @@ async def live_on(store, name="me", reports=None, extenders=()):
                 chance=random.Random(1), observers=Observers(reports.append),
             )  # fmt: skip
             task = asyncio.create_task(live.run())
-            outside.reports = reports
+            outside.reports, outside.live = reports, live
             try:
                 yield outside
             finally:
@@ -155,6 +159,57 @@ def test_pods_are_placed_explained_and_preempted():
     assert nominated == "n1"
     assert {event["reason"] for event in events} == {"Scheduled", "FailedScheduling", "Preempted"}
     assert lease["spec"]["holderIdentity"] == "me"
+
+
+@pytest.mark.slow
+def test_a_running_scheduler_explains_its_pods():
+    async def main():
+        async with live_on(Store(time.time, random.Random(5), b"k")) as rest:
+            explainer = LiveExplainer(rest.live, rest.live.loop.scheduler.profiles)
+            early = await explainer.answer({"pod": "stuck"})
+            await make_node(rest, "n1")
+            await make_pod(rest, "low")
+            await make_pod(rest, "stuck", cpu="8")
+            await make_pod(rest, "theirs", schedulerName="another")
+
+            async def tried():
+                return (await get(rest, "low"))["spec"].get("nodeName") and (await get(rest, "stuck"))["status"].get(
+                    "conditions"
+                )
+
+            await until(tried, rest.reports)
+
+            async def answered():
+                page = await explainer.answer({"pod": "default/stuck"})
+                return page if "Insufficient cpu" in page.body else None
+
+            whole = await until(answered, rest.reports)
+            pages = [await explainer.answer({"pod": name, "output": "text"}) for name in ("stuck", "low", "theirs", "none")]
+            crowd = await asyncio.gather(*(explainer.answer({"pod": "stuck"}) for _ in range(12)))
+            return early, whole, pages, crowd
+
+    early, whole, (stuck, low, theirs, missing), crowd = asyncio.run(main())
+    assert early.status in {404, 503}
+    document = json.loads(whole.body)
+    assert (whole.media, document["kind"], document["answer"]["outcome"]) == ("application/json", "Explanation", "pending")
+    schema = json.loads(SCHEMA.read_text())
+    assert list(violations(document, schema, root=schema)) == []
+    assert document["answer"]["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert document["answer"]["changes"] == []
+    assert document["input"]["takenAt"]
+    assert stuck.body.startswith("default/stuck is pending: no node is large enough: it requests 8 cpu")
+    assert low.body.startswith("default/low is on n1")
+    assert theirs.body.startswith("default/theirs is not scheduled here")
+    assert missing.status == 404
+    assert {page.status for page in crowd} == {200, 429}
+
+
+@pytest.mark.parametrize(("query", "text"), [
+    ({}, "give a pod"), ({"pod": "a", "output": "yaml"}, "output is"), ({"pod": "a", "changes": "1"}, "moorage explain --live"),
+])  # fmt: skip
+def test_questions_that_a_running_scheduler_does_not_answer(query, text):
+    page = asyncio.run(LiveExplainer(None, {}).answer(query))
+    assert (page.status, text in page.body) == (400, True)
 
 
 @pytest.mark.slow

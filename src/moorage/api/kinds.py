@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Flag, auto
+from functools import cache
 from typing import Final
 
 from moorage.api.admission import RuntimeClass
@@ -85,8 +86,13 @@ class Kind:
     @property
     def slot(self) -> str:
         """Its name in the plural as a Python attribute: ``csi_nodes``, ``priority_classes``."""
-        snake = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", self.name).lower()
-        return re.sub(r"y$", "ie", f"{snake}e" if snake.endswith("s") else snake) + "s"
+        return _slot(self.name)
+
+
+@cache
+def _slot(name: str) -> str:
+    snake = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+    return re.sub(r"y$", "ie", f"{snake}e" if snake.endswith("s") else snake) + "s"
 
 
 _APPS: Final = "apps"

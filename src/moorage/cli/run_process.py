@@ -22,6 +22,7 @@ from moorage import __version__
 from moorage.api.core import Node, Pod
 from moorage.cli.main import ERROR, OK
 from moorage.cli.pflag import Flag, Given
+from moorage.cli.run_explain import LiveExplainer
 from moorage.cli.run_serving import Serving, ServingRules, metric_filter
 from moorage.cli.scheduler_factory import build_scheduler
 from moorage.client.endpoint import Endpoint
@@ -32,6 +33,7 @@ from moorage.config.legacy_serving import join_host_port
 from moorage.config.scheduler_document import Loaded
 from moorage.cycle.extender_wire import shown
 from moorage.engine.scheduler import Scheduler
+from moorage.framework.profile import Profile
 from moorage.runtime.leader_election import LeadershipLostError
 from moorage.runtime.observer import Observers
 from moorage.runtime.wall_clock import Wall
@@ -80,12 +82,18 @@ async def run_process(process: Process) -> int:
     log, endpoint = process.log, process.endpoint
     log.info(0, "Starting Moorage", version=f"v{__version__}", emulating=process.loaded.release)
     meter = SchedulerMetrics(time.monotonic, groups=process.loaded.gates["GenericWorkload"], release=process.loaded.release)
+    bare: dict[str, Profile] = {}
+
+    def watched(profile: Profile) -> Profile:
+        bare[profile.scheduler_name] = profile
+        return meter.probe.watched(profile)
+
     scheduler = build_scheduler(
         process.loaded,
         process.given["seed"],
         process.given["pod-max-in-unschedulable-pods-duration"],
         max_disks=process.max_disks,
-        watched=meter.probe.watched,
+        watched=watched,
     )
     scheduler.queue.time_hints(time.monotonic, meter.hinted)
     connection = process.loaded.configuration.client_connection
@@ -113,7 +121,7 @@ async def run_process(process: Process) -> int:
             scheduler, rest, settings, identity=identity, wall=Wall(), chance=random.Random(identity),  # noqa: S311
             observers=Observers(log.warning, log, meter),
         )  # fmt: skip
-        await _serve(stack, process, live, meter, ending)
+        await _serve(stack, process, _served(process, live, meter, ending, LiveExplainer(live, bare)))
         log.info(0, "Scheduling", profiles=list(scheduler.profiles), server=f"{scheme}://{host}", identity=identity)
         running = asyncio.ensure_future(live.run())
         ending.listen(running, lambda: _debug(live, scheduler, log))
@@ -142,8 +150,7 @@ async def _outcome(running: asyncio.Future[None], ending: _Ending, process: Proc
 # -- serving ------------------------------------------------------------------------------------------------------------
 
 
-async def _serve(stack: AsyncExitStack, process: Process, live: Live, meter: SchedulerMetrics, ending: _Ending) -> None:
-    served = _served(process, live, meter, ending)
+async def _serve(stack: AsyncExitStack, process: Process, served: Served) -> None:
     await _serve_plainly(stack, process, served)
     if process.serving.secure is not None:
         await _serve_securely(stack, process, process.serving.secure, served)
@@ -192,7 +199,7 @@ async def _delegate(stack: AsyncExitStack, endpoint: Endpoint | None) -> Delegat
     return Delegate(await stack.enter_async_context(rest))
 
 
-def _served(process: Process, live: Live, meter: SchedulerMetrics, ending: _Ending) -> Served:
+def _served(process: Process, live: Live, meter: SchedulerMetrics, ending: _Ending, explainer: LiveExplainer) -> Served:
     given, scheduler, shown = process.given, live.loop.scheduler, metric_filter(process.given)
     lease = _COMPONENT if process.leader is not None else ""
     health = Health(_checks(live, lease, ending), process.log)
@@ -215,6 +222,7 @@ def _served(process: Process, live: Live, meter: SchedulerMetrics, ending: _Endi
         set_verbosity=lambda level: setattr(process.log, "verbosity", level),
         profiling=process.loaded.configuration.enable_profiling,
         hidden=closed_pages(given["feature-gates"]),
+        explain=explainer.answer,
     )
 
 

@@ -128,6 +128,10 @@ class Reflector(Generic[T]):
         """The last known version of all objects."""
         return self._known.values()
 
+    def get(self, key: str) -> T | None:
+        """Return the last known version of an object, by ``namespace/name``; None if there is none."""
+        return self._known.get(key)
+
     async def run(self) -> None:
         """Follow until cancelled."""
         while True:

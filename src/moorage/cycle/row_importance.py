@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import is_not
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -85,8 +86,8 @@ class Ranking:
         held, self._held = self._held, table.pods.copy()
         kept = min(len(held), len(table))
         self._lowest = np.concatenate([self._lowest[:kept], np.zeros(len(table) - kept, dtype=np.int64)])
-        moved = [row for row, (pods, before) in enumerate(zip(table.pods, held, strict=False)) if pods is not before]
-        return [*moved, *range(kept, len(table))]
+        moved = np.flatnonzero(np.fromiter(map(is_not, table.pods, held), dtype=bool, count=kept))
+        return [*moved.tolist(), *range(kept, len(table))]
 
 
 def _lowest(pods: Mapping[str, PodInfo]) -> int:

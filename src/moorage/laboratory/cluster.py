@@ -27,6 +27,7 @@ from moorage.laboratory.costs import Costs
 from moorage.laboratory.digest import digest_of
 from moorage.laboratory.dry_run import quick_placements
 from moorage.laboratory.explained_changes import ChangeLimits, with_changes
+from moorage.laboratory.explained_state import state_of
 from moorage.laboratory.explanation import Subject, explain_now
 from moorage.laboratory.feasibility import feasibility_of
 from moorage.laboratory.frames import ColumnFrame, nodes_frame, pods_frame
@@ -380,7 +381,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
             digest=self.digest(),
             notes=notes,
         )
-        explanation = explain_now(self.simulation, Subject(request, now))
+        explanation = explain_now(state_of(self.simulation), Subject(request, now), self.simulation.records.get(now.uid))
         if not probes:
             return explanation
         limits = ChangeLimits(tuple(may), alternatives, probes, costs)

@@ -62,7 +62,7 @@ class ClusterTrials:
             if before is not None and not (disabled and pod.spec.scheduler_name not in simulation.scheduler.profiles):
                 return Trial(offers=before)
             profile = self._profile(pod, disabled)
-            trial = self._decided(pod, profile) if disabled else self._bound(pod, profile, changes)
+            trial = self._decided(pod, profile) if disabled else self._bound(pod, profile)
             if trial is not None:
                 return trial
             snapshot = simulation.scheduler.snapshot
@@ -87,26 +87,27 @@ class ClusterTrials:
             raise InputError(f"pod {self.key} is not there")
         return pod, disabled
 
-    def _bound(self, pod: Pod, profile: Profile, changes: Iterable[Change]) -> Trial | None:
+    def _bound(self, pod: Pod, profile: Profile) -> Trial | None:
         """Try the pod, and the pods that replace evicted ones after it; None if it finds no node."""
-        if any(one.verb == "evict" for one in changes):
-            with self.cluster.transaction():
-                (placement,) = self.cluster.schedule([pod.metadata.uid])
-                if placement.node is not None:
-                    return Trial(placement.node, *self._replaced())
-        else:
-            decision = quick_decision(self.cluster.simulation, pod, profile)
-            if decision is not None:
-                return None if decision.node is None else Trial(decision.node)
-            (placement,) = self.cluster.schedule([pod.metadata.uid], dry_run=True)
+        decision = quick_decision(self.cluster.simulation, pod, profile)
+        if decision is not None and decision.node is None:
+            return None
+        if decision is not None and decision.node is not None and not self._waiting():
+            return Trial(decision.node)
+        with self.cluster.transaction():
+            (placement,) = self.cluster.schedule([pod.metadata.uid])
             if placement.node is not None:
-                return Trial(placement.node)
+                return Trial(placement.node, *self._replaced())
         return self._preempting(pod, placement.victims) if placement.nominated and placement.victims else None
 
-    def _replaced(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Try the pods that replace evicted ones. New pods are the last ones."""
+    def _waiting(self) -> list[Pod]:
+        """Return the pods that replace evicted ones. New pods are the last ones."""
         fresh = [*takewhile(lambda pod: pod.uid not in self._known, self.cluster.simulation.newest_first())]
-        waiting = [pod for pod in reversed(fresh) if not pod.spec.node_name]
+        return [pod for pod in reversed(fresh) if not pod.spec.node_name]
+
+    def _replaced(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Try the pods that replace evicted ones. Return those that are placed, and those that are not."""
+        waiting = self._waiting()
         placements = self.cluster.schedule([pod.metadata.uid for pod in waiting]) if waiting else []
         return tuple(one.pod for one in placements if one), tuple(one.pod for one in placements if not one)
 

@@ -12,6 +12,7 @@ from moorage.laboratory.asked import pods_asked_for
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.cluster_trials import ClusterTrials
 from moorage.laboratory.explained_changes import CHANGEABLE, ChangeLimits, with_changes
+from moorage.laboratory.explained_state import state_of
 from moorage.laboratory.explanation import Subject, explain_now, explain_pending
 from moorage.laboratory.moments import Moment, WatchingCycle
 from moorage.laboratory.not_created import explain_not_created
@@ -113,4 +114,5 @@ def _watch(simulation: Simulation, subjects: Iterable[Subject], seed: int) -> No
 
 def _explained(simulation: Simulation, subject: Subject) -> Explanation:
     record = simulation.records.get(subject.pod.uid)
-    return explain_now(simulation, subject) if record is None else explain_pending(simulation, subject, record)
+    state = state_of(simulation)
+    return explain_now(state, subject) if record is None else explain_pending(state, subject, record)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace as with_fields
 
 from moorage.api.core import Pod
 from moorage.cycle.cycle import Cycle
 from moorage.framework.profile import Profile
+from moorage.laboratory.explained_state import ExplainedState
 from moorage.laboratory.headline import why_nowhere
 from moorage.laboratory.misspelt import closest_names
 from moorage.laboratory.moments import Moment
@@ -21,9 +23,12 @@ from moorage.laboratory.refusals import all_conflicts, conflict_terms, eligible_
 from moorage.laboratory.verdicts import Constraint, EveryVerdict, verdicts_of_all
 from moorage.report.explanation import ExplainRequest, Explanation, PodStanding, Proof
 from moorage.report.score_values import ScoreReport
-from moorage.simulator.simulation import PodRecord, Simulation
+from moorage.state.cluster import ClusterState
 from moorage.state.pod_info import PodInfo
 from moorage.wording import counted, some
+
+if TYPE_CHECKING:  # a live scheduler explains without a simulator
+    from moorage.simulator.simulation import PodRecord
 
 __all__ = ["Subject", "explain_bound", "explain_now", "explain_pending", "explain_untried"]
 
@@ -85,21 +90,21 @@ def explain_untried(request: ExplainRequest, standing: PodStanding) -> Explanati
     )
 
 
-def explain_now(simulation: Simulation, subject: Subject) -> Explanation:
+def explain_now(state: ExplainedState, subject: Subject, record: PodRecord | None = None) -> Explanation:
     """Return the explanation of a pod in the present state, whatever led to it."""
-    outside = standing_without_attempt(subject.pod, simulation.scheduler.profiles)
+    outside = standing_without_attempt(subject.pod, state.profiles)
     if outside is not None:
         return explain_untried(subject.request, outside)
     if subject.pod.spec.node_name:
-        return explain_bound(simulation, subject)
-    return explain_pending(simulation, subject, simulation.records.get(subject.pod.uid))
+        return explain_bound(state, subject)
+    return explain_pending(state, subject, record)
 
 
-def explain_bound(simulation: Simulation, subject: Subject) -> Explanation:
+def explain_bound(state: ExplainedState, subject: Subject) -> Explanation:
     """Return the explanation of a pod that is on a node: what would become of it if it were scheduled again now."""
     pod, request = subject.pod, subject.request
-    scheduler = simulation.scheduler
-    table, profile = scheduler.cluster.table, scheduler.profiles.get(pod.spec.scheduler_name)
+    scheduler = state.scheduler
+    table, profile = scheduler.cluster.table, state.profiles.get(pod.spec.scheduler_name)
     row = table.row_of.get(pod.spec.node_name)
     held = None if row is None else table.pods[row].get(pod.uid)
     here = f"{request.pod} is on {pod.spec.node_name}"
@@ -110,7 +115,7 @@ def explain_bound(simulation: Simulation, subject: Subject) -> Explanation:
         table.remove_pod(row, held)
         judged = verdicts_of_all(profile, free, scheduler.snapshot, scheduler.queue.nominated)
         parts = _judged_parts(judged)
-        scores = _scored_now(simulation, profile, free, judged)
+        scores = _scored_now(state, profile, free, judged)
     if scores is None:
         why = why_nowhere(judged, sorted(eligible_conflict(judged) or frozenset()))
         return _bound(request, pod, f"{here}; scheduled again now, it would find no node: {why}.", **parts)
@@ -139,9 +144,9 @@ def _again(scores: ScoreReport, row: int, judged: EveryVerdict) -> str:
     return f"go to {to} {_by(scores, judged.names)}"
 
 
-def _scored_now(simulation: Simulation, profile: Profile, pod: PodInfo, judged: EveryVerdict) -> ScoreReport | None:
+def _scored_now(state: ExplainedState, profile: Profile, pod: PodInfo, judged: EveryVerdict) -> ScoreReport | None:
     """Return the scores of a decision made now; None if no node fits."""
-    scheduler = simulation.scheduler
+    scheduler = state.scheduler
     if not judged.feasible.any():
         return None
     nominated = scheduler.queue.nominated
@@ -152,21 +157,40 @@ def _scored_now(simulation: Simulation, profile: Profile, pod: PodInfo, judged: 
     return _scores(Moment(profile, decision, scheduler.snapshot, nominated), judged, scheduler.cycle.seed)
 
 
-def explain_pending(simulation: Simulation, subject: Subject, record: PodRecord | None) -> Explanation:
+def explain_pending(state: ExplainedState, subject: Subject, record: PodRecord | None) -> Explanation:
     """Return the explanation of a pod that was to be placed: from its decision if it was placed, else from the state now."""
     if record is not None and record.node and subject.placed:
         return _placed(subject, record)
     pod = PodInfo(record.pod if record is not None else subject.pod)
-    scheduler = simulation.scheduler
-    outside = standing_without_attempt(pod.pod, scheduler.profiles)
+    scheduler = state.scheduler
+    outside = standing_without_attempt(pod.pod, state.profiles)
     if outside is not None:
         return explain_untried(subject.request, outside)
-    profile = scheduler.profiles[pod.spec.scheduler_name]
+    with without(scheduler.cluster, pod.uid):
+        return _pending(state, subject, pod, record)
+
+
+@contextmanager
+def without(cluster: ClusterState, uid: str) -> Iterator[None]:
+    """Take an assumed pod off its node for as long as the block lasts, so that it is not in its own way."""
+    node = cluster.node_of(uid)
+    row = cluster.table.row_of.get(node or "")
+    held = None if row is None else cluster.table.pods[row].get(uid)
+    if row is None or held is None:
+        yield
+        return
+    with cluster.table.what_if(row):
+        cluster.table.remove_pod(row, held)
+        yield
+
+
+def _pending(state: ExplainedState, subject: Subject, pod: PodInfo, record: PodRecord | None) -> Explanation:
+    scheduler, profile = state.scheduler, state.profiles[pod.spec.scheduler_name]
     nominated = scheduler.queue.nominated
     judged = verdicts_of_all(profile, pod, scheduler.snapshot, nominated)
-    standing = standing_of(simulation, pod, judged)
+    standing = standing_of(state, pod, judged)
     if judged.feasible.any() and standing.name in {"active", "unschedulable"}:
-        return _fits_now(simulation, subject, pod, judged, standing)
+        return _fits_now(state, subject, pod, judged, standing)
     families = all_conflicts(judged)
     decisive = eligible_conflict(judged) or (families[0] if families else frozenset())
     order = list(judged.constraints)
@@ -179,18 +203,18 @@ def explain_pending(simulation: Simulation, subject: Subject, record: PodRecord 
         conflicts=tuple(conflict_terms(judged, one) for one in families),
         eligible_conflict=conflict_terms(judged, decisive) if len(decisive) > 1 else (),
         preemption=None if standing.name == "gated" else preemption_of(profile, pod, scheduler.snapshot, nominated),
-        message=_message(simulation, record),
+        message=_message(state, pod.pod, record),
         proof=Proof("exhaustive"),
         **_judged_parts(judged),
     )
 
 
 def _fits_now(
-    simulation: Simulation, subject: Subject, pod: PodInfo, judged: EveryVerdict, standing: PodStanding
+    state: ExplainedState, subject: Subject, pod: PodInfo, judged: EveryVerdict, standing: PodStanding
 ) -> Explanation:
     """Return the explanation of a pending pod that would be placed if it were tried now."""
-    profile = simulation.scheduler.profiles[pod.spec.scheduler_name]
-    scores = _scored_now(simulation, profile, pod, judged)
+    profile = state.profiles[pod.spec.scheduler_name]
+    scores = _scored_now(state, profile, pod, judged)
     went = "others went first" if standing.attempts else "it was not tried yet"
     where = "" if scores is None else f"; tried now, it would go to {judged.names[scores.winner]} {_by(scores, judged.names)}"
     return Explanation(
@@ -212,13 +236,15 @@ def _why_pending(standing: PodStanding, judged: EveryVerdict, decisive: Sequence
     return why_nowhere(judged, decisive)
 
 
-def _message(simulation: Simulation, record: PodRecord | None) -> str:
-    if record is None:
-        return ""
-    if record.message:
+def _message(state: ExplainedState, pod: Pod, record: PodRecord | None) -> str:
+    """Return the event's text: that of the run, else the reasons of the gate, else what the scheduler wrote to the pod."""
+    if record is not None and record.message:
         return record.message
-    queued = simulation.scheduler.queue.get(record.pod.metadata.uid)
-    return ", ".join(queued.gate.reasons) if queued is not None and queued.gate is not None else ""
+    queued = state.scheduler.queue.get(pod.metadata.uid)
+    if queued is not None and queued.gate is not None:
+        return ", ".join(queued.gate.reasons)
+    written = (one.message for one in pod.status.conditions if one.type == "PodScheduled" and one.status == "False")
+    return next(written, "")
 
 
 def _placed(subject: Subject, record: PodRecord) -> Explanation:

@@ -154,9 +154,9 @@ def _new_nodes(nodes: Sequence[Node], cut: set[str]) -> Iterator[NodeOffers]:
 
 
 def _kind_of_node(node: Node) -> Any:
-    labels = frozenset([item for item in node.labels.items() if item[0] != "kubernetes.io/hostname"])
-    taints = frozenset([taint_text(one) for one in node.spec.taints if one.key != "node.kubernetes.io/unschedulable"])
-    return labels, taints, frozenset(node.status.allocatable.items())
+    labels = {**node.labels, "kubernetes.io/hostname": ""}
+    taints = [taint_text(one) for one in node.spec.taints if one.key != "node.kubernetes.io/unschedulable"]
+    return tuple(labels.items()), tuple(taints), tuple(node.status.allocatable.items())
 
 
 def _kinds(refusals: Sequence[Refusal], rows: int, bits: dict[str, int]) -> IntArray:

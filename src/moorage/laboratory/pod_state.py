@@ -10,13 +10,13 @@ from moorage.api.core import ENDED_PHASES, Pod
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.framework.events import Action, Resource, Wake
 from moorage.framework.profile import declared_wakes
+from moorage.laboratory.explained_state import ExplainedState
 from moorage.laboratory.verdicts import Constraint, EveryVerdict
 from moorage.plugins.node_unschedulable import CORDON
 from moorage.plugins.taint_toleration import CONDITIONS
 from moorage.plugins.term_names import taint_name
 from moorage.queue import QueuedPod, QueuePlace
 from moorage.report.explanation import PodStanding
-from moorage.simulator.simulation import Simulation
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 from moorage.wording import counted, some
@@ -53,9 +53,9 @@ def standing_without_attempt(pod: Pod, profiles: Iterable[str]) -> PodStanding |
     return None
 
 
-def standing_of(simulation: Simulation, pod: PodInfo, judged: EveryVerdict) -> PodStanding:
+def standing_of(state: ExplainedState, pod: PodInfo, judged: EveryVerdict) -> PodStanding:
     """Return the standing of a pending pod that a profile here tries."""
-    scheduler = simulation.scheduler
+    scheduler = state.scheduler
     causes = (*_claims(pod, judged), *_conditions(judged))
     waiting = next((one for one in scheduler.waiting() if one.pod.uid == pod.uid), None)
     if waiting is not None:
@@ -67,11 +67,9 @@ def standing_of(simulation: Simulation, pod: PodInfo, judged: EveryVerdict) -> P
     if queued.gated:
         return _gated(queued, judged, causes)
     if nominated:
-        return PodStanding(
-            "nominated", _leaving(simulation, nominated), queued.attempts, causes=causes, nominated_node=nominated
-        )
+        return PodStanding("nominated", _leaving(state, nominated), queued.attempts, causes=causes, nominated_node=nominated)
     if group_key(pod) is not None and scheduler.cluster.groups is not None:
-        return PodStanding("group", _group(simulation, pod), queued.attempts, ended_by=("pods of its group",), causes=causes)
+        return PodStanding("group", _group(state, pod), queued.attempts, ended_by=("pods of its group",), causes=causes)
     if queued.place is QueuePlace.BACKOFF:
         until = queued.backoff_until
         text = f"attempt {queued.attempts} failed; it is retried" + (f" at {until:g}s" if until is not None else "")
@@ -120,19 +118,19 @@ def _said(wake: Wake) -> str:
     return f"{what} {' or '.join(done)}"
 
 
-def _leaving(simulation: Simulation, node: str) -> str:
-    table = simulation.scheduler.snapshot.table
+def _leaving(state: ExplainedState, node: str) -> str:
+    table = state.scheduler.snapshot.table
     row = table.row_of.get(node)
     leaving = [] if row is None else [other.key for other in table.pods[row].values() if other.terminating]
     waits = f"; waits for {some(leaving)} to leave" if leaving else ""
     return f"it is nominated to {node}{waits}"
 
 
-def _group(simulation: Simulation, pod: PodInfo) -> str:
+def _group(state: ExplainedState, pod: PodInfo) -> str:
     key = group_key(pod) or ""
-    pods = simulation.scheduler.snapshot.group(key)
+    pods = state.scheduler.snapshot.group(key)
     there, placed = (0, 0) if pods is None else (len(pods), pods.scheduled_count)
-    last = simulation.groups.get(key)
+    last = state.groups.get(key)
     said = f"; {last.message}" if last is not None and last.message else ""
     return f"it waits for its group {key}: {counted(there, 'pod')} exist, {placed} placed{said}"
 

@@ -60,7 +60,8 @@ class _Story:
     def told(self) -> PreemptionReport:
         attempt = self.attempt
         considered = self.plugin.search(attempt)
-        everywhere = self.plugin.candidates(attempt, 100, len(attempt.verdicts))
+        may_help = self.plugin.may_help(attempt.pod, attempt.verdicts, attempt.snapshot)
+        everywhere = self.plugin.candidates(attempt, 100, len(attempt.verdicts)) if may_help else considered
         chosen = choose(considered.candidates) if considered.candidates else None
         tried = {one.row for one in considered.candidates} | set(considered.fitting)
         best = _best(everywhere.candidates, chosen)

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import yaml
 from aiohttp import web
@@ -38,17 +38,28 @@ from moorage.server.zpages import (
     status_text,
 )
 
-__all__ = ["Served", "make_app", "make_plain_app"]
+__all__ = ["Page", "Served", "make_app", "make_plain_app"]
 
 _MOST_BODY: Final = 4096
 #: Seconds for a request; longer than an access review may take.
 _PATIENCE_S: Final = 30.0
 _PROBES: Final = ("healthz", "livez", "readyz")
 _TEXT: Final = "text/plain"
+_EXPLAIN: Final = "/debug/explain"
+#: Paths that those may read who may read another one.
+_REVIEWED_AS: Final = {_EXPLAIN: "/metrics"}
 #: Paths with subpaths.
 _WITH_MORE: Final = ("/debug/pprof", "/healthz")
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Page(NamedTuple):
+    """What a page that is worked out for each request answers."""
+
+    body: str
+    media: str = _TEXT
+    status: int = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +67,7 @@ class Served:
     """The content of the endpoints. ``pod_metrics`` returns None while this replica does not lead.
 
     ``profiling``: whether /debug is served; ``hidden``: paths that are not served.
-    ``set_verbosity`` raises InputError.
+    ``set_verbosity`` raises InputError. ``explain`` answers the parameters of /debug/explain; None: it is not served.
     """
 
     health: Health
@@ -70,6 +81,7 @@ class Served:
     set_verbosity: Callable[[int], None]
     profiling: bool = True
     hidden: frozenset[str] = frozenset()
+    explain: Callable[[Mapping[str, str]], Awaitable[Page]] | None = None
 
 
 def make_app(served: Served, authenticator: RequestAuthenticator, authorizer: RequestAuthorizer, log: Log) -> web.Application:
@@ -157,9 +169,9 @@ async def _admit(
         # Credentials may be secret, so only the error is logged.
         log.error(error, "Unable to authenticate the request")
         return _status(401, "Unauthorized", "Unauthorized")
-    verb = request.method.lower()
+    verb, path = request.method.lower(), _REVIEWED_AS.get(request.path, request.path)
     try:
-        answer = await authorizer.authorize(caller, verb, request.path)
+        answer = await authorizer.authorize(caller, verb, path)
     except ClusterError as error:
         log.error(error, "Authorization error", user=caller.name, path=request.path)
         return _plain(f'Internal Server Error: "{request.path}": the access review failed\n', 500)
@@ -228,6 +240,10 @@ class _Pages:
         probe, _, check = path.removeprefix("/").partition("/")
         if probe in _PROBES and path.startswith("/"):
             return self._probe(request, probe, check)
+        if path == _EXPLAIN and self._served.explain is not None:
+            found = await self._served.explain(request.query)
+            headers = {"Retry-After": "1"} if found.status in {429, 503} else {}
+            return web.Response(text=found.body, status=found.status, content_type=found.media, headers=headers)
         page = self._at.get(path)
         if page is not None:
             return page(request)

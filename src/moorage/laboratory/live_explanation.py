@@ -1,0 +1,27 @@
+"""Explain a pod in the state of a live scheduler. Nothing changes, and no changes are searched for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from moorage.api.core import Pod
+from moorage.engine.scheduler import Scheduler
+from moorage.framework.profile import Profile
+from moorage.laboratory.explained_state import ExplainedState
+from moorage.laboratory.explanation import Subject, explain_now
+from moorage.report.explanation import ExplainRequest, Explanation
+
+__all__ = ["explain_live"]
+
+
+def explain_live(
+    scheduler: Scheduler, profiles: Mapping[str, Profile], pod: Pod, *, taken_at: str, notes: tuple[str, ...] = ()
+) -> Explanation:
+    """Return why a pod is pending, or what would become of it if it were scheduled again now.
+
+    ``profiles`` are asked instead of the scheduler's own, which may measure each call.
+    """
+    request = ExplainRequest(
+        pod=pod.key, release=scheduler.gates.release, seeds=(scheduler.cycle.seed,), taken_at=taken_at, notes=notes
+    )
+    return explain_now(ExplainedState(scheduler, profiles), Subject(request, pod))

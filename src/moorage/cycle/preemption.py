@@ -74,7 +74,8 @@ def find_candidates(attempt: Attempt, budgets: Budgets, percentage: int, absolut
     errors: list[str] = []
     fitting: list[int] = []
     rows_of: dict[int, tuple[Status, list[int]]] = {}
-    for row, victims in _tried(attempt, _turned(rows, wanted, attempt.pod.uid), max(wanted, _BATCH), budgets, ranking):
+    missing = lambda: wanted - len(within) - len(beyond)  # noqa: E731
+    for row, victims in _tried(attempt, _turned(rows, wanted, attempt.pod.uid), missing, budgets, ranking):
         if isinstance(victims, Status):
             rows_of.setdefault(id(victims), (victims, []))[1].append(row)
             if victims.code is Code.ERROR:
@@ -109,16 +110,19 @@ def _turned(rows: _Rows, wanted: int, uid: str) -> _Rows:
 
 
 def _tried(
-    attempt: Attempt, rows: _Rows, batch: int, budgets: Budgets, ranking: Ranking
+    attempt: Attempt, rows: _Rows, missing: Callable[[], int], budgets: Budgets, ranking: Ranking
 ) -> Iterator[tuple[int, Victims | Status]]:
     """Yield each row with its victims or the reason why it does not help, in the order of ``rows``.
 
-    Rows are tried many at once where possible: ``batch`` of them first, then four times as many each time.
+    Rows are tried many at once where possible: first as many as candidates are ``missing``, then twice as many as are still
+    missing. The least number grows by four each time, so that a search that finds few candidates has few batches.
     """
-    start = 0
+    start, least, factor = 0, _BATCH, 1
     while start < len(rows):
+        batch = max(factor * missing(), least)
         chunk: _Rows = rows[start : start + batch]
-        start, batch = start + batch, 4 * batch
+        start += batch
+        least, factor = (least if factor == 1 else 4 * least), 2
         lesser = ranking.have_lesser(attempt.snapshot.table, chunk, attempt.pod.priority)
         answers: dict[int, Victims | Status] = dict.fromkeys(chunk[~lesser].tolist(), NOBODY_LESSER)
         together = chunk[lesser]

@@ -21,6 +21,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from moorage.cycle.contended_rows import Contended, ContendedRows
 from moorage.framework.plugin_runner import ask, drained, run_filter, shifted
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
@@ -235,17 +236,18 @@ def judge_nominated(
     """
     snapshot = nodes.snapshot
     attempt = FailedAttempt(profile, found, pod, snapshot, verdicts, nominated)
-    if not attempt.contended:
+    rows = attempt.contended_among(nodes)
+    if not len(rows):
         return
-    rows = nodes.row_numbers[nodes.holding(attempt.contended)]
     many = attempt.what_ifs(rows) if len(rows) > 1 else None
     if many is not None:
         with many:
             crowded = many.crowded_verdicts()
-        for row in rows[crowded.ids[rows] != 0].tolist():
-            status = crowded.status(row)
+        ids = crowded.ids[rows]
+        for number in np.unique(ids[ids != 0]).tolist():
+            status = crowded.statuses[number]
             assert status is not None
-            verdicts.refuse(row, status)
+            verdicts.refuse(rows[ids == number], status)
         return
     for row in rows.tolist():
         status = judge_with_nominated(profile, found, pod, snapshot, row, attempt.nominated(row))
@@ -302,6 +304,10 @@ class FailedAttempt:
 
         Shapes  rows (n,); result (n, 1 + resources)
         """
+        if self._followed is not None:
+            if any(row in self._followed.uncounted for row in rows.tolist()) if self._followed.uncounted else False:
+                return None
+            return self._followed.sums[rows]
         table = self.snapshot.table
         columns = {name: number for number, name in enumerate(table.resources_requested, 1)}
         sums = np.zeros((len(rows), 1 + len(columns)), dtype=np.int64)
@@ -325,8 +331,21 @@ class FailedAttempt:
         return tuple(self._nominated.get(self.snapshot.table.nodes[row].name, ()))
 
     @cached_property
+    def _followed(self) -> Contended | None:
+        return self.snapshot.index(ContendedRows).of(self.pod, self._nominated)
+
+    def contended_among(self, nodes: NodeView) -> npt.NDArray[np.intp]:
+        """Return the rows of a view with nominated pods that the pod must leave room for."""
+        rows = nodes.row_numbers
+        if self._followed is not None:
+            return rows[self._followed.rows[rows]]
+        return rows[nodes.holding(self.contended)] if self.contended else rows[:0]
+
+    @cached_property
     def contended(self) -> frozenset[int]:
         """The rows with nominated pods that the pod must leave room for."""
+        if self._followed is not None:
+            return frozenset(np.flatnonzero(self._followed.rows).tolist())
         row_of = self.snapshot.table.row_of
         return frozenset(
             row_of[name] for name, pods in self._nominated.items() if name in row_of and contenders(pods, self.pod)

@@ -20,14 +20,16 @@ from moorage.cli.pflag import FlagError
 from moorage.cli.terminal import guard, say, unguard
 from moorage.errors import MoorageError
 
-__all__ = ["ERROR", "INTERRUPTED", "OK", "PENDING", "UNDECIDED", "main"]
+__all__ = ["ERROR", "INTERRUPTED", "OK", "PENDING", "UNDECIDED", "cli", "main"]
 
 OK, ERROR, PENDING, UNDECIDED, INTERRUPTED = 0, 1, 2, 3, 130
 
 #: Subcommand → module:object, and its short help.
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "capacity": ("moorage.cli.capacity:capacity", "Say how many more instances of a pod fit."),
+    "completion": ("moorage.cli.completion:completion", "Print the script that completes commands in a shell."),
     "config": ("moorage.cli.config:config", "Check a scheduler configuration, or show what it resolves to."),
+    "demo": ("moorage.cli.demo:demo", "Schedule a bundled example cluster."),
     "explain": ("moorage.cli.explain:explain", "Say why a pod is pending, or why it is on its node."),
     "plan": ("moorage.cli.plan:plan", "Say which nodes to buy so that all pods are placed."),
     "run": ("moorage.cli.run:run", "Schedule the pods of a live cluster."),
@@ -73,7 +75,8 @@ def cli() -> None:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command and exit with its status."""
-    guard()
+    if "_MOORAGE_COMPLETE" not in os.environ:  # click writes completions as bytes, which the guard rejects
+        guard()
     status = _run(list(sys.argv[1:] if args is None else args))
     unguard()  # after an unexpected exception Python prints the traceback through the guard
     sys.exit(status)

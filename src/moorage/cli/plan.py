@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from moorage.cli.command_help import DescribedCommand
 from moorage.cli.progress import Progress
 from moorage.cli.question import Asked, exit_status, open_question, print_answer, question_options
 from moorage.laboratory.cluster import Cluster
@@ -28,7 +29,7 @@ The file of types, and how the answer is found: docs/reference/plan.md
 """
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=DescribedCommand, epilog=EPILOG)
 @question_options()
 @click.option("--types", "types", metavar="FILE", help="The node types to buy, with prices: a YAML list.")
 @click.option(

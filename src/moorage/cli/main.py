@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "completion": ("moorage.cli.completion:completion", "Print the script that completes commands in a shell."),
     "config": ("moorage.cli.config:config", "Check a scheduler configuration, or show what it resolves to."),
     "demo": ("moorage.cli.demo:demo", "Schedule a bundled example cluster."),
+    "dump": ("moorage.cli.dump:dump", "Write what scheduling reads of a live cluster into one file."),
     "explain": ("moorage.cli.explain:explain", "Say why a pod is pending, or why it is on its node."),
     "plan": ("moorage.cli.plan:plan", "Say which nodes to buy so that all pods are placed."),
     "run": ("moorage.cli.run:run", "Schedule the pods of a live cluster."),

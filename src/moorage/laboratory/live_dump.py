@@ -24,12 +24,15 @@ from moorage.laboratory.inventory import served_as
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_sources
 
-__all__ = ["endpoint_of", "take_dump"]
+__all__ = ["Get", "Unread", "endpoint_of", "fetch", "read_all", "take_dump"]
 
 #: ``get(path, params)`` returns the body of a response and raises ClusterError.
 Get: TypeAlias = Callable[[str, Mapping[str, str]], Awaitable[bytes]]
 
 _PAGE: Final = "500"
+#: The status of a continue token that has expired, and how often a collection is begun again.
+_GONE: Final = 410
+_RESTARTS: Final = 2
 #: Kinds without which there is nothing to ask.
 _NEEDED: Final = frozenset({"nodes", "pods"})
 
@@ -43,10 +46,10 @@ class _Page(msgspec.Struct, frozen=True):
 
 
 class _Collection(NamedTuple):
-    """A kind, and the path of its collection."""
+    """A kind, and the paths of its collection by API version, the preferred one first."""
 
     plural: str
-    path: str
+    paths: tuple[str, ...]
 
 
 _next_page = msgspec.json.Decoder(_Page).decode
@@ -85,25 +88,57 @@ async def read_all(get: Get, server: str, began: datetime, custom: Iterable[str]
     """Read every collection through ``get``."""
     files: list[InputFile] = []
     taken_at = began.isoformat(timespec="seconds")
-    notes = [f"taken from {server} at {taken_at}"]
     names = tuple(custom)
-    for collection in (*_collections(), *map(_custom_collection, names)):
+    missing = [str(one) for one in await fetch(get, files.append, names)]
+    read = read_sources(files, validated=False, custom=names)
+    notes = (f"taken from {server} at {taken_at}", *missing, *read.report.notes)
+    return replace(read, report=replace(read.report, notes=notes, taken_at=taken_at))
+
+
+class Unread(NamedTuple):
+    """A kind that could not be read, and why: ``forbidden`` or ``not served``."""
+
+    plural: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.plural} were not read: {self.why}"
+
+
+async def fetch(get: Get, take: Callable[[InputFile], None], custom: Iterable[str] = ()) -> list[Unread]:
+    """Pass every page of every kind to ``take``; return the kinds that are missing.
+
+    Raises  ClusterError if nodes or pods cannot be read, or the API server cannot be asked
+    """
+    missing = []
+    for collection in (*_collections(), *map(_custom_collection, custom)):
+        why = await _fetch_collection(get, take, collection)
+        if why:
+            missing.append(Unread(collection.plural, why))
+    return missing
+
+
+async def _fetch_collection(get: Get, take: Callable[[InputFile], None], collection: _Collection) -> str:
+    """Read a collection in the first version that is served; return why it cannot be read, "" if it was."""
+    for path in collection.paths:
         try:
-            files += await _pages(get, collection)
+            for page in await _pages(get, path):
+                take(page)
         except ClusterError as error:
+            if error.status == 404 and path is not collection.paths[-1]:
+                continue
             if collection.plural in _NEEDED or error.status not in {403, 404}:
                 raise
-            why = "not served" if error.status == 404 else "forbidden"
-            notes.append(f"{collection.plural} were not read: {why}")
-    read = read_sources(files, validated=False, custom=names)
-    return replace(read, report=replace(read.report, notes=(*notes, *read.report.notes), taken_at=taken_at))
+            return "not served" if error.status == 404 else "forbidden"
+        return ""
+    return "not served"
 
 
 def _collections() -> Iterable[_Collection]:
     for kind in KINDS:
-        root = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.api_version}"
         plural = served_as(kind).resource
-        yield _Collection(plural, f"{root}/{plural}")
+        roots = [f"/apis/{version}" if kind.group else f"/api/{version}" for version in kind.api_versions]
+        yield _Collection(plural, tuple(f"{root}/{plural}" for root in roots))
 
 
 def _custom_collection(name: str) -> _Collection:
@@ -111,15 +146,26 @@ def _custom_collection(name: str) -> _Collection:
     if kind is None:
         raise InputError(f"{name}: write a kind as plural.version.group")
     root = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.api_version}"
-    return _Collection(name, f"{root}/{kind.plural}")
+    return _Collection(name, (f"{root}/{kind.plural}",))
 
 
-async def _pages(get: Get, collection: _Collection) -> list[InputFile]:
+async def _pages(get: Get, path: str) -> list[InputFile]:
+    """Read all pages; begin again if the API server no longer has the version that the first page was of."""
+    for _ in range(_RESTARTS):
+        try:
+            return await _all_pages(get, path)
+        except ClusterError as error:
+            if error.status != _GONE:
+                raise
+    return await _all_pages(get, path)
+
+
+async def _all_pages(get: Get, path: str) -> list[InputFile]:
     pages: list[InputFile] = []
     token = ""
     while True:
-        body = await get(collection.path, {"limit": _PAGE, **({"continue": token} if token else {})})
-        pages.append(InputFile(collection.path, body))
+        body = await get(path, {"limit": _PAGE, **({"continue": token} if token else {})})
+        pages.append(InputFile(path, body))
         token = _next_page(body).metadata.continue_
         if not token:
             return pages

@@ -38,6 +38,7 @@ from moorage.inputs.kinds import KINDS, UNKNOWN_KIND, find_kind, why_unused
 from moorage.inputs.objects import FoundObject, Payload, find_objects
 from moorage.simulator.cluster_input import SLOTS, ClusterInput, InputReport, Unused
 from moorage.simulator.custom_kinds import CustomReader, ReadObject
+from moorage.simulator.dump_record import DUMP_RECORD, DumpRecord, read_record
 from moorage.simulator.read_rules import USUAL_RULES, ReadRules, template_hint
 from moorage.simulator.unknown_fields import FieldCheck, Validation
 from moorage.wording import counted, some
@@ -138,6 +139,7 @@ class _Reader:
         self.places: dict[str, dict[tuple[str, str], str]] = {kind.slot: {} for kind in KINDS}
         self.unused: dict[tuple[str, str], int] = {}
         self.repeated: list[str] = []
+        self.records: list[DumpRecord] = []
         self.faults: list[str] = []
 
     def take(self, found: FoundObject, source: InputFile | None = None) -> None:
@@ -146,7 +148,9 @@ class _Reader:
         if translated is not None:
             found, kind = translated, find_kind(translated.api_version, translated.kind)
         if kind is None:
-            if not is_custom:
+            if (found.api_version, found.kind) == DUMP_RECORD:
+                self.records.append(read_record(found))
+            elif not is_custom:
                 self._count_unused(found)
             return
         try:
@@ -218,7 +222,8 @@ class _Reader:
         counts = Counter(one.kind for one in self.custom_objects.values())
         read += tuple(counts.items())
         implied = self._add_implied_namespaces()
-        notes = self.fields.notes()
+        notes = [*(note for record in self.records for note in record.notes()), *self.fields.notes()]
+        taken_at = next((record.taken_at for record in self.records), "")
         if self.repeated:
             notes.append(f"{counted(len(self.repeated), 'object')} given more than once, identically: {some(self.repeated)}")
         if implied:
@@ -227,7 +232,7 @@ class _Reader:
         kept: dict[str, Any] = {slot: tuple(objects.values()) for slot, objects in self.objects.items() if slot in SLOTS}
         others = tuple(obj for slot, objects in self.objects.items() if slot not in SLOTS for obj in objects.values())
         custom = tuple(one.obj for one in self.custom_objects.values())
-        return ClusterInput(**kept, custom=custom, others=others, report=InputReport(read, unused, tuple(notes)))
+        return ClusterInput(**kept, custom=custom, others=others, report=InputReport(read, unused, tuple(notes), taken_at))
 
     def _unused(self, name: str, version: str, count: int) -> Unused:
         why = self.custom.why_unused(version, name) or why_unused(version, name)

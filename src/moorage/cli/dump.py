@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from moorage.cli.command_help import DescribedCommand
 from moorage.cli.memory import collect_seldom
 from moorage.cli.progress import Progress
 from moorage.cli.terminal import bare, say
@@ -28,10 +29,17 @@ from moorage.wording import counted
 __all__ = ["dump", "write_parts"]
 
 
-@click.command(
-    epilog="\b\nExamples:\n  moorage dump -o cluster.json.gz\n  moorage dump --context production | moorage simulate -f -\n\n"
-    "More: docs/reference/dump.md"
-)
+EPILOG = """Examples:
+
+\b
+    moorage dump -o cluster.json.gz
+    moorage dump --context production | moorage simulate -f -
+
+What is in the file, and what never is: docs/reference/dump.md
+"""
+
+
+@click.command(cls=DescribedCommand, epilog=EPILOG)
 @click.option("-o", "--output", "path", metavar="FILE", help="Where to write; compressed if the name ends in .gz.  [stdout]")
 @click.option("--context", metavar="NAME", help="The context of the kubeconfig.")
 @click.option("--kubeconfig", metavar="FILE", help="The kubeconfig; by default the one that kubectl uses.")

@@ -56,14 +56,33 @@ def messages(moorage, folder, cluster, *options):
 OLD_ZONE = "0/1 nodes are available: 1 node(s) had no available volume zone."
 TAKEN = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
 
+FORMERLY_TAKEN = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+
 
 def test_rules_about_volumes_are_each_release_s_own(moorage, tmp_path):
     uses = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
     cluster = CLUSTER + a_pod("held", "n1", **uses) + a_pod("new", **uses)
     assert messages(moorage, tmp_path, cluster, "--emulate", "1.21")["new"] == OLD_ZONE
     assert TAKEN in messages(moorage, tmp_path, cluster, "--emulate", "1.36")["new"]
+    assert FORMERLY_TAKEN in messages(moorage, tmp_path, cluster, "--emulate", "1.33")["new"]
     same = cluster.replace("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
     assert messages(moorage, tmp_path, same, "--emulate", "1.21")["new"] == "", "the claim is shared"
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "told"),
+    [
+        ("v1.33.3", "(kube-scheduler 1.33.3 semantics"),
+        ("v1.34.5-gke.1", "note: the kubelets report 1.34.5; 1.34.7 is the nearest release that is known"),
+        ("v1.38.0", "error: --emulate auto: release 1.38.0 is not known; the nearest is 1.36.3"),
+        ("", "error: --emulate auto: no node has status.nodeInfo.kubeletVersion; name the release"),
+    ],
+)
+def test_auto_is_the_release_of_the_kubelets(moorage, tmp_path, kubelet, told):
+    of = f"status: {{nodeInfo: {{kubeletVersion: '{kubelet}'}}, allocatable"
+    (tmp_path / "cluster.yaml").write_text(CLUSTER.replace("status: {allocatable", of) + a_pod("new"))
+    ran = moorage("simulate", "-f", tmp_path / "cluster.yaml", "--emulate", "auto")
+    assert told in ran.out + ran.err
 
 
 def disks(*names):

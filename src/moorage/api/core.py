@@ -16,7 +16,7 @@ __all__ = [
     "ENDED_PHASES", "Affinity", "ClaimSource", "Container", "ContainerImage", "ContainerPort", "ContainerRestartRule",
     "ContainerStatus", "EphemeralVolume", "ImageVolumeSource", "LimitRange", "LimitRangeItem", "LimitRangeSpec",
     "Namespace", "Node", "NodeAffinity", "NodeCondition", "NodeSelector", "NodeSelectorRequirement",
-    "NodeSelectorTerm", "NodeSpec", "NodeStatus", "Pod", "PodAffinity", "PodAffinityTerm", "PodAntiAffinity",
+    "NodeSelectorTerm", "NodeSpec", "NodeStatus", "NodeSystemInfo", "Pod", "PodAffinity", "PodAffinityTerm", "PodAntiAffinity",
     "PodCondition", "PodResourceClaim", "PodResourceClaimStatus", "PodSchedulingGate", "PodSchedulingGroup",
     "PodSpec", "PodStatus", "PodTemplate", "PodTemplateSpec", "PreferredSchedulingTerm", "ReplicationController",
     "ReplicationControllerSpec", "ResourceRequirements", "Service", "ServiceSpec", "Taint", "Toleration",
@@ -302,6 +302,10 @@ class NodeCondition(Value):
     message: str = ""
 
 
+class NodeSystemInfo(Value):
+    kubelet_version: str = ""
+
+
 class NodeStatus(Value):
     capacity: ResourceList = {}
     allocatable: ResourceList = {}
@@ -309,6 +313,7 @@ class NodeStatus(Value):
     images: tuple[ContainerImage, ...] = ()
     declared_features: tuple[str, ...] = ()
     volumes_in_use: tuple[str, ...] = ()
+    node_info: NodeSystemInfo = NodeSystemInfo()
 
 
 class Node(Object):

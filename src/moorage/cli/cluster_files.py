@@ -6,21 +6,29 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import click
 
+from moorage.api.core import Node
 from moorage.cli.bounded_files import CONFIG_LIMIT, STDIN, read_file
+from moorage.cli.release_options import AUTO
 from moorage.errors import InputError
 from moorage.framework.registry import load
+from moorage.releases import find_release, why_unknown
+from moorage.releases.detection import detect_release
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read
 from moorage.simulator.read_rules import WORKLOAD_SLOTS, ReadRules, parse_treat_as
 from moorage.simulator.simulate import Options
 from moorage.simulator.unknown_fields import Validation
 
-__all__ = ["asking", "read_cluster", "reading_options", "refuse_nothing_to_place", "rules_of", "simulation_options"]
+__all__ = [
+    "asking", "emulating", "read_cluster", "reading_options", "refuse_nothing_to_place", "rules_of", "simulation_options",
+]  # fmt: skip
 
+_CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -44,7 +52,7 @@ def simulation_options(given: Mapping[str, Any]) -> Options:
         config=None if config is None else read_file(config, CONFIG_LIMIT),
         where=config or "the default configuration",
         plugins=tuple(load(reference) for reference in given["plugins"]),
-        emulate=given["emulate"],
+        emulate=None if given["emulate"] == AUTO else given["emulate"],
         provider=given["algorithm_provider"],
         feature_gates=given["feature_gates"],
         max_disks=given["max_disks"],
@@ -72,6 +80,28 @@ def read_cluster(paths: tuple[str, ...], recursive: bool, custom: tuple[str, ...
         where = "standard input" if paths == (STDIN,) else ", ".join(paths)
         raise InputError(f"{where}: no Kubernetes object found; expected the output of kubectl get -o yaml, or manifests")
     return cluster
+
+
+def emulating(options: Options, given: Mapping[str, Any], cluster: ClusterInput) -> Options:
+    """Return the options with the release of the cluster, if ``--emulate auto`` asks for it.
+
+    Raises  InputError if no kubelet reports a version, or the release is not known
+    """
+    if given["emulate"] != AUTO:
+        return options
+    leading = [node for node in cluster.nodes if any(label in node.metadata.labels for label in _CONTROL_PLANE)]
+    found = detect_release(map(_kubelet_of, cluster.nodes), map(_kubelet_of, leading))
+    if found is None:
+        raise InputError("--emulate auto: no node has status.nodeInfo.kubeletVersion; name the release")
+    if found.release is None:
+        raise InputError(f"--emulate auto: {why_unknown(found.version)}")
+    if find_release(found.version) is None:
+        click.echo(f"note: the kubelets report {found.version}; {found.release} is the nearest release that is known", err=True)
+    return replace(options, emulate=found.release.name)
+
+
+def _kubelet_of(node: Node) -> str:
+    return node.status.node_info.kubelet_version
 
 
 def refuse_nothing_to_place(cluster: ClusterInput) -> None:

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from moorage.api.yaml_writing import PrintableDumper
 from moorage.cli.bounded_files import STDIN
-from moorage.cli.cluster_files import asking, read_cluster, rules_of, simulation_options
+from moorage.cli.cluster_files import asking, emulating, read_cluster, rules_of, simulation_options
 from moorage.cli.main import OK, PENDING, UNDECIDED
 from moorage.cli.memory import collect_seldom
 from moorage.cli.progress import Progress
@@ -179,7 +179,8 @@ def asked_of(given: Mapping[str, Any], options: Options) -> Asked:
         raise click.UsageError("standard input can be read only once: give another file than -")
     custom = kinds_named(options)
     changes = what_if(given, custom)
-    return Asked(options, _read_input(given, custom), changes, given["paths"])
+    cluster = _read_input(given, custom)
+    return Asked(emulating(options, given, cluster), cluster, changes, given["paths"])
 
 
 def _read_input(given: Mapping[str, Any], custom: tuple[str, ...]) -> ClusterInput:

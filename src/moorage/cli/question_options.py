@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from moorage.cli.cluster_files import reading_options
-from moorage.cli.release_options import emulate_options, max_disks_option, no_quota_option
+from moorage.cli.release_options import emulated_cluster_options, max_disks_option, no_quota_option
 
 __all__ = ["question_options", "what_if_options"]
 
@@ -50,7 +50,7 @@ _SCHEDULER = (
     click.option(
         "--config", metavar="FILE", help="A KubeSchedulerConfiguration or a Policy; without it, kube-scheduler's defaults."
     ),
-    emulate_options,
+    emulated_cluster_options,
     click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, in kube-scheduler's format."),
     max_disks_option,
     no_quota_option,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -12,9 +12,14 @@ from moorage.config.release_1_21 import PROVIDERS
 from moorage.releases import LEGACY, find_release, why_unknown
 
 __all__ = [
-    "EmulatedRelease", "OldOption", "TakesFilesAndFlags", "emulate_option", "emulate_options", "max_disks_option",
+    "AUTO", "EmulatedRelease", "OldOption", "TakesFilesAndFlags", "emulate_option", "emulate_options",
+    "emulated_cluster_options", "max_disks_option",
     "no_quota_option", "old_flag_options",
 ]  # fmt: skip
+
+
+#: The value of ``--emulate`` for the release that the cluster runs.
+AUTO: Final = "auto"
 
 
 class EmulatedRelease(click.ParamType[str]):
@@ -22,7 +27,13 @@ class EmulatedRelease(click.ParamType[str]):
 
     name = "release"
 
+    def __init__(self, *, auto: bool = False) -> None:
+        """Accept ``AUTO`` too, if the command reads a cluster."""
+        self._auto = auto
+
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if self._auto and value == AUTO:
+            return value
         found = find_release(value)
         if found is None:
             self.fail(why_unknown(value), param, ctx)
@@ -30,6 +41,17 @@ class EmulatedRelease(click.ParamType[str]):
 
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def emulated_cluster_option(command: _Command) -> _Command:
+    """Add ``--emulate`` to a command that reads a cluster."""
+    option = click.option(
+        "--emulate",
+        type=EmulatedRelease(auto=True),
+        help="The release to emulate: 1.34 (its newest known patch release), 1.34.1, or auto: that of the cluster's kubelets. "
+        "By default the one of the configuration's apiVersion.",
+    )
+    return option(command)
 
 
 def emulate_option(command: _Command) -> _Command:
@@ -43,12 +65,21 @@ def emulate_option(command: _Command) -> _Command:
     return option(command)
 
 
-def emulate_options(command: _Command) -> _Command:
-    """Add ``--emulate`` and ``--algorithm-provider`` to a command."""
-    provider = click.option(
+def _provider_option(command: _Command) -> _Command:
+    option = click.option(
         "--algorithm-provider", default="", metavar="NAME", help=f"{' or '.join(PROVIDERS)}; replaces a configuration file."
     )
-    return emulate_option(provider(command))
+    return option(command)
+
+
+def emulate_options(command: _Command) -> _Command:
+    """Add ``--emulate`` and ``--algorithm-provider`` to a command."""
+    return emulate_option(_provider_option(command))
+
+
+def emulated_cluster_options(command: _Command) -> _Command:
+    """Add ``--emulate`` and ``--algorithm-provider`` to a command that reads a cluster."""
+    return emulated_cluster_option(_provider_option(command))
 
 
 class OldOption(click.Option):

@@ -14,6 +14,7 @@ import click
 from moorage.cli.bounded_files import STDIN
 from moorage.cli.cluster_files import (
     asking,
+    emulating,
     read_cluster,
     reading_options,
     refuse_nothing_to_place,
@@ -25,7 +26,7 @@ from moorage.cli.main import OK, PENDING
 from moorage.cli.memory import collect_seldom
 from moorage.cli.progress import Progress
 from moorage.cli.question_options import what_if_options
-from moorage.cli.release_options import emulate_options, max_disks_option, no_quota_option
+from moorage.cli.release_options import AUTO, emulated_cluster_options, max_disks_option, no_quota_option
 from moorage.report.event_lines import EventLog
 from moorage.report.outcome import Run
 from moorage.report.run_document import as_json, as_yaml
@@ -63,7 +64,7 @@ All that is printed, and what it means: docs/reference/simulate.md
 @click.option(
     "--config", metavar="FILE", help="A KubeSchedulerConfiguration or a Policy; without it, kube-scheduler's defaults."
 )
-@emulate_options
+@emulated_cluster_options
 @click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, in kube-scheduler's format.")
 @max_disks_option
 @no_quota_option
@@ -135,7 +136,9 @@ def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[Simulate
         cluster = read_cluster(given["paths"], given["recursive"], kinds_named(options), rules_of(given))
         if not given["allow_unknown"]:
             refuse_nothing_to_place(cluster)
-        return simulate_cluster(cluster, options, on_attempt=on_attempt)[1]
+        return simulate_cluster(cluster, emulating(options, given, cluster), on_attempt=on_attempt)[1]
+    if given["emulate"] == AUTO:
+        raise click.UsageError("--emulate auto needs nodes with their kubelets' versions, and a trace has none")
     from moorage.simulator.trace_openb import read_openb
     from moorage.simulator.trace_run import simulate_trace
 
@@ -164,7 +167,7 @@ def _run_changed(given: dict[str, Any], options: Options, on_attempt: Callable[[
     run = simulate_cluster(asked.changed_input, asked.changed_options, on_attempt=on_attempt)[1]
     if not asked.what_if:
         return run
-    quiet = replace(options, scores=None, clock=None, timer=None)
+    quiet = replace(asked.options, scores=None, clock=None, timer=None)
     return replace(run, changes=asked.what_if.texts(), before=simulate_cluster(asked.given, quiet)[1])
 
 
@@ -192,9 +195,8 @@ def _explain(given: dict[str, Any], options: Options) -> None:
     from moorage.cli.explain import explain_pending_pods  # imports the laboratory, which is rarely needed here
 
     sys.stdout.write("\n")
-    explain_pending_pods(
-        read_cluster(given["paths"], given["recursive"], kinds_named(options), rules_of(given)), options, given["output"]
-    )
+    cluster = read_cluster(given["paths"], given["recursive"], kinds_named(options), rules_of(given))
+    explain_pending_pods(cluster, emulating(options, given, cluster), given["output"])
 
 
 def _print(run: Run, output: str, events: EventLog | None, scores: ScoreLog | None) -> None:

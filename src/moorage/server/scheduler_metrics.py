@@ -206,10 +206,11 @@ def process_gauges(scheduler: Scheduler, loop: Loop, version: str, lease: str, l
 
     def features() -> Iterable[tuple[Labels, float]]:
         gates = scheduler.gates
-        return [((name, "" if gate.stage == STABLE else gate.stage), float(gates[name])) for name, gate in GATES.items()]
+        shown = GATES if gates.emulated.legacy_metrics else gates.emulated.gates
+        return [((name, "" if gate.stage == STABLE else gate.stage), float(gates[name])) for name, gate in shown.items()]
 
     specs = specs_of(scheduler.gates.release)
-    major, _, minor = scheduler.gates.release.partition(".")
+    major, minor = scheduler.gates.emulated.series.split(".")
     python = platform.python_version()
     system = f"{platform.system().lower()}/{platform.machine().lower()}"
     build = (major, minor, f"moorage-v{version}", "", "", "", f"python{python}", sys.implementation.name, system)

@@ -13,18 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from moorage.laboratory.cluster import Cluster
+    from moorage.laboratory.comparison import compare
     from moorage.laboratory.node_types import NodeType
     from moorage.simulator.cluster_reader import read
     from moorage.simulator.cluster_run import simulate_cluster
     from moorage.simulator.simulate import Options, kinds_named, simulate
 
 __version__ = "0.1.0"
-__all__ = ["Cluster", "NodeType", "Options", "__version__", "kinds_named", "read", "simulate", "simulate_cluster"]
+__all__ = [
+    "Cluster", "NodeType", "Options", "__version__", "compare", "kinds_named", "read", "simulate", "simulate_cluster",
+]  # fmt: skip
 
 _FOUND_IN: Mapping[str, str] = {
     "Cluster": "moorage.laboratory.cluster",
     "NodeType": "moorage.laboratory.node_types",
     "Options": "moorage.simulator.simulate",
+    "compare": "moorage.laboratory.comparison",
     "kinds_named": "moorage.simulator.simulate",
     "read": "moorage.simulator.cluster_reader",
     "simulate": "moorage.simulator.simulate",

@@ -28,6 +28,7 @@ OK, ERROR, PENDING, UNDECIDED, INTERRUPTED = 0, 1, 2, 3, 130
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "capacity": ("moorage.cli.capacity:capacity", "Say how many more instances of a pod fit."),
     "completion": ("moorage.cli.completion:completion", "Print the script that completes commands in a shell."),
+    "compare": ("moorage.cli.compare:compare", "Say whether another configuration, release or cluster is better."),
     "config": ("moorage.cli.config:config", "Check a scheduler configuration, or show what it resolves to."),
     "demo": ("moorage.cli.demo:demo", "Schedule a bundled example cluster."),
     "dump": ("moorage.cli.dump:dump", "Write what scheduling reads of a live cluster into one file."),

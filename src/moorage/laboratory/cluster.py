@@ -178,6 +178,11 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         return self._history.load()
 
     @property
+    def config_changes(self) -> tuple[Change, ...]:
+        """The changes that were made to the configuration of the options."""
+        return self._history.config
+
+    @property
     def now_s(self) -> float:
         """Seconds of simulated time since the cluster was read."""
         return self.simulation.now

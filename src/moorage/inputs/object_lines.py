@@ -1,0 +1,81 @@
+"""Where the objects of input files are: file and line, for reports that point at manifests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from moorage.inputs.files import InputFile
+from moorage.inputs.kinds import find_kind
+from moorage.inputs.objects import FoundObject, find_objects
+
+__all__ = ["FileLine", "ObjectKey", "find_positions"]
+
+_LINE: Final = re.compile(r":(\d+)(?:: items\[\d+\])*$")
+
+
+class FileLine(NamedTuple):
+    """A line of a file, counted from 1."""
+
+    file: str
+    line: int = 1
+
+
+class ObjectKey(NamedTuple):
+    """The kind, namespace and name of an object; the namespace is empty for kinds without one."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+class _NamedMeta(msgspec.Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+
+
+class _NamedObject(msgspec.Struct):
+    metadata: _NamedMeta = _NamedMeta()
+
+
+_decode = msgspec.json.Decoder(_NamedObject).decode
+
+
+def find_positions(sources: Iterable[InputFile]) -> dict[ObjectKey, FileLine]:
+    """Return where each object of the sources is. Of an object that is given twice, the first place counts."""
+    found: dict[ObjectKey, FileLine] = {}
+    for source in sources:
+        for key, line in _positions(source):
+            found.setdefault(key, FileLine(source.where, line))
+    return found
+
+
+def _positions(source: InputFile) -> Iterator[tuple[ObjectKey, int]]:
+    offset, line = 0, 1
+    for one in find_objects(source):
+        if not isinstance(one.payload, dict):
+            start = source.data.find(bytes(one.payload), offset)
+            if start >= 0:
+                line += source.data.count(b"\n", offset, start)
+                offset = start
+        key = _key(one)
+        if key is not None:
+            said = _LINE.search(one.where)
+            yield key, int(said[1]) if said else line
+
+
+def _key(found: FoundObject) -> ObjectKey | None:
+    kind = find_kind(found.api_version, found.kind)
+    if kind is None:
+        return None
+    try:
+        given = (
+            msgspec.convert(found.payload, _NamedObject) if isinstance(found.payload, dict) else _decode(bytes(found.payload))
+        )
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    metadata = given.metadata
+    return ObjectKey(found.kind, (metadata.namespace or "default") if kind.namespaced else "", metadata.name)

@@ -1,0 +1,250 @@
+"""``compare``: is B better than A? Two configurations, releases or clusters, run with the same arrivals and seeds.
+
+Each seed makes a pair of runs. A also runs with one more seed: the pods that A itself moves from one seed to the next are the
+noise floor, and a number of moved pods that is not above it says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from dataclasses import replace as with_fields
+
+from moorage.errors import InputError
+from moorage.laboratory.cluster import Cluster
+from moorage.laboratory.frames import ColumnFrame, frame_of
+from moorage.laboratory.input_digest import input_digest
+from moorage.laboratory.measured_run import RunInput, measure_run
+from moorage.laboratory.moved_pods import NodePlaces, moved_metrics, moves_of, new_pending, new_pending_metric
+from moorage.laboratory.paired_metrics import Draws, paired_metrics
+from moorage.laboratory.run_inputs import input_of_runs
+from moorage.report.answer import AnswerRequest, Proof
+from moorage.report.comparison_summary import comparison_summary
+from moorage.report.comparison_text import comparison_text
+from moorage.report.comparison_values import ComparisonValues, MoveCount, PodMove
+from moorage.report.gates import MetricComparison, evaluate, parse_gate
+from moorage.report.run_values import MeasuredRun
+from moorage.simulator.simulate import Options, load_options
+
+__all__ = ["CompareSetting", "Comparison", "compare"]
+
+
+class Comparison(ComparisonValues, frozen=True, kw_only=True):
+    """See ``ComparisonValues``."""
+
+    def _text(self, *, wide: bool) -> str:
+        return comparison_text(self, wide=wide)
+
+    @property
+    def frame(self) -> ColumnFrame:
+        """The metrics as columns: one row for each."""
+        names = ("metric", "a", "b", "difference", "low", "high", "exact", "p")
+        rows = [
+            (one.name, one.a, one.b, one.difference, *(one.interval or (None, None)), one.exact, one.p)
+            for one in self.metrics.values()
+        ]
+        return frame_of(names, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class CompareSetting:
+    """How to compare.
+
+    ``replace_all``  place all pods again, not only the pending ones
+    ``all_nodes``    metrics count nodes that are not ready or not schedulable as well
+    ``prices``       price of a node by its name, its group or its instance type
+    ``gates``        conditions such as ``pending > +0``
+    ``strict``       gates fail when any part of the interval is beyond the threshold
+    ``names``        what A and B are called; empty: after their configurations
+    ``timing``       report the decisions per second as well, which differ from run to run
+    """
+
+    replace_all: bool = False
+    all_nodes: bool = False
+    prices: Mapping[str, float] = field(default_factory=dict)
+    gates: tuple[str, ...] = ()
+    strict: bool = False
+    names: tuple[str, str] = ("", "")
+    timing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """A or B: what its runs begin with and how they are scheduled."""
+
+    given: RunInput
+    options: Options
+    places: NodePlaces
+    name: str
+
+
+_SETTING = CompareSetting()
+_Job = tuple[RunInput, Options]
+_Sides = tuple[_Side, _Side]
+
+
+def compare(
+    cluster: Cluster,
+    a: Options | None = None,
+    b: Options | None = None,
+    seeds: Iterable[int] = range(10),
+    *,
+    other: Cluster | None = None,
+    baseline: Sequence[MeasuredRun] = (),
+    setting: CompareSetting = _SETTING,
+    request: AnswerRequest | None = None,
+    executor: Executor | None = None,
+    on_run: Callable[[int, int], None] | None = None,
+) -> Comparison:
+    """Run a cluster with the options A and with the options B for each seed, and return what differs. The cluster stays as is.
+
+    ``a``, ``b``  None: the cluster's own options
+    ``other``     the cluster of B, if it is another one
+    ``baseline``  stored runs of A: A does not run, and ``seeds`` are those of the stored runs
+    ``executor``  makes the runs; None: they are made here, one after the other, with the same result
+    ``on_run``    is called with the number of runs made and the number of all
+
+    Raises  ConfigError; InputError without a seed, for what is no gate, and for a metric that there is not
+    """
+    gates = [parse_gate(text) for text in setting.gates]
+    sides = _sides(cluster, other or cluster, a, b, setting)
+    wanted = tuple(dict.fromkeys(seeds)) if not baseline else tuple(run.seed for run in baseline)
+    if not wanted:
+        raise InputError("no seed to compare with; give at least one")
+    digest = input_digest(cluster.input()) if request is None else request.digest
+    runs = _make_runs(sides, wanted, baseline, executor, on_run)
+    draws = Draws(digest)
+    metrics = paired_metrics(runs.a, runs.b, draws, timing=setting.timing)
+    moved, extra = _moved(runs, sides, draws)
+    extra["newPending"] = new_pending_metric(runs.a, runs.b, draws)
+    results = tuple(evaluate(gate, {**metrics, **extra}, strict=setting.strict) for gate in gates)
+    return Comparison(
+        request=request or _request(sides, wanted, digest),
+        summary=comparison_summary(metrics, None if moved is None else (moved.pods, moved.of), results),
+        proof=Proof("run", runs=runs.made),
+        names=(sides[0].name, sides[1].name),
+        metrics=metrics,
+        extra=extra,
+        moved=moved,
+        moves=_moves(runs),
+        gates=results,
+        new_pending=tuple(one.pod for one in new_pending(runs.a[0].pending, runs.b[0].pending)),
+        runs=(runs.a, runs.b),
+        notes=_one_sided(runs),
+    )
+
+
+# -- the sides -----------------------------------------------------------------------------------------------------------
+
+
+def _sides(cluster: Cluster, other: Cluster, a: Options | None, b: Options | None, setting: CompareSetting) -> _Sides:
+    options = (a or cluster.options, b or other.options)
+    loaded = [load_options(one) for one in options]
+    both = {profile.scheduler_name for profile in loaded[0].profiles} & {one.scheduler_name for one in loaded[1].profiles}
+    again = both if setting.replace_all else ()
+    inputs = [
+        input_of_runs(one, again=again, prices=setting.prices, all_nodes=setting.all_nodes)
+        for one in ((cluster,) if other is cluster else (cluster, other))
+    ]
+    names = [
+        name or f"{one.where}, kube-scheduler {held.release}"
+        for name, one, held in zip(setting.names, options, loaded, strict=True)
+    ]
+    places = [NodePlaces.of(one.nodes) for one in inputs]
+    return (
+        _Side(inputs[0], options[0], places[0], names[0]),
+        _Side(inputs[-1], options[1], places[-1], names[1]),
+    )
+
+
+def _request(sides: _Sides, seeds: tuple[int, ...], digest: str) -> AnswerRequest:
+    release = load_options(sides[1].options).release
+    question = {"compare": {"a": sides[0].name, "b": sides[1].name}}
+    notes = tuple(note.text for note in sides[0].given.notes)
+    return AnswerRequest(release=release, seeds=seeds, digest=digest, notes=notes, question=question)
+
+
+# -- the runs ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """The runs of A and of B by seed, and the one of A with the next seed; ``made`` is how many were made here."""
+
+    a: tuple[MeasuredRun, ...]
+    b: tuple[MeasuredRun, ...]
+    further: MeasuredRun | None
+    made: int
+
+
+def _make_runs(
+    sides: _Sides,
+    seeds: tuple[int, ...],
+    baseline: Sequence[MeasuredRun],
+    executor: Executor | None,
+    on_run: Callable[[int, int], None] | None,
+) -> _Runs:
+    of_a = () if baseline else (*seeds, _next_seed(seeds))
+    jobs: list[_Job] = [(sides[0].given, with_fields(sides[0].options, seed=seed)) for seed in of_a]
+    jobs += [(sides[1].given, with_fields(sides[1].options, seed=seed)) for seed in seeds]
+    found = []
+    for run in _made(jobs, executor):
+        found.append(run)
+        if on_run is not None:
+            on_run(len(found), len(jobs))
+    if baseline:
+        return _Runs(tuple(baseline), tuple(found), None, len(jobs))
+    return _Runs(tuple(found[: len(seeds)]), tuple(found[len(of_a) :]), found[len(seeds)], len(jobs))
+
+
+def _next_seed(seeds: Sequence[int]) -> int:
+    """Return the seed after the last one, or the first after it that is not among them."""
+    seed = seeds[-1] + 1
+    while seed in seeds:
+        seed += 1
+    return seed
+
+
+def _made(jobs: Sequence[_Job], executor: Executor | None) -> Iterator[MeasuredRun]:
+    if executor is None:
+        yield from (measure_run(given, options) for given, options in jobs)
+        return
+    waiting: list[Future[MeasuredRun]] = [executor.submit(measure_run, given, options) for given, options in jobs]
+    yield from (one.result() for one in waiting)
+
+
+# -- what differs --------------------------------------------------------------------------------------------------------
+
+_Placed = Mapping[str, str]
+
+
+def _moved(
+    runs: _Runs, sides: _Sides, draws: Draws
+) -> tuple[MoveCount | None, dict[str, MetricComparison]]:  # fmt: skip
+    pairs = list(_known_placements(runs.a, runs.b))
+    if len(pairs) < len(runs.b):
+        return None, {}
+    following = (*runs.a[1:], *((runs.further,) if runs.further is not None else ()))
+    chance = list(_known_placements(runs.a, following))
+    places = NodePlaces(
+        {**sides[1].places.groups, **sides[0].places.groups}, {**sides[1].places.zones, **sides[0].places.zones}
+    )
+    return moved_metrics(pairs, chance, places, draws)
+
+
+def _known_placements(some: Sequence[MeasuredRun], others: Sequence[MeasuredRun]) -> Iterator[tuple[_Placed, _Placed]]:
+    for one, other in zip(some, others, strict=False):
+        if one.placements is not None and other.placements is not None:
+            yield one.placements, other.placements
+
+
+def _moves(runs: _Runs) -> tuple[PodMove, ...]:
+    pairs = list(_known_placements(runs.a[:1], runs.b[:1]))
+    return tuple(moves_of(*pairs[0])) if pairs else ()
+
+
+def _one_sided(runs: _Runs) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the notes on the input that one side alone has."""
+    of_a, of_b = runs.a[0].notes, runs.b[0].notes
+    return tuple(one for one in of_a if one not in of_b), tuple(one for one in of_b if one not in of_a)

@@ -1,0 +1,102 @@
+"""What the runs of a comparison begin with: the objects of a cluster, as they are or with every pod to be placed again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from moorage.api.core import ENDED_PHASES, Node, Pod, PodStatus
+from moorage.api.meta import Object
+from moorage.laboratory.cluster import Cluster
+from moorage.laboratory.measured_run import RunInput
+from moorage.laboratory.node_groups import groups_by_node
+from moorage.laboratory.typical_mix import is_bound_to_its_node, typical_mix
+from moorage.report.outcome import InputNote
+from moorage.simulator.cluster_run import workload_names
+from moorage.wording import counted
+
+__all__ = ["input_of_runs", "priced", "with_pods_to_place_again"]
+
+_TYPES: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
+
+
+def input_of_runs(
+    cluster: Cluster, *, again: Collection[str] = (), prices: Mapping[str, float] | None = None, all_nodes: bool = False
+) -> RunInput:
+    """Return what the runs of a cluster begin with. ``again``: pods of these schedulers are to be placed again."""
+    objects = list(cluster.simulation_objects())
+    notes = list(cluster.notes)
+    if again:
+        objects, taken, kept = with_pods_to_place_again(objects, again)
+        notes.append(InputNote("Remark", f"{counted(taken, 'pod')} to place again, {kept} stay on their nodes"))
+    pods = [obj for obj in objects if isinstance(obj, Pod)]
+    nodes = [obj for obj in objects if isinstance(obj, Node)]
+    return RunInput(
+        objects=tuple(objects),
+        notes=tuple(notes),
+        workloads=workload_names(cluster.input()),
+        shapes=tuple(typical_mix(pods)),
+        prices=priced(nodes, prices or {}),
+        all_nodes=all_nodes,
+        config=cluster.config_changes,
+    )
+
+
+# -- all pods again ------------------------------------------------------------------------------------------------------
+
+
+def with_pods_to_place_again(objects: Iterable[Object], schedulers: Collection[str]) -> tuple[list[Object], int, int]:
+    """Return the objects with the placed pods of these schedulers pending, and how many pods that are and are not.
+
+    They come in the order in which they were created, before the pods that are pending already. Pods that exist because of
+    their node, that have ended or are being deleted, or that hold devices stay where they are.
+    """
+    others: list[Object] = []
+    again: list[Pod] = []
+    waiting: list[Object] = []
+    kept = 0
+    for obj in objects:
+        if not isinstance(obj, Pod):
+            others.append(obj)
+        elif not obj.spec.node_name:
+            waiting.append(obj)
+        elif _may_be_placed_again(obj, schedulers):
+            again.append(obj)
+        else:
+            others.append(obj)
+            kept += 1
+    again.sort(key=lambda pod: pod.metadata.creation_timestamp or "")
+    return [*others, *map(_unplaced, again), *waiting], len(again), kept
+
+
+def _may_be_placed_again(pod: Pod, schedulers: Collection[str]) -> bool:
+    return (
+        pod.spec.scheduler_name in schedulers
+        and pod.status.phase not in ENDED_PHASES
+        and pod.metadata.deletion_timestamp is None
+        and not pod.spec.resource_claims
+        and not is_bound_to_its_node(pod)
+    )
+
+
+def _unplaced(pod: Pod) -> Pod:
+    return replace(pod, spec=replace(pod.spec, node_name=""), status=PodStatus())
+
+
+# -- prices --------------------------------------------------------------------------------------------------------------
+
+
+def priced(nodes: Sequence[Node], prices: Mapping[str, float]) -> dict[str, float]:
+    """Return the price of each node: by its name, its group or its instance type, whichever the prices name first."""
+    if not prices:
+        return {}
+    groups = groups_by_node(nodes)
+    found = {}
+    for node in nodes:
+        names = (node.name, groups[node.name], *(node.labels[key] for key in _TYPES if key in node.labels))
+        price = next((prices[name] for name in names if name in prices), None)
+        if price is not None:
+            found[node.name] = price
+    return found

@@ -1,0 +1,105 @@
+"""The typical mix: the shapes of a cluster's pods, with the share of each, and the nodes that each may use."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from moorage.api.core import ENDED_PHASES, Container, Pod, PodStatus
+from moorage.laboratory.feasibility import feasibility_of
+from moorage.laboratory.metrics import WorkShape
+from moorage.simulator.simulation import Simulation
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["MIRROR", "RARE", "PodShape", "eligible_shapes", "is_bound_to_its_node", "typical_mix"]
+
+#: Shapes with a smaller share of the pods are merged.
+RARE: Final = 0.01
+#: The annotation of mirror pods, which the kubelet of their node makes.
+MIRROR: Final = "kubernetes.io/config.mirror"
+_Requested = tuple[tuple[str, int], ...]
+_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
+
+
+class PodShape(NamedTuple):
+    """Pods with equal requests that may use the same nodes: what one requests, their share of all, and one of them."""
+
+    requests: dict[str, int]
+    weight: float
+    pod: Pod
+    pods: int
+
+
+def is_bound_to_its_node(pod: Pod) -> bool:
+    """Return True for a pod that exists because of its node: of a DaemonSet, or made by the kubelet."""
+    owners = (owner for owner in pod.metadata.owner_references if owner.controller)
+    return MIRROR in pod.metadata.annotations or any(owner.kind in {"DaemonSet", "Node"} for owner in owners)
+
+
+def typical_mix(pods: Iterable[Pod], rare: float = RARE) -> list[PodShape]:
+    """Return the shapes of pods, the most frequent first. Shapes below ``rare`` are merged by the resources they request."""
+    held: dict[tuple[_Requested, bytes], list[PodInfo]] = {}
+    for pod in pods:
+        if pod.status.phase not in ENDED_PHASES and not is_bound_to_its_node(pod):
+            info = PodInfo(pod)
+            held.setdefault((_requested(info), _constraints(pod)), []).append(info)
+    total = sum(map(len, held.values()))
+    kinds: dict[Hashable, list[PodInfo]] = {}
+    for (requested, constraints), members in held.items():
+        few = len(members) < rare * total
+        key: Hashable = tuple(name for name, _ in requested) if few else (requested, constraints)
+        kinds.setdefault((few, key), []).extend(members)
+    shapes = [_shape(members, total) for members in kinds.values()]
+    return sorted(shapes, key=lambda shape: -shape.pods)
+
+
+def _requested(pod: PodInfo) -> _Requested:
+    return tuple(sorted((name, amount) for name, amount in pod.requests.items() if amount))
+
+
+def _constraints(pod: Pod) -> bytes:
+    """Return what of a pod decides which nodes it may use, whatever else is on them."""
+    spec = pod.spec
+    affinity = None if spec.affinity is None else spec.affinity.node_affinity
+    return _ENCODER.encode((spec.node_selector, affinity, spec.tolerations, spec.scheduler_name))
+
+
+def _shape(members: Sequence[PodInfo], total: int) -> PodShape:
+    names = sorted({name for pod in members for name in pod.requests})
+    sums = {name: sum(pod.requests.get(name, 0) for pod in members) for name in names}
+    mean = {name: -(-amount // len(members)) for name, amount in sums.items() if amount}
+    return PodShape(mean, len(members) / total, members[0].pod, len(members))
+
+
+# -- where they may go ---------------------------------------------------------------------------------------------------
+
+
+def eligible_shapes(simulation: Simulation, shapes: Iterable[PodShape]) -> list[WorkShape]:
+    """Return shapes with the nodes that no filter but that of resources refuses, in the order of the node table's rows."""
+    return [_eligible(simulation, shape) for shape in shapes]
+
+
+def _eligible(simulation: Simulation, shape: PodShape) -> WorkShape:
+    table = simulation.scheduler.snapshot.table
+    rows = np.zeros(len(table), dtype=np.bool_)
+    for name in feasibility_of(simulation, PodInfo(_asking_for_nothing(shape.pod)), None).nodes:
+        rows[table.row_of[name]] = True
+    return WorkShape(shape.requests, shape.weight, rows, shape.pod.key)
+
+
+def _asking_for_nothing(pod: Pod) -> Pod:
+    """Return another pod like this one that waits for a node and requests nothing, so that it is never too large."""
+    spec = replace(
+        pod.spec, node_name="", overhead={}, resources=None,
+        containers=_empty(pod.spec.containers), init_containers=_empty(pod.spec.init_containers),
+    )  # fmt: skip
+    metadata = replace(pod.metadata, name=f"{pod.name}-like", uid=f"{pod.uid}-like", deletion_timestamp=None)
+    return replace(pod, metadata=metadata, spec=spec, status=PodStatus())
+
+
+def _empty(containers: Iterable[Container]) -> tuple[Container, ...]:
+    return tuple(replace(one, resources=type(one.resources)()) for one in containers)

@@ -1,0 +1,149 @@
+"""A comparison as text for people: the answer in words, a table of metrics with their intervals, gates, moved pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from moorage.printable import one_line
+from moorage.report.columns import columns
+from moorage.report.comparison_values import ComparisonValues, MoveCount
+from moorage.report.gates import GateResult, MetricComparison
+from moorage.report.metric_names import amount_text, difference_text, title_of
+from moorage.report.style import paragraph
+from moorage.wording import counted
+
+__all__ = ["comparison_text", "gate_lines", "interval_text"]
+
+#: What the table shows without ``-o wide``, if A or B has it.
+_SHOWN: Final = (
+    "pending", "nodesUsed", "cost", "wait.p50", "wait.p99", "utilisation.cpu", "utilisation.memory", "balance.cpu",
+    "balance.memory", "fragmentation", "stranded.cpu", "stranded.memory", "preemptions.victims",
+)  # fmt: skip
+_EVEN_IF_ZERO: Final = frozenset({"pending", "nodesUsed", "wait.p99", "utilisation.cpu", "utilisation.memory"})
+#: How many pods are listed before the rest is only counted.
+_LISTED = 10
+
+
+def comparison_text(found: ComparisonValues, *, wide: bool) -> str:
+    """Return the text: the summary, the table, what moved, the gates that failed, and how certain it is."""
+    parts = [paragraph(one_line(found.summary)), _sides(found), _table(found, wide=wide)]
+    if found.moves and wide:
+        parts.append(_moves(found))
+    if found.new_pending:
+        parts.append(_new_pending(found.new_pending, wide=wide))
+    if found.gates:
+        parts.append("\n".join(gate_lines(found.gates)))
+    notes = list(_notes(found))
+    if notes:
+        parts.append("\n".join(notes))
+    parts.append(_certainty(found, wide=wide))
+    return "\n\n".join(parts) + "\n"
+
+
+def _sides(found: ComparisonValues) -> str:
+    return "\n".join(paragraph(f"{side}  {one_line(name)}", indent="  ", hanging="     ") for side, name in _named(found))
+
+
+def _named(found: ComparisonValues) -> Iterator[tuple[str, str]]:
+    return zip("AB", found.names, strict=True)
+
+
+# -- the table -----------------------------------------------------------------------------------------------------------
+
+
+def _table(found: ComparisonValues, *, wide: bool) -> str:
+    failed: dict[str, list[GateResult]] = {}
+    for gate in found.gates:
+        failed.setdefault(gate.metric, []).append(gate)
+    rows = [_row(one, failed.get(name, ())) for name, one in _rows(found, failed, wide=wide)]
+    if found.moved is not None:
+        rows += _moved_rows(found.moved, failed, wide=wide)
+    table = columns(["", "A", "B", "B - A", "95% interval", ""], rows, right=(1, 2, 3))
+    return "\n".join(f"  {line}".rstrip() for line in table.splitlines())
+
+
+def _rows(
+    found: ComparisonValues, gated: Mapping[str, object], *, wide: bool
+) -> Iterator[tuple[str, MetricComparison]]:  # fmt: skip
+    for name, one in found.metrics.items():
+        shown = name in _SHOWN and (name in _EVEN_IF_ZERO or bool(one.a) or bool(one.b))
+        by_class = name.startswith("pending.") and bool(one.difference)
+        if wide or shown or by_class or name in gated:
+            yield name, one
+
+
+def _row(one: MetricComparison, gates: Sequence[GateResult]) -> list[str]:
+    return [
+        title_of(one.name), amount_text(one.name, one.a), amount_text(one.name, one.b),
+        difference_text(one.name, one.difference), interval_text(one), _signs(gates),
+    ]  # fmt: skip
+
+
+def interval_text(one: MetricComparison) -> str:
+    """Return the interval of a difference: ``exact``, ``~`` if it contains 0, or its ends; of few pairs, the extremes."""
+    if one.exact:
+        return "exact"
+    if one.interval is None:
+        return f"pairs {difference_text(one.name, one.range_of[0])} … {difference_text(one.name, one.range_of[1])}"
+    if one.may_be_zero:
+        return "~"
+    return " … ".join(difference_text(one.name, end) for end in one.interval)
+
+
+def _signs(gates: Sequence[GateResult]) -> str:
+    return "  ".join(f"{'✓' if gate.passed else '✗'} {gate.gate}" for gate in gates)
+
+
+def _moved_rows(moved: MoveCount, gates: Mapping[str, Sequence[GateResult]], *, wide: bool) -> Iterator[list[str]]:
+    of = amount_text("moved", moved.of)
+    chance = sorted(moved.by_chance)
+    by_chance = ""
+    if chance:
+        most = "" if chance[0] == chance[-1] else f" … {chance[-1]}/{of}"
+        by_chance = f"by chance: {chance[0]}/{of}{most}"
+    yield ["moved", "", f"{amount_text('moved', moved.pods)}/{of}", "", by_chance, _signs(gates.get("moved", ()))]
+    parts = {
+        "withinGroup": moved.within_group, "toAnotherGroup": moved.to_another_group, "toAnotherZone": moved.to_another_zone,
+    }  # fmt: skip
+    for name, value in parts.items():
+        held = gates.get(f"moved.{name}", ())
+        if wide or held or (value and moved.pods):
+            yield [
+                f"  {title_of(f'moved.{name}').removeprefix('moved ')}",
+                "",
+                amount_text("moved", value),
+                "",
+                "",
+                _signs(held),
+            ]
+
+
+def _moves(found: ComparisonValues) -> str:
+    rows = [[one.pod, one.a or "-", one.b or "-"] for one in found.moves]
+    return f"Moved, with the first seed:\n{columns(['POD', 'A', 'B'], rows)}"
+
+
+def _new_pending(pods: Sequence[str], *, wide: bool) -> str:
+    shown = pods if wide else pods[:_LISTED]
+    more = f" and {len(pods) - len(shown)} more" if len(pods) > len(shown) else ""
+    return paragraph(f"! pending in B alone: {one_line(', '.join(shown))}{more}", indent="  ", hanging="    ")
+
+
+def gate_lines(gates: Sequence[GateResult]) -> Iterator[str]:
+    """Yield a line for each gate, the failed ones first."""
+    for gate in sorted(gates, key=lambda one: one.passed):
+        yield paragraph(f"{'✓' if gate.passed else '✗'} {one_line(gate.text)}", indent="  ", hanging="    ")
+
+
+def _notes(found: ComparisonValues) -> Iterator[str]:
+    for side, notes in zip("AB", found.notes, strict=True):
+        for note in notes:
+            yield paragraph(f"! {side} alone: {one_line(note)}", indent="  ", hanging="    ")
+
+
+def _certainty(found: ComparisonValues, *, wide: bool) -> str:
+    pairs, runs = len(found.runs[1]), found.proof.runs
+    what = f"{counted(pairs, 'pair')} of runs with the same arrivals and seeds ({counted(runs, 'run')} of the engine)"
+    many = "" if pairs >= 5 else "; give --seeds 10 for intervals" if pairs > 1 else "; one pair says nothing about chance"
+    return paragraph(f"{what}{many}." + ("" if wide else " More: -o wide"))

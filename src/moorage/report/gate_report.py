@@ -1,0 +1,61 @@
+"""What a pipeline is to know of a comparison or a simulation: gates, and pods that are pending, with their manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from moorage.report.gates import GateResult
+from moorage.report.run_values import UnplacedPod
+
+__all__ = ["GateReport", "PendingFinding", "SourceLine"]
+
+
+class SourceLine(Struct, frozen=True):
+    """A line of a file, counted from 1."""
+
+    file: str
+    line: int = 1
+
+
+class PendingFinding(Struct, frozen=True):
+    """A pod that stays pending, and the manifest that it comes from. ``is_new``: it was not pending before."""
+
+    pod: UnplacedPod
+    where: SourceLine | None = None
+    is_new: bool = False
+
+    @property
+    def text(self) -> str:
+        """What to say of it in one sentence."""
+        what = "is pending and was not before" if self.is_new else "is pending"
+        return f"{self.pod.pod} {what}: {self.pod.message or 'it was not tried'}"
+
+
+class GateReport(Struct, frozen=True):
+    """``command`` is what ran, ``summary`` its first line, ``where`` the configuration or the first manifest.
+
+    ``version``  of moorage
+    ``details``  the whole text, for a page that has room
+    """
+
+    command: str
+    summary: str
+    gates: tuple[GateResult, ...] = ()
+    pending: tuple[PendingFinding, ...] = ()
+    where: SourceLine | None = None
+    details: str = ""
+    version: str = "0.0.0"
+
+    @property
+    def failed(self) -> tuple[GateResult, ...]:
+        return tuple(gate for gate in self.gates if not gate.passed)
+
+    def problems(self) -> Iterator[tuple[str, str, SourceLine | None]]:
+        """Yield title, text and place of what is wrong, the worst first: failed gates, then newly pending pods."""
+        for gate in self.failed:
+            yield f"gate failed: {gate.gate}", gate.text, self.where
+        for one in self.pending:
+            if one.is_new:
+                yield f"pod pending: {one.pod.pod}", one.text, one.where

@@ -1,0 +1,165 @@
+"""Gates: conditions on a comparison that fail a pipeline, such as ``pending > +0`` or ``wait.p99 > +10%``.
+
+A threshold with a sign is relative to A, one without is absolute. A gate names what is *not* wanted: it fails when its
+condition holds for the whole interval, or with ``strict`` for any part of it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from moorage.errors import InputError
+from moorage.report.metric_names import amount_text, difference_text, kind_of
+
+__all__ = ["NEW_PENDING", "GateResult", "MetricComparison", "PipelineGate", "evaluate", "parse_gate"]
+
+#: The gate that fails when a pod is pending that was not pending before.
+NEW_PENDING: Final = "new-pending"
+_GATE: Final = re.compile(r"\s*([A-Za-z][\w./-]*)\s*(>=|<=|>|<)\s*([+-]?)\s*(\d+(?:\.\d+)?)\s*(%|s|ms)?\s*")
+_ALIASES: Final = {NEW_PENDING: "newPending"}
+
+
+class MetricComparison(Struct, frozen=True):
+    """A metric of A and of B: means over the seeds, and the mean difference with its interval.
+
+    ``a``           None if there is no A
+    ``difference``  None without A, and where pairs differ by plus and minus infinity
+    ``exact``       every pair has the same difference: chance has no part in it
+    ``range_of``    the least and the largest difference of a pair, and ``range_of_b`` the same of B
+    """
+
+    name: str
+    b: float
+    a: float | None = None
+    difference: float | None = None
+    interval: tuple[float, float] | None = None
+    exact: bool = True
+    p: float | None = None
+    range_of: tuple[float, float] = (0.0, 0.0)
+    interval_of_b: tuple[float, float] | None = None
+    range_of_b: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def may_be_zero(self) -> bool:
+        """Whether chance may explain the difference."""
+        low, high = self.interval or self.range_of
+        return not self.exact and low <= 0 <= high
+
+    def bounds(self, *, relative: bool) -> tuple[float, float]:
+        """Return the interval of the difference, or of B; without an interval, the least and the largest value."""
+        if relative:
+            return self.interval or self.range_of
+        return self.interval_of_b or self.range_of_b
+
+
+class PipelineGate(Struct, frozen=True):
+    """A condition: ``metric`` ``operator`` ``value``. ``relative``: to A; ``percent``: of A, or of all."""
+
+    text: str
+    metric: str
+    operator: str = ">"
+    value: float = 0.0
+    relative: bool = False
+    percent: bool = False
+
+
+class GateResult(Struct, frozen=True):
+    """Whether a gate passed, and the figures that say so."""
+
+    gate: str
+    passed: bool
+    text: str
+    metric: str = ""
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+
+def parse_gate(text: str) -> PipelineGate:
+    """Return the gate that a text stands for.
+
+    Raises  InputError
+    """
+    if text.strip() in (NEW_PENDING, "newPending"):
+        return PipelineGate(NEW_PENDING, "newPending")
+    found = _GATE.fullmatch(text)
+    if found is None:
+        raise InputError(
+            f"{text!r} is no gate; write a metric, a comparison and a threshold: 'pending > +0', 'wait.p99 > +10%',"
+            f" 'nodesUsed > 40', 'moved > 5%', or {NEW_PENDING}"
+        )
+    metric, operator, sign, number, unit = found.groups()
+    name = _ALIASES.get(metric, metric)
+    value = float(number) * {"%": 0.01, "ms": 0.001}.get(unit, 1.0) * (-1 if sign == "-" else 1)
+    _check_unit(text, name, unit, relative=bool(sign))
+    return PipelineGate(" ".join(text.split()), name, operator, value, bool(sign), unit == "%")
+
+
+def _check_unit(text: str, metric: str, unit: str | None, *, relative: bool) -> None:
+    kind = kind_of(metric).unit
+    if unit in {"s", "ms"} and kind != "seconds":
+        raise InputError(f"gate {text!r}: {metric} is no time")
+    if unit == "%" and not relative and kind != "share" and metric.partition(".")[0] != "moved":
+        raise InputError(f"gate {text!r}: {metric} is no share; +10% is relative to A, a number without % is absolute")
+
+
+def evaluate(gate: PipelineGate, metrics: Mapping[str, MetricComparison], *, strict: bool = False) -> GateResult:
+    """Return whether a gate passes. ``moved`` in percent is looked up as ``moved%``.
+
+    Raises  InputError for a metric that there is not, and for a relative gate without A
+    """
+    key = f"{gate.metric}%" if gate.percent and not gate.relative and gate.metric.startswith("moved") else gate.metric
+    found = metrics.get(key)
+    if found is None:
+        raise InputError(f"gate {gate.text!r}: no metric {gate.metric}; there are {', '.join(_names(metrics))}")
+    if found.a is None and (gate.relative or gate.metric in {"newPending", "moved"}):
+        raise InputError(f"gate {gate.text!r} compares with a stored run: give --baseline REPORT")
+    low, high = found.bounds(relative=gate.relative)
+    threshold = _threshold(gate, found.a)
+    failed = _is_beyond(gate.operator, low, high, threshold, strict=strict)
+    return GateResult(gate.text, not failed, _text(gate, found, threshold), gate.metric)
+
+
+def _names(metrics: Mapping[str, MetricComparison]) -> list[str]:
+    return sorted(name for name in metrics if not name.endswith("%"))
+
+
+def _threshold(gate: PipelineGate, a: float | None) -> float:
+    if not gate.relative or not gate.percent:
+        return gate.value
+    assert a is not None
+    return math.copysign(math.inf, gate.value) if math.isinf(a) else gate.value * a
+
+
+def _is_beyond(operator: str, low: float, high: float, threshold: float, *, strict: bool) -> bool:
+    """Return whether the interval is beyond the threshold: all of it, or with ``strict`` any part."""
+    if operator in {">", ">="}:
+        edge = high if strict else low
+        return edge > threshold or (operator == ">=" and edge == threshold)
+    edge = low if strict else high
+    return edge < threshold or (operator == "<=" and edge == threshold)
+
+
+def _text(gate: PipelineGate, found: MetricComparison, threshold: float) -> str:
+    """Return the figures of a gate in one line."""
+    if found.a is None:
+        return f"{gate.metric} is {amount_text(found.name, found.b)}; the gate is {gate.text}"
+    parts = [f"{gate.metric}: A {amount_text(found.name, found.a)}, B {amount_text(found.name, found.b)}"]
+    if not found.name.endswith("%"):
+        parts.append(f"difference {difference_text(found.name, found.difference)} ({_certainty(found)})")
+    if gate.relative and gate.percent:
+        parts.append(f"threshold {difference_text(found.name, threshold)}")
+    return ", ".join(parts) + f"; the gate is {gate.text}"
+
+
+def _certainty(found: MetricComparison) -> str:
+    if found.exact:
+        return "exact"
+    low, high = found.interval or found.range_of
+    what = "95% interval" if found.interval is not None else "pairs"
+    return f"{what} {difference_text(found.name, low)} … {difference_text(found.name, high)}"

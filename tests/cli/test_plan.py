@@ -59,3 +59,26 @@ def test_pods_of_a_file(moorage, types, tmp_path):
 
 def test_types_are_needed(moorage):
     assert moorage("plan", "-f", DEMO).status == 1
+
+
+def test_consolidation(moorage, types):
+    ran = moorage("plan", "--consolidate", "-f", DEMO)
+    assert ran.status == 0
+    assert ran.out.startswith("Remove 2 nodes: general-a2, general-c2; 3 pods move.\n")
+    assert max(map(len, ran.out.splitlines())) <= 100
+    document = json.loads(moorage("plan", "--consolidate", "-f", DEMO, "-o", "json", "--types", types(TYPES), "--buy").out)
+    assert list(violations(document, SCHEMA, root=SCHEMA)) == []
+    assert document["answer"]["remove"] == ["general-a2", "general-c2"]
+    assert document["answer"]["blocked"]["gpu-a1"][-1]["rule"] == "price"
+
+
+CLASHES = {
+    "to buy without prices": ["--consolidate", "--buy"],
+    "flags of a drain without one": ["--types", "types.yaml", "--force"],
+    "pods to place": ["--consolidate", "--pods", "pods.yaml"],
+}
+
+
+@pytest.mark.parametrize("args", CLASHES.values(), ids=CLASHES)
+def test_options_that_clash(moorage, args):
+    assert moorage("plan", "-f", DEMO, *args).status == 1

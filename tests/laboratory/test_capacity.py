@@ -141,6 +141,7 @@ def worlds(draw):
     return [*nodes, *placed, *pending], template, bool(rules)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(worlds())
 def test_the_count_equals_fresh_attempts_and_the_closed_form(world):
@@ -188,6 +189,7 @@ def closed_form(objects, template):
     return total
 
 
+@pytest.mark.slow
 @settings(max_examples=4, deadline=None)
 @given(worlds())
 def test_gains_are_what_a_changed_input_gives(world):

@@ -150,6 +150,7 @@ APART_BY_HOST = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecu
 SPREAD_BY_HOST = [by_host(SPREAD[0])]
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(demands())
 def test_one_type_by_brute_force(objects):
@@ -161,6 +162,7 @@ def test_one_type_by_brute_force(objects):
     assert found.status == "optimal"
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(demands())
 def test_two_types_by_brute_force(objects):
@@ -189,6 +191,7 @@ def test_without_a_solver_the_bound_is_that_of_single_resources(monkeypatch):
     assert any(one.name == "solver" for one in plain.assumptions)
 
 
+@pytest.mark.slow
 def test_the_example():
     cluster = moorage.Cluster.read(ROOT / "examples/plan/tomorrow")
     types = read_types(ROOT / "examples/plan/types.yaml")

@@ -13,6 +13,8 @@ from moorage.cli.progress import Progress
 from moorage.cli.question import Asked, exit_status, open_question, print_answer, question_options
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.cluster_plan import planned_pods
+from moorage.laboratory.consolidation import ConsolidationQuestion, consolidation_of
+from moorage.laboratory.drain_rules import DrainFlags
 from moorage.laboratory.node_types import read_types
 from moorage.laboratory.plan import PlanQuestion, plan_of
 from moorage.report.plan import NodePlan
@@ -23,7 +25,7 @@ EPILOG = """Examples:
 
 \b
     moorage plan -f tomorrow/ --types types.yaml
-    moorage plan -f cluster.json --types types.yaml --pods release/ --time-limit 60
+    moorage plan -f cluster.json --consolidate --types types.yaml
 
 The file of types, and how the answer is found: docs/reference/plan.md
 """
@@ -35,6 +37,10 @@ The file of types, and how the answer is found: docs/reference/plan.md
 @click.option(
     "--pods", "pods", multiple=True, metavar="PATH", help="Plan for these pods or workloads, not for the pending ones."
 )
+@click.option("--consolidate", is_flag=True, help="Say which nodes can be removed instead.")
+@click.option("--buy", is_flag=True, help="With --consolidate: one node of another type may be bought for those removed.")
+@click.option("--delete-emptydir-data", is_flag=True, help="With --consolidate: evict pods with emptyDir volumes, too.")
+@click.option("--force", is_flag=True, help="With --consolidate: evict pods without a controller, too.")
 @click.option("--objective", type=click.Choice(["price", "nodes"]), default="price", show_default=True,
               help="What to minimise.")  # fmt: skip
 @click.option("--unit", default="per hour", show_default=True, help="The unit of the prices, for the text.")
@@ -43,16 +49,41 @@ The file of types, and how the answer is found: docs/reference/plan.md
 def plan(**given: Any) -> int:
     """Say which nodes to buy so that kube-scheduler places all pending pods, and what they cost at least.
 
-    The lower bound holds for any scheduler. The answer is verified by running the engine with the new nodes. Exits with 0 when
-    there is an answer, 2 when it is impossible, 3 when none was found in time, 1 when something is wrong with the input or the
-    options.
+    The lower bound holds for any scheduler. The answer is verified by running the engine with the new nodes. With
+    --consolidate, say which nodes can be removed: their pods find a place on the others, and kubectl can drain them. Exits
+    with 0 when there is an answer (with --consolidate: when a node can go), 2 when it is impossible, 3 when none was found in
+    time, 1 when something is wrong with the input or the options.
     """
-    if not given["types"]:
-        raise click.UsageError("give --types FILE: the node types to buy")
+    _check(given)
     with Progress(quiet=given["quiet"]) as progress, open_question(given, progress) as asked:
-        found = asked.answered(lambda cluster: _plan(cluster, asked, given, progress))
+        ask = _consolidation if given["consolidate"] else _plan
+        found = asked.answered(lambda cluster: ask(cluster, asked, given, progress))
     print_answer(found, given)
     return exit_status(found)
+
+
+def _check(given: Mapping[str, Any]) -> None:
+    of_removals = [name for name in ("buy", "delete_emptydir_data", "force") if given[name]]
+    if of_removals and not given["consolidate"]:
+        raise click.UsageError(f"--{of_removals[0].replace('_', '-')} needs --consolidate")
+    if given["consolidate"] and given["pods"]:
+        raise click.UsageError("--consolidate and --pods exclude each other")
+    if not given["types"] and (not given["consolidate"] or given["buy"]):
+        raise click.UsageError("give --types FILE: the node types to buy")
+
+
+def _consolidation(cluster: Cluster, asked: Asked, given: Mapping[str, Any], progress: Progress) -> NodePlan:
+    types = tuple(read_types(given["types"])) if given["types"] and given["objective"] == "price" else ()
+    flags = {name: given[name] for name in ("delete_emptydir_data", "force")}
+    request = asked.request({
+        "plan": [one.name for one in types], "consolidate": True, "objective": given["objective"],
+        "timeLimitSeconds": given["time_limit"], "flags": {name: True for name, value in flags.items() if value},
+    })  # fmt: skip
+    question = ConsolidationQuestion(
+        time.monotonic, types, given["buy"], DrainFlags(ignore_daemonsets=True, **flags),
+        time_limit_s=given["time_limit"], unit=given["unit"], tell=progress.say,
+    )  # fmt: skip
+    return consolidation_of(cluster, request, question)
 
 
 def _plan(cluster: Cluster, asked: Asked, given: Mapping[str, Any], progress: Progress) -> NodePlan:

@@ -1,4 +1,4 @@
-"""``Cluster.plan``: which nodes to buy."""
+"""``Cluster.plan`` and ``Cluster.consolidate``: which nodes to buy, and which to remove."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import Any, Protocol
 from moorage.api.core import Pod
 from moorage.errors import InputError
 from moorage.laboratory.cluster_capacity import AskedCluster
+from moorage.laboratory.consolidation import ConsolidatedCluster, ConsolidationQuestion, consolidation_of
+from moorage.laboratory.drain_rules import DrainFlags
+from moorage.laboratory.draining import EvictionRules
 from moorage.laboratory.node_types import NodeType, read_types
 from moorage.laboratory.plan import PlanQuestion, plan_of
 from moorage.report.answer import AnswerRequest
@@ -18,7 +21,7 @@ from moorage.report.plan import NodePlan
 __all__ = ["PlanQuestions", "planned_pods"]
 
 
-class PlannableCluster(AskedCluster, Protocol):
+class PlannableCluster(AskedCluster, ConsolidatedCluster, Protocol):
     """What these questions need of a cluster."""
 
     def pod(self, ref: str | Pod) -> Pod: ...
@@ -65,3 +68,34 @@ class PlanQuestions:
         )  # fmt: skip
         question = PlanQuestion(planned_pods(self, pods), found, clock, objective, time_limit_s, unit, whole_queue=pods is None)
         return plan_of(self, request, question)
+
+    def consolidate(
+        self: PlannableCluster,
+        types: Sequence[NodeType | Mapping[str, Any]] | str | PathLike[str] = (),
+        time_limit_s: float = 30.0,
+        *,
+        buy: bool = False,
+        delete_emptydir_data: bool = False,
+        force: bool = False,
+        ready_after_s: float = 10.0,
+        unit: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> NodePlan:
+        """Return which nodes can be removed, so that all their pods find a place and kubectl can drain them. Nothing changes.
+
+        ``types``    what nodes cost; empty: as many nodes as possible are removed
+        ``buy``      one node of another type may be bought for those that are removed
+        ``force``, ``delete_emptydir_data``  evict pods without a controller, and with emptyDir volumes, as kubectl drain does
+
+        Raises  InputError
+        """
+        found = tuple(read_types(types)) if isinstance(types, str | PathLike) or types else ()
+        request = AnswerRequest(
+            release=self.simulation.scheduler.gates.release, seeds=(self.options.seed,), digest=self.digest(),
+            notes=tuple(note.text for note in self.notes),
+            question={"plan": [one.name for one in found], "consolidate": True},
+        )  # fmt: skip
+        flags = DrainFlags(ignore_daemonsets=True, delete_emptydir_data=delete_emptydir_data, force=force)
+        rules = EvictionRules(ready_after_s=ready_after_s)
+        question = ConsolidationQuestion(clock, found, buy=buy, flags=flags, rules=rules, time_limit_s=time_limit_s, unit=unit)
+        return consolidation_of(self, request, question)

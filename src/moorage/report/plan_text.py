@@ -156,7 +156,8 @@ def _consolidation(plan: NodePlanValues) -> str:
     saved = f", which saves {_money(plan.saved)} {plan.unit}".rstrip() if plan.saved and plan.priced else ""
     bought = f" and buy {_bought(plan.nodes)}" if plan.nodes else ""
     moves = f"{counted(len(plan.moved), 'pod')} move{'s' if len(plan.moved) == 1 else ''}"
-    return f"Remove {counted(len(plan.remove), 'node')}{bought}: {some(plan.remove)}{saved}; {moves}."
+    lost = f", {counted(len(plan.lost), 'pod')} deleted for good" if plan.lost else ""
+    return f"Remove {counted(len(plan.remove), 'node')}{bought}: {some(plan.remove)}{saved}; {moves}{lost}."
 
 
 def _removal(plan: NodePlanValues, *, wide: bool) -> Iterator[str]:
@@ -171,6 +172,8 @@ def _removal(plan: NodePlanValues, *, wide: bool) -> Iterator[str]:
             ["✗", one_line(node), one_line("; ".join(_blocked(one.pod, one.text or one.rule or one.plugin) for one in why))]
         )
     yield cells(rows, (1, 34, WIDTH))
+    if plan.lost:
+        yield paragraph(one_line(f"! no controller replaces {some(plan.lost)}"), indent="  ", hanging="    ")
     left = len(by_node) + len(plan.blocked) - len(rows) + 1
     if left > 0:
         yield f"  and {left} more nodes: -o wide"

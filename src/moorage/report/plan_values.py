@@ -65,7 +65,8 @@ class NodePlanValues(Answer, frozen=True, kw_only=True):
     ``status``       optimal (no cheaper set works), gap, impossible or undecided (none found in time)
     ``left``         where no set was found, the pods that stay pending with the best one that was tried
     ``used``         requested and allocatable amounts of the new nodes, by resource
-    ``remove``       existing nodes that can be removed; ``moved`` their pods; ``blocked`` why others cannot
+    ``remove``       existing nodes that can be removed; ``blocked`` says why others cannot
+    ``moved``        their pods, where they go; ``lost`` those that no controller replaces
     """
 
     KIND = "NodePlan"
@@ -89,6 +90,7 @@ class NodePlanValues(Answer, frozen=True, kw_only=True):
     left: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
     moved: tuple[MovedPod, ...] = ()
+    lost: tuple[str, ...] = ()
     blocked: Mapping[str, tuple[BlockingPod, ...]] = {}
     saved: float | None = None
     consolidates: bool = False
@@ -113,7 +115,7 @@ class NodePlanValues(Answer, frozen=True, kw_only=True):
             "blocked": plain(self.blocked),
         }
         if self.consolidates:
-            return {**found, "saved": self.saved}
+            return {**found, "saved": self.saved, "lost": list(self.lost)}
         return {
             **found,
             "perZone": plain(self.per_zone),

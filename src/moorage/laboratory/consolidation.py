@@ -1,0 +1,373 @@
+"""Which nodes can go: their pods find a place on the others, and kubectl can drain them one after the other.
+
+A set of nodes counts only if both hold: the engine places all pods with the nodes gone, and a drain of the nodes ends well,
+with budgets. With few candidates, every set is tried, the one that saves most first. With many, nodes are added one at a time,
+those that save most for the least disruption first; then up to two are given up for others as long as that saves more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Final, Protocol
+
+import numpy as np
+
+from moorage.api.core import Node
+from moorage.api.meta import Object
+from moorage.api.workloads import DaemonSet
+from moorage.engine.facts import Seen
+from moorage.laboratory.consolidation_candidates import RemovableNode, candidates_of
+from moorage.laboratory.drain_question import OutageCluster, course_of, drain_report
+from moorage.laboratory.drain_rules import DrainFlags
+from moorage.laboratory.drain_run import DrainPlan
+from moorage.laboratory.draining import EvictionRules
+from moorage.laboratory.failures import NodeFailures
+from moorage.laboratory.history import Ran, Told
+from moorage.laboratory.new_nodes import daemon_pods, policies_of
+from moorage.laboratory.node_types import NodeType, Offer, offers_of_types
+from moorage.laboratory.verdicts import verdicts_of_all
+from moorage.report.answer import AnswerRequest, Assumption, Proof
+from moorage.report.drain_report import DrainReport
+from moorage.report.plan import NodePlan
+from moorage.report.plan_values import BlockingPod, MovedPod
+from moorage.simulator.replacing import replacement
+from moorage.state.pod_info import PodInfo
+from moorage.state.pod_requests import amount
+
+__all__ = ["ConsolidatedCluster", "ConsolidationQuestion", "consolidation_of"]
+
+#: With so many candidates or fewer, all sets are tried.
+EXHAUSTIVE: Final = 14
+#: Drains of so many nodes are tried in other orders as well.
+_ORDERED: Final = 8
+_EPSILON: Final = 1e-9
+
+
+class ConsolidatedCluster(OutageCluster, Protocol):
+    """What a consolidation needs of a cluster."""
+
+    def objects(self) -> list[Object]: ...
+
+
+def _silent(text: str) -> None:
+    del text
+
+
+@dataclass(frozen=True, slots=True)
+class ConsolidationQuestion:
+    """What to remove.
+
+    ``types``    what nodes cost; empty: every node costs the same
+    ``buy``      one node of another type may be bought for those that are removed
+    ``flags``    the flags of ``kubectl drain``
+    ``clock``    seconds that pass, for the time limit
+    """
+
+    clock: Callable[[], float]
+    types: tuple[NodeType, ...] = ()
+    buy: bool = False
+    flags: DrainFlags = field(default=DrainFlags(ignore_daemonsets=True))
+    rules: EvictionRules = field(default=EvictionRules())
+    time_limit_s: float = 30.0
+    unit: str = ""
+    tell: Callable[[str], None] = field(default=_silent)
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Nodes to remove, and at most one offer to buy."""
+
+    nodes: tuple[RemovableNode, ...]
+    buy: Offer | None = None
+
+    @property
+    def saving(self) -> float:
+        bought = 0.0 if self.buy is None else self.buy.type.price
+        return round(sum(one.price for one in self.nodes) - bought, 9)
+
+    @property
+    def rank(self) -> tuple[float, int, int, tuple[str, ...]]:
+        """Sort by this: what saves most first, then what loses and what moves the fewest pods, then by name."""
+        pods = [pod for one in self.nodes for pod in one.pods]
+        return -self.saving, sum(replacement(pod) is None for pod in pods), len(pods), self.names
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(one.name for one in self.nodes)
+
+
+_NOTHING: Final = Removal(())
+
+
+def consolidation_of(cluster: ConsolidatedCluster, request: AnswerRequest, question: ConsolidationQuestion) -> NodePlan:
+    """Return which nodes to remove. The cluster is as before afterwards.
+
+    Raises  InputError
+    """
+    with cluster.transaction():
+        question.tell("placing pending pods …")
+        cluster._step(Ran(None))
+        return _Consolidation(cluster, request, question).answer()
+
+
+class _Consolidation:
+    """One search, in an open transaction of the cluster at rest."""
+
+    def __init__(self, cluster: ConsolidatedCluster, request: AnswerRequest, question: ConsolidationQuestion) -> None:
+        self.cluster, self.request, self.question = cluster, request, question
+        self.end_s = question.clock() + question.time_limit_s
+        self.plan = DrainPlan(question.flags, question.rules)
+        nodes: list[Node] = list(cluster.simulation.scheduler.snapshot.table.nodes)
+        self.policies = policies_of(cluster.objects())
+        self.offers = list(offers_of_types(question.types, nodes))
+        daemons = frozenset(obj.key for obj in self.policies if isinstance(obj, DaemonSet))
+        self.candidates, self.blocked = candidates_of(course_of(cluster, self.plan), question.flags, daemons, self.offers)
+        self.prices = {one.name: one.price for one in self.candidates}
+        self.total = sum(self.prices.get(node.name, 0.0 if self.offers else 1.0) for node in nodes)
+        self.free = self._free(nodes)
+        self.runs = 0
+        self.complete = True
+        self.tried: dict[tuple[tuple[str, ...], str], tuple[BlockingPod, ...]] = {}
+        self.drains: dict[tuple[str, ...], DrainReport] = {}
+
+    def _is_over(self) -> bool:
+        return self.question.clock() >= self.end_s
+
+    def answer(self) -> NodePlan:
+        few = len(self.candidates) <= EXHAUSTIVE
+        best = self._exhaustive() if few else self._greedy()
+        remaining = round(self.total - best.saving, 9)
+        bound = min(round(self._bound(), 9), remaining)
+        gap = round(remaining / bound - 1, 6) if bound > _EPSILON else 0.0
+        proven = (few and self.complete) or gap == 0.0
+        blocked = dict(sorted({**self.blocked, **self._others(best)}.items()))
+        moved = self._moved(best)
+        return NodePlan(
+            request=self.request, summary="", consolidates=True, unit=self.question.unit, priced=bool(self.offers),
+            nodes={} if best.buy is None else {best.buy.type.name: 1}, remove=best.names, saved=best.saving, cost=remaining,
+            lower_bound=bound, gap=gap, status="optimal" if proven else "gap", moved=moved, lost=self._lost(best),
+            blocked=blocked,
+            verified={"asGiven": remaining},
+            assumptions=(
+                Assumption("readyAfter", f"{self.question.rules.ready_after_s:g}s"),
+                Assumption("drain", "with --ignore-daemonsets; pods without a controller and with emptyDir keep their node"
+                           if not (self.question.flags.force or self.question.flags.delete_emptydir_data) else "as asked for"),
+            ),
+            proof=Proof("exhaustive" if few and self.complete else "bounded", runs=self.runs, lower_bound=bound),
+        ).with_values()  # fmt: skip
+
+    # -- all sets --------------------------------------------------------------------------------------------------------
+
+    def _exhaustive(self) -> Removal:
+        """Return the best set: the first that works, of all sets in the order of what they save."""
+        wanted = [
+            one
+            for size in range(1, len(self.candidates) + 1)
+            for nodes in combinations(self.candidates, size)
+            for one in self._with_buys(nodes)
+            if one.saving > _EPSILON and self._may_hold(one)
+        ]
+        for number, one in enumerate(sorted(wanted, key=lambda one: one.rank)):
+            if self._is_over():
+                self.complete = False
+                break
+            self.question.tell(f"set {number + 1} of {len(wanted)}: {len(one.nodes)} nodes …")
+            if not self._fails(one):
+                return one
+        return self._greedy() if not self.complete else _NOTHING
+
+    def _with_buys(self, nodes: tuple[RemovableNode, ...]) -> Iterator[Removal]:
+        """Yield the removal of nodes alone, and with each type that none of them has: no node is bought for its like."""
+        yield Removal(nodes)
+        if self.question.buy:
+            own = {one.type for one in nodes}
+            yield from (Removal(nodes, offer) for offer in self.offers if offer.type.name not in own and offer.type.max != 0)
+
+    # -- one at a time ---------------------------------------------------------------------------------------------------
+
+    def _greedy(self) -> Removal:
+        ordered = sorted(self.candidates, key=lambda one: (-one.price / (1 + len(one.pods) + one.budgets), one.name))
+        best = self._extended((), ordered)
+        improved, bound = True, self._bound()
+        while improved and self.total - best.saving > bound + _EPSILON and not self._is_over():
+            improved = False
+            for size in (1, 2):
+                for given_up in combinations(best.nodes, size):
+                    kept = tuple(one for one in best.nodes if one not in given_up)
+                    other = self._extended(kept, [one for one in ordered if one not in best.nodes])
+                    if self._is_over():
+                        break
+                    if other.rank < best.rank:
+                        best, improved = other, True
+                        break
+                if improved:
+                    break
+        self.complete = False
+        return best
+
+    def _extended(self, kept: tuple[RemovableNode, ...], more: Sequence[RemovableNode]) -> Removal:
+        """Return a set with every further node that can go with it, in this order."""
+        chosen = kept
+        for one in more:
+            if self._is_over():
+                break
+            wider = Removal(tuple(sorted((*chosen, one), key=lambda each: each.name)))
+            self.question.tell(f"{len(chosen)} nodes can go …")
+            if self._may_hold(wider) and not self._fails(wider):
+                chosen = wider.nodes
+        found = Removal(chosen)
+        return found if not chosen or not self._fails(found) else _NOTHING
+
+    # -- one set ---------------------------------------------------------------------------------------------------------
+
+    def _free(self, nodes: Iterable[Node]) -> dict[str, dict[str, int]]:
+        """Return what is free on each node, by resource that pods of candidates need."""
+        view = self.cluster.simulation.scheduler.snapshot.nodes
+        names = dict.fromkeys(name for one in self.candidates for name in one.needs)
+        free = {
+            name: view.allowed_pods - view.pod_count if name == "pods" else view.allocatable(name) - view.requested(name)
+            for name in names
+        }
+        return {node.name: {name: int(max(0, free[name][row])) for name in names} for row, node in enumerate(nodes)}
+
+    def _may_hold(self, removal: Removal) -> bool:
+        """Return False if the others have too little of a resource in all. What bare pods leave if evicted is not known."""
+        if self._evicts_bare_pods():
+            return True
+        gone = set(removal.names)
+        for name in {name for one in removal.nodes for name in one.needs}:
+            need = sum(one.needs.get(name, 0) for one in removal.nodes)
+            free = sum(free.get(name, 0) for node, free in self.free.items() if node not in gone)
+            if removal.buy is not None:
+                free += _amount(removal.buy, name)
+            if need > free:
+                return False
+        return True
+
+    def _evicts_bare_pods(self) -> bool:
+        highest = max((pod.spec.priority or 0 for one in self.candidates for pod in one.pods), default=0)
+        table = self.cluster.simulation.scheduler.cluster.table
+        return any(
+            other.priority < highest and replacement(other.pod) is None for pods in table.pods for other in pods.values()
+        )
+
+    def _fails(self, removal: Removal) -> tuple[BlockingPod, ...]:
+        """Return what stands in the way of a removal; nothing if it works."""
+        key = removal.names, "" if removal.buy is None else removal.buy.type.name
+        if key not in self.tried:
+            self.tried[key] = self._unplaced(removal) or self._undrained(removal)
+        return self.tried[key]
+
+    def _unplaced(self, removal: Removal) -> tuple[BlockingPod, ...]:
+        """Run the engine with the nodes gone; return the pods that find no place."""
+        self.runs += 1
+        failures = NodeFailures(lambda: self.cluster.simulation, self.cluster._step)
+        own = {pod.key for one in removal.nodes for pod in one.pods}
+        with self.cluster.transaction():
+            self._buy(removal.buy)
+            loss = failures.lose(" + ".join(removal.names), removal.names)
+            lost = [
+                BlockingPod(key, "preempted", text="would be evicted for good") for key in loss.lost_for_good if key not in own
+            ]
+            return (*(self._no_place(key) for key in loss.pending), *lost)
+
+    def _no_place(self, key: str) -> BlockingPod:
+        """Return which plugin refuses a pending pod on most nodes."""
+        scheduler = self.cluster.simulation.scheduler
+        pod = self.cluster.simulation.pod_named(key)
+        profile = None if pod is None else scheduler.profiles.get(pod.spec.scheduler_name)
+        if pod is None or profile is None:
+            return BlockingPod(key, text="stays pending")
+        judged = verdicts_of_all(profile, PodInfo(pod), scheduler.snapshot, scheduler.queue.nominated)
+        counts = Counter(
+            (status.plugin or "", reason)
+            for row in np.flatnonzero(~judged.feasible).tolist() for status in judged.statuses(row) for reason in status.reasons
+        )  # fmt: skip
+        if not counts:
+            return BlockingPod(key, text="stays pending")
+        plugin, reason = counts.most_common(1)[0][0]
+        return BlockingPod(key, plugin=plugin, text=reason)
+
+    def _undrained(self, removal: Removal) -> tuple[BlockingPod, ...]:
+        """Drain the nodes one after the other; return the pods that keep a node, or find no place meanwhile."""
+        self.runs += 1
+        with self.cluster.transaction():
+            self._buy(removal.buy)
+            report = drain_report(self.cluster, self.request, removal.names, self.plan)
+            if not report.holds and 1 < len(removal.nodes) <= _ORDERED:
+                report = drain_report(self.cluster, self.request, removal.names, self.plan, find_order=True)
+        self.drains[removal.names] = report
+        if report.holds:
+            return ()
+        kept = [one for one in report.pods if one.outcome in {"never", "refused"}]
+        why = [BlockingPod(one.pod, "budget" if one.budget else "", text=one.why or one.budget or "") for one in kept]
+        return (*why, *(BlockingPod(key, text="stays pending during the drain") for key in report.pending)) or (
+            BlockingPod(text="cannot be drained"),
+        )
+
+    def _buy(self, offer: Offer | None) -> None:
+        if offer is None:
+            return
+        taken = self.cluster.simulation.scheduler.cluster.table.row_of
+        node = offer.node(0, taken)
+        self.cluster._step(Told((Seen(node), *map(Seen, daemon_pods([node], self.policies)))))
+        self.cluster._step(Ran(None))
+
+    # -- what is said of it ----------------------------------------------------------------------------------------------
+
+    def _moved(self, removal: Removal) -> tuple[MovedPod, ...]:
+        report = self.drains.get(removal.names)
+        if report is None:
+            return ()
+        return tuple(MovedPod(one.pod, one.origin, one.node) for one in report.pods if one.outcome == "moves" and one.node)
+
+    def _lost(self, removal: Removal) -> tuple[str, ...]:
+        report = self.drains.get(removal.names)
+        return () if report is None else tuple(one.pod for one in report.pods if one.outcome == "lost")
+
+    def _others(self, best: Removal) -> dict[str, tuple[BlockingPod, ...]]:
+        """Return why the other candidates are not removed as well."""
+        found: dict[str, tuple[BlockingPod, ...]] = {}
+        for one in self.candidates:
+            if one in best.nodes:
+                continue
+            wider = Removal(tuple(sorted((*best.nodes, one), key=lambda each: each.name)), best.buy)
+            if one.price <= _EPSILON:
+                found[one.name] = (BlockingPod(rule="price", text="saves nothing"),)
+            elif self._is_over() and (wider.names, "") not in self.tried:
+                found[one.name] = (BlockingPod(text="not tried in time"),)
+            else:
+                found[one.name] = self._fails(wider) or (BlockingPod(text="another set saves as much"),)
+        return found
+
+    def _bound(self) -> float:
+        """Return what the remaining nodes cost at least: enough of each resource for the pods of the candidates."""
+        fixed = self.total - sum(one.price for one in self.candidates)
+        names = {one.name for one in self.candidates}
+        least = 0.0
+        for resource in dict.fromkeys(name for one in self.candidates for name in one.needs):
+            need = sum(one.needs.get(resource, 0) for one in self.candidates)
+            need -= sum(free.get(resource, 0) for node, free in self.free.items() if node not in names)
+            rooms = [(one.needs.get(resource, 0) + self.free[one.name].get(resource, 0), one.price) for one in self.candidates]
+            if self.question.buy:
+                rooms += [(_amount(offer, resource), offer.type.price) for offer in self.offers]
+            least = max(least, _cheapest(need, rooms, whole=not self.offers))
+        return 0.0 + fixed + (0.0 if self._evicts_bare_pods() else least)
+
+
+def _cheapest(need: int, rooms: Sequence[tuple[int, float]], *, whole: bool) -> float:
+    """Return what room for so much costs at least; ``whole``: nodes cost 1 each and are not divided."""
+    cost = 0.0
+    for room, price in sorted((one for one in rooms if one[0] > 0), key=lambda one: one[1] / one[0]):
+        if need <= 0:
+            break
+        cost += price if whole else price * min(1.0, need / room)
+        need -= room
+    return cost
+
+
+def _amount(offer: Offer, resource: str) -> int:
+    return amount(resource, offer.pattern.status.allocatable.get(resource, 0))

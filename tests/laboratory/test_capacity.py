@@ -273,6 +273,22 @@ def test_limit_ranges_set_requests():
     assert (found.instances, found.parts[0].requests) == (2, {"cpu": 2000})
 
 
+def quota(**hard):
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard}}
+
+
+def test_quotas_stop_the_count():
+    objects = [node("n0", cpu=8, memory="16Gi"), quota(**{"requests.cpu": "5"}), pod("there", on="n0"), pod("waits")]
+    found = moorage.Cluster.from_objects(*objects).capacity(pod(), gains=False)
+    assert (found.instances, found.fail_type) == (3, "Quota")
+    assert found.message == (
+        'pods "t-3" is forbidden: exceeded quota: q, requested: requests.cpu=1, used: requests.cpu=5, limited: requests.cpu=5'
+    )
+    assert moorage.Cluster.from_objects(*objects).capacity(pod(), quota=False).instances == 6
+    mix = moorage.Cluster.from_objects(*objects).capacity({"a": (pod("a"), 1), "b": (pod("b"), 1)}, gains=False)
+    assert (mix.instances, mix.fail_type, mix.unplaced) == (1, "Quota", ("default/a-1",))
+
+
 WRONG = {
     "no such thing": ("deployment/none", "no such file"),
     "two pods": ([pod("a"), pod("b")], "one pod or one workload"),

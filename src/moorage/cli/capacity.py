@@ -106,12 +106,13 @@ def _answer(asked: Asked, parts: Sequence[tuple[str, int]], given: Mapping[str, 
         **({"numbers": numbered} if numbered else {}),
         **({"limit": given["limit"]} if given["limit"] else {}),
         **{name: True for name in ("replicas", "preempt") if given[name]},
+        **({"quota": False} if given["no_quota"] else {}),
         **({"pending": "ignore"} if given["pending"] == "ignore" else {}),
     })  # fmt: skip
     request = replace(request, seeds=seeds)
     question = partial(
         CapacityQuestion, replicas=given["replicas"], limit=given["limit"], seeds=seeds, pending=given["pending"] == "first",
-        preempt=given["preempt"], gains=not given["no_gains"], tell=progress.say,
+        preempt=given["preempt"], quota=not given["no_quota"], gains=not given["no_gains"], tell=progress.say,
     )  # fmt: skip
 
     def ask(cluster: Cluster) -> Capacity:

@@ -19,9 +19,10 @@ from moorage.api.core import Pod
 from moorage.api.meta import Object
 from moorage.engine.facts import Seen
 from moorage.laboratory.capacity_bound import Room, room_for
-from moorage.laboratory.capacity_count import LIMIT_REACHED, UNSCHEDULABLE, InstanceCounter, Placed, Quota, Stop
+from moorage.laboratory.capacity_count import LIMIT_REACHED, UNSCHEDULABLE, InstanceCounter, Placed, Stop
 from moorage.laboratory.capacity_gains import GainSearch
 from moorage.laboratory.capacity_groups import binding_of, exhausted_of, groups_of, stranded_of
+from moorage.laboratory.capacity_quota import quotas_of
 from moorage.laboratory.capacity_templates import CapacityTemplate
 from moorage.laboratory.new_nodes import admitted, policies_of
 from moorage.laboratory.verdicts import EveryVerdict, verdicts_of_all
@@ -56,7 +57,7 @@ class CapacityQuestion:
     ``limit``    stop after so many instances; 0: no limit
     ``pending``  place pending pods first, or else leave them out
     ``preempt``  let instances evict pods of lower priority
-    ``quotas``   makes the quotas of a run; None: quotas are left out
+    ``quota``    respect resource quotas
     ``gains``    find out what changes would add
     """
 
@@ -67,7 +68,7 @@ class CapacityQuestion:
     pending: bool = True
     preempt: bool = False
     gains: bool = True
-    quotas: Callable[[Iterable[Object]], Quota | None] | None = None
+    quota: bool = True
     tell: Callable[[str], None] = field(default=lambda text: None)
 
 
@@ -145,8 +146,7 @@ class _Study:
         simulation = self.cluster.simulation
         names = {pod.key for pod in simulation.pods.values()}
         simulation.tell([Seen(obj) for template in self.templates for obj in template.around])
-        quotas = self.question.quotas
-        quota = None if quotas is None else quotas(self.objects)
+        quota = quotas_of(self.objects, alike=len(self.templates) == 1) if self.question.quota else None
         counter = InstanceCounter(simulation, quota=quota, preempt=self.question.preempt)
         streams = [template.instances(names.__contains__) for template in self.templates]
         place = [_placing(counter, stream) for stream in streams]

@@ -32,11 +32,11 @@ _NO_VICTIMS: Final = SearchScope(post_filter=False)
 class Quota(Protocol):
     """The quotas of namespaces, and what is used of them."""
 
-    def refusal(self, pod: Pod) -> str:
-        """Return why a new pod would exceed a quota; "" if it would not."""
+    def refusal(self, pod: Pod, needs: Sequence[Object] = ()) -> str:
+        """Return why a new pod, or an object that it needs, would exceed a quota; "" if none would."""
 
-    def take(self, pod: Pod) -> None:
-        """Count a pod that was created."""
+    def take(self, pod: Pod, needs: Sequence[Object] = ()) -> None:
+        """Count a pod that was created, with the objects that it needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +68,13 @@ class InstanceCounter:
 
     def place(self, pod: Pod, needs: Sequence[Object] = ()) -> Placed | Stop:
         """Create one instance, with the objects it needs, and place it."""
-        refusal = "" if self._quota is None else self._quota.refusal(pod)
+        refusal = "" if self._quota is None else self._quota.refusal(pod, needs)
         if refusal:
             return Stop(QUOTA, refusal, pod)
         quick = None if needs else self._quickly(pod)
         placed = quick or self._attempted(pod, needs)
         if isinstance(placed, Placed) and self._quota is not None:
-            self._quota.take(pod)
+            self._quota.take(pod, needs)
         return placed
 
     # -- counted on the node only ----------------------------------------------------------------------------------------

@@ -94,8 +94,14 @@ class CapacityQuestions:
             release=self.simulation.scheduler.gates.release, seeds=asked, digest=self.digest(),
             notes=tuple(note.text for note in self.notes), question={"capacity": names},
         )  # fmt: skip
-        del quota
         what = CapacityQuestion(
-            parts, replicas=replicas, limit=limit, seeds=asked, pending=pending == "first", preempt=preempt, gains=gains
+            parts,
+            replicas=replicas,
+            limit=limit,
+            seeds=asked,
+            pending=pending == "first",
+            preempt=preempt,
+            gains=gains,
+            quota=quota,
         )
         return capacity_of(self, request, what)

@@ -61,6 +61,8 @@ class NodeFailures:
 
     def __post_init__(self) -> None:
         self.on_node = self.on_node or pods_by_node(self.current())
+        nodes = self.current().scheduler.cluster.table.nodes
+        self._cordoned = [node.metadata.name for node in nodes if node.spec.unschedulable]
 
     def pods_of(self, nodes: Iterable[str]) -> list[Pod]:
         pods = self.current().pods
@@ -144,7 +146,7 @@ class NodeFailures:
         gone = [pod for pod in held if _is_bare(pod) and (mode == "deleted" or _tolerated_s(pod) is not None)]
         gone += [one.pod for one in victims if one.state == State.PREEMPTED and _is_bare(one.pod)]
         needs = [PodInfo(one.pod).requests for one in pending]
-        free_cpu, free_memory = _free(simulation, frozenset(nodes))
+        free_cpu, free_memory = (self._free(name, nodes) for name in ("cpu", "memory"))
         return NodeLoss(
             lost,
             tuple(nodes),
@@ -161,6 +163,13 @@ class NodeFailures:
             free_memory_bytes=free_memory,
             why=pending[0].message or None if pending else None,
         )
+
+    def _free(self, resource: str, lost: Sequence[str]) -> int:
+        """Return what pods could still request of a resource on schedulable nodes."""
+        table = self.current().scheduler.cluster.table
+        left = (table.allocatable(resource).view - table.requested(resource).view).clip(min=0)
+        closed = [table.row_of[name] for name in {*self._cordoned, *lost} if name in table.row_of]
+        return int(left.sum() - left[closed].sum())
 
 
 def _replaced(pod: Pod) -> Pod | None:
@@ -192,15 +201,6 @@ def _last(simulation: RecordedSimulation, record: PodRecord) -> PodRecord:
             break
         record = after
     return record
-
-
-def _free(simulation: RecordedSimulation, lost: frozenset[str]) -> tuple[int, int]:
-    """Return the cpu and memory that pods could still request on schedulable nodes."""
-    table = simulation.scheduler.cluster.table
-    open_ = [row for row, node in enumerate(table.nodes) if not node.spec.unschedulable and node.name not in lost]
-    return tuple(  # type: ignore[return-value]
-        int((table.allocatable(name).view - table.requested(name).view)[open_].clip(min=0).sum()) for name in ("cpu", "memory")
-    )
 
 
 def _unreachable(node: Node) -> Node:

@@ -5,7 +5,7 @@ Source  kubernetes, pkg/controller/podgc/gc_controller.go, gcOrphaned
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from moorage.api.core import ENDED_PHASES, Node, Pod
@@ -20,12 +20,20 @@ QUARANTINE_S: Final = 40.0
 class PodCollector:
     """Call ``note`` with every fact and ``act`` before each step of the scheduler. ``lose`` is called for each pod.
 
-    ``pods``: all pods, by UID; ``came``: the number of each pod in order of arrival. Nodes that never existed are ignored.
+    ``pods``: all pods, by UID; ``came``: the number of each pod in order of arrival; ``left_by`` returns the UIDs of the pods
+    on a missing node. Nodes that never existed are ignored.
     """
 
-    def __init__(self, pods: Mapping[str, Pod], came: Mapping[str, int], lose: Callable[[Pod], None]) -> None:
+    def __init__(
+        self,
+        pods: Mapping[str, Pod],
+        came: Mapping[str, int],
+        left_by: Callable[[str], Collection[str]],
+        lose: Callable[[Pod], None],
+    ) -> None:
         self._pods = pods
         self._came = came
+        self._left_by = left_by
         self._lose = lose
         self._gone: set[str] = set()
         self._due: dict[str, float] = {}
@@ -38,7 +46,8 @@ class PodCollector:
         if isinstance(obj, Node):
             if isinstance(fact, Gone):
                 self._gone.add(obj.name)
-                self._due[obj.name] = now + QUARANTINE_S
+                if self._left_by(obj.name):
+                    self._due[obj.name] = now + QUARANTINE_S
             else:
                 self._gone.discard(obj.name)
                 self._due.pop(obj.name, None)
@@ -62,7 +71,7 @@ class PodCollector:
         """Delete the pods of nodes that have been missing long enough."""
         for name in [name for name, due in self._due.items() if due <= now]:
             del self._due[name]
-            lost = [pod for pod in self._pods.values() if pod.spec.node_name == name]
+            lost = [self._pods[uid] for uid in self._left_by(name) if uid in self._pods]
             for pod in sorted(lost, key=lambda pod: self._came[pod.metadata.uid]):
                 if pod.status.phase not in ENDED_PHASES:
                     self._lose(pod)

@@ -105,7 +105,7 @@ class Simulation:
         self.storage = StorageController(self.scheduler.snapshot, self._tell)
         self.devices = DeviceDrivers(self.scheduler.snapshot, self._tell)
         self._claims = ClaimController(self.scheduler.snapshot, self._pods, self._tell)
-        self._collector = PodCollector(self._pods, self._came, self._delete_orphan)
+        self._collector = PodCollector(self._pods, self._came, self.scheduler.cluster.pods_without_node, self._delete_orphan)
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise CopyError(

@@ -82,6 +82,10 @@ class ClusterState:
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
+    def pods_without_node(self, name: str) -> Collection[str]:
+        """Return the UIDs of the pods on a node that does not exist."""
+        return self._nowhere.get(name, {}).keys()
+
     def place(self, pod: PodInfo, node: str) -> PodInfo | None:
         """Record that a pod is bound to a node, as the API server reports: added, confirmed after an assumption, or updated.
 

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
-from moorage.api.core import Pod
 from moorage.api.selectors import SelectorError, parse_selector
 from moorage.errors import InputError
-from moorage.laboratory.drain_question import OutageCluster, drain_report
-from moorage.laboratory.drain_rules import DrainFlags
+from moorage.laboratory.drain_question import drain_report
+from moorage.laboratory.drain_rules import DrainFlags, leaving_for
 from moorage.laboratory.drain_run import DrainPlan
 from moorage.laboratory.draining import EvictionRules
+from moorage.laboratory.failures import FailureMode
+from moorage.laboratory.survival_question import SurvivalAsked, SurvivingCluster, failure_report, survival_report
 from moorage.report.answer import AnswerRequest
 from moorage.report.drain_report import DrainReport
+from moorage.report.outage_values import NodeLoss
 from moorage.report.outcome import InputNote
+from moorage.report.survival_report import FailureReport, Survival
 from moorage.simulator.simulate import Options
 
 __all__ = ["OutageQuestions"]
 
 
-class _AskedCluster(OutageCluster, Protocol):
+class _AskedCluster(SurvivingCluster, Protocol):
     options: Options
     notes: tuple[InputNote, ...]
 
@@ -46,7 +51,7 @@ class OutageQuestions:
         returns: bool = False,
         surge: int = 0,
         find_order: bool = False,
-        leaving_s: Callable[[Pod], float] | None = None,
+        now_s: float | None = None,
     ) -> DrainReport:
         """Return what ``kubectl drain`` would do to nodes, and what would become of their pods. Nothing changes.
 
@@ -57,7 +62,7 @@ class OutageQuestions:
         ``returns``     a node takes pods again as soon as it is drained
         ``surge``       so many empty nodes like the first one are added before
         ``find_order``  drain the nodes in the order that goes best
-        ``leaving_s``   says how long a pod has been leaving already, for ``skip_wait_for_delete_timeout_s``
+        ``now_s``       the time, for ``skip_wait_for_delete_timeout_s``, in seconds of Unix time; None: now
 
         Raises  InputError for a node that is not there, or a selector that cannot be read
         """
@@ -69,9 +74,45 @@ class OutageQuestions:
             DrainFlags(ignore_daemonsets, delete_emptydir_data, force, skip_wait_for_delete_timeout_s),
             EvictionRules(disable_eviction, grace_period_s, timeout_s, ready_after_s),
             "together" if together else "one-by-one",
-            returns, surge, pods, leaving_s,
+            returns, surge, pods, partial(leaving_for, now_s=time.time() if now_s is None else now_s),
         )  # fmt: skip
         return drain_report(self, _request(self, {"drain": list(nodes)}), nodes, plan, find_order=find_order)
+
+    def fail(self: _AskedCluster, *nodes: str, mode: FailureMode = "deleted") -> FailureReport:
+        """Return what happens when nodes are lost. Pending pods are placed before. Nothing changes.
+
+        ``mode``  ``deleted``: nodes and pods are gone at once; ``unreachable``: the pods are deleted when their tolerations
+                  end, but their objects stay, so that a StatefulSet does not replace them
+
+        Raises  InputError for a node that is not there
+        """
+        return failure_report(self, _request(self, {"fail": list(nodes), "mode": mode}), nodes, mode)
+
+    def survive(
+        self: _AskedCluster,
+        over: str = "node",
+        depth: int = 1,
+        processes: int = 1,
+        *,
+        spare: str = "",
+        fix_probes: int = 2000,
+        on_loss: Callable[[NodeLoss], None] | None = None,
+    ) -> Survival:
+        """Return whether the cluster survives the loss of each node, zone or value of a label. Nothing changes.
+
+        Pending pods are placed before. A loss is survived if no pod is pending afterwards that was not before.
+
+        ``over``        ``node``, ``zone`` or a label of nodes
+        ``depth``       2: every two of them as well
+        ``processes``   compute losses in so many processes, where the system can fork
+        ``spare``       find the fewest nodes like this one with which every loss is survived
+        ``fix_probes``  how many losses the search for a fix may compute; 0 leaves the fix out
+        ``on_loss``     called with every loss that was computed
+
+        Raises  InputError for a label or a node that is not there
+        """
+        asked = SurvivalAsked(over, depth, fix_probes, spare, processes=processes)
+        return survival_report(self, _request(self, {"survive": over, "depth": depth}), asked, on_loss)
 
 
 def _request(cluster: _AskedCluster, question: dict[str, object]) -> AnswerRequest:

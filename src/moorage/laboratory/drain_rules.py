@@ -18,6 +18,7 @@ Source  kubectl 1.36, pkg/drain/filters.go
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
+from datetime import datetime
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -27,7 +28,7 @@ from moorage.api.meta import OwnerReference
 from moorage.simulator.owners import controller_of
 
 __all__ = [
-    "DrainFlags", "DrainRule", "DrainVerdict", "judge_pod", "judge_pods", "refusals_as_kubectl", "warnings_as_kubectl",
+    "DrainFlags", "DrainRule", "DrainVerdict", "judge_pod", "judge_pods", "leaving_for", "refusals_as_kubectl", "warnings_as_kubectl",
 ]  # fmt: skip
 
 #: What decided about a pod; empty: no rule objects.
@@ -73,6 +74,14 @@ def judge_pods(
     """Return the verdicts on pods, in their order; see ``judge_pod``."""
     age = terminating_s or _just_now
     return [judge_pod(pod, flags, daemon_sets, age(pod)) for pod in pods]
+
+
+def leaving_for(pod: Pod, now_s: float) -> float:
+    """Return the seconds since a pod's deletion timestamp; 0 if it has none that can be read."""
+    try:
+        return now_s - datetime.fromisoformat(pod.metadata.deletion_timestamp or "").timestamp()
+    except ValueError:
+        return 0.0
 
 
 def _just_now(pod: Pod) -> float:

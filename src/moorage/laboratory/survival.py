@@ -1,0 +1,199 @@
+"""What a cluster survives: the loss of each node, each zone, or each domain of a label, each in a transaction.
+
+Pending pods are placed before. A loss is survived if no pod is pending afterwards that was not before. Nodes that are equal are
+computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from moorage.api.core import Node, Pod
+from moorage.errors import InputError
+from moorage.laboratory.drain_question import OutageCluster
+from moorage.laboratory.failures import NodeFailures
+from moorage.laboratory.history import Ran
+from moorage.laboratory.node_twins import pod_shape, twins_of
+from moorage.printable import one_line
+from moorage.report.outage_values import NodeLoss
+from moorage.simulator.replacing import REPLACING_ELSEWHERE, replacement
+
+__all__ = ["FailureDomain", "Losses", "SurvivalRun", "failure_domains", "worst_of"]
+
+ZONE: Final = "topology.kubernetes.io/zone"
+_OLD_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
+
+
+class FailureDomain(NamedTuple):
+    """What can be lost at once."""
+
+    name: str
+    nodes: tuple[str, ...]
+
+
+class Losses(NamedTuple):
+    """All losses in order, how many of them were computed, and the nodes that are in no domain."""
+
+    all: tuple[NodeLoss, ...]
+    computed: int
+    without: tuple[str, ...] = ()
+
+    @property
+    def survived(self) -> bool:
+        return not any(loss.pending or loss.stuck for loss in self.all)
+
+
+def failure_domains(nodes: Sequence[Node], over: str) -> tuple[list[FailureDomain], list[str]]:
+    """Return the domains of ``node``, ``zone`` or a label, and the nodes that are in none.
+
+    Raises  InputError if there is no domain
+    """
+    if over == "node":
+        return [FailureDomain(node.name, (node.name,)) for node in nodes], []
+    found: dict[str, list[str]] = {}
+    without: list[str] = []
+    for node in nodes:
+        value = node.labels.get(ZONE if over == "zone" else over, "") or (
+            node.labels.get(_OLD_ZONE, "") if over == "zone" else ""
+        )
+        if value:
+            found.setdefault(value, []).append(node.name)
+        else:
+            without.append(node.name)
+    if not found:
+        raise InputError(one_line(f"no node has the label {ZONE if over == 'zone' else over}"))
+    return [FailureDomain(value, tuple(found[value])) for value in sorted(found)], without
+
+
+@dataclass
+class SurvivalRun:
+    """Losses of one cluster, in an open transaction. ``on_loss`` is called with every loss that was computed."""
+
+    cluster: OutageCluster
+    over: str = "node"
+    depth: int = 1
+    on_loss: Callable[[NodeLoss], None] | None = None
+    processes: int = 1
+    #: How many losses were computed in all.
+    computed: int = field(default=0, init=False)
+
+    def rest(self) -> None:
+        """Let the pending pods be placed."""
+        self.cluster._step(Ran(None))
+
+    def nodes(self) -> list[Node]:
+        """Return the nodes in the order in which they were added."""
+        table = self.cluster.simulation.scheduler.cluster.table
+        arrival = table.arrival.view.tolist()
+        return [table.nodes[row] for row in sorted(range(len(table)), key=arrival.__getitem__)]
+
+    def losses(self) -> Losses:
+        """Compute every loss; the cluster is at rest."""
+        failures = NodeFailures(lambda: self.cluster.simulation, self.cluster._step)
+        domains, without = failure_domains(self.nodes(), self.over)
+        began = self.computed
+        single = list(self._single(failures, domains))
+        pairs = list(self._pairs(failures, domains)) if self.depth > 1 else []
+        return Losses((*single, *pairs), self.computed - began, tuple(without))
+
+    def first_failed(self, order: Sequence[str] = ()) -> NodeLoss | None:
+        """Return the first loss that is not survived, of those named first and then of all others; None if all are."""
+        failures = NodeFailures(lambda: self.cluster.simulation, self.cluster._step)
+        domains, _ = failure_domains(self.nodes(), self.over)
+        turn = {name: at for at, name in enumerate(order)}
+        twins = self._twins(failures)
+        done: set[str] = set()
+        for domain in self._with_pairs(sorted(domains, key=lambda one: turn.get(one.name, len(turn)))):
+            representative = twins.get(domain.name, domain.name)
+            if representative in done:
+                continue
+            done.add(representative)
+            loss = self._lose(failures, domain)
+            if loss.pending or loss.stuck:
+                return loss
+        return None
+
+    def _with_pairs(self, domains: Sequence[FailureDomain]) -> Iterator[FailureDomain]:
+        yield from domains
+        if self.depth > 1:
+            yield from (_joined(*pair) for pair in combinations(domains, 2))
+
+    def _twins(self, failures: NodeFailures) -> dict[str, str]:
+        if self.over != "node":
+            return {}
+        return twins_of(self.cluster.simulation, failures.on_node)
+
+    def _single(self, failures: NodeFailures, domains: Sequence[FailureDomain]) -> Iterator[NodeLoss]:
+        twins = self._twins(failures)
+        known: dict[str, NodeLoss] = {}
+        for domain in domains:
+            first = known.get(twins.get(domain.name, domain.name))
+            if first is None:
+                known[domain.name] = loss = self._lose(failures, domain)
+            else:
+                loss = _as_twin(failures, first, domain.name)
+            yield loss
+
+    def _pairs(self, failures: NodeFailures, domains: Sequence[FailureDomain]) -> Iterator[NodeLoss]:
+        for pair in combinations(domains, 2):
+            yield self._lose(failures, _joined(*pair))
+
+    def _lose(self, failures: NodeFailures, domain: FailureDomain) -> NodeLoss:
+        with self.cluster.transaction():
+            loss = failures.lose(domain.name, domain.nodes)
+        self.computed += 1
+        if self.on_loss is not None:
+            self.on_loss(loss)
+        return loss
+
+
+def _joined(first: FailureDomain, second: FailureDomain) -> FailureDomain:
+    return FailureDomain(f"{first.name} + {second.name}", (*first.nodes, *second.nodes))
+
+
+def _as_twin(failures: NodeFailures, loss: NodeLoss, node: str) -> NodeLoss:
+    """Return the loss of a node that is equal to another: the names of its own pods take the places of the other's."""
+    mine, other = (sorted(failures.pods_of([name]), key=_shape) for name in (node, loss.lost))
+    names = {theirs.key: ours.key for theirs, ours in zip(other, mine, strict=True)}
+    names |= {_next_key(theirs): _next_key(ours) for theirs, ours in zip(other, mine, strict=True)}
+    return replace(
+        loss,
+        lost=node,
+        nodes=(node,),
+        pending=tuple(names.get(key, key) for key in loss.pending),
+        lost_for_good=tuple(names.get(key, key) for key in loss.lost_for_good),
+        same_as=loss.lost,
+    )
+
+
+def _shape(pod: Pod) -> bytes:
+    return pod_shape(pod) or b""
+
+
+def _next_key(pod: Pod) -> str:
+    fresh = replacement(pod, REPLACING_ELSEWHERE)
+    return pod.key if fresh is None else fresh.key
+
+
+def worst_of(losses: Sequence[NodeLoss], priorities: Callable[[str], int]) -> tuple[str, ...]:
+    """Return what is worst to lose, ties included; empty if every loss is survived.
+
+    Pending pods of the highest priority class decide, then those of the next; then their number, then the cpu they request.
+    """
+    classes = sorted({name for loss in losses for name in loss.by_priority}, key=lambda name: (-priorities(name), name))
+
+    def key(loss: NodeLoss) -> tuple[int, ...]:
+        return (
+            *(loss.by_priority.get(name, 0) for name in classes),
+            len(loss.pending) + len(loss.stuck),
+            loss.pending_cpu_milli,
+        )
+
+    bad = [loss for loss in losses if loss.pending or loss.stuck]
+    most = max(map(key, bad), default=None)
+    return tuple(loss.lost for loss in bad if key(loss) == most)

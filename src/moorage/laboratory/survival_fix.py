@@ -1,0 +1,181 @@
+"""What would let a cluster survive: changes of nodes, or spare nodes, each verified by runs of every loss.
+
+The search for changes goes by cost. A set of changes that some loss defeats is extended by what would place, after that loss,
+the first pod that stays pending.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Final, NamedTuple
+
+from moorage.errors import InputError
+from moorage.framework.changes import Change
+from moorage.laboratory.change_sets import combined, sort_key
+from moorage.laboratory.change_text import describe, node_command
+from moorage.laboratory.cluster_trials import ClusterTrials, TriedCluster
+from moorage.laboratory.costs import Costs
+from moorage.laboratory.failures import NodeFailures
+from moorage.laboratory.least_change import ChangeSearch
+from moorage.laboratory.offers import ChangeSet
+from moorage.laboratory.survival import SurvivalRun
+from moorage.printable import one_line
+from moorage.report.outage_values import NodeLoss, SurvivalFix
+from moorage.simulator.pod_record import State
+from moorage.wording import counted, some
+
+__all__ = ["FixSearch", "SpareNodes", "find_spare"]
+
+#: Changes of nodes that are offered.
+_VERBS: Final = frozenset(["uncordon", "label", "untaint", "add-node"])
+#: How many ways to place a pod are followed up, and how many engine runs it may take to find them.
+_WAYS, _PROBES = 4, 200
+_ALONE: Final = {"uncordon": "Uncordoning", "label": "Labelling", "untaint": "Untainting", "add-node": "Adding"}
+
+
+class SpareNodes(NamedTuple):
+    """The fewest empty nodes like another with which every loss is survived; None if that takes more than were tried."""
+
+    like: str
+    nodes: int | None
+    tried: int
+
+
+@dataclass
+class FixSearch:
+    """Searches in an open transaction, before the pending pods are placed. ``most``: how many losses may be computed."""
+
+    run: SurvivalRun
+    cluster: TriedCluster
+    most: int
+    costs: Costs = field(default_factory=Costs)
+
+    def __post_init__(self) -> None:
+        self._began = self.run.computed
+        #: The losses that defeated earlier sets, the latest first.
+        self._order: list[str] = []
+
+    @property
+    def is_spent(self) -> bool:
+        return self.run.computed - self._began >= self.most
+
+    def find(self) -> SurvivalFix | None:
+        """Return the cheapest set of changes that was found; None if the search ended before."""
+        serial = count()
+        heap: list[tuple[float, object, int, ChangeSet]] = [(0.0, (), next(serial), frozenset())]
+        seen: set[ChangeSet] = {frozenset()}
+        while heap and not self.is_spent:
+            cost, _, _, changes = heapq.heappop(heap)
+            more = self._extensions(changes)
+            if more is None:
+                return self._fix(changes, cost)
+            for one in more:
+                if one not in seen:
+                    seen.add(one)
+                    heapq.heappush(heap, (self._cost(one), sort_key(one), next(serial), one))
+        return None
+
+    def _cost(self, changes: Iterable[Change]) -> float:
+        return round(sum(map(self.costs.cost_of, changes)), 6)
+
+    def _extensions(self, changes: ChangeSet) -> list[ChangeSet] | None:
+        """Return larger sets that survive the first loss that this one does not; None if it survives all."""
+        with self.run.cluster.transaction():
+            try:
+                self._apply(changes)
+            except InputError:
+                return []
+            failed = self.run.first_failed(self._order)
+            if failed is None:
+                return None
+            self._order = [failed.lost, *(name for name in self._order if name != failed.lost)]
+            return [more for way in self._ways(failed) if (more := combined(changes, way)) is not None and more != changes]
+
+    def _apply(self, changes: Iterable[Change]) -> None:
+        ordered = sorted(changes, key=lambda one: (one.verb, one.target, one.path))
+        if ordered:
+            self.run.cluster.apply(*ordered)
+        self.run.rest()
+
+    def _ways(self, loss: NodeLoss) -> list[ChangeSet]:
+        """Return changes of nodes that would place the first pod that is pending after a loss."""
+        if not loss.pending:
+            return []
+        failures = NodeFailures(lambda: self.run.cluster.simulation, self.run.cluster._step)
+        with self.run.cluster.transaction():
+            failures.lose(loss.lost, loss.nodes)
+            trials = ClusterTrials(self.cluster, loss.pending[0])
+            search = ChangeSearch.over(trials, (), probes=_PROBES, costs=self.costs, verbs=_VERBS)
+            found = search.run(["node", "cluster"], _WAYS)
+        return [some for one in found for some in (one.changes, *one.alike)]
+
+    def _fix(self, changes: ChangeSet, cost: float) -> SurvivalFix:
+        ordered = sorted(changes, key=lambda one: (self.costs.cost_of(one), describe(one)))
+        return SurvivalFix(cost, tuple(map(describe, ordered)), tuple(_commands(ordered)), tuple(self._notes(ordered)))
+
+    def _notes(self, changes: Sequence[Change]) -> Iterable[str]:
+        """Yield what the first change alone would do."""
+        if len(changes) < 2:
+            return
+        before = self._pending()
+        with self.run.cluster.transaction():
+            self._apply(changes[:1])
+            placed = [key for key in before if key not in self._pending()]
+            losses = self.run.losses()
+        bad = [loss for loss in losses.all if loss.pending]
+        if not bad:
+            return
+        what = "any" if len(bad) == len(losses.all) > 1 else some([loss.lost for loss in bad])
+        domain = (
+            f" {self.run.over}" if what == "any" and self.run.over in {"node", "zone"} else " of them" if what == "any" else ""
+        )
+        most = max(len(loss.pending) for loss in bad)
+        first = f"{_ALONE.get(changes[0].verb, 'Changing')} only {changes[0].target.partition('/')[2]}"
+        then = f"places {some([_short(key) for key in placed])}, but then" if placed else "is not enough:"
+        yield one_line(f"{first} {then} losing {what}{domain} leaves {counted(most, 'pod')} pending.")
+
+    def _pending(self) -> list[str]:
+        """Return the pods that are pending once the cluster, as it is, is at rest."""
+        with self.run.cluster.transaction():
+            self.run.rest()
+            records = self.run.cluster.simulation.records.values()
+            return [record.pod.key for record in records if record.state == State.PENDING]
+
+
+def _short(key: str) -> str:
+    return key.removeprefix("default/")
+
+
+def _commands(changes: Sequence[Change]) -> list[str]:
+    """Return kubectl commands; one for all nodes that change alike."""
+    alike: dict[str, list[str]] = {}
+    for change in changes:
+        command, name = node_command(change), change.target.partition("/")[2]
+        if command:
+            alike.setdefault(command.replace(f" {name}", " \0", 1), []).append(name)
+    return [command.replace("\0", " ".join(names)) for command, names in alike.items()]
+
+
+def find_spare(run: SurvivalRun, like: str, most: int) -> SpareNodes:
+    """Return the fewest empty nodes like one that let every loss be survived, counting upward.
+
+    Raises  InputError for a node that is not there
+    """
+    if like not in run.cluster.simulation.scheduler.cluster.table.row_of:
+        raise InputError(one_line(f"--spare: no node has the name {like!r}"))
+    order: list[str] = []
+    for number in range(most + 1):
+        with run.cluster.transaction():
+            names = [f"{like}-spare-{at}" for at in range(1, number + 1)]
+            changes = [Change("cluster", "add-node", f"node/{name}", "like", None, f"like {like}") for name in names]
+            if changes:
+                run.cluster.apply(*changes)
+            run.rest()
+            failed = run.first_failed(order)
+        if failed is None:
+            return SpareNodes(like, number, number)
+        order = [failed.lost, *(name for name in order if name != failed.lost)]
+    return SpareNodes(like, None, most)

@@ -1,0 +1,124 @@
+"""Ask what happens when nodes are lost, and whether the cluster survives the loss of each of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from moorage.laboratory.cluster_trials import TriedCluster
+from moorage.laboratory.drain_question import OutageCluster, check_nodes
+from moorage.laboratory.failures import FailureMode, NodeFailures
+from moorage.laboratory.history import Ran
+from moorage.laboratory.survival import Losses, SurvivalRun, worst_of
+from moorage.laboratory.survival_fix import FixSearch, SpareNodes, find_spare
+from moorage.printable import one_line
+from moorage.report.answer import AnswerRequest, Assumption, Proof
+from moorage.report.outage_values import NodeLoss, SurvivalFix
+from moorage.report.survival_report import FailureReport, SpareReport, Survival
+from moorage.report.survival_text import failure_summary, survival_summary
+from moorage.simulator.pod_record import State
+
+__all__ = ["SurvivalAsked", "SurvivingCluster", "failure_report", "survival_report"]
+
+_MODES = {
+    "deleted": "the node objects and their pods are gone at once",
+    "unreachable": "the nodes are tainted at once; their pods are deleted when their tolerations end, and their objects stay",
+}
+
+
+class SurvivingCluster(OutageCluster, TriedCluster, Protocol):
+    """What these questions need of a cluster."""
+
+
+class SurvivalAsked(Struct, frozen=True):
+    """What is asked.
+
+    ``over``         ``node``, ``zone`` or a label
+    ``depth``        2: every two of them as well
+    ``fix_probes``   how many losses the search for a fix may compute; 0 leaves the fix out
+    ``spare``        find the fewest nodes like this one that let every loss be survived, up to ``spare_most``
+    """
+
+    over: str = "node"
+    depth: int = 1
+    fix_probes: int = 2000
+    spare: str = ""
+    spare_most: int = 50
+    processes: int = 1
+
+
+def failure_report(
+    cluster: OutageCluster, request: AnswerRequest, nodes: Sequence[str], mode: FailureMode = "deleted", lost: str = ""
+) -> FailureReport:
+    """Return what happens when nodes are lost. Nothing changes.
+
+    Raises  InputError for a node that is not there
+    """
+    check_nodes(cluster, nodes)
+    with cluster.transaction():
+        cluster._step(Ran(None))
+        failures = NodeFailures(lambda: cluster.simulation, cluster._step)
+        loss = failures.lose(lost or " + ".join(nodes), nodes, mode)
+    return FailureReport(
+        request=request,
+        summary=one_line(failure_summary(loss)),
+        proof=Proof("run", runs=1),
+        assumptions=(Assumption("mode", f"{mode}: {_MODES[mode]}"),),
+        mode=mode,
+        loss=loss,
+    )
+
+
+def survival_report(
+    cluster: SurvivingCluster, request: AnswerRequest, asked: SurvivalAsked, on_loss: Callable[[NodeLoss], None] | None = None
+) -> Survival:
+    """Return whether a cluster survives the loss of each of its parts. Nothing changes.
+
+    Raises  InputError for a label that no node has
+    """
+    run = SurvivalRun(cluster, asked.over, asked.depth, on_loss, asked.processes)
+    with cluster.transaction():
+        run.rest()
+        records = cluster.simulation.records.values()
+        before = tuple(record.pod.key for record in records if record.state == State.PENDING)
+        losses = run.losses()
+        priorities = _priorities(cluster)
+    fix, searched = _fix(cluster, run, losses, asked)
+    spare = _spare(cluster, run, asked)
+    return Survival(
+        request=request,
+        summary=one_line(survival_summary(asked.over, losses.all)),
+        proof=Proof("run", runs=run.computed),
+        assumptions=(Assumption("mode", f"deleted: {_MODES['deleted']}"),),
+        over=asked.over,
+        survives=losses.survived,
+        failures=losses.all,
+        worst=worst_of(losses.all, lambda name: priorities.get(name, 0)),
+        pending_before=before,
+        without=losses.without,
+        fix=fix,
+        fix_searched=searched,
+        spare=None if spare is None else SpareReport(spare.like, spare.tried, spare.nodes),
+    )
+
+
+def _priorities(cluster: OutageCluster) -> dict[str, int]:
+    pods = cluster.simulation.pods.values()
+    return {pod.spec.priority_class_name: pod.priority for pod in pods}
+
+
+def _fix(cluster: SurvivingCluster, run: SurvivalRun, losses: Losses, asked: SurvivalAsked) -> tuple[SurvivalFix | None, bool]:
+    """Return a fix, and whether one was searched for."""
+    if losses.survived or not asked.fix_probes or losses.computed > asked.fix_probes:
+        return None, False
+    with cluster.transaction():
+        return FixSearch(run, cluster, asked.fix_probes).find(), True
+
+
+def _spare(cluster: SurvivingCluster, run: SurvivalRun, asked: SurvivalAsked) -> SpareNodes | None:
+    if not asked.spare:
+        return None
+    with cluster.transaction():
+        return find_spare(run, asked.spare, asked.spare_most)

@@ -103,6 +103,15 @@ def test_the_second_eviction_waits_until_the_first_replacement_is_ready():
     assert report.nodes[0].done_seconds == 45
 
 
+@pytest.mark.parametrize(("grace", "until"), [(30, 40), (31, 45), (4, 15)])
+def test_a_stateful_set_restores_its_budget_after_the_old_pod_is_gone(grace, until):
+    pods = [pod(f"db-{i}", "n1", "StatefulSet/db", grace=grace) for i in (0, 1)]
+    report = drained(node("n1"), node("n2"), *pods, budget(minAvailable=1))
+    assert outcomes(report) == {"db-0": "moves", "db-1": "waits"}
+    assert one(report, "db-1").at == until
+    assert report.nodes[0].done_seconds == until + grace
+
+
 def test_a_budget_that_only_a_pending_pod_could_restore_is_a_deadlock():
     pods = [pod("api-1", "n1", cpu="2"), pod("api-2", "n1", cpu="2")]
     report = drained(node("n1"), node("n2", cpu="1"), *pods, budget(minAvailable=1))
@@ -237,6 +246,7 @@ def orders():
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("returns", [True, False])
 def test_the_best_order_is_that_of_brute_force(returns):
     nodes = ["n1", "n2", "n3"]

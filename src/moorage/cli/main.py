@@ -32,10 +32,14 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "config": ("moorage.cli.config:config", "Check a scheduler configuration, or show what it resolves to."),
     "demo": ("moorage.cli.demo:demo", "Schedule a bundled example cluster."),
     "dump": ("moorage.cli.dump:dump", "Write what scheduling reads of a live cluster into one file."),
+    "cordon": ("moorage.cli.cordon:cordon", "Say what cordoning nodes would change."),
+    "drain": ("moorage.cli.drain:drain", "Say what kubectl drain would do, and what would become of the pods."),
     "explain": ("moorage.cli.explain:explain", "Say why a pod is pending, or why it is on its node."),
+    "fail": ("moorage.cli.fail:fail", "Say what happens when nodes are lost."),
     "plan": ("moorage.cli.plan:plan", "Say which nodes to buy so that all pods are placed."),
     "run": ("moorage.cli.run:run", "Schedule the pods of a live cluster."),
     "simulate": ("moorage.cli.simulate:simulate", "Show where every pending pod is scheduled, and why."),
+    "survive": ("moorage.cli.survive:survive", "Say whether the cluster survives the loss of any node or zone."),
     "up": ("moorage.cli.up:up", "Run an embedded cluster with simulated nodes."),
 }
 

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from moorage.api.selectors import SelectorError, parse_selector
 from moorage.errors import InputError
+from moorage.laboratory.cordon_question import cordon_report
 from moorage.laboratory.drain_question import drain_report
 from moorage.laboratory.drain_rules import DrainFlags, leaving_for
 from moorage.laboratory.drain_run import DrainPlan
@@ -77,6 +78,13 @@ class OutageQuestions:
             returns, surge, pods, partial(leaving_for, now_s=time.time() if now_s is None else now_s),
         )  # fmt: skip
         return drain_report(self, _request(self, {"drain": list(nodes)}), nodes, plan, find_order=find_order)
+
+    def cordon(self: _AskedCluster, *nodes: str) -> DrainReport:
+        """Return what cordoning nodes would change: where pending pods go then. Nothing changes.
+
+        Raises  InputError for a node that is not there
+        """
+        return cordon_report(self, _request(self, {"cordon": list(nodes)}), nodes)
 
     def fail(self: _AskedCluster, *nodes: str, mode: FailureMode = "deleted") -> FailureReport:
         """Return what happens when nodes are lost. Pending pods are placed before. Nothing changes.

@@ -28,7 +28,8 @@ from moorage.api.meta import OwnerReference
 from moorage.simulator.owners import controller_of
 
 __all__ = [
-    "DrainFlags", "DrainRule", "DrainVerdict", "judge_pod", "judge_pods", "leaving_for", "refusals_as_kubectl", "warnings_as_kubectl",
+    "DrainFlags", "DrainRule", "DrainVerdict", "judge_pod", "judge_pods", "leaving_for", "refusals_as_kubectl",
+    "warnings_as_kubectl",
 ]  # fmt: skip
 
 #: What decided about a pod; empty: no rule objects.

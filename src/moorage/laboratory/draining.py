@@ -193,6 +193,7 @@ class NodeDrain:
         leaves = self._leaving[0][0] if self._leaving else None
         if not any(one.waits for one in self.evictions):
             return leaves
+        self.course.advance(self.course.now)  # whether more happens is known only once all that is due was done
         after = self._on_grid(self.course.now + RETRY_S / 1000)
         if self._changed or not self.course.simulation.is_at_rest:
             return after if leaves is None else min(after, leaves)

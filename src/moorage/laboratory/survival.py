@@ -6,9 +6,11 @@ computed once.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from multiprocessing import get_context
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -130,26 +132,51 @@ class SurvivalRun:
 
     def _single(self, failures: NodeFailures, domains: Sequence[FailureDomain]) -> Iterator[NodeLoss]:
         twins = self._twins(failures)
-        known: dict[str, NodeLoss] = {}
+        first = [domain for domain in domains if twins.get(domain.name, domain.name) == domain.name]
+        known = {loss.lost: loss for loss in self._computed(failures, first)}
         for domain in domains:
-            first = known.get(twins.get(domain.name, domain.name))
-            if first is None:
-                known[domain.name] = loss = self._lose(failures, domain)
-            else:
-                loss = _as_twin(failures, first, domain.name)
-            yield loss
+            loss = known.get(domain.name)
+            yield _as_twin(failures, known[twins[domain.name]], domain.name) if loss is None else loss
 
     def _pairs(self, failures: NodeFailures, domains: Sequence[FailureDomain]) -> Iterator[NodeLoss]:
-        for pair in combinations(domains, 2):
-            yield self._lose(failures, _joined(*pair))
+        return self._computed(failures, [_joined(*pair) for pair in combinations(domains, 2)])
+
+    def _computed(self, failures: NodeFailures, domains: Sequence[FailureDomain]) -> Iterator[NodeLoss]:
+        """Compute losses, in their order; in several processes if that was asked for and the system can fork."""
+        if self.processes < 2 or len(domains) < 2 or not hasattr(os, "fork"):
+            yield from (self._lose(failures, domain) for domain in domains)
+            return
+        _forked.append((self, failures, domains))
+        try:
+            with get_context("fork").Pool(min(self.processes, len(domains))) as pool:
+                for loss in pool.imap(
+                    _lose_forked, range(len(domains)), chunksize=max(1, len(domains) // (8 * self.processes))
+                ):
+                    self._note(loss)
+                    yield loss
+        finally:
+            _forked.pop()
 
     def _lose(self, failures: NodeFailures, domain: FailureDomain) -> NodeLoss:
         with self.cluster.transaction():
             loss = failures.lose(domain.name, domain.nodes)
+        self._note(loss)
+        return loss
+
+    def _note(self, loss: NodeLoss) -> None:
         self.computed += 1
         if self.on_loss is not None:
             self.on_loss(loss)
-        return loss
+
+
+#: What forked processes compute: they inherit the run of their parent.
+_forked: list[tuple[SurvivalRun, NodeFailures, Sequence[FailureDomain]]] = []
+
+
+def _lose_forked(at: int) -> NodeLoss:
+    run, failures, domains = _forked[-1]
+    run.on_loss = None
+    return run._lose(failures, domains[at])
 
 
 def _joined(first: FailureDomain, second: FailureDomain) -> FailureDomain:

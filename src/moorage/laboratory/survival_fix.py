@@ -1,7 +1,7 @@
 """What would let a cluster survive: changes of nodes, or spare nodes, each verified by runs of every loss.
 
-The search for changes goes by cost. A set of changes that some loss defeats is extended by what would place, after that loss,
-the first pod that stays pending.
+Sets of changes are tried in the order of their cost. A set that some loss defeats is extended by what would place, after that
+loss, the first pod that stays pending.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from moorage.laboratory.change_text import describe, node_command
 from moorage.laboratory.cluster_trials import ClusterTrials, TriedCluster
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.failures import NodeFailures
-from moorage.laboratory.least_change import ChangeSearch
+from moorage.laboratory.least_change import ChangeSearch, SearchFront
 from moorage.laboratory.offers import ChangeSet
 from moorage.laboratory.survival import SurvivalRun
 from moorage.printable import one_line
@@ -109,8 +109,9 @@ class FixSearch:
             failures.lose(loss.lost, loss.nodes)
             trials = ClusterTrials(self.cluster, loss.pending[0])
             search = ChangeSearch.over(trials, (), probes=_PROBES, costs=self.costs, verbs=_VERBS)
-            found = search.run(["node", "cluster"], _WAYS)
-        return [some for one in found for some in (one.changes, *one.alike)]
+            front = SearchFront(search, ["node", "cluster"])
+            front.find(_WAYS)
+        return [some for one in front.answers for some in (one.changes, *one.alike)]
 
     def _fix(self, changes: ChangeSet, cost: float) -> SurvivalFix:
         ordered = sorted(changes, key=lambda one: (self.costs.cost_of(one), describe(one)))
@@ -160,12 +161,7 @@ def _commands(changes: Sequence[Change]) -> list[str]:
 
 
 def find_spare(run: SurvivalRun, like: str, most: int) -> SpareNodes:
-    """Return the fewest empty nodes like one that let every loss be survived, counting upward.
-
-    Raises  InputError for a node that is not there
-    """
-    if like not in run.cluster.simulation.scheduler.cluster.table.row_of:
-        raise InputError(one_line(f"--spare: no node has the name {like!r}"))
+    """Return the fewest empty nodes like one that let every loss be survived, counting upward."""
     order: list[str] = []
     for number in range(most + 1):
         with run.cluster.transaction():

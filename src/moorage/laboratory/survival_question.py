@@ -45,7 +45,7 @@ class SurvivalAsked(Struct, frozen=True):
     depth: int = 1
     fix_probes: int = 2000
     spare: str = ""
-    spare_most: int = 50
+    spare_most: int = 20
     processes: int = 1
 
 
@@ -78,6 +78,8 @@ def survival_report(
 
     Raises  InputError for a label that no node has
     """
+    if asked.spare:
+        check_nodes(cluster, [asked.spare])
     run = SurvivalRun(cluster, asked.over, asked.depth, on_loss, asked.processes)
     with cluster.transaction():
         run.rest()

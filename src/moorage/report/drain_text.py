@@ -13,7 +13,7 @@ from moorage.report.drain_values import DrainedNode, DrainedPod, DrainOutcome, L
 from moorage.report.style import paragraph
 from moorage.wording import counted
 
-__all__ = ["drain_summary", "drain_text", "seconds"]
+__all__ = ["cordon_summary", "drain_summary", "drain_text", "seconds"]
 
 #: Outcome → its sign and its word, in the order of the text.
 _ROWS: Final[dict[DrainOutcome, tuple[str, str]]] = {
@@ -70,6 +70,17 @@ def drain_summary(nodes: Sequence[DrainedNode], pods: Sequence[DrainedPod], pend
     return f"{name} can be drained, but {counted(len(pending), 'pod')} then {stay} pending. {_moving(outcomes, len(pods))}"
 
 
+def cordon_summary(nodes: Sequence[str], pods: Sequence[DrainedPod], pending: Sequence[str]) -> str:
+    """Return the first line for nodes that are only cordoned."""
+    stays = sum(pod.outcome == "stays" for pod in pods)
+    moves = sum(pod.outcome == "moves" for pod in pods)
+    name = nodes[0] if len(nodes) == 1 else counted(len(nodes), "node")
+    parts = [f"{counted(stays, 'pod')} {'stays' if stays == 1 else 'stay'} on {name}"]
+    parts += [f"{counted(moves, 'pending pod')} {'goes' if moves == 1 else 'go'} elsewhere"] if moves else []
+    parts += [f"{counted(len(pending), 'pending pod')} {'finds' if len(pending) == 1 else 'find'} no place"] if pending else []
+    return one_line(f"Cordoned: {', '.join(parts)}.")
+
+
 def _gone(outcomes: Counter[DrainOutcome]) -> int:
     return sum(number for outcome, number in outcomes.items() if outcome not in {"stays", "refused", "never"})
 
@@ -122,14 +133,14 @@ def _rows(report: DrainValues) -> Iterator[str]:
 def _about(outcome: DrainOutcome, pods: Sequence[DrainedPod]) -> str:
     if outcome == "moves":
         last = max((pod.at or 0.0 for pod in pods), default=0.0)
-        return f"{_places(pods)}; the last is placed after {seconds(last)}"
+        return _places(pods) + (f"; the last is placed after {seconds(last)}" if last else "")
     if outcome == "waits":
         return f"{_places(pods)}; {_some([f'{pod.pod} for {pod.budget} until {seconds(pod.at)}' for pod in pods])}"
     if outcome in {"never", "pending"}:
         named = [(pod.replacement or pod.pod, _short(pod.why or "")) for pod in pods]
         return _some([f"{name}: {why}" if why else name for name, why in named], most=2)
     if outcome in {"refused", "stays", "finished"}:
-        return "; ".join(f"{why}: {_some(names)}" for why, names in _by_why(pods).items())
+        return "; ".join(f"{why}: {_some(names)}" if why else _some(names) for why, names in _by_why(pods).items())
     return _some([pod.pod for pod in pods])
 
 
@@ -160,17 +171,18 @@ def _course(report: DrainValues) -> Iterator[str]:
     """Yield when pods leave and are ready, and what happens if the nodes are lost instead."""
     gone = [pod.gone_seconds for pod in report.pods if pod.gone_seconds is not None]
     if report.evicted:
-        parts = [f"0s ──evict {len(report.evicted)}──"]
-        parts += [f"{seconds(max(gone))} gone──"] if gone else []
-        parts += [f"{seconds(report.ready_seconds)} all ready"] if report.ready_seconds is not None else []
+        times = [(max(gone), "gone")] if gone else []
+        times += [(report.ready_seconds, "replacements ready")] if report.ready_seconds is not None else []
+        parts = [f"0s ──evict {len(report.evicted)}──", *(f"{seconds(when)} {what}" for when, what in sorted(times))]
         never = sorted({pod.budget or "" for pod in report.pods if pod.outcome == "never"} - {""})
         tail = ""
         if never:
             tail = f" … {_some(never)} never {'allows' if len(never) == 1 else 'allow'} eviction" + (
                 ": deadlock" if report.deadlock else ""
             )
-        yield f"  {'┬──'.join(parts)}{one_line(tail)}"
-    if len(report.nodes) > 1:
+        course = f"{parts[0]}┬──{'──┬──'.join(parts[1:])}" if times else parts[0]
+        yield paragraph(one_line(course + tail), indent="  ", hanging="    ")
+    if len(report.nodes) > 1 and any(node.begin_seconds is not None for node in report.nodes):
         yield paragraph(one_line(f"Order: {', '.join(map(_turn, report.nodes))}"), indent="  ", hanging="    ")
     lost = report.if_lost
     if lost is not None:
@@ -215,6 +227,8 @@ def _last(report: DrainValues, *, wide: bool) -> str:
     elif report.proof.kind == "bounded":
         how = f"by the engine; best of {report.proof.runs} drains, not of all orders"
     more = "" if wide else " More: -o wide"
+    if not ready:
+        return paragraph(f"Verified by the engine.{more}")
     return paragraph(f"Verified {how}, with pods ready {ready} after they are placed.{more}")
 
 

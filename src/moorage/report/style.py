@@ -19,7 +19,7 @@ WIDTH: Final = 100
 _LEAST: Final = 24
 #: Sign → how it is written in ASCII. Each is one character in both, so columns stay aligned; "→" and "…" are free text.
 _ASCII: Final[Mapping[str, str]] = {
-    "✗": "x", "✓": "+", "→": ">", "·": "-", "×": "x", "…": "...", "≤": "<=", "≥": ">=",  # noqa: RUF001
+    "✗": "x", "✓": "+", "→": ">", "·": "-", "×": "x", "…": "...", "≤": "<=", "≥": ">=", "─": "-", "┬": "+",  # noqa: RUF001
 }  # fmt: skip
 _RED, _GREEN, _YELLOW, _CYAN, _DIM, _BOLD, _PLAIN = (f"\x1b[{n}m" for n in ("31", "32", "33", "36", "2", "1", "0"))
 _SIGNS: Final[Mapping[str, str]] = {"✗": _RED, "✓": _GREEN, "→": _CYAN, "!": _YELLOW}

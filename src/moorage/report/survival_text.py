@@ -67,23 +67,22 @@ def _table(report: Any, *, wide: bool) -> str:
         if loss.same_as is not None and not wide:
             equal[loss.same_as] = equal.get(loss.same_as, 0) + 1
     shown = _shown(report, wide=wide)
-    rows = [["LOST", "NODES", "PODS", "PENDING", "LOST FOR GOOD (no controller)"]]
+    rows = [["  LOST", "NODES", "PODS", "PENDING", "LOST FOR GOOD (no controller)"]]
     for loss in shown:
         more = f" and {equal[loss.lost]} equal" if loss.lost in equal else ""
-        pending = "  ".join(filter(None, [str(len(loss.pending)), _pods(loss.pending)]))
-        rows.append(
-            [("✗ " if loss.pending else "✓ ") + one_line(loss.lost) + more, str(len(loss.nodes)), str(loss.pods), pending,
-             _pods(loss.lost_for_good)]
-        )  # fmt: skip
-    rows[0][0] = f"  {rows[0][0]}"
-    text = cells(rows, [34, 5, 5, 34, 60])
+        sign = "✗ " if loss.pending else "✓ "
+        pending = f"{len(loss.pending)}  {_pods(loss.pending, wide=wide)}".rstrip()
+        gone = _pods([key if wide else key.partition("/")[2] for key in loss.lost_for_good], wide=wide)
+        rows.append([sign + one_line(loss.lost) + more, str(len(loss.nodes)).rjust(5), str(loss.pods).rjust(4), pending, gone])
+    text = cells(rows, [28, 5, 4, 27, 60])
     left = len([loss for loss in report.failures if loss.same_as is None or wide]) - len(shown)
     return text + (f"\n    and {left} more losses (-o wide)" if left > 0 else "")
 
 
-def _pods(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _PODS} more" if len(names) > _PODS else ""
-    return one_line(", ".join(names[:_PODS]) + more)
+def _pods(names: Sequence[str], *, wide: bool) -> str:
+    few = len(names) if wide else 1 if len(names) > _PODS else _PODS
+    more = f" and {len(names) - few} more" if len(names) > few else ""
+    return one_line(", ".join(names[:few]) + more)
 
 
 def _remarks(report: Any) -> Iterator[str]:
@@ -97,7 +96,7 @@ def _remarks(report: Any) -> Iterator[str]:
         tie = " (tie)" if len(report.worst) > 1 else ""
         parts.append(f"worst: {some(report.worst)}{tie}")
     if parts:
-        yield "  " + one_line("   ".join(parts))
+        yield paragraph(one_line("   ".join(parts)), indent="  ", hanging="    ")
     preempted = sorted({pod for loss in report.failures for pod in loss.preempted})
     if preempted:
         yield paragraph(one_line(f"Preempted by pods that lose their node: {some(preempted)}"), indent="  ", hanging="    ")
@@ -150,7 +149,7 @@ def failure_summary(loss: NodeLoss) -> str:
         parts.append(f"{len(loss.stuck)} cannot leave")
     if loss.lost_for_good:
         parts.append(f"{len(loss.lost_for_good)} {'is' if len(loss.lost_for_good) == 1 else 'are'} lost for good")
-    return f"If {loss.lost} {'is' if len(loss.nodes) == 1 else 'are'} lost: {', '.join(parts)}."
+    return f"If {loss.lost} {'are' if ' + ' in loss.lost else 'is'} lost: {', '.join(parts)}."
 
 
 def failure_text(report: Any, *, wide: bool = False) -> str:

@@ -25,7 +25,12 @@ class CheckFailedError(Exception):
 
 
 class CheckedCycle(Cycle):
-    """A cycle that checks the first and then every n-th of its decisions, and measures the time of the checks."""
+    """A cycle that checks the first and then every n-th of its decisions, and measures the time of the checks.
+
+    ``failure`` is the first failed check of a decision in the fast lane, which leaves every exception to the long way.
+    """
+
+    failure: CheckFailedError | None = None
 
     def watch(self, every: int) -> None:
         """Start checking every n-th decision; 0 disables the check."""
@@ -51,9 +56,15 @@ class CheckedCycle(Cycle):
         if every and quick is not None:
             if self.decided % every == 0:
                 made = Decision(pod, snapshot.table.nodes[quick.row].name, feasible=quick.feasible)
-                self._check(made, profile, pod, snapshot, None, EVERYWHERE)
+                self._check_fast(made, profile, snapshot)
             self.decided += 1
         return quick
+
+    def _check_fast(self, made: Decision, profile: Profile, snapshot: Snapshot) -> None:
+        try:
+            self._check(made, profile, made.pod, snapshot, None, EVERYWHERE)
+        except CheckFailedError as error:
+            self.failure = self.failure or error
 
     def _check(
         self, made: Decision, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None,

@@ -19,6 +19,7 @@ from benchmarks.growth import measure_growth
 from benchmarks.growth_axes import AXES
 from benchmarks.live import LIVE
 from benchmarks.live import measure as measure_live
+from benchmarks.mechanisms import MECHANISMS
 from benchmarks.program import help_text, library_import, reading, whole_run
 from benchmarks.running import run as run_one
 from benchmarks.single import first_of_class, preemption_attempt
@@ -62,10 +63,17 @@ def list_workloads() -> None:
 @click.option("--pods", type=int, help="Number of measured pods.")
 @click.option("--seed", default=0, help="Seed of the workload, the order and tie-breaking.")
 @click.option("--check-every", default=100, help="Check every n-th decision against the full path.")
+@click.option(
+    "--without",
+    multiple=True,
+    type=click.Choice(list(MECHANISMS)),
+    help="Switch off what makes decisions fast. May be repeated.",
+)
 @click.option("--json", "out", type=click.Path(path_type=Path), help="Append the results to a file, one JSON object per line.")
 def run(
-    names: tuple[str, ...], nodes: int | None, init: int | None, pods: int | None, seed: int, check_every: int, out: Path | None
-) -> None:
+    names: tuple[str, ...], nodes: int | None, init: int | None, pods: int | None, seed: int, check_every: int,
+    without: tuple[str, ...], out: Path | None,
+) -> None:  # fmt: skip
     """Run the workloads NAMES, or all of them."""
     click.echo(f"{'workload':24} " + " ".join(f"{column:>18}" for column in _COLUMNS))
     failed = False
@@ -77,7 +85,7 @@ def run(
             usual.nodes if nodes is None else nodes, usual.init if init is None else init, usual.pods if pods is None else pods
         )
         try:
-            result = _in_new_process(name, sizes, seed, check_every)
+            result = _in_new_process(name, sizes, seed, check_every, without)
         except CheckFailedError as error:
             click.echo(f"{name:24} no result, the check failed: {error}", err=True)
             failed = True
@@ -190,10 +198,10 @@ def live(names: tuple[str, ...], **given: Any) -> None:
     sys.exit(1 if broken else 0)
 
 
-def _in_new_process(name: str, sizes: Sizes, seed: int, check_every: int) -> dict[str, Any]:
+def _in_new_process(name: str, sizes: Sizes, seed: int, check_every: int, without: tuple[str, ...]) -> dict[str, Any]:
     """Run a workload in a new process: memory of an earlier one would slow it down and distort its peak."""
     with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(run_one, name, sizes, seed, check_every).result()
+        return pool.submit(run_one, name, sizes, seed, check_every, without).result()
 
 
 @main.command()

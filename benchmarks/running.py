@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import platform
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from random import Random
 from time import perf_counter, process_time
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.checking import CheckedCycle, CheckFailedError
+from benchmarks.mechanisms import MECHANISMS
 from benchmarks.workloads import CHURN_EVERY, WORKLOADS, Sizes, Workload
 from moorage.cli.memory import collect_seldom, keep_freed_memory
 from moorage.engine.facts import Seen
@@ -26,11 +27,13 @@ from moorage.simulator.simulation import Simulation, State
 __all__ = ["run"]
 
 
-def run(name: str, sizes: Sizes, seed: int = 0, check_every: int = 100) -> dict[str, Any]:
-    """Run a workload and return its figures.
+def run(name: str, sizes: Sizes, seed: int = 0, check_every: int = 100, without: Iterable[str] = ()) -> dict[str, Any]:
+    """Run a workload and return its figures. ``without``: mechanisms to switch off, for good in this process.
 
     Raises  CheckFailedError if a sampled decision differs from the full path, or pods were not bound
     """
+    for mechanism in without:
+        MECHANISMS[mechanism]()
     keep_freed_memory()
     collect_seldom()
     began = perf_counter()
@@ -54,6 +57,7 @@ def run(name: str, sizes: Sizes, seed: int = 0, check_every: int = 100) -> dict[
         "init": sizes.init,
         "pods": sizes.pods,
         "seed": seed,
+        "without": sorted(without),
         **figures,
         "checked": cycle.checked,
         "loop_us": round((loop_us + _loop_us()) / 2, 2),
@@ -80,6 +84,8 @@ def _measure(simulation: Simulation, cycle: CheckedCycle, workload: Workload) ->
         latencies.append(now - times[-1])
         times.append(now)
     total, busy = times[-1], process_time() - cpu - cycle.cpu_s
+    if cycle.failure is not None:
+        raise cycle.failure
     bound = sum(simulation.records[pod.metadata.uid].state == State.PLACED for pod in workload.measured)
     if bound < len(workload.measured):
         raise CheckFailedError(f"{bound} of {len(workload.measured)} pods were bound")

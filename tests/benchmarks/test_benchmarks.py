@@ -11,8 +11,16 @@ from msgspec.structs import replace
 
 from benchmarks.checking import CheckedCycle
 from benchmarks.command import main
+from benchmarks.mechanisms import MECHANISMS
 from benchmarks.running import run
 from benchmarks.workloads import WORKLOADS, Sizes
+from moorage.cycle.cycle import Cycle
+from moorage.cycle.domain_verdicts import ByDomain
+from moorage.cycle.narrowed_nodes import NarrowLook
+from moorage.cycle.pod_classes import ClassCache
+from moorage.cycle.pod_signatures import Signer
+from moorage.cycle.top_places import TopPlaces
+from moorage.engine.fast_lane import FastLane
 
 #: Sizes at which every pod finds a place.
 SIZES = ["--nodes", "20", "--init", "10", "--pods", "10", "--check-every", "1"]
@@ -35,20 +43,33 @@ def test_workloads_are_the_same_for_the_same_seed(name):
     assert make(Sizes(4, 3, 3), Random(7)) == make(Sizes(4, 3, 3), Random(7))
 
 
-def test_a_run_whose_check_fails_has_no_number(monkeypatch, tmp_path):
-    decide = CheckedCycle.__base__.decide
+@pytest.mark.parametrize("method", ["decide", "decide_fast"])
+def test_a_run_whose_check_fails_has_no_number(method, monkeypatch, tmp_path):
+    decide = getattr(CheckedCycle.__base__, method)
 
-    def astray(self, profile, pod, snapshot, nominated=None):
-        made = decide(self, profile, pod, snapshot, nominated)
-        return replace(made, node="node-3", feasible=made.feasible) if isinstance(self, CheckedCycle) else made
+    def astray(self, *args):
+        made = decide(self, *args)
+        return replace(made, feasible=made.feasible + 1) if isinstance(self, CheckedCycle) and made is not None else made
 
-    monkeypatch.setattr(CheckedCycle.__base__, "decide", astray)
+    monkeypatch.setattr(CheckedCycle.__base__, method, astray)
     monkeypatch.setattr("benchmarks.command._in_new_process", run)  # the patch above does not reach another process
     out = tmp_path / "results.jsonl"
-    result = CliRunner().invoke(main, ["run", "spread-zone-required", *SIZES, "--json", str(out)])
+    without = ["--without", "fast-lane"] if method == "decide" else []
+    monkeypatch.setattr(FastLane, "find", FastLane.find)
+    result = CliRunner().invoke(main, ["run", "spread-zone-required", *SIZES, "--json", str(out), *without])
     assert result.exit_code == 1
     assert not out.exists()
     assert "the check failed" in result.output
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_every_mechanism_can_be_switched_off(mechanism, monkeypatch):
+    for cls in (FastLane, Cycle, ClassCache, TopPlaces, ByDomain, NarrowLook, Signer):
+        for name, method in list(vars(cls).items()):
+            if callable(method) and not name.startswith("__"):
+                monkeypatch.setattr(cls, name, method)  # which restores what the mechanism replaces
+    figures = run("spread-zone-required", Sizes(20, 10, 10), check_every=1, without=[mechanism])
+    assert figures["checked"] >= 10
 
 
 def test_pods_left_over_leave_no_number():

@@ -49,11 +49,12 @@ class KeptScores:
         self._states = {**found, **states}
         kept = [pair for pair in steps.score_nodes if states.get(pair[0].name) is not SKIP]
         self._one_row = kept
-        # Copies: the arrays below are written to, and a plugin may keep its own.
-        raws = [scored(step, self._state(step, pod), view).astype(np.int64) for step, _ in kept]
+        self._must_sum_up = any(step.normalize is not None for step, _ in kept)
+        # Copies if the arrays are written to below: a plugin may keep its own.
+        copies = self._must_sum_up
+        raws = [scored(step, self._state(step, pod), view).astype(np.int64, copy=copies) for step, _ in kept]
         #: Weight and raw scores; the raw scores are updated only if a plugin normalizes.
         self._weighed = [(weights.get(step.name, 1), raw) for (step, _), raw in zip(kept, raws, strict=True)]
-        self._must_sum_up = any(step.normalize is not None for step, _ in kept)
         #: True if rows with equal rooms (see ``NodeTable.room``) have equal raw scores in these plugins.
         self.by_room = not self._must_sum_up and all(step.reuse.scope is Scope.USAGE for step, _ in kept)
         self._sum_up(pod)

@@ -106,6 +106,12 @@ class Signer:
     def _first_look(self, pod: PodInfo, snapshot: Snapshot) -> KnownShape:
         if len(self._known) >= _CAPACITY:
             self._known.clear()
+        idle, logs = self._idle(pod, snapshot)
+        signed = self._numbered(self._signed(self._by_shape, pod, Signed((), self._always_asked - idle)))
+        return KnownShape(pod, signed, tuple({id(log): (log, log.position) for log in logs}.values()))
+
+    def _idle(self, pod: PodInfo, snapshot: Snapshot) -> tuple[set[str], list[Versioned]]:
+        """Return the plugins that are idle for the pod's shape, and the logs that end it."""
         idle: set[str] = set()
         logs: list[Versioned] = []
         for step in self._may_idle:
@@ -113,8 +119,7 @@ class Signer:
             if answer.now:
                 idle.add(step.name)
             logs += answer.until
-        signed = self._numbered(self._signed(self._by_shape, pod, Signed((), self._always_asked - idle)))
-        return KnownShape(pod, signed, tuple({id(log): (log, log.position) for log in logs}.values()))
+        return idle, logs
 
     def _numbered(self, signed: Signed) -> Signed:
         """Replace the key by a number. Numbers are never reused, so old ones may be dropped."""

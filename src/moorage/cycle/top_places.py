@@ -19,6 +19,7 @@ __all__ = ["TopPlaces"]
 _WORTH_KEEPING: Final = 8
 #: How many searches compare all totals after one that found too few tied places, or after many changes at once.
 _PAUSE: Final = 16
+_FIRST: Final = 2
 
 
 class TopPlaces:
@@ -33,7 +34,8 @@ class TopPlaces:
         self._tied: bytearray | None = None
         self._highest = 0
         self._count = 0
-        self._pause = 0
+        #: How many searches compare all totals before the tied places are found; the first few do, as many classes have one pod.
+        self._pause = _FIRST
 
     def forget(self, totals: IntArray) -> None:
         """Start again after many totals changed. They may soon change again, so the next searches compare all."""

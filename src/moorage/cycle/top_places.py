@@ -34,7 +34,7 @@ class TopPlaces:
         self._tied: bytearray | None = None
         self._highest = 0
         self._count = 0
-        #: How many searches compare all totals before the tied places are found; the first few do, as many classes have one pod.
+        #: How many searches compare all totals before the tied places are found: many classes have one pod.
         self._pause = _FIRST
 
     def forget(self, totals: IntArray) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from moorage.cycle.domain_places import DomainPlaces
 from moorage.cycle.node_verdicts import NodePart, Steps, Varying
 from moorage.cycle.top_places import TopPlaces
 from moorage.framework.plugin_runner import MAX_SCORE, are_in_range, ask, normalized, scored
@@ -22,10 +23,13 @@ from moorage.framework.verdicts import SKIP
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
+from moorage.state.table import NodeTable
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["REFUSED", "KeptScores"]
 
+#: Labels with more values than this are compared node by node.
+_FEW_DOMAINS = 32
 #: Stands in for the total of a refused row: below any total, whatever is added to it.
 REFUSED = -(1 << 62)
 
@@ -84,6 +88,7 @@ class KeptScores:
         self._in_ring: IntArray = open_total.take(self._ring.rows)
         self._total_cells, self._in_ring_cells = self._total.data, self._in_ring.data
         self._top = TopPlaces(self._ring, self._in_ring)
+        self._places: dict[str, DomainPlaces] = {}
 
     def _scaled(self, step: Step, state: Any, raw: IntArray) -> IntArray:
         scores = normalized(step, state, raw)
@@ -111,6 +116,16 @@ class KeptScores:
         """Return the row with the highest total; where several share it, the first at or after ``start`` on the ring."""
         return self._top.first(start)
 
+    def places(self, key: str, table: NodeTable) -> DomainPlaces | None:
+        """Return the best places of each domain of a label; None if it has many. Call it only if ``in_ring`` is not None."""
+        found = self._places.get(key)
+        if found is None:
+            size = len(table.labels.column(key).values)
+            if size > _FEW_DOMAINS:
+                return None
+            found = self._places[key] = DomainPlaces(self._ring, self._in_ring, table.domains_in_ring(key), size)
+        return found
+
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def worth_of_row(self, row: int, node: NodeInfo, snapshot: Snapshot, pod: PodInfo) -> int:
@@ -130,8 +145,7 @@ class KeptScores:
     def set_row(self, row: int, worth: int | None, snapshot: Snapshot, pod: PodInfo) -> None:
         """Update the total of one row. None: it is refused. The part that depends on the node alone is unchanged."""
         if worth is None:
-            self._in_ring_cells[place := self._ring.place_at[row]] = REFUSED
-            self._top.changed(place, REFUSED)
+            self._write(self._ring.place_at[row], REFUSED)
         elif self._must_sum_up:
             self.rescore(snapshot.nodes.at(row), self._allowed[row : row + 1], pod)
         else:
@@ -139,8 +153,15 @@ class KeptScores:
             total = worth + part.everywhere
             if part.total is not None:
                 total += part.total.item(row)
-            self._total_cells[row] = self._in_ring_cells[place := self._ring.place_at[row]] = total
-            self._top.changed(place, total)
+            self._total_cells[row] = total
+            self._write(self._ring.place_at[row], total)
+
+    def _write(self, place: int, total: int) -> None:
+        before = self._in_ring_cells[place]
+        self._in_ring_cells[place] = total
+        self._top.changed(place, total)
+        for places in self._places.values():
+            places.changed(place, before, total)
 
     def rescore(self, view: NodeView, allowed: BoolArray, pod: PodInfo) -> None:
         """Score some rows again; ``allowed`` marks those that may be picked."""
@@ -160,3 +181,4 @@ class KeptScores:
         self._total[rows] = totals
         self._in_ring[self._ring.place_of[rows]] = np.where(allowed, totals, REFUSED)
         self._top.forget(self._in_ring)
+        self._places.clear()

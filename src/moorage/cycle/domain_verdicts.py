@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from moorage.cycle.cached_scores import KeptScores
 from moorage.framework.plugin_runner import are_in_range, ask, normalized
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
@@ -72,7 +73,7 @@ class ByDomain:
 
     def pick(
         self,
-        in_ring: IntArray,
+        scores: KeptScores,
         allowed: int,
         closed: Mapping[str, BoolArray],
         scoring: DomainScoring,
@@ -87,32 +88,20 @@ class ByDomain:
         if self._by_row and scoring.shape in self._by_row:
             return None
         table = snapshot.table
-        ring = table.ring()
-        for key, domains in closed.items():
-            in_ring = in_ring + np.where(domains, _CLOSED, 0).take(table.domains_in_ring(key))
-        open_places: BoolArray | None = None
-        feasible = allowed
-        if closed or allowed < len(in_ring):
-            open_places = in_ring >= 0
-            feasible = int(np.count_nonzero(open_places))
-        if feasible < 2:
-            return Pick(int(ring.rows[in_ring.argmax()]) if feasible else -1, feasible)
-        gains = self._gains(scoring, snapshot, open_places if feasible < len(in_ring) else None)
+        rows = _OpenRows(scores, allowed, closed, table)
+        if rows.count < 2:
+            return Pick(rows.only() if rows.count else -1, rows.count)
+        gains = self._gains(scoring, snapshot, rows)
         if gains is None:
             if len(self._by_row) >= _SHAPES_REMEMBERED:
                 self._by_row.clear()
             self._by_row.add(scoring.shape)
             return None
-        for key, worth in gains.items():
-            in_ring = in_ring + worth.take(table.domains_in_ring(key))
-        return Pick(ring.first_best(in_ring, start), feasible)
+        return Pick(rows.best(gains, start), rows.count)
 
-    def _gains(
-        self, scoring: DomainScoring, snapshot: Snapshot, open_places: BoolArray | None
-    ) -> Mapping[str, IntArray] | None:
-        """Return what each domain adds to a row's total, by topology key; ``open_places`` None: all are open."""
-        table = snapshot.table
-        view = snapshot.nodes if open_places is None else _OpenNodes(snapshot, open_places)
+    def _gains(self, scoring: DomainScoring, snapshot: Snapshot, rows: _OpenRows) -> Mapping[str, IntArray] | None:
+        """Return what each domain adds to a row's total, by topology key."""
+        view = snapshot.nodes if rows.are_all else _OpenNodes(snapshot, rows)
         states = scoring.states(view)
         gains: dict[str, IntArray] = {}
         for step in scoring.steps(states):
@@ -121,7 +110,7 @@ class ByDomain:
             if answer is None:
                 return None
             key, raw = answer
-            held = _held(table, key, open_places)
+            held = rows.held(key)
             some = raw[held]
             if _all_alike(some):
                 continue  # all feasible rows get the same score
@@ -134,6 +123,83 @@ class ByDomain:
         return gains
 
 
+class _OpenRows:
+    """The rows that a pod may be placed on: those with a total, in domains that are not closed.
+
+    They are counted and compared by domain if all closed domains are of one label with few values, else node by node.
+    """
+
+    __slots__ = ("_allowed", "_closed", "_key", "_places", "_scores", "_table", "_totals", "count")
+
+    def __init__(self, scores: KeptScores, allowed: int, closed: Mapping[str, BoolArray], table: NodeTable) -> None:
+        self._scores, self._allowed, self._closed, self._table = scores, allowed, closed, table
+        self._totals: IntArray | None = None
+        self._key = next(iter(closed)) if len(closed) == 1 else ""
+        self._places = scores.places(self._key, table) if self._key else None
+        if not closed:
+            self.count = allowed
+        elif self._places is not None:
+            shut = closed[self._key].tolist()
+            self.count = sum(count for count, is_shut in zip(self._places.open, shut, strict=True) if not is_shut)
+        else:
+            self.count = int(np.count_nonzero(self.mask))
+
+    @property
+    def are_all(self) -> bool:
+        """True if every row of the table is open."""
+        return self.count == len(self._table)
+
+    @property
+    def totals(self) -> IntArray:
+        """The totals in ring order, negative for rows that are not open."""
+        if self._totals is None:
+            totals = self._scores.in_ring
+            assert totals is not None
+            for key, domains in self._closed.items():
+                totals = totals + np.where(domains, _CLOSED, 0).take(self._table.domains_in_ring(key))
+            self._totals = totals
+        return self._totals
+
+    @property
+    def mask(self) -> BoolArray:
+        """Whether each place of the ring is open."""
+        return self.totals >= 0
+
+    def held(self, key: str) -> BoolArray:
+        """Return for each value of a label, absence included, whether an open row has it."""
+        column = self._table.labels.column(key)
+        if self.are_all:
+            return column.held
+        places = self._places if key == self._key else None if self._closed else self._scores.places(key, self._table)
+        if places is not None:
+            held = np.array(places.open) > 0
+            return held & ~self._closed[key] if key in self._closed else held
+        held = np.zeros(len(column.values), dtype=bool)
+        held[self._table.domains_in_ring(key)[self.mask]] = True
+        return held
+
+    def only(self) -> int:
+        """Return the single open row."""
+        return int(self._table.ring().rows[self.totals.argmax()])
+
+    def best(self, gains: Mapping[str, IntArray], start: int) -> int:
+        """Return the open row with the highest total and gains; where several share it, the first at or after ``start``."""
+        keys = {*self._closed, *gains}
+        if not keys:
+            return self._scores.first_best(start)
+        key = keys.pop()
+        places = None if keys else self._scores.places(key, self._table)
+        if places is not None:
+            size = len(places.open)
+            gain = gains[key].tolist() if key in gains else [0] * size
+            shut = self._closed[key].tolist() if key in self._closed else [False] * size
+            return places.first(gain, shut, start)
+        totals = self.totals
+        for key, worth in gains.items():
+            totals = totals + worth.take(self._table.domains_in_ring(key))
+        return self._table.ring().first_best(totals, start)
+
+
 def _all_alike(raw: IntArray) -> bool:
     if len(raw) > _FEW:
         return bool((raw == raw[0]).all())
@@ -142,31 +208,28 @@ def _all_alike(raw: IntArray) -> bool:
 
 
 class _OpenNodes(NodeView):
-    """The rows at the open places of the ring, looked up only when a plugin reads them, which few do."""
+    """The open rows in the order of the ring, looked up only when a plugin reads them, which few do."""
 
-    __slots__ = ("_open_places", "_rows")
+    __slots__ = ("_open", "_rows")
 
-    def __init__(self, snapshot: Snapshot, open_places: BoolArray) -> None:
+    def __init__(self, snapshot: Snapshot, rows: _OpenRows) -> None:
         self.snapshot = snapshot
         self.table = snapshot.table
-        self._open_places = open_places
+        self._open = rows
         self._rows: npt.NDArray[np.intp] | None = None
 
     @property
     def rows(self) -> npt.NDArray[np.intp]:  # type: ignore[override]  # a slot in the base class that is never set
         if self._rows is None:
-            self._rows = self.table.ring().rows[self._open_places]
+            self._rows = self.table.ring().rows[self._open.mask]
         return self._rows
 
+    def __len__(self) -> int:
+        return self._open.count
 
-def _held(table: NodeTable, key: str, open_places: BoolArray | None) -> BoolArray:
-    """Return for each value of a label, absence included, whether an open row has it."""
-    column = table.labels.column(key)
-    if open_places is None:
-        return column.held
-    held = np.zeros(len(column.values), dtype=bool)
-    held[table.domains_in_ring(key)[open_places]] = True
-    return held
+    @property
+    def is_whole(self) -> bool:
+        return False
 
 
 class DomainScoring:

@@ -304,8 +304,7 @@ class _PodClass:
 
     def _decide_by_domain(self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, seed: int) -> Quick | None:
         """Decide by topology domain; None if a plugin has to see rows. ``feasible`` is 0 if nothing is feasible."""
-        in_ring = self._scores.in_ring
-        if in_ring is None:
+        if self._scores.in_ring is None:
             return None
         if not self._asked:
             return Quick(self._scores.first_best(ring_position(pod.uid, seed)), self._count, found)
@@ -313,7 +312,7 @@ class _PodClass:
         if closed is None:
             return None
         scoring = DomainScoring(self._asked.pre_score, self._asked.score, found, pod)
-        pick = self._by_domain.pick(in_ring, self._count, closed, scoring, snapshot, ring_position(pod.uid, seed))
+        pick = self._by_domain.pick(self._scores, self._count, closed, scoring, snapshot, ring_position(pod.uid, seed))
         return None if pick is None else Quick(pick.row, pick.feasible, found)
 
     def _decide_by_row(

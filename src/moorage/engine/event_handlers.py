@@ -37,6 +37,7 @@ class EventHandlers:
         #: ``namespace/name`` → UID of the pod that has the name now.
         self.uid_of: dict[str, str] = {}
         self._read = pod_reader(state.gates)
+        self._gangs = state.gates["GangScheduling"]
         #: Answers to our writes that no watch has reported yet.
         self.answers = Answers()
 
@@ -52,7 +53,10 @@ class EventHandlers:
             if isinstance(fact, Gone) or obj.status.phase in ENDED_PHASES:
                 self._pod_deleted(obj)
             else:
-                self._pod_changed(self._checked(PodInfo(self._read(obj))), fact.as_of)
+                pod = PodInfo(self._read(obj))
+                if pod.spec.node_name and pod.uid not in self._cluster.assumed:  # an assumed pod was parsed before
+                    pod.needs  # noqa: B018 (raises here, so that an event that cannot be applied changes nothing)
+                self._pod_changed(pod, fact.as_of)
         elif isinstance(obj, Node):
             self._node_changed(obj, deleted=isinstance(fact, Gone))
         elif isinstance(obj, PodGroup) and self._cluster.groups is None:
@@ -103,18 +107,13 @@ class EventHandlers:
 
     # -- pods ------------------------------------------------------------------------------------------------------------
 
-    def _checked(self, pod: PodInfo) -> PodInfo:
-        """Return the pod after parsing its requests, so that an event that cannot be applied changes nothing."""
-        if pod.spec.node_name and pod.uid not in self._cluster.assumed:  # an assumed pod was parsed before
-            pod.needs  # noqa: B018 (computed here and cached)
-        return pod
-
     def _pod_changed(self, pod: PodInfo, as_of: str) -> None:
-        holder = self.uid_of.get(pod.key)
+        key = pod.key
+        holder = self.uid_of.get(key)
         if holder != pod.uid:
             if holder is not None:
                 self._uid_deleted(holder, self._last_version(holder) or pod)
-            self.uid_of[pod.key] = pod.uid
+            self.uid_of[key] = pod.uid
         if pod.spec.node_name:
             self._assigned(pod)
         elif pod.spec.scheduler_name in self._state.profiles:
@@ -159,7 +158,7 @@ class EventHandlers:
             self._queue.update(queued.pod, pod, self._state.now)
             return
         self._queue.add(pod, self._state.now)
-        if self._state.gates["GangScheduling"]:
+        if self._gangs:
             self._queue.event(UNSCHEDULED_POD_ADD, None, pod, self._state.now)
 
     def _lost_its_node(self, placed: PodInfo, version: str) -> bool:

@@ -22,7 +22,7 @@ from moorage.engine.custom_kinds import NamedKinds, named_kinds
 from moorage.engine.engine_state import STANDARD_PARTS, EngineParts, EngineState
 from moorage.engine.event_handlers import EventHandlers
 from moorage.engine.extender_session import ExtenderSession
-from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Fact, Gone, Seen, Work, WriteLost, Wrote
+from moorage.engine.facts import NO_LONGER_WANTED, Done, Fact, Gone, Seen, Work, WriteLost, Wrote
 from moorage.engine.failure_handler import FailureHandler
 from moorage.engine.fast_lane import FastLane, Found
 from moorage.engine.outbox import Output, Skipped
@@ -164,16 +164,19 @@ class Scheduler:
         Raises  QuantityError for a placed pod whose requests cannot be parsed; the event is then ignored
         """
         self.state.now = now
-        if isinstance(fact, Done):
+        if isinstance(fact, Seen | Gone):
+            if self._session.attempt is None:
+                self.event_handlers.handle(fact)
+            else:
+                self._session.take(fact)
+        elif isinstance(fact, Done):
             self._done(fact)
         elif isinstance(fact, Wrote):
             self.event_handlers.wrote(fact)
         elif isinstance(fact, WriteLost):
             self.event_handlers.write_lost(fact)
-        elif self._session.attempt is not None or isinstance(fact, Answered):
-            self._session.take(fact)
         else:
-            self.event_handlers.handle(fact)
+            self._session.take(fact)
 
     def _done(self, fact: Done) -> None:
         if not self.preemption.evicted(fact.ticket, fact.error):

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from moorage.api.core import Namespace
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import MatchTerm, PodMatcher
@@ -137,24 +138,41 @@ def count_affinity(pod: PodInfo, snapshot: Snapshot) -> AffinityCounts | None:
     refusing = _refusing(pod, snapshot)
     if not pod.required_affinity and not pod.required_anti_affinity and not refusing:
         return None
-    affinity = tuple(resolved(term, snapshot) for term in pod.required_affinity)
-    anti_affinity = tuple(resolved(term, snapshot) for term in pod.required_anti_affinity)
-    wanted: DomainCounts = {}
-    if affinity:
-        matcher = PodMatcher(tuple(term.match for term in affinity))
-        keys = dict.fromkeys(term.topology_key for term in affinity)
-        wanted = {key: nodes.table.pod_counts.by_domain(matcher, key) for key in keys}
+    own = _own_terms(pod, snapshot)
+    counts = nodes.table.pod_counts
+    refused: dict[str, IntArray] = {}
+    for matcher, key in own.refused:
+        found = counts.by_domain(matcher, key)
+        refused[key] = refused[key] + found if key in refused else found
     return AffinityCounts(
-        snapshot, affinity, anti_affinity, matches_all(affinity, pod), wanted, _refused(anti_affinity, nodes), refusing
-    )
+        snapshot, own.affinity, own.anti_affinity, own.matches_itself,
+        {key: counts.by_domain(matcher, key) for matcher, key in own.wanted}, refused, refusing,
+    )  # fmt: skip
 
 
-def _refused(terms: Iterable[ResolvedTerm], nodes: NodeView) -> DomainCounts:
-    found: dict[str, IntArray] = {}
-    for match, key in terms:
-        counts = nodes.table.pod_counts.by_domain(PodMatcher((match,)), key)
-        found[key] = found[key] + counts if key in found else counts
-    return found
+class _OwnTerms(NamedTuple):
+    """The required terms of a pod, resolved, and the matchers that count pods for them, each with its topology key."""
+
+    affinity: tuple[ResolvedTerm, ...]
+    anti_affinity: tuple[ResolvedTerm, ...]
+    matches_itself: bool
+    wanted: tuple[tuple[PodMatcher, str], ...]
+    refused: tuple[tuple[PodMatcher, str], ...]
+
+
+def _own_terms(pod: PodInfo, snapshot: Snapshot) -> _OwnTerms:
+    """Return the pod's terms; cached for equal pods until a namespace changes."""
+
+    def compute() -> _OwnTerms:
+        affinity = tuple(resolved(term, snapshot) for term in pod.required_affinity)
+        anti_affinity = tuple(resolved(term, snapshot) for term in pod.required_anti_affinity)
+        all_of_them = PodMatcher(tuple(term.match for term in affinity))
+        wanted = tuple((all_of_them, key) for key in dict.fromkeys(term.topology_key for term in affinity))
+        refused = tuple((PodMatcher((match,)), key) for match, key in anti_affinity)
+        return _OwnTerms(affinity, anti_affinity, matches_all(affinity, pod), wanted, refused)
+
+    namespaces = snapshot.changes_of(Namespace)
+    return pod.keep(_OwnTerms, (namespaces, namespaces.position), compute)
 
 
 def _refusing(pod: PodInfo, snapshot: Snapshot) -> DomainCounts:

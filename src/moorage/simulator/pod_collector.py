@@ -51,7 +51,7 @@ class PodCollector:
             else:
                 self._gone.discard(obj.name)
                 self._due.pop(obj.name, None)
-        elif isinstance(obj, Pod) and obj.spec.node_name in self._gone and not isinstance(fact, Gone):
+        elif self._gone and isinstance(obj, Pod) and obj.spec.node_name in self._gone and not isinstance(fact, Gone):
             self._due.setdefault(obj.spec.node_name, now + QUARANTINE_S)
 
     def due(self) -> float | None:

@@ -225,6 +225,10 @@ def _filed_under(matcher: PodMatcher) -> tuple[frozenset[str] | None, Selector]:
     return (matcher.terms[0].namespaces, matcher.terms[0].selector) if matcher.terms else (None, Selector())
 
 
+#: For how many sets of labels the terms that select such pods are cached.
+_SELECTIONS_REMEMBERED = 4096
+
+
 class HeldTerm(NamedTuple):
     """A term that placed pods carry. ``weight`` is 0 for required terms."""
 
@@ -253,6 +257,8 @@ class HeldTerms:
         self._filed = SelectorIndex[HeldTerm]()
         self._keeping = False
         self._emptied: list[HeldTerm] = []
+        #: By labels: ``position`` and the namespace's labels at the time, and the terms that select such pods.
+        self._selecting: dict[LabelClassKey, tuple[int, Mapping[str, str], tuple[HeldTerm, ...]]] = {}
         self.position = 0
 
     def __len__(self) -> int:
@@ -270,9 +276,22 @@ class HeldTerms:
 
         The numbers are one for each value of the label ``topology_key``, shape (values,), 0 for id 0; a fresh array.
         """
-        for held in self._filed.candidates(pod.namespace, pod.labels):
-            if self._held[held].total and held.term.matches(pod, namespace_labels):
+        for held in self._terms_selecting(pod, namespace_labels):
+            if self._held[held].total:
                 yield held, self._in_domains(held)
+
+    def _terms_selecting(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> tuple[HeldTerm, ...]:
+        """Return the terms that select ``pod``, held or not; cached for equal labels until terms or the namespace change."""
+        if not self._held:
+            return ()
+        known = self._selecting.get(pod.label_class)
+        if known is None or known[0] != self.position or known[1] is not namespace_labels:
+            candidates = self._filed.candidates(pod.namespace, pod.labels)
+            terms = tuple(held for held in candidates if held.term.matches(pod, namespace_labels))
+            if len(self._selecting) >= _SELECTIONS_REMEMBERED:
+                self._selecting.clear()
+            known = self._selecting[pod.label_class] = (self.position, namespace_labels, terms)
+        return known[2]
 
     def _in_domains(self, held: HeldTerm) -> IntArray:
         counts = self._held[held].domains.copy(len(self._labels.column(held.term.topology_key).values))

@@ -69,6 +69,14 @@ format: $(VENV)/.ready-to-test  ## reformat the sources and fix lint findings
 bench: $(VENV)/.ready-to-run  ## measure scheduling throughput; ARGS='basic --nodes 1000' selects a workload, see benchmarks/README.md
 	@$(BIN)/python -m benchmarks run $(ARGS)
 
+.PHONY: docs
+docs: $(VENV)/.ready-for-docs  ## build the documentation site in build/site, with strict links
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q && echo "built build/site/index.html"
+
+.PHONY: docs-serve
+docs-serve: $(VENV)/.ready-for-docs  ## show the documentation site, and rebuild it after each change
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
 .PHONY: wheel
 wheel: $(VENV)/.ready-to-test  ## build dist/*.whl and dist/*.tar.gz
 	@$(BIN)/python -m build --no-isolation --outdir dist . >/dev/null
@@ -79,7 +87,7 @@ setup: $(VENV)/.ready-to-test  ## only set up .venv
 
 .PHONY: lock
 lock:  ## update the pinned requirements from requirements/*.in (needs uv)
-	@for set in run test; do \
+	@for set in run test docs; do \
 	    (cd requirements && uv pip compile -q --upgrade --universal --generate-hashes --no-header --no-emit-index-url \
 	        --python-version 3.11 $$set.in -o $$set.txt) || exit 1; \
 	done
@@ -104,3 +112,7 @@ $(VENV)/.ready-to-test: $(VENV)/.made requirements/test.txt pyproject.toml
 	@$(PIP) --require-hashes -r requirements/test.txt
 	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@ $(VENV)/.ready-to-run
+
+$(VENV)/.ready-for-docs: $(VENV)/.ready-to-test requirements/docs.txt
+	@$(PIP) --require-hashes -r requirements/docs.txt
+	@touch $@

@@ -315,6 +315,7 @@ class NodeInfo:
 
     @property
     def node(self) -> Node:
+        """The node object as the scheduler has it."""
         return self._table.nodes[self.row]
 
     @property
@@ -326,16 +327,22 @@ class NodeInfo:
         return self.node.metadata.labels
 
     @property
+    def annotations(self) -> Mapping[str, str]:
+        return self.node.metadata.annotations
+
+    @property
     def pods(self) -> list[PodInfo]:
         """Pods on the node, bound or assumed, in the order they were added."""
         return list(self._table.pods[self.row].values())
 
     @property
     def pod_count(self) -> int:
+        """The number of pods on the node, bound or assumed."""
         return int(self._table.pod_count.data[self.row])
 
     @property
     def allowed_pods(self) -> int:
+        """The number of pods that the node allows."""
         return int(self._table.allowed_pods.data[self.row])
 
     def domain(self, key: str) -> int:
@@ -343,15 +350,19 @@ class NodeInfo:
         return int(self._table.labels.column(key).ids[self.row])
 
     def allocatable(self, resource: str) -> int:
+        """Return what the node offers of a resource: cpu in millicores, memory and storage in bytes, others in counts."""
         return int(self._table.allocatable(resource).data[self.row])
 
     def requested(self, resource: str) -> int:
+        """Return what the pods on the node request of a resource, in the same units."""
         return int(self._table.requested(resource).data[self.row])
 
     @property
     def nonzero_cpu(self) -> int:
+        """The requested cpu in millicores, with kube-scheduler's 100m for containers without a request."""
         return int(self._table.nonzero_cpu.data[self.row])
 
     @property
     def nonzero_memory(self) -> int:
+        """The requested memory in bytes, with kube-scheduler's 200 MB for containers without a request."""
         return int(self._table.nonzero_memory.data[self.row])

@@ -12,8 +12,10 @@ from unittest import mock
 
 import pytest
 
+from moorage.cycle.cycle import Cycle
 from moorage.releases import CURRENT, EARLIER, RELEASES
 from moorage.testing.answers import answer
+from moorage.testing.scenarios import load_scenario
 from tests.conformance.test_recorded import BUNDLED, differing, disagreements, documents, shared_recordings
 
 FOLDER = BUNDLED / "releases"
@@ -114,3 +116,17 @@ def test_all_recordings_beside_the_project_agree(name):
     paths = sorted((folder / f"v{name}").glob("*.jsonl.gz"))
     assert paths
     assert [line for path in paths for line in disagreements(path)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECORDED)
+def test_deciding_by_class_stays_among_the_recorded_best(name):
+    """Each pod is decided twice, so that the second decision comes from what the first one cached."""
+    for document in recorded(name):
+        scenario, cycle = load_scenario(document), Cycle(nominated_first=False)
+        best = {result["pod"]: result.get("best", [None]) for result in document["expected"]["results"]}
+        for pod in scenario.pending:
+            profile = scenario.profiles[pod.spec.scheduler_name]
+            for _ in range(2):
+                decision = cycle.decide(profile, pod, scenario.cluster.snapshot, scenario.nominated)
+                assert decision.node in best[pod.key], (document["name"], pod.key)

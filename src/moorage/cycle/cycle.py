@@ -37,7 +37,7 @@ from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["Cycle", "judge", "rate"]
+__all__ = ["Cycle", "judge", "rate", "status_of_left_out"]
 
 _NO_ROWS = np.zeros(0, dtype=np.intp)
 
@@ -337,11 +337,16 @@ def _rows_to_look_at(profile: Profile, found: PreFiltered, snapshot: Snapshot, v
         return np.arange(len(verdicts))
     row_of = snapshot.table.row_of
     rows = np.array(sorted(row_of[name] for name in found.nodes if name in row_of), dtype=np.intp)
-    named = " ".join(found.narrowed_by)
-    reasons = (f"node(s) didn't satisfy plugin(s) [{named}]",) if profile.names_nodes_left_out else ()
-    verdicts.refuse(np.arange(len(verdicts)), Status(Code.UNRESOLVABLE, "", reasons))
+    verdicts.refuse(np.arange(len(verdicts)), status_of_left_out(profile, found))
     verdicts.ids[rows] = 0
     return rows
+
+
+def status_of_left_out(profile: Profile, found: PreFiltered) -> Status:
+    """Return the status of the nodes that PreFilter left out."""
+    named = " ".join(found.narrowed_by)
+    reasons = (f"node(s) didn't satisfy plugin(s) [{named}]",) if profile.names_nodes_left_out else ()
+    return Status(Code.UNRESOLVABLE, "", reasons)
 
 
 def judge(

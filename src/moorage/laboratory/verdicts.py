@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from moorage.cycle.cycle import judge
+from moorage.cycle.cycle import judge, status_of_left_out
 from moorage.cycle.what_if import Nominated, contenders, judge_with_nominated
 from moorage.errors import PluginError
 from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
@@ -218,8 +218,7 @@ def engine_view(
         judge(profile, found, pod, snapshot.nodes, verdicts, nominated or {})
         return found, verdicts
     named = snapshot.nodes.named(found.nodes)
-    left_out = f"node(s) didn't satisfy plugin(s) [{' '.join(found.narrowed_by)}]"
-    verdicts.refuse(np.flatnonzero(~named), Status(Code.UNRESOLVABLE, "", (left_out,)))
+    verdicts.refuse(np.flatnonzero(~named), status_of_left_out(profile, found))
     judge(profile, found, pod, NodeView(snapshot, np.flatnonzero(named)), verdicts, nominated or {})
     return found, verdicts
 

@@ -95,6 +95,7 @@ class VolumeBindingV132(BoundVolumesV133, PreScorePlugin[VolumeBindingState], Sc
     def __init__(self, args: VolumeBindingArgsV132 | None = None) -> None:
         self._args = args or VolumeBindingArgsV132()
         super().__init__(self._args.bind_timeout_seconds)
+        self._gates = FeatureGates(release="1.32.5")
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> VolumeBindingState | Skip:
         del feasible

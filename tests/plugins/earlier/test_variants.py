@@ -1,0 +1,22 @@
+"""Variants of plugins for earlier releases: each keeps the contract of a plugin, and belongs to a release."""
+
+from __future__ import annotations
+
+import pytest
+
+from moorage.plugins.releases import VARIANTS
+from moorage.releases import EARLIER
+from moorage.testing.plugin_checks import check_plugin
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("plugin", "ended"), VARIANTS, ids=lambda part: part)
+def test_a_variant_keeps_the_contract(plugin, ended):
+    cls = VARIANTS[plugin, ended]
+    assert cls.name == plugin
+    check_plugin(cls())
+
+
+def test_every_variant_is_in_force_where_its_rule_ended():
+    named = {(plugin, ended) for release in EARLIER for plugin, ended in release.variants.items()}
+    assert named == set(VARIANTS)

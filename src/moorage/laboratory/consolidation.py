@@ -128,6 +128,9 @@ class _Consolidation:
         self.prices = {one.name: one.price for one in self.candidates}
         self.total = sum(self.prices.get(node.name, 0.0 if self.offers else 1.0) for node in nodes)
         self.free = self._free(nodes)
+        names = dict.fromkeys(name for free in self.free.values() for name in free)
+        self.free_in_all = {name: sum(free[name] for free in self.free.values()) for name in names}
+        self.evicts_bare_pods = self._evicts_bare_pods()
         self.runs = 0
         self.complete = True
         self.tried: dict[tuple[tuple[str, ...], str], tuple[BlockingPod, ...]] = {}
@@ -235,12 +238,11 @@ class _Consolidation:
 
     def _may_hold(self, removal: Removal) -> bool:
         """Return False if the others have too little of a resource in all. What bare pods leave if evicted is not known."""
-        if self._evicts_bare_pods():
+        if self.evicts_bare_pods:
             return True
-        gone = set(removal.names)
-        for name in {name for one in removal.nodes for name in one.needs}:
+        for name, in_all in self.free_in_all.items():
             need = sum(one.needs.get(name, 0) for one in removal.nodes)
-            free = sum(free.get(name, 0) for node, free in self.free.items() if node not in gone)
+            free = in_all - sum(self.free[one.name][name] for one in removal.nodes)
             if removal.buy is not None:
                 free += _amount(removal.buy, name)
             if need > free:
@@ -355,7 +357,7 @@ class _Consolidation:
             if self.question.buy:
                 rooms += [(_amount(offer, resource), offer.type.price) for offer in self.offers]
             least = max(least, _cheapest(need, rooms, whole=not self.offers))
-        return 0.0 + fixed + (0.0 if self._evicts_bare_pods() else least)
+        return fixed + (0.0 if self.evicts_bare_pods else least)
 
 
 def _cheapest(need: int, rooms: Sequence[tuple[int, float]], *, whole: bool) -> float:

@@ -93,7 +93,7 @@ class _Planning:
         trials = NodeTrials(self.cluster, self.problem, pods, self.policies, whole_queue=question.whole_queue)
         search = SetSearch(
             self.problem, trials, self.prices, bound.cost or 0.0, least_count(self.problem), question.clock,
-            self.begin + _SEARCH * question.time_limit_s, question.tell,
+            self.begin + _SEARCH * question.time_limit_s, self.begin + question.time_limit_s, question.tell,
         )  # fmt: skip
         found = None if packing is None else search.find(packing.counts, bound.counts)
         plan = NodePlan(

@@ -6,7 +6,7 @@ a node more can leave a pod pending that was placed before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Final
@@ -18,8 +18,8 @@ from moorage.laboratory.plan_trials import NodeTrials
 __all__ = ["FoundSet", "SetSearch"]
 
 Counts = tuple[int, ...]
-#: If no more candidates than this cost less than the best verified set, all of them are tried.
-_FEW: Final = 200
+#: So many sets are looked at to find those that may be enough.
+_MOST: Final = 200_000
 _EPSILON: Final = 1e-9
 
 
@@ -43,6 +43,8 @@ class SetSearch:
     least_nodes: int
     clock: Callable[[], float]
     end_s: float
+    #: Repairs, without which there is no answer, may take until this time.
+    repairs_end_s: float
     tell: Callable[[str], None] = lambda text: None
     tried: dict[tuple[Counts, str], tuple[str, ...]] = field(default_factory=dict)
 
@@ -108,38 +110,56 @@ class SetSearch:
             left = next((left for order in wanted if (left := self.pending(counts, order))), ())
             if not left:
                 return counts
-            if self.is_over and orders:
-                return None
             more = self._for(left, counts)
-            if more is None or self.clock() >= self.end_s + max(30.0, self.end_s):
+            if more is None or (self.is_over and orders) or self.clock() >= self.repairs_end_s:
                 return None
             counts = more
         return None
 
     def _for(self, pending: Sequence[str], counts: Counts) -> Counts | None:
-        """Return the set with one more node: the one that takes most of what is pending for its price."""
+        """Return the set with nodes for what is pending: each time the one that takes most of it for its price."""
         keys = set(pending)
         left = [sum(pod.key in keys for pod in shape.pods) for shape in self.problem.shapes]
         if not any(left):  # evicted pods are pending
             left = [1] * len(left)
-        found = best_offer(self.problem, self.prices, left, counts)
-        if found is None:
-            return None
-        return tuple(count + (o == found[0]) for o, count in enumerate(counts))
+        wider = list(counts)
+        while any(left):
+            found = best_offer(self.problem, self.prices, left, wider)
+            if found is None:
+                break
+            wider[found[0]] += 1
+            left = [count - taken for count, taken in zip(left, found[1], strict=True)]
+        return None if tuple(wider) == counts else tuple(wider)
 
     def _cheaper_neighbour(self, counts: Counts) -> Counts | None:
-        """Return a verified set that differs from one in a few nodes, and costs less.
+        """Return a verified set that differs from one in a few nodes, and costs less."""
+        return self._first_enough(set(self._neighbours(counts)))
 
-        The cheapest and the most expensive candidates take turns: the former save most, the latter are likely to be enough.
+    def _first_enough(self, candidates: Iterable[Counts]) -> Counts | None:
+        """Return a verified set; None if there is none, or none was found in time.
+
+        The cheapest candidates and those with the most room take turns: the former save most, the latter are likely to do.
         """
-        ordered = sorted(set(self._neighbours(counts)), key=lambda one: (self.cost(one), one))
-        turns = [ordered[at // 2] if at % 2 == 0 else ordered[-1 - at // 2] for at in range(len(ordered))]
-        for candidate in turns:
+        held = list(candidates)
+        by_cost = sorted(held, key=lambda one: (self.cost(one), one))
+        by_room = sorted(held, key=lambda one: (-self._room(one), self.cost(one), one))
+        for candidate in dict.fromkeys(one for pair in zip(by_cost, by_room, strict=True) for one in pair):
             if self.is_over:
                 return None
             if not self.pending(candidate):
                 return candidate
         return None
+
+    def _room(self, counts: Counts) -> float:
+        """Return how much of what is needed a set offers, of the resource that is scarcest."""
+        problem = self.problem
+        shares = []
+        for name in problem.resources:
+            need = sum(shape.needs.get(name, 0) * shape.count for shape in problem.shapes)
+            room = sum(held.free.get(name, 0) for held in problem.held)
+            room += sum(each.get(name, 0) * n for each, n in zip(problem.room, counts, strict=True))
+            shares.append(room / need if need else 1e9)
+        return min(shares, default=1.0)
 
     def _neighbours(self, counts: Counts) -> Iterator[Counts]:
         """Yield sets with up to two nodes less, and up to two others instead, that cost less and may be enough."""
@@ -167,29 +187,25 @@ class SetSearch:
         return True
 
     def _proven(self, counts: Counts) -> FoundSet:
-        """Try all cheaper sets if they are few, the cheapest first."""
-        cost = self.cost(counts)
-        if cost <= self.bound + _EPSILON:
-            return FoundSet(counts, cost, least=True)
-        cheaper = self._all_cheaper(cost)
-        if cheaper is None:
-            return FoundSet(counts, cost, least=False)
-        for candidate in cheaper:
-            if self.is_over:
-                return FoundSet(counts, cost, least=False)
-            if not self.pending(candidate):
-                return FoundSet(candidate, self.cost(candidate), least=True)
-        return FoundSet(counts, cost, least=True)
+        """Try all cheaper sets while there is time, and go on from one that is enough."""
+        while self.cost(counts) > self.bound + _EPSILON:
+            cheaper = self._all_cheaper(self.cost(counts))
+            found = None if cheaper is None else self._first_enough(cheaper)
+            if found is None:
+                tried = cheaper is not None and all((one, "asGiven") in self.tried for one in cheaper)
+                return FoundSet(counts, self.cost(counts), least=tried)
+            counts = found
+        return FoundSet(counts, self.cost(counts), least=True)
 
     def _all_cheaper(self, below: float) -> list[Counts] | None:
-        """Return every set that costs less and may be enough, the cheapest first; None if there are many."""
+        """Return every set that costs less and may be enough; None if they are too many to look at."""
         found: list[Counts] = []
         steps = 0
         stack: list[tuple[Counts, float]] = [((), 0.0)]
         while stack:
             counts, spent = stack.pop()
             steps += 1
-            if steps > 100 * _FEW or len(found) > _FEW or not all(self.prices):
+            if steps > _MOST or not all(self.prices):
                 return None
             if len(counts) == len(self.prices):
                 if self._may_do(counts, below):
@@ -197,7 +213,7 @@ class SetSearch:
                 continue
             price = self.prices[len(counts)]
             stack += [((*counts, n), spent + n * price) for n in range(int((below - spent) / price) + 1)]
-        return sorted(found, key=lambda one: (self.cost(one), one))
+        return found
 
 
 def _few_changes(offers: int) -> Iterator[Counts]:

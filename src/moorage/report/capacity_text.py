@@ -95,6 +95,7 @@ def _word(one: StopReason) -> str:
 def capacity_text(capacity: CapacityValues, *, wide: bool = False) -> str:
     """Return the text, escaped, with signs and without colours."""
     blocks = [paragraph(one_line(capacity.summary)), _parts(capacity), _groups(capacity, wide=wide)]
+    blocks += [_nodes(capacity)] if wide else []
     blocks += ["\n".join(_endings(capacity, wide=wide)), _last(capacity, wide=wide)]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
@@ -126,6 +127,18 @@ def _groups(capacity: CapacityValues, *, wide: bool) -> str:
     rows = [head, *(_group_row(group, capacity, resource, wide=wide) for group in groups)]
     more = len(capacity.per_group) - len(groups)
     return cells(_right(rows, (1, 2)), (24, 6, 6, 22, 22, WIDTH)) + (f"\n  and {more} more groups: -o wide" if more else "")
+
+
+def _nodes(capacity: CapacityValues) -> str:
+    """Return the nodes that take instances, with what is too short there for one more."""
+    names = [name for group in capacity.per_group if group.eligible for name in group.nodes]
+    if not names:
+        return ""
+    rows = [
+        [one_line(name), str(capacity.per_node.get(name, 0)), one_line(", ".join(capacity.exhausted.get(name, ())))]
+        for name in names
+    ]
+    return cells(_right([["NODE", "FIT", "EXHAUSTED"], *rows], (1,)), (50, 8, WIDTH))
 
 
 def _right(rows: list[list[str]], at: Sequence[int]) -> list[list[str]]:

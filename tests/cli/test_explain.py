@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,15 @@ def test_simulate_explains_what_stays_pending(capsys):
     out = capsys.readouterr().out
     assert ended.value.code == 2
     assert out.index("Cluster at the end:") < out.index("default/search-2 is pending: no node satisfies both its nodeSelector")
+
+
+def test_simulate_explains_standard_input(capsys, monkeypatch):
+    given = b"\n---\n".join(path.read_bytes() for path in sorted(Path(DEMO).glob("*.yaml")))
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(given)))
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", "-f", "-", "--explain"])
+    assert ended.value.code == 2
+    assert "default/search-2 is pending: no node satisfies both its nodeSelector" in capsys.readouterr().out
 
 
 def test_yaml_says_the_same_as_json(explained):

@@ -19,11 +19,9 @@ from moorage.laboratory.explain_run import ExplainOptions, explain_cluster
 from moorage.laboratory.explained_changes import ChangeLimits
 from moorage.laboratory.least_change import OWNERS
 from moorage.report.explanation import Explanation
-from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.simulate import Options
 from moorage.simulator.simulation import SimulatedAttempt
 
-__all__ = ["explain", "explain_pending_pods", "print_explanations"]
+__all__ = ["explain", "print_explanations"]
 
 
 EPILOG = """Examples:
@@ -99,10 +97,3 @@ def print_explanations(found: Sequence[Explanation], output: str, *, ascii_only:
         print_answers(found, output, ascii_only=ascii_only)
     else:
         sys.stdout.write("No pod is pending.\n")
-
-
-def explain_pending_pods(cluster: ClusterInput, options: Options, output: str) -> None:
-    """Print an explanation of every pod that stays pending; ``output`` is that of ``moorage simulate``."""
-    print_explanations(
-        explain_cluster(cluster, options, ExplainOptions(every_pending=True)), "wide" if output == "wide" else "text"
-    )

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -32,9 +32,13 @@ from moorage.report.outcome import Run
 from moorage.report.run_document import as_json, as_yaml
 from moorage.report.scores import ScoreLog
 from moorage.report.tables import render
+from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.simulate import Options, kinds_named
 from moorage.simulator.simulation import SimulatedAttempt
+
+if TYPE_CHECKING:
+    from moorage.report.explanation import Explanation
 
 __all__ = ["simulate"]
 
@@ -101,12 +105,16 @@ def simulate(**given: Any) -> int:
     with Progress(quiet=given["quiet"]) as progress:
         progress.say("reading the input …")
         with asking(options) if given["extenders"] == "ask" else nullcontext(options) as options:
-            run = _run(given, options, _on_attempt(progress, events, given["output"]))
+            whole = _run(given, options, _on_attempt(progress, events, given["output"]))
     if took is not None:
         click.echo(took.table(), err=True)
+    run = whole.run
     _print(run, given["output"], events, options.scores)
-    if given["explains"]:
-        _explain(given, options)
+    if whole.explanations is not None:
+        from moorage.cli.explain import print_explanations
+
+        sys.stdout.write("\n")
+        print_explanations(whole.explanations, "wide" if given["output"] == "wide" else "text")
     return PENDING if run.in_state("Pending") or run.refused else OK
 
 
@@ -121,9 +129,26 @@ def _options(given: dict[str, Any], took: _PluginTimes | None) -> Options:
     )
 
 
-def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[SimulatedAttempt], None]) -> Run:
-    if given["explains"] and _cannot_explain(given):
-        raise click.UsageError("--explain needs files that can be read twice and prints text: use moorage explain --all")
+class _Simulated(NamedTuple):
+    """A run, with an explanation of each pod that stays pending if that was asked for."""
+
+    run: Run
+    explanations: list[Explanation] | None = None
+
+
+def _simulated(
+    given: dict[str, Any], cluster: ClusterInput, options: Options, on_attempt: Callable[[SimulatedAttempt], None]
+) -> _Simulated:
+    if not given["explains"]:
+        return _Simulated(simulate_cluster(cluster, options, on_attempt=on_attempt)[1])
+    from moorage.laboratory.explain_run import simulate_and_explain  # the laboratory is rarely needed here
+
+    return _Simulated(*simulate_and_explain(cluster, options, on_attempt=on_attempt))
+
+
+def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[SimulatedAttempt], None]) -> _Simulated:
+    if given["explains"] and (given["trace"] is not None or given["output"] in {"json", "yaml"}):
+        raise click.UsageError("--explain needs a cluster and prints text: use moorage explain --all for a document")
     if _asks_what_if(given):
         return _run_changed(given, options, on_attempt)
     if given["trace"] is None:
@@ -136,7 +161,7 @@ def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[Simulate
         cluster = read_cluster(given["paths"], given["recursive"], kinds_named(options), rules_of(given))
         if not given["allow_unknown"]:
             refuse_nothing_to_place(cluster)
-        return simulate_cluster(cluster, emulating(options, given, cluster), on_attempt=on_attempt)[1]
+        return _simulated(given, cluster, emulating(options, given, cluster), on_attempt)
     if given["emulate"] == AUTO:
         raise click.UsageError("--emulate auto needs nodes with their kubelets' versions, and a trace has none")
     from moorage.simulator.trace_openb import read_openb
@@ -146,7 +171,8 @@ def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[Simulate
         raise click.UsageError("-f and --trace exclude each other")
     if not given["nodes"] or not given["pods"]:
         raise click.UsageError("--trace openb needs --nodes FILE and --pods FILE")
-    return simulate_trace(read_openb(given["nodes"], given["pods"]), options, stay=given["stay"], on_attempt=on_attempt)
+    trace = read_openb(given["nodes"], given["pods"])
+    return _Simulated(simulate_trace(trace, options, stay=given["stay"], on_attempt=on_attempt))
 
 
 #: Options that read a live cluster or change the input.
@@ -157,18 +183,19 @@ def _asks_what_if(given: dict[str, Any]) -> bool:
     return any(given[name] for name in _WHAT_IF)
 
 
-def _run_changed(given: dict[str, Any], options: Options, on_attempt: Callable[[SimulatedAttempt], None]) -> Run:
+def _run_changed(given: dict[str, Any], options: Options, on_attempt: Callable[[SimulatedAttempt], None]) -> _Simulated:
     """Simulate a live cluster, or a changed one; a changed one also without the changes."""
     from moorage.cli.question import asked_of  # imports the laboratory, which is rarely needed here
 
-    if given["trace"] is not None or given["nodes"] or given["pods"] or given["explains"]:
-        raise click.UsageError("--live and changes of the input need -f or --live, and work without --explain")
+    if given["trace"] is not None or given["nodes"] or given["pods"]:
+        raise click.UsageError("--live and changes of the input need -f or --live")
     asked = asked_of(given, options)
-    run = simulate_cluster(asked.changed_input, asked.changed_options, on_attempt=on_attempt)[1]
+    whole = _simulated(given, asked.changed_input, asked.changed_options, on_attempt)
     if not asked.what_if:
-        return run
+        return whole
     quiet = replace(asked.options, scores=None, clock=None, timer=None)
-    return replace(run, changes=asked.what_if.texts(), before=simulate_cluster(asked.given, quiet)[1])
+    before = simulate_cluster(asked.given, quiet)[1]
+    return whole._replace(run=replace(whole.run, changes=asked.what_if.texts(), before=before))
 
 
 def _on_attempt(progress: Progress, events: EventLog | None, output: str) -> Callable[[SimulatedAttempt], None]:
@@ -183,20 +210,6 @@ def _on_attempt(progress: Progress, events: EventLog | None, output: str) -> Cal
                 sys.stdout.write(line + "\n")
 
     return note
-
-
-def _cannot_explain(given: dict[str, Any]) -> bool:
-    documents = given["output"] in {"json", "yaml"}
-    return given["trace"] is not None or STDIN in given["paths"] or documents or given["extenders"] == "ask"
-
-
-def _explain(given: dict[str, Any], options: Options) -> None:
-    """Print an explanation of every pod that stays pending."""
-    from moorage.cli.explain import explain_pending_pods  # imports the laboratory, which is rarely needed here
-
-    sys.stdout.write("\n")
-    cluster = read_cluster(given["paths"], given["recursive"], kinds_named(options), rules_of(given))
-    explain_pending_pods(cluster, emulating(options, given, cluster), given["output"])
 
 
 def _print(run: Run, output: str, events: EventLog | None, scores: ScoreLog | None) -> None:

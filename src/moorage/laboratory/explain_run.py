@@ -19,14 +19,15 @@ from moorage.laboratory.not_created import explain_not_created
 from moorage.laboratory.present import aside_of
 from moorage.laboratory.recorded_simulation import RECORDED_PARTS, RecordedSimulation
 from moorage.report.explanation import ExplainRequest, Explanation
+from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.cluster_run import input_notes, objects_of, workload_names
+from moorage.simulator.cluster_run import input_notes, objects_of, simulate_cluster, workload_names
 from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.refused_pods import refused_outcomes
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedAttempt, Simulation, State
 
-__all__ = ["ExplainOptions", "explain_cluster"]
+__all__ = ["ExplainOptions", "explain_cluster", "simulate_and_explain"]
 
 #: So many pods are watched while they are placed; explaining a placement takes longer than making it.
 _MOST_WATCHED = 200
@@ -65,8 +66,7 @@ def explain_cluster(
     asked_for = {pod.key for pod in named}
     every = refused_outcomes(created.refused, cluster.pods, workloads)
     refused = [one for one in every if not asked_for.isdisjoint(one.keys)]
-    simulation, notes = prepare(options, on_attempt, cycle=WatchingCycle, parts=RECORDED_PARTS, simulation=RecordedSimulation)
-    assert isinstance(simulation, RecordedSimulation)
+    simulation, notes = _prepared(options, on_attempt)
     texts = tuple(note.text for note in (*input_notes(cluster), *notes))
     release, seed = simulation.scheduler.gates.release, options.seed
     subjects = {pod.uid: Subject(_question(pod, release, seed, what, texts), pod) for pod in pods}
@@ -74,14 +74,50 @@ def explain_cluster(
     simulation.load(objects_of(cluster))
     simulation.run()
     if what.every_pending:
-        waiting = [record.pod for record in simulation.records.values() if record.state == State.PENDING]
-        subjects = {pod.uid: Subject(_question(pod, release, seed, what, texts), pod) for pod in waiting}
+        subjects = {pod.uid: Subject(_question(pod, release, seed, what, texts), pod) for pod in _waiting(simulation)}
     lacking = [explain_not_created(_request(one.keys[0], release, seed, what, texts), one) for one in refused]
     found = [*lacking, *(_explained(simulation, one) for one in subjects.values())]
-    if not what.limits.probes or not any(one.outcome in CHANGEABLE for one in found):
+    return _with_changes(found, simulation, cluster, options, what.limits)
+
+
+def simulate_and_explain(
+    given: ClusterInput, options: Options, *, on_attempt: Callable[[SimulatedAttempt], None] | None = None
+) -> tuple[Run, list[Explanation]]:
+    """Run a cluster as ``simulate_cluster`` does, and explain every pod that stays pending, from the same run.
+
+    Raises  ConfigError, InputError
+    """
+    prepared = simulation, _ = _prepared(options, on_attempt)
+    cluster, run = simulate_cluster(given, options, on_attempt=on_attempt, prepared=prepared)
+    what, texts = ExplainOptions(every_pending=True), tuple(note.text for note in run.notes)
+    release, seed = simulation.scheduler.gates.release, options.seed
+    lacking = [explain_not_created(_request(one.keys[0], release, seed, what, texts), one) for one in run.refused]
+    waiting = [Subject(_question(pod, release, seed, what, texts), pod) for pod in _waiting(simulation)]
+    found = [*lacking, *(_explained(simulation, one) for one in waiting)]
+    return run, _with_changes(found, simulation, cluster, options, what.limits)
+
+
+def _prepared(
+    options: Options, on_attempt: Callable[[SimulatedAttempt], None] | None
+) -> tuple[RecordedSimulation, list[InputNote]]:
+    """Return an empty simulation that can be watched and changed, and notes on its plugins."""
+    simulation, notes = prepare(options, on_attempt, cycle=WatchingCycle, parts=RECORDED_PARTS, simulation=RecordedSimulation)
+    assert isinstance(simulation, RecordedSimulation)
+    return simulation, notes
+
+
+def _waiting(simulation: Simulation) -> list[Pod]:
+    return [record.pod for record in simulation.records.values() if record.state == State.PENDING]
+
+
+def _with_changes(
+    found: list[Explanation], simulation: RecordedSimulation, cluster: ClusterInput, options: Options, limits: ChangeLimits
+) -> list[Explanation]:
+    """Return the explanations with the changes that would place the pods, found in the simulation at rest."""
+    if not limits.probes or not any(one.outcome in CHANGEABLE for one in found):
         return found
     at_rest = Cluster.of_simulation(simulation, options, aside_of(cluster))
-    return [with_changes(one, ClusterTrials(at_rest, one.pod), at_rest.present(), what.limits) for one in found]
+    return [with_changes(one, ClusterTrials(at_rest, one.pod), at_rest.present(), limits) for one in found]
 
 
 def _named(pods: Sequence[Pod], workloads: dict[str, str], what: ExplainOptions) -> list[Pod]:

@@ -12,7 +12,7 @@ from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.missing_references import find_missing
 from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.refused_pods import refused_outcomes
-from moorage.simulator.simulate import Options, simulate
+from moorage.simulator.simulate import Options, Prepared, simulate
 from moorage.simulator.simulation import SimulatedAttempt
 
 __all__ = ["input_notes", "objects_of", "simulate_cluster", "workload_names"]
@@ -21,12 +21,13 @@ _NO_NODES = "no nodes in the input, so that no pod can be scheduled: kubectl get
 
 
 def simulate_cluster(
-    given: ClusterInput, options: Options, *, on_attempt: Callable[[SimulatedAttempt], None] | None = None
-) -> tuple[ClusterInput, Run]:
+    given: ClusterInput, options: Options,
+    *, on_attempt: Callable[[SimulatedAttempt], None] | None = None, prepared: Prepared | None = None,
+) -> tuple[ClusterInput, Run]:  # fmt: skip
     """Schedule every pending pod of a cluster, including pods that its workloads lack.
 
     Pods on nodes that are not in the input are deleted, unless the input has no node at all. Pods that a quota or a limit range
-    refuses are not created.
+    refuses are not created. ``prepared``: the empty simulation to run, instead of one made for these options.
     Returns the cluster with all its pods, and the run.
     Raises  ConfigError, InputError
     """
@@ -40,6 +41,7 @@ def simulate_cluster(
         notes=[*input_notes(cluster), *lost.notes()],
         workloads=workloads,
         gone=lost.records(),
+        prepared=prepared,
     )
     return cluster, with_fields(run, refused=refused_outcomes(created.refused, cluster.pods, workloads))
 

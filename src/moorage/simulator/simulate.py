@@ -99,6 +99,10 @@ def kinds_named(options: Options) -> tuple[str, ...]:
     return tuple(map(str, scheduler.named_kinds.kinds))
 
 
+#: An empty simulation, and notes on its plugins.
+Prepared = tuple[Simulation, list[InputNote]]
+
+
 def prepare(
     options: Options,
     on_attempt: Callable[[SimulatedAttempt], None] | None = None,
@@ -107,7 +111,7 @@ def prepare(
     parts: EngineParts = STANDARD_PARTS,
     simulation: type[Simulation] = Simulation,
     loaded: Loaded | None = None,
-) -> tuple[Simulation, list[InputNote]]:
+) -> Prepared:
     """Return an empty simulation with its profiles built, and notes on enabled plugins that do not exist.
 
     ``parts`` and ``simulation`` are the types that it is made of; ``loaded`` replaces the configuration of the options.
@@ -177,15 +181,16 @@ def simulate(
     notes: Iterable[InputNote] = (),
     workloads: Mapping[str, str] | None = None,
     gone: Iterable[PodRecord] = (),
+    prepared: Prepared | None = None,
 ) -> Run:
     """Schedule every pending pod among ``objects`` and return the run.
 
     Objects are used as they are: apply ``moorage.api.defaults`` first if a user wrote them. ``gone``: records of pods that were
-    deleted before the run, for the report.
+    deleted before the run, for the report. ``prepared``: the empty simulation to run, instead of one made for these options.
 
     Raises  ConfigError, InputError
     """
-    simulation, missing = prepare(options, on_attempt)
+    simulation, missing = prepared or prepare(options, on_attempt)
     known = list(objects)
     simulation.load(known)
     simulation.run()

@@ -231,7 +231,9 @@ def test_the_state_comes_first(spec, outcome, state, says):
 def test_a_condition_of_a_node_is_named_as_the_cause():
     taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}
     found = explained("new", node("n1", spec={"taints": [taint]}), pod("new"))
-    assert found.standing.causes == ("node not ready since 2026-01-01T00:00:00Z: n1; the taint goes when the node recovers",)
+    assert found.standing.causes == (
+        "node not ready since 2026-01-01T00:00:00Z: n1; repair the node: the taint goes when it recovers",
+    )
 
 
 def test_events_that_would_end_the_state_come_from_the_plugins():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace as with_fields
+from itertools import takewhile
 from os import PathLike
 from typing import Any, Self, Unpack
 
@@ -40,6 +41,7 @@ from moorage.laboratory.objects import ObjectLike, read_given
 from moorage.laboratory.placements import Feasibility, PodPlacement, placement_of
 from moorage.laboratory.present import aside_of, cluster_input, present_objects
 from moorage.laboratory.recorded_simulation import RecordedSimulation
+from moorage.laboratory.starvation import may_starve, starved
 from moorage.laboratory.transactions import Transaction
 from moorage.laboratory.undo_log import UndoLog
 from moorage.report.explanation import ExplainRequest, Explanation
@@ -355,6 +357,10 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
     def _waiting(self) -> list[Pod]:
         return [queued.pod.pod for queued in self.scheduler.queue.ranked()]
 
+    def _ahead_of(self, pod: Pod) -> list[Pod]:
+        """Return the pods that are ahead of one in the queue."""
+        return list(takewhile(lambda other: other.uid != pod.uid, self._waiting()))
+
     def can_schedule(self, pod: str | Pod, nodes: Sequence[str] | None = None) -> Feasibility:
         """Return where a pod could go now, by the verdicts of the Filter plugins. Nothing changes, and nothing is preempted.
 
@@ -387,6 +393,9 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
             notes=notes,
         )
         explanation = explain_now(state_of(self.simulation), Subject(request, now), self.simulation.records.get(now.uid))
+        ahead = self._ahead_of(now)
+        if may_starve(explanation, ahead) and not self.schedule([*ahead, now], dry_run=True)[-1]:
+            explanation = starved(explanation, now, ahead)
         if not probes:
             return explanation
         limits = ChangeLimits(tuple(may), alternatives, probes, costs)

@@ -228,7 +228,7 @@ def _fits_now(
 
 
 def _why_pending(standing: PodStanding, judged: EveryVerdict, decisive: Sequence[Constraint]) -> str:
-    if standing.name in {"gated", "nominated", "permit"}:
+    if standing.name in {"gated", "nominated", "permit", "binding"}:
         return standing.text
     if judged.feasible.any():
         fits = [name for name, fits in zip(judged.names, judged.feasible.tolist(), strict=True) if fits]

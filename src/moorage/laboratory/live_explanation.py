@@ -24,4 +24,4 @@ def explain_live(
     request = ExplainRequest(
         pod=pod.key, release=scheduler.gates.release, seeds=(scheduler.cycle.seed,), taken_at=taken_at, notes=notes
     )
-    return explain_now(ExplainedState(scheduler, profiles), Subject(request, pod))
+    return explain_now(ExplainedState(scheduler, profiles, scheduler.now), Subject(request, pod))

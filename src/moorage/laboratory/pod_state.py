@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-
-import numpy as np
+from datetime import datetime
 
 from moorage.api.core import ENDED_PHASES, Pod
-from moorage.api.storage import PersistentVolumeClaim
+from moorage.api.pod_groups import PodGroup
+from moorage.engine.binding import Binding
 from moorage.framework.events import Action, Resource, Wake
 from moorage.framework.profile import declared_wakes
 from moorage.laboratory.explained_state import ExplainedState
-from moorage.laboratory.verdicts import Constraint, EveryVerdict
-from moorage.plugins.node_unschedulable import CORDON
-from moorage.plugins.taint_toleration import CONDITIONS
-from moorage.plugins.term_names import taint_name
+from moorage.laboratory.pod_causes import causes_of
+from moorage.laboratory.verdicts import EveryVerdict
+from moorage.plugins.gang_scheduling import GangScheduling
 from moorage.queue import QueuedPod, QueuePlace
 from moorage.report.explanation import PodStanding
 from moorage.state.pod_groups import group_key
@@ -56,19 +55,23 @@ def standing_without_attempt(pod: Pod, profiles: Iterable[str]) -> PodStanding |
 def standing_of(state: ExplainedState, pod: PodInfo, judged: EveryVerdict) -> PodStanding:
     """Return the standing of a pending pod that a profile here tries."""
     scheduler = state.scheduler
-    causes = (*_claims(pod, judged), *_conditions(judged))
-    waiting = next((one for one in scheduler.waiting() if one.pod.uid == pod.uid), None)
+    causes = causes_of(pod, judged)
+    waiting = scheduler.binding_of(pod.uid)
+    if waiting is not None and waiting.waits and waiting.verdict is None:
+        return _held(waiting, state.now, causes)
     if waiting is not None:
-        return PodStanding("permit", "a Permit plugin holds it on its node", causes=causes)
+        return PodStanding("binding", f"it is being bound to {waiting.node}", causes=causes, nominated_node=waiting.node)
     queued = scheduler.queue.get(pod.uid)
     if queued is None:
         return PodStanding("active", "it was not tried", causes=causes)
     nominated = scheduler.queue.nomination(pod.uid) or ""
-    if queued.gated:
+    in_group = group_key(pod) is not None and scheduler.cluster.groups is not None
+    if queued.gated and not (in_group and queued.gated_by == GangScheduling.name):
         return _gated(queued, judged, causes)
     if nominated:
-        return PodStanding("nominated", _leaving(state, nominated), queued.attempts, causes=causes, nominated_node=nominated)
-    if group_key(pod) is not None and scheduler.cluster.groups is not None:
+        text, ended_by = _leaving(state, nominated), ("its victims gone",)
+        return PodStanding("nominated", text, queued.attempts, ended_by=ended_by, causes=causes, nominated_node=nominated)
+    if in_group:
         return PodStanding("group", _group(state, pod), queued.attempts, ended_by=("pods of its group",), causes=causes)
     if queued.place is QueuePlace.BACKOFF:
         until = queued.backoff_until
@@ -118,45 +121,58 @@ def _said(wake: Wake) -> str:
     return f"{what} {' or '.join(done)}"
 
 
+def _held(waiting: Binding, now: float, causes: tuple[str, ...]) -> PodStanding:
+    """Return the standing of a pod that Permit plugins hold on its node."""
+    plugins, left = waiting.pending, max(0.0, waiting.deadline - now)
+    holds = "holds" if len(plugins) == 1 else "hold"
+    text = f"{' and '.join(plugins)} {holds} it at Permit on {waiting.node}; rejected in {round(left, 3):g}s unless allowed"
+    ended_by = (f"approval by {some(plugins)}", "timeout")
+    return PodStanding(
+        "permit", text, until_seconds=waiting.deadline, ended_by=ended_by, causes=causes, nominated_node=waiting.node
+    )
+
+
 def _leaving(state: ExplainedState, node: str) -> str:
+    """Return where a pod is nominated to, and how long the pods that leave for it have at most."""
     table = state.scheduler.snapshot.table
     row = table.row_of.get(node)
-    leaving = [] if row is None else [other.key for other in table.pods[row].values() if other.terminating]
-    waits = f"; waits for {some(leaving)} to leave" if leaving else ""
-    return f"it is nominated to {node}{waits}"
+    leaving = [] if row is None else [other for other in table.pods[row].values() if other.terminating]
+    if not leaving:
+        return f"it is nominated to {node}"
+    left = max(_grace_left(other, state.unix_s) for other in leaving)
+    return f"it is nominated to {node}; waits for {some([one.key for one in leaving])} to leave, for {left:g}s at most"
+
+
+#: Times before this one are simulated.
+_REAL_S = 1e9
+
+
+def _grace_left(pod: PodInfo, now: float) -> float:
+    """Return the seconds until a terminating pod is gone at the latest.
+
+    The API server writes when that will be. In simulated time the timestamp says when the deletion began; and in a dump it says
+    nothing, because the present time is not known: the whole grace period is assumed.
+    """
+    own = pod.spec.termination_grace_period_seconds
+    grace = 30.0 if own is None else float(own)
+    written = datetime.fromisoformat(pod.metadata.deletion_timestamp or "1970-01-01T00:00:00Z").timestamp()
+    if written < _REAL_S:
+        return round(max(0.0, written + grace - now), 3)
+    return round(max(0.0, written - now), 3) if now > _REAL_S else grace
 
 
 def _group(state: ExplainedState, pod: PodInfo) -> str:
+    """Return what the pod's group lacks: pods, or nodes for enough of them."""
     key = group_key(pod) or ""
     pods = state.scheduler.snapshot.group(key)
     there, placed = (0, 0) if pods is None else (len(pods), pods.scheduled_count)
-    last = state.groups.get(key)
+    group, last = state.scheduler.snapshot.objects(PodGroup).get(key), state.groups.get(key)
+    least = None if group is None else group.min_count
+    if group is None:
+        return f"it waits for its group {key}, which does not exist"
+    of = f" of {least}" if least else ""
+    fit = f", {last.could_go} fit at the last attempt" if last is not None and last.message else ""
     said = f"; {last.message}" if last is not None and last.message else ""
-    return f"it waits for its group {key}: {counted(there, 'pod')} exist, {placed} placed{said}"
-
-
-def _conditions(judged: EveryVerdict) -> Iterator[str]:
-    """Yield the conditions of nodes that keep the pod off through the taints that go with them: repairing comes first."""
-    nodes = judged.snapshot.table.nodes
-    for taint in dict.fromkeys(taint for node in nodes for taint in node.spec.taints):
-        rows = judged.constraints.get(Constraint("TaintToleration", taint_name(taint)))
-        if rows is None or taint.key not in CONDITIONS or taint.key == CORDON.key:
-            continue
-        names = [judged.names[row] for row in np.flatnonzero(rows).tolist()]
-        since = f" since {taint.time_added}" if taint.time_added else ""
-        yield f"{CONDITIONS[taint.key]}{since}: {some(names)}; the taint goes when the node recovers"
-
-
-def _claims(pod: PodInfo, judged: EveryVerdict) -> Iterator[str]:
-    """Yield what is wrong with the pod's claims, whatever node it goes to."""
-    if pod.volumes is None:
-        return
-    claims = judged.snapshot.objects(PersistentVolumeClaim)
-    for use in pod.volumes.claims:
-        claim = claims.get(use.key)
-        if claim is None:
-            yield f"claim {use.name}: not found"
-        elif claim.metadata.deletion_timestamp is not None:
-            yield f"claim {use.name}: being deleted since {claim.metadata.deletion_timestamp}"
-        elif claim.status.phase == "Lost":
-            yield f"claim {use.name}: lost its volume {claim.spec.volume_name}"
+    return (
+        f"it waits for its group {key}: {there}{of} {'pod exists' if there == 1 else 'pods exist'}, {placed} placed{fit}{said}"
+    )

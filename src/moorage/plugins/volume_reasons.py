@@ -14,7 +14,7 @@ from moorage.plugins.volumes.volume_reach import label_affinity, rows_reaching
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["why_attached", "why_held", "why_unbound", "why_zone"]
+__all__ = ["required_of", "why_attached", "why_held", "why_unbound", "why_zone"]
 
 
 def why_unbound(wanted: ClaimsToBind, node: NodeView) -> Detail | None:
@@ -45,7 +45,7 @@ def _out_of_reach(wanted: ClaimsToBind, node: NodeView) -> Iterator[tuple[Persis
         if volume is None:
             yield claim, f"its volume {claim.spec.volume_name} does not exist"
         elif not _reaches(volume, node):
-            yield claim, f"volume {volume.metadata.name} requires {_required(volume)}; {_here(volume, node.first)}"
+            yield claim, f"volume {volume.metadata.name} requires {required_of(volume)}; {_here(volume, node.first)}"
 
 
 def _reaches(volume: PersistentVolume, node: NodeView) -> bool:
@@ -53,7 +53,8 @@ def _reaches(volume: PersistentVolume, node: NodeView) -> bool:
     return bool(rows_reaching(None if affinity is None else affinity.required, node)[0])
 
 
-def _required(volume: PersistentVolume) -> str:
+def required_of(volume: PersistentVolume) -> str:
+    """Return what a volume's node affinity requires of nodes, in words."""
     return " or ".join(
         " and ".join(map(str, term.requirements)) or "nothing" for term in _matcher(volume).terms if not term.faults
     )

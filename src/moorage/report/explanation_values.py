@@ -86,8 +86,9 @@ class NearestNode(Struct, frozen=True):
 class PodStanding(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Where the pod stands outside the verdicts of nodes: what it waits for, until when, and what would end that.
 
-    ``name`` is one of: notCreated, ended, beingDeleted, otherScheduler, gated, backingOff, unschedulable, active, nominated,
-    permit, group, placed, error. ``causes`` are sentences on claims, conditions and other causes that are not the nodes'.
+    ``name`` is one of: notCreated, ended, beingDeleted, otherScheduler, gated, backingOff, unschedulable, active, starved,
+    nominated, permit, binding, group, placed, error. ``causes`` are sentences on claims, conditions and other causes that are
+    not the nodes'.
     """
 
     name: str

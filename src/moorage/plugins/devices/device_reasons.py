@@ -8,9 +8,13 @@ from moorage.api.devices import DeviceClass
 from moorage.framework.explaining import Detail
 from moorage.plugins.devices.claim_requests import Ask, AskError, parse_claim
 from moorage.plugins.devices.pod_devices import PodDevices
+from moorage.printable import clip
 from moorage.state.view import NodeView
 
 __all__ = ["why_no_devices"]
+
+#: How many bytes of the selectors of a request are shown.
+_LONGEST = 80
 
 
 def why_no_devices(wanted: PodDevices, node: NodeView) -> Detail | None:
@@ -26,13 +30,19 @@ def why_no_devices(wanted: PodDevices, node: NodeView) -> Detail | None:
     for claim, ask, (seen, matching, used) in short or ([] if said else asked):
         kind = ask.device_class.name if ask.device_class is not None else "no class"
         needs = "all" if ask.takes_all else str(ask.number)
-        said.append(f"claim {claim}: needs {needs} {kind}; {seen} devices here, {matching} match, {used} in use")
+        here = f"{seen} devices here, {matching} match, {used} in use"
+        said.append(f"claim {claim}, request {ask.full_name}: needs {needs} {kind}{_selected(ask)}; {here}")
         numbers |= {f"{ask.full_name}.seen": seen, f"{ask.full_name}.matching": matching, f"{ask.full_name}.used": used}
     if not said:
         requests = ", ".join(f"{count} {resource}" for resource, count in sorted(wanted.scalars.items()) if "/" in resource)
         return Detail(f"no devices here for {requests}") if requests else None
     together = "" if short or not asked else "not allocatable together: "
     return Detail(together + "; ".join(said), numbers=numbers)
+
+
+def _selected(ask: Ask) -> str:
+    """Return the selectors of a request, those of its class left out."""
+    return f" with {clip(' && '.join(ask.selectors), _LONGEST)}" if ask.selectors else ""
 
 
 def _elsewhere(wanted: PodDevices, node: NodeView) -> Iterator[str]:

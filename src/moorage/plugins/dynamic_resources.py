@@ -260,14 +260,20 @@ class DynamicResources(
         """Try to allocate on each row of a kind. Yield the rows where that fails, the reason, and whether it is an error."""
         if kind.shape is None:
             return
+        shape = kind.shape
         refused: dict[tuple[str, bool], list[int]] = {}
         keys = [claim.key for claim in wanted.to_allocate]
-        found = np.flatnonzero(kind.rows & open_rows)
+        known = nodes.take(wanted.known(shape))
+        asked = kind.rows & open_rows
+        for number in np.unique(known[asked & (known > 1)]).tolist():
+            yield asked & (known == number), shape.reason(number), False
+        found = np.flatnonzero(asked & (known == 0))
         every = nodes.table.nodes
         for at, row in zip(found.tolist(), nodes.row_numbers[found].tolist(), strict=True):
             node = every[row]
             answer, effort = wanted.answer(kind, node, min(self._budget, budget))
             budget -= effort
+            shape.note(row, answer)
             if answer.error is not None and answer.overspent:
                 raise AttemptError(self.name, f'running "{self.name}" filter plugin: {answer.error.message(keys)}')
             if answer.found is not None:

@@ -9,11 +9,12 @@ Source  kube-scheduler 1.36: plugins/dynamicresources/dynamicresources.go, Filte
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from moorage.api.core import Node
 from moorage.api.devices import DeviceClass, ResourceClaimSpec
@@ -24,6 +25,8 @@ from moorage.plugins.devices.meter import Meter, Selectors
 from moorage.plugins.devices.pools import NodePools
 from moorage.plugins.devices.slice_catalog import Catalog
 from moorage.state.cluster import Snapshot
+from moorage.state.columns import IntArray
+from moorage.state.table import NodeTable
 
 __all__ = ["CANNOT_ALLOCATE", "DeviceState", "Shape", "ShapeAnswer", "Shapes"]
 
@@ -63,6 +66,54 @@ class _CachedAnswer:
         return not self.answer.out_of_budget or self.effort >= budget
 
 
+class AnswerColumn:
+    """The answers of a shape by row: 0 unknown, 1 the devices are there, from 2 on the number of a reason why not.
+
+    A row becomes unknown when its node or its pods change, and all rows do when a node is added or removed.
+    """
+
+    def __init__(self) -> None:
+        self._table: NodeTable | None = None
+        self._layout = -1
+        self._position = 0
+        self._answers: IntArray = np.zeros(0, dtype=np.int64)
+        self._numbers: dict[str, int] = {}
+        self._reasons: list[str] = []
+
+    def of(self, table: NodeTable) -> IntArray:
+        """Return the column, which the caller must not change."""
+        changes = table.changes
+        changed = changes.since(self._position)
+        if table is not self._table or changes.layout != self._layout or changed is None:
+            self._table, self._layout = table, changes.layout
+            self._answers = np.zeros(len(table), dtype=np.int64)
+        elif changed:
+            self._answers[changed] = 0
+        self._position = changes.position
+        return self._answers
+
+    def set(self, row: int, reason: str | None) -> None:
+        """Keep the answer of a row; None: the devices are there."""
+        number = 1
+        if reason is not None:
+            if reason not in self._numbers:
+                self._numbers[reason] = len(self._reasons) + 2
+                self._reasons.append(reason)
+            number = self._numbers[reason]
+        self._answers[row] = number
+
+    def reason(self, number: int) -> str:
+        return self._reasons[number - 2]
+
+    def forget(self, nodes: Collection[str] | None = None) -> None:
+        """Forget the answers of some nodes, or of all."""
+        if nodes is None or self._table is None or self._layout != self._table.changes.layout:
+            self._layout = -1
+            return
+        row_of = self._table.row_of
+        self._answers[[row_of[name] for name in nodes if name in row_of]] = 0
+
+
 @dataclass(slots=True)
 class Shape:
     """Claims with equal requests, and the nodes' answers to them."""
@@ -76,6 +127,24 @@ class Shape:
     _as_of: tuple[int, int] = (-1, -1)
     #: The answer of every node if selectors cost too much, with the version of the catalog it holds for.
     _overspent: tuple[int, ShapeAnswer] | None = None
+    _column: AnswerColumn = field(default_factory=AnswerColumn)
+
+    def known(self, table: NodeTable, catalog: Catalog, ledger: Ledger) -> IntArray:
+        """Return for each row of the table its answer as ``AnswerColumn`` numbers it; 0 where ``answer`` has to be called."""
+        if self._as_of != (catalog.version, ledger.tick):
+            self._invalidate(catalog, ledger)
+        if self._overspent is not None and self._overspent[0] == catalog.version:
+            return np.zeros(len(table), dtype=np.int64)
+        return self._column.of(table)
+
+    def note(self, row: int, answer: ShapeAnswer) -> None:
+        """Keep an answer that ``answer`` just gave for ``known``, if it does not depend on the budget."""
+        if answer.error is None and not answer.out_of_budget:
+            self._column.set(row, answer.reason if answer.found is None else None)
+
+    def reason(self, number: int) -> str:
+        """Return the reason of a number that ``known`` gives, above 1."""
+        return self._column.reason(number)
 
     def answer(self, node: Node, catalog: Catalog, ledger: Ledger, budget: int, meter: Meter) -> tuple[ShapeAnswer, int]:
         """Return a node's answer, and how many devices were examined for it now. ``meter`` pays for selectors."""
@@ -94,9 +163,12 @@ class Shape:
         version, tick = self._as_of
         if version != catalog.version:
             self._valid.clear()
+            self._column.forget()
         else:
             for pool in ledger.changed_since(tick):
-                self._valid.difference_update(catalog.nodes_of(pool))
+                nodes = catalog.nodes_of(pool)
+                self._valid.difference_update(nodes)
+                self._column.forget(nodes)
         self._as_of = (catalog.version, ledger.tick)
 
     def _recheck(

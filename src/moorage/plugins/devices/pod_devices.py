@@ -146,6 +146,10 @@ class PodDevices:
     def _shape(self, specs: list[ResourceClaimSpec]) -> Shape:
         return self.device_state.shapes.of(specs, self.snapshot, self.options)
 
+    def known(self, shape: Shape) -> IntArray:
+        """Return the answers to a shape that need not be computed again, by row of the table (see ``Shape.known``)."""
+        return shape.known(self.snapshot.table, self.device_state.catalog, self.device_state.ledger)
+
     def answer(self, kind: ExtendedResourceNodes, node: Node, budget: int) -> tuple[ShapeAnswer, int]:
         """Return what a node provides for the claims, and how many devices were examined for that."""
         if kind.shape is None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
+
 import msgspec
 import pytest
 
 from moorage.api.devices import ResourceClaim
 from moorage.framework.events import Action, Resource
 from moorage.framework.verdicts import Hold
+from moorage.plugins.devices.claim_shapes import Shape
 from moorage.plugins.dynamic_resources import DynamicResources
-from moorage.testing.builders import a_pod
+from moorage.testing.builders import a_node, a_pod
 from moorage.testing.plugin_checks import check_plugin
 from moorage.testing.plugin_queries import final_scores, refusals, wakes
 from tests.plugins.device_claims import (
@@ -207,3 +210,51 @@ def test_satisfies_the_plugin_contract():
     free = a_slice("a", ["d"])
     cluster = with_devices(a_claim("c"), a_claim("x", status=allocated(("b", "d"), selector="b")), free)
     check_plugin(DynamicResources(), pods=[a_pod(), using("p", "c"), using("q", "x"), using("r", "gone")], cluster=cluster)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_kept_answers_are_those_of_a_new_cluster(seed):
+    """Slices, allocations and nodes change at random; after each change the answers must be those of a new cluster."""
+    draw = random.Random(seed)
+    names = [f"n{at}" for at in range(5)]
+    nodes = {name: a_node(name) for name in names}
+    slices = {name: a_slice(name, ["d0", "d1"]) for name in names}
+    held = {f"held-{at}": a_claim(f"held-{at}") for at in range(4)}
+    wanted = [a_claim("one"), a_claim("two", exactly(count=2)), a_claim("none", exactly(cel="false"))]
+    kept = with_devices(*slices.values(), *held.values(), *wanted, nodes=nodes.values())
+    plugin = attached(kept)
+    for at in range(40):
+        name, claim = draw.choice(names), draw.choice([*held])
+        what = draw.random()
+        if what < 0.5:
+            status = allocated((name, f"d{at % 2}")) if draw.random() < 0.7 else None
+            held[claim] = a_claim(claim, status=status)
+            kept.set_object(held[claim])
+        elif what < 0.7:
+            slices[name] = a_slice(name, [f"d{number}" for number in range(draw.randrange(3))], generation=at + 2)
+            kept.set_object(slices[name])
+        elif name in nodes and draw.random() < 0.5:
+            del nodes[name]
+            kept.remove_node(name)
+        else:
+            nodes[name] = a_node(name, {"version": f"v{at}"})
+            kept.set_node(nodes[name])
+        new = with_devices(*slices.values(), *held.values(), *wanted, nodes=nodes.values())
+        for asked in wanted:
+            pod = using("p", asked.metadata.name)
+            found, expected = (refusals(one, pod, cluster.snapshot) for one, cluster in ((plugin, kept), (attached(new), new)))
+            assert {one: why.message for one, why in found.items()} == {one: why.message for one, why in expected.items()}
+
+
+def test_a_second_pod_asks_only_the_node_whose_devices_changed(monkeypatch):
+    asked = []
+    answer = Shape.answer
+    monkeypatch.setattr(Shape, "answer", lambda self, node, *rest: asked.append(node.name) or answer(self, node, *rest))
+    names = [f"n{at}" for at in range(20)]
+    cluster = with_devices(*(a_slice(name, ["d0"]) for name in names), a_claim("c"), a_claim("held"), nodes=names)
+    plugin = attached(cluster)
+    refusals(plugin, using("p", "c"), cluster.snapshot)
+    asked.clear()
+    cluster.set_object(a_claim("held", status=allocated(("n7", "d0"))))
+    found = refusals(plugin, using("p", "c"), cluster.snapshot)
+    assert (asked, [*found]) == (["n7"], ["n7"])

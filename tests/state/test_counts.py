@@ -61,7 +61,13 @@ affinity_terms = st.builds(
     affinity_term,
     st.sampled_from([[], ["red"], ["red", "grey"]]),
     st.sampled_from(
-        [None, {}, {"matchLabels": {"team": "a"}}, {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}]
+        [
+            None,
+            {},
+            {"matchLabels": {"team": "a"}},
+            {"matchExpressions": [{"key": "team", "operator": "In", "values": ["a", "b"]}]},
+            {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]},
+        ]
     ),
     st.sampled_from(
         [

@@ -129,6 +129,9 @@ def internals(table: NodeTable) -> dict[str, object]:
         "places": {place: set(at) for place, at in counts._classes_at.items()},
         "totals": {kind: {held: of.total for held, of in getattr(table, kind)._held.items()} for kind in KINDS},
         "filed": {kind: {at: set(items) for at, items in getattr(table, kind)._filed._filed.items()} for kind in KINDS},
+        "by label": {
+            kind: {at: set(items) for at, items in getattr(table, kind)._filed_by_label._filed.items()} for kind in KINDS
+        },
         "arrival": table.arrival.view.tolist(),
     }
 

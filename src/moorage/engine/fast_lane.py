@@ -64,7 +64,12 @@ class FastLane:
         if profile is None or pod.status.nominated_node_name or pod.terminating or cluster.node_of(pod.uid) is not None:
             return None
         spec = pod.spec
-        if spec.scheduling_group is not None or (spec.volumes and pod.volumes is not None) or pod.uid in state.bindings.by_uid:
+        if (
+            spec.scheduling_group is not None
+            or spec.resource_claims
+            or (spec.volumes and pod.volumes is not None)
+            or pod.uid in state.bindings.by_uid
+        ):
             return None
         try:
             quick = cycle.decide_fast(profile, pod, cluster.snapshot)

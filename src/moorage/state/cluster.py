@@ -9,7 +9,7 @@ Pods are identified by UID. A pod on an unknown node is kept aside and counted o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -20,7 +20,7 @@ from moorage.errors import StateError
 from moorage.state.journal import Journal
 from moorage.state.pod_groups import PodGroups
 from moorage.state.pod_info import PodInfo
-from moorage.state.selector_index import SelectorIndex
+from moorage.state.selector_index import SelectorIndex, narrowest
 from moorage.state.table import NodeTable
 from moorage.state.view import Snapshot
 
@@ -46,6 +46,8 @@ class ClusterState:
         #: How often an object other than a node or a pod was added, updated or deleted.
         self.objects_changed = 0
         self._selected: dict[Selector, frozenset[str]] = {}
+        #: Label → the namespaces that have it; None until it is needed, and after a namespace changed.
+        self._by_label: dict[tuple[str, str], list[str]] | None = None
         self._objects: dict[type[Object], dict[str, Any]] = {}
         self._journals: dict[type[Object], Journal] = {}
         self._indexes: dict[Any, Any] = {}
@@ -215,6 +217,7 @@ class ClusterState:
 
     def _namespaces_changed(self, name: str) -> None:
         self._selected.clear()
+        self._by_label = None
         self._note(Namespace, name)
 
     def _note(self, kind: type[Object], key: str) -> None:
@@ -227,9 +230,23 @@ class ClusterState:
         if names is None:
             if len(self._selected) >= _SELECTORS_REMEMBERED:
                 self._selected.clear()
-            names = frozenset(name for name, found in self.namespaces.items() if selector.matches(found.metadata.labels))
+            found = ((name, self.namespaces[name]) for name in self._namespaces_to_try(selector))
+            names = frozenset(name for name, namespace in found if selector.matches(namespace.metadata.labels))
             self._selected[selector] = names
         return names
+
+    def _namespaces_to_try(self, selector: Selector) -> Iterable[str]:
+        """Return the namespaces with a label that the selector requires; all namespaces if it requires none."""
+        asked = narrowest(selector)
+        if asked is None:
+            return self.namespaces
+        if self._by_label is None:
+            self._by_label = {}
+            for name, namespace in self.namespaces.items():
+                for label in namespace.metadata.labels.items():
+                    self._by_label.setdefault(label, []).append(name)
+        by_label = self._by_label
+        return [name for value in asked.values for name in by_label.get((asked.key, value), ())]
 
     def services_selecting(self, pod: PodInfo) -> list[Service]:
         """Return the services that select the pod. A service without a selector selects nothing."""

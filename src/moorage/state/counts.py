@@ -11,6 +11,7 @@ their labels (see ``selector_index``), so a new pod is compared only with the se
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from moorage.api.selectors import Selector
 from moorage.state.columns import Column, IntArray, RowSpace
 from moorage.state.labels import IdCounts, LabelColumns
 from moorage.state.pod_info import AffinityTerm, PodInfo
-from moorage.state.selector_index import Place, SelectorIndex, places, places_of_pod
+from moorage.state.selector_index import Place, SelectorIndex, narrowest, places, places_of_pod
 
 __all__ = ["Counts", "HeldTerm", "HeldTerms", "LabelClassKey", "MatchTerm", "PodCounts", "PodMatcher"]
 
@@ -255,6 +256,8 @@ class HeldTerms:
         self._labels = labels
         self._held: dict[HeldTerm, _Holders] = {}
         self._filed = SelectorIndex[HeldTerm]()
+        #: Terms whose namespace selector requires a label, indexed by that label of the namespace in place of its name.
+        self._filed_by_label = SelectorIndex[HeldTerm]()
         self._keeping = False
         self._emptied: list[HeldTerm] = []
         #: By labels: ``position`` and the namespace's labels at the time, and the terms that select such pods.
@@ -286,7 +289,8 @@ class HeldTerms:
             return ()
         known = self._selecting.get(pod.label_class)
         if known is None or known[0] != self.position or known[1] is not namespace_labels:
-            candidates = self._filed.candidates(pod.namespace, pod.labels)
+            by_label = self._filed_by_label.under(map(_label_name, namespace_labels.items()), pod.labels)
+            candidates = chain(self._filed.candidates(pod.namespace, pod.labels), by_label)
             terms = tuple(held for held in candidates if held.term.matches(pod, namespace_labels))
             if len(self._selecting) >= _SELECTIONS_REMEMBERED:
                 self._selecting.clear()
@@ -303,7 +307,11 @@ class HeldTerms:
         if holders is None:
             holders = self._held[held] = _Holders()
             self.position += 1
-            self._filed.add(held, *_namespaces_and_selector(held.term))
+            by_label = _required_labels(held.term)
+            if by_label is None:
+                self._filed.add(held, *_namespaces_and_selector(held.term))
+            else:
+                self._filed_by_label.add(held, by_label, held.term.selector)
         self._shift(holders, row, held, 1)
 
     def remove(self, row: int, held: HeldTerm) -> None:
@@ -328,11 +336,27 @@ class HeldTerms:
             if holders is not None and not holders.total:
                 del self._held[held]
                 self.position += 1
-                self._filed.remove(held, *_namespaces_and_selector(held.term))
+                by_label = _required_labels(held.term)
+                if by_label is None:
+                    self._filed.remove(held, *_namespaces_and_selector(held.term))
+                else:
+                    self._filed_by_label.remove(held, by_label, held.term.selector)
 
     def _shift(self, holders: _Holders, row: int, held: HeldTerm, by: int) -> None:
         holders.total += by
         holders.domains.add(self._labels.column(held.term.topology_key).id_at(row), by)
+
+
+def _required_labels(term: AffinityTerm) -> frozenset[str] | None:
+    """Return labels of which a namespace must have one for the term to select pods there; None if it may lack all."""
+    if term.namespace_selector is None or term.namespaces:
+        return None
+    asked = narrowest(term.namespace_selector)
+    return None if asked is None else frozenset(_label_name((asked.key, value)) for value in asked.values)
+
+
+def _label_name(label: tuple[str, str]) -> str:
+    return f"{label[0]}={label[1]}"
 
 
 def _namespaces_and_selector(term: AffinityTerm) -> tuple[frozenset[str] | None, Selector]:

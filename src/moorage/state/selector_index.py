@@ -7,12 +7,12 @@ few pods have; those that require none are indexed under their namespaces alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from moorage.api.selectors import Requirement, Selector
 
-__all__ = ["ANYWHERE", "Place", "SelectorIndex", "places", "places_of_pod"]
+__all__ = ["ANYWHERE", "Place", "SelectorIndex", "narrowest", "places", "places_of_pod"]
 
 T = TypeVar("T")
 
@@ -28,13 +28,13 @@ def places(namespaces: frozenset[str] | None, selector: Selector) -> list[Place]
     if selector.matches_nothing:
         return []
     where = [ANYWHERE] if namespaces is None else sorted(namespaces)
-    asked = _narrowest(selector)
+    asked = narrowest(selector)
     if asked is None:
         return [(namespace, "", "") for namespace in where]
     return [(namespace, asked.key, value) for namespace in where for value in asked.values]
 
 
-def _narrowest(selector: Selector) -> Requirement | None:
+def narrowest(selector: Selector) -> Requirement | None:
     """Return the requirement that lists the fewest values a label must have, if any does."""
     listing = [asked for asked in selector.requirements if asked.operator == "In"]
     return min(listing, key=lambda asked: len(asked.values), default=None)
@@ -84,9 +84,13 @@ class SelectorIndex(Generic[T]):
 
     def candidates(self, namespace: str, labels: Mapping[str, str]) -> Iterator[T]:
         """Yield, once each, the items that may select such a pod. The caller must check each: some do not."""
+        yield from self.under((namespace, ANYWHERE), labels)
+
+    def under(self, namespaces: Iterable[str], labels: Mapping[str, str]) -> Iterator[T]:
+        """Yield the items indexed under these namespaces and labels, once for each namespace that an item is indexed under."""
         filed = self._filed
         if not filed:
             return
-        for where in (namespace, ANYWHERE):
+        for where in namespaces:
             for place in places_of_pod(where, labels):
                 yield from filed.get(place, ())

@@ -9,7 +9,7 @@ Source  kube-scheduler 1.36: plugins/dynamicresources/dynamicresources.go, Filte
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -105,7 +105,7 @@ class AnswerColumn:
     def reason(self, number: int) -> str:
         return self._reasons[number - 2]
 
-    def forget(self, nodes: Collection[str] | None = None) -> None:
+    def forget(self, nodes: Iterable[str] | None = None) -> None:
         """Forget the answers of some nodes, or of all."""
         if nodes is None or self._table is None or self._layout != self._table.changes.layout:
             self._layout = -1

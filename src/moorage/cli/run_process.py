@@ -25,6 +25,7 @@ from moorage.cli.pflag import Flag, Given
 from moorage.cli.run_explain import LiveExplainer
 from moorage.cli.run_serving import Serving, ServingRules, metric_filter
 from moorage.cli.scheduler_factory import build_scheduler
+from moorage.cli.unreachable import reports_for
 from moorage.client.endpoint import Endpoint
 from moorage.client.extenders import ExtenderClient
 from moorage.client.reflector import Reflector
@@ -119,7 +120,7 @@ async def run_process(process: Process) -> int:
         )  # fmt: skip
         live = Live(
             scheduler, rest, settings, identity=identity, wall=Wall(), chance=random.Random(identity),  # noqa: S311
-            observers=Observers(log.warning, log, meter),
+            observers=Observers(reports_for(f"{scheme}://{host}", log.warning), log, meter),
         )  # fmt: skip
         await _serve(stack, process, _served(process, live, meter, ending, LiveExplainer(live, bare)))
         log.info(0, "Scheduling", profiles=list(scheduler.profiles), server=f"{scheme}://{host}", identity=identity)

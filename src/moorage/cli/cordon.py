@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from moorage.cli.command_help import DescribedCommand
 from moorage.cli.node_arguments import named_nodes, node_selector_option
 from moorage.cli.progress import Progress
 from moorage.cli.question import exit_status, open_question, print_answer, question_options
@@ -24,7 +25,7 @@ All that is printed: docs/reference/drain.md
 """
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=DescribedCommand, epilog=EPILOG)
 @click.argument("nodes", nargs=-1, metavar="NODE…")
 @node_selector_option
 @question_options()

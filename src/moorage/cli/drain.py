@@ -12,6 +12,7 @@ import click
 
 from moorage.api.durations import duration_seconds
 from moorage.api.selectors import Selector, SelectorError, parse_selector
+from moorage.cli.command_help import DescribedCommand
 from moorage.cli.node_arguments import named_nodes, node_selector_option
 from moorage.cli.progress import Progress
 from moorage.cli.question import Asked, exit_status, open_question, print_answer, question_options
@@ -36,7 +37,7 @@ All that is printed, and what is assumed: docs/reference/drain.md
 """
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=DescribedCommand, epilog=EPILOG)
 @click.argument("nodes", nargs=-1, metavar="NODE…")
 @node_selector_option
 @question_options()

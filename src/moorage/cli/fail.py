@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from moorage.cli.command_help import DescribedCommand
 from moorage.cli.node_arguments import named_nodes, node_selector_option
 from moorage.cli.progress import Progress
 from moorage.cli.question import Asked, exit_status, open_question, print_answer, question_options
@@ -27,7 +28,7 @@ All that is printed, and what the modes do: docs/reference/survive.md
 """
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=DescribedCommand, epilog=EPILOG)
 @click.argument("nodes", nargs=-1, metavar="NODE…")
 @node_selector_option
 @click.option("--zone", default="", metavar="ZONE", help="All nodes of this zone.")

@@ -33,7 +33,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "dump": ("moorage.cli.dump:dump", "Write what scheduling reads of a live cluster into one file."),
     "cordon": ("moorage.cli.cordon:cordon", "Say what cordoning nodes would change."),
     "demo": ("moorage.cli.demo:demo", "Schedule a bundled example cluster."),
-    "drain": ("moorage.cli.drain:drain", "Say what kubectl drain would do, and what would become of the pods."),
+    "drain": ("moorage.cli.drain:drain", "Say what kubectl drain would do, and what becomes of the pods."),
     "explain": ("moorage.cli.explain:explain", "Say why a pod is pending, or why it is on its node."),
     "fail": ("moorage.cli.fail:fail", "Say what happens when nodes are lost."),
     "plan": ("moorage.cli.plan:plan", "Say which nodes to buy so that all pods are placed."),
@@ -42,6 +42,16 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "survive": ("moorage.cli.survive:survive", "Say whether the cluster survives the loss of any node or zone."),
     "up": ("moorage.cli.up:up", "Run an embedded cluster with simulated nodes."),
 }
+
+#: How ``moorage --help`` groups the commands.
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "Ask about a cluster": (
+        "simulate", "explain", "report", "capacity", "plan", "drain", "cordon", "fail", "survive", "compare",
+    ),
+    "Schedule a cluster": ("run", "up"),
+    "Get and share input": ("dump", "redact", "demo"),
+    "Set up": ("config", "plugin", "completion"),
+}  # fmt: skip
 
 
 class _Commands(CommandGroup):
@@ -62,8 +72,12 @@ class _Commands(CommandGroup):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, help_text) for name, (_, help_text) in COMMANDS.items()])
+        grouped = {name for names in GROUPS.values() for name in names}
+        for title, names in {**GROUPS, "Other": tuple(sorted(set(COMMANDS) - grouped))}.items():
+            records = [(name, COMMANDS[name][1]) for name in names if name in COMMANDS]
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
 
 @click.group(

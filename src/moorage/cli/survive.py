@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from moorage.cli.command_help import DescribedCommand
 from moorage.cli.progress import Progress
 from moorage.cli.question import exit_status, open_question, print_answer, question_options
 from moorage.laboratory.cluster import Cluster
@@ -29,7 +30,7 @@ All that is printed, and how losses are compared: docs/reference/survive.md
 _EVERY_S = 0.2
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=DescribedCommand, epilog=EPILOG)
 @click.option("--over", default="node", show_default=True, metavar="node|zone|LABEL", help="What is lost.")
 @click.option("--depth", type=click.IntRange(1, 2), default=1, show_default=True, help="2: lose every two of them as well.")
 @click.option("--spare", default="", metavar="NODE",

@@ -22,11 +22,13 @@ from moorage.cli.cluster_files import (
     simulation_options,
 )
 from moorage.cli.file_options import TakesFiles
+from moorage.cli.gate_options import PIPELINE_OUTPUTS, gate_options
 from moorage.cli.main import OK, PENDING
 from moorage.cli.memory import collect_seldom
 from moorage.cli.progress import Progress
 from moorage.cli.question_options import what_if_options
 from moorage.cli.release_options import AUTO, emulated_cluster_options, max_disks_option, no_quota_option
+from moorage.report.comparison_text import gates_text
 from moorage.report.event_lines import EventLog
 from moorage.report.outcome import Run
 from moorage.report.run_document import as_json, as_yaml
@@ -38,6 +40,7 @@ from moorage.simulator.simulate import Options, kinds_named
 from moorage.simulator.simulation import SimulatedAttempt
 
 if TYPE_CHECKING:
+    from moorage.cli.simulate_gates import SimulationGates
     from moorage.report.explanation import Explanation
 
 __all__ = ["simulate"]
@@ -79,10 +82,11 @@ All that is printed, and what it means: docs/reference/simulate.md
 @click.option("--extenders", type=click.Choice(["ask", "skip"]), help="Call the extenders of the configuration, or skip them.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed for breaking ties between equally scored nodes.")
 @click.option(
-    "-o", "--output", type=click.Choice(["table", "wide", "json", "yaml"]), default="table", show_default=True,
-    help="How to print the result.",
+    "-o", "--output", type=click.Choice(["table", "wide", "json", "yaml", *PIPELINE_OUTPUTS]), default="table",
+    show_default=True, help="How to print the result.",
 )  # fmt: skip
 @what_if_options
+@gate_options
 @click.option("--events", is_flag=True, help="Also print every decision as it is made, one a line.")
 @click.option(
     "--show-scores", "scored", multiple=True, metavar="[NAMESPACE/]POD",
@@ -96,26 +100,42 @@ def simulate(**given: Any) -> int:
 
     Reads the output of kubectl get (-o yaml or json, Lists, several documents), manifests, and directories of both. Workloads
     are replaced by the pods that their controllers would create. Exits with 0 when every pod is scheduled, 2 when some pod
-    stays pending, 1 after an error in the input or the options.
+    stays pending, 1 after an error in the input or the options. With --fail-on, only the gates decide between 0 and 2.
     """
     collect_seldom()
     took = _PluginTimes() if given["timing"] else None
     options = _options(given, took)
     events = EventLog() if given["events"] else None
+    measure = _measure(given)
     with Progress(quiet=given["quiet"]) as progress:
         progress.say("reading the input …")
         with asking(options) if given["extenders"] == "ask" else nullcontext(options) as options:
-            whole = _run(given, options, _on_attempt(progress, events, given["output"]))
+            whole = _run(given, options, _on_attempt(progress, events, given["output"]), measure)
     if took is not None:
         click.echo(took.table(), err=True)
-    run = whole.run
-    _print(run, given["output"], events, options.scores)
+    run = whole.run if measure is None else measure.judged(whole.run)
+    if measure is not None and given["output"] in PIPELINE_OUTPUTS:
+        measure.print_report(run, render(run, wide=True))
+    else:
+        _print(run, given["output"], events, options.scores)
     if whole.explanations is not None:
         from moorage.cli.explain import print_explanations
 
         sys.stdout.write("\n")
         print_explanations(whole.explanations, "wide" if given["output"] == "wide" else "text")
+    if run.measures is not None and run.measures.gates:
+        return OK if all(gate.passed for gate in run.measures.gates) else PENDING
     return PENDING if run.in_state("Pending") or run.refused else OK
+
+
+def _measure(given: dict[str, Any]) -> SimulationGates | None:
+    """Return what measures the run, if the options ask for more than the outcome of each pod."""
+    wanted = given["output"] in {"json", "yaml", *PIPELINE_OUTPUTS}
+    if not wanted and not any(given[name] for name in ("gates", "strict", "baseline", "across")):
+        return None
+    from moorage.cli.simulate_gates import SimulationGates  # the laboratory is rarely needed here
+
+    return SimulationGates(given)
 
 
 def _options(given: dict[str, Any], took: _PluginTimes | None) -> Options:
@@ -136,21 +156,36 @@ class _Simulated(NamedTuple):
     explanations: list[Explanation] | None = None
 
 
+_OnAttempt = Callable[[SimulatedAttempt], None]
+
+
 def _simulated(
-    given: dict[str, Any], cluster: ClusterInput, options: Options, on_attempt: Callable[[SimulatedAttempt], None]
+    given: dict[str, Any], cluster: ClusterInput, options: Options, on_attempt: _OnAttempt, measure: SimulationGates | None
 ) -> _Simulated:
     if not given["explains"]:
-        return _Simulated(simulate_cluster(cluster, options, on_attempt=on_attempt)[1])
-    from moorage.laboratory.explain_run import simulate_and_explain  # the laboratory is rarely needed here
+        return _Simulated(_run_cluster(cluster, options, on_attempt, measure))
+    from moorage.laboratory.explain_run import simulate_and_explain
 
-    return _Simulated(*simulate_and_explain(cluster, options, on_attempt=on_attempt))
+    if measure is None:
+        return _Simulated(*simulate_and_explain(cluster, options, on_attempt=on_attempt))
+    return _Simulated(measure.run(cluster, options, on_attempt), simulate_and_explain(cluster, options)[1])
 
 
-def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[SimulatedAttempt], None]) -> _Simulated:
-    if given["explains"] and (given["trace"] is not None or given["output"] in {"json", "yaml"}):
+def _run_cluster(
+    cluster: ClusterInput, options: Options, on_attempt: _OnAttempt | None, measure: SimulationGates | None
+) -> Run:  # fmt: skip
+    if measure is not None:
+        return measure.run(cluster, options, on_attempt)
+    return simulate_cluster(cluster, options, on_attempt=on_attempt)[1]
+
+
+def _run(
+    given: dict[str, Any], options: Options, on_attempt: _OnAttempt, measure: SimulationGates | None
+) -> _Simulated:  # fmt: skip
+    if given["explains"] and (given["trace"] is not None or given["output"] not in {"table", "wide"}):
         raise click.UsageError("--explain needs a cluster and prints text: use moorage explain --all for a document")
     if _asks_what_if(given):
-        return _run_changed(given, options, on_attempt)
+        return _run_changed(given, options, on_attempt, measure)
     if given["trace"] is None:
         if given["nodes"] or given["pods"]:
             raise click.UsageError("--nodes and --pods need --trace; use -f for manifests and dumps")
@@ -161,7 +196,7 @@ def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[Simulate
         cluster = read_cluster(given["paths"], given["recursive"], kinds_named(options), rules_of(given))
         if not given["allow_unknown"]:
             refuse_nothing_to_place(cluster)
-        return _simulated(given, cluster, emulating(options, given, cluster), on_attempt)
+        return _simulated(given, cluster, emulating(options, given, cluster), on_attempt, measure)
     if given["emulate"] == AUTO:
         raise click.UsageError("--emulate auto needs nodes with their kubelets' versions, and a trace has none")
     from moorage.simulator.trace_openb import read_openb
@@ -172,7 +207,8 @@ def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[Simulate
     if not given["nodes"] or not given["pods"]:
         raise click.UsageError("--trace openb needs --nodes FILE and --pods FILE")
     trace = read_openb(given["nodes"], given["pods"])
-    return _Simulated(simulate_trace(trace, options, stay=given["stay"], on_attempt=on_attempt))
+    simulated = simulate_trace if measure is None else measure.run_trace
+    return _Simulated(simulated(trace, options, stay=given["stay"], on_attempt=on_attempt))
 
 
 #: Options that read a live cluster or change the input.
@@ -183,18 +219,20 @@ def _asks_what_if(given: dict[str, Any]) -> bool:
     return any(given[name] for name in _WHAT_IF)
 
 
-def _run_changed(given: dict[str, Any], options: Options, on_attempt: Callable[[SimulatedAttempt], None]) -> _Simulated:
+def _run_changed(
+    given: dict[str, Any], options: Options, on_attempt: _OnAttempt, measure: SimulationGates | None
+) -> _Simulated:  # fmt: skip
     """Simulate a live cluster, or a changed one; a changed one also without the changes."""
     from moorage.cli.question import asked_of  # imports the laboratory, which is rarely needed here
 
     if given["trace"] is not None or given["nodes"] or given["pods"]:
         raise click.UsageError("--live and changes of the input need -f or --live")
     asked = asked_of(given, options)
-    whole = _simulated(given, asked.changed_input, asked.changed_options, on_attempt)
+    whole = _simulated(given, asked.changed_input, asked.changed_options, on_attempt, measure)
     if not asked.what_if:
         return whole
     quiet = replace(asked.options, scores=None, clock=None, timer=None)
-    before = simulate_cluster(asked.given, quiet)[1]
+    before = _run_cluster(asked.given, quiet, None, measure)
     return whole._replace(run=replace(whole.run, changes=asked.what_if.texts(), before=before))
 
 
@@ -215,6 +253,8 @@ def _on_attempt(progress: Progress, events: EventLog | None, output: str) -> Cal
 def _print(run: Run, output: str, events: EventLog | None, scores: ScoreLog | None) -> None:
     if output in {"table", "wide"}:
         sys.stdout.write(("\n" if events is not None else "") + render(run, wide=output == "wide"))
+        if run.measures is not None and run.measures.gates:
+            sys.stdout.write("\n" + gates_text(run.measures))
         if scores is not None:
             sys.stdout.write("\n" + scores.as_text())
     elif output == "json":

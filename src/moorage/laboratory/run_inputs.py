@@ -12,6 +12,7 @@ from moorage.api.meta import Object
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.measured_run import RunInput
 from moorage.laboratory.node_groups import groups_by_node
+from moorage.laboratory.run_metrics import MeasureSetting
 from moorage.laboratory.typical_mix import is_bound_to_its_node, typical_mix
 from moorage.report.outcome import InputNote
 from moorage.simulator.cluster_run import workload_names
@@ -37,9 +38,9 @@ def input_of_runs(
         objects=tuple(objects),
         notes=tuple(notes),
         workloads=workload_names(cluster.input()),
-        shapes=tuple(typical_mix(pods)),
-        prices=priced(nodes, prices or {}),
-        all_nodes=all_nodes,
+        setting=MeasureSetting(
+            tuple(typical_mix(pods)), priced(nodes, prices or {}), all_nodes, sum(len(one.names) for one in cluster.refused)
+        ),
         config=cluster.config_changes,
     )
 

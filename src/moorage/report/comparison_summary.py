@@ -16,6 +16,7 @@ __all__ = ["comparison_summary"]
 _COUNTED: Final[Mapping[str, tuple[str, str, str]]] = {
     "nodesUsed": ("frees {}", "uses {} more", "node"),
     "pending": ("places {} more", "leaves {} more pending", "pod"),
+    "notCreated": ("creates {} more", "does not create {}", "pod"),
     "preemptions.victims": ("preempts {} fewer", "preempts {} more", "pod"),
 }
 #: Metrics to say if none of the above differs.

@@ -10,17 +10,18 @@ from moorage.report.columns import columns
 from moorage.report.comparison_values import ComparisonValues, MoveCount
 from moorage.report.gates import GateResult, MetricComparison
 from moorage.report.metric_names import amount_text, difference_text, title_of
+from moorage.report.run_values import RunMeasures
 from moorage.report.style import paragraph
 from moorage.wording import counted
 
-__all__ = ["comparison_text", "gate_lines", "interval_text"]
+__all__ = ["comparison_text", "gate_lines", "gates_text", "interval_text"]
 
 #: What the table shows without ``-o wide``, if A or B has it.
 _SHOWN: Final = (
-    "pending", "nodesUsed", "cost", "wait.p50", "wait.p99", "utilisation.cpu", "utilisation.memory", "balance.cpu",
-    "balance.memory", "fragmentation", "stranded.cpu", "stranded.memory", "preemptions.victims",
+    "pending", "notCreated", "nodesUsed", "cost", "wait.p50", "wait.p99", "utilisation.cpu", "utilisation.memory",
+    "balance.cpu", "balance.memory", "fragmentation", "stranded.cpu", "stranded.memory", "preemptions.victims",
 )  # fmt: skip
-_EVEN_IF_ZERO: Final = frozenset({"pending", "nodesUsed", "wait.p99", "utilisation.cpu", "utilisation.memory"})
+_EVEN_IF_ZERO: Final = frozenset({"pending", "notCreated", "nodesUsed", "wait.p99", "utilisation.cpu", "utilisation.memory"})
 #: How many pods are listed before the rest is only counted.
 _LISTED = 10
 
@@ -134,6 +135,12 @@ def gate_lines(gates: Sequence[GateResult]) -> Iterator[str]:
     """Yield a line for each gate, the failed ones first."""
     for gate in sorted(gates, key=lambda one: one.passed):
         yield paragraph(f"{'✓' if gate.passed else '✗'} {one_line(gate.text)}", indent="  ", hanging="    ")
+
+
+def gates_text(found: RunMeasures) -> str:
+    """Return the gates of a simulation, after what it was compared with."""
+    against = f", compared with {found.against}" if found.against else ""
+    return "\n".join([one_line(f"Gates{against}:"), *gate_lines(found.gates)]) + "\n"
 
 
 def _notes(found: ComparisonValues) -> Iterator[str]:

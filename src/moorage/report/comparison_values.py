@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
@@ -13,9 +12,9 @@ from msgspec import Struct
 
 from moorage.report.answer import Answer
 from moorage.report.gates import GateResult, MetricComparison, evaluate, parse_gate
-from moorage.report.run_values import MeasuredRun
+from moorage.report.run_values import MeasuredRun, json_number
 
-__all__ = ["ComparisonValues", "MoveCount", "PodMove", "json_number"]
+__all__ = ["ComparisonValues", "MoveCount", "PodMove"]
 
 
 class MoveCount(Struct, frozen=True):
@@ -85,13 +84,6 @@ class ComparisonValues(Answer, frozen=True, kw_only=True):
             "gates": [{"gate": one.gate, "passed": one.passed, "metric": one.metric, "text": one.text} for one in self.gates],
             "runs": {"a": _runs(self.runs[0]), "b": _runs(self.runs[1])},
         }
-
-
-def json_number(value: float | None, *, exactly: bool = False) -> float | int | None:
-    """Return a number for JSON: whole numbers as such, None for what is infinite or undefined; else nine decimals, or all."""
-    if value is None or not math.isfinite(value):
-        return None
-    return int(value) if value == int(value) else value if exactly else round(value, 9)
 
 
 def _metric(one: MetricComparison) -> dict[str, Any]:

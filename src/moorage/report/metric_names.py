@@ -19,6 +19,7 @@ class MetricKind(NamedTuple):
 _KINDS: Final = {
     "pending": MetricKind("count"),
     "newPending": MetricKind("count"),
+    "notCreated": MetricKind("count"),
     "wait": MetricKind("seconds"),
     "moved": MetricKind("count"),
     "nodesUsed": MetricKind("count"),
@@ -37,6 +38,7 @@ _KINDS: Final = {
 }
 _TITLES: Final = {
     "newPending": "new pending",
+    "notCreated": "not created",
     "nodesUsed": "nodes used",
     "dominantShare": "dominant share",
     "preemptions.victims": "preempted",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from moorage.printable import one_line
 from moorage.report.claim_report import DeviceOutcome, VolumeOutcome
 from moorage.report.group_report import PodGroupOutcome
+from moorage.report.run_values import RunMeasures
 
 __all__ = ["InputNote", "NodeOutcome", "PodOutcome", "QuotaAmount", "RefusedPods", "Run"]
 
@@ -101,7 +102,7 @@ class RefusedPods:
 class Run:
     """Everything that is reported about a run. Pods are in order of arrival, nodes and claims by name.
 
-    ``changes``: what was changed before the run; ``before``: the run without these changes.
+    ``changes``: what was changed before the run; ``before``: the run without these changes; ``measures``: metrics and gates.
     """
 
     pods: tuple[PodOutcome, ...]
@@ -117,6 +118,7 @@ class Run:
     refused: tuple[RefusedPods, ...] = ()
     changes: tuple[str, ...] = ()
     before: Run | None = None
+    measures: RunMeasures | None = None
 
     @property
     def not_created(self) -> int:

@@ -18,6 +18,7 @@ from moorage.report.event_lines import EventLog
 from moorage.report.group_report import group_data
 from moorage.report.outcome import PodOutcome, Run
 from moorage.report.refused_report import refused_data
+from moorage.report.run_values import RunMeasures, json_number
 from moorage.report.scores import ScoreLog
 
 __all__ = ["API_VERSION", "as_data", "as_json", "as_yaml"]
@@ -56,11 +57,24 @@ def as_data(run: Run, events: EventLog | None = None, scores: ScoreLog | None = 
     }
     if run.before is not None:
         data |= {"changes": list(run.changes), "before": _summary(run.before)}
+    if run.measures is not None:
+        data |= _measures(run.measures)
     if events is not None:
         data["events"] = events.entries
     if scores is not None:
         data["scores"] = scores.as_data()
     return data
+
+
+def _measures(found: RunMeasures) -> dict[str, Any]:
+    """Return what makes the report a baseline for later runs, and the gates."""
+    gates = [{"gate": one.gate, "passed": one.passed, "metric": one.metric, "text": one.text} for one in found.gates]
+    return {
+        **({"input": {"digest": found.digest}} if found.digest else {}),
+        "metrics": {name: json_number(value, exactly=True) for name, value in found.run.metrics.items()},
+        **({"gates": gates} if gates else {}),
+        **({"comparedWith": found.against} if found.against else {}),
+    }
 
 
 def _summary(run: Run) -> dict[str, Any]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from msgspec import Struct
 
-__all__ = ["MeasuredRun", "UnplacedPod"]
+from moorage.report.gates import GateResult
+
+__all__ = ["MeasuredRun", "RunMeasures", "UnplacedPod", "json_number"]
 
 
 class UnplacedPod(Struct, frozen=True):
@@ -32,3 +35,26 @@ class MeasuredRun(Struct, frozen=True):
     placements: Mapping[str, str] | None = None
     speed: float = 0.0
     notes: tuple[str, ...] = ()
+
+
+class RunMeasures(Struct, frozen=True):
+    """What was measured of a simulation, and how it stands to an earlier one.
+
+    ``digest``       of the input; empty for a trace
+    ``gates``        the gates that were asked for, judged
+    ``new_pending``  pods that were not pending before
+    ``against``      what the run was compared with; empty: with nothing
+    """
+
+    digest: str
+    run: MeasuredRun
+    gates: tuple[GateResult, ...] = ()
+    new_pending: tuple[UnplacedPod, ...] = ()
+    against: str = ""
+
+
+def json_number(value: float | None, *, exactly: bool = False) -> float | int | None:
+    """Return a number for JSON: whole numbers as such, None for what is infinite or undefined; else nine decimals, or all."""
+    if value is None or not math.isfinite(value):
+        return None
+    return int(value) if value == int(value) else value if exactly else round(value, 9)

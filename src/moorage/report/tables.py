@@ -12,7 +12,7 @@ from moorage.report.outcome import PodOutcome, Run
 from moorage.report.refused_report import refused_lines
 from moorage.report.style import paragraph
 
-__all__ = ["EVERY_POD", "render"]
+__all__ = ["EVERY_POD", "headline", "render"]
 
 #: The plain table lists up to this many pods; with more, it sums up by workload.
 EVERY_POD = 100
@@ -22,7 +22,7 @@ _NAMES = 3
 
 def render(run: Run, *, wide: bool = False) -> str:
     """Return the run's tables. ``wide`` lists every pod with more columns, and every node."""
-    parts = ["\n".join([_headline(run), *_changes(run), *_waits(run)])]
+    parts = ["\n".join([headline(run), *_changes(run), *_waits(run)])]
     placed = run.in_state("Placed", "Finished")
     if placed:
         parts.append(_each(placed, wide=wide) if wide or len(placed) <= EVERY_POD else _by_workload(placed))
@@ -48,7 +48,8 @@ def render(run: Run, *, wide: bool = False) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _headline(run: Run) -> str:
+def headline(run: Run) -> str:
+    """Return the first line: how many pods came to which end."""
     return f"{_counts(run)} (kube-scheduler {run.release} semantics, seed {run.seed})"
 
 

@@ -8,14 +8,19 @@ from moorage.engine.facts import Seen
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.outcome import collect
 from moorage.simulator.simulate import Options, prepare
-from moorage.simulator.simulation import SimulatedAttempt
+from moorage.simulator.simulation import SimulatedAttempt, Simulation
 from moorage.simulator.trace import Trace
 
 __all__ = ["simulate_trace"]
 
 
 def simulate_trace(
-    trace: Trace, options: Options, *, stay: bool = False, on_attempt: Callable[[SimulatedAttempt], None] | None = None
+    trace: Trace,
+    options: Options,
+    *,
+    stay: bool = False,
+    on_attempt: Callable[[SimulatedAttempt], None] | None = None,
+    on_end: Callable[[Simulation], None] | None = None,
 ) -> Run:
     """Schedule every arrival of a trace, in order. With ``stay`` no pod ever finishes.
 
@@ -28,6 +33,8 @@ def simulate_trace(
         if arrival.duration_s is not None and not stay:
             simulation.durations[arrival.pod.uid] = arrival.duration_s
     simulation.run()
+    if on_end is not None:
+        on_end(simulation)
     kind = "pods stay for good" if stay else "pods leave after the time they ran in the trace"
     return collect(
         simulation,

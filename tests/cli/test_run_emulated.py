@@ -7,6 +7,10 @@ import signal
 import pytest
 from aiohttp import ClientSession
 
+from moorage.cli.pflag import read_flags
+from moorage.cli.run_flags import FLAGS
+from moorage.cli.run_release import Era
+from moorage.releases import find_release
 from moorage.server.api_locks import ANNOTATION
 from tests.cli.test_run import free_port, running, scheduler
 
@@ -217,3 +221,21 @@ def test_the_role_of_that_time_will_do_and_a_second_replica_waits_for_the_annota
     assert first["holderIdentity"] != second["holderIdentity"]
     assert (second["leaderTransitions"], status) == (first["leaderTransitions"] + 1, 0)
     assert "forbidden" not in said
+
+
+@pytest.mark.parametrize(
+    ("release", "flag"),
+    [
+        ("1.35", "tls-curve-preferences"),
+        ("1.34", "min-compatibility-version"),
+        ("1.31", "requestheader-uid-headers"),
+        ("1.30", "emulated-version"),
+    ],
+)
+def test_a_release_has_no_later_flags(release, flag):
+    era = Era(find_release(release).name, "--emulate")
+    newer = Era(find_release(f"1.{era.emulated.minor + 1}").name, "--emulate")
+    assert flag not in {one.name for one in era.flags}
+    assert flag in {one.name for one in newer.flags}
+    given = read_flags(era.flags, ["--v=2"])[0]
+    assert {one.name for one in FLAGS} <= era.completed(given).values.keys()

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from moorage.config.api_versions import API_VERSIONS
+from moorage.engine.loading import ConfigSource, load_source
+from moorage.errors import InputError
 from moorage.framework.features import FeatureGates
 from moorage.plugins import builtin_registry
 from moorage.releases import CURRENT, EARLIER, LEGACY, RELEASES, TODAY, find_release, why_unknown
@@ -96,3 +98,9 @@ def test_a_minor_release_means_its_newest_known_patch(version, name):
 )
 def test_an_unknown_version_is_refused_with_the_nearest(version, why):
     assert why_unknown(version) == why
+
+
+def test_a_configuration_is_loaded_for_the_release_that_a_version_means():
+    assert load_source(ConfigSource(emulate="1.34")).release == "1.34.7"
+    with pytest.raises(InputError, match=r"release 1\.38 is not known; the nearest is 1\.36\.3"):
+        load_source(ConfigSource(emulate="1.38"))

@@ -20,7 +20,7 @@ from moorage.config.validation import leader_election_faults
 from moorage.engine.loading import ConfigSource, load_source
 from moorage.errors import ConfigError, Fault, InputError
 from moorage.framework.registry import load
-from moorage.releases import CURRENT, RELEASES
+from moorage.releases import CURRENT, find_release
 
 __all__ = ["IGNORED_WITH_CONFIG", "ReadConfigMap", "load_configuration"]
 
@@ -122,6 +122,7 @@ def _check_emulated(asked: Iterable[str]) -> None:
     """
     for one in asked:
         component, equals, version = one.rpartition("=")
-        if (equals and component != "kube") or RELEASES.get(version) is not CURRENT:
-            hint = f", or --emulate {version}" if version in RELEASES else ""
+        found = find_release(version)
+        if (equals and component != "kube") or found is not CURRENT:
+            hint = f", or --emulate {version}" if found is not None else ""
             raise InputError(f"--emulated-version: {one} cannot be emulated; use {CURRENT}{hint}")

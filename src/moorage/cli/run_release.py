@@ -58,7 +58,9 @@ class Era:
 
     @property
     def flags(self) -> tuple[Flag, ...]:
-        return flags_of(self.release) if self.is_old else FLAGS
+        if self.is_old:
+            return flags_of(self.release)
+        return tuple(flag for flag in FLAGS if flag.name not in self.emulated.lacks_flags)
 
     def with_text(self, path: str) -> Era:
         """Return this with the text of the configuration file at ``path``, unless that is empty.
@@ -69,8 +71,11 @@ class Era:
 
     def completed(self, given: Given) -> Given:
         """Return the flags, completed with those that only the current release has, at their values for this release."""
+        if not self.is_old and not self.emulated.lacks_flags:
+            return given
         values: dict[str, Any] = {flag.name: flag.default for flag in FLAGS}
-        return Given({**values, **_OLD_DEFAULTS, **given.values}, given.changed) if self.is_old else given
+        fixed = _OLD_DEFAULTS if self.is_old else {}
+        return Given({**values, **fixed, **given.values}, given.changed)
 
 
 class ReleaseCommand(FlagCommand):

@@ -1,4 +1,4 @@
-"""The scheduler of ``moorage up``: the current release, or an emulated 1.19 to 1.21."""
+"""The scheduler of ``moorage up``: the current release, or an emulated one."""
 
 from __future__ import annotations
 

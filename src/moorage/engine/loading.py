@@ -6,7 +6,7 @@ Every command and the library load through ``load_source``.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from moorage.config.algorithm import Algorithm, load_algorithm
@@ -16,7 +16,7 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.profile import declared_name
 from moorage.framework.registry import Registry
 from moorage.plugins import builtin_registry
-from moorage.releases import TODAY
+from moorage.releases import TODAY, find_release, why_unknown
 
 __all__ = ["ConfigSource", "load_source", "registry_with"]
 
@@ -26,7 +26,7 @@ class ConfigSource:
     """Where a configuration comes from. It is the ``ReleaseRules`` of its own document.
 
     ``config``         the text of a KubeSchedulerConfiguration or a Policy, ``where`` its name in messages
-    ``emulate``        the release to emulate; by default that of the document's apiVersion
+    ``emulate``        the release to emulate, ``1.34`` or ``1.34.1``; by default that of the document's apiVersion
     ``provider``       an algorithm provider in place of a document
     ``feature_gates``  the flag; if it is empty and the release is that of ``open_gates``, those apply
     ``plugins``        classes in addition to the built-in ones
@@ -70,11 +70,24 @@ def registry_with(plugins: Iterable[Any], config: bytes = b"", release: str = TO
     return registry
 
 
+def _known(version: str) -> str:
+    """Return the name of the release that a version means.
+
+    Raises  InputError if it is not known
+    """
+    found = find_release(version)
+    if found is None:
+        raise InputError(why_unknown(version))
+    return found.name
+
+
 def load_source(source: ConfigSource, algorithm: Algorithm | None = None) -> Loaded:
     """Return the configuration of a source; ``algorithm`` is the separate Policy or provider of 1.19 to 1.21.
 
     Raises  ConfigError, InputError
     """
+    if source.emulate is not None:
+        source = replace(source, emulate=_known(source.emulate))
     if algorithm is not None:
         return load_algorithm(algorithm, source.config, source.where, source, source.emulate)
     if source.provider:

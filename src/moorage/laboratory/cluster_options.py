@@ -24,7 +24,7 @@ class ClusterOptions(TypedDict, total=False):
     """The options of ``Cluster.read``, ``from_objects`` and ``live``; all may be left out.
 
     ``config``         a KubeSchedulerConfiguration or a Policy: a path, or its text; None: kube-scheduler's defaults
-    ``release``        whose rules apply (1.19, 1.20, 1.21 or 1.36); None: the one that the configuration stands for
+    ``release``        whose rules apply: 1.34, 1.34.1; None: the one that the configuration stands for
     ``seed``           breaks ties between equally scored nodes; by default 0
     ``feature_gates``  in the format of kube-scheduler's flag
     ``plugins``        classes beside the built-in ones

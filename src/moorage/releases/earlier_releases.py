@@ -70,6 +70,7 @@ _1_35_7 = _before(
     },
     lacks="PodGroupPodsCount TopologyPlacementGenerator",
     lacks_points={"NodeResourcesFit": "placementScore"},
+    lacks_flags=frozenset(["tls-curve-preferences"]),
     removed_plugins=(),
     has_placement_points=False,
     **_with_gates("1.35", GATES_1_35),
@@ -82,6 +83,7 @@ _1_34_7 = _before(
     {"DefaultPreemption": "1.34.7", "DynamicResources": "1.34"},
     lacks="GangScheduling NodeDeclaredFeatures",
     lacks_points={"DynamicResources": "score", "NodeResourcesFit": "placementScore"},
+    lacks_flags=_1_35_7.lacks_flags | {"min-compatibility-version"},
     **_with_gates("1.34", GATES_1_34),
 )
 _1_34_1 = _before(_1_34_7, "1.34.1", {"DefaultPreemption": "", "TaintToleration": "1.34.1"})
@@ -120,6 +122,7 @@ _1_31_8 = _before(
     "1.31.8",
     {"NodeResourcesFit": "1.31", "NodeVolumeLimits": "1.31"},
     lacks_points={"DefaultPreemption": "preEnqueue", "DynamicResources": "score", "NodeResourcesFit": "placementScore"},
+    lacks_flags=_1_32_5.lacks_flags | {"requestheader-uid-headers"},
     gated_kinds={**_1_32_5.gated_kinds, "VolumeAttachment": ""},
     names_nodes_left_out=False,
     **_with_gates("1.31", GATES_1_31),
@@ -129,6 +132,7 @@ _1_30_10 = _before(
     _1_31_8,
     "1.30.10",
     dict.fromkeys(_DISK_LIMITS, "1.30"),
+    lacks_flags=_1_31_8.lacks_flags | {"disable-http2-serving", "emulated-version"},
     removed_plugins=_DISK_LIMITS,
     narrowing_rejects=False,
     limits_in_tree_disks=True,

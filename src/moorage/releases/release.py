@@ -37,6 +37,7 @@ class Release:
     ``variants``      plugin → the release in which the rule that the plugin follows here ended; the others follow the newest
     ``lacks``         plugins of the newest release that it does not have
     ``removed_plugins``  plugins of 1.21 that a configuration may still name, although the newest release does not have them
+    ``lacks_flags``   kube-scheduler's flags of the newest release that it does not have
     ``lacks_points``  plugin → extension points that it implements in the newest release and not here
     """
 
@@ -49,6 +50,7 @@ class Release:
     variants: Mapping[str, str] = field(default_factory=dict)
     lacks: frozenset[str] = frozenset()
     removed_plugins: tuple[str, ...] = ()
+    lacks_flags: frozenset[str] = frozenset()
     lacks_points: Mapping[str, str] = field(default_factory=dict)
     #: It has kube-scheduler's flags of 1.19 to 1.21, plain HTTP ports, algorithm providers and Policy among them.
     legacy_flags: bool = False

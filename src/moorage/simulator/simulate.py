@@ -41,7 +41,7 @@ NEVER_S = math.inf
 class Options:
     """How to simulate. ``config`` is the text of a KubeSchedulerConfiguration or a Policy, ``where`` its name in messages.
 
-    ``emulate`` is the release to emulate (1.19, 1.20, 1.21 or 1.36); by default the release of the configuration's apiVersion.
+    ``emulate`` is the release to emulate (1.34 or 1.34.1); by default the release of the configuration's apiVersion.
     ``provider`` names an algorithm provider to use instead of a configuration.
     ``feature_gates`` is the flag of that release; if it is empty and the release is the current one, ``gates`` apply.
     ``max_disks`` limits the in-tree disks of each kind per node, in releases with these limits, for nodes that state none.

@@ -167,6 +167,14 @@ def test_an_unready_pod_may_leave_by_its_policy(others, policy, outcome):
     assert outcomes(drained(node("n1"), node("n2"), *pods, budget(**spec))) == {"sick": outcome}
 
 
+def test_evictions_at_the_same_time_share_what_a_budget_allows():
+    """An unready pod that its budget does not let go anyway takes one of its disruptions, until the controller counts again."""
+    pods = [pod("a-sick", "n1", ready="False"), pod("b-fine", "n1", ready="True")]
+    report = drained(node("n1"), node("n2"), *pods, budget(minAvailable=0))
+    assert outcomes(report) == {"a-sick": "moves", "b-fine": "waits"}
+    assert one(report, "b-fine").at == 5
+
+
 def test_kubectl_gives_up_at_its_timeout():
     report = drained(
         node("n1"), node("n2"), pod("web-a", "n1"), pod("web-b", "n1", app="b"), budget(maxUnavailable=0), timeout_s=20

@@ -156,6 +156,8 @@ class NodeDrain:
         self._begun_s = self.course.now
         self._leaving: list[tuple[float, int, Evicting]] = []
         self._serial = 0
+        #: The figures in the status of each budget: evictions at the same time find what the controller wrote before them.
+        self._status: dict[str, BudgetFigures] = {}
         self._changed = False
 
     def run(self, pods: Iterable[tuple[Pod, str]]) -> None:
@@ -225,6 +227,7 @@ class NodeDrain:
     def _attempt(self) -> None:
         """Ask for the eviction of all pods that wait for it."""
         self._changed = False
+        self._status.clear()
         self.course.gather()
         for one in self.evictions:
             if one.waits:
@@ -251,12 +254,13 @@ class NodeDrain:
         if not covering:
             return True
         (budget,) = covering
-        figures = self.course.figures(budget)
+        figures = self._status.get(budget.key) or self.course.figures(budget)
         if not self.course.is_ready(pod):
             always = budget.budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
             if always or figures.healthy >= figures.desired > 0:
                 return True
         if figures.allowed > 0 and not figures.fault:
+            self._status[budget.key] = figures._replace(slack=figures.slack - 1)
             return True
         one.budget, one.why = budget.key, _refusal(budget, figures)
         return False

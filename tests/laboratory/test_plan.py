@@ -101,6 +101,16 @@ def test_a_search_that_ends_early_is_undecided():
     assert (found.holds is None) == (found.status == "undecided")
 
 
+def test_pods_that_are_evicted_for_good_are_named():
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 100}
+    objects = [high, node("n0"), *(pod(f"low{at}", on="n0") for at in range(4)), *pods(6, priorityClassName="high")]
+    found = plan(cluster_of(*objects), [kind("small")])
+    assert found.nodes == {"small": 1}
+    assert len(found.preempted) >= 2
+    assert all(key.startswith("default/low") for key in found.preempted)
+    assert "! pods of higher priority evict default/low" in found.text()
+
+
 def needed(objects, types, order=None):
     """Return the least cost of a set of nodes with which a fresh cluster places all pods, by trying all of them."""
     del order

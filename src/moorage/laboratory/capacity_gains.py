@@ -94,6 +94,8 @@ class GainSearch:
         self, groups: Sequence[CapacityGroup], rooms: Sequence[Room]
     ) -> Iterator[tuple[CapacityGain, Callable[[], None]]]:
         nodes = self._nodes
+        if not nodes:
+            return
         taken = {node.name for node in nodes}
         for group in group_nodes(nodes)[:MOST_GROUPS]:
             pattern = next((node for node in group.nodes if not node.spec.unschedulable), group.nodes[0])

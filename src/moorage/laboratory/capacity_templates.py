@@ -174,6 +174,8 @@ def _alone(workload: Any, present: Iterable[Object]) -> ClusterInput:
         spec = replace(spec, suspend=False, job_template=replace(spec.job_template, spec=_one_pod(spec.job_template.spec)))
     elif isinstance(workload, Job):
         return ClusterInput(jobs=(replace(workload, metadata=metadata, spec=_one_pod(spec), status=type(workload.status)()),))
+    elif isinstance(workload, Deployment):
+        spec = replace(spec, replicas=1, paused=False)
     else:
         spec = replace(spec, replicas=1)
     fields: dict[str, Any] = {_SLOTS[type(workload)]: (replace(workload, metadata=metadata, spec=spec),)}

@@ -125,10 +125,9 @@ class _Planning:
     # -- what was found --------------------------------------------------------------------------------------------------
 
     def _found(self, found: FoundSet, bound: CostBound, search: SetSearch) -> dict[str, Any]:
-        used = dict(search.trials.used)
         if search.trials.pending(found.counts):
             raise AssertionError("a verified set fails when it is run again")
-        used = search.trials.used or used
+        used, evicted = search.trials.used, search.trials.evicted
         search.end_s = self.begin + self.question.time_limit_s
         sets = {"asGiven": self._set(found.counts, search)}
         for order in ORDERS[1:]:
@@ -144,6 +143,7 @@ class _Planning:
             "sets": sets,
             "gap": round(found.cost / least - 1, 6) if least > _EPSILON else (0.0 if found.cost <= _EPSILON else None),
             "used": used,
+            "preempted": evicted,
         }
 
     def _set(self, counts: Sequence[int], search: SetSearch) -> NodeSet:

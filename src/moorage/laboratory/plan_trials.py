@@ -42,7 +42,9 @@ class NodeTrials:
         self, cluster: TrialCluster, problem: PlanProblem, pods: Sequence[Pod], policies: Sequence[Object], *, whole_queue: bool
     ) -> None:
         self.runs = self.probes = 0
+        #: Of the last run in which all pods were placed: how full the new nodes are, and the pods that were evicted for good.
         self.used: dict[str, tuple[int, int]] = {}
+        self.evicted: tuple[str, ...] = ()
         self._cluster = cluster
         self._problem = problem
         self._policies = policies
@@ -124,6 +126,7 @@ class NodeTrials:
             ]  # fmt: skip
             if not left:
                 self.used = _usage(simulation, [node.name for node, _ in self.nodes(counts)])
+                self.evicted = tuple(one.pod.key for one in simulation.victims.values() if not one.replaced)
         return tuple(left)
 
 

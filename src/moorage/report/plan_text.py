@@ -30,7 +30,7 @@ def plan_summary(plan: NodePlanValues) -> str:
     if plan.status == "impossible":
         return "Impossible: no number of nodes within the limits of these types takes all pods."
     if plan.status == "undecided":
-        return f"Undecided: no set of nodes with which all {plan.pods} pods are placed was found in time."
+        return f"Undecided: no set of nodes was found with which all {plan.pods} pods are placed."
     if not plan.nodes:
         return "Buy nothing: every pod has a node." if plan.pods else "Buy nothing: no pod is pending."
     return f"Buy {_bought(plan.nodes)}{_price(plan)}{_above(plan)}."
@@ -118,6 +118,9 @@ def _line(row: list[str], widths: list[int]) -> str:
 def _endings(plan: NodePlanValues, *, wide: bool) -> Iterator[str]:
     if plan.left:
         text = f"Still pending with every set that was tried: {some(plan.left)} (see moorage explain)."
+        yield paragraph(one_line(text), indent="  ", hanging="    ")
+    if plan.preempted:
+        text = f"! pods of higher priority evict {some(plan.preempted)}; no controller replaces them."
         yield paragraph(one_line(text), indent="  ", hanging="    ")
     said = [f"{name} {used / there:.0%} used" for name, (used, there) in plan.used.items() if there]
     text = f"New nodes: {', '.join(said)}." if said else ""

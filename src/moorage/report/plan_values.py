@@ -64,6 +64,7 @@ class NodePlanValues(Answer, frozen=True, kw_only=True):
     ``gap``          how far the verified cost is above the bound, as a share
     ``status``       optimal (no cheaper set works), gap, impossible or undecided (none found in time)
     ``left``         where no set was found, the pods that stay pending with the best one that was tried
+    ``preempted``    running pods that are evicted for pending ones, and that no controller replaces
     ``used``         requested and allocatable amounts of the new nodes, by resource
     ``remove``       existing nodes that can be removed; ``blocked`` says why others cannot
     ``moved``        their pods, where they go; ``lost`` those that no controller replaces
@@ -84,6 +85,7 @@ class NodePlanValues(Answer, frozen=True, kw_only=True):
     status: str = "undecided"
     unplaceable: tuple[UnplaceablePods, ...] = ()
     used: Mapping[str, tuple[int, int]] = {}
+    preempted: tuple[str, ...] = ()
     unit: str = ""
     priced: bool = True
     pods: int = 0
@@ -126,4 +128,5 @@ class NodePlanValues(Answer, frozen=True, kw_only=True):
             "used": {name: {"requested": used, "allocatable": there} for name, (used, there) in self.used.items()},
             "pods": self.pods,
             "left": list(self.left),
+            "preempted": list(self.preempted),
         }

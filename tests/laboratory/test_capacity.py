@@ -1,5 +1,6 @@
 """How many instances fit: known answers, the closed form, and a plain loop over fresh attempts as the oracle."""
 
+import json
 import os
 import time
 from pathlib import Path
@@ -321,3 +322,26 @@ def cpu_seconds(call):
     begin = time.process_time()
     call()
     return time.process_time() - begin
+
+
+def test_objects_of_the_templates_file_exist_before_the_first_instance(tmp_path):
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 100}
+    claim = {
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteMany"], "volumeName": "pv", "storageClassName": "",
+                 "resources": {"requests": {"storage": "1Gi"}}},
+        "status": {"phase": "Bound"},
+    }  # fmt: skip
+    claim["metadata"]["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
+    volume = {
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv"},
+        "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "hostPath": {"path": "/data"}},
+    }  # fmt: skip
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    template = pod(priorityClassName="high", volumes=volumes)
+    items = [high, claim, volume, template]
+    path = tmp_path / "template.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    found = moorage.Cluster.from_objects(node("n0")).capacity(path)
+    assert (found.instances, found.upper_bound, found.assumptions) == (4, 4, ())
+    assert [one.resource for one in found.binding] == ["cpu"]

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from moorage.api.core import Pod
 from moorage.api.meta import Object
 from moorage.engine.facts import Seen
+from moorage.errors import InputError
 from moorage.laboratory.capacity_bound import Room, room_for
 from moorage.laboratory.capacity_count import LIMIT_REACHED, UNSCHEDULABLE, InstanceCounter, Placed, Stop
 from moorage.laboratory.capacity_gains import GainSearch
@@ -77,6 +78,9 @@ def capacity_of(cluster: CountedCluster, request: AnswerRequest, question: Capac
 
     Raises  InputError
     """
+    names = [(template.pod.namespace, template.name) for template, _ in question.parts]
+    if len(set(names)) < len(names):
+        raise InputError("two templates of a mix have the same name; give each another one")
     found: Capacity | None = None
     counts: dict[str, int] = {}
     for seed in question.seeds:
@@ -84,7 +88,7 @@ def capacity_of(cluster: CountedCluster, request: AnswerRequest, question: Capac
             cycle = cluster.simulation.scheduler.cycle
             before, cycle.seed = cycle.seed, seed
             try:
-                study = _Study(cluster, question)
+                study = _Study(cluster, question, seed)
                 if found is None:
                     found = study.answer(request)
                     counts[str(seed)] = found.instances
@@ -111,9 +115,10 @@ class _Counted:
 class _Study:
     """One count with all that is said about it, in a transaction of the cluster."""
 
-    def __init__(self, cluster: CountedCluster, question: CapacityQuestion) -> None:
+    def __init__(self, cluster: CountedCluster, question: CapacityQuestion, seed: int) -> None:
         self.cluster = cluster
         self.question = question
+        self.seed = seed
         self.pending: tuple[str, ...] = ()
         if question.pending:
             question.tell("placing pending pods …")
@@ -128,7 +133,8 @@ class _Study:
 
     def _admitted(self, template: CapacityTemplate) -> CapacityTemplate:
         """Return the template as admission leaves its pods, for a scheduler that exists."""
-        (pod,), notes = admitted([template.pod], self.policies)
+        around, _ = admitted(template.around, self.policies)
+        (pod,), notes = admitted([template.pod], [*self.policies, *policies_of(around)])
         assert isinstance(pod, Pod)
         self.notes += notes
         profiles = self.cluster.simulation.scheduler.profiles
@@ -136,7 +142,6 @@ class _Study:
             name = "default-scheduler" if "default-scheduler" in profiles else next(iter(profiles))
             self.notes.append(f"no profile has the name {pod.spec.scheduler_name}: {name} places {template.name}")
             pod = replace(pod, spec=replace(pod.spec, scheduler_name=name))
-        around, _ = admitted(template.around, self.policies)
         return CapacityTemplate(template.name, pod, template.kind, tuple(around), template.numbered)
 
     # -- counting --------------------------------------------------------------------------------------------------------
@@ -144,6 +149,7 @@ class _Study:
     def count(self, limit: int | None = None) -> _Counted:
         """Place instances in the present state, until one finds no node."""
         simulation = self.cluster.simulation
+        simulation.scheduler.cycle.seed = self.seed  # a rollback may have made the simulation again
         names = {pod.key for pod in simulation.pods.values()}
         simulation.tell([Seen(obj) for template in self.templates for obj in template.around])
         quota = quotas_of(self.objects, alike=len(self.templates) == 1) if self.question.quota else None
@@ -192,8 +198,8 @@ class _Study:
 
     def answer(self, request: AnswerRequest) -> Capacity:
         self.question.tell("counting …")
+        rooms = [self._room(template) for template in self.templates]
         with self.cluster.transaction():
-            rooms = [self._room(template) for template in self.templates]
             counted = self.count()
             values = self._described(counted, rooms)
         assumptions = [Assumption("input", note) for note in dict.fromkeys(self.notes)]
@@ -208,13 +214,14 @@ class _Study:
     def _bound_now(self) -> int | None:
         return self._room(self.templates[0]).bound if len(self.templates) == 1 else None
 
-    def _judged(self, template: CapacityTemplate) -> EveryVerdict:
+    def _judged(self, pod: Pod) -> EveryVerdict:
         scheduler = self.cluster.simulation.scheduler
-        pod = next(template.instances(lambda name: False))[0]
-        profile = scheduler.profiles[pod.spec.scheduler_name]
-        return verdicts_of_all(profile, PodInfo(pod), scheduler.snapshot, scheduler.queue.nominated)
+        now = self.cluster.simulation.pods.get(pod.metadata.uid, pod)
+        profile = scheduler.profiles[now.spec.scheduler_name]
+        return verdicts_of_all(profile, PodInfo(now), scheduler.snapshot, scheduler.queue.nominated)
 
     def _room(self, template: CapacityTemplate) -> Room:
+        """Return the room for the first instance in the present state."""
         why = ""
         if self.question.preempt:
             why = "instances may evict pods"
@@ -224,15 +231,22 @@ class _Study:
             why = "extenders decide as well"
         elif len(self.templates) > 1 or self.units != [1]:
             why = "a mix of templates is counted"
-        return room_for(self._judged(template), why)
+        names = {pod.key for pod in self.cluster.simulation.pods.values()}
+        pod, needs = next(template.instances(names.__contains__))
+        if not (template.around or needs or pod.spec.volumes or pod.spec.resource_claims):
+            return room_for(self._judged(pod), why)
+        with self.cluster.transaction():  # claims have to exist before plugins can judge
+            self.cluster.simulation.tell(map(Seen, (*template.around, *needs, pod)))
+            return room_for(self._judged(pod), why)
 
     def _described(self, counted: _Counted, rooms: list[Room]) -> dict[str, Any]:
         """Return the fields of the answer that depend on the state in which no further instance fits."""
         blocked = counted.stop.pod
         subject = self._part_of(blocked)
-        last = self._judged(self.templates[subject]) if counted.stop.kind == UNSCHEDULABLE else None
+        last = self._judged(blocked) if blocked is not None and counted.stop.kind == UNSCHEDULABLE else None
         self._roll_back(counted.partial)
-        room, after = rooms[subject], self._room(self.templates[subject])
+        room = rooms[subject]
+        after = room.free_in(self.cluster.simulation.scheduler.snapshot)
         per_node = Counter(placed.node for _, placed in counted.placed)
         table = self.cluster.simulation.scheduler.snapshot.table
         parts = tuple(self._part(at, counted, rooms[at]) for at in range(len(self.templates)))

@@ -52,6 +52,10 @@ class Room:
     bound: int | None
     why_none: str = ""
 
+    def free_in(self, snapshot: Snapshot) -> dict[str, IntArray]:
+        """Return what is free of these resources in another state."""
+        return _free(_wants(self.judged), snapshot)
+
     def bound_with(self, resource: str, more: Sequence[int]) -> int:
         """Return the bound if each row had more of a resource. The state must be the one that was judged."""
         free = {**self.free, resource: self.free[resource] + np.asarray(more, dtype=np.int64)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,9 +13,12 @@ from moorage.laboratory.node_groups import groups_by_node
 from moorage.laboratory.refusals import phrase
 from moorage.laboratory.verdicts import EveryVerdict
 from moorage.report.capacity_values import CapacityGroup, StopReason
+from moorage.state.columns import IntArray
 
 __all__ = ["binding_of", "exhausted_of", "groups_of", "stranded_of"]
 
+#: What is free on each row, by resource.
+Free: TypeAlias = Mapping[str, IntArray]
 _INSUFFICIENT = "Insufficient "
 _TOO_MANY = "Too many pods"
 
@@ -23,13 +26,14 @@ _TOO_MANY = "Too many pods"
 def groups_of(
     nodes: Sequence[Node],
     room: Room,
-    after: Room,
+    after: Free,
     per_node: Mapping[str, int],
     last: EveryVerdict | None,
 ) -> Iterator[CapacityGroup]:
     """Yield the groups of nodes, those that take instances first. Other nodes are split by what refuses them.
 
-    ``room`` is the room for the first instance, ``last`` are the verdicts for the one that found no node.
+    ``room`` is the room for the first instance, ``after`` what is free now, and ``last`` are the verdicts for the instance that
+    found no node.
     """
     first = room.judged
     group = groups_by_node(nodes)
@@ -47,14 +51,14 @@ def _group(
     name: str,
     rows: list[int],
     nodes: Sequence[Node],
-    after: Room,
+    after: Free,
     per_node: Mapping[str, int],
     judged: EveryVerdict | None,
     *,
     eligible: bool,
 ) -> CapacityGroup:
     each = sorted((per_node.get(nodes[row].name, 0) for row in rows), reverse=True)
-    left = {resource: (int(free[rows].min()), int(free[rows].max())) for resource, free in after.free.items()}
+    left = {resource: (int(free[rows].min()), int(free[rows].max())) for resource, free in after.items()}
     stops = () if judged is None else tuple(_stops(judged, rows))
     return CapacityGroup(name, tuple(nodes[row].name for row in rows), sum(each), tuple(each), left, stops, eligible)
 
@@ -97,17 +101,17 @@ def _detail(judged: EveryVerdict, plugin: str, row: int) -> str:
     return ""
 
 
-def exhausted_of(room: Room, after: Room, nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:
+def exhausted_of(room: Room, after: Free, nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:
     """Return, for each node that accepted the first instance, the resources that are too short for one more."""
     found: dict[str, tuple[str, ...]] = {}
     for row in np.flatnonzero(room.open_rows & (room.per_row > 0)).tolist():
-        short = tuple(name for name, need in after.needs.items() if need and after.free[name][row] < need)
+        short = tuple(name for name, need in room.needs.items() if need and after[name][row] < need)
         if short:
             found[nodes[row].name] = short
     return found
 
 
-def stranded_of(room: Room, after: Room, per_node: Mapping[str, int], nodes: Sequence[Node]) -> dict[str, int]:
+def stranded_of(room: Room, after: Free, per_node: Mapping[str, int], nodes: Sequence[Node]) -> dict[str, int]:
     """Return what is left of each resource on the nodes that take instances."""
     takes = room.open_rows | np.array([node.name in per_node for node in nodes], dtype=bool)
-    return {name: int(np.clip(free[takes], 0, None).sum()) for name, free in after.free.items() if name != "pods"}
+    return {name: int(np.clip(free[takes], 0, None).sum()) for name, free in after.items() if name != "pods"}

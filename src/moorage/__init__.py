@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from moorage.laboratory.cluster import Cluster
     from moorage.laboratory.comparison import compare
     from moorage.laboratory.node_types import NodeType
+    from moorage.laboratory.redaction import redact
     from moorage.simulator.cluster_reader import read
     from moorage.simulator.cluster_run import simulate_cluster
     from moorage.simulator.simulate import Options, kinds_named, simulate
 
 __version__ = "0.1.0"
 __all__ = [
-    "Cluster", "NodeType", "Options", "__version__", "compare", "kinds_named", "read", "simulate", "simulate_cluster",
+    "Cluster", "NodeType", "Options", "__version__", "compare", "kinds_named", "read", "redact", "simulate", "simulate_cluster",
 ]  # fmt: skip
 
 _FOUND_IN: Mapping[str, str] = {
@@ -31,6 +32,7 @@ _FOUND_IN: Mapping[str, str] = {
     "compare": "moorage.laboratory.comparison",
     "kinds_named": "moorage.simulator.simulate",
     "read": "moorage.simulator.cluster_reader",
+    "redact": "moorage.laboratory.redaction",
     "simulate": "moorage.simulator.simulate",
     "simulate_cluster": "moorage.simulator.cluster_run",
 }

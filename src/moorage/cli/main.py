@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "explain": ("moorage.cli.explain:explain", "Say why a pod is pending, or why it is on its node."),
     "fail": ("moorage.cli.fail:fail", "Say what happens when nodes are lost."),
     "plan": ("moorage.cli.plan:plan", "Say which nodes to buy so that all pods are placed."),
+    "redact": ("moorage.cli.redact:redact", "Replace the names in a dump, so that it can be shared."),
     "run": ("moorage.cli.run:run", "Schedule the pods of a live cluster."),
     "simulate": ("moorage.cli.simulate:simulate", "Show where every pending pod is scheduled, and why."),
     "survive": ("moorage.cli.survive:survive", "Say whether the cluster survives the loss of any node or zone."),

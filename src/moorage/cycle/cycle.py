@@ -35,6 +35,7 @@ from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Status
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
+from moorage.state.table import NodeTable
 from moorage.state.view import NodeView
 
 __all__ = ["Cycle", "judge", "rate", "status_of_left_out"]
@@ -219,8 +220,12 @@ class Cycle:
         scores = rate(profile, found, pod, snapshot, feasible, bare=consultation.bare)
         if len(feasible) > 1:
             scores = yield from consultation.prioritize(scores, snapshot)
-        row = draw(table, scores.best(), pod.uid, self.seed)
+        row = self.drawn(table, scores.best(), pod)
         return Decision(pod, table.nodes[row].name, found, verdicts, scores, evaluated=evaluated, feasible=len(feasible))
+
+    def drawn(self, table: NodeTable, best: npt.NDArray[np.intp], pod: PodInfo) -> int:
+        """Return one of the best rows. A subclass that breaks ties in another way sets ``by_class`` to False."""
+        return draw(table, best, pod.uid, self.seed)
 
     def _nominated_row(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, scope: SearchScope) -> int | None:
         """Return the row of the pod's nominated node if it is tried before all others, else None."""

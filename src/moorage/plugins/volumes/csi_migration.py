@@ -27,6 +27,7 @@ __all__ = [
     "MigrationError",
     "driver_of",
     "in_tree_plugin",
+    "in_tree_plugins",
     "is_in_tree_plugin",
     "may_be_of",
     "translated",
@@ -94,6 +95,11 @@ _EBS_VOLUME: Final = re.compile(r"vol-[^/]*")
 def in_tree_plugin(source: PersistentVolumeSpec | Volume) -> str | None:
     """Return the in-tree plugin of a volume, if it is of a kind that may migrate."""
     return next((plugin for field, plugin in _PLUGIN_OF.items() if getattr(source, field) is not None), None)
+
+
+def in_tree_plugins() -> frozenset[str]:
+    """Return the names of all in-tree plugins."""
+    return frozenset(_FIELD_OF)
 
 
 def is_in_tree_plugin(provisioner: str) -> bool:

@@ -1,0 +1,130 @@
+"""``moorage redact``: replace the names in a dump, so that it can be shared and schedules as before."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from moorage.cli.bounded_files import STDIN
+from moorage.cli.cluster_files import read_cluster, reading_options, rules_of
+from moorage.cli.command_help import DescribedCommand
+from moorage.cli.dump import write_parts
+from moorage.cli.main import OK, PENDING
+from moorage.cli.memory import collect_seldom
+from moorage.cli.progress import Progress
+from moorage.cli.terminal import say
+from moorage.files import read_file
+from moorage.laboratory.objects import read_given
+from moorage.laboratory.redaction import Redacted, redact_cluster
+from moorage.laboratory.redaction_check import RedactionCheck, check_redacted
+from moorage.simulator.simulate import Options
+from moorage.wording import counted
+
+__all__ = ["redact"]
+
+EPILOG = """Examples:
+
+\b
+    moorage redact -f cluster.json.gz --key key -o shared.json.gz --verify
+    moorage redact -f cluster.json.gz --key key -o shared.json.gz --map private.json
+
+What is replaced, and what stays: docs/reference/redact.md
+"""
+#: The size of a new key, in bytes.
+_KEY_SIZE: Final = 32
+
+
+@click.command(cls=DescribedCommand, epilog=EPILOG)
+@click.option(
+    "-f", "--filename", "paths", multiple=True, metavar="PATH",
+    help="A file, a directory, or - for standard input. May be repeated.",
+)  # fmt: skip
+@click.option("-R", "--recursive", is_flag=True, help="Read directories recursively.")
+@reading_options
+@click.option(
+    "--key", "key_file", metavar="FILE", required=True,
+    help="The secret key, at least 16 bytes; a new one is written if the file does not exist. Equal keys give equal tokens.",
+)  # fmt: skip
+@click.option("-o", "--output", "path", metavar="FILE", help="Where to write; compressed if the name ends in .gz.  [stdout]")
+@click.option("--map", "map_file", metavar="FILE", help="Also write what each token stands for. Keep this file to yourself.")
+@click.option(
+    "--verify", is_flag=True, help="Simulate both; exit with 2, and write nothing, if the result schedules in another way."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing to standard error, unless something is wrong.")
+def redact(**given: Any) -> int:
+    """Replace the names in a dump by tokens, so that it can be shared and schedules as before.
+
+    Amounts, priorities, policies and well-known labels stay; fields that scheduling does not read are left out. Keep the
+    key to yourself: with it, names can be guessed.
+    """
+    if not given["paths"]:
+        raise click.UsageError("nothing to read: give -f PATH (- for standard input)")
+    collect_seldom()
+    key = _key(given["key_file"], quiet=given["quiet"])
+    with Progress(quiet=given["quiet"]) as progress:
+        progress.say("reading the input …")
+        cluster = read_cluster(given["paths"], given["recursive"], (), rules_of(given))
+        progress.say("replacing names …")
+        redacted = redact_cluster(cluster, key)
+        check = None
+        if given["verify"]:
+            progress.say("comparing the schedules …")
+            check = check_redacted(cluster, read_given(redacted.objects), Options(skip_extenders=True))
+    if check is not None and check.differences:
+        _report_differences(check)
+        return PENDING
+    write_parts(given["path"], _parts(redacted))
+    if given["map_file"] is not None:
+        write_parts(given["map_file"], [_document(redacted.mapping)])
+    if not given["quiet"]:
+        _report(given["path"], redacted, check)
+    return OK
+
+
+def _key(path: str, *, quiet: bool) -> bytes:
+    """Return the key in a file; create the file with a new key if it does not exist.
+
+    Raises  InputError, OSError
+    """
+    if path == STDIN:
+        raise click.UsageError("--key names a file, not standard input")
+    if not Path(path).exists():
+        made = secrets.token_hex(_KEY_SIZE).encode() + b"\n"
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(made)
+        if not quiet:
+            say(f"{path}: a new key; keep it to yourself", err=True)
+    return read_file(path).strip()
+
+
+def _parts(redacted: Redacted) -> Iterator[bytes]:
+    """Yield the file in parts: one line for each object."""
+    yield b'{"apiVersion":"v1","kind":"List","items":['
+    for number, one in enumerate(redacted.objects):
+        yield b",\n" if number else b"\n"
+        yield json.dumps(one, separators=(",", ":"), ensure_ascii=False).encode()
+    yield b"\n]}\n"
+
+
+def _document(mapping: Mapping[str, str]) -> bytes:
+    return json.dumps(mapping, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
+
+
+def _report(path: str | None, redacted: Redacted, check: RedactionCheck | None) -> None:
+    tokens, objects = counted(len(redacted.mapping), "token"), counted(len(redacted.objects), "object")
+    say(f"{path or 'standard output'}: {tokens} in {objects}", err=True)
+    if check is not None:
+        ties = f"; {counted(check.ties, 'tie')} may be broken in another way" if check.ties else ""
+        say(f"verified: {counted(check.attempts, 'attempt')} with equal outcomes{ties}", err=True)
+
+
+def _report_differences(check: RedactionCheck) -> None:
+    say("error: the result schedules in another way; nothing is written", err=True)
+    for line in check.differences:
+        say(f"  {line}", err=True)

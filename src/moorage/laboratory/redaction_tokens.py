@@ -1,0 +1,201 @@
+"""Tokens that stand for names: the same thing has the same token wherever it appears, and only the key leads back.
+
+A token is a letter for the kind of thing and ten characters of a keyed hash, so guessing names without the key finds nothing.
+Names that kubelets, controllers or scheduling compare in parts keep their structure: ``web-0`` of a stateful set becomes the
+set's token with ``-0``.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from base64 import b32encode
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Any, Final
+
+from moorage.errors import InputError
+
+__all__ = ["KNOWN_NAMESPACES", "Tokens", "is_well_known"]
+
+KNOWN_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
+#: Kind → the letter of its names; ``x`` stands for all others.
+_LETTERS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("Node", "CSINode"), "n"),
+    "Namespace": "s",
+    "Pod": "p",
+    **dict.fromkeys(
+        ("CronJob", "DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"), "w"
+    ),
+    "PersistentVolumeClaim": "c",
+    "PersistentVolume": "v",
+    **dict.fromkeys(("DeviceClass", "PriorityClass", "RuntimeClass", "StorageClass", "VolumeAttributesClass"), "k"),
+    "PodDisruptionBudget": "b",
+    "Service": "e",
+    "ResourceClaim": "q",
+    "ResourceClaimTemplate": "q",
+}  # fmt: skip
+_WELL_KNOWN: Final = re.compile(r"([a-z0-9-]+\.)*(kubernetes|k8s)\.io/.+")
+#: Keys without a domain, or of vendors, that programs share.
+_KNOWN_KEYS: Final = frozenset({
+    "controller-revision-hash", "controller-uid", "job-name", "pod-template-generation", "pod-template-hash",
+    "karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType", "topology.cinder.csi.openstack.org/zone",
+    "topology.ebs.csi.aws.com/zone", "topology.gke.io/zone",
+})  # fmt: skip
+_ROLE: Final = "node-role.kubernetes.io/"
+_KNOWN_ROLES: Final = frozenset({"control-plane", "etcd", "infra", "master", "node", "worker"})
+#: Keys whose values are from a fixed vocabulary, or numbers.
+_KEPT_VALUES: Final = frozenset({
+    "apps.kubernetes.io/pod-index", "batch.kubernetes.io/job-completion-index", "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/os", "eks.amazonaws.com/capacityType", "karpenter.sh/capacity-type", "kubernetes.io/arch",
+    "kubernetes.io/os", "pod-template-generation",
+})  # fmt: skip
+_PLAIN_VALUES: Final = frozenset({"", "true", "false"})
+#: The letter for the values of keys that hold names.
+_NAME_VALUES: Final[Mapping[str, str]] = {
+    "kubernetes.io/hostname": "n",
+    "kubernetes.io/metadata.name": "s",
+    "batch.kubernetes.io/job-name": "w",
+    "job-name": "w",
+    "batch.kubernetes.io/controller-uid": "u",
+    "controller-uid": "u",
+}  # fmt: skip
+_POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
+_NUMBER: Final = re.compile(r"[+-]?[0-9]+")
+_NUMBERED: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,8})")
+#: Every address, and the local one.
+_PLAIN_ADDRESSES: Final = frozenset({"", "0.0.0.0", "::", "127.0.0.1", "::1"})  # noqa: S104
+#: Joins the zones of a volume that is in several.
+_BETWEEN_ZONES: Final = "__"
+#: A time is shifted by up to so many seconds: ten years.
+_MOST_SHIFT_S: Final = 315_360_000
+#: A key must be as long as that to resist guessing, in bytes.
+_LEAST_KEY: Final = 16
+
+
+def is_well_known(key: str) -> bool:
+    """Return True for a label key or the like that all clusters share."""
+    if key.startswith(_ROLE):
+        return key.removeprefix(_ROLE) in _KNOWN_ROLES
+    return key in _KNOWN_KEYS or _WELL_KNOWN.fullmatch(key) is not None
+
+
+class Tokens:
+    """Tokens of one key. ``mapping`` collects what each stands for: token → kind letter and value.
+
+    ``compared``: label keys whose values are compared as numbers and therefore stay.
+    """
+
+    def __init__(self, key: bytes, compared: Iterable[str] = ()) -> None:
+        if len(key) < _LEAST_KEY:
+            raise InputError(f"the key has {len(key)} bytes; use at least {_LEAST_KEY} random ones")
+        self._key = key
+        self._compared = frozenset(compared)
+        self._known: dict[tuple[str, str], str] = {}
+        self.mapping: dict[str, tuple[str, str]] = {}
+        shift = int.from_bytes(self._hash("time", "")[:8], "big") % _MOST_SHIFT_S
+        self._shift = timedelta(seconds=shift)
+
+    def _hash(self, letter: str, value: str) -> bytes:
+        return hmac.digest(self._key, f"{letter}\0{value}".encode(), sha256)
+
+    def of(self, letter: str, value: str) -> str:
+        """Return the token of a value; empty text stays."""
+        if not value:
+            return value
+        token = self._known.get((letter, value))
+        if token is None:
+            token = letter + b32encode(self._hash(letter, value)).decode().lower()[:10]
+            if self.mapping.setdefault(token, (letter, value)) != (letter, value):
+                raise InputError("two names have the same token; use another key")
+            self._known[letter, value] = token
+        return token
+
+    # -- names -------------------------------------------------------------------------------------------------------------
+
+    def name(self, kind: str, value: str) -> str:
+        """Return the token of the name of an object."""
+        if kind == "Namespace" and value in KNOWN_NAMESPACES:
+            return value
+        if kind == "PriorityClass" and value.startswith("system-"):
+            return value
+        return self.of(_LETTERS.get(kind, "x"), value)
+
+    def numbered(self, value: str) -> str:
+        """Return the token of a stateful set's pod, which keeps its number."""
+        found = _NUMBERED.fullmatch(value)
+        return f"{self.of('w', found[1])}-{found[2]}" if found else self.of("p", value)
+
+    def parts(self, value: str) -> str:
+        """Return the tokens of names that are joined by slashes."""
+        return "/".join(self.of("x", part) for part in value.split("/"))
+
+    def uid(self, value: str) -> str:
+        return self.of("u", value)
+
+    def resource(self, value: str) -> str:
+        """Return the name of a resource: the parts of an extended resource are replaced."""
+        prefix, slash, name = value.rpartition("/")
+        if not slash:
+            return value
+        if prefix.endswith("kubernetes.io"):
+            return value
+        return f"{self.of('r', prefix)}/{self.of('r', name)}"
+
+    def limited(self, value: str) -> str:
+        """Return the name of what a quota limits: a resource, a storage class's share, or a device class's."""
+        for ending in (".storageclass.storage.k8s.io/", ".deviceclass.resource.k8s.io/"):
+            name, found, what = value.partition(ending)
+            if found:
+                return f"{self.of('k', name)}{ending}{what}"
+        prefix, dot, name = value.partition(".")
+        if dot and prefix in {"requests", "limits"} and "/" in name:
+            return f"{prefix}.{self.resource(name)}"
+        return value if value.startswith("count/") else self.resource(value)
+
+    # -- labels ------------------------------------------------------------------------------------------------------------
+
+    def label_key(self, key: str) -> str:
+        return key if is_well_known(key) else self.of("l", key)
+
+    def label_value(self, key: str, value: str) -> str:
+        if value in _PLAIN_VALUES or key in _KEPT_VALUES or (key in self._compared and _NUMBER.fullmatch(value)):
+            return value
+        if key == _POD_NAME:
+            return self.numbered(value)
+        if _BETWEEN_ZONES in value and key.endswith("/zone"):
+            return _BETWEEN_ZONES.join(self.of("m", zone) for zone in value.split(_BETWEEN_ZONES))
+        letter = _NAME_VALUES.get(key, "m")
+        return self.name("Namespace", value) if letter == "s" else self.of(letter, value)
+
+    def labels(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        return {self.label_key(key): self.label_value(key, str(value)) for key, value in given.items()}
+
+    # -- others ------------------------------------------------------------------------------------------------------------
+
+    def image(self, value: str) -> str:
+        """Return an image with tokens for its repository, tag and digest; the tag ``latest`` stays."""
+        name, at, digest = value.partition("@")
+        slash, colon = name.rfind("/"), name.rfind(":")
+        repository, tag = (name[:colon], name[colon + 1 :]) if colon > slash else (name, "")
+        made = self.of("i", repository)
+        if tag:
+            made += f":{tag if tag == 'latest' else self.of('i', tag)}"
+        return made + (f"@sha256:{sha256(self._hash('i', digest)).hexdigest()}" if at else "")
+
+    def address(self, value: str) -> str:
+        """Return an address of the network 10.0.0.0/8 for another; those that are every or the local address stay."""
+        if value in _PLAIN_ADDRESSES:
+            return value
+        return ".".join(["10", *map(str, self._hash("a", value)[:3])])
+
+    def time(self, value: str) -> str:
+        """Return a time shifted by the offset of the key; what is no time is left out."""
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            return ""
+        shifted = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - self._shift
+        text = shifted.astimezone(UTC).isoformat(timespec="microseconds" if "." in value else "seconds")
+        return text.replace("+00:00", "Z")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 import moorage
+from moorage.errors import InputError
 from moorage.framework.points import PermitPlugin
 from moorage.framework.verdicts import Wait
-from moorage.laboratory.explained_state import state_of
 from moorage.laboratory.explanation import Subject, explain_now
+from moorage.laboratory.simulated_state import state_of
 from moorage.report.explanation import ExplainRequest
 from tests.laboratory.test_explanations import node, pod
 
@@ -248,6 +249,48 @@ def test_a_condition_comes_with_its_time_and_reason_and_repairing_comes_first():
 def test_a_live_engine_and_one_in_virtual_time_are_explained_alike():
     cluster = moorage.Cluster.from_objects(node("n1"), pod("new", nodeSelector={"disk": "ssd"}))
     cluster.schedule()
-    state, now = state_of(cluster.simulation), cluster.pod("new")
+    state, now = state_of(cluster.simulation, cluster.options), cluster.pod("new")
     found = explain_now(state, Subject(ExplainRequest(pod=now.key, release="1.36"), now))
     assert found.standing == cluster.explain("new", probes=0).standing
+
+
+# -- extenders --------------------------------------------------------------------------------------------------------
+
+EXTENDED = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+extenders: [{urlPrefix: "http://127.0.0.1:1/", filterVerb: filter, nodeCacheCapable: true}]
+"""
+
+
+def test_what_an_extender_refuses_is_a_group_of_its_own():
+    asked = []
+
+    def ask(question):
+        asked.append(question.verb)
+        return b'{"NodeNames": [], "FailedNodes": {"n1": "no licence", "n2": "no licence"}}'
+
+    objects = [node("n1"), node("n2"), node("n3", spec={"unschedulable": True}), pod("new")]
+    cluster = moorage.Cluster.from_objects(*objects, config=EXTENDED, ask=ask)
+    found = cluster.explain("new", probes=0)
+    (group,) = [one for one in found.groups if one.refusals[0].stage == "extender"]
+    assert [found.nodes[at] for at in group.nodes] == ["n1", "n2"]
+    assert group.refusals[0].reason == "no licence"
+    assert found.funnel[-1].plugin == "Extender http://127.0.0.1:1/"
+    assert (found.funnel[-1].before, found.funnel[-1].after) == (2, 0)
+    assert asked == ["filter"]
+    assert found.assumptions == ()
+
+
+def test_an_extender_that_fails_refuses_what_is_left():
+    def ask(question):
+        raise InputError("connection refused")
+
+    found = moorage.Cluster.from_objects(node("n1"), pod("new"), config=EXTENDED, ask=ask).explain("new", probes=0)
+    assert "connection refused" in found.summary
+
+
+def test_skipped_extenders_are_marked():
+    found = tried("new", node("n1"), pod("new", nodeSelector={"a": "b"}), config=EXTENDED)
+    assert found.assumptions[0].value == "1 extender was not asked, and may refuse more nodes"
+    assert "1 extender was not asked" in found.text()

@@ -28,7 +28,6 @@ from moorage.laboratory.costs import Costs
 from moorage.laboratory.digest import digest_of
 from moorage.laboratory.dry_run import quick_placements
 from moorage.laboratory.explained_changes import ChangeLimits, with_changes
-from moorage.laboratory.explained_state import state_of
 from moorage.laboratory.explanation import Subject, explain_now
 from moorage.laboratory.feasibility import feasibility_of
 from moorage.laboratory.frames import ColumnFrame, nodes_frame, pods_frame
@@ -41,6 +40,7 @@ from moorage.laboratory.objects import ObjectLike, read_given
 from moorage.laboratory.placements import Feasibility, PodPlacement, placement_of
 from moorage.laboratory.present import aside_of, cluster_input, present_objects
 from moorage.laboratory.recorded_simulation import RecordedSimulation
+from moorage.laboratory.simulated_state import state_of
 from moorage.laboratory.starvation import may_starve, starved
 from moorage.laboratory.transactions import Transaction
 from moorage.laboratory.undo_log import UndoLog
@@ -392,7 +392,9 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
             digest=self.digest(),
             notes=notes,
         )
-        explanation = explain_now(state_of(self.simulation), Subject(request, now), self.simulation.records.get(now.uid))
+        explanation = explain_now(
+            state_of(self.simulation, self.options), Subject(request, now), self.simulation.records.get(now.uid)
+        )
         ahead = self._ahead_of(now)
         if may_starve(explanation, ahead) and not self.schedule([*ahead, now], dry_run=True)[-1]:
             explanation = starved(explanation, now, ahead)

@@ -12,12 +12,12 @@ from moorage.laboratory.asked import pods_asked_for
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.cluster_trials import ClusterTrials
 from moorage.laboratory.explained_changes import CHANGEABLE, ChangeLimits, with_changes
-from moorage.laboratory.explained_state import state_of
 from moorage.laboratory.explanation import Subject, explain_now, explain_pending
 from moorage.laboratory.moments import Moment, WatchingCycle
 from moorage.laboratory.not_created import explain_not_created
 from moorage.laboratory.present import aside_of
 from moorage.laboratory.recorded_simulation import RECORDED_PARTS, RecordedSimulation
+from moorage.laboratory.simulated_state import state_of
 from moorage.report.explanation import ExplainRequest, Explanation
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
@@ -76,7 +76,7 @@ def explain_cluster(
     if what.every_pending:
         subjects = {pod.uid: Subject(_question(pod, release, seed, what, texts), pod) for pod in _waiting(simulation)}
     lacking = [explain_not_created(_request(one.keys[0], release, seed, what, texts), one) for one in refused]
-    found = [*lacking, *(_explained(simulation, one) for one in subjects.values())]
+    found = [*lacking, *(_explained(simulation, one, options) for one in subjects.values())]
     return _with_changes(found, simulation, cluster, options, what.limits)
 
 
@@ -93,7 +93,7 @@ def simulate_and_explain(
     release, seed = simulation.scheduler.gates.release, options.seed
     lacking = [explain_not_created(_request(one.keys[0], release, seed, what, texts), one) for one in run.refused]
     waiting = [Subject(_question(pod, release, seed, what, texts), pod) for pod in _waiting(simulation)]
-    found = [*lacking, *(_explained(simulation, one) for one in waiting)]
+    found = [*lacking, *(_explained(simulation, one, options) for one in waiting)]
     return run, _with_changes(found, simulation, cluster, options, what.limits)
 
 
@@ -148,7 +148,7 @@ def _watch(simulation: Simulation, subjects: Iterable[Subject], seed: int) -> No
         cycle.watched[subject.pod.uid] = heard
 
 
-def _explained(simulation: Simulation, subject: Subject) -> Explanation:
+def _explained(simulation: Simulation, subject: Subject, options: Options) -> Explanation:
     record = simulation.records.get(subject.pod.uid)
-    state = state_of(simulation)
+    state = state_of(simulation, options)
     return explain_now(state, subject) if record is None else explain_pending(state, subject, record)

@@ -2,43 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from moorage.engine.group_outcome import GroupReport
 from moorage.engine.scheduler import Scheduler
+from moorage.framework.effects import Question
 from moorage.framework.profile import Profile
 
-__all__ = ["Explainable", "ExplainedState", "state_of"]
+__all__ = ["ExplainedState"]
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainedState:
     """``profiles`` are those to ask, by scheduler name; ``groups`` the last attempts for pod groups.
 
-    ``now``  the present time in engine seconds
+    ``now``                the present time in engine seconds
+    ``ask``                puts a question to an extender; None: they are not asked
+    ``skipped_extenders``  how many extenders the configuration has that are left out
     """
 
     scheduler: Scheduler
     profiles: Mapping[str, Profile]
     now: float
     groups: Mapping[str, GroupReport] = field(default_factory=dict)
+    ask: Callable[[Question], bytes] | None = None
+    skipped_extenders: int = 0
 
     @property
     def unix_s(self) -> float:
         """The time of day, in seconds since 1970."""
         return self.now + self.scheduler.state.unix_offset_s
-
-
-class Explainable(Protocol):
-    """A simulation, as explanations see it."""
-
-    scheduler: Scheduler
-    groups: dict[str, GroupReport]
-    now: float
-
-
-def state_of(simulation: Explainable) -> ExplainedState:
-    """Return the state of a simulation."""
-    return ExplainedState(simulation.scheduler, simulation.scheduler.profiles, simulation.now, simulation.groups)

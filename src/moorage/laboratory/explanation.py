@@ -13,6 +13,7 @@ from moorage.api.core import Pod
 from moorage.cycle.cycle import Cycle
 from moorage.framework.profile import Profile
 from moorage.laboratory.explained_state import ExplainedState
+from moorage.laboratory.extender_verdicts import with_extenders
 from moorage.laboratory.headline import why_nowhere
 from moorage.laboratory.misspelt import closest_names
 from moorage.laboratory.moments import Moment
@@ -21,6 +22,7 @@ from moorage.laboratory.pod_state import standing_of, standing_without_attempt
 from moorage.laboratory.preemption_report import preemption_of
 from moorage.laboratory.refusals import all_conflicts, conflict_terms, eligible_conflict, funnel, groups, nearest_of
 from moorage.laboratory.verdicts import Constraint, EveryVerdict, verdicts_of_all
+from moorage.report.answer import Assumption
 from moorage.report.explanation import ExplainRequest, Explanation, PodStanding, Proof
 from moorage.report.score_values import ScoreReport
 from moorage.state.cluster import ClusterState
@@ -188,6 +190,8 @@ def _pending(state: ExplainedState, subject: Subject, pod: PodInfo, record: PodR
     scheduler, profile = state.scheduler, state.profiles[pod.spec.scheduler_name]
     nominated = scheduler.queue.nominated
     judged = verdicts_of_all(profile, pod, scheduler.snapshot, nominated)
+    if state.ask is not None and scheduler.cycle.extenders:
+        judged = with_extenders(judged, scheduler.cycle.extenders, scheduler.cycle.whole, state.ask)
     standing = standing_of(state, pod, judged)
     if judged.feasible.any() and standing.name in {"active", "unschedulable"}:
         return _fits_now(state, subject, pod, judged, standing)
@@ -205,8 +209,18 @@ def _pending(state: ExplainedState, subject: Subject, pod: PodInfo, record: PodR
         preemption=None if standing.name == "gated" else preemption_of(profile, pod, scheduler.snapshot, nominated),
         message=_message(state, pod.pod, record),
         proof=Proof("exhaustive"),
+        assumptions=_assumptions(state),
         **_judged_parts(judged),
     )
+
+
+def _assumptions(state: ExplainedState) -> tuple[Assumption, ...]:
+    """Return what the answer leaves out: extenders that were not asked."""
+    unasked = state.skipped_extenders or (len(state.scheduler.cycle.extenders) if state.ask is None else 0)
+    if not unasked:
+        return ()
+    are = "was" if unasked == 1 else "were"
+    return (Assumption("extenders", f"{counted(unasked, 'extender')} {are} not asked, and may refuse more nodes"),)
 
 
 def _fits_now(
@@ -223,6 +237,7 @@ def _fits_now(
         summary=f"{subject.request.pod} is pending: {went}{where}.",
         standing=standing,
         scores=scores,
+        assumptions=_assumptions(state),
         **_judged_parts(judged),
     )
 

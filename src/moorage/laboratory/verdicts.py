@@ -41,6 +41,7 @@ class Stage(Enum):
     PRE_FILTER = "preFilter"
     FILTER = "filter"
     NOMINATED = "nominated"
+    EXTENDER = "extender"
 
 
 class Constraint(NamedTuple):
@@ -178,7 +179,7 @@ def _by_reason(verdicts: Verdicts) -> Iterator[tuple[str, BoolArray]]:
     rows: dict[str, BoolArray] = {}
     for known, status in enumerate(verdicts.statuses):
         mask = verdicts.ids == known
-        for reason in status.reasons if status is not None else ():
+        for reason in (status.reasons or ("left out without a reason",)) if status is not None else ():
             rows[reason] = rows[reason] | mask if reason in rows else mask
     yield from rows.items()
 

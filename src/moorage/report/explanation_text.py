@@ -57,8 +57,8 @@ def _endings(explanation: ExplanationValues, *, wide: bool) -> Iterator[str]:
         yield from preemption_lines(explanation.preemption, explanation.nodes, wide=wide)
     if explanation.message:
         yield paragraph(one_line(f"Event: {explanation.message}"), indent="  ", hanging="    ")
-    if wide:
-        for one in explanation.assumptions:
+    for one in explanation.assumptions:
+        if wide or one.name == "extenders":
             yield paragraph(one_line(f"Assumed: {one.name}: {one.value}"), indent="  ", hanging="    ")
 
 

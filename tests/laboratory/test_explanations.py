@@ -117,6 +117,28 @@ def test_a_pod_whose_node_would_refuse_it_now_says_so():
     assert "it would go to n2: NodeUnschedulable would refuse n1" in found.summary
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_without_the_winner_is_what_a_fresh_run_without_that_node_does(seed):
+    rng = random.Random(seed)
+    zones = [{"topology.kubernetes.io/zone": rng.choice("ab"), "disk": rng.choice(["ssd", "hdd"])} for _ in range(5)]
+    nodes = [node(f"n{at}", cpu=str(rng.randint(2, 6)), labels=labels) for at, labels in enumerate(zones)]
+    policy = rng.choice(["DoNotSchedule", "ScheduleAnyway"])
+    spread = {
+        "maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": policy,
+        "labelSelector": {"matchLabels": {"app": "new"}},
+    }  # fmt: skip
+    here = [pod(f"p{at}", on=rng.choice(nodes)["metadata"]["name"], metadata={"labels": {"app": "new"}}) for at in range(3)]
+    new = pod("new", topologySpreadConstraints=[spread])
+    found = explained("new", *nodes, *here, new)
+    if found.scores is None or found.scores.runner_up is None:
+        return
+    (flip,) = [one for one in found.scores.flips if one.kind == "withoutNode"]
+    left = [one for one in nodes if one["metadata"]["name"] != found.node]
+    cluster = moorage.Cluster.from_objects(left, [one for one in here if one["spec"]["nodeName"] != found.node], new)
+    (placement,) = cluster.schedule(["new"])
+    assert (placement.node and found.nodes.index(placement.node)) == flip.to
+
+
 def test_explaining_changes_nothing():
     cluster = moorage.Cluster.from_objects(node("n1"), node("n2"), pod("old", on="n1"), pod("new"), pod("huge", cpu="99"))
     before = cluster.digest()

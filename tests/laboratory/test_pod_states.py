@@ -103,6 +103,20 @@ def test_a_starved_pod():
     assert cluster.explain("first", probes=0).standing.name == "active"
 
 
+def test_changes_that_help_behind_the_queue():
+    pods = [pod("first", cpu="3", priority=5), pod("last", cpu="2", nodeSelector={"disk": "ssd"})]
+    cluster = moorage.Cluster.from_objects(node("n1"), node("n2", cpu="1"), *pods)
+    alone = cluster.least_change("last", may=("node",), alternatives=0)
+    behind = cluster.least_change("last", may=("node",), alternatives=0, with_queue=True)
+    assert [change.verb for change in alone[0].changes] == ["label"]
+    assert sorted((change.verb, change.target) for change in behind[0].changes) == [
+        ("allocatable", "node/n1"), ("label", "node/n1"),
+    ]  # fmt: skip
+    with cluster.transaction():
+        cluster.apply(*behind[0].changes)
+        assert cluster.schedule(["first", "last"])[-1]
+
+
 def test_a_pod_behind_others_that_leave_room_is_not_starved():
     cluster = moorage.Cluster.from_objects(node("n1"), pod("first", cpu="1", priority=5), pod("last", cpu="1"))
     assert cluster.explain("last", probes=0).standing.name == "active"

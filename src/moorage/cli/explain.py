@@ -48,6 +48,7 @@ All that is printed, and what it means: docs/reference/explain.md
     "--probes", type=click.IntRange(0), default=2000, show_default=True,
     help="Engine runs that the search for changes may take; 0 leaves it out.",
 )  # fmt: skip
+@click.option("--with-queue", is_flag=True, help="Try the pods ahead of it in the queue before the pod, for every change.")
 @question_options()
 def explain(**given: Any) -> int:
     """Say why a pod is pending, or why it is on its node.
@@ -84,7 +85,7 @@ def _limits(given: dict[str, Any]) -> ChangeLimits:
         raise click.UsageError(f"--may: {', '.join(unknown) or 'no owner'}; use any of {', '.join(OWNERS)}")
     may = tuple(owner for owner in OWNERS if owner in named)
     costs = None if given["costs"] is None else read_costs(read_file(given["costs"], CONFIG_LIMIT), given["costs"])
-    return ChangeLimits(may, given["alternatives"], given["probes"], costs)
+    return ChangeLimits(may, given["alternatives"], given["probes"], costs, given["with_queue"])
 
 
 def _count(progress: Progress, attempt: SimulatedAttempt) -> None:

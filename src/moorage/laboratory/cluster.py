@@ -375,6 +375,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         alternatives: int = 3,
         probes: int = 2000,
         costs: Costs | None = None,
+        with_queue: bool = False,
     ) -> Explanation:
         """Return why a pod is pending, or why it would be placed where it is, in the state as it is now. Nothing changes.
 
@@ -400,8 +401,8 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
             explanation = starved(explanation, now, ahead)
         if not probes:
             return explanation
-        limits = ChangeLimits(tuple(may), alternatives, probes, costs)
-        return with_changes(explanation, ClusterTrials(self, now.key), self.present(), limits)
+        limits = ChangeLimits(tuple(may), alternatives, probes, costs, with_queue)
+        return with_changes(explanation, ClusterTrials(self, now.key, with_queue), self.present(), limits)
 
     def least_change(
         self,
@@ -410,15 +411,17 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         alternatives: int = 3,
         probes: int = 2000,
         costs: Costs | None = None,
+        with_queue: bool = False,
     ) -> list[Remedy]:
         """Return the cheapest changes that would place a waiting pod: the best of each owner, and ``alternatives`` more.
 
-        Each answer is verified by a run of the engine in which the pod is tried next and all else is as it is now. The list is
+        Each answer is verified by a run of the engine in which the pod is tried next and all else is as it is now; with
+        ``with_queue``, the pods ahead of it in the queue are tried first. The list is
         empty if the pod fits as it is, or nothing known helps; ``find_least_change`` tells which, and how far it is proven.
 
         Raises  InputError for a pod that is not there
         """
-        trials = ClusterTrials(self, self.pod(pod).key)
+        trials = ClusterTrials(self, self.pod(pod).key, with_queue)
         answers = find_least_change(trials, self.present(), may=may, alternatives=alternatives, probes=probes, costs=costs)
         return list(answers.remedies)
 

@@ -42,10 +42,14 @@ class TriedCluster(Protocol):
 
 @dataclass
 class ClusterTrials:
-    """Trials of one pod, ``namespace/name``, in a cluster."""
+    """Trials of one pod, ``namespace/name``, in a cluster.
+
+    ``with_queue``  the pods ahead of it in the queue are tried first
+    """
 
     cluster: TriedCluster
     key: str
+    with_queue: bool = False
 
     def __post_init__(self) -> None:
         self._known = frozenset(self.cluster.simulation.pods)
@@ -61,6 +65,8 @@ class ClusterTrials:
             before = unscheduled(pod, simulation)
             if before is not None and not (disabled and pod.spec.scheduler_name not in simulation.scheduler.profiles):
                 return Trial(offers=before)
+            if self.with_queue:
+                self._try_ahead(pod)
             profile = self._profile(pod, disabled)
             trial = self._decided(pod, profile) if disabled else self._bound(pod, profile)
             if trial is not None:
@@ -71,6 +77,8 @@ class ClusterTrials:
     def fits(self, changes: Collection[Change]) -> tuple[str, ...]:
         with self.cluster.transaction():
             pod, disabled = self._changed(changes)
+            if self.with_queue:
+                self._try_ahead(pod)
             return fits_of(self._profile(pod, disabled), pod, self.cluster.simulation)
 
     def _changed(self, changes: Collection[Change]) -> tuple[Pod, list[Change]]:
@@ -99,6 +107,13 @@ class ClusterTrials:
             if placement.node is not None:
                 return Trial(placement.node, *self._replaced())
         return self._preempting(pod, placement.victims) if placement.nominated and placement.victims else None
+
+    def _try_ahead(self, pod: Pod) -> None:
+        """Try the pods ahead of the pod in the queue."""
+        ranked = (queued.pod.pod for queued in self.cluster.simulation.scheduler.queue.ranked())
+        ahead = [other.uid for other in takewhile(lambda other: other.uid != pod.uid, ranked)]
+        if ahead:
+            self.cluster.schedule(ahead)
 
     def _waiting(self) -> list[Pod]:
         """Return the pods that replace evicted ones. New pods are the last ones."""

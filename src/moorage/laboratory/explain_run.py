@@ -117,7 +117,8 @@ def _with_changes(
     if not limits.probes or not any(one.outcome in CHANGEABLE for one in found):
         return found
     at_rest = Cluster.of_simulation(simulation, options, aside_of(cluster))
-    return [with_changes(one, ClusterTrials(at_rest, one.pod), at_rest.present(), limits) for one in found]
+    present = at_rest.present()
+    return [with_changes(one, ClusterTrials(at_rest, one.pod, limits.with_queue), present, limits) for one in found]
 
 
 def _named(pods: Sequence[Pod], workloads: dict[str, str], what: ExplainOptions) -> list[Pod]:
@@ -139,11 +140,12 @@ def _request(key: str, release: str, seed: int, what: ExplainOptions, notes: Seq
 
 def _watch(simulation: Simulation, subjects: Iterable[Subject], seed: int) -> None:
     cycle = simulation.scheduler.cycle
+    cluster = None if cycle.extenders else simulation.scheduler.cluster
     assert isinstance(cycle, WatchingCycle)
     for subject in list(subjects)[:_MOST_WATCHED]:
 
         def heard(moment: Moment, subject: Subject = subject) -> None:
-            subject.heard(moment, seed)
+            subject.heard(moment, seed, cluster)
 
         cycle.watched[subject.pod.uid] = heard
 

@@ -23,12 +23,17 @@ CHANGEABLE: Final = frozenset({"pending", "gated", "notOurs"})
 
 
 class ChangeLimits(Struct, frozen=True):
-    """Who may change what, and how long to search. ``probes``: runs of the engine; 0 leaves the least change out."""
+    """Who may change what, and how long to search.
+
+    ``probes``      runs of the engine; 0 leaves the least change out
+    ``with_queue``  the pods ahead of the pod in the queue are tried before it
+    """
 
     may: tuple[Owner, ...] = OWNERS
     alternatives: int = 3
     probes: int = 2000
     costs: Costs | None = None
+    with_queue: bool = False
 
 
 def with_changes(explanation: Explanation, trials: Trials, around: Surroundings, limits: ChangeLimits) -> Explanation:

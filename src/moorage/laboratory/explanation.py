@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace as with_fields
@@ -20,8 +21,10 @@ from moorage.laboratory.moments import Moment
 from moorage.laboratory.placement_report import choice_of, score_report
 from moorage.laboratory.pod_state import standing_of, standing_without_attempt
 from moorage.laboratory.preemption_report import preemption_of
+from moorage.laboratory.recorded_state import RecordedClusterState
 from moorage.laboratory.refusals import all_conflicts, conflict_terms, eligible_conflict, funnel, groups, nearest_of
 from moorage.laboratory.verdicts import Constraint, EveryVerdict, verdicts_of_all
+from moorage.laboratory.without_node import choice_without
 from moorage.report.answer import Assumption
 from moorage.report.explanation import ExplainRequest, Explanation, PodStanding, Proof
 from moorage.report.score_values import ScoreReport
@@ -48,12 +51,12 @@ class Subject:
     placed: dict[str, Any] = field(default_factory=dict)
     preempting: dict[str, Any] = field(default_factory=dict)
 
-    def heard(self, moment: Moment, seed: int) -> None:
-        """Take note of a decision, while the state is the one that it was made in."""
+    def heard(self, moment: Moment, seed: int, cluster: ClusterState | None = None) -> None:
+        """Take note of a decision, while the state is the one that it was made in. ``cluster``: that state, to change it."""
         decision = moment.decision
         judged = verdicts_of_all(moment.profile, decision.pod, moment.snapshot, moment.nominated)
         if decision.node is not None:
-            self.placed = {**_judged_parts(judged), "node": decision.node, "scores": _scores(moment, judged, seed)}
+            self.placed = {**_judged_parts(judged), "node": decision.node, "scores": _scores(moment, judged, seed, cluster)}
         elif decision.post_filter is not None and decision.post_filter.nominated:
             story = preemption_of(moment.profile, decision.pod, moment.snapshot, moment.nominated)
             self.preempting = {"preemption": story, "victims": [pod.key for pod in decision.post_filter.victims]}
@@ -70,11 +73,14 @@ def _judged_parts(judged: EveryVerdict) -> dict[str, Any]:
     }
 
 
-def _scores(moment: Moment, judged: EveryVerdict, seed: int) -> ScoreReport | None:
-    decision = moment.decision
+def _scores(moment: Moment, judged: EveryVerdict, seed: int, cluster: ClusterState | None = None) -> ScoreReport | None:
+    decision, nominated = moment.decision, moment.nominated
+    rerun = None
+    if isinstance(cluster, RecordedClusterState):
+        rerun = partial(choice_without, cluster, moment.profile, decision.pod, nominated, seed)
     choice = choice_of(
-        moment.profile, decision.pod, moment.snapshot, {k: tuple(v) for k, v in moment.nominated.items()},
-        decision.node or "", seed, decision.scores,
+        moment.profile, decision.pod, moment.snapshot, {k: tuple(v) for k, v in nominated.items()},
+        decision.node or "", seed, decision.scores, rerun,
     )  # fmt: skip
     if choice is None:
         return None

@@ -42,11 +42,16 @@ _STEPS: Final = 1024
 _SCANNED: Final = ("cpu", "memory")
 
 _Rows = npt.NDArray[np.intp]
+#: From the name of a node to the one that would be chosen without it; None if none fits.
+Rerun = Callable[[str], str | None]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A decision with its scores, in the state that it was made in. ``at`` is the winner's position among the rows."""
+    """A decision with its scores, in the state that it was made in. ``at`` is the winner's position among the rows.
+
+    ``rerun`` decides again without a node; None where the state cannot be changed: then the other nodes are scored again.
+    """
 
     profile: Profile
     pod: PodInfo
@@ -55,6 +60,7 @@ class Choice:
     scores: Scores
     at: int
     seed: int
+    rerun: Rerun | None = None
 
     @cached_property
     def model(self) -> ScoreModel:
@@ -82,7 +88,7 @@ class Choice:
 
 def choice_of(
     profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Mapping[str, tuple[PodInfo, ...]], node: str, seed: int,
-    scores: Scores | None = None,
+    scores: Scores | None = None, rerun: Rerun | None = None,
 ) -> Choice | None:  # fmt: skip
     """Return the decision that put ``pod`` on ``node``, in the present state; None if the node does not fit now.
 
@@ -98,7 +104,7 @@ def choice_of(
     at = None if scores is None else np.flatnonzero(scores.rows == snapshot.table.row_of.get(node, -1))
     if scores is None or at is None or not len(at):
         return None
-    return Choice(profile, pod, snapshot, found, scores, int(at[0]), seed)
+    return Choice(profile, pod, snapshot, found, scores, int(at[0]), seed, rerun)
 
 
 def score_report(choice: Choice, *, feasible: int, refused: int, flips: bool = True) -> ScoreReport:
@@ -274,9 +280,15 @@ def _label(asked: Requirement) -> str:
 
 
 def _without(choice: Choice) -> Iterator[Flip]:
-    """Yield where the pod would go if its node took no pods: the others are scored again, because normalisation changes."""
+    """Yield where the pod would go if its node were not there."""
+    winner = choice.name(choice.winner)
+    if choice.rerun is not None:
+        name = choice.rerun(winner)
+        to = None if name is None else choice.snapshot.table.row_of[name]
+        yield Flip("withoutNode", f"Without {winner}: {name or 'no node fits'}", to)
+        return
     rows = np.delete(choice.scores.rows, choice.at)
     if len(rows):
         scores = rate(choice.profile, choice.found, choice.pod, choice.snapshot, rows)
         to = choice.drawn(scores.total, rows)
-        yield Flip("withoutNode", f"Without {choice.name(choice.winner)}: {choice.name(to)}", to)
+        yield Flip("withoutNode", f"Without {winner}: {choice.name(to)}", to)

@@ -217,8 +217,11 @@ class _PodClass:
             return False
         self._position = changes.position
         self.asked_again = True
-        if changed:
-            rows = changed if len(changed) == 1 else list(dict.fromkeys(changed))
+        if len(changed) == 1:
+            self._judge_row(changed[0], pod, snapshot)
+            self._rows = None
+        elif changed:
+            rows = list(dict.fromkeys(changed))
             if len(rows) <= (FEW if self._rooms is None else MORE):
                 for row in rows:
                     self._judge_row(row, pod, snapshot)

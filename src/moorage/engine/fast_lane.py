@@ -59,17 +59,13 @@ class FastLane:
         queued = state.queue.first_if_quiet(now)
         if queued is None:
             return None
-        pod = queued.pod
-        profile = self._profile_of(pod.spec.scheduler_name)
-        if profile is None or pod.status.nominated_node_name or pod.terminating or cluster.node_of(pod.uid) is not None:
+        pod, spec = queued.pod, queued.pod.spec
+        profile = self._suits.get(spec.scheduler_name) or self._profile_of(spec.scheduler_name)
+        if profile is None or pod.status.nominated_node_name or pod.uid in state.bindings.by_uid or pod.uid in cluster.uids:
             return None
-        spec = pod.spec
-        if (
-            spec.scheduling_group is not None
-            or spec.resource_claims
-            or (spec.volumes and pod.volumes is not None)
-            or pod.uid in state.bindings.by_uid
-        ):
+        if spec.scheduling_group is not None or spec.resource_claims or (spec.volumes and pod.volumes is not None):
+            return None
+        if pod.terminating:
             return None
         try:
             quick = cycle.decide_fast(profile, pod, cluster.snapshot)
@@ -86,12 +82,10 @@ class FastLane:
 
     def _profile_of(self, name: str) -> Profile | None:
         """Return the profile of a scheduler name if all its pods may take the lane."""
-        try:
-            return self._suits[name]
-        except KeyError:
+        if name not in self._suits:
             profile = self._state.profiles[name]
-            found = self._suits[name] = profile if _suits(profile) else None
-            return found
+            self._suits[name] = profile if _suits(profile) else None
+        return self._suits[name]
 
     # -- what follows from a decision ------------------------------------------------------------------------------------
 
@@ -99,7 +93,7 @@ class FastLane:
         """Take the pod out of the queue and count it on its node."""
         state = self._state
         state.queue.take_first(found.queued)
-        state.cluster.assume(found.pod, found.node)
+        state.cluster.assume_on(found.pod, found.node, found.row)
         state.revision += 1
 
     def order_bind(self, found: Found) -> None:

@@ -34,7 +34,7 @@ _KEEPING: Final = frozenset(["reserve", "permit", "preBind", "bind", "postBind",
 
 
 _Books = tuple[dict[str, Any], ...]
-_fields_of = attrgetter(*PodRecord.__slots__)
+_fields_of = attrgetter(*PodRecord.__struct_fields__)
 
 
 class RecordedSimulation(Simulation):
@@ -177,7 +177,7 @@ def _restore_books(
         else:
             book[uid] = value
     if record is not None and fields is not None:
-        for name, before in zip(PodRecord.__slots__, fields, strict=True):
+        for name, before in zip(PodRecord.__struct_fields__, fields, strict=True):
             setattr(record, name, before)
 
 

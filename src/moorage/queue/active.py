@@ -25,9 +25,13 @@ class ActiveQueue:
     def __init__(self, sort_key: SortKey) -> None:
         self._sort_key = sort_key
         self._heap: LazyHeap[QueuedPod] = LazyHeap()
+        #: ``pop`` removes and returns the first pod, ``peek`` returns it; None if there is none.
+        self.pop, self.peek = self._heap.pop, self._heap.peek
+        #: The entries of the pods by UID, for their number.
+        self.entries = self._heap.entries
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return len(self.entries)
 
     def __iter__(self) -> Iterator[QueuedPod]:
         return iter(self._heap)
@@ -46,10 +50,3 @@ class ActiveQueue:
 
     def discard(self, queued: QueuedPod) -> None:
         self._heap.discard(queued.pod.uid)
-
-    def pop(self) -> QueuedPod | None:
-        return self._heap.pop()
-
-    def peek(self) -> QueuedPod | None:
-        """Return the pod that ``pop`` would return."""
-        return self._heap.peek()

@@ -26,28 +26,29 @@ class LazyHeap(Generic[T]):
         self._heap: list[list[Any]] = []
         #: Entries of the same form, in order: each was not before the last one when it was pushed.
         self._row: deque[list[Any]] = deque()
-        self._entries: dict[str, list[Any]] = {}
+        #: By name. Always the same mapping; read it only.
+        self.entries: dict[str, list[Any]] = {}
         self._serial = 0
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.entries)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._entries
+        return name in self.entries
 
     def __iter__(self) -> Iterator[T]:
         """Yield the members in the order they would be popped."""
-        for entry in sorted(self._entries.values(), key=lambda e: e[:3]):
+        for entry in sorted(self.entries.values(), key=lambda e: e[:3]):
             yield entry[3]
 
     def push(self, name: str, key: Any, order: int, item: T) -> None:
         """Add a member, or give one a new key."""
-        held = self._entries.get(name)
+        held = self.entries.get(name)
         if held is not None:
             held[3] = None
         self._serial += 1
         entry = [key, order, self._serial, item, name]
-        self._entries[name] = entry
+        self.entries[name] = entry
         if not self._row or self._row[-1] < entry:
             self._row.append(entry)
         else:
@@ -57,7 +58,7 @@ class LazyHeap(Generic[T]):
 
     def discard(self, name: str) -> bool:
         """Remove a member. Return whether there was one."""
-        entry = self._entries.pop(name, None)
+        entry = self.entries.pop(name, None)
         if entry is None:
             return False
         entry[3] = None
@@ -66,19 +67,21 @@ class LazyHeap(Generic[T]):
 
     def peek(self) -> T | None:
         """Return the first member, or None if there is none."""
-        entry = self._first()
+        row = self._row
+        entry = row[0] if row and not self._heap and row[0][3] is not None else self._first()
         return None if entry is None else entry[3]
 
     def pop(self) -> T | None:
         """Remove and return the first member, or return None if there is none."""
-        entry = self._first()
+        row = self._row
+        entry = row[0] if row and not self._heap and row[0][3] is not None else self._first()
         if entry is None:
             return None
         if self._row and self._row[0] is entry:
             self._row.popleft()
         else:
             heappop(self._heap)
-        del self._entries[entry[4]]
+        del self.entries[entry[4]]
         first: T = entry[3]
         return first
 
@@ -97,17 +100,18 @@ class LazyHeap(Generic[T]):
 
     def save(self) -> Callable[[], None]:
         """Return a function that restores the members and their order."""
-        entries, serial = [entry.copy() for entry in self._entries.values()], self._serial
+        entries, serial = [entry.copy() for entry in self.entries.values()], self._serial
 
         def restore() -> None:
-            self._entries = {entry[4]: entry for entry in entries}
+            self.entries.clear()
+            self.entries.update({entry[4]: entry for entry in entries})
             self._heap, self._row = [], deque(sorted(entries))
             self._serial = serial
 
         return restore
 
     def _clear_out(self) -> None:
-        if len(self._heap) + len(self._row) > 2 * len(self._entries) + _SLACK:
+        if len(self._heap) + len(self._row) > 2 * len(self.entries) + _SLACK:
             self._heap = [entry for entry in self._heap if entry[3] is not None]
             heapify(self._heap)
             self._row = deque(entry for entry in self._row if entry[3] is not None)

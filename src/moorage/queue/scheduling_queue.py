@@ -193,7 +193,7 @@ class SchedulingQueue:
     def first_if_quiet(self, now: float) -> QueuedPod | None:
         """Return the pod that ``pop`` would return, without popping it; None if any pod is not active, or is nominated."""
         first = self._active.peek()
-        if first is None or len(self._active) != len(self._pods) or len(self._in_flight) or len(self._nominator):
+        if first is None or len(self._active.entries) != len(self._pods) or len(self._nominator):  # a pod in flight is in _pods
             return None
         if now >= self._next_scan:
             self.tick(now)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from moorage.api.core import ENDED_PHASES, Pod
@@ -27,8 +27,7 @@ def wants_a_node(pod: Pod) -> bool:
     return not pod.spec.node_name and pod.status.phase not in ENDED_PHASES and pod.metadata.deletion_timestamp is None
 
 
-@dataclass(slots=True)
-class PodRecord:
+class PodRecord(Struct):
     """The record of a pod that was pending, or that was evicted or deleted. Times are seconds of simulated time.
 
     ``message`` is the reason why the last attempt failed; empty if it succeeded or there was none. Decisions are not recorded,

@@ -128,6 +128,12 @@ class ClusterState:
         self._put(pod, node)
         self._assumed[pod.uid] = node
 
+    def assume_on(self, pod: PodInfo, node: str, row: int) -> None:
+        """Assume a pod of no group that is neither placed nor assumed, on a node that is at this row."""
+        self._placed[pod.uid] = (pod, node)
+        self._assumed[pod.uid] = node
+        self.table.add_pod(row, pod)
+
     def confirm(self, pod: PodInfo, row: int) -> None:
         """Replace the assumed pod on this row by its bound version, which counts the same."""
         self._placed[pod.uid] = (pod, self._assumed.pop(pod.uid))

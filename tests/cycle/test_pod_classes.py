@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from unittest.mock import patch
+
 import msgspec
 import numpy as np
 import pytest
@@ -45,6 +48,14 @@ def default_profile():
     return make_profile("default-scheduler", plugins, points, WEIGHTS)
 
 
+#: Limits that make clusters of a few nodes take the ways of large ones.
+ALWAYS_TIED = {"top_places._WORTH_KEEPING": 1, "top_places._PAUSE": 0, "top_places._FIRST": 0}
+LIMITS = [
+    {},
+    ALWAYS_TIED,
+    {**ALWAYS_TIED, "cached_scores._FEW_DOMAINS": 0},
+    {**ALWAYS_TIED, "cached_scores._FEW_DOMAINS": 0, "domain_places._FEW_CHANGES": 0},
+]
 step = st.one_of(
     *[st.tuples(st.just("pod"), st.integers(0, 3))] * 4,
     st.tuples(st.just("remove"), st.integers(0, 50)),
@@ -67,6 +78,7 @@ class History:
         self.cluster = a_cluster(nodes)
         self.templates = templates
         self.quick = Cycle(seed=1)
+        self.fast = Cycle(seed=1)
         self.plain = Cycle(seed=1, by_class=False)
         self.scored = Cycle(seed=1, by_class=False, always_score=True)
         self.placed = []
@@ -122,6 +134,9 @@ class History:
         snapshot = self.cluster.snapshot
         one, two = (cycle.decide(self.profile, pod, snapshot, self.nominated) for cycle in (self.quick, self.plain))
         assert (one.node, one.feasible, one.message) == (two.node, two.feasible, two.message)
+        fast = None if self.nominated or not len(snapshot.table) else self.fast.decide_fast(self.profile, pod, snapshot)
+        if fast is not None:
+            assert (snapshot.table.nodes[fast.row].name, fast.feasible) == (two.node, two.feasible)
         if one.node is not None:
             scores = self.scored.decide(self.profile, pod, snapshot, self.nominated).scores
             assert snapshot.table.row_of[one.node] in scores.best()
@@ -134,11 +149,15 @@ class History:
     nodes=st.lists(node, min_size=1, max_size=8, unique_by=lambda n: n.name),
     templates=st.lists(st.tuples(template, st.sampled_from(["x", "y"])), min_size=4, max_size=4),
     steps=st.lists(step, min_size=5, max_size=40),
+    limits=st.sampled_from(LIMITS),
 )
-def test_decisions_by_class_are_those_of_the_long_way(nodes, templates, steps):
+def test_decisions_by_class_are_those_of_the_long_way(nodes, templates, steps, limits):
     history = History(nodes, templates)
-    for what, arg in steps:
-        getattr(history, what)(arg)
+    with ExitStack() as patches:
+        for name, limit in limits.items():
+            patches.enter_context(patch(f"moorage.cycle.{name}", limit))
+        for what, arg in steps:
+            getattr(history, what)(arg)
 
 
 def test_a_known_class_is_not_judged_again():

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from moorage.cycle.domain_places import DomainPlaces
+from moorage.cycle.domain_places import REFUSED, DomainPlaces, OpenPlaces
 from moorage.cycle.node_verdicts import NodePart, Steps, Varying
 from moorage.cycle.top_places import TopPlaces
 from moorage.framework.plugin_runner import MAX_SCORE, are_in_range, ask, normalized, scored
@@ -30,8 +30,6 @@ __all__ = ["REFUSED", "KeptScores"]
 
 #: Labels with more values than this are compared node by node.
 _FEW_DOMAINS = 32
-#: Stands in for the total of a refused row: below any total, whatever is added to it.
-REFUSED = -(1 << 62)
 
 
 class KeptScores:
@@ -89,6 +87,7 @@ class KeptScores:
         self._total_cells, self._in_ring_cells = self._total.data, self._in_ring.data
         self._top = TopPlaces(self._ring, self._in_ring)
         self._places: dict[str, DomainPlaces] = {}
+        self._open_places: dict[str, OpenPlaces] = {}
 
     def _scaled(self, step: Step, state: Any, raw: IntArray) -> IntArray:
         scores = normalized(step, state, raw)
@@ -124,6 +123,16 @@ class KeptScores:
             if size > _FEW_DOMAINS:
                 return None
             found = self._places[key] = DomainPlaces(self._ring, self._in_ring, table.domains_in_ring(key), size)
+        return found
+
+    def open_places(self, key: str, closed: BoolArray, table: NodeTable) -> OpenPlaces:
+        """Return the totals without the closed domains of a label. Call it only if ``in_ring`` is not None."""
+        found = self._open_places.get(key)
+        if found is None or not found.knows(closed):
+            found = OpenPlaces(self._ring, self._in_ring, table.domains_in_ring(key), closed)
+            self._open_places[key] = found
+        else:
+            found.follow(closed)
         return found
 
     # -- changes ------------------------------------------------------------------------------------------------------
@@ -162,6 +171,8 @@ class KeptScores:
         self._top.changed(place, total)
         for places in self._places.values():
             places.changed(place, before, total)
+        for open_places in self._open_places.values():
+            open_places.changed(place, total)
 
     def rescore(self, view: NodeView, allowed: BoolArray, pod: PodInfo) -> None:
         """Score some rows again; ``allowed`` marks those that may be picked."""
@@ -182,3 +193,4 @@ class KeptScores:
         self._in_ring[self._ring.place_of[rows]] = np.where(allowed, totals, REFUSED)
         self._top.forget(self._in_ring)
         self._places.clear()
+        self._open_places.clear()

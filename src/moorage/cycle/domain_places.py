@@ -1,19 +1,27 @@
-"""The best places of the ring in each domain of one label, kept while totals change one row at a time.
+"""A pod class's totals by the domains of one label, kept while totals and domains change one at a time.
 
-Where a label has few values, the pick among nodes that differ only by domain compares domains instead of nodes.
+Where a label has few values, ``DomainPlaces`` compares domains instead of nodes. Where it has many, such as the host name,
+``OpenPlaces`` keeps the totals without closed domains: few domains open or close between two pods of a class.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from moorage.cycle.top_places import TopPlaces
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.ring import Ring
 
-__all__ = ["DomainPlaces"]
+__all__ = ["REFUSED", "DomainPlaces", "OpenPlaces"]
+
+#: Stands in for the total of a refused row: below any total, whatever is added to it.
+REFUSED: Final = -(1 << 62)
+#: If more domains open or close at once than this, all totals are written again.
+_FEW_CHANGES: Final = 64
 
 
 class DomainPlaces:
@@ -81,3 +89,57 @@ class DomainPlaces:
         self._highest[domain], self._left[domain] = highest, int(np.count_nonzero(inside))
         tied = self._tied[domain] = bytearray(inside.tobytes())
         return tied
+
+
+class OpenPlaces:
+    """One pod class's totals in ring order, ``REFUSED`` in closed domains. ``count`` is how many places are open."""
+
+    __slots__ = ("_all", "_by_domain", "_cells", "_closed", "_domain_at", "_domains", "_starts", "_top", "count", "totals")
+
+    def __init__(self, ring: Ring, totals: IntArray, domains: npt.NDArray[np.intp], closed: BoolArray) -> None:
+        """``totals`` are the class's own, of all places; ``domains``: the id of each place's domain."""
+        self._all = totals
+        self._domains = domains
+        self._domain_at: memoryview = domains.data
+        self._by_domain = np.argsort(domains, kind="stable")
+        self._starts = np.searchsorted(domains[self._by_domain], np.arange(len(closed) + 1))
+        self.totals: IntArray = totals.copy()
+        self._cells: memoryview = self.totals.data
+        self._top = TopPlaces(ring, self.totals)
+        self._write_all(closed)
+
+    def _write_all(self, closed: BoolArray) -> None:
+        self._closed = closed.copy()
+        np.copyto(self.totals, np.where(closed.take(self._domains), REFUSED, self._all))
+        self.count = int(np.count_nonzero(self.totals >= 0))
+        self._top.forget(self.totals)
+
+    def knows(self, closed: BoolArray) -> bool:
+        """Return whether the label has got no new values."""
+        return len(closed) == len(self._closed)
+
+    def follow(self, closed: BoolArray) -> None:
+        """Follow the domains that opened or closed."""
+        changed = np.flatnonzero(closed != self._closed).tolist()
+        if len(changed) > _FEW_CHANGES:
+            self._write_all(closed)
+            return
+        for domain in changed:
+            is_closed = bool(closed[domain])
+            self._closed[domain] = is_closed
+            for place in self._by_domain[self._starts[domain] : self._starts[domain + 1]].tolist():
+                self._write(place, REFUSED if is_closed else int(self._all[place]))
+
+    def changed(self, place: int, total: int) -> None:
+        """Follow the change of one place's total, which the caller has written."""
+        if not self._closed[self._domain_at[place]]:
+            self._write(place, total)
+
+    def _write(self, place: int, total: int) -> None:
+        self.count += (total >= 0) - (self._cells[place] >= 0)
+        self._cells[place] = total
+        self._top.changed(place, total)
+
+    def first(self, start: int) -> int:
+        """Return the open row with the highest total; where several share it, the first at or after ``start``."""
+        return self._top.first(start)

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.cycle.cached_scores import KeptScores
+from moorage.cycle.domain_places import OpenPlaces
 from moorage.framework.plugin_runner import are_in_range, ask, normalized
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
@@ -129,18 +130,22 @@ class _OpenRows:
     They are counted and compared by domain if all closed domains are of one label with few values, else node by node.
     """
 
-    __slots__ = ("_allowed", "_closed", "_key", "_places", "_scores", "_table", "_totals", "count")
+    __slots__ = ("_allowed", "_closed", "_key", "_open", "_places", "_scores", "_table", "_totals", "count")
 
     def __init__(self, scores: KeptScores, allowed: int, closed: Mapping[str, BoolArray], table: NodeTable) -> None:
         self._scores, self._allowed, self._closed, self._table = scores, allowed, closed, table
         self._totals: IntArray | None = None
         self._key = next(iter(closed)) if len(closed) == 1 else ""
         self._places = scores.places(self._key, table) if self._key else None
+        self._open: OpenPlaces | None = None
         if not closed:
             self.count = allowed
         elif self._places is not None:
             shut = closed[self._key].tolist()
             self.count = sum(count for count, is_shut in zip(self._places.open, shut, strict=True) if not is_shut)
+        elif self._key:
+            self._open = scores.open_places(self._key, closed[self._key], table)
+            self._totals, self.count = self._open.totals, self._open.count
         else:
             self.count = int(np.count_nonzero(self.mask))
 
@@ -187,6 +192,8 @@ class _OpenRows:
         keys = {*self._closed, *gains}
         if not keys:
             return self._scores.first_best(start)
+        if self._open is not None and not gains:
+            return self._open.first(start)
         key = keys.pop()
         places = None if keys else self._scores.places(key, self._table)
         if places is not None:

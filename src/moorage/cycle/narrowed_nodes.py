@@ -48,13 +48,14 @@ class NarrowLook:
         return (feasible[0], found) if len(feasible) == 1 else None
 
     def _fits(self, row: int, found: PreFiltered, pod: PodInfo, snapshot: Snapshot) -> bool:
-        nodes = snapshot.nodes
+        nodes, skipped, states = snapshot.nodes, found.skipped, found.states
+        node = nodes.one(row)
         for step, single in self._filters:
-            if step.name in found.skipped:
+            if step.name in skipped:
                 continue
-            state = found.state_of(step, pod)
+            state = states.get(step.name, pod)
             if single is not None:
-                if ask(single, "filter", state, nodes.one(row)) is not None:
+                if ask(single, "filter", state, node) is not None:
                     return False
                 continue
             refused = refused_rows(step, state, nodes.at(row))

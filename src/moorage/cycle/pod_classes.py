@@ -96,6 +96,8 @@ class ClassCache:
 
     def decide_known(self, pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
         """Decide like ``decide`` where no pod is nominated. A pod of a shape that was decided before is not signed again."""
+        if pod.spec.affinity is not None and self._narrow.concerns(pod):
+            return self.decide(pod, snapshot, _NONE, seed)
         shape = pod.shape()
         route = self._routes.get(shape)
         if route is None or self._classes.get(route.key) is not route.pod_class or not route.holds(snapshot):

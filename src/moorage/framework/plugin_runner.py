@@ -17,7 +17,7 @@ from moorage.errors import PluginError
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdict_table import Verdicts
-from moorage.framework.verdicts import Code, Hold, Narrow, Reject, Skip, Status
+from moorage.framework.verdicts import SKIP, Code, Hold, Narrow, Reject, Skip, Status
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
@@ -75,8 +75,13 @@ def run_pre_filter(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> PreFil
     narrowed_by: list[str] = []
     refused: Status | None = None
     for step in profile.at("preFilter"):
-        answer = ask(step, "preFilter", pod, snapshot)
-        if isinstance(answer, Skip):
+        try:
+            answer = step.call(pod, snapshot)
+        except PluginError:
+            raise
+        except Exception as error:
+            raise PluginError(step.name, f"failed in preFilter: {type(error).__name__}: {error}") from error
+        if answer is SKIP or isinstance(answer, Skip):
             skipped.add(step.name)
             continue
         if isinstance(answer, Hold):

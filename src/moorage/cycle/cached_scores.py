@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from moorage.cycle.domain_places import REFUSED, DomainPlaces, OpenPlaces
+from moorage.cycle.domain_places import REFUSED, DomainPlaces, Domains, OpenPlaces, selected
 from moorage.cycle.node_verdicts import NodePart, Steps, Varying
 from moorage.cycle.top_places import TopPlaces
 from moorage.framework.plugin_runner import MAX_SCORE, are_in_range, ask, normalized, scored
@@ -88,6 +88,7 @@ class KeptScores:
         self._top = TopPlaces(self._ring, self._in_ring)
         self._places: dict[str, DomainPlaces] = {}
         self._open_places: dict[str, OpenPlaces] = {}
+        self._domains: dict[str, Domains] = {}
 
     def _scaled(self, step: Step, state: Any, raw: IntArray) -> IntArray:
         scores = normalized(step, state, raw)
@@ -135,6 +136,15 @@ class KeptScores:
             found.follow(closed)
         return found
 
+    def domains(self, key: str, table: NodeTable) -> Domains:
+        """Return the values of a label, absence included, that a row with a total has."""
+        found = self._domains.get(key)
+        if found is None:
+            held = np.zeros(len(table.labels.column(key).values), dtype=bool)
+            held[table.domains_in_ring(key)[self._in_ring >= 0]] = True
+            found = self._domains[key] = selected(held)
+        return found
+
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def worth_of_row(self, row: int, node: NodeInfo, snapshot: Snapshot, pod: PodInfo) -> int:
@@ -167,6 +177,8 @@ class KeptScores:
 
     def _write(self, place: int, total: int) -> None:
         before = self._in_ring_cells[place]
+        if self._domains and (before >= 0) != (total >= 0):
+            self._domains.clear()
         self._in_ring_cells[place] = total
         self._top.changed(place, total)
         for places in self._places.values():
@@ -194,3 +206,4 @@ class KeptScores:
         self._top.forget(self._in_ring)
         self._places.clear()
         self._open_places.clear()
+        self._domains.clear()

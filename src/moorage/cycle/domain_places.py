@@ -16,12 +16,22 @@ from moorage.cycle.top_places import TopPlaces
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.ring import Ring
 
-__all__ = ["REFUSED", "DomainPlaces", "OpenPlaces"]
+__all__ = ["REFUSED", "DomainPlaces", "Domains", "OpenPlaces", "selected"]
+
+#: Some ids of a label's values, as an index of arrays with one entry for each value.
+Domains = npt.NDArray[np.intp] | slice
 
 #: Stands in for the total of a refused row: below any total, whatever is added to it.
 REFUSED: Final = -(1 << 62)
 #: If more domains open or close at once than this, all totals are written again.
 _FEW_CHANGES: Final = 64
+
+
+def selected(mask: BoolArray) -> Domains:
+    """Return the ids that are marked. Slices and numbers are faster indexes than masks."""
+    if mask[1:].all():
+        return slice(0 if mask[0] else 1, None)
+    return np.flatnonzero(mask)
 
 
 class DomainPlaces:

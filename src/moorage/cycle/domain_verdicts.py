@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.cycle.cached_scores import KeptScores
-from moorage.cycle.domain_places import OpenPlaces
+from moorage.cycle.domain_places import Domains, OpenPlaces, selected
 from moorage.framework.plugin_runner import are_in_range, ask, normalized
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
@@ -170,18 +170,15 @@ class _OpenRows:
         """Whether each place of the ring is open."""
         return self.totals >= 0
 
-    def held(self, key: str) -> BoolArray:
-        """Return for each value of a label, absence included, whether an open row has it."""
-        column = self._table.labels.column(key)
-        if self.are_all:
-            return column.held
-        places = self._places if key == self._key else None if self._closed else self._scores.places(key, self._table)
-        if places is not None:
-            held = np.array(places.open) > 0
-            return held & ~self._closed[key] if key in self._closed else held
-        held = np.zeros(len(column.values), dtype=bool)
+    def held(self, key: str) -> Domains:
+        """Return the values of a label, absence included, that an open row has."""
+        if not self._closed:
+            return self._scores.domains(key, self._table)
+        if self._places is not None and key == self._key:
+            return selected((np.array(self._places.open) > 0) & ~self._closed[key])
+        held = np.zeros(len(self._table.labels.column(key).values), dtype=bool)
         held[self._table.domains_in_ring(key)[self.mask]] = True
-        return held
+        return selected(held)
 
     def only(self) -> int:
         """Return the single open row."""

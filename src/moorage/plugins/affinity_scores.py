@@ -24,6 +24,7 @@ from moorage.state.view import NodeView
 __all__ = ["AffinityWeights", "normalize_weights", "sum_weights", "weigh_affinity"]
 
 _MAX_SCORE = 100
+_HIGHEST = np.iinfo(np.int64).max
 
 #: Topology key → summed weight of each domain, shape (values,).
 AffinityWeights = Mapping[str, IntArray]
@@ -49,7 +50,8 @@ def weigh_affinity(pod: PodInfo, snapshot: Snapshot, hard_weight: int) -> Affini
     weights: dict[str, IntArray] = {}
     for key, weight, pods in (*_own_terms(pod, snapshot), *_terms_of_placed_pods(pod, snapshot, hard_weight)):
         if pods.any():
-            weights[key] = weight * pods + weights.get(key, 0)
+            weighted = weight * pods
+            weights[key] = weighted + weights[key] if key in weights else weighted
     return weights or None
 
 
@@ -97,7 +99,7 @@ def sum_weights(weights: AffinityWeights, nodes: NodeView) -> IntArray:
 
 def normalize_weights(scores: IntArray) -> IntArray:
     """Map raw scores to 0-100, rounding down; if all are equal, they become 0."""
-    least = scores.min(initial=np.iinfo(np.int64).max)
+    least = scores.min(initial=_HIGHEST)
     span = int(scores.max(initial=least)) - int(least)
     if span <= 0:
         return np.zeros_like(scores)

@@ -25,6 +25,8 @@ RECORDED = sorted(path.name.removesuffix(".jsonl.gz").removeprefix("v") for path
 ELSEWHERE = {
     ("DynamicResources", "1.33"),
     ("DynamicResources", "1.34"),
+    ("DynamicResources", "1.35"),
+    ("DynamicResources", "1.35.4"),
     ("DynamicResources", "1.36.0"),
     ("ImageLocality", "1.35"),
     ("InterPodAffinity", "1.35"),

@@ -111,6 +111,12 @@ DEVICES = [
         },
     },
 ]  # fmt: skip
+
+
+def incomplete(held):
+    return {**held, "spec": {**held["spec"], "pool": {**held["spec"]["pool"], "resourceSliceCount": 2}}}
+
+
 CLAIMS = [{"name": "a", "resourceClaimName": "a"}, {"name": "b", "resourceClaimName": "b"}]
 EBS = [{"name": "v", "awsElasticBlockStore": {"volumeID": "one"}}]
 OTHER_EBS = [{"name": "v", "awsElasticBlockStore": {"volumeID": "two"}}]
@@ -159,6 +165,10 @@ RULES = {
         fault,
         ("1.35.4", NO_ALLOCATION),
         ("1.35.7", ""),
+    ),
+    "all slices of a pool are there": (
+        [node("n0"), DEVICES[0], incomplete(DEVICES[1]), device_claim("a"), pod("p", resourceClaims=CLAIMS[:1])],
+        reasons, ("1.34.7", []), ("1.35.4", ["cannot allocate all claims"]),
     ),
     "ports of sidecars count": (
         [node("n0"), pod("held", "n0", initContainers=sidecar(ports=PORT)), pod("p", containers=[container(ports=PORT)])],

@@ -19,6 +19,7 @@ from typing import Final
 
 import numpy as np
 
+from moorage.api.core import Node
 from moorage.api.devices import DeviceClass, ResourceClaim
 from moorage.api.node_selectors import NodeSelectorMatcher, compile_node_selector
 from moorage.errors import AttemptError
@@ -58,6 +59,7 @@ from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, earli
 from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.pod_devices import ExtendedResourceNodes, PodDevices
 from moorage.plugins.devices.pod_resource_claims import claims_of, class_faults, is_reserved_for
+from moorage.plugins.devices.pools import PoolRule
 from moorage.plugins.dynamic_resources_args import DynamicResourcesArgs
 from moorage.plugins.evictions import can_be_evicted, evict
 from moorage.plugins.extended_resources import device_class_for
@@ -108,6 +110,8 @@ class DynamicResources(
 
     name = "DynamicResources"
     Args: type[PluginArgs] | None = DynamicResourcesArgs
+    #: Which pools can be used.
+    pool_rule: PoolRule = PoolRule.COMPLETE
 
     def __init__(self, args: DynamicResourcesArgs | None = None) -> None:
         self._args = args or DynamicResourcesArgs()
@@ -131,6 +135,7 @@ class DynamicResources(
             taints=gates["DRADeviceTaints"],
             prioritized_list=gates["DRAPrioritizedList"],
             lists=gates["DRAListTypeAttributes"],
+            pool_rule=self.pool_rule,
         )
         self._binding_timeout_s = 600.0 if args.binding_timeout is None else args.binding_timeout
         timeout_s = (args.filter_timeout or 0.0) if gates["DRASchedulerFilterTimeout"] else 0.0
@@ -279,7 +284,7 @@ class DynamicResources(
             if answer.found is not None:
                 continue
             if answer.out_of_budget:
-                refused.setdefault((f"node {node.name}: timed out trying to allocate devices", True), []).append(at)
+                refused.setdefault(self.timed_out(node), []).append(at)
             elif answer.error is not None:
                 refused.setdefault((answer.error.message(keys), True), []).append(at)
             else:
@@ -288,6 +293,10 @@ class DynamicResources(
             mask = nodes.false()
             mask[rows] = True
             yield mask, reason, is_error
+
+    def timed_out(self, node: Node) -> tuple[str, bool]:
+        """Return the reason for a node on which the search took too long, and whether that is an error."""
+        return f"node {node.name}: timed out trying to allocate devices", True
 
     def why(self, wanted: PodDevices, pod: PodInfo, node: NodeView) -> Detail | None:
         del pod

@@ -88,6 +88,8 @@ VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
     ("DefaultPreemption", "1.34.7"): earlier_preemption.DefaultPreemptionV1347,
     ("DynamicResources", "1.33"): earlier_devices.DynamicResourcesV133,
     ("DynamicResources", "1.34"): earlier_devices.DynamicResourcesV134,
+    ("DynamicResources", "1.35"): earlier_devices.DynamicResourcesV135,
+    ("DynamicResources", "1.35.4"): earlier_devices.DynamicResourcesV1354,
     ("DynamicResources", "1.36.0"): earlier_devices.DynamicResourcesV1360,
     ("EBSLimits", "1.30"): earlier_disks.EBSLimitsV130,
     ("GCEPDLimits", "1.30"): earlier_disks.GCEPDLimitsV130,

@@ -62,6 +62,7 @@ _1_35_7 = _before(
     CURRENT,
     "1.35.7",
     {
+        "DynamicResources": "1.35",
         "ImageLocality": "1.35",
         "InterPodAffinity": "1.35",
         "NodeResourcesBalancedAllocation": "1.35",
@@ -75,7 +76,7 @@ _1_35_7 = _before(
     has_placement_points=False,
     **_with_gates("1.35", GATES_1_35),
 )
-_1_35_4 = _before(_1_35_7, "1.35.4", {"DynamicResources": "1.36.0"})
+_1_35_4 = _before(_1_35_7, "1.35.4", {"DynamicResources": "1.35.4"})
 
 _1_34_7 = _before(
     _1_35_7,

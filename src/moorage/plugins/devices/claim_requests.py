@@ -24,6 +24,7 @@ from moorage.api.devices import (
 )
 from moorage.api.meta import Quantity
 from moorage.plugins.devices.meter import CostlyError, Meter
+from moorage.plugins.devices.pools import PoolRule
 from moorage.plugins.devices.slice_devices import DeviceSelectorError, SliceDevice
 
 __all__ = ["MAX_RESULTS", "Ask", "AskError", "ClaimAsk", "ClaimRequest", "DeviceGates", "OverspentError", "parse_claim"]
@@ -52,7 +53,7 @@ class OverspentError(AskError):
 
 
 class DeviceGates(NamedTuple):
-    """The feature gates that the allocator depends on."""
+    """The feature gates that the allocator depends on, and the release's rule for pools."""
 
     consumable_capacity: bool = True
     binding_conditions: bool = True
@@ -60,6 +61,7 @@ class DeviceGates(NamedTuple):
     taints: bool = True
     prioritized_list: bool = True
     lists: bool = False
+    pool_rule: PoolRule = PoolRule.COMPLETE
 
     @property
     def knows_shares(self) -> bool:

@@ -174,7 +174,7 @@ class Shape:
     def _recheck(
         self, cached: _CachedAnswer | None, node: Node, catalog: Catalog, ledger: Ledger, budget: int, meter: Meter
     ) -> tuple[ShapeAnswer, int]:
-        pools = catalog.pools_of(node, self.options.partitions)
+        pools = catalog.pools_of(node, self.options.partitions, self.options.pool_rule)
         self._valid.add(node.name)
         if (
             cached is not None

@@ -63,7 +63,7 @@ def _asks(wanted: PodDevices) -> Iterator[tuple[str, Ask]]:
 def _counted(wanted: PodDevices, ask: Ask, node: NodeView) -> tuple[int, int, int]:
     """Count the devices seen on a node, those that the request selects, and those of them that are in use."""
     state = wanted.device_state
-    pools = state.catalog.pools_of(node.first.node, wanted.options.partitions)
+    pools = state.catalog.pools_of(node.first.node, wanted.options.partitions, wanted.options.pool_rule)
     seen = [one.offer for one in pools.candidates]
     matching = []
     for offer in seen:

@@ -9,15 +9,23 @@ Source  kube-scheduler 1.36: structured/internal/incubating/pools_incubating.go,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from itertools import chain
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from moorage.api.core import Node
 from moorage.api.quantity import QuantityError
 from moorage.plugins.devices.slice_devices import DeviceId, PoolId, SelectionError, SliceDevice, SliceOffers, reaches
 
-__all__ = ["DeviceCandidate", "NodePools", "Pool", "gather"]
+__all__ = ["DeviceCandidate", "NodePools", "Pool", "PoolRule", "gather"]
+
+
+class PoolRule(StrEnum):
+    """Which pools can be used: those with all their slices, or, up to 1.34, any."""
+
+    COMPLETE = "complete"
+    ANY = "any"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +45,7 @@ class Pool:
 
 
 class DeviceCandidate(NamedTuple):
-    """A device of a usable pool."""
+    """A device that can be allocated."""
 
     offer: SliceDevice
     pool: Pool
@@ -66,20 +74,22 @@ def gather(
     slices: Iterable[SliceOffers],
     slices_of: Callable[[PoolId], Sequence[SliceOffers]],
     partitions: bool,
+    rule: PoolRule,
 ) -> NodePools:
     """Gather the pools of a node from the slices that may be for it; ``slices_of`` returns all slices of a pool.
 
-    ``partitions``: devices may share counters (gate ``DRAPartitionableDevices``).
+    ``partitions``: devices may share counters (gate ``DRAPartitionableDevices``). ``rule`` makes a pool of its slices for the
+    node and of all its slices.
     """
     found: dict[PoolId, list[SliceOffers]] = {}
     try:
         for held in slices:
             if _matters(held, node, partitions):
                 _add(found, held)
-        pools = _in_order([_pool(of, held, slices_of(of), partitions) for of, held in found.items()])
+        pools = _in_order([_RULES[rule](of, held, slices_of(of), partitions) for of, held in found.items()])
     except (SelectionError, QuantityError) as error:
         return NodePools((), (), error=f"gather pool information: {error}")
-    candidates = tuple([DeviceCandidate(offer, pool) for pool in pools if pool.is_usable for offer in pool.offers])
+    candidates = tuple([DeviceCandidate(offer, pool) for pool in pools if not pool.flaw for offer in pool.offers])
     return NodePools(pools, candidates, _excluded(node, chain.from_iterable(found.values())))
 
 
@@ -109,8 +119,10 @@ def _add(found: dict[PoolId, list[SliceOffers]], held: SliceOffers) -> None:
         known.append(held)
 
 
-def _pool(pool_id: PoolId, slices: list[SliceOffers], everywhere: Sequence[SliceOffers], partitions: bool) -> Pool | None:
-    """Return the pool; None if a newer generation exists elsewhere that has nothing for the node."""
+def _complete_pool(
+    pool_id: PoolId, slices: list[SliceOffers], everywhere: Sequence[SliceOffers], partitions: bool
+) -> Pool | None:
+    """Return the pool, without devices if slices are missing; None if a newer generation has nothing for the node."""
     wanted = slices[0].source.spec.pool.resource_slice_count
     generation = slices[0].generation
     others: list[SliceOffers] = []
@@ -123,6 +135,19 @@ def _pool(pool_id: PoolId, slices: list[SliceOffers], everywhere: Sequence[Slice
         names = {held.name for held in slices}
         others = [held for held in current if held.name not in names]
     return _checked(pool_id, sorted(slices, key=lambda held: held.name), others, partitions)
+
+
+def _any_pool(pool_id: PoolId, slices: list[SliceOffers], everywhere: Sequence[SliceOffers], partitions: bool) -> Pool | None:
+    """Return the pool as up to 1.34: its devices can be used although slices are missing, or are for other nodes.
+
+    Source  kube-scheduler 1.34.7: structured/internal/incubating/pools_incubating.go, GatherPools
+    """
+    del everywhere
+    pool = _checked(pool_id, sorted(slices, key=lambda held: held.name), [], partitions)
+    return replace(pool, is_incomplete=len(slices) != slices[0].source.spec.pool.resource_slice_count)
+
+
+_RULES: Final = {PoolRule.COMPLETE: _complete_pool, PoolRule.ANY: _any_pool}
 
 
 def _checked(pool_id: PoolId, slices: list[SliceOffers], others: list[SliceOffers], partitions: bool) -> Pool:

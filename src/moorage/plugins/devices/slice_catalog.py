@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from moorage.api.core import Node
 from moorage.api.devices import ResourceSlice
-from moorage.plugins.devices.pools import NodePools, gather
+from moorage.plugins.devices.pools import NodePools, PoolRule, gather
 from moorage.plugins.devices.slice_devices import PoolId, SliceOffers
 from moorage.state.cluster import Snapshot
 from moorage.state.journal import Journal
@@ -53,7 +53,7 @@ class Catalog:
         self._pool_version: dict[PoolId, int] = {}
         self._node_version: dict[str, int] = {}
         self._shared_version = 0
-        self._cache: dict[tuple[str, bool], _CachedPools] = {}
+        self._cache: dict[tuple[str, bool, PoolRule], _CachedPools] = {}
         self._seen_by: dict[PoolId, set[str]] = {}
 
     @property
@@ -104,17 +104,17 @@ class Catalog:
         else:
             self._shared_version = self._version
 
-    def pools_of(self, node: Node, partitions: bool) -> NodePools:
+    def pools_of(self, node: Node, partitions: bool, rule: PoolRule = PoolRule.COMPLETE) -> NodePools:
         """Return the pools of a node: the same object as long as nothing about them changes."""
-        cached = self._cache.get((node.name, partitions))
+        cached = self._cache.get((node.name, partitions, rule))
         if cached is not None and cached.node is node:
             if cached.version == self._version:
                 return cached.pools
             if cached.stamp == self._stamp(node, cached.pools):
                 cached.version = self._version
                 return cached.pools
-        pools = gather(node, self.slices_near(node), lambda pool: list(self._of_pool[pool].values()), partitions)
-        self._cache[node.name, partitions] = _CachedPools(node, self._version, self._stamp(node, pools), pools)
+        pools = gather(node, self.slices_near(node), lambda pool: list(self._of_pool[pool].values()), partitions, rule)
+        self._cache[node.name, partitions, rule] = _CachedPools(node, self._version, self._stamp(node, pools), pools)
         for pool_id in pools.ids:
             self._seen_by.setdefault(pool_id, set()).add(node.name)
         self._drop_deleted()

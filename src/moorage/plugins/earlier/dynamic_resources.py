@@ -1,8 +1,9 @@
 """DynamicResources of earlier releases.
 
 In 1.35.4 and 1.36.0 Score fails for a pod with allocated and unallocated claims: it looks for an allocation of each claim among
-those made in this attempt, and an allocated claim has none there. Up to 1.34 the plugin does not score, and its only argument
-is ``filterTimeout``; up to 1.33 it has no arguments.
+those made in this attempt, and an allocated claim has none there. Up to 1.35 a search that takes too long rejects the node. Up
+to 1.34 the plugin does not score, devices can be used although slices of their pool are missing, and ``filterTimeout`` is the
+only argument; up to 1.33 there are no arguments.
 
 Source    kube-scheduler 1.35.4, plugins/dynamicresources/dynamicresources.go, computeScore
 """
@@ -13,21 +14,30 @@ from typing import Self
 
 from msgspec import structs
 
+from moorage.api.core import Node
 from moorage.errors import AttemptError, Fault
 from moorage.framework.args import Duration, PluginArgs
 from moorage.framework.features import FeatureGates
 from moorage.plugins.devices.pod_devices import PodDevices
+from moorage.plugins.devices.pools import PoolRule
 from moorage.plugins.dynamic_resources import DynamicResources
 from moorage.plugins.dynamic_resources_args import DynamicResourcesArgs
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["DynamicResourcesArgsV134", "DynamicResourcesV133", "DynamicResourcesV134", "DynamicResourcesV1360"]
+__all__ = [
+    "DynamicResourcesArgsV134",
+    "DynamicResourcesV133",
+    "DynamicResourcesV134",
+    "DynamicResourcesV135",
+    "DynamicResourcesV1354",
+    "DynamicResourcesV1360",
+]
 
 
-class DynamicResourcesV1360(DynamicResources):
-    """The plugin; see the module docstring."""
+class _FaultyScore(DynamicResources):
+    """The score that fails."""
 
     reuse = DynamicResources.reuse
 
@@ -36,6 +46,23 @@ class DynamicResourcesV1360(DynamicResources):
             text = f"number of allocations {made} is smaller than number of claims"
             raise AttemptError(self.name, f'running Score plugins: plugin "{self.name}" failed with: {text}')
         return super().score(wanted, nodes)
+
+
+class DynamicResourcesV1360(_FaultyScore):
+    """The plugin; see the module docstring."""
+
+
+class DynamicResourcesV135(DynamicResources):
+    """The plugin; see the module docstring."""
+
+    reuse = DynamicResources.reuse
+
+    def timed_out(self, node: Node) -> tuple[str, bool]:
+        return "timed out trying to allocate devices", False
+
+
+class DynamicResourcesV1354(DynamicResourcesV135, _FaultyScore):
+    """The plugin; see the module docstring."""
 
 
 class DynamicResourcesArgsV134(PluginArgs, frozen=True):
@@ -53,21 +80,19 @@ class DynamicResourcesArgsV134(PluginArgs, frozen=True):
         return DynamicResourcesArgs(filter_timeout=self.filter_timeout)
 
 
-class DynamicResourcesV134(DynamicResources):
+class DynamicResourcesV134(DynamicResourcesV135):
     """The plugin; see the module docstring."""
 
-    Args = DynamicResourcesArgsV134
+    Args: type[PluginArgs] | None = DynamicResourcesArgsV134
+    pool_rule = PoolRule.ANY
     reuse = DynamicResources.reuse
 
     def __init__(self, args: DynamicResourcesArgsV134 | None = None) -> None:
         super().__init__(DynamicResourcesArgs(filter_timeout=(args or DynamicResourcesArgsV134()).filter_timeout))
 
 
-class DynamicResourcesV133(DynamicResources):
+class DynamicResourcesV133(DynamicResourcesV134):
     """The plugin; see the module docstring."""
 
     Args = None
     reuse = DynamicResources.reuse
-
-    def __init__(self) -> None:
-        super().__init__()

@@ -26,7 +26,7 @@ from moorage.simulator.pod_record import PodRecord, State
 from moorage.simulator.replacing import REPLACING_ELSEWHERE, replacement
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["FailureMode", "NodeFailures", "is_mirror", "pods_by_node"]
+__all__ = ["FailureMode", "NodeFailures", "class_of", "is_mirror", "pods_by_node"]
 
 FailureMode: TypeAlias = Literal["deleted", "unreachable"]
 
@@ -40,6 +40,11 @@ _TOLERATED_S: Final = 300.0
 def is_mirror(pod: Pod) -> bool:
     """Return True for a pod that a kubelet made of a file of its node."""
     return _MIRROR in pod.metadata.annotations
+
+
+def class_of(pod: Pod) -> str:
+    """Return the priority class of a pod, or its priority if that has no name; "" for a pod without either."""
+    return pod.spec.priority_class_name or (str(pod.priority) if pod.priority else "")
 
 
 def pods_by_node(simulation: RecordedSimulation) -> dict[str, list[str]]:
@@ -156,7 +161,7 @@ class NodeFailures:
             preempted=tuple(one.pod.key for one in victims if one.state == State.PREEMPTED),
             stuck=tuple(pod.key for pod in stuck),
             moves=sum(one.state == State.PLACED for one in own),
-            by_priority=dict(Counter(one.pod.spec.priority_class_name for one in pending)),
+            by_priority=dict(Counter(class_of(one.pod) for one in pending)),
             pending_cpu_milli=sum(one.get("cpu", 0) for one in needs),
             pending_memory_bytes=sum(one.get("memory", 0) for one in needs),
             free_cpu_milli=free_cpu,

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from moorage.laboratory.cluster_trials import TriedCluster
 from moorage.laboratory.drain_question import OutageCluster, check_nodes
-from moorage.laboratory.failures import FailureMode, NodeFailures
+from moorage.laboratory.failures import FailureMode, NodeFailures, class_of
 from moorage.laboratory.history import Ran
 from moorage.laboratory.survival import Losses, SurvivalRun, worst_of
 from moorage.laboratory.survival_fix import FixSearch, SpareNodes, find_spare
@@ -108,7 +108,7 @@ def survival_report(
 
 def _priorities(cluster: OutageCluster) -> dict[str, int]:
     pods = cluster.simulation.pods.values()
-    return {pod.spec.priority_class_name: pod.priority for pod in pods}
+    return {class_of(pod): pod.priority for pod in pods}
 
 
 def _fix(cluster: SurvivingCluster, run: SurvivalRun, losses: Losses, asked: SurvivalAsked) -> tuple[SurvivalFix | None, bool]:

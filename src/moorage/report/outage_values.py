@@ -19,7 +19,7 @@ class NodeLoss(Struct, frozen=True, rename="camel"):
     ``preempted``      pods that are evicted to make room
     ``stuck``          pods that cannot leave: their node is unreachable, and a StatefulSet waits for them
     ``moves``          how many pods are placed elsewhere
-    ``by_priority``    how many pods are pending, by priority class; "" for pods without one
+    ``by_priority``    how many pods are pending, by priority class, or by priority if it has no name; "" for neither
     ``why``            why the first pending pod is not placed, in the words of kube-scheduler's event
     ``same_as``        the loss that was computed instead: its nodes are equal to these
     """

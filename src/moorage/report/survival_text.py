@@ -115,6 +115,8 @@ def _fixes(report: Any) -> Iterator[str]:
         yield from (paragraph(one_line(f"! {note}"), hanging="  ") for note in fix.notes)
     elif report.fix_searched:
         yield "No fix was found among changes of nodes: uncordon, label, untaint, one more node."
+    elif not report.survives:
+        yield "No fix was searched for: --probes says how many losses the search may compute."
     spare = report.spare
     if spare is not None:
         yield _spare(spare)

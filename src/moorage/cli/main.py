@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "fail": ("moorage.cli.fail:fail", "Say what happens when nodes are lost."),
     "plan": ("moorage.cli.plan:plan", "Say which nodes to buy so that all pods are placed."),
     "redact": ("moorage.cli.redact:redact", "Replace the names in a dump, so that it can be shared."),
+    "report": ("moorage.cli.report:report", "Print an overview of a cluster."),
     "run": ("moorage.cli.run:run", "Schedule the pods of a live cluster."),
     "simulate": ("moorage.cli.simulate:simulate", "Show where every pending pod is scheduled, and why."),
     "survive": ("moorage.cli.survive:survive", "Say whether the cluster survives the loss of any node or zone."),

@@ -15,7 +15,7 @@ from moorage.laboratory.metrics import WorkShape
 from moorage.simulator.simulation import Simulation
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["MIRROR", "RARE", "PodShape", "eligible_shapes", "is_bound_to_its_node", "typical_mix"]
+__all__ = ["MIRROR", "RARE", "PodShape", "eligible_shapes", "is_bound_to_its_node", "typical_mix", "unplaced_copy"]
 
 #: Shapes with a smaller share of the pods are merged.
 RARE: Final = 0.01
@@ -91,14 +91,21 @@ def _eligible(simulation: Simulation, shape: PodShape) -> WorkShape:
     return WorkShape(shape.requests, shape.weight, rows, shape.pod.key)
 
 
+def unplaced_copy(pod: Pod, suffix: str) -> Pod:
+    """Return another pod like this one, that waits for a node."""
+    metadata = replace(pod.metadata, name=f"{pod.name}-{suffix}", uid=f"{pod.uid}-{suffix}", deletion_timestamp=None)
+    spec = replace(pod.spec, node_name="", scheduling_gates=())
+    return replace(pod, metadata=metadata, spec=spec, status=PodStatus())
+
+
 def _asking_for_nothing(pod: Pod) -> Pod:
     """Return another pod like this one that waits for a node and requests nothing, so that it is never too large."""
+    copy = unplaced_copy(pod, "like")
     spec = replace(
-        pod.spec, node_name="", overhead={}, resources=None,
+        copy.spec, overhead={}, resources=None,
         containers=_empty(pod.spec.containers), init_containers=_empty(pod.spec.init_containers),
     )  # fmt: skip
-    metadata = replace(pod.metadata, name=f"{pod.name}-like", uid=f"{pod.uid}-like", deletion_timestamp=None)
-    return replace(pod, metadata=metadata, spec=spec, status=PodStatus())
+    return replace(copy, spec=spec)
 
 
 def _empty(containers: Iterable[Container]) -> tuple[Container, ...]:

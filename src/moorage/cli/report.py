@@ -1,0 +1,65 @@
+"""``moorage report``: an overview of a cluster: pending pods, how full it is and how evenly, and what still fits."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from moorage.cli.command_help import DescribedCommand
+from moorage.cli.progress import Progress
+from moorage.cli.question import Asked, open_question, print_answer, question_options
+from moorage.errors import InputError
+from moorage.laboratory.overview import OverviewSetting, overview_of
+from moorage.laboratory.run_frames import frames_of_run
+from moorage.laboratory.run_inputs import input_of_runs
+from moorage.report.overview_values import overview_csv
+
+__all__ = ["report"]
+
+
+EPILOG = """\b
+Examples:
+    moorage report -f cluster.json
+    moorage report --live -o csv > today.csv
+
+All that is printed: docs/reference/report.md
+"""
+
+
+@click.command(cls=DescribedCommand, epilog=EPILOG)
+@question_options(outputs=("text", "wide", "json", "yaml", "csv"))
+@click.option("--all-nodes", is_flag=True, help="Count nodes that are not ready or not schedulable as well.")
+@click.option(
+    "--by-engine", type=click.IntRange(0), default=3, show_default=True,
+    help="Of how many shapes the engine counts how many more pods fit.",
+)  # fmt: skip
+@click.option("--csv", "csv_directory", metavar="DIR", help="Also write the nodes, pods, attempts, verdicts and scores as CSV.")
+def report(**given: Any) -> int:
+    """Print an overview of a cluster: what is pending and why, how full and how evenly full nodes are, and what still fits.
+
+    Pending pods of the input are placed first, as moorage simulate places them. Exits with 0, or with 1 after an error in the
+    input or the options.
+    """
+    setting = OverviewSetting(all_nodes=given["all_nodes"], by_engine=given["by_engine"])
+    with Progress(quiet=given["quiet"]) as progress, open_question(given, progress) as asked:
+        progress.say("placing pods and counting what fits …")
+        found = asked.answered(lambda cluster: overview_of(cluster, asked.request({"report": {}}), setting))
+        if given["csv_directory"] is not None:
+            _write_frames(asked, given["csv_directory"])
+    if given["output"] == "csv":
+        sys.stdout.write(overview_csv(found))
+    else:
+        print_answer(found, given)
+    return 0
+
+
+def _write_frames(asked: Asked, directory: str) -> None:
+    try:
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        for name, frame in frames_of_run(input_of_runs(asked.cluster), asked.cluster.options).items():
+            frame.to_csv(Path(directory) / f"{name}.csv")
+    except OSError as error:
+        raise InputError(f"{directory}: {error.strerror or error}") from None

@@ -1,0 +1,193 @@
+"""``moorage report``: an overview of a cluster, once its pending pods have been placed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from msgspec.structs import replace
+
+from moorage.laboratory.capacity_count import InstanceCounter, Placed
+from moorage.laboratory.feasibility import feasibility_of
+from moorage.laboratory.metrics import (
+    PODS,
+    NodeUse,
+    WorkShape,
+    balance,
+    dominant_shares,
+    fragmentation,
+    fragmented,
+    instances,
+    mix_fragmentation,
+    skews,
+    stranded,
+)
+from moorage.laboratory.node_use import use_of_nodes
+from moorage.laboratory.typical_mix import PodShape, eligible_shapes, typical_mix, unplaced_copy
+from moorage.report.answer import AnswerRequest, Proof
+from moorage.report.outcome import PodOutcome, Run
+from moorage.report.overview_text import overview_summary, overview_text
+from moorage.report.overview_values import OverviewValues, PendingCause, PlaceUse, ResourceUse, ShapeRoom
+from moorage.simulator.simulation import Simulation, State
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["Overview", "OverviewSetting", "overview_of"]
+
+
+class Overview(OverviewValues, frozen=True, kw_only=True):
+    """See ``OverviewValues``."""
+
+    def _text(self, *, wide: bool) -> str:
+        return overview_text(self, wide=wide)
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewSetting:
+    """``all_nodes``: count nodes that are not ready or not schedulable. ``by_engine``: shapes that the engine counts.
+
+    ``most``  the engine stops counting a shape at so many
+    """
+
+    all_nodes: bool = False
+    by_engine: int = 3
+    most: int = 5000
+
+
+class OverviewedCluster(Protocol):
+    """What an overview needs of a cluster."""
+
+    @property
+    def simulation(self) -> Simulation: ...
+    def run(self, until_s: float | None = None) -> Run: ...
+    def transaction(self) -> AbstractContextManager[Any]: ...
+
+
+_SETTING = OverviewSetting()
+_Rows = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+def overview_of(cluster: OverviewedCluster, request: AnswerRequest, setting: OverviewSetting = _SETTING) -> Overview:
+    """Return an overview of a cluster, once its pending pods have been placed. The cluster stays as it is."""
+    with cluster.transaction():
+        run = cluster.run()
+        simulation = cluster.simulation
+        use = use_of_nodes(simulation, all_nodes=setting.all_nodes)
+        mix = typical_mix(simulation.pods_in_order())
+        shapes = eligible_shapes(simulation, mix)
+        counts = {at: _by_engine(cluster, mix[at], setting.most) for at in _countable(mix)[: setting.by_engine]}
+        rooms = _rooms(use, mix, shapes, counts)
+        found = Overview(
+            request=request,
+            summary="",
+            proof=Proof("run", runs=1 + len(counts)),
+            whole=_place("", use, shapes),
+            groups=tuple(_places(use, use.groups, shapes)),
+            zones=tuple(_places(use, use.zones, shapes)),
+            skew=_mean(skews(use)),
+            mix=tuple(rooms),
+            pending=tuple(_causes(simulation, run.in_state(State.PENDING))),
+            cordoned=int(simulation.scheduler.cluster.table.unschedulable.view.sum()),
+            not_ready=_not_ready(simulation),
+        )
+    return replace(found, summary=overview_summary(found))
+
+
+def _not_ready(simulation: Simulation) -> int:
+    nodes = simulation.scheduler.cluster.table.nodes
+    return sum(any(one.type == "Ready" and one.status != "True" for one in node.status.conditions) for node in nodes)
+
+
+# -- pending pods --------------------------------------------------------------------------------------------------------
+
+
+def _causes(simulation: Simulation, pods: Iterable[PodOutcome]) -> Iterator[PendingCause]:
+    """Yield the pending pods by what keeps them pending, the most pods first."""
+    held: dict[str, list[str]] = {}
+    for pod in pods:
+        held.setdefault(pod.message, []).append(f"{pod.namespace}/{pod.name}")
+    for message, names in sorted(held.items(), key=lambda item: (-len(item[1]), item[1])):
+        yield PendingCause(tuple(names), _refusals(simulation, names[0]), message)
+
+
+def _refusals(simulation: Simulation, key: str) -> dict[str, int]:
+    """Return how many nodes each plugin refuses first, the most first."""
+    pod = simulation.pod_named(key)
+    if pod is None or pod.spec.scheduling_gates:
+        return {}
+    verdicts = feasibility_of(simulation, PodInfo(pod), None).verdicts.columns()
+    refused: dict[str, set[str]] = {}
+    for node, plugin in zip(verdicts["node"].tolist(), verdicts["plugin"].tolist(), strict=True):
+        refused.setdefault(plugin, set()).add(node)
+    return {name: len(nodes) for name, nodes in sorted(refused.items(), key=lambda item: (-len(item[1]), item[0]))}
+
+
+# -- places --------------------------------------------------------------------------------------------------------------
+
+
+def _places(use: NodeUse, names: Sequence[str], shapes: Sequence[WorkShape]) -> Iterator[PlaceUse]:
+    labels = np.array(names, dtype=object)
+    for name in dict.fromkeys(names):
+        rows = labels == name
+        yield _place(name, use.only(rows), shapes, rows)
+
+
+def _place(name: str, use: NodeUse, shapes: Sequence[WorkShape], rows: _Rows | None = None) -> PlaceUse:
+    held = use.requested[:, use.resources.index(PODS)]
+    return PlaceUse(
+        name=name,
+        nodes=len(use) if rows is None else int(rows.sum()),
+        counted=int(use.counted.sum()),
+        pods=int(held.sum() if rows is None else held[rows].sum()),
+        dominant_share=_mean(dominant_shares(use)),
+        fragmentation=mix_fragmentation(use, shapes),
+        resources=tuple(_resources(use, shapes)),
+        headroom=tuple(int(instances(use, shape).sum()) for shape in shapes),
+    )
+
+
+def _resources(use: NodeUse, shapes: Sequence[WorkShape]) -> Iterator[ResourceUse]:
+    even, lost, pieces = balance(use), stranded(use, shapes), fragmented(use, shapes)
+    sums = (array[use.counted].sum(axis=0).tolist() for array in (use.allocatable, use.requested, use.free))
+    for name, offered, asked, free in zip(use.resources, *sums, strict=True):
+        if offered:
+            yield ResourceUse(name, offered, asked, free, asked / offered, *even[name], lost[name], pieces[name])
+
+
+def _mean(values: np.ndarray[Any, np.dtype[np.float64]]) -> float:
+    return float(values.mean()) if len(values) else 0.0
+
+
+# -- what still fits -----------------------------------------------------------------------------------------------------
+
+
+def _rooms(
+    use: NodeUse, mix: Sequence[PodShape], shapes: Sequence[WorkShape], counts: Mapping[int, tuple[int, bool]]
+) -> Iterator[ShapeRoom]:  # fmt: skip
+    for at, (kind, shape) in enumerate(zip(mix, shapes, strict=True)):
+        engine, complete = counts.get(at, (None, True))
+        yield ShapeRoom(
+            kind.pod.key, kind.requests, kind.pods, kind.weight, fragmentation(use, shape), int(instances(use, shape).sum()),
+            engine, complete,
+        )  # fmt: skip
+
+
+def _countable(mix: Sequence[PodShape]) -> list[int]:
+    """Return the shapes that a pod stands for, by position: not those that are merged of rare ones."""
+    return [at for at, shape in enumerate(mix) if _needs(PodInfo(shape.pod)) == shape.requests]
+
+
+def _needs(pod: PodInfo) -> dict[str, int]:
+    return {name: amount for name, amount in pod.requests.items() if amount}
+
+
+def _by_engine(cluster: OverviewedCluster, shape: PodShape, most: int) -> tuple[int, bool]:
+    """Place copies of a shape's pod one after the other, and return how many found a node, and whether one found none."""
+    with cluster.transaction():
+        counter = InstanceCounter(cluster.simulation)
+        for number in range(most):
+            if not isinstance(counter.place(unplaced_copy(shape.pod, f"more-{number}")), Placed):
+                return number, True
+    return most, False

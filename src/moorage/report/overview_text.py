@@ -1,0 +1,130 @@
+"""An overview as text for people: pending pods by cause, resources, node groups and zones, and what still fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from moorage.printable import one_line
+from moorage.report.columns import columns, human
+from moorage.report.overview_values import OverviewValues, PlaceUse, ResourceUse, ShapeRoom
+from moorage.report.style import paragraph
+from moorage.wording import counted, some
+
+__all__ = ["overview_summary", "overview_text"]
+
+#: How many shapes are listed without ``-o wide``.
+_SHAPES: Final = 5
+_MAIN: Final = ("cpu", "memory")
+
+
+def overview_summary(found: OverviewValues) -> str:
+    """Return the first line."""
+    pending = _pending_pods(found.pending_pods)
+    if not found.whole.counted:
+        return f"{pending}; no node takes pods."
+    used = ", ".join(f"{name} {_percent(_of(found.whole, name).utilisation)}" for name in _MAIN)
+    room = next((shape for shape in found.mix if shape.arithmetic), None)
+    full = "" if room is not None or not found.mix else "; no pod of the typical mix fits any more"
+    return f"{pending}; {found.whole.counted} of {counted(found.whole.nodes, 'node')} take pods: {used} used{full}."
+
+
+def _pending_pods(number: int) -> str:
+    if not number:
+        return "No pod is pending"
+    return f"{counted(number, 'pod')} {'is' if number == 1 else 'are'} pending"
+
+
+def overview_text(found: OverviewValues, *, wide: bool) -> str:
+    """Return the text; the last line says what was counted and how to see more."""
+    parts = [paragraph(found.summary)]
+    if found.pending:
+        parts.append("\n".join(_pending(found, wide=wide)))
+    parts.append(_resources(found.whole.resources))
+    parts.append(_places("GROUP", found.groups, found.mix))
+    if len(found.zones) > 1 or wide:
+        parts.append(_places("ZONE", found.zones, found.mix))
+    if found.mix:
+        parts.append(_mix(found.mix, wide=wide))
+    parts.append(_end(found, wide=wide))
+    return "\n\n".join(parts) + "\n"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}%"
+
+
+def _of(place: PlaceUse, resource: str) -> ResourceUse:
+    return next((one for one in place.resources if one.resource == resource), ResourceUse(resource, *(0,) * 3, *(0.0,) * 5))
+
+
+def _indented(table: str) -> str:
+    return "\n".join(f"  {line}".rstrip() for line in table.splitlines())
+
+
+def _pending(found: OverviewValues, *, wide: bool) -> Iterator[str]:
+    for cause in found.pending:
+        names = one_line(", ".join(cause.pods) if wide else some(cause.pods))
+        yield paragraph(f"✗ {names}", indent="  ", hanging="    ")
+        plugins = ", ".join(f"{name} {count}" for name, count in cause.plugins.items())
+        yield paragraph(f"nodes refused by {plugins}" if plugins else one_line(cause.message), indent="    ", hanging="      ")
+        if wide and plugins:
+            yield paragraph(one_line(cause.message), indent="    ", hanging="      ")
+
+
+def _resources(resources: Sequence[ResourceUse]) -> str:
+    rows = [
+        [
+            one.resource, human(one.resource, one.allocatable), human(one.resource, one.requested), _percent(one.utilisation),
+            f"{one.sigma:.3f}", human(one.resource, one.free), _percent(one.stranded), _percent(one.fragmented),
+        ]
+        for one in resources
+    ]  # fmt: skip
+    header = ["RESOURCE", "ALLOCATABLE", "REQUESTED", "USED", "BALANCE σ", "FREE", "STRANDED", "FRAGMENTED"]  # noqa: RUF001
+    return _indented(columns(header, rows, right=range(1, 8)))
+
+
+def _places(title: str, places: Sequence[PlaceUse], mix: Sequence[ShapeRoom]) -> str:
+    rows = [
+        [
+            place.name or "-", f"{place.counted}/{place.nodes}", str(place.pods),
+            *(_percent(_of(place, name).utilisation) for name in _MAIN), _percent(place.dominant_share),
+            *(_percent(_of(place, name).stranded) for name in _MAIN), _percent(place.fragmentation),
+            str(place.headroom[0]) if place.headroom else "-",
+        ]
+        for place in places
+    ]  # fmt: skip
+    header = [
+        title, "NODES", "PODS", "CPU", "MEMORY", "DOMINANT", "CPU STRANDED", "MEMORY STR.", "FRAGM.", "FIT" if mix else "",
+    ]  # fmt: skip
+    return _indented(columns(header, rows, right=range(1, 10), gap="  "))
+
+
+def _mix(mix: Sequence[ShapeRoom], *, wide: bool) -> str:
+    shown = mix if wide else mix[:_SHAPES]
+    rows = [
+        [
+            one.example, ",".join(f"{name}={human(name, amount)}" for name, amount in one.requests.items()) or "-",
+            _percent(one.weight), _percent(one.fragmentation), str(one.arithmetic), _engine(one),
+        ]
+        for one in shown
+    ]  # fmt: skip
+    table = columns(["LIKE", "REQUESTS", "OF PODS", "FRAGM.", "FIT", "BY ENGINE"], rows, right=(2, 3, 4, 5))
+    more = f"\nand {counted(len(mix) - len(shown), 'more shape')}" if len(mix) > len(shown) else ""
+    return _indented(table + more)
+
+
+def _engine(one: ShapeRoom) -> str:
+    if one.engine is None:
+        return "-"
+    return str(one.engine) if one.complete else f"{one.engine}+"
+
+
+def _end(found: OverviewValues, *, wide: bool) -> str:
+    aside = [f"{found.cordoned} cordoned"] if found.cordoned else []
+    aside += [f"{found.not_ready} not ready"] if found.not_ready else []
+    is_less = found.whole.counted < found.whole.nodes
+    said = [f"{', '.join(aside) or 'Some nodes'} not counted; --all-nodes counts all."] if is_less else []
+    said += ["FIT in groups and zones is for the first shape, by arithmetic."] if found.mix else []
+    said += ["docs/reference/metrics.md explains the figures.", *([] if wide else ["More: -o wide"])]
+    return paragraph(" ".join(said))

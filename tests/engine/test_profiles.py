@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 import moorage
+from moorage.engine.loading import ConfigSource, load_source
 from moorage.errors import InputError
+from moorage.framework.features import FeatureGates
 from moorage.simulator.simulate import Options
 
 CONFIG = b"""
@@ -42,3 +44,13 @@ def test_a_plugin_that_cannot_begin_is_told_of(method, does, told):
     with pytest.raises(InputError) as caught:
         moorage.simulate([], Options(config=CONFIG, plugins=(mine,)))
     assert str(caught.value).startswith(told)
+
+
+def test_the_default_configuration_is_resolved_once_for_equal_gates():
+    plain, also_plain = load_source(ConfigSource()), load_source(ConfigSource())
+    assert plain is also_plain
+    gangs = FeatureGates({"GenericWorkload": True, "GangScheduling": True})
+    with_gangs = load_source(ConfigSource(open_gates=gangs))
+    assert with_gangs.gates["GangScheduling"]
+    assert not plain.gates["GangScheduling"]
+    assert load_source(ConfigSource(emulate="1.21")).release != plain.release

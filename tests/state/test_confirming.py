@@ -75,7 +75,7 @@ def test_a_row_changes_only_where_the_confirmed_pod_differs(change, left_alone):
     pod = decoded(POD)
     assert pod.needs.requests["cpu"] == 1000
     cluster, fresh = a_cluster(), a_cluster()
-    cluster.assume(pod.on("n1"), "n1")
+    cluster.assume(pod, "n1")  # as the engine does: the assumed pod names no node yet
     before = cluster.table.changes.position
 
     cluster.place(confirmed, "n1")

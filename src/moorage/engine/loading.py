@@ -5,9 +5,9 @@ Every command and the library load through ``load_source``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from moorage.config.algorithm import Algorithm, load_algorithm
 from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
@@ -95,5 +95,23 @@ def load_source(source: ConfigSource, algorithm: Algorithm | None = None) -> Loa
             raise InputError("an algorithm provider and a configuration do not go together; give one of them")
         return from_provider(source.provider, source, source.emulate)
     if source.config is None:
-        return load_default(source, source.emulate)
+        return _load_default(source)
     return load_any(source.config, source.where, source, source.emulate)
+
+
+#: The defaults of the last few releases and gates; they depend on nothing else.
+_DEFAULTS: Final[dict[Hashable, Loaded]] = {}
+_DEFAULTS_KEPT: Final = 16
+
+
+def _load_default(source: ConfigSource) -> Loaded:
+    """Return the configuration of a scheduler that gets no document, cached unless plugins are added."""
+    if source.plugins:
+        return load_default(source, source.emulate)
+    key = source.emulate, source.feature_gates, source.open_gates.value
+    known = _DEFAULTS.get(key)
+    if known is None:
+        if len(_DEFAULTS) >= _DEFAULTS_KEPT:
+            _DEFAULTS.clear()
+        known = _DEFAULTS[key] = load_default(source, source.emulate)
+    return known

@@ -10,6 +10,7 @@ A pod's way: ``EventHandlers`` queue it, ``step`` pops it and runs a ``PodAttemp
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import NoReturn
 
 from moorage.api.meta import Object
@@ -121,7 +122,7 @@ class Scheduler:
         """The time of day at the latest fact or step, in seconds since 1970."""
         return self.state.now + self.state.unix_offset_s
 
-    @property
+    @cached_property
     def named_kinds(self) -> NamedKinds:
         """The kinds that plugins name in ``wakes_on`` beyond Kubernetes' own."""
         return named_kinds(self.state.profiles.values())

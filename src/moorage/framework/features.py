@@ -12,7 +12,8 @@ Source  kubernetes, pkg/features/kube_features.go and pkg/scheduler/framework/pl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from functools import cache
 from typing import Final
 
 from moorage.errors import ConfigError, Fault
@@ -40,10 +41,15 @@ class FeatureGates:
     def __init__(self, overrides: Mapping[str, bool] | None = None, release: str = TODAY) -> None:
         self.release = release
         self.emulated = RELEASES[release]
-        self._open = {**self.emulated.fixed_gates, **_resolve(overrides or {}, self.emulated)}
+        self._open = _opened(overrides, self.emulated) if overrides else _opened_by_default(release)
 
     def __getitem__(self, gate: str) -> bool:
         return self._open[gate]
+
+    @property
+    def value(self) -> Hashable:
+        """The release and every gate that is open: equal for equal gates."""
+        return self.release, frozenset(name for name, is_open in self._open.items() if is_open)
 
     @staticmethod
     def faults(overrides: Mapping[str, bool], release: str = TODAY) -> list[Fault]:
@@ -74,6 +80,15 @@ class FeatureGates:
         if faults:
             raise ConfigError("--feature-gates cannot be used:", faults)
         return cls(overrides, release)
+
+
+def _opened(overrides: Mapping[str, bool], release: Release) -> Mapping[str, bool]:
+    return {**release.fixed_gates, **_resolve(overrides, release)}
+
+
+@cache
+def _opened_by_default(release: str) -> Mapping[str, bool]:
+    return _opened({}, RELEASES[release])
 
 
 def _resolve(overrides: Mapping[str, bool], release: Release) -> dict[str, bool]:

@@ -104,9 +104,11 @@ class Registry:
 
         Raises  InputError if one of them cannot be imported or cannot be registered
         """
+        grown = Registry(self._classes.values(), self._args)
+        if named_in == "":
+            return grown
         from importlib.metadata import entry_points  # slow to import, and rarely needed
 
-        grown = Registry(self._classes.values(), self._args)
         for found in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda e: e.name):
             if named_in is None or found.name in named_in:
                 grown.add(_installed(found))

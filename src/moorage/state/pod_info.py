@@ -137,7 +137,7 @@ class PodInfo:
         return False
 
     def _reads_like(self, other: PodInfo) -> bool:
-        """Return True if a newly decoded pod equals ``other`` and no kubelet has reported a status on either."""
+        """Return True if a newly decoded pod equals ``other``, except its node, and no kubelet has reported on either."""
         mine, its = self.pod.metadata, other.pod.metadata
         status, held = self.status, other.status
         return (
@@ -148,7 +148,7 @@ class PodInfo:
             and not _is_reported_on(held)
             and status.resource_claim_statuses == held.resource_claim_statuses
             and status.extended_resource_claim_status == held.extended_resource_claim_status
-            and self.spec == other.spec
+            and replace(self.spec, node_name=other.spec.node_name) == other.spec
         )
 
     @property

@@ -154,6 +154,7 @@ def test_who_names_a_plugin_that_is_unknown_is_told_what_may_be_meant(run):
 def test_a_plugin_that_is_not_here_is_noted(run, monkeypatch):
     few = Registry(cls for cls in BUILTIN if cls.name != "NodeName")
     monkeypatch.setattr("moorage.engine.loading.builtin_registry", lambda release: few)
+    monkeypatch.setattr("moorage.engine.loading._DEFAULTS", {})  # what other registries led to
     found = run("validate good.yaml")
     assert (found.exit_code, found.stdout) == (0, f"good.yaml: valid; profile default-scheduler; {TODAY}\n")
     assert found.stderr.startswith("note: profile default-scheduler: not in Moorage, left out when it runs: ")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from moorage.config.api_versions import v1_of
+from moorage.config.convert import convert
 from moorage.config.loader import default_configuration, load
 from moorage.config.profiles import resolve
+from moorage.engine.loading import ConfigSource, load_source
 from moorage.errors import ConfigError
 from moorage.framework.features import FeatureGates
 from moorage.plugins import builtin_registry
@@ -107,3 +111,30 @@ def test_the_text_for_unlike_queue_sorts_is_the_release_s():
         gates, registry, _ = of(version)
         with pytest.raises(ConfigError, match=text):
             load(TWO_SORTS.encode(), "config.yaml", registry, gates)
+
+
+def converted(version, text):
+    rules = ConfigSource(text.encode(), "config.yaml", emulate=version)
+    return convert(load_source(rules), builtin_registry())
+
+
+def test_an_upgrade_says_which_rules_change():
+    found = converted("1.34.1", HEAD)
+    told = [note.partition(": ")[2] for note in found.notes]
+    assert told == [
+        "DynamicResources scores in the default profile of 1.36, with weight 2, and not in this profile",
+        "ImageLocality counts image volumes",
+        "NodeResourcesBalancedAllocation scores by how much the pod changes the balance, so 75 where it changes nothing",
+        "TaintToleration does not name the taint in its reason",
+        "NodeDeclaredFeatures is a default plugin of 1.36 and does not run in this profile",
+    ]
+
+
+@pytest.mark.parametrize("version", ["1.30", "1.31", "1.32", "1.33", "1.34", "1.35"])
+def test_an_upgraded_document_is_valid_in_1_36(version):
+    found = converted(version, STRATEGY % GOOD)
+    gates, registry, rules = of("1.36")
+    loaded = load(json.dumps(found.document).encode(), "config.json", registry, gates)
+    (profile,) = resolve(loaded, registry, gates, rules)
+    assert any("requestedToCapacityRatio has no effect with type LeastAllocated" in note for note in found.notes)
+    assert "DefaultPreemption" in profile.points["preEnqueue"], "it holds back pods whose victims are being evicted"

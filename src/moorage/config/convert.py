@@ -23,6 +23,8 @@ from moorage.config.profiles import ResolvedProfile
 from moorage.config.release_1_36 import REMOVED_PLUGINS
 from moorage.config.scheduler_document import Loaded
 from moorage.config.show import as_document
+from moorage.config.upgrade import changed_rules, gained_plugins, without_refused
+from moorage.framework.features import FeatureGates
 from moorage.framework.registry import Registry
 from moorage.releases import CURRENT
 
@@ -66,8 +68,7 @@ def convert(loaded: Loaded, today: Registry) -> Converted:
         one = _Profile(profile, today)
         profiles.append(one.converted())
         notes += [f"profiles[{i}]: {note}" for note in one.notes]
-        if loaded.gates.emulated is not CURRENT:
-            notes += [f"profiles[{i}]: {note}" for note in _changed(profile)]
+        notes += [f"profiles[{i}]: {note}" for note in _changed(profile, loaded.gates)]
     configuration, told = _with_leases(loaded.configuration)
     return Converted(as_document(configuration, profiles, V1), [*told, *notes])
 
@@ -83,7 +84,13 @@ def _with_leases(given: Configuration) -> tuple[Configuration, list[str]]:
     return structs.replace(given, leader_election=leases), [f"leaderElection.resourceLock: {lock} is leases now; {seen}"]
 
 
-def _changed(profile: ResolvedProfile) -> Iterator[str]:
+def _changed(profile: ResolvedProfile, gates: FeatureGates) -> Iterator[str]:
+    if gates.emulated is CURRENT:
+        return
+    if not gates.emulated.legacy_flags:
+        yield from changed_rules(profile, gates.emulated)
+        yield from gained_plugins(profile, gates)
+        return
     for name in profile.points.get("score", ()):
         if name in _SAME_NAME:
             yield f"{name} scores otherwise today: it {_SAME_NAME[name]}"
@@ -98,7 +105,8 @@ class _Profile:
         self.notes: list[str] = []
         self._points = {point: list(names) for point, names in profile.points.items()}
         self._weights = dict(profile.weights)
-        self._args: dict[str, Any] = {name: _plain(args) for name, args in profile.args.items()}
+        self._args, refused = without_refused({name: _plain(args) for name, args in profile.args.items()})
+        self.notes += refused
 
     def converted(self) -> ResolvedProfile:
         self._scores_by_resources()
@@ -204,8 +212,8 @@ class _Profile:
         self._args.pop(name, None)
 
     def _prepare(self) -> None:
-        """Add plugins to PreFilter and PreScore if 1.36 runs them there before Filter and Score."""
-        for point, before in (("filter", "preFilter"), ("score", "preScore")):
+        """Add plugins to the points at which 1.36 runs them before another: PreFilter before Filter, for example."""
+        for point, before in (("filter", "preFilter"), ("score", "preScore"), ("postFilter", "preEnqueue")):
             there = self._points.setdefault(before, [])
             for name in self._points.get(point, ()):
                 if before in V1.plugin_points.get(name, ()) and name not in there:

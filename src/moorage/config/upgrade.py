@@ -1,0 +1,75 @@
+"""What changes for a profile of 1.30 to 1.35 when 1.36 reads it: rules of its plugins, and plugins that defaults gained.
+
+The texts are those of ``docs/reference/releases.md``, by the release in which each rule ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from moorage.config.profiles import ResolvedProfile
+from moorage.config.release_1_36 import default_plugins
+from moorage.framework.features import FeatureGates
+from moorage.releases import Release
+
+__all__ = ["changed_rules", "gained_plugins", "without_refused"]
+
+_FIT: Final = "NodeResourcesFit"
+_STRATEGY: Final = "scoringStrategy"
+_RATIO: Final = "RequestedToCapacityRatio"
+
+#: Plugin → the release in which a rule ended → what is different after it.
+_CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
+    "DefaultPreemption": {"1.34.7": "does not delete victims again that are being deleted"},
+    "DynamicResources": {"1.34": "scores in the default profile of 1.36, with weight 2, and not in this profile"},
+    "ImageLocality": {"1.35": "counts image volumes"},
+    "NodePorts": {"1.33": "counts host ports of sidecars"},
+    "NodeResourcesBalancedAllocation": {
+        "1.32": "skips pods without requests",
+        "1.35": "scores by how much the pod changes the balance, so 75 where it changes nothing",
+    },
+    _FIT: {
+        "1.31": "counts sidecars of placed pods in scores",
+        "1.33": "tries no preemption on nodes that are too small, and counts requests of the pod as a whole",
+    },
+    "NodeVolumeLimits": {"1.31": "reads limits from CSINodes alone, and counts VolumeAttachments"},
+    "TaintToleration": {"1.34.1": "does not name the taint in its reason"},
+    "VolumeBinding": {"1.32": "has another reason for volumes out of reach", "1.33": "matches VolumeAttributesClasses"},
+    "VolumeRestrictions": {"1.33": "has another reason for ReadWriteOncePod claims in use"},
+}
+
+
+def changed_rules(profile: ResolvedProfile, release: Release) -> Iterator[str]:
+    """Yield what the plugins of a profile do differently after the release."""
+    running = {name for names in profile.points.values() for name in names}
+    older = {*release.variants, *(() if release.counts_sidecar_ports else ("NodePorts",))}
+    for name, changes in _CHANGES.items():
+        for ended, text in changes.items():
+            if name in running & older and _number(release.name) <= _number(ended):
+                yield f"{name} {text}"
+
+
+def _number(version: str) -> tuple[int, ...]:
+    """Return the version's numbers; a minor release counts with all its patches."""
+    major, minor, *patch = map(int, version.split("."))
+    return (major, minor, *(patch or [99]))
+
+
+def gained_plugins(profile: ResolvedProfile, gates: FeatureGates) -> Iterator[str]:
+    """Yield the default plugins of 1.36 that the release does not have in its default profile, and that the profile lacks."""
+    running = {name for names in profile.points.values() for name in names}
+    before = {plugin.name for plugin in default_plugins(gates)}
+    for plugin in default_plugins(FeatureGates()):
+        if plugin.name not in before and plugin.name not in running:
+            yield f"{plugin.name} is a default plugin of 1.36 and does not run in this profile"
+
+
+def without_refused(args: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the arguments of a profile's plugins without what 1.36 refuses, and a note for each."""
+    strategy = args.get(_FIT, {}).get(_STRATEGY, {})
+    if strategy.get("type") == _RATIO or strategy.get("requestedToCapacityRatio") is None:
+        return args, []
+    plain = {name: value for name, value in strategy.items() if name != "requestedToCapacityRatio"}
+    note = f"{_FIT}: requestedToCapacityRatio has no effect with type {strategy.get('type')}, and 1.36 refuses it"
+    return {**args, _FIT: {**args[_FIT], _STRATEGY: plain}}, [note]

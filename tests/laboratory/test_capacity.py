@@ -143,7 +143,7 @@ def worlds(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(worlds())
 def test_the_count_equals_fresh_attempts_and_the_closed_form(world):
     objects, template, counts_pods = world
@@ -191,7 +191,7 @@ def closed_form(objects, template):
 
 
 @pytest.mark.slow
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(worlds())
 def test_gains_are_what_a_changed_input_gives(world):
     objects, template, _ = world

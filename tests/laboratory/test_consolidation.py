@@ -118,7 +118,7 @@ def clusters(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(clusters())
 def test_brute_force(world):
     nodes, pods, budgets = world

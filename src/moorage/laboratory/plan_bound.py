@@ -63,11 +63,27 @@ def _program(problem: PlanProblem, prices: Sequence[float]) -> tuple[LinearProgr
             if entries:
                 program.row({**entries, nodes[o]: -problem.room[o].get(name, 0) / scale}, most=0.0)
         del offer
+    _add_sums(program, problem, nodes)
     add_limits(program, problem, nodes)
     add_existing_nodes(program, problem, placed)
     for s, shape in enumerate(problem.shapes):
         program.row(placed[s], least=float(shape.count))
     return program, nodes
+
+
+def _add_sums(program: LinearProgram, problem: PlanProblem, nodes: Sequence[int]) -> None:
+    """Require new nodes for what is really not free on the existing ones: pods that are evicted need room as well."""
+    for name in problem.resources:
+        need = _lacking(problem, name)
+        if need > 0:
+            rooms = {nodes[o]: room.get(name, 0) / need for o, room in enumerate(problem.room) if room.get(name, 0) > 0}
+            program.row(rooms, least=1.0)
+
+
+def _lacking(problem: PlanProblem, name: str) -> int:
+    """Return how much of a resource the existing nodes lack."""
+    need = sum(shape.needs.get(name, 0) * shape.count for shape in problem.shapes)
+    return need - problem.spare.get(name, 0)
 
 
 def add_limits(program: LinearProgram, problem: PlanProblem, nodes: Sequence[int]) -> dict[str, int]:
@@ -101,8 +117,7 @@ def _resource_bound(problem: PlanProblem, prices: Sequence[float]) -> float:
     """Return the largest cost that a single resource requires, of the shapes that no existing node takes as well."""
     best = 0.0
     for name in problem.resources:
-        held = sum(one.free.get(name, 0) for one in problem.held)
-        need = sum(shape.needs.get(name, 0) * shape.count for shape in problem.shapes) - held
+        need = _lacking(problem, name)
         rates = [price / room[name] for price, room in zip(prices, problem.room, strict=True) if room.get(name, 0) > 0]
         if need > 0 and rates:
             best = max(best, need * min(rates))
@@ -114,8 +129,7 @@ def least_count(problem: PlanProblem) -> int:
     """Return a number of nodes below which no set is enough: by the largest room of each resource."""
     least = 0
     for name in problem.resources:
-        held = sum(one.free.get(name, 0) for one in problem.held)
-        need = sum(shape.needs.get(name, 0) * shape.count for shape in problem.shapes) - held
+        need = _lacking(problem, name)
         most = max((room.get(name, 0) for room in problem.room), default=0)
         if need > 0 and most > 0:
             least = max(least, math.ceil(need / most))

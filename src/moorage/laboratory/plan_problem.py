@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -75,7 +75,13 @@ class Misfit:
 
 @dataclass(frozen=True, slots=True)
 class PlanProblem:
-    """``room[o]`` is what an empty node of offer o has for pods, ``fits[o][s]`` whether shape s fits there."""
+    """What is to be placed, and where it could go.
+
+    ``room[o]``     what an empty node of offer o has for pods
+    ``fits[o][s]``  whether shape s fits there
+    ``held``        the existing nodes. If pods may evict others, what these request counts as free there.
+    ``spare``       what is really free on all existing nodes, by resource
+    """
 
     shapes: tuple[PlanShape, ...]
     offers: tuple[Offer, ...]
@@ -83,6 +89,7 @@ class PlanProblem:
     fits: tuple[tuple[bool, ...], ...]
     held: tuple[Held, ...]
     misfits: tuple[Misfit, ...] = ()
+    spare: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -116,9 +123,9 @@ def state_problem(
         names = tuple(dict.fromkeys(name for shape in shapes for name in shape.needs))
         opens = [_open(one) for one in judged]
         kept = _merged(probes, rows, opens, shapes, names, simulation)
-        held = _held(range(old), pods, judged, names, simulation)
+        held, spare = _held(range(old), pods, judged, names, simulation)
         misfits = tuple(_misfits(judged, shapes, probes, rows, opens, held))
-    return PlanProblem(shapes, *kept, held, misfits)
+    return PlanProblem(shapes, *kept, held, misfits, spare)
 
 
 def _renamed(node: Node, taken: set[str]) -> Node:
@@ -190,32 +197,36 @@ def _merged(
 
 
 def _held(
-    rows: Iterable[int], pods: Sequence[Pod], judged: Sequence[EveryVerdict], names: Sequence[str], simulation: Simulation
-) -> tuple[Held, ...]:
-    """Return the existing nodes, by the shapes that they are open to.
+    rows: Sequence[int], pods: Sequence[Pod], judged: Sequence[EveryVerdict], names: Sequence[str], simulation: Simulation
+) -> tuple[tuple[Held, ...], dict[str, int]]:
+    """Return the existing nodes, by the shapes that they are open to, and what is free on them in all.
 
-    A shape that could evict others is not kept out by full nodes, and what it evicts for good counts as free.
+    A shape that could evict others is not kept out by full nodes, and what it could evict counts as free. In all, only pods
+    that no controller replaces make room.
     """
     table = simulation.scheduler.snapshot.table
-    lowest = min((other.priority for held in table.pods for other in held.values()), default=0)
-    evicts = max((pod.spec.priority or 0 for pod in pods), default=0)
-    ignored = {*COUNTING, FIT} if evicts > lowest else COUNTING
+    highest = max((pod.spec.priority or 0 for pod in pods), default=0)
+    lower = [(row, other) for row in rows for other in table.pods[row].values() if other.priority < highest]
+    ignored = {*COUNTING, FIT} if lower else COUNTING
     opens = [_open(one, ignored) for one in judged]
     free = _free(simulation, names)
+    spare = {name: int(np.clip(free[name][list(rows)], 0, None).sum()) for name in names}
+    for row, other in lower:
+        gone = replacement(other.pod) is None
+        for name in names:
+            request = 1 if name == "pods" else other.requests.get(name, 0)
+            free[name][row] += request
+            spare[name] += request if gone else 0
     groups: dict[tuple[bool, ...], list[int]] = {}
     for row in rows:
         fits = tuple(bool(one[row]) for one in opens)
         if any(fits):
             groups.setdefault(fits, []).append(row)
-    for row in rows if evicts > lowest else ():
-        for other in table.pods[row].values():
-            if other.priority < evicts and replacement(other.pod) is None:
-                for name in names:
-                    free[name][row] += 1 if name == "pods" else other.requests.get(name, 0)
-    return tuple(
+    held = tuple(
         Held(len(members), {name: int(np.clip(free[name][members], 0, None).sum()) for name in names}, fits)
         for fits, members in groups.items()
     )
+    return held, spare
 
 
 def _misfits(

@@ -156,7 +156,7 @@ class SetSearch:
         shares = []
         for name in problem.resources:
             need = sum(shape.needs.get(name, 0) * shape.count for shape in problem.shapes)
-            room = sum(held.free.get(name, 0) for held in problem.held)
+            room = problem.spare.get(name, 0)
             room += sum(each.get(name, 0) * n for each, n in zip(problem.room, counts, strict=True))
             shares.append(room / need if need else 1e9)
         return min(shares, default=1.0)
@@ -181,7 +181,7 @@ class SetSearch:
                 return False
         for name in problem.resources:
             need = sum(shape.needs.get(name, 0) * shape.count for shape in problem.shapes)
-            free = sum(held.free.get(name, 0) for held in problem.held)
+            free = problem.spare.get(name, 0)
             if need > free + sum(room.get(name, 0) * n for room, n in zip(problem.room, counts, strict=True)):
                 return False
         return True

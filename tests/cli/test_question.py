@@ -64,6 +64,26 @@ OUTCOMES = {  # options, pod, its outcome, what the first line says
 }
 
 
+def test_all_shows_what_the_changes_place(explained):
+    status, out, _ = explained("--all", "--edit", UNCORDON, "-o", "json")
+    answers = {one["answer"]["pod"]: one for one in json.loads(out)["items"]}
+    assert (status, answers["default/search-2"]["answer"]["outcome"]) == (2, "placed")
+    assert answers["default/search-2"]["before"]["answer"]["outcome"] == "pending"
+    assert answers["default/warehouse"]["answer"]["outcome"] == "pending"
+
+
+def test_a_pod_that_only_the_changes_bring(explained, tmp_path):
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "new"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    (tmp_path / "new.json").write_text(json.dumps(pod))
+    status, out, _ = explained("new", "--replace", str(tmp_path / "new.json"), "-o", "json")
+    assert (status, "before" in json.loads(out)) == (0, False)
+
+
 @pytest.mark.parametrize(("options", "pod", "status", "says"), OUTCOMES.values(), ids=OUTCOMES)
 def test_changes_are_made_before_the_question_is_asked(explained, options, pod, status, says):
     found, out, _ = explained(pod, *options)

@@ -14,6 +14,7 @@ from moorage.cli.bounded_files import CONFIG_LIMIT, read_file
 from moorage.cli.command_help import DescribedCommand
 from moorage.cli.progress import Progress
 from moorage.cli.question import Asked, exit_status, open_question, print_answers, question_options
+from moorage.errors import InputError
 from moorage.laboratory.costs import read_costs
 from moorage.laboratory.explain_run import ExplainOptions, explain_cluster
 from moorage.laboratory.explained_changes import ChangeLimits
@@ -69,13 +70,29 @@ def explain(**given: Any) -> int:
 
 
 def _explained(asked: Asked, what: ExplainOptions, on_attempt: Callable[[SimulatedAttempt], None]) -> list[Explanation]:
-    """Return the explanations with the changes of the question, each with the one before them."""
-    after = explain_cluster(asked.changed_input, asked.changed_options, what, on_attempt=on_attempt)
-    if not asked.what_if:
-        return after
+    """Return the explanations with the changes of the question, each with the one before them.
+
+    With --all, pods that were pending before the changes are explained too.
+    """
+    before = _before(asked, what) if asked.what_if else {}
+    also = frozenset(before) if what.every_pending else frozenset()
+    after = explain_cluster(asked.changed_input, asked.changed_options, replace(what, also=also), on_attempt=on_attempt)
+    return [with_fields(one, before=before.get(_subject(one))) for one in after]
+
+
+def _before(asked: Asked, what: ExplainOptions) -> dict[str, Explanation]:
+    """Return the explanations without the changes, by pod; none if the pods asked for exist only with the changes."""
     quick = replace(what, limits=ChangeLimits(probes=0))
-    before = {one.pod: one for one in explain_cluster(asked.given, asked.options, quick)}
-    return [with_fields(one, before=before.get(one.pod)) for one in after]
+    try:
+        return {_subject(one): one for one in explain_cluster(asked.given, asked.options, quick)}
+    except InputError:
+        return {}
+
+
+def _subject(explanation: Explanation) -> str:
+    """Return what an explanation is about: a pod, or the pods of a workload that are not created."""
+    missing = explanation.not_created
+    return f"{missing.namespace}/{missing.workload}" if missing is not None and missing.workload else explanation.pod
 
 
 def _limits(given: dict[str, Any]) -> ChangeLimits:

@@ -36,7 +36,7 @@ _LIMITS = ChangeLimits()
 
 @dataclass(frozen=True, slots=True)
 class ExplainOptions:
-    """Which pods to explain: those named, or all that stay pending.
+    """Which pods to explain: those named, or all that stay pending and ``also`` these (``namespace/name``), if they exist.
 
     ``asked_of``: the fields of the request that the input and its changes give, such as ``files``, ``digest`` and ``question``.
     """
@@ -46,6 +46,7 @@ class ExplainOptions:
     namespace: str = ""
     asked_of: Mapping[str, Any] = field(default_factory=dict)
     limits: ChangeLimits = _LIMITS
+    also: frozenset[str] = frozenset()
 
 
 def explain_cluster(
@@ -63,6 +64,7 @@ def explain_cluster(
     named = absent if what.every_pending else _named([*cluster.pods, *absent], workloads, what)
     missing = {pod.uid for pod in absent}
     pods = [pod for pod in named if pod.uid not in missing]
+    pods += [pod for pod in cluster.pods if pod.key in what.also]
     asked_for = {pod.key for pod in named}
     every = refused_outcomes(created.refused, cluster.pods, workloads)
     refused = [one for one in every if not asked_for.isdisjoint(one.keys)]
@@ -74,7 +76,8 @@ def explain_cluster(
     simulation.load(objects_of(cluster))
     simulation.run()
     if what.every_pending:
-        subjects = {pod.uid: Subject(_question(pod, release, seed, what, texts), pod) for pod in _waiting(simulation)}
+        waiting = {pod.uid: Subject(_question(pod, release, seed, what, texts), pod) for pod in _waiting(simulation)}
+        subjects = waiting | subjects
     lacking = [explain_not_created(_request(one.keys[0], release, seed, what, texts), one) for one in refused]
     found = [*lacking, *(_explained(simulation, one, options) for one in subjects.values())]
     return _with_changes(found, simulation, cluster, options, what.limits)

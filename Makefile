@@ -51,7 +51,7 @@ fuzz: $(VENV)/.ready-to-test  ## attack every route of the embedded API server; 
 
 .PHONY: least-change
 least-change: $(VENV)/.ready-to-test  ## compare the search for the least change with brute force; CLUSTERS=2000 random clusters, FIRST=0 the first seed
-	@CLUSTERS=$(CLUSTERS) FIRST=$(FIRST) $(BIN)/python -m pytest -q tests/laboratory/test_least_change_oracle.py
+	@CLUSTERS=$(CLUSTERS) FIRST=$(FIRST) $(BIN)/python -m pytest -q tests/laboratory/test_least_change_oracle.py tests/laboratory/test_remedies.py
 
 .PHONY: lint
 lint: $(VENV)/.ready-to-test  ## check formatting, lint, types and import layers

@@ -112,7 +112,9 @@ def node_changes(node: Node, placed: list[Pod], pod: Pod, owners: list[str]) -> 
     fields += [[Change("node", "allocatable", target, "allocatable.cpu", offered, amount) for amount in amounts]]
     count, allowed = sum(one.spec.node_name == node.name for one in placed), int(node.status.allocatable["pods"])
     if count >= allowed:
-        fields.append([Change("node", "pods", target, "allocatable.pods", allowed, count + 1)])
+        gone = range(count + 1 if "cluster" in owners else 1)  # evictions make room as well
+        counts = sorted({count + 1 - some for some in gone if count + 1 - some > allowed})
+        fields.append([Change("node", "pods", target, "allocatable.pods", allowed, some) for some in counts])
     return [field for field in fields if field]
 
 

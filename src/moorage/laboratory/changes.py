@@ -12,6 +12,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from moorage.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
+from moorage.api.devices import ResourceClaim
 from moorage.api.meta import Object, ObjectMeta
 from moorage.api.storage import (
     ObjectReference,
@@ -69,7 +70,8 @@ def apply(objects: Iterable[Object], change: Change) -> list[Object]:
         raise _missing(held, change)
     found: Any = held[at]
     if change.verb == "evict":
-        return [*held[:at], *held[at + 1 :], *_replacements(found)]
+        left = [*held[:at], *held[at + 1 :]]
+        return [*(_released(obj, found) for obj in left), *_replacements(found)]
     known: Mapping[str, Callable[[Any, Change], Any]] = POD_CHANGES if kind is Pod else NODE_CHANGES
     if change.verb not in known:
         raise InputError(f"{change.target}: unknown change {change.verb!r}; known: {', '.join(sorted(known))}")
@@ -90,6 +92,15 @@ def _softened(obj: Object, pod: Pod, change: Change) -> Object:
         return POD_CHANGES[change.verb](obj, change)
     except InputError:
         return obj
+
+
+def _released(obj: Object, pod: Pod) -> Object:
+    """Return a resource claim without the reservation of a pod that is gone; without any, its devices are free again."""
+    if not isinstance(obj, ResourceClaim) or not any(one.uid == pod.uid for one in obj.status.reserved_for):
+        return obj
+    left = tuple(one for one in obj.status.reserved_for if one.uid != pod.uid)
+    allocation = obj.status.allocation if left else None
+    return replace(obj, status=replace(obj.status, reserved_for=left, allocation=allocation))
 
 
 def _replacements(pod: Pod) -> list[Object]:

@@ -17,6 +17,12 @@ from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["other_claims", "remedies_of_full_attachments", "remedies_of_holders", "remedies_of_volumes"]
 
+_NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+_ZONE_LABELS: Final = frozenset(
+    f"{group}/{name}"
+    for group in ("topology.kubernetes.io", "failure-domain.beta.kubernetes.io")
+    for name in ("zone", "region")
+)
 #: How many other claims, or pods to evict, are offered.
 MOST: Final = 8
 
@@ -40,14 +46,23 @@ def _is_usable(claim: PersistentVolumeClaim, snapshot: Snapshot, node: NodeInfo)
     """Return whether a claim is bound to a volume that the node reaches, or gets one where its first pod is placed."""
     if not claim.spec.volume_name:
         kind = snapshot.objects(StorageClass).get(class_of_claim(claim))
-        return kind is not None and kind.volume_binding_mode == "WaitForFirstConsumer"
+        if kind is None or kind.provisioner == _NO_PROVISIONER:
+            return False
+        return kind.volume_binding_mode == "WaitForFirstConsumer"
     volume = snapshot.objects(PersistentVolume).get(claim.spec.volume_name)
     if volume is None:
+        return False
+    if not all(node.labels.get(key, value) in value.split("__") for key, value in _zones(volume)):
         return False
     affinity = volume.spec.node_affinity
     if affinity is None or affinity.required is None:
         return True
     return compile_node_selector(affinity.required).matches(node.labels, node.name)
+
+
+def _zones(volume: PersistentVolume) -> list[tuple[str, str]]:
+    """Return the zone and region labels of a volume; several values are joined by ``__``."""
+    return [(key, value) for key, value in volume.metadata.labels.items() if key in _ZONE_LABELS]
 
 
 def remedies_of_volumes(pod: PodInfo, node: NodeView) -> Iterator[Remedies]:

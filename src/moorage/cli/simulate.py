@@ -34,6 +34,7 @@ from moorage.report.outcome import Run
 from moorage.report.run_document import as_json, as_yaml
 from moorage.report.scores import ScoreLog
 from moorage.report.tables import render
+from moorage.report.trace_events import as_trace
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.simulate import Options, kinds_named
@@ -82,7 +83,7 @@ All that is printed, and what it means: docs/reference/simulate.md
 @click.option("--extenders", type=click.Choice(["ask", "skip"]), help="Call the extenders of the configuration, or skip them.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed for breaking ties between equally scored nodes.")
 @click.option(
-    "-o", "--output", type=click.Choice(["table", "wide", "json", "yaml", *PIPELINE_OUTPUTS]), default="table",
+    "-o", "--output", type=click.Choice(["table", "wide", "json", "yaml", *PIPELINE_OUTPUTS, "trace"]), default="table",
     show_default=True, help="How to print the result.",
 )  # fmt: skip
 @what_if_options
@@ -257,6 +258,8 @@ def _print(run: Run, output: str, events: EventLog | None, scores: ScoreLog | No
             sys.stdout.write("\n" + gates_text(run.measures))
         if scores is not None:
             sys.stdout.write("\n" + scores.as_text())
+    elif output == "trace":
+        sys.stdout.write(as_trace(run))
     elif output == "json":
         sys.stdout.write(as_json(run, events, scores))
     else:

@@ -17,6 +17,7 @@ __all__ = [
     "DRAWS",
     "LEAST_PAIRS",
     "MOST_FLIPPED",
+    "BootstrapRows",
     "MeanDifference",
     "bca_interval",
     "draw_rows",
@@ -25,7 +26,7 @@ __all__ = [
 ]
 
 Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
+BootstrapRows = npt.NDArray[np.intp]
 
 #: Bootstrap draws.
 DRAWS: Final = 10_000
@@ -56,12 +57,12 @@ class MeanDifference(NamedTuple):
         return not self.exact and self.interval is not None and self.interval[0] <= 0 <= self.interval[1]
 
 
-def draw_rows(pairs: int, seed: int, draws: int = DRAWS) -> Rows:
+def draw_rows(pairs: int, seed: int, draws: int = DRAWS) -> BootstrapRows:
     """Return the rows of each bootstrap draw, with shape (draws, pairs). One set serves all metrics."""
     return np.random.default_rng(seed).integers(0, max(pairs, 1), size=(draws, pairs), dtype=np.intp)
 
 
-def mean_difference(differences: Sequence[float], rows: Rows) -> MeanDifference:
+def mean_difference(differences: Sequence[float], rows: BootstrapRows) -> MeanDifference:
     """Return the mean of paired differences, and how certain it is; ``rows`` come from ``draw_rows``."""
     values = np.asarray(differences, dtype=np.float64)
     exact = bool((values == values[0]).all())
@@ -80,7 +81,7 @@ def _infinite_mean(values: Floats) -> float | None:
     return None if up and down else math.inf if up else -math.inf
 
 
-def bca_interval(values: Floats, rows: Rows, level: float = 0.95) -> tuple[float, float]:
+def bca_interval(values: Floats, rows: BootstrapRows, level: float = 0.95) -> tuple[float, float]:
     """Return the bias-corrected and accelerated bootstrap interval of a mean (Efron 1987)."""
     means = np.sort(values[rows].mean(axis=1))
     mean = float(values.mean())

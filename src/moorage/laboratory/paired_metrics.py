@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from moorage.laboratory.intervals import draw_rows, mean_difference
+from moorage.laboratory.intervals import BootstrapRows, draw_rows, mean_difference
 from moorage.report.gates import MetricComparison
 from moorage.report.run_values import MeasuredRun
 
@@ -20,12 +20,13 @@ class Draws:
 
     def __init__(self, digest: str) -> None:
         self._seed = int(digest[:16] or "0", 16)
-        self._pairs = -1
+        self._rows: dict[int, BootstrapRows] = {}
 
-    def rows(self, pairs: int):  # type: ignore[no-untyped-def]
-        if self._pairs != pairs:
-            self._pairs, self._rows = pairs, draw_rows(pairs, self._seed)
-        return self._rows
+    def rows(self, pairs: int) -> BootstrapRows:
+        """Return the rows of each draw; one set serves all metrics."""
+        if pairs not in self._rows:
+            self._rows[pairs] = draw_rows(pairs, self._seed)
+        return self._rows[pairs]
 
 
 def paired_metrics(

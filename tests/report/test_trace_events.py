@@ -1,0 +1,82 @@
+"""Runs as Chrome trace events: slices that nest, arrows that bind to slices, counters that end as the run does."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import moorage
+from moorage.report.trace_events import as_trace, trace_events
+from moorage.simulator.trace_openb import read_openb
+from moorage.simulator.trace_run import simulate_trace
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return moorage.simulate_cluster(moorage.read([str(ROOT / "examples/demo")]), moorage.Options())[1]
+
+
+@pytest.fixture(scope="module")
+def traced():
+    folder = ROOT / "examples/trace-openb"
+    return simulate_trace(read_openb(str(folder / "nodes.csv"), str(folder / "pods.csv")), moorage.Options())
+
+
+def kinds(run):
+    found = defaultdict(list)
+    for event in trace_events(run):
+        found[event["ph"]].append(event)
+    return found
+
+
+@pytest.mark.parametrize("name", ["demo", "traced"])
+def test_slices_of_a_lane_never_overlap(name, request):
+    run = request.getfixturevalue(name)
+    lanes = defaultdict(list)
+    for event in kinds(run)["X"]:
+        assert event["dur"] >= 0
+        lanes[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+    for held in lanes.values():
+        held.sort()
+        assert all(before[1] <= after[0] for before, after in pairwise(held))
+
+
+def test_every_pod_is_on_its_node(demo):
+    names = {event["pid"]: event["args"]["name"] for event in kinds(demo)["M"] if event["name"] == "process_name"}
+    shown = {event["name"]: names[event["pid"]] for event in kinds(demo)["X"] if event["cat"] == "pod"}
+    assert shown == {f"{pod.namespace}/{pod.name}": f"node {pod.node}" for pod in demo.pods if pod.node}
+
+
+def test_an_arrow_leads_from_the_victim_to_its_preemptor(demo):
+    found = kinds(demo)
+    (start,), (end,) = found["s"], found["f"]
+    assert start["id"] == end["id"]
+
+    def holds(one, arrow):
+        return (one["pid"], one["tid"]) == (arrow["pid"], arrow["tid"]) and 0 <= arrow["ts"] - one["ts"] < one["dur"]
+
+    holders = [next(one["name"] for one in found["X"] if holds(one, arrow)) for arrow in (start, end)]
+    assert holders == ["default/training-interruptible", "default/inference"]
+
+
+@pytest.mark.parametrize("name", ["demo", "traced"])
+def test_counters_end_as_the_run_does(name, request):
+    run = request.getfixturevalue(name)
+    last = {event["name"]: event for event in kinds(run)["C"]}
+    assert last["pending"]["args"]["pods"] == len(run.in_state("Pending"))
+    shares = {name: round(100 * asked / offered, 3) for name, (offered, asked) in run.totals().items() if offered}
+    assert last["utilisation %"]["args"] == shares
+    times = [event["ts"] for event in kinds(run)["C"]]
+    assert times == sorted(times)
+
+
+def test_the_document_is_json(demo):
+    document = json.loads(as_trace(demo))
+    assert document["displayTimeUnit"] == "ms"
+    assert document["otherData"] == {"release": demo.release, "seed": 0, "endedSeconds": 30.0}

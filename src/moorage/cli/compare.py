@@ -79,7 +79,7 @@ def compare(**given: Any) -> int:
         found = compare_runs(
             sides.cluster, sides.a, sides.b, _seeds(given, asked, baseline), other=sides.other,
             baseline=() if baseline is None else baseline.runs, setting=_setting(given, sides.names),
-            request=_request(given, asked, sides, baseline), executor=_executor(given["processes"], block),
+            request=_request(given, asked, sides, baseline), executor=_executor(given, block),
             on_run=lambda done, of: progress.say(f"run {done} of {of} …"),
         )  # fmt: skip
     if given["output"] in PIPELINE_OUTPUTS:
@@ -179,11 +179,13 @@ def _request(given: Mapping[str, Any], asked: Asked, sides: _Sides, baseline: St
     return with_values(asked_for, release=load_options(sides.b).release, seeds=seeds, notes=notes)
 
 
-def _executor(processes: int, block: ExitStack) -> Executor | None:
+def _executor(given: Mapping[str, Any], block: ExitStack) -> Executor | None:
     """Return worker processes. They are started afresh: a fork would copy the threads of this process half-way."""
-    if processes == 1:
+    if given["processes"] == 1:
         return None
-    return block.enter_context(ProcessPoolExecutor(processes, mp_context=get_context("spawn")))
+    if given["extenders"] == "ask":
+        raise click.UsageError("extenders are asked from one process: give --processes or --extenders=ask, not both")
+    return block.enter_context(ProcessPoolExecutor(given["processes"], mp_context=get_context("spawn")))
 
 
 # -- pipelines -----------------------------------------------------------------------------------------------------------

@@ -24,6 +24,8 @@ _SHOWN: Final = (
 _EVEN_IF_ZERO: Final = frozenset({"pending", "notCreated", "nodesUsed", "wait.p99", "utilisation.cpu", "utilisation.memory"})
 #: How many pods are listed before the rest is only counted.
 _LISTED = 10
+#: The longest gate that fits beside its metric.
+_SHORT_GATE = 20
 
 
 def comparison_text(found: ComparisonValues, *, wide: bool) -> str:
@@ -93,7 +95,12 @@ def interval_text(one: MetricComparison) -> str:
 
 
 def _signs(gates: Sequence[GateResult]) -> str:
-    return "  ".join(f"{'✓' if gate.passed else '✗'} {gate.gate}" for gate in gates)
+    """Return the sign of a row's gates, and the gate if it is a single short one; all are listed below the table."""
+    if not gates:
+        return ""
+    sign = "✓" if all(gate.passed for gate in gates) else "✗"
+    is_short = len(gates) == 1 and len(gates[0].gate) <= _SHORT_GATE
+    return f"{sign} {gates[0].gate if is_short else counted(len(gates), 'gate')}"
 
 
 def _moved_rows(moved: MoveCount, gates: Mapping[str, Sequence[GateResult]], *, wide: bool) -> Iterator[list[str]]:

@@ -121,7 +121,7 @@ def compare(
     results = tuple(evaluate(gate, {**metrics, **extra}, strict=setting.strict) for gate in gates)
     return Comparison(
         request=request or _request(sides, wanted, digest),
-        summary=comparison_summary(metrics, None if moved is None else (moved.pods, moved.of), results),
+        summary=comparison_summary(metrics, _told(moved), results),
         proof=Proof("run", runs=runs.made),
         names=(sides[0].name, sides[1].name),
         metrics=metrics,
@@ -231,6 +231,10 @@ def _moved(
         {**sides[1].places.groups, **sides[0].places.groups}, {**sides[1].places.zones, **sides[0].places.zones}
     )
     return moved_metrics(pairs, chance, places, draws)
+
+
+def _told(moved: MoveCount | None) -> tuple[float, float, float] | None:
+    return None if moved is None else (moved.pods, moved.of, max(moved.by_chance, default=0))
 
 
 def _known_placements(some: Sequence[MeasuredRun], others: Sequence[MeasuredRun]) -> Iterator[tuple[_Placed, _Placed]]:

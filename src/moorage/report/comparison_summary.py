@@ -25,9 +25,9 @@ _GOOD, _BAD = "good", "bad"
 
 
 def comparison_summary(
-    metrics: Mapping[str, MetricComparison], moved: tuple[float, float] | None, gates: Sequence[GateResult]
+    metrics: Mapping[str, MetricComparison], moved: tuple[float, float, float] | None, gates: Sequence[GateResult]
 ) -> str:
-    """Return the summary; ``moved`` is how many pods of how many are on another node."""
+    """Return the summary; ``moved`` is how many pods of how many are on another node, and how many at most by chance."""
     phrases = list(_phrases(metrics))
     good = [text for kind, text in phrases if kind == _GOOD]
     bad = [text for kind, text in phrases if kind == _BAD]
@@ -80,9 +80,9 @@ def _changed(one: MetricComparison) -> str:
     return f"{verb} {title_of(one.name)} from {amount_text(one.name, one.a)} to {amount_text(one.name, one.b)}"
 
 
-def _same(metrics: Mapping[str, MetricComparison], moved: tuple[float, float] | None) -> str:
-    if moved is not None and moved[0]:
+def _same(metrics: Mapping[str, MetricComparison], moved: tuple[float, float, float] | None) -> str:
+    if moved is not None and moved[0] > moved[2]:
         return f"only moves pods: {amount_text('moved', moved[0])} of {amount_text('moved', moved[1])}"
-    if all(one.exact and not one.difference for one in metrics.values()):
+    if all(one.exact and not one.difference for one in metrics.values()) and not (moved and moved[0]):
         return "does the same as A"
     return "no difference between A and B is beyond chance"

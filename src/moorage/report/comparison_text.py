@@ -56,12 +56,12 @@ def _named(found: ComparisonValues) -> Iterator[tuple[str, str]]:
 
 
 def _table(found: ComparisonValues, *, wide: bool) -> str:
-    failed: dict[str, list[GateResult]] = {}
-    for gate in found.gates:
-        failed.setdefault(gate.metric, []).append(gate)
-    rows = [_row(one, failed.get(name, ())) for name, one in _rows(found, failed, wide=wide)]
+    gates: dict[str, list[GateResult]] = {}
+    for one in found.gates:
+        gates.setdefault(one.metric, []).append(one)
+    rows = [_row(one, gates.get(name, ())) for name, one in _rows(found, gates, wide=wide)]
     if found.moved is not None:
-        rows += _moved_rows(found.moved, failed, wide=wide)
+        rows += _moved_rows(found.moved, gates, wide=wide)
     table = columns(["", "A", "B", "B - A", "95% interval", ""], rows, right=(1, 2, 3))
     return "\n".join(f"  {line}".rstrip() for line in table.splitlines())
 

@@ -21,7 +21,7 @@ _SHOWN: Final = (
     "pending", "notCreated", "nodesUsed", "cost", "wait.p50", "wait.p99", "utilisation.cpu", "utilisation.memory",
     "balance.cpu", "balance.memory", "fragmentation", "stranded.cpu", "stranded.memory", "preemptions.victims",
 )  # fmt: skip
-_EVEN_IF_ZERO: Final = frozenset({"pending", "notCreated", "nodesUsed", "wait.p99", "utilisation.cpu", "utilisation.memory"})
+_EVEN_IF_ZERO: Final = frozenset({"pending", "nodesUsed", "wait.p99", "utilisation.cpu", "utilisation.memory"})
 #: How many pods are listed before the rest is only counted.
 _LISTED = 10
 #: The longest gate that fits beside its metric.

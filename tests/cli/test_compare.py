@@ -11,6 +11,7 @@ import yaml
 
 from tests.cli.test_simulate_output import violations
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "docs/reference/comparison.schema.json").read_text())
 DEMO = ["compare", "-f", str(ROOT / "examples/demo"), "--seeds", "2"]

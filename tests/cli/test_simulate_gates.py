@@ -10,6 +10,7 @@ import yaml
 
 from tests.cli.test_simulate_output import SCHEMA, violations
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ["simulate", "-f", str(ROOT / "examples/demo")]
 NODE = {

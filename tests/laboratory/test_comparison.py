@@ -20,6 +20,7 @@ from moorage.report.run_values import UnplacedPod
 from moorage.report.stored_runs import read_stored
 from moorage.testing.builders import a_node, a_pod
 
+pytestmark = pytest.mark.slow
 PACKED = moorage.Options(config=Path("examples/config/most-allocated.yaml").read_bytes(), where="packed.yaml")
 
 
@@ -88,8 +89,8 @@ def test_means_over_time_weigh_each_moment_by_its_length(demo, packed):
 
 def test_an_executor_gives_the_same_answer(demo):
     with ThreadPoolExecutor(2) as executor:
-        there = moorage.compare(demo, b=PACKED, seeds=range(2), executor=executor)
-    here = moorage.compare(demo, b=PACKED, seeds=range(2))
+        there = moorage.compare(demo, b=PACKED, seeds=[3], executor=executor)
+    here = moorage.compare(demo, b=PACKED, seeds=[3])
     assert there.to_dict() == here.to_dict()
 
 

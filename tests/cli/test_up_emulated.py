@@ -136,6 +136,15 @@ def test_options_choose_the_scheduler(tmp_path, monkeypatch, given, release, nam
     assert found.cluster_gates.release == "1.36"
 
 
+def test_gates_of_an_earlier_release_are_the_scheduler_s_alone():
+    found = wanted(emulate="1.33.3", feature_gates="DynamicResourceAllocation=true,VolumeAttributesClass=true")
+    scheduler, _ = found.build()
+    assert scheduler.gates.release == "1.33.3"
+    assert scheduler.gates["VolumeAttributesClass"]
+    assert "DynamicResources" in [step.name for step in scheduler.profiles["default-scheduler"].at("filter")]
+    assert found.cluster_gates.release == "1.36", "VolumeAttributesClass is locked there"
+
+
 REFUSED = {
     "a flag of that time, today": ({"scheduler_name": "x"}, "--scheduler-name: not a flag of 1.36; choose 1.19, 1.20 or 1.21"),
     "and with today's release": ({"emulate": "1.36", "policy_config_file": "p"}, "--policy-config-file: not a flag of 1.36"),

@@ -18,6 +18,7 @@ from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.features import FeatureGates
 from moorage.framework.registry import load
+from moorage.releases import CURRENT
 
 __all__ = ["WantedScheduler"]
 
@@ -78,7 +79,7 @@ class WantedScheduler:
     @property
     def cluster_gates(self) -> FeatureGates:
         """The gates of the other components, which run the current release; other gates apply to the scheduler only."""
-        return FeatureGates() if self.era.is_old else FeatureGates.parse(self.given["feature_gates"])
+        return FeatureGates.parse(self.given["feature_gates"]) if self.era.emulated is CURRENT else FeatureGates()
 
     def build(self, read_config_map: Callable[[str, str], bytes] | None = None) -> tuple[Scheduler, ExtenderClient]:
         """Return the scheduler, and a client for its extenders. ``read_config_map`` returns the Policy of a ConfigMap.

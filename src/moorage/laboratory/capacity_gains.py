@@ -101,14 +101,14 @@ class GainSearch:
             pattern = next((node for node in group.nodes if not node.spec.unschedulable), group.nodes[0])
             name = next(free for free in (f"{pattern.name}-new", f"{pattern.name}-new-1") if free not in taken)
             fresh = like_node(pattern, name)
-            yield CapacityGain("node", group=group.name, nodes=(pattern.name,)), partial(self._add, fresh)
+            yield CapacityGain("node", 0, group=group.name, nodes=(pattern.name,)), partial(self._add, fresh)
         for resource in dict.fromkeys(name for room in rooms for name, need in room.needs.items() if need and name != "pods"):
-            yield CapacityGain("resource", resource=resource), partial(self._enlarge, resource)
+            yield CapacityGain("resource", 0, resource=resource), partial(self._enlarge, resource)
         for held in groups:
             cordoned = [node for node in nodes if node.name in held.nodes and node.spec.unschedulable]
             if cordoned and not held.eligible:
                 names = tuple(node.name for node in cordoned)
-                gain = CapacityGain("uncordon", group=held.group, nodes=names)
+                gain = CapacityGain("uncordon", 0, group=held.group, nodes=names)
                 yield gain, partial(self._uncordon, cordoned)
 
     def _add(self, node: Node) -> None:

@@ -50,7 +50,7 @@ class CapacityGain(Struct, frozen=True, rename="camel", omit_defaults=True):
     """
 
     change: str
-    more: int = 0
+    more: int
     group: str = ""
     resource: str = ""
     nodes: tuple[str, ...] = ()
@@ -63,8 +63,8 @@ class CapacityPart(Struct, frozen=True, rename="camel", omit_defaults=True):
     template: str
     kind: str
     requests: Mapping[str, int]
-    placed: int = 0
-    per_unit: int = 1
+    placed: int
+    per_unit: int
     asked: int | None = None
     left_over: int | None = None
 

@@ -8,7 +8,7 @@ those of ``spec``: a cluster's controller copies them to ``status`` at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from typing import Final, Self, cast
 
@@ -82,10 +82,14 @@ def is_new(pod: Pod) -> bool:
 
 @dataclass
 class QuotaLedger:
-    """The quotas of a cluster with their usage. ``charge`` creates an object, as far as quotas are concerned."""
+    """The quotas of a cluster with their usage. ``charge`` creates an object, as far as quotas are concerned.
 
-    _documents: dict[str, list[Document]]
+    The objects of a namespace are counted when the first of its objects is charged.
+    """
+
+    _given: dict[str, list[ResourceQuota]]
     _facts: Facts
+    _measured: dict[str, list[Document]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, cluster: ClusterInput) -> Self:
@@ -94,20 +98,26 @@ class QuotaLedger:
         ledger = cls({}, facts)
         for quota in cluster.resource_quotas:
             if quota.metadata.deletion_timestamp is None:
-                ledger._documents.setdefault(quota.namespace, []).append(_measured(quota, facts))
+                ledger._given.setdefault(quota.namespace, []).append(quota)
         return ledger
 
     def __bool__(self) -> bool:
-        return bool(self._documents)
+        return bool(self._given)
+
+    def _quotas(self, namespace: str) -> list[Document]:
+        """Return the quotas of a namespace as documents whose status has their limits and their usage."""
+        if namespace not in self._measured:
+            self._measured[namespace] = [_measured(quota, self._facts) for quota in self._given.get(namespace, ())]
+        return self._measured[namespace]
 
     def copy(self) -> Self:
         """Return an independent ledger in the same state."""
-        return type(self)({namespace: list(held) for namespace, held in self._documents.items()}, self._facts)
+        return type(self)(self._given, self._facts, dict(self._measured))
 
     def charge(self, obj: Object) -> Refused | None:
         """Charge an object that is created; return why it is refused instead, if it is."""
         namespace = obj.metadata.namespace
-        quotas = self._documents.get(namespace)
+        quotas = self._quotas(namespace)
         if not quotas:
             return None
         kind, document = _served(obj), _document(obj)
@@ -115,11 +125,12 @@ class QuotaLedger:
         if isinstance(found, QuotaRefusal):
             return _refused(kind, obj.metadata.name, found)
         changed = {one["metadata"]["name"]: one for one in found}
-        self._documents[namespace] = [changed.get(one["metadata"]["name"], one) for one in quotas]
+        self._measured[namespace] = [changed.get(one["metadata"]["name"], one) for one in quotas]
         return None
 
     def refusal(self, obj: Object) -> Refused | None:
         """Return why an object would be refused if it were created now; None if it would be created."""
+        self._quotas(obj.metadata.namespace)  # counted here, so that the next copy need not count again
         return self.copy().charge(obj)
 
     def charge_up_to(self, pod: Pod, count: int) -> tuple[int, Refused | None]:
@@ -127,15 +138,16 @@ class QuotaLedger:
         refused = self.refusal(pod)
         if refused is not None:
             return 0, refused
-        quotas = self._documents.get(pod.namespace, [])
+        quotas = self._quotas(pod.namespace)
         charges = [_charge_of(quota, pod, self._facts) for quota in quotas]
         rooms = [_times(quota, charge) for quota, charge in zip(quotas, charges, strict=True)]
         allowed = min(count, *(room for room in rooms if room is not None), count)
-        self._documents[pod.namespace] = [_raised(one, charge, allowed) for one, charge in zip(quotas, charges, strict=True)]
+        self._measured[pod.namespace] = [_raised(one, charge, allowed) for one, charge in zip(quotas, charges, strict=True)]
         return allowed, self.refusal(pod) if allowed < count else None
 
     def room(self, pod: Pod, limit: int = 1_000_000) -> QuotaRoom:
         """Return how many more pods like this one the quotas allow, and why not one more; no limit above ``limit``."""
+        self._quotas(pod.namespace)
         allowed, refused = self.copy().charge_up_to(pod, limit)
         return QuotaRoom(allowed, refused) if refused is not None else QuotaRoom(None)
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import random
 from itertools import chain, combinations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+import moorage
 from moorage.laboratory.conflicts import conflicts, correction_sets
-from moorage.laboratory.verdicts import Constraint
+from moorage.laboratory.refusals import all_conflicts
+from moorage.laboratory.verdicts import Constraint, verdicts_of_all
+from moorage.state.pod_info import PodInfo
+from tests.laboratory.brute_force import NEW, random_cluster
 
 names = st.sampled_from([Constraint("P", str(at)) for at in range(6)])
 families = st.lists(st.frozensets(names, max_size=5), min_size=1, max_size=8)
@@ -42,3 +49,31 @@ def test_the_smallest_conflicts_come_first_and_few_are_enough(sets):
     sizes = [len(one) for one in conflicts(sets, most=1000)]
     assert sizes == sorted(sizes)
     assert [len(one) for one in found] == sizes[:3]
+
+
+# -- the conflicts of random clusters, from what a fresh engine says of each node -------------------------------------------
+
+CLUSTERS = int(os.environ.get("CLUSTERS", "20"))
+FIRST = int(os.environ.get("FIRST", "0"))
+
+
+def brute_force(judged):
+    """The minimal families of constraints of which each node is refused by some, by trying every family."""
+    rows = range(len(judged.names))
+    refusing = {key: {row for row in rows if mask[row]} for key, mask in judged.constraints.items()}
+    every = set(rows)
+    return minimal({one for one in subsets(refusing) if set().union(*(refusing[key] for key in one)) == every})
+
+
+def test_conflicts_of_random_clusters_are_those_of_brute_force():
+    conflicting = 0
+    for seed in range(FIRST, FIRST + CLUSTERS):
+        cluster = moorage.Cluster.from_objects(random_cluster(random.Random(seed)))
+        pod, profile = PodInfo(cluster.pod(NEW)), cluster.scheduler.profiles["default-scheduler"]
+        judged = verdicts_of_all(profile, pod, cluster.snapshot)
+        found = all_conflicts(judged)
+        assert set(found) == brute_force(judged), seed
+        assert bool(found) == (not judged.feasible.any())
+        assert cluster.can_schedule(NEW).nodes == [judged.names[row] for row in np.flatnonzero(judged.feasible)]
+        conflicting += bool(found)
+    assert conflicting > CLUSTERS // 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from dataclasses import replace
 
@@ -184,7 +185,7 @@ def victims_by_hand(cluster, info, row):
     return {one.key for one in lesser if one not in left}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=int(os.environ.get("CLUSTERS", "25")), deadline=None)
 @given(clusters(max_nodes=4, max_pods=8), pods())
 def test_victims_and_verdicts_are_those_of_plain_recomputation(cluster, info):
     higher = PodInfo(changed(info.pod, spec=changed(info.spec, priority=7)))

@@ -272,3 +272,14 @@ def test_the_best_order_is_that_of_brute_force(returns):
     found = cluster.drain(*nodes, returns=returns, find_order=True)
     assert scores[tuple(one.name for one in found.nodes)] == min(scores.values())
     assert found.proof.kind == "exhaustive"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("least", [0, 1])
+def test_beyond_eight_nodes_the_next_node_is_the_one_that_does_best(least):
+    names = [f"n{i}" for i in range(9)]
+    objects = [*map(node, names), node("free", cpu="9"), pod("web-a", "n0"), pod("web-b", "n0"), budget(minAvailable=least)]
+    found = moorage.Cluster.from_objects(*objects).drain(*names, find_order=True)
+    assert found.holds
+    assert found.proof.kind == ("exhaustive" if least == 0 else "bounded")
+    assert sorted(one.name for one in found.nodes) == names

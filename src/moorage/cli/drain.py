@@ -13,7 +13,7 @@ import click
 from moorage.api.durations import duration_seconds
 from moorage.api.selectors import Selector, SelectorError, parse_selector
 from moorage.cli.command_help import DescribedCommand
-from moorage.cli.node_arguments import named_nodes, node_selector_option
+from moorage.cli.node_arguments import named_nodes, node_selector_option, seldom
 from moorage.cli.progress import Progress
 from moorage.cli.question import Asked, exit_status, open_question, print_answer, question_options
 from moorage.errors import MoorageError
@@ -84,7 +84,8 @@ def drain(**given: Any) -> int:
         question = asked.request({"drain": list(nodes), **_options(given)})
 
         def ask(cluster: Cluster) -> DrainReport:
-            return drain_report(cluster, question, nodes, plan, find_order=given["find_order"])
+            count = seldom(lambda drains: progress.say(f"{drains:,} drains tried …"))
+            return drain_report(cluster, question, nodes, plan, find_order=given["find_order"], on_drain=count)
 
         found = asked.answered(ask)
     print_answer(found, given)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import click
 
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.what_if import selected_nodes
 
-__all__ = ["named_nodes", "node_selector_option"]
+__all__ = ["named_nodes", "node_selector_option", "seldom"]
+
+#: Seconds between two messages.
+_EVERY_S: Final = 0.2
 
 node_selector_option = click.option(
     "-l", "--selector", "node_selector", default="", metavar="SELECTOR", help="The nodes that this label selector matches."
@@ -28,3 +32,16 @@ def named_nodes(cluster: Cluster, given: Mapping[str, Any]) -> tuple[str, ...]:
     if not names and not selector:
         raise click.UsageError("name a node, or select nodes with -l")
     return names or tuple(node.name for node in selected_nodes(cluster.snapshot.table.nodes, selector, "--selector"))
+
+
+def seldom(say: Callable[[int], None]) -> Callable[[int], None]:
+    """Return a function that passes some of the numbers that it is called with on: a few each second."""
+    due = time.monotonic() + _EVERY_S
+
+    def passes(number: int) -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            due = time.monotonic() + _EVERY_S
+            say(number)
+
+    return passes

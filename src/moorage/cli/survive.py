@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import click
 
 from moorage.cli.command_help import DescribedCommand
+from moorage.cli.node_arguments import seldom
 from moorage.cli.progress import Progress
 from moorage.cli.question import exit_status, open_question, print_answer, question_options
 from moorage.laboratory.cluster import Cluster
@@ -26,8 +28,6 @@ EPILOG = """Examples:
 
 All that is printed, and how losses are compared: docs/reference/survive.md
 """
-#: Seconds between two messages.
-_EVERY_S = 0.2
 
 
 @click.command(cls=DescribedCommand, epilog=EPILOG)
@@ -57,22 +57,15 @@ def survive(**given: Any) -> int:
         question = asked.request(asks)
 
         def ask(cluster: Cluster) -> Survival:
-            return survival_report(cluster, question, what, _Counter(progress))
+            return survival_report(cluster, question, what, _counter(progress))
 
         found = asked.answered(ask)
     print_answer(found, given)
     return exit_status(found)
 
 
-class _Counter:
-    """Shows how many losses were run."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._runs, self._next = 0, time.monotonic() + _EVERY_S
-
-    def __call__(self, loss: NodeLoss) -> None:
-        self._runs += 1
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + _EVERY_S
-            self._progress.say(f"{self._runs:,} losses run, the last of {loss.lost} …")
+def _counter(progress: Progress) -> Callable[[NodeLoss], None]:
+    """Return a function that shows how many losses were run."""
+    numbers = count(1)
+    shows = seldom(lambda number: progress.say(f"{number:,} losses run …"))
+    return lambda loss: shows(next(numbers))

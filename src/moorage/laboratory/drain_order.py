@@ -7,7 +7,7 @@ does best after those before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -40,10 +40,14 @@ class FoundOrder(NamedTuple):
 
 @dataclass
 class OrderSearch:
-    """Searches in an open transaction, after ``run.begin()``; ``transaction`` opens one inside it."""
+    """Searches in an open transaction, after ``run.begin()``; ``transaction`` opens one inside it.
+
+    ``on_drain`` is called with the number of drains so far.
+    """
 
     run: DrainRun
     transaction: Callable[[], AbstractContextManager[Any]]
+    on_drain: Callable[[int], None] | None = None
 
     def __post_init__(self) -> None:
         self._drains = 0
@@ -55,22 +59,35 @@ class OrderSearch:
         if len(nodes) > EXHAUSTIVE:
             self._extend((), nodes)
         else:
-            self._visit((), nodes)
+            free = tuple(name for name in nodes if self._is_free(name))
+            self._visit(free, tuple(name for name in nodes if name not in free))
         assert self._best is not None
         score, order = self._best
         return FoundOrder(order, score, len(nodes) <= EXHAUSTIVE or score == OrderScore(0, 0, 0), self._drains)
 
-    def _score(self, done: Sequence[str]) -> OrderScore:
+    def _is_free(self, name: str) -> bool:
+        """Return True for a cordoned node that has nothing to evict: when its turn comes makes no difference."""
+        if self.run.plan.returns:
+            return False
+        with self.transaction():
+            turn = self.run.drain_next(name)
+        if turn.evictions or not turn.drained:
+            self.run.turns.pop()
+            return False
+        return True
+
+    def _score(self) -> OrderScore:
         """Return the score if no more nodes are drained."""
         with self.transaction():
             self.run.course.advance(None)
             found = DrainFindings(self.run)
             drained = sum(turn.drained for turn in self.run.turns)
-            del done
             return OrderScore(len(self.run.nodes) - drained, len(found.pending()), found.waited())
 
     def _next(self, name: str) -> bool:
         self._drains += 1
+        if self.on_drain is not None:
+            self.on_drain(self._drains)
         return self.run.drain_next(name).drained
 
     def _keep(self, score: OrderScore, order: tuple[str, ...]) -> None:
@@ -84,7 +101,7 @@ class OrderSearch:
     def _visit(self, done: tuple[str, ...], rest: tuple[str, ...]) -> None:
         """Try all orders that begin with ``done``."""
         if not rest:
-            self._keep(self._score(done), done)
+            self._keep(self._score(), done)
             return
         for at, name in enumerate(rest):
             left = (*rest[:at], *rest[at + 1 :])
@@ -94,7 +111,7 @@ class OrderSearch:
                     if drained:
                         self._visit((*done, name), left)
                     else:
-                        self._keep(self._score(done), (*done, name, *left))
+                        self._keep(self._score(), (*done, name, *left))
             self.run.turns.pop()
 
     def _extend(self, done: tuple[str, ...], rest: tuple[str, ...]) -> None:
@@ -103,9 +120,9 @@ class OrderSearch:
         for at, name in enumerate(rest):
             with self.transaction():
                 self._next(name)
-                scores.append((self._score(done), at))
+                scores.append((self._score(), at))
             self.run.turns.pop()
-            if scores[-1][0].waits == 0 and scores[-1][0].pending == 0 and scores[-1][0].undrained == len(rest) - 1:
+            if scores[-1][0] == OrderScore(len(rest) - 1, 0, 0):
                 break
         score, at = min(scores)
         order, left = (*done, rest[at]), (*rest[:at], *rest[at + 1 :])

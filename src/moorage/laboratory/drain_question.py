@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
@@ -24,7 +24,7 @@ from moorage.printable import one_line
 from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.drain_report import DrainReport
 from moorage.report.drain_text import drain_summary
-from moorage.report.drain_values import LossInstead
+from moorage.report.drain_values import DrainedPod, LossInstead
 from moorage.simulator.owners import controller_of
 from moorage.wording import some
 
@@ -49,9 +49,15 @@ class OutageCluster(Protocol):
 
 
 def drain_report(
-    cluster: OutageCluster, request: AnswerRequest, nodes: Sequence[str], plan: DrainPlan, *, find_order: bool = False
+    cluster: OutageCluster,
+    request: AnswerRequest,
+    nodes: Sequence[str],
+    plan: DrainPlan,
+    *,
+    find_order: bool = False,
+    on_drain: Callable[[int], None] | None = None,
 ) -> DrainReport:
-    """Return what a drain of nodes would do. Nothing changes.
+    """Return what a drain of nodes would do. Nothing changes. ``on_drain`` is called as the search for an order goes on.
 
     Raises  InputError for a node that is not there
     """
@@ -59,7 +65,7 @@ def drain_report(
     with cluster.transaction():
         cluster._step(Ran(None))
         course = course_of(cluster, plan)
-        found = _found_order(cluster, course, plan, nodes) if find_order and len(nodes) > 1 else None
+        found = _found_order(cluster, course, plan, nodes, on_drain) if find_order and len(nodes) > 1 else None
         order = nodes if found is None else found.nodes
         if_lost = _if_lost(cluster, nodes)
         with cluster.transaction():
@@ -71,7 +77,7 @@ def drain_report(
             request=request,
             summary=one_line(drain_summary(fields["nodes"], fields["pods"], fields["pending"])),
             proof=_proof(found),
-            assumptions=tuple(_assumptions(course, plan, run)),
+            assumptions=tuple(_assumptions(plan, run, fields["pods"])),
             if_lost=if_lost,
             **fields,
         )
@@ -106,11 +112,13 @@ def _daemon_sets(cluster: OutageCluster) -> frozenset[str]:
     return frozenset(obj.key for obj in cluster._aside.values() if isinstance(obj, DaemonSet))
 
 
-def _found_order(cluster: OutageCluster, course: DrainCourse, plan: DrainPlan, nodes: Sequence[str]) -> FoundOrder:
+def _found_order(
+    cluster: OutageCluster, course: DrainCourse, plan: DrainPlan, nodes: Sequence[str], on_drain: Callable[[int], None] | None
+) -> FoundOrder:
     with cluster.transaction():
         run = DrainRun(cluster, course, plan, _daemon_sets(cluster), nodes)
         run.begin()
-        return OrderSearch(run, cluster.transaction).find()
+        return OrderSearch(run, cluster.transaction, on_drain).find()
 
 
 def _if_lost(cluster: OutageCluster, nodes: Sequence[str]) -> LossInstead:
@@ -126,12 +134,12 @@ def _proof(found: FoundOrder | None) -> Proof:
     return Proof("exhaustive" if found.proven else "bounded", runs=found.drains + 2)
 
 
-def _assumptions(course: DrainCourse, plan: DrainPlan, run: DrainRun) -> Iterator[Assumption]:
+def _assumptions(plan: DrainPlan, run: DrainRun, pods: Sequence[DrainedPod]) -> Iterator[Assumption]:
     """Yield what the answer rests on and the input does not say."""
     yield Assumption("readyAfter", f"{plan.rules.ready_after_s:g}s")
     yield Assumption("pods that are placed before the drain", "ready, unless their Ready condition says otherwise")
     yield Assumption("grace periods", "every pod uses all of its own" if plan.rules.grace_period_s < 0 else "as asked for")
-    if any(pod.budget for pod in DrainFindings(run).fields()["pods"]):
+    if any(pod.budget for pod in pods):
         yield Assumption("evictions at the same time", "by namespace and name; kubectl takes them in any order")
     if len(run.nodes) > 1 and plan.manner == "one-by-one":
         yield Assumption("the next node", "its drain begins as soon as the pods of the one before are gone, as kubectl does")

@@ -65,7 +65,7 @@ def drain_summary(nodes: Sequence[DrainedNode], pods: Sequence[DrainedPod], pend
             head = f"{done} of {counted(len(nodes), 'node')} can be drained, {first} cannot"
         return f"{head}: {_obstacle(pods)}. {_moving(outcomes, len(pods))}"
     if not pending:
-        return f"{name} can be drained{': no pod has to leave' if not _gone(outcomes) else ''}. {_moving(outcomes, len(pods))}"
+        return f"{name} can be drained. {_moving(outcomes, len(pods))}" if _gone(outcomes) else f"{name} is empty already."
     stay = "stays" if len(pending) == 1 else "stay"
     return f"{name} can be drained, but {counted(len(pending), 'pod')} then {stay} pending. {_moving(outcomes, len(pods))}"
 

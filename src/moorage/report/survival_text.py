@@ -58,6 +58,8 @@ def _shown(report: Any, *, wide: bool) -> list[NodeLoss]:
     if report.over != "node" and len(ordered) <= _LOSSES:
         ordered = list(report.failures)
     kept = [loss for loss in ordered if loss.same_as is None or wide]
+    if len(kept) > _LOSSES and not wide:  # those that cost something are enough
+        kept = [loss for loss in kept if loss.pending or loss.lost_for_good]
     return kept if wide else kept[:_LOSSES]
 
 
@@ -67,6 +69,8 @@ def _table(report: Any, *, wide: bool) -> str:
         if loss.same_as is not None and not wide:
             equal[loss.same_as] = equal.get(loss.same_as, 0) + 1
     shown = _shown(report, wide=wide)
+    if not shown:
+        return f"  No pod is lost for good with any of the {len(report.failures)} losses."
     rows = [["  LOST", "NODES", "PODS", "PENDING", "LOST FOR GOOD (no controller)"]]
     for loss in shown:
         more = f" and {equal[loss.lost]} equal" if loss.lost in equal else ""

@@ -1,9 +1,9 @@
 """The fast lane: pods that need nothing unusual go from the queue to their node in one step.
 
-Most pods take the same way: no other pod waits for an event or a backoff, none is nominated or held, the class of the pod is
-known, and no plugin but DefaultBinder has work after the decision. For such a pod the lane does what an attempt and its binding
-cycle do, without the objects that carry a pod from one stage to the next. ``find`` returns None for any other pod, and the
-caller makes an attempt; decisions, states and reports are the same with and without the lane.
+Most pods take the same way: it is their first attempt, no other pod is in backoff, in flight, nominated or held, and no plugin
+but DefaultBinder has work after the decision. For such a pod the lane does what an attempt and its binding cycle do, without
+the objects that carry a pod from one stage to the next. ``find`` returns None for any other pod, and the caller makes an
+attempt; decisions, states and reports are the same with and without the lane.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from moorage.engine.outbox import Decided
 from moorage.framework.effects import BindPod
 from moorage.framework.profile import Profile
 from moorage.plugins.default_binder import DefaultBinder
-from moorage.queue import QueuedPod, SchedulingQueue
+from moorage.queue import ASSIGNED_POD_ADD, QueuedPod, SchedulingQueue
 from moorage.state.cluster import ClusterState
 from moorage.state.pod_info import PodInfo
 
@@ -112,7 +112,10 @@ class FastLane:
         state.outbox.tickets += 1
         state.revision += 1
         state.facts += 1
-        state.cluster.confirm(found.pod.bound(bound), found.row)
+        info = found.pod.bound(bound)
+        state.cluster.confirm(info, found.row)
+        if state.queue.heeds_events:
+            state.queue.event(ASSIGNED_POD_ADD, None, info, state.now)
 
 
 def _suits(profile: Profile) -> bool:

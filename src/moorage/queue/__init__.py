@@ -1,6 +1,7 @@
 """The scheduling queue, and the cluster events that make it retry a pod."""
 
 from moorage.queue.cluster_events import (
+    ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
     UNSCHEDULED_POD_ADD,
     assigned_pod_events,
@@ -14,6 +15,6 @@ from moorage.queue.queued_pod import PendingPod, QueuedPod, QueuePlace
 from moorage.queue.scheduling_queue import SchedulingQueue
 
 __all__ = [
-    "ASSIGNED_POD_DELETE", "UNSCHEDULED_POD_ADD", "PendingPod", "QueuePlace", "QueueProfile", "QueuedPod", "SchedulingQueue",
-    "assigned_pod_events", "node_events", "object_events", "pod_changes", "wakes_of",
+    "ASSIGNED_POD_ADD", "ASSIGNED_POD_DELETE", "UNSCHEDULED_POD_ADD", "PendingPod", "QueuePlace", "QueueProfile", "QueuedPod",
+    "SchedulingQueue", "assigned_pod_events", "node_events", "object_events", "pod_changes", "wakes_of",
 ]  # fmt: skip

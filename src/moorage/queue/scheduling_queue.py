@@ -191,13 +191,16 @@ class SchedulingQueue:
         return queued
 
     def first_if_quiet(self, now: float) -> QueuedPod | None:
-        """Return the pod that ``pop`` would return, without popping it; None if any pod is not active, or is nominated."""
-        first = self._active.peek()
-        if first is None or len(self._active.entries) != len(self._pods) or len(self._nominator):  # a pod in flight is in _pods
-            return None
+        """Return the pod that ``pop`` would return, without popping it.
+
+        None if it was tried before, or if any pod is in backoff, in flight or nominated.
+        """
         if now >= self._next_scan:
             self.tick(now)
-        return first
+        first = self._active.peek()
+        if first is None or first.attempts or len(self._nominator):
+            return None
+        return first if len(self._active.entries) + len(self._parked) == len(self._pods) else None
 
     def take_first(self, queued: QueuedPod) -> None:
         """Pop the pod that ``first_if_quiet`` returned, and end its attempt at once, as ``done`` does."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+import subprocess
+import sys
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -108,3 +111,52 @@ def test_a_plugin_that_cannot_be_made_is_told_with_the_reason():
         Registry([NeedsMore]).build("NeedsMore")
     with pytest.raises(InputError, match=r"^points: no such label$"):
         Registry([Refuses]).build("Refuses")
+
+
+OWN = "class Own:\n    name = 'Own'\n\n    def pre_enqueue(self, pod): ...\n"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with the plugin file ``own_rules.py``; what loading it leaves in this process is undone."""
+    (tmp_path / "own_rules.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    sys.modules.pop("own_rules", None)
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_a_plugin_is_loaded_from_a_file(folder, absolute):
+    file = folder / "own_rules.py" if absolute else "./own_rules.py"
+    found = load(f"{file}:Own")
+    assert (found.name, found.__module__) == ("Own", "own_rules")
+    assert load(f"{file}:Own") is found
+
+
+def test_a_spawned_process_finds_the_class_of_a_file(folder):
+    (folder / "rules").mkdir()
+    (folder / "own_rules.py").rename(folder / "rules" / "own_rules.py")
+    pickled = pickle.dumps(load("rules/own_rules.py:Own"))
+    # multiprocessing hands the module path to the processes that it spawns.
+    program = f"import pickle, sys; sys.path = {sys.path!r}; print(pickle.loads({pickled!r}).name)"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout == "Own\n"
+
+
+FILE_FAULTS = {
+    "no such file": ("own_rule.py:Own", "there is no file own_rule.py; did you mean own_rules.py?"),
+    "no such folder": ("nowhere/gpu.py:Own", "there is no file nowhere/gpu.py"),
+    "no such class": ("own_rules.py:Owm", "module own_rules has no Owm; did you mean Own?"),
+    "no class": ("./own_rules.py", "write it as module:Class or file.py:Class"),
+    "name of another module": ("json.py:Own", "the name json is taken by another module"),
+    "a dot in the name": ("own.v2.py:Own", "a module's name has no dot; rename the file"),
+}
+
+
+@pytest.mark.parametrize(("reference", "words"), FILE_FAULTS.values(), ids=FILE_FAULTS)
+def test_a_file_without_the_plugin_is_refused_with_a_hint(folder, reference, words):
+    for name in ("json.py", "own.v2.py"):
+        (folder / name).write_text(OWN)
+    with pytest.raises(InputError) as refused:
+        load(reference)
+    assert words in str(refused.value)

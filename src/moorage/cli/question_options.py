@@ -56,7 +56,7 @@ _SCHEDULER = (
     no_quota_option,
     click.option(
         "--plugins", multiple=True, metavar="MODULE:CLASS",
-        help="A custom plugin, in the current directory or on the Python path. May be repeated.",
+        help="A custom plugin, in the current directory or on the Python path, or FILE.py:CLASS. May be repeated.",
     ),
     click.option(
         "--extenders", type=click.Choice(["ask", "skip"]), help="Call the extenders of the configuration, or skip them."

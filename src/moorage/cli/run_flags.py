@@ -328,7 +328,7 @@ _OWN: Final = (
         "each",
         (),
         "Moorage",
-        "A custom plugin, in the current directory or on the Python path. May be repeated.",
+        "A custom plugin, in the current directory or on the Python path, or FILE.py:CLASS. May be repeated.",
         metavar="MODULE:CLASS",
     ),
     Flag(

@@ -78,7 +78,7 @@ All that is printed, and what it means: docs/reference/simulate.md
 @no_quota_option
 @click.option(
     "--plugins", multiple=True, metavar="MODULE:CLASS",
-    help="A custom plugin, in the current directory or on the Python path. May be repeated.",
+    help="A custom plugin, in the current directory or on the Python path, or FILE.py:CLASS. May be repeated.",
 )  # fmt: skip
 @click.option("--extenders", type=click.Choice(["ask", "skip"]), help="Call the extenders of the configuration, or skip them.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed for breaking ties between equally scored nodes.")

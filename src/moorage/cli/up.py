@@ -107,7 +107,7 @@ Everything else: docs/reference/up.md
 @click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, for all components of the cluster.")
 @click.option(
     "--plugins", multiple=True, metavar="MODULE:CLASS",
-    help="A custom plugin, in the current directory or on the Python path. May be repeated.",
+    help="A custom plugin, in the current directory or on the Python path, or FILE.py:CLASS. May be repeated.",
 )  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed for breaking ties between equally scored nodes.")
 @click.option(

@@ -8,10 +8,12 @@ the feature gates or the running scheduler (to allow a waiting pod, for example)
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Protocol
 
 from moorage.errors import InputError, MoorageError
@@ -125,13 +127,15 @@ def _installed(found: EntryPoint) -> Any:
 
 
 def load(reference: str) -> Any:
-    """Import a plugin class from ``module:object``.
+    """Import a plugin class from ``module:object``, or from ``path/to/file.py:object``.
 
-    Raises  InputError if the module or the object does not exist, or importing it fails
+    Raises  InputError if the module, the file or the object does not exist, or importing it fails
     """
-    module_name, colon, attribute = reference.partition(":")
-    if not colon or not module_name or not attribute:
-        raise InputError(f"--plugins {reference}: write it as module:Class, for example my_rules.gpu:SpreadGpus")
+    named, colon, attribute = reference.rpartition(":")
+    if not colon or not named or not attribute:
+        example = "my_rules.gpu:SpreadGpus or ./my_rules/gpu.py:SpreadGpus"
+        raise InputError(f"--plugins {reference}: write it as module:Class or file.py:Class, for example {example}")
+    module_name = _module_of_file(reference, Path(named)) if named.endswith(".py") else named
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
@@ -140,7 +144,42 @@ def load(reference: str) -> Any:
     try:
         return getattr(module, attribute)
     except AttributeError:
-        raise InputError(f"--plugins {reference}: module {module_name} has no {attribute}{_classes_in(module)}") from None
+        near = _classes_in(module, attribute)
+        raise InputError(f"--plugins {reference}: module {module_name} has no {attribute}{near}") from None
+
+
+def _module_of_file(reference: str, file: Path) -> str:
+    """Make a file importable and return its module's name.
+
+    Its folder joins the module path, which spawned processes inherit: they find a pickled class of the file by its name.
+
+    Raises  InputError if there is no such file, or if importing its name would find another module
+    """
+    if not file.is_file():
+        near = get_close_matches(file.name, [one.name for one in file.parent.glob("*.py")], n=1)
+        hint = f"; did you mean {file.with_name(near[0])}?" if near else ""
+        raise InputError(f"--plugins {reference}: there is no file {file}{hint}")
+    if "." in file.stem:
+        raise InputError(f"--plugins {reference}: a module's name has no dot; rename the file")
+    folder = str(file.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    importlib.invalidate_caches()
+    found = _origin(file.stem)
+    if found is None or not Path(found).exists() or not file.samefile(found):
+        raise InputError(
+            f"--plugins {reference}: the name {file.stem} is taken by another module ({found or 'built-in'}); rename the file"
+        )
+    return file.stem
+
+
+def _origin(module_name: str) -> str | None:
+    """Return the file that importing this name runs, or has run."""
+    loaded = sys.modules.get(module_name)
+    if loaded is not None:
+        return getattr(loaded, "__file__", None)
+    spec = importlib.util.find_spec(module_name)
+    return spec.origin if spec is not None else None
 
 
 # -- suggestions for error messages -------------------------------------------------------------------------------------
@@ -172,6 +211,10 @@ def _as_module(name: str, attribute: str) -> str:
     return "" if name == ".".join(parts) else f"; name a module as import does: {'.'.join(parts)}:{attribute}"
 
 
-def _classes_in(module: ModuleType) -> str:
+def _classes_in(module: ModuleType, wanted: str) -> str:
+    """Return a suggestion: the class with the nearest name, or all classes of the module."""
     names = [name for name, one in vars(module).items() if isinstance(one, type) and one.__module__ == module.__name__]
+    near = get_close_matches(wanted, names, n=1)
+    if near:
+        return f"; did you mean {near[0]}?"
     return f"; there is {', '.join(names)}" if names else ""

@@ -46,12 +46,12 @@ DELAYS = {  # initial, max, failures, seconds
 
 
 @pytest.mark.parametrize(("initial_s", "max_s", "failures", "wait_s"), DELAYS.values(), ids=DELAYS)
-def test_waits_double_up_to_the_cap(initial_s, max_s, failures, wait_s):
+def test_backoff_doubles_up_to_the_maximum(initial_s, max_s, failures, wait_s):
     assert a_queue(initial_s=initial_s, max_s=max_s).delay_s(failures) == wait_s
 
 
 @given(failures=st.integers(1, 10**9), initial_s=st.integers(1, 100), max_s=st.integers(1, 1000))
-def test_a_wait_is_never_out_of_bounds_and_never_shrinks(failures, initial_s, max_s):
+def test_backoff_stays_in_bounds_and_never_shrinks(failures, initial_s, max_s):
     queue = a_queue(initial_s=initial_s, max_s=max_s)
     assert min(initial_s, max_s) <= queue.delay_s(failures) <= queue.delay_s(failures + 1) <= max_s
 
@@ -83,12 +83,12 @@ HOLDS = {  # end of the backoff 6.7, or its window 6; now; still waiting?
 
 
 @pytest.mark.parametrize(("pop_early", "now", "waits"), HOLDS.values(), ids=HOLDS)
-def test_the_end_itself_still_counts_as_waiting(pop_early, now, waits):
+def test_a_pod_is_in_backoff_at_the_exact_end(pop_early, now, waits):
     assert a_queue(pop_early=pop_early).holds(failed(at=5.7), now) is waits
 
 
 @pytest.mark.parametrize("pop_early", [True, False])
-def test_pods_are_let_go_on_whole_seconds(pop_early):
+def test_backoff_ends_on_whole_seconds(pop_early):
     queue = a_queue(pop_early=pop_early)
     queue.push(failed("rejected", at=5.7))
     queue.push(failed("errored", at=5.7, errors=1))
@@ -100,7 +100,7 @@ def test_pods_are_let_go_on_whole_seconds(pop_early):
     assert len(queue) == 1
 
 
-def test_within_a_window_the_more_important_pod_goes_first():
+def test_within_a_window_the_higher_priority_pod_is_first():
     queue = a_queue()
     queue.push(failed("small", at=5.1, priority=1, order=1))
     queue.push(failed("great", at=5.9, priority=9, order=2))
@@ -108,20 +108,20 @@ def test_within_a_window_the_more_important_pod_goes_first():
     assert [queue.pop_early().pod.name for _ in range(3)] == ["earlier window", "great", "small"]
 
 
-def test_pods_that_met_an_error_never_go_early():
+def test_pods_with_an_error_never_leave_backoff_early():
     queue = a_queue()
     queue.push(failed("errored", errors=1))
     assert queue.pop_early() is None
     assert len(queue) == 1
 
 
-def test_nobody_goes_early_where_that_is_switched_off():
+def test_no_pod_leaves_backoff_early_while_that_is_disabled():
     queue = a_queue(pop_early=False)
     queue.push(failed())
     assert queue.pop_early() is None
 
 
-def test_a_pod_can_leave_from_either_side():
+def test_a_pod_can_be_removed_from_either_backoff_queue():
     queue = a_queue()
     rejected, errored = failed("rejected"), failed("errored", errors=1)
     queue.push(rejected)

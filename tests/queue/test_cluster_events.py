@@ -56,7 +56,7 @@ POD_CHANGES = {  # old, new, events
 
 
 @pytest.mark.parametrize(("old", "new", "events"), POD_CHANGES.values(), ids=POD_CHANGES)
-def test_a_pods_change(old, new, events):
+def test_events_of_an_unscheduled_pod_update(old, new, events):
     assert labels_of(pod_changes(old, new)) == [f"UnschedulablePod{event}" for event in events]
 
 
@@ -66,12 +66,12 @@ def resized(spec, reported):
 
 
 @pytest.mark.parametrize(("resizes", "event"), [(True, "UpdatePodScaleDown"), (False, "Update")])
-def test_a_resize_frees_room_once_it_is_done(resizes, event):
+def test_a_completed_resize_frees_resources(resizes, event):
     gates = FeatureGates({"InPlacePodVerticalScaling": resizes})
     assert labels_of(pod_changes(resized("1", "2"), resized("1", "1"), gates)) == [f"AssignedPod{event}"]
 
 
-def test_claims_do_not_count_without_dynamic_allocation():
+def test_claims_are_ignored_without_dynamic_resource_allocation():
     old, new, _ = POD_CHANGES["a claim made"]
     gates = FeatureGates({"DynamicResourceAllocation": False})
     assert labels_of(pod_changes(old, new, gates)) == ["UnschedulablePodUpdate"]
@@ -90,7 +90,7 @@ ASSIGNED = {  # old, new, events
 
 
 @pytest.mark.parametrize(("old", "new", "events"), ASSIGNED.values(), ids=ASSIGNED)
-def test_what_other_pods_hear_of_a_pod(old, new, events):
+def test_events_of_an_assigned_pod_update(old, new, events):
     assert labels_of(assigned_pod_events(old, new)) == events
 
 
@@ -129,11 +129,11 @@ NODE_CHANGES = {  # old, new, events
 
 
 @pytest.mark.parametrize(("old", "new", "events"), NODE_CHANGES.values(), ids=NODE_CHANGES)
-def test_a_nodes_change(old, new, events):
+def test_events_of_a_node_update(old, new, events):
     assert labels_of(node_events(old, new)) == [f"Node{event}" for event in events]
 
 
-def test_declared_features_do_not_count_without_their_gate():
+def test_declared_features_are_ignored_without_their_gate():
     old, new, _ = NODE_CHANGES["declared features"]
     assert node_events(old, new, FeatureGates({"NodeDeclaredFeatures": False})) == ()
 
@@ -152,5 +152,5 @@ OBJECTS = {  # old, new, events
 
 
 @pytest.mark.parametrize(("old", "new", "events"), OBJECTS.values(), ids=OBJECTS)
-def test_another_objects_change(old, new, events):
+def test_events_of_other_object_updates(old, new, events):
     assert labels_of(object_events(old, new)) == events

@@ -18,7 +18,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_it_pops_what_a_sorted_list_would(steps):
+def test_the_heap_pops_in_sorted_order(steps):
     heap, plain, serial = LazyHeap(), {}, 0
     for what, name, key in steps:
         if what == "push":
@@ -35,7 +35,7 @@ def test_it_pops_what_a_sorted_list_would(steps):
         assert all((name in heap) is (name in plain) for name in "abcdefg")
 
 
-def test_members_that_come_and_go_leave_nothing_behind():
+def test_removed_members_leave_no_state():
     heap = LazyHeap()
     heap.push("first", 0, 0, "first")
     for number in range(5000):

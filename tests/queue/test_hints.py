@@ -66,18 +66,18 @@ OUTCOMES = {  # turned down by, pending, event, outcome
 
 
 @pytest.mark.parametrize(("plugins", "pending", "event", "outcome"), OUTCOMES.values(), ids=OUTCOMES)
-def test_what_an_event_means_for_a_pod(plugins, pending, event, outcome):
+def test_an_event_queues_or_skips_a_pod(plugins, pending, event, outcome):
     hints = Hints({"default-scheduler": WAKES}, on_fault=lambda fault: None)
     assert hints.outcome(rejected(*plugins, pending=pending), event, None, None) is outcome
 
 
 @pytest.mark.parametrize(("meant", "outcome"), [("p", LATER), ("q", STAY)])
-def test_an_event_for_everyone_may_be_meant_for_one(meant, outcome):
+def test_an_event_for_all_pods_may_target_one(meant, outcome):
     hints = Hints({"default-scheduler": WAKES}, on_fault=lambda fault: None)
     assert hints.outcome(rejected("Fit"), EVERYTHING, None, a_pod(meant)) is outcome
 
 
-def test_a_broken_hint_is_reported_with_all_that_is_needed_to_find_it():
+def test_a_failing_hint_is_reported_with_its_context():
     faults = []
     Hints({"default-scheduler": WAKES}, faults.append).outcome(rejected("Broken"), NODE_LABELLED, None, None)
     where = "plugin Broken failed in a queueing hint for pod default/p on NodeUpdateNodeLabel"
@@ -92,13 +92,13 @@ def test_hints_see_the_pod_and_both_sides_of_the_change():
     assert seen == [(queued.pod, "before", "after")]
 
 
-def test_profiles_do_not_hear_for_each_other():
+def test_hints_of_one_profile_do_not_apply_to_another():
     hints = Hints({"default-scheduler": {}, "other": WAKES}, on_fault=lambda fault: None)
     assert hints.interest(POD_GONE) is not None
     assert hints.outcome(rejected("Fit"), POD_GONE, None, None) is STAY
 
 
-def test_nobody_is_interested_in_what_nobody_asked_for():
+def test_an_unregistered_event_wakes_no_pod():
     hints = Hints({"default-scheduler": {"Fit": WAKES["Fit"]}}, on_fault=lambda fault: None)
     assert hints.interest(NODE_LABELLED) is None
 
@@ -113,7 +113,7 @@ TAINTS = {  # what the plugin listens to, does it hear of taints?
 
 
 @pytest.mark.parametrize(("wakes", "hears"), TAINTS.values(), ids=TAINTS)
-def test_whoever_waits_for_new_nodes_hears_when_one_turns_usable(wakes, hears):
+def test_a_plugin_registered_for_node_add_receives_node_becoming_usable(wakes, hears):
     hints = Hints({"default-scheduler": {"Mine": wakes}}, on_fault=lambda fault: None)
     assert (hints.outcome(rejected("Mine"), NODE_TAINTED, None, None) is LATER) is hears
 
@@ -145,7 +145,7 @@ WAKES_OF = {  # plugin, what wakes its rejections
 
 
 @pytest.mark.parametrize(("plugin", "wakes"), WAKES_OF.values(), ids=WAKES_OF)
-def test_plugins_that_do_not_say_what_wakes_them_are_woken_by_anything(plugin, wakes):
+def test_plugins_without_registered_events_are_woken_by_every_event(plugin, wakes):
     assert wakes_of(plugin) == wakes
 
 

@@ -20,7 +20,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_each_attempt_hears_what_happened_during_it(steps):
+def test_each_attempt_receives_the_events_since_its_pop(steps):
     flying, plain = InFlight(), {}
     for number, (what, uid) in enumerate(steps):
         if what == "begin" and uid not in plain:
@@ -38,7 +38,7 @@ def test_each_attempt_hears_what_happened_during_it(steps):
         assert flying.logged == max((len(heard) for heard in plain.values()), default=0)
 
 
-def test_without_pods_in_flight_nothing_is_kept():
+def test_no_events_are_kept_without_pods_in_flight():
     flying = InFlight()
     flying.record(EVENT, None, 1)
     assert flying.logged == 0

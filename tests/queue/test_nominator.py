@@ -25,7 +25,7 @@ NOMINATE = {  # the API says, the scheduler says, it stands as
 
 
 @pytest.mark.parametrize(("said", "node", "stands"), NOMINATE.values(), ids=NOMINATE)
-def test_the_schedulers_word_counts_before_the_apis(said, node, stands):
+def test_the_schedulers_nomination_overrides_the_api(said, node, stands):
     nominator = Nominator({})
     nominator.nominate(a_pod_nominated_to("elsewhere"), None)
     nominator.nominate(a_pod_nominated_to(said), node)
@@ -45,14 +45,14 @@ UPDATES = {  # kept here, old version, new version, kept after
 
 
 @pytest.mark.parametrize(("kept", "old", "new", "after"), UPDATES.values(), ids=UPDATES)
-def test_an_update_that_does_not_mention_it_keeps_it(kept, old, new, after):
+def test_an_update_without_a_nomination_keeps_it(kept, old, new, after):
     nominator = Nominator({})
     nominator.nominate(a_pod_nominated_to(old), kept)
     nominator.update(a_pod_nominated_to(old), a_pod_nominated_to(new))
     assert nominator.node_of("default/p") == after
 
 
-def test_pods_are_listed_in_the_order_they_were_nominated():
+def test_pods_are_listed_in_nomination_order():
     nominator = Nominator({})
     for name in "abc":
         nominator.nominate(a_pod(name), "n1")

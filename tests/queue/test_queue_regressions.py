@@ -22,7 +22,7 @@ def a_queue(wakes, *gates):
     return SchedulingQueue(lambda queued: queued.timestamp, profiles, on_fault=lambda fault: None)
 
 
-def test_a_gate_that_hangs_on_another_object_opens_with_that_object():
+def test_a_gate_opens_on_the_event_of_the_object_it_depends_on():
     """Kubernetes 125223, 125527: gated pods were skipped by every event, also by the one that opened the gate."""
     claims = set()
     gate = ("Claims", lambda pod: None if pod.name in claims else Hold.because("no claim"))
@@ -49,7 +49,7 @@ def preemptor_whose_event_was_missed():
     return queue, running
 
 
-def test_a_gated_preemptor_whose_event_was_missed_is_tried_after_five_minutes():
+def test_a_gated_preemptor_with_a_missed_event_is_flushed_after_five_minutes():
     """Kubernetes 139162: a gated pod did not react to the flush, and stayed for good."""
     queue, running = preemptor_whose_event_was_missed()
     running.clear()
@@ -59,7 +59,7 @@ def test_a_gated_preemptor_whose_event_was_missed_is_tried_after_five_minutes():
     assert (queued.pod.name, queued.was_flushed) == ("p", True)
 
 
-def test_a_pod_gated_still_is_asked_every_five_minutes_not_at_every_scan():
+def test_a_gated_pod_is_rechecked_every_five_minutes_not_at_every_flush():
     """Kubernetes 139330, 139331: such a pod was asked every 30 s from then on, and counted as let go."""
     queue, _ = preemptor_whose_event_was_missed()
     queue.tick(330.0)
@@ -82,7 +82,7 @@ ENDS = {  # how attempts end
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-def test_attempts_leave_nothing_behind_however_they_end(end):
+def test_finished_attempts_leave_no_in_flight_state(end):
     """Kubernetes 120622, 126962, 138316: events for pods in flight were kept for pods that had left long ago."""
     queue = a_queue({"Fit": (Wake(POD_PLACED),)})
 
@@ -106,7 +106,7 @@ def test_attempts_leave_nothing_behind_however_they_end(end):
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_events_are_forgotten_with_the_attempt_that_they_were_kept_for():
+def test_in_flight_events_are_dropped_when_their_attempt_ends():
     queue = a_queue({"Fit": (Wake(POD_PLACED),)})
     queue.add(a_pod("slow"), 0.0)
     slow = queue.pop(0.0)
@@ -117,7 +117,7 @@ def test_a_hundred_thousand_events_are_forgotten_with_the_attempt_that_they_were
     assert queue.logged_events == 0
 
 
-def test_an_error_after_a_rejection_is_not_taken_for_a_rejection():
+def test_an_error_after_a_rejection_counts_as_an_error():
     """Kubernetes 120334: plugins remembered from an earlier attempt parked a pod that had only met an error."""
     queue = a_queue({"Fit": (Wake(POD_GONE),)})
     queue.add(a_pod("p"), 0.0)

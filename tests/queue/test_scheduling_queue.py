@@ -98,21 +98,21 @@ def changed(pod, *, labels=None, status=None, version="", **spec):
 # -- whose turn it is ---------------------------------------------------------------------------------------------------
 
 
-def test_the_most_important_pod_goes_first_then_the_one_that_waits_longest():
+def test_pods_pop_by_priority_then_by_queue_time():
     world = World()
     for at, (name, priority) in enumerate([("a", 0), ("b", 5), ("c", 0), ("d", 5)]):
         world.queue.add(a_pod(name, priority=priority), float(at))
     assert world.names(9.0) == ["b", "d", "a", "c"]
 
 
-def test_pods_that_came_at_one_instant_keep_their_order():
+def test_pods_of_the_same_queue_time_keep_their_order():
     world = World()
     for name in "abcd":
         world.queue.add(a_pod(name), 0.0)
     assert world.names() == ["a", "b", "c", "d"]
 
 
-def test_a_pod_that_failed_goes_behind_its_equals():
+def test_a_failed_pod_pops_after_its_equals():
     world = World()
     for name in "ab":
         world.queue.add(a_pod(name), 0.0)
@@ -122,7 +122,7 @@ def test_a_pod_that_failed_goes_behind_its_equals():
     assert world.names() == ["b", "a"]
 
 
-def test_a_pod_whose_priority_changes_is_ranked_anew():
+def test_a_priority_change_reorders_the_pod():
     world = World()
     for name in "ab":
         world.queue.add(a_pod(name), 0.0)
@@ -130,7 +130,7 @@ def test_a_pod_whose_priority_changes_is_ranked_anew():
     assert world.names(1.0) == ["b", "a"]
 
 
-def test_with_no_pod_ready_one_in_backoff_goes_early():
+def test_an_empty_active_queue_pops_from_backoff():
     world = World()
     world.failed("early")
     world.failed("errored", rejected_by=())
@@ -142,7 +142,7 @@ def test_with_no_pod_ready_one_in_backoff_goes_early():
     assert world.queue.incoming["active", "PopFromBackoffQ"] == 1
 
 
-def test_nobody_goes_early_where_the_gate_is_shut():
+def test_no_pod_pops_from_backoff_without_the_gate():
     world = World(gates=NO_EARLY_POP)
     world.failed()
     world.queue.event(POD_GONE, a_pod("other"), None, 0.5)
@@ -150,7 +150,7 @@ def test_nobody_goes_early_where_the_gate_is_shut():
     assert world.names(2.0) == ["p"]
 
 
-def test_a_pod_whose_backoff_is_over_counts_as_ready_without_a_tick():
+def test_a_pod_past_its_backoff_is_ready_without_a_flush():
     world = World()
     world.failed("great", priority=9)
     world.queue.event(POD_GONE, a_pod("other"), None, 0.5)
@@ -173,7 +173,7 @@ AFTER = {  # rejected by, pending, what happens meanwhile, place
 
 
 @pytest.mark.parametrize(("rejected_by", "pending_on", "events", "place"), AFTER.values(), ids=AFTER)
-def test_where_a_pod_goes_after_a_failed_attempt(rejected_by, pending_on, events, place):
+def test_the_queue_of_a_pod_after_a_failed_attempt(rejected_by, pending_on, events, place):
     world = World()
     world.queue.add(a_pod("p"), 0.0)
     queued = world.queue.pop(0.0)
@@ -183,7 +183,7 @@ def test_where_a_pod_goes_after_a_failed_attempt(rejected_by, pending_on, events
     assert world.queue.logged_events == 0
 
 
-def test_an_event_before_the_attempt_or_after_it_is_not_mistaken_for_one_during_it():
+def test_only_events_during_the_attempt_count_for_it():
     world = World()
     for name in "abc":
         world.queue.add(a_pod(name), 0.0)
@@ -194,7 +194,7 @@ def test_an_event_before_the_attempt_or_after_it_is_not_mistaken_for_one_during_
     assert world.queue.requeue(first, 0.0, rejected_by=["Fit"]) is QueuePlace.BACKOFF
 
 
-def test_activating_a_pod_in_flight_brings_only_that_pod_back():
+def test_activating_a_pod_in_flight_requeues_only_that_pod():
     world = World()
     for name in "ab":
         world.queue.add(a_pod(name), 0.0)
@@ -204,7 +204,7 @@ def test_activating_a_pod_in_flight_brings_only_that_pod_back():
     assert world.queue.requeue(second, 0.0, rejected_by=["Fit"]) is QueuePlace.UNSCHEDULABLE
 
 
-def test_a_pod_that_failed_in_binding_comes_back_after_done():
+def test_a_pod_with_a_failed_binding_is_requeued_after_done():
     world = World()
     world.queue.add(a_pod("p"), 0.0)
     queued = world.queue.pop(0.0)
@@ -214,7 +214,7 @@ def test_a_pod_that_failed_in_binding_comes_back_after_done():
     assert queued.backoff_until == 2.0
 
 
-def test_a_pod_that_waits_already_cannot_come_back_again():
+def test_a_queued_pod_cannot_be_requeued():
     world = World()
     world.queue.add(a_pod("p"), 0.0)
     queued = world.queue.pop(0.0)
@@ -223,7 +223,7 @@ def test_a_pod_that_waits_already_cannot_come_back_again():
         world.queue.requeue(queued, 0.0, rejected_by=["Fit"])
 
 
-def test_a_pod_deleted_during_its_attempt_does_not_come_back():
+def test_a_pod_deleted_during_its_attempt_is_not_requeued():
     world = World()
     world.queue.add(a_pod("p"), 0.0)
     queued = world.queue.pop(0.0)
@@ -233,7 +233,7 @@ def test_a_pod_deleted_during_its_attempt_does_not_come_back():
     assert (len(world.queue), world.queue.logged_events, dict(world.queue.nominated)) == (0, 0, {})
 
 
-def test_a_pod_that_is_not_tried_after_all_gives_up_its_room():
+def test_a_skipped_pod_drops_its_nomination():
     world = World()
     world.queue.add(a_pod("p"), 0.0)
     queued = world.queue.pop(0.0)
@@ -242,7 +242,7 @@ def test_a_pod_that_is_not_tried_after_all_gives_up_its_room():
     assert dict(world.queue.nominated) == {}
 
 
-def test_a_pod_changed_during_its_attempt_comes_back_as_it_is_now():
+def test_a_pod_changed_during_its_attempt_is_requeued_in_its_new_version():
     world = World()
     world.queue.add(a_pod("p"), 0.0)
     queued = world.queue.pop(0.0)
@@ -252,7 +252,7 @@ def test_a_pod_changed_during_its_attempt_comes_back_as_it_is_now():
     assert world.queue.pop(0.0).pod is new
 
 
-def test_errors_and_rejections_are_counted_apart():
+def test_errors_and_rejections_are_counted_separately():
     world = World()
     world.failed(times=3)
     queued = world.queue.get("default/p")
@@ -278,7 +278,7 @@ MOVES = {  # turned down by, event, after seconds, place
 
 
 @pytest.mark.parametrize(("rejected_by", "event", "now", "place"), MOVES.values(), ids=MOVES)
-def test_an_event_moves_the_pods_whose_plugins_care(rejected_by, event, now, place):
+def test_an_event_moves_the_pods_whose_plugins_registered_it(rejected_by, event, now, place):
     world = World()
     world.failed(rejected_by=rejected_by)
     assert world.queue.event(event, None, None, now) == (place is not QueuePlace.UNSCHEDULABLE)
@@ -293,7 +293,7 @@ def test_an_event_can_be_for_some_pods_only():
     assert world.names(5.0) == ["small"]
 
 
-def test_a_label_event_costs_pods_without_a_label_plugin_nothing():
+def test_a_label_event_skips_pods_without_a_label_plugin():
     asked = []
     wakes = {
         "Fit": (Wake(POD_GONE, lambda pod, old, new: bool(asked.append(pod.name))),),
@@ -315,7 +315,7 @@ OWN = {  # turned down by, what changes, place
 
 
 @pytest.mark.parametrize(("rejected_by", "change", "place"), OWN.values(), ids=OWN)
-def test_a_parked_pods_own_change_can_free_it(rejected_by, change, place):
+def test_an_update_of_an_unschedulable_pod_can_move_it(rejected_by, change, place):
     world = World()
     world.failed(rejected_by=rejected_by)
     new = changed(a_pod("p"), **change)
@@ -323,7 +323,7 @@ def test_a_parked_pods_own_change_can_free_it(rejected_by, change, place):
     assert world.queue.get("default/p").pod is new
 
 
-def test_a_change_that_two_events_tell_of_moves_a_pod_once():
+def test_two_events_of_one_change_move_a_pod_once():
     world = World()
     asking = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}
     world.failed(**asking)
@@ -342,7 +342,7 @@ def test_a_repeated_update_changes_nothing():
     assert world.place("p") is QueuePlace.UNSCHEDULABLE
 
 
-def test_a_pod_made_again_under_its_name_is_another_pod():
+def test_a_recreated_pod_is_a_new_queue_entry():
     world = World()
     world.failed()
     world.queue.update(a_pod("p"), a_pod("p", uid="second"), 5.0)
@@ -350,7 +350,7 @@ def test_a_pod_made_again_under_its_name_is_another_pod():
     assert world.queue.get("second").unschedulable_count == 0
 
 
-def test_an_update_of_an_unknown_pod_and_an_addition_of_a_known_one_are_taken_as_meant():
+def test_update_of_an_unknown_pod_adds_and_add_of_a_known_pod_updates():
     world = World()
     world.queue.update(a_pod("p"), a_pod("p"), 0.0)
     world.queue.add(changed(a_pod("p"), labels={"app": "web"}), 0.0)
@@ -366,7 +366,7 @@ def test_activated_pods_skip_backoff():
     assert world.names() == ["parked", "errored"]
 
 
-def test_pods_of_no_profile_are_refused():
+def test_pods_without_a_profile_are_rejected():
     with pytest.raises(StateError, match="asks for scheduler other, which no profile here serves"):
         World().queue.add(a_pod("p", schedulerName="other"), 0.0)
 
@@ -374,7 +374,7 @@ def test_pods_of_no_profile_are_refused():
 # -- gates --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_gated_pod_waits_for_its_gate_alone():
+def test_a_gated_pod_waits_only_for_its_gate():
     world = World()
     gated = a_pod("p", schedulingGates=[{"name": "quota"}])
     assert world.queue.add(gated, 0.0) is QueuePlace.GATED
@@ -390,7 +390,7 @@ def test_a_gated_pod_waits_for_its_gate_alone():
     assert (world.queue.counts()[QueuePlace.GATED], world.names(2.0)) == (0, ["p"])
 
 
-def test_the_gating_plugin_is_asked_first_and_the_others_only_after_it():
+def test_the_gating_plugin_runs_before_the_others():
     world = World()
     gated = a_pod("p", schedulingGates=[{"name": "quota"}])
     world.queue.add(gated, 0.0)
@@ -403,7 +403,7 @@ def test_the_gating_plugin_is_asked_first_and_the_others_only_after_it():
     assert world.queue.get("default/p").gate is None
 
 
-def test_a_failed_pod_can_be_gated_on_its_way_to_backoff():
+def test_a_failed_pod_can_be_gated_before_backoff():
     world = World()
     world.failed(now=10.0)
     world.closed.add("p")
@@ -416,7 +416,7 @@ def test_a_failed_pod_can_be_gated_on_its_way_to_backoff():
 
 
 @pytest.mark.parametrize(("gates", "asked"), [(FeatureGates(), 2), (NO_EARLY_POP, 2)])
-def test_gates_are_asked_once_on_the_way_through_backoff(gates, asked):
+def test_pre_enqueue_runs_once_on_the_way_through_backoff(gates, asked):
     world = World(gates=gates)
     world.failed()
     world.queue.event(POD_GONE, None, None, 0.5)
@@ -425,7 +425,7 @@ def test_gates_are_asked_once_on_the_way_through_backoff(gates, asked):
     assert len(world.asked) == asked
 
 
-def test_a_gate_that_raises_stays_shut_and_is_reported():
+def test_a_raising_pre_enqueue_plugin_gates_the_pod_and_is_reported():
     faults = []
     profile = QueueProfile((("Broken", lambda pod: 1 // 0),), {"Broken": (Wake(NODE_ADDED),)})
     queue = SchedulingQueue(by_priority, {"default-scheduler": profile}, on_fault=faults.append)
@@ -437,7 +437,7 @@ def test_a_gate_that_raises_stays_shut_and_is_reported():
 # -- time ---------------------------------------------------------------------------------------------------------------
 
 
-def test_deadlines_name_the_moment_at_which_a_tick_does_something():
+def test_deadlines_name_the_next_effective_tick():
     world = World(start=7.0)
     assert world.queue.next_deadline(7.0) is None
     world.failed("parked", now=10.2)
@@ -456,7 +456,7 @@ def test_deadlines_name_the_moment_at_which_a_tick_does_something():
     assert world.queue.next_deadline(337.0) is None
 
 
-def test_exactly_five_minutes_are_not_too_long_yet():
+def test_a_pod_is_not_flushed_at_exactly_five_minutes():
     world = World()
     world.failed(now=30.0)
     world.queue.tick(330.0)
@@ -465,7 +465,7 @@ def test_exactly_five_minutes_are_not_too_long_yet():
     assert world.place("p") is QueuePlace.ACTIVE
 
 
-def test_a_pod_that_waited_too_long_is_marked_until_its_attempt_ends():
+def test_a_flushed_pod_is_marked_until_its_attempt_ends():
     world = World()
     world.failed()
     world.queue.tick(400.0)
@@ -476,7 +476,7 @@ def test_a_pod_that_waited_too_long_is_marked_until_its_attempt_ends():
     assert world.queue.incoming["active", "UnschedulableTimeout"] == 1
 
 
-def test_pods_in_flight_hear_that_others_waited_too_long():
+def test_a_flush_reaches_pods_in_flight():
     world = World()
     world.failed()
     world.queue.add(a_pod("q"), 1.0)
@@ -488,7 +488,7 @@ def test_pods_in_flight_hear_that_others_waited_too_long():
 # -- nominations --------------------------------------------------------------------------------------------------------
 
 
-def test_nominated_pods_are_listed_by_importance():
+def test_nominated_pods_are_listed_by_priority():
     world = World()
     for name, priority in [("a", 1), ("b", 9), ("c", 1)]:
         world.queue.add(a_pod(name, priority=priority), 0.0)
@@ -502,7 +502,7 @@ def test_nominated_pods_are_listed_by_importance():
 
 
 @pytest.mark.parametrize("known_as", ["added", "updated"])
-def test_a_pod_that_comes_nominated_is_nominated(known_as):
+def test_a_pod_added_with_a_nominated_node_is_nominated(known_as):
     world = World()
     pod = changed(a_pod("p"), status={"nominatedNodeName": "n1"})
     if known_as == "added":
@@ -527,7 +527,7 @@ ROOM = {  # what becomes of the pod nominated to n1 (priority 5), does a parked 
 
 
 @pytest.mark.parametrize(("change", "heard"), ROOM.values(), ids=ROOM)
-def test_room_that_is_no_longer_kept_is_offered_to_pods_of_that_priority_or_below(change, heard):
+def test_a_cleared_nomination_wakes_pods_of_equal_or_lower_priority(change, heard):
     world = World()
     world.failed("greater", priority=6)
     world.failed("equal", priority=5)
@@ -558,7 +558,7 @@ class Mute:
         return 0
 
 
-def test_a_queue_takes_what_it_needs_from_a_profile():
+def test_a_queue_is_built_from_a_profile():
     plugins = {"GateKeeper": GateKeeper(), "Mute": Mute()}
     profile = make_profile("default-scheduler", plugins, {"preEnqueue": ["GateKeeper"], "score": ["Mute"]}, {"Mute": 1})
     found = QueueProfile.of(profile)
@@ -568,7 +568,7 @@ def test_a_queue_takes_what_it_needs_from_a_profile():
     assert queue.update(a_pod("p"), changed(a_pod("p"), labels={"key": "k"}), 0.0) is QueuePlace.ACTIVE
 
 
-def test_the_list_of_pending_pods_says_where_each_is_and_why():
+def test_pending_pods_are_listed_with_queue_and_reason():
     world = World()
     world.failed("parked", rejected_by=["Zone", "Fit"])
     world.failed("errored", rejected_by=(), now=1.5)
@@ -588,7 +588,7 @@ def test_the_list_of_pending_pods_says_where_each_is_and_why():
 # -- with built-in plugins ----------------------------------------------------------------------------------------------
 
 
-def test_with_the_built_in_plugins_a_node_with_room_wakes_whom_it_could_hold():
+def test_a_node_add_wakes_the_pods_that_fit_it():
     plugins = {plugin.name: plugin for plugin in (SchedulingGates(), NodeResourcesFit(NodeResourcesFit.Args()), PrioritySort())}
     points = {"queueSort": ["PrioritySort"], "preEnqueue": ["SchedulingGates"], "filter": ["NodeResourcesFit"]}
     profile = QueueProfile.of(make_profile("default-scheduler", plugins, points, {}))
@@ -624,7 +624,7 @@ print([queue.pop(5.0).pod.name for _ in range(40)])
 
 
 @pytest.mark.slow
-def test_hash_seeds_change_nothing():
+def test_hash_seeds_do_not_change_the_order():
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     printed = {
         subprocess.run(

@@ -41,7 +41,7 @@ def everything(body):
     return {"NodeNames": body["NodeNames"]}
 
 
-def test_pods_wait_for_an_extender_one_after_the_other_while_binds_and_news_go_on():
+def test_extender_calls_are_serial_while_binds_and_watches_continue():
     async def main():
         cluster = MemoryCluster([node("n1"), *(pod(f"p{at}") for at in range(2))])
         asker = Scripted(everything, takes_s=2)
@@ -62,7 +62,7 @@ def test_pods_wait_for_an_extender_one_after_the_other_while_binds_and_news_go_o
     assert loop.faults == 0
 
 
-def test_what_an_extender_takes_counts_as_time_of_the_attempt():
+def test_extender_latency_counts_towards_the_attempt_duration():
     took = []
 
     class Measures:
@@ -82,7 +82,7 @@ def test_what_an_extender_takes_counts_as_time_of_the_attempt():
 
 
 @pytest.mark.parametrize("error", [ExtenderError("connection refused"), KeyError("oops")], ids=["down", "a bug"])
-def test_a_pod_is_tried_again_once_the_extender_is_back(error):
+def test_a_pod_is_retried_when_the_extender_recovers(error):
     async def main():
         cluster = MemoryCluster([node("n1"), pod("p1")])
         asker = Scripted(lambda body: error if len(asker.asked) < 3 else everything(body))
@@ -96,7 +96,7 @@ def test_a_pod_is_tried_again_once_the_extender_is_back(error):
     assert texts[0] in {"connection refused", "KeyError: 'oops'"}
 
 
-def test_an_attempt_that_waits_is_broken_off_when_this_scheduler_ends():
+def test_shutdown_cancels_an_attempt_that_waits_for_an_extender():
     async def main():
         cluster = MemoryCluster([node("n1"), pod("p1")])
         async with running(cluster, asked=FILTER, extenders=Scripted(everything, takes_s=4)) as loop:
@@ -126,7 +126,7 @@ ANSWERS = {"well": None, "with an error": {"Error": "too slow"}, "and its reply 
 
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
 @pytest.mark.parametrize("ignorable", [True, False])
-def test_what_an_extender_bound_is_bound_whatever_it_says(answer, ignorable):
+def test_a_bind_by_an_extender_stands_whatever_its_reply(answer, ignorable):
     async def main():
         cluster = MemoryCluster([node("n1"), pod("p1")], lag_s=60)
         asker = Scripted(binding_to(cluster, answer))
@@ -140,7 +140,7 @@ def test_what_an_extender_bound_is_bound_whatever_it_says(answer, ignorable):
 
 
 @pytest.mark.parametrize("ignorable", [True, False])
-def test_where_an_extender_does_not_bind_the_pod_is_bound_otherwise_or_tried_again(ignorable):
+def test_a_pod_that_an_extender_fails_to_bind_is_bound_by_a_plugin_or_retried(ignorable):
     async def main():
         cluster = MemoryCluster([node("n1"), pod("p1")])
         asker = Scripted(lambda body: {"Error": "no"} if len(asker.asked) < 2 else binding_to(cluster)(body))
@@ -153,7 +153,7 @@ def test_where_an_extender_does_not_bind_the_pod_is_bound_otherwise_or_tried_aga
     assert (len(asker.asked), cluster.requests.get("bind", 0)) == ((1, 1) if ignorable else (2, 0))
 
 
-def test_an_extender_is_not_asked_to_bind_after_the_deadline():
+def test_no_extender_bind_is_sent_after_the_deadline():
     async def main():
         cluster = MemoryCluster([node("n1")])
         asker = Scripted(binding_to(cluster))
@@ -207,7 +207,7 @@ class Whimsical:
     st.sampled_from([0.001, 0.01, 2.0]),
     st.sampled_from([0.001, 0.003, 0.3]),
 )
-def test_whatever_extenders_do_no_pod_is_lost_and_no_node_overfull(moods, ignorable, binds_itself, sizes, lag_s, every_s):
+def test_extender_faults_lose_no_pod_and_overcommit_no_node(moods, ignorable, binds_itself, sizes, lag_s, every_s):
     async def main():
         cluster = MemoryCluster([node(f"n{at}") for at in range(3)], lag_s=lag_s)
         verbs = {"filter_verb": "f", "prioritize_verb": "p", "bind_verb": "bind" if binds_itself else ""}

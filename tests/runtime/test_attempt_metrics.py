@@ -143,7 +143,7 @@ def run(cluster, seconds, act=None, opened=""):
     return run_virtually(main())
 
 
-def test_pods_are_followed_to_their_nodes():
+def test_scheduled_pods_are_logged_and_counted():
     loop, found = run(MemoryCluster([node("n1"), pod("a"), pod("b"), pod("c")]), 2)
     profile = "default-scheduler"
     assert found["schedule_attempts_total"] == {("scheduled", profile): 2, ("unschedulable", profile): 1}
@@ -185,7 +185,7 @@ def test_lines_have_kube_schedulers_levels():
     assert {text: level for level, text, _ in loop.log.lines if text in LEVELS} == LEVELS
 
 
-def test_a_quiet_log_gets_only_lines_that_it_shows():
+def test_a_low_verbosity_log_gets_only_the_lines_it_shows():
     async def main():
         log = Lines(level=0)
         async with running(MemoryCluster([node("n1"), pod("a"), pod("b", cpu="3")]), log):
@@ -195,7 +195,7 @@ def test_a_quiet_log_gets_only_lines_that_it_shows():
     assert run_virtually(main()).lines == []
 
 
-def test_scores_are_told_to_those_who_look_closely():
+def test_scores_are_logged_at_high_verbosity():
     cluster = MemoryCluster([node("n1"), node("n2", cpu="8")])
 
     async def act(loop):
@@ -221,7 +221,7 @@ def test_an_empty_cluster_is_logged():
     assert loop.log.said(text)[0] == {"pod": "default/a"}
 
 
-def test_a_bind_that_fails_is_an_error_of_its_attempt():
+def test_a_failed_bind_counts_as_an_error_of_its_attempt():
     cluster = MemoryCluster([node("n1"), pod("a")])
     cluster.faults.append(Trouble("bind", ClusterError("refused", 409, "Conflict")))
     loop, found = run(cluster, 5)
@@ -234,7 +234,7 @@ def test_a_bind_that_fails_is_an_error_of_its_attempt():
     assert "refused" in error
 
 
-def test_a_pod_that_is_being_deleted_is_not_tried_and_people_are_told():
+def test_a_terminating_pod_is_skipped_with_an_event():
     cluster = MemoryCluster([node("n1")])
 
     async def act(loop):
@@ -251,7 +251,7 @@ def test_a_pod_that_is_being_deleted_is_not_tried_and_people_are_told():
     assert not loop.scheduler.state.outbox
 
 
-def test_waits_of_permit_are_measured():
+def test_permit_wait_durations_are_measured():
     cluster = MemoryCluster([node("n1"), pod("a", labels={"wait": "briefly"}), pod("b", labels={"wait": "for-ever"})])
     loop, found = run(cluster, 61)
     assert found["permit_wait_duration_seconds"] == {("Success",): 1, ("Unschedulable",): 1}
@@ -260,7 +260,7 @@ def test_waits_of_permit_are_measured():
     assert histogram.children[("Unschedulable",)].total > 59
 
 
-def test_preemption_is_measured():
+def test_preemption_metrics_are_recorded():
     cluster = MemoryCluster([node("n1"), pod("low", cpu="2", priority=0)])
 
     async def act(loop):
@@ -274,7 +274,7 @@ def test_preemption_is_measured():
     assert found["preemption_goroutines_duration_seconds"] == {("success",): 1}
 
 
-def test_hints_are_measured_and_the_same_pods_move():
+def test_measuring_queueing_hints_moves_the_same_pods():
     cluster = MemoryCluster([node("n1", cpu="1"), pod("large", cpu="4")])
 
     async def act(loop):
@@ -290,7 +290,7 @@ def test_hints_are_measured_and_the_same_pods_move():
     assert found["schedule_attempts_total"][("scheduled", "default-scheduler")] == 1
 
 
-def test_a_pod_that_goes_while_it_waits_leaves_nothing_behind():
+def test_a_pod_deleted_while_it_waits_leaves_no_state():
     cluster = MemoryCluster([node("n1"), pod("a", labels={"wait": "for-ever"})])
 
     async def act(loop):
@@ -308,7 +308,7 @@ class SlowToAnswer(MemoryCluster):
         await asyncio.sleep(1.0)
 
 
-def test_nothing_is_kept_of_pods_that_are_gone_before_their_bind_is_answered():
+def test_a_pod_deleted_before_its_bind_reply_leaves_no_state():
     cluster = SlowToAnswer([node("n1"), pod("a"), pod("b")])
 
     async def act(loop):
@@ -330,7 +330,7 @@ def group(name, least):
     return PodGroup(metadata=ObjectMeta(name=name, namespace="default", uid=name), spec=PodGroupSpec(scheduling_policy=policy))
 
 
-def test_attempts_for_groups_are_counted_and_told_of():
+def test_pod_group_attempts_are_counted_and_logged():
     groups = {"fits": 2, "waits": 3}
     pods = [
         pod(f"{name}-{number}", schedulingGroup={"podGroupName": name})
@@ -353,7 +353,7 @@ def test_attempts_for_groups_are_counted_and_told_of():
     ]  # fmt: skip
 
 
-def test_metrics_of_groups_are_not_shown_while_the_gate_is_closed():
+def test_pod_group_metrics_are_hidden_while_the_gate_is_disabled():
     names = {family.spec.name for family in SchedulerMetrics(lambda: 0.0).families}
     assert not any("podgroup" in name for name in names)
     assert sum("podgroup" in family.spec.name for family in SchedulerMetrics(lambda: 0.0, groups=True).families) == 3

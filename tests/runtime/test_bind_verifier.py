@@ -38,20 +38,20 @@ def forget(cluster):
     cluster.put(replace(held, spec=replace(held.spec, node_name="")))
 
 
-def test_a_bind_that_was_forgotten_is_made_again():
+def test_a_lost_bind_is_sent_again():
     cluster, reports, _ = after_a_deaf_bind(forget)
     assert binds(cluster) == ["default/p", "default/p"]
     assert reports == [f"bind default/p to n1: {TOOK}"]
 
 
-def test_a_bind_that_stands_is_looked_at_less_and_less_often():
+def test_a_bind_that_stands_is_read_at_growing_intervals():
     cluster, reports, queued = after_a_deaf_bind(lambda cluster: None, 600)
     assert (binds(cluster), reports, queued) == (["default/p"], [], [])
     assert cluster.requests["read_pod"] == 3 + (600 - 70) // 60
 
 
 @pytest.mark.parametrize("namesake", [False, True])
-def test_a_pod_that_is_gone_meanwhile_gives_back_its_room(namesake):
+def test_a_deleted_pod_found_by_a_read_frees_its_resources(namesake):
     def goes(cluster):
         cluster.remove(cluster.get(Pod, "default/p"))
         if namesake:
@@ -61,14 +61,14 @@ def test_a_pod_that_is_gone_meanwhile_gives_back_its_room(namesake):
     assert (len(binds(cluster)), queued) == (1, [])  # the namesake is for a watch to tell of
 
 
-def test_no_answer_says_nothing():
+def test_a_failed_read_changes_nothing():
     cluster, reports, queued = after_a_deaf_bind(
         lambda cluster: None, 45, [Trouble("read_pod", ClusterError("500", 500), times=9)]
     )
     assert (binds(cluster), reports, queued) == (["default/p"], [], [])
 
 
-def test_a_change_that_a_watch_delivered_is_not_read():
+def test_a_bind_that_the_watch_confirmed_is_not_read():
     async def main():
         cluster = MemoryCluster([node("n1", cpu="100"), *(pod(f"p{number}", cpu="1m") for number in range(20))])
         async with running(cluster) as loop:
@@ -81,7 +81,7 @@ def test_a_change_that_a_watch_delivered_is_not_read():
     assert not loop._confirmer._due
 
 
-def test_an_eviction_that_was_forgotten_is_made_again():
+def test_a_lost_eviction_is_sent_again():
     async def main():
         cluster = MemoryCluster([node("n1")])
         async with running(cluster) as loop:

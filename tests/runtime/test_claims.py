@@ -45,7 +45,7 @@ def versions(cluster):
     return [entry.obj for entry in cluster.history if isinstance(entry.obj, ResourceClaim)]
 
 
-def test_a_pod_whose_binding_fails_is_taken_off_its_claim_before_it_is_tried_again():
+def test_a_failed_binding_removes_the_pod_from_its_claim_before_the_retry():
     async def main():
         cluster = a_cluster("p")
         cluster.faults.append(Trouble("bind", times=1))
@@ -64,7 +64,7 @@ def test_a_pod_whose_binding_fails_is_taken_off_its_claim_before_it_is_tried_aga
     assert loop.faults == 0
 
 
-def test_pods_that_join_a_claim_at_the_same_time_are_not_in_each_others_way():
+def test_pods_that_reserve_a_claim_concurrently_do_not_conflict():
     async def main():
         names = [f"p{n}" for n in range(8)]
         cluster = a_cluster(*names, lag_s=0.5)
@@ -80,7 +80,7 @@ def test_pods_that_join_a_claim_at_the_same_time_are_not_in_each_others_way():
     assert len({tuple(result.device for result in one.devices.results) for one in allocated}) == 1
 
 
-def test_a_claim_that_others_change_meanwhile_keeps_what_they_wrote():
+def test_concurrent_changes_to_a_claim_by_others_are_kept():
     async def main():
         cluster = a_cluster("p", lag_s=0.2)
         async with running(cluster):
@@ -114,7 +114,7 @@ def given(cluster):
 
 
 @pytest.mark.parametrize("failures", [0, 5], ids=["read at once", "not to be read for a while"])
-def test_devices_of_a_claim_whose_reply_was_lost_are_not_given_to_another(failures):
+def test_devices_of_a_claim_with_a_lost_reply_stay_allocated(failures):
     """Nothing but the claim itself says whether it was allocated, and for minutes no watch tells of it."""
 
     async def main():
@@ -129,7 +129,7 @@ def test_devices_of_a_claim_whose_reply_was_lost_are_not_given_to_another(failur
     assert placed(cluster) == {"p": "n1", "q": ""}
 
 
-def test_devices_of_a_claim_that_was_not_written_are_free_once_it_was_read_back():
+def test_devices_of_an_unwritten_claim_are_free_after_the_read_back():
     async def main():
         cluster = two_claims()
         cluster.faults.append(Trouble("amend", ClusterError("500", 500), times=2))
@@ -140,7 +140,7 @@ def test_devices_of_a_claim_that_was_not_written_are_free_once_it_was_read_back(
     assert len(run_virtually(main())) == 1
 
 
-def test_a_claim_that_was_not_even_read_is_not_read_back():
+def test_a_claim_whose_first_read_failed_is_not_read_back():
     unsent = ClusterError("connection refused")
     unsent.sent = False
 
@@ -156,7 +156,7 @@ def test_a_claim_that_was_not_even_read_is_not_read_back():
     assert placed(cluster) == {"p": "n1"}
 
 
-def test_a_pod_shares_devices_before_any_watch_tells_that_they_were_allocated():
+def test_a_pod_shares_devices_before_the_watch_delivers_the_allocation():
     async def main():
         cluster = a_cluster("p", lag_s=8.0)
         async with running(cluster):
@@ -169,7 +169,7 @@ def test_a_pod_shares_devices_before_any_watch_tells_that_they_were_allocated():
     assert run_virtually(main()) == {"p": "n1", "q": "n1"}
 
 
-def test_an_allocation_that_no_watch_tells_of_is_read_less_and_less_often():
+def test_an_allocation_without_a_watch_event_is_read_at_growing_intervals():
     async def main():
         cluster = a_cluster("p")
         async with running(cluster) as loop:
@@ -182,7 +182,7 @@ def test_an_allocation_that_no_watch_tells_of_is_read_less_and_less_often():
     assert cluster.requests["read"] == 3 + (600 - 70) // 60
 
 
-def test_an_allocation_that_was_lost_before_any_watch_told_of_it_is_made_again():
+def test_an_allocation_lost_before_its_watch_event_is_repeated():
     async def main():
         cluster = a_cluster("p")
         before = the_claim(cluster)

@@ -56,19 +56,19 @@ def written(cluster):
     return [(event.note.text, event.count, event.at, event.last) for event in cluster.events.values()]
 
 
-def test_what_happens_once_is_an_event():
+def test_a_single_occurrence_is_a_plain_event():
     cluster, _ = tell(note(), 1)
     assert written(cluster) == [("no room", 1, "0", "")]
     assert cluster.requests["record"] == 1
 
 
-def test_what_happens_again_is_a_series_under_the_same_name():
+def test_a_repeated_occurrence_becomes_a_series_under_the_same_name():
     cluster, _ = tell(note(), 10, note(), 1)
     assert written(cluster) == [("no room", 2, "0", "10")]
     assert cluster.requests["record"] == 2
 
 
-def test_more_of_a_series_is_counted_and_written_when_it_is_over():
+def test_further_occurrences_are_counted_and_written_when_the_series_ends():
     cluster, _ = tell(note(), *[10, note()] * 5, 1)
     assert written(cluster)[0][1] == 2
     cluster, _ = tell(note(), *[10, note()] * 5, 800)
@@ -76,13 +76,13 @@ def test_more_of_a_series_is_counted_and_written_when_it_is_over():
     assert cluster.requests["record"] == 3
 
 
-def test_a_long_series_is_written_half_hourly():
+def test_a_long_series_is_refreshed_every_half_hour():
     cluster, _ = tell(note(), *[100, note()] * 20)
     assert written(cluster)[0][1] == 18
     assert cluster.requests["record"] == 3
 
 
-def test_after_six_quiet_minutes_it_is_a_new_event():
+def test_after_six_idle_minutes_a_new_event_is_created():
     cluster, _ = tell(note(), 800, note(), 1)
     assert [count for _, count, _, _ in written(cluster)] == [1, 1]
 
@@ -96,12 +96,12 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
-def test_other_things_are_other_events(other):
+def test_a_different_subject_reason_or_action_is_another_event(other):
     cluster, _ = tell(note(), other, 1)
     assert [event.count for event in cluster.events.values()] == [1, 1]
 
 
-def test_other_words_for_the_same_thing_are_the_same_event():
+def test_a_different_note_is_the_same_event():
     cluster, _ = tell(note("1 node"), note("2 nodes"), 1)
     assert [(text, count) for text, count, _, _ in written(cluster)] == [("1 node", 2)]
 
@@ -122,7 +122,7 @@ def flushed(*notes, faults=()):
     return run_virtually(main())
 
 
-def test_at_the_end_what_waits_is_written_and_so_are_last_counts():
+def test_shutdown_writes_queued_events_and_final_counts():
     cluster, took = flushed(*[note()] * 5, note(reason="Other"))
     assert sorted((event.note.reason, event.count) for event in cluster.events.values()) == [
         ("FailedScheduling", 5), ("Other", 1),
@@ -131,12 +131,12 @@ def test_at_the_end_what_waits_is_written_and_so_are_last_counts():
 
 
 @pytest.mark.parametrize("trouble", [Trouble("record", times=99), Trouble("record", None, hold_s=30.0, times=99)])
-def test_at_the_end_what_cannot_be_written_is_not_waited_for(trouble):
+def test_shutdown_does_not_wait_for_events_that_cannot_be_written(trouble):
     _, took = flushed(note(), note(reason="Other"), faults=[trouble])
     assert took == pytest.approx(1.0, abs=0.02)
 
 
-def test_what_does_not_fit_is_dropped_and_counted_and_nobody_waits():
+def test_events_beyond_the_buffer_are_dropped_and_counted_without_waiting():
     pod = a_pod("p").pod
     notes = [note(pod=replace(pod, metadata=replace(pod.metadata, uid=str(i)))) for i in range(10_200)]
     cluster, recorder = tell(*notes, 100)
@@ -144,32 +144,32 @@ def test_what_does_not_fit_is_dropped_and_counted_and_nobody_waits():
     assert len(cluster.events) == 10_000
 
 
-def test_what_was_dropped_is_a_new_event_the_next_time():
+def test_a_dropped_event_is_new_on_its_next_occurrence():
     pod = a_pod("p").pod
     notes = [note(pod=replace(pod, metadata=replace(pod.metadata, uid=str(i)))) for i in range(10_001)]
     cluster, _ = tell(*notes, 100, notes[-1], 1)
     assert len(cluster.events) == 10_001
 
 
-def test_while_the_server_is_away_an_event_is_tried_again():
+def test_an_event_is_retried_while_the_server_is_unavailable():
     cluster, recorder = tell(note(), 45, faults=[Trouble("record", ClusterError("down", 503), times=3)])
     assert len(cluster.events) == 1
     assert (recorder.dropped, recorder.reports) == (0, [])
 
 
-def test_it_is_given_up_after_twelve_tries():
+def test_an_event_is_dropped_after_twelve_tries():
     cluster, recorder = tell(note(), 200, faults=[Trouble("record", ClusterError("down", 503), times=50)])
     assert cluster.requests["record"] == 12
     assert recorder.dropped == 1
     assert "down" in recorder.reports[0]
 
 
-def test_what_the_server_refuses_is_not_tried_again():
+def test_an_event_that_the_server_rejects_is_not_retried():
     cluster, recorder = tell(note(), 60, faults=[Trouble("record", ClusterError("forbidden", 403))])
     assert (cluster.requests["record"], recorder.dropped) == (1, 1)
 
 
-def test_an_event_that_is_there_already_was_written_before():
+def test_an_event_that_already_exists_counts_as_written():
     _, recorder = tell(note(), 60, faults=[Trouble("record", ClusterError("exists", 409))])
     assert (recorder.dropped, recorder.reports) == (0, [])
 
@@ -183,14 +183,14 @@ TEXTS = {  # text, its length in bytes once shortened
 
 
 @pytest.mark.parametrize(("text", "size"), TEXTS.values(), ids=TEXTS)
-def test_texts_fit_what_the_api_takes_in_bytes(text, size):
+def test_event_texts_are_cut_to_the_api_limits_in_bytes(text, size):
     short = shortened(text)
     assert len(short.encode()) == size
     assert short == text or short.endswith(" ...")
 
 
 @pytest.mark.parametrize("length", [1, 236, 237, 253])
-def test_events_of_pods_with_long_names_have_names_that_the_api_takes(length):
+def test_events_of_pods_with_long_names_have_valid_names(length):
     pods = [a_pod(f"{'x' * (length - 1)}{mark}").pod for mark in "ab"]
     cluster, _ = tell(*(note(pod=pod) for pod in pods), 1)
     names = [event.name for event in cluster.events.values()]

@@ -21,7 +21,7 @@ def take(inbox, most=1000):
     return [one for one in taken if not isinstance(one, FactSource)]
 
 
-def test_it_is_whole_once_the_first_list_of_every_source_was_taken_in():
+def test_the_inbox_is_synced_after_the_first_list_of_every_source():
     inbox = Inbox()
     assert inbox.is_whole, "where nothing is followed"
     nodes, pods = inbox.source("nodes"), inbox.source("pods")
@@ -35,7 +35,7 @@ def test_it_is_whole_once_the_first_list_of_every_source_was_taken_in():
     assert inbox.is_whole
 
 
-def test_a_list_of_more_than_a_turn_is_open_until_its_last_fact_was_taken():
+def test_a_list_longer_than_one_turn_is_open_until_its_last_fact():
     inbox = Inbox()
     pods = inbox.source("pods")
     pods.begin()
@@ -48,7 +48,7 @@ def test_a_list_of_more_than_a_turn_is_open_until_its_last_fact_was_taken():
     assert taken == [Done(ticket) for ticket in range(5)]
 
 
-def test_who_brings_facts_waits_while_the_inbox_is_full():
+def test_a_producer_waits_while_the_inbox_is_full():
     async def main():
         inbox = Inbox(limit=2)
         bringing = [asyncio.create_task(inbox.put(Done(ticket))) for ticket in range(4)]
@@ -62,7 +62,7 @@ def test_who_brings_facts_waits_while_the_inbox_is_full():
     run_virtually(main())
 
 
-def test_a_later_list_opens_it_at_once_though_the_mark_of_the_one_before_still_waits():
+def test_a_relist_opens_at_once_before_the_previous_marker_is_taken():
     inbox = Inbox()
     pods = inbox.source("pods")
     pods.begin()
@@ -75,7 +75,7 @@ def test_a_later_list_opens_it_at_once_though_the_mark_of_the_one_before_still_w
     assert inbox.is_whole
 
 
-def test_a_source_waits_for_room_and_its_mark_does_not():
+def test_a_source_waits_for_space_and_its_marker_does_not():
     async def main():
         inbox = Inbox(limit=2)
         pods = inbox.source("pods")
@@ -104,7 +104,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["begin", "put", "end", "take"]), st.
 
 @pytest.mark.slow
 @given(STEPS)
-def test_whole_means_that_all_of_every_list_was_taken(steps):
+def test_the_inbox_is_synced_only_after_all_of_every_list(steps):
     """Compared with a plain account of which facts of which lists are still to be taken."""
     inbox = Inbox()
     sources = [inbox.source("a"), inbox.source("b")]

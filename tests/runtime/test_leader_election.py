@@ -15,7 +15,7 @@ from moorage.testing.virtual_time import run_virtually
 HELD = LeaseRecord("other", 15, "then", "then", 3, "7")
 
 
-def test_nobody_holds_a_lease_that_does_not_exist():
+def test_a_missing_lease_has_no_holder():
     election = Election("me")
     election.seen(None, 0.0)
     assert election.wants(0.0, "now") == LeaseRecord("me", 15, "now", "now")
@@ -32,7 +32,7 @@ HOLDS = {  # seconds since we first saw the lease, holder, may we take it?
 
 
 @pytest.mark.parametrize(("later", "holder", "takes"), HOLDS.values(), ids=HOLDS)
-def test_a_lease_counts_from_when_we_saw_it(later, holder, takes):
+def test_a_lease_expires_relative_to_its_local_observation(later, holder, takes):
     election = Election("me")
     election.seen(replace(HELD, holder=holder), 100.0)
     election.seen(replace(HELD, holder=holder), 100.0 + later / 2)
@@ -43,7 +43,7 @@ def test_a_lease_counts_from_when_we_saw_it(later, holder, takes):
         assert wanted.transitions == (3 if holder == "me" else 4)
 
 
-def test_a_lease_that_changed_starts_anew():
+def test_a_changed_lease_restarts_the_expiry():
     election = Election("me")
     election.seen(HELD, 0.0)
     election.seen(replace(HELD, renewed="later", version="8"), 14.0)
@@ -51,7 +51,7 @@ def test_a_lease_that_changed_starts_anew():
     assert election.wants(29.0, "now") is not None
 
 
-def test_the_deadline_counts_from_when_the_renewal_was_sent():
+def test_the_renew_deadline_counts_from_the_send_time():
     election = Election("me")
     election.seen(None, 0.0)
     election.wrote(election.wants(1.0, "now"), 1.0)
@@ -63,7 +63,7 @@ def test_the_deadline_counts_from_when_the_renewal_was_sent():
 
 
 @pytest.mark.parametrize("timing", [Timing(10, 10, 2), Timing(15, 2, 2), Timing(15, 10, 0)])
-def test_durations_that_cannot_work_are_refused(timing):
+def test_inconsistent_durations_are_rejected(timing):
     with pytest.raises(ConfigError, match="leaderElection"):
         Election("me", timing)
 
@@ -156,7 +156,7 @@ def overlaps(log):
     return found
 
 
-def test_one_leads_and_another_takes_over_soon_after_a_release():
+def test_a_standby_takes_over_soon_after_a_release():
     async def main():
         log, server = [], Server()
         first, second = (asyncio.create_task(Replica(server, name, log).run()) for name in ("a", "b"))
@@ -180,7 +180,7 @@ def test_one_leads_and_another_takes_over_soon_after_a_release():
 
 
 @pytest.mark.parametrize("fault", ["down", "mute"])
-def test_a_leader_that_cannot_reach_the_server_stops_before_another_starts(fault):
+def test_a_partitioned_leader_stops_before_another_starts(fault):
     async def main():
         log, server = [], Server()
         names = ("a", "b")
@@ -205,7 +205,7 @@ def test_a_leader_that_cannot_reach_the_server_stops_before_another_starts(fault
     assert overlaps(log) == []
 
 
-def test_a_standby_leads_within_twenty_seconds_of_a_kill_whenever_that_comes():
+def test_a_standby_leads_within_twenty_seconds_of_a_kill_at_any_time():
     """It sees the last renewal up to a pause late, so it must not be a pause late again when the lease has run out."""
 
     async def waited(seed):
@@ -225,7 +225,7 @@ def test_a_standby_leads_within_twenty_seconds_of_a_kill_whenever_that_comes():
     assert max(run_virtually(waited(seed)) for seed in range(60)) <= 20
 
 
-def test_a_leader_whose_lease_somebody_took_says_who():
+def test_a_leader_that_lost_its_lease_names_the_new_holder():
     async def main():
         server = Server()
         task = asyncio.create_task(Replica(server, "a", []).run())
@@ -243,7 +243,7 @@ def test_a_leader_whose_lease_somebody_took_says_who():
     st.integers(0, 9),
     st.lists(st.sampled_from([0.8, 1.0, 1.2]), min_size=3, max_size=3),
 )
-def test_two_never_act_at_once_whatever_the_network_does(cuts, seed, rates):
+def test_two_replicas_never_lead_at_once_under_network_faults(cuts, seed, rates):
     async def main():
         log, server = [], Server()
 
@@ -266,7 +266,7 @@ def test_two_never_act_at_once_whatever_the_network_does(cuts, seed, rates):
     assert overlaps(run_virtually(main())) == []
 
 
-def test_what_the_leader_raised_is_raised_and_the_lease_released():
+def test_an_exception_of_the_leader_propagates_and_releases_the_lease():
     async def main():
         server = Server()
 
@@ -283,13 +283,13 @@ def test_what_the_leader_raised_is_raised_and_the_lease_released():
     assert run_virtually(main()).holder == ""
 
 
-def test_a_bind_may_take_what_is_left_of_the_lease_after_the_deadline():
+def test_a_bind_may_take_the_rest_of_the_lease_after_the_deadline():
     assert Timing().spare_s == 5.0
     assert Timing(lease_s=8.0, renew_s=6.5, retry_s=1.0).spare_s == 1.5
 
 
 @pytest.mark.parametrize(("rate", "both"), [(0.5, False), (1.0, False), (1.45, False), (15.0, True)])
-def test_clocks_may_differ_in_rate_by_what_the_lease_is_longer_than_the_deadline(rate, both):
+def test_clock_rates_may_differ_by_the_margin_of_lease_over_deadline(rate, both):
     async def main():
         log, server = [], Server()
         first = asyncio.create_task(Replica(server, "a", log).run())

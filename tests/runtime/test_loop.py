@@ -105,7 +105,7 @@ def crowd(count):
 
 
 @pytest.mark.parametrize("facts", [1, 7, 1000])
-def test_nothing_is_tried_before_the_first_list_was_taken_in(facts):
+def test_no_attempt_before_the_first_list_is_complete(facts):
     async def main():
         cluster = MemoryCluster(crowd(20))
         async with running(cluster, limits=LoopLimits(facts=facts)) as loop:
@@ -115,7 +115,7 @@ def test_nothing_is_tried_before_the_first_list_was_taken_in(facts):
     assert run_virtually(main()) == ("", 1)
 
 
-def test_nothing_is_tried_while_a_later_list_is_taken_in():
+def test_no_attempt_during_a_relist():
     """A node grows and fills up while the watch is silent. The list that tells of both comes in slowly."""
 
     async def main():
@@ -138,7 +138,7 @@ def test_nothing_is_tried_while_a_later_list_is_taken_in():
     assert run_virtually(main()) == ("", 2)
 
 
-def test_pods_are_bound_and_told_of():
+def test_pods_are_bound_with_an_event():
     async def main():
         cluster = MemoryCluster([node("n1"), node("n2"), *(pod(f"p{i}") for i in range(5))])
         async with running(cluster) as loop:
@@ -163,7 +163,7 @@ def test_pods_are_bound_and_told_of():
     check_history(cluster, lambda uid: 1)
 
 
-def test_a_pod_waits_for_room_and_gets_it_at_once():
+def test_an_unschedulable_pod_is_bound_as_soon_as_resources_are_free():
     async def main():
         cluster = MemoryCluster([node("n1", cpu="1"), pod("p1"), pod("p2")])
         async with running(cluster):
@@ -187,7 +187,7 @@ LOST = {
 
 @pytest.mark.parametrize("error", LOST.values(), ids=LOST)
 @pytest.mark.parametrize("watch_lag", [0.001, 300.0])
-def test_a_bind_whose_reply_was_lost_is_read_back_and_stands(error, watch_lag):
+def test_a_bind_with_a_lost_reply_is_read_back_and_stands(error, watch_lag):
     async def main():
         cluster = MemoryCluster([node("n1"), node("n2"), pod("p1")], lag_s=watch_lag)
         cluster.faults.append(Trouble("bind", error, after=True))
@@ -207,7 +207,7 @@ def test_a_bind_whose_reply_was_lost_is_read_back_and_stands(error, watch_lag):
     assert not loop.scheduler.queue.pending()
 
 
-def test_a_bind_that_was_not_carried_out_is_tried_again():
+def test_a_bind_that_was_not_applied_is_retried():
     async def main():
         cluster = MemoryCluster([node("n1"), pod("p1")])
         cluster.faults.append(Trouble("bind", times=2))
@@ -224,7 +224,7 @@ def test_a_bind_that_was_not_carried_out_is_tried_again():
     assert patched.status.conditions[0].reason == "SchedulerError"
 
 
-def test_a_pod_that_another_scheduler_bound_is_left_there():
+def test_a_pod_bound_by_another_scheduler_stays_there():
     async def main():
         cluster = MemoryCluster([node("n1"), node("n2"), pod("p1")], lag_s=0.5)
         async with running(cluster) as loop:
@@ -241,7 +241,7 @@ def test_a_pod_that_another_scheduler_bound_is_left_there():
     assert not loop.scheduler.queue.pending()
 
 
-def test_a_pod_made_anew_under_its_name_is_another_pod():
+def test_a_pod_recreated_under_its_name_is_a_new_pod():
     async def main():
         cluster = MemoryCluster([node("n1"), pod("p1")], lag_s=0.3)
         async with running(cluster) as loop:
@@ -258,7 +258,7 @@ def test_a_pod_made_anew_under_its_name_is_another_pod():
     assert loop.scheduler.cluster.node_of("default/p1") is None
 
 
-def test_a_gap_in_the_watch_is_healed_by_listing_again():
+def test_a_watch_gap_is_repaired_by_a_relist():
     async def main():
         cluster = MemoryCluster([node("n1", cpu="1"), pod("p1")])
         async with running(cluster) as loop:
@@ -278,7 +278,7 @@ def test_a_gap_in_the_watch_is_healed_by_listing_again():
     assert loop.scheduler.cluster.node_of("default/p1") is None
 
 
-def test_a_more_important_pod_takes_the_place_of_another():
+def test_a_pod_of_higher_priority_preempts_another():
     async def main():
         victim = pod("low", cpu="2", priority=0, nodeName="n1", terminationGracePeriodSeconds=20)
         cluster = MemoryCluster([node("n1"), victim])
@@ -301,7 +301,7 @@ def test_a_more_important_pod_takes_the_place_of_another():
     check_history(cluster, lambda uid: 2)
 
 
-def test_an_eviction_that_failed_is_tried_again():
+def test_a_failed_eviction_is_retried():
     async def main():
         victim = pod("low", cpu="2", priority=0, nodeName="n1", terminationGracePeriodSeconds=1)
         cluster = MemoryCluster([node("n1"), victim])
@@ -356,7 +356,7 @@ def test_no_bind_is_sent_after_the_deadline():
     assert run_virtually(main()) == (["default/p1"], 1)
 
 
-def test_work_under_way_is_waited_for_and_nothing_new_is_begun():
+def test_shutdown_waits_for_work_in_progress_and_starts_none():
     async def main():
         cluster = MemoryCluster([node("n1"), pod("p1")])
         cluster.faults.append(Trouble("bind", None, hold_s=3))
@@ -373,7 +373,7 @@ def test_work_under_way_is_waited_for_and_nothing_new_is_begun():
     assert end == pytest.approx(7, abs=0.1)  # two seconds, and five of patience
 
 
-def test_a_fact_that_makes_no_sense_stops_nobody():
+def test_an_invalid_fact_does_not_stop_the_loop():
     async def main():
         cluster = MemoryCluster([a_node("bad", allocatable={"cpu": "a lot"}), node("n1"), pod("worse", cpu="much"), pod("p1")])
         async with running(cluster) as loop:
@@ -386,7 +386,7 @@ def test_a_fact_that_makes_no_sense_stops_nobody():
     assert any("a lot" in line for line in loop.reports)
 
 
-def test_attempts_are_held_back_while_too_much_is_under_way():
+def test_attempts_pause_while_too_many_binds_are_in_progress():
     async def main():
         cluster = MemoryCluster([node("n1", cpu="50"), *(pod(f"p{i}") for i in range(20))])
         cluster.faults.append(Trouble("bind", None, hold_s=5, times=20))
@@ -417,7 +417,7 @@ FAULTS = st.lists(
 @given(
     FAULTS, st.sampled_from([0.001, 0.5, 20.0]), st.lists(st.sampled_from(["1", "2"]), min_size=1, max_size=6), st.booleans()
 )
-def test_whatever_goes_wrong_no_pod_is_lost_and_no_node_overfull(faults, lag_s, sizes, gap):
+def test_api_faults_lose_no_pod_and_overcommit_no_node(faults, lag_s, sizes, gap):
     async def main():
         cluster = MemoryCluster([node(f"n{i}") for i in range(4)], lag_s=lag_s)
         cluster.faults += [Trouble(verb, error, after, hold, times) for verb, error, after, hold, times in faults]
@@ -471,7 +471,7 @@ def preparing(*effects):
     return type("Preparing", (Preparing,), {"effects": effects, "log": []})
 
 
-def test_work_for_a_pod_that_was_deleted_is_not_gone_on_with():
+def test_work_for_a_deleted_pod_stops():
     async def main():
         done = []
 
@@ -495,7 +495,7 @@ def test_work_for_a_pod_that_was_deleted_is_not_gone_on_with():
     assert not scheduler.cluster.assumed
 
 
-def test_what_is_waited_for_is_looked_at_each_second_until_its_deadline_or_the_pods_end():
+def test_an_awaited_condition_is_polled_each_second_until_deadline_or_deletion():
     async def main(end_s):
         looks = []
 
@@ -519,7 +519,7 @@ def test_what_is_waited_for_is_looked_at_each_second_until_its_deadline_or_the_p
     assert log == ["reserve", "unreserve"]
 
 
-def test_of_a_write_only_what_the_plugin_changed_is_sent():
+def test_a_write_sends_only_the_fields_that_the_plugin_changed():
     async def main():
         sent = []
         seen, wanted = (a_node("n2", labels={"at": at}, allocatable={}) for at in ("first", "second"))
@@ -535,7 +535,7 @@ def test_of_a_write_only_what_the_plugin_changed_is_sent():
 
 
 @pytest.mark.parametrize("found", ["elsewhere", "gone", "made anew"])
-def test_what_a_read_back_found_is_known_before_the_watch_tells(found):
+def test_a_read_back_result_is_used_before_the_watch_event(found):
     async def main():
         cluster = MemoryCluster([node("n1"), pod("p1")], lag_s=0.001)
         async with running(cluster) as loop:
@@ -559,7 +559,7 @@ def test_what_a_read_back_found_is_known_before_the_watch_tells(found):
     assert scheduler.cluster.node_of("default/p2") == ("n9" if found == "elsewhere" else None)
 
 
-def test_an_engine_that_fails_every_time_does_not_keep_the_processor_busy():
+def test_an_engine_that_always_fails_does_not_busy_loop():
     async def main():
         cluster = MemoryCluster([node("n1"), pod("p1")])
         async with running(cluster) as loop:
@@ -579,7 +579,7 @@ def test_an_engine_that_fails_every_time_does_not_keep_the_processor_busy():
 # -- what others are told meanwhile -------------------------------------------------------------------------------------------
 
 
-def test_where_a_pod_is_going_to_be_is_written_while_it_is_prepared_for_and_cleared_when_that_fails():
+def test_the_nominated_node_is_written_during_prebind_and_cleared_on_failure():
     async def main():
         async def slow():
             await asyncio.sleep(2)
@@ -596,7 +596,7 @@ def test_where_a_pod_is_going_to_be_is_written_while_it_is_prepared_for_and_clea
     assert run_virtually(main()) == ["n1", "n1", ""]
 
 
-def test_victims_are_evicted_at_the_same_time_but_the_last():
+def test_victims_are_evicted_concurrently_except_the_last():
     async def main():
         victims = [pod(f"low{at}", cpu="500m", nodeName="n1", terminationGracePeriodSeconds=60) for at in range(4)]
         cluster = MemoryCluster([node("n1"), *victims], latency_s=1.0)
@@ -608,7 +608,7 @@ def test_victims_are_evicted_at_the_same_time_but_the_last():
     assert run_virtually(main()) == [2, 2, 2, 4]
 
 
-def test_where_an_eviction_fails_the_last_victim_is_spared():
+def test_a_failed_eviction_spares_the_last_victim():
     async def main():
         victims = [pod(f"low{at}", cpu="1", nodeName="n1", terminationGracePeriodSeconds=60) for at in range(2)]
         cluster = MemoryCluster([node("n1"), *victims])
@@ -623,7 +623,7 @@ def test_where_an_eviction_fails_the_last_victim_is_spared():
     assert len(deleted) == 2
 
 
-def test_a_victim_that_is_marked_already_is_only_deleted():
+def test_a_victim_with_the_condition_already_set_is_only_deleted():
     async def main():
         cluster = MemoryCluster([node("n1"), pod("low", cpu="2", nodeName="n1", terminationGracePeriodSeconds=1)])
         cluster.faults.append(Trouble("delete_pod", ClusterError("500", 500), hold_s=1.0))
@@ -639,7 +639,7 @@ def test_a_victim_that_is_marked_already_is_only_deleted():
     assert cluster.requests["delete_pod"] == 2
 
 
-def test_a_victim_that_is_not_bound_yet_is_reported_and_not_deleted():
+def test_an_unbound_victim_is_reported_and_not_deleted():
     async def main():
         async def slow():
             await asyncio.sleep(60)

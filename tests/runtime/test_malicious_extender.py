@@ -115,7 +115,7 @@ def check_what_was_written(run, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in ANSWERS if name not in REFUSED | HARMLESS])
-def test_an_attempt_that_an_extender_spoils_ends_with_an_error(name):
+def test_a_malicious_extender_reply_fails_the_attempt(name):
     run = play(name)
     decision, seconds = run.measures.attempts[name]
     assert seconds < TIMEOUT_S + SLACK_S / 2
@@ -127,7 +127,7 @@ def test_an_attempt_that_an_extender_spoils_ends_with_an_error(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["silent", "a-gibibyte", "an-evil-error", "a-long-error", "quotes", "millions-of-values"])
-def test_one_that_may_be_ignored_only_costs_time(name):
+def test_a_malicious_ignorable_extender_only_costs_time(name):
     run = play(name, ignorable=True)
     decision, _ = run.measures.attempts[name]
     assert decision.node in {"n1", "n2"}
@@ -137,7 +137,7 @@ def test_one_that_may_be_ignored_only_costs_time(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_it_says_of_nodes_is_bounded_and_harmless(name):
+def test_node_messages_of_an_extender_are_bounded_and_escaped(name):
     run = play(name)
     decision, _ = run.measures.attempts[name]
     assert decision.error is None
@@ -148,7 +148,7 @@ def test_what_it_says_of_nodes_is_bounded_and_harmless(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_is_odd_and_clear_is_taken(name):
+def test_an_unusual_but_unambiguous_reply_is_accepted(name):
     run = play(name)
     assert run.measures.attempts[name][0].node in {"n1", "n2"}
     assert "poison" not in run.text.getvalue()

@@ -70,7 +70,7 @@ def told(cluster, name="low", reason="FailedScheduling"):
     return [note.text for note in cluster.notes if note.regarding.name == name and note.reason == reason]
 
 
-def test_what_a_plugin_awaits_is_broken_off_and_the_pod_tried_again():
+def test_preemption_cancels_a_plugin_that_awaits_and_retries_the_pod():
     heard = []
 
     async def slow():
@@ -90,7 +90,7 @@ def test_what_a_plugin_awaits_is_broken_off_and_the_pod_tried_again():
     assert told(cluster, reason="Preempted") == ["Preempted by pod default/high on node n1 (in kube-scheduler memory)."]
 
 
-def test_what_others_have_to_bring_about_is_not_waited_for_any_more():
+def test_preemption_cancels_a_wait_for_an_external_condition():
     looks = []
     plugin = preparing(Until(lambda: looks.append(now()), 600.0, "binding volumes"))
     cluster = run_virtually(preempted(plugin))
@@ -101,7 +101,7 @@ def test_what_others_have_to_bring_about_is_not_waited_for_any_more():
 
 
 @pytest.mark.parametrize("error", [None, ClusterError("connection reset")], ids=["answered well", "its reply is lost"])
-def test_a_request_that_was_sent_is_waited_for_before_anything_is_undone(error):
+def test_a_sent_request_is_awaited_before_it_is_undone(error):
     """It may be carried out at any time until it is answered: what undoes it must not overtake it."""
     mark = a_node("mark")
     plugin = preparing(Write(mark), Call(lambda: asyncio.sleep(60), lambda: None), undoing=(Delete(mark),))
@@ -135,7 +135,7 @@ ENDS = {  # what a plugin does when it is broken off; what is told; when it is u
 
 
 @pytest.mark.parametrize(("run", "text", "at_s"), ENDS.values(), ids=ENDS)
-def test_the_plugin_has_the_last_word(run, text, at_s):
+def test_a_plugin_may_finish_despite_its_preemption(run, text, at_s):
     plugin = preparing(Call(run, lambda: None))
     cluster = run_virtually(preempted(plugin))
     assert told(cluster) == [text]
@@ -144,7 +144,7 @@ def test_the_plugin_has_the_last_word(run, text, at_s):
     assert placed(cluster) == {"low": "n2", "high": "n1"}
 
 
-def test_a_pod_is_preempted_before_its_preparations_were_begun():
+def test_a_pod_preempted_before_prebind_never_starts_it():
     """Both are tried in one turn of the loop: what was asked for is not begun at all."""
     begun = []
 
@@ -200,21 +200,21 @@ SLOW = {  # what is slow on the way: the mark or the DELETE itself
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["asynchronous", "in the attempt"])
 @pytest.mark.parametrize("slow", SLOW.values(), ids=SLOW)
-def test_a_victim_that_is_being_evicted_is_not_evicted_a_second_time(slow, at_once):
+def test_a_victim_under_eviction_is_not_evicted_twice(slow, at_once):
     cluster = run_virtually(both_wanting(replace(slow), at_once=at_once))
     assert cluster.requests["delete_pod"] == 1
     assert placed(cluster) == {"high": "", "higher": "n1"}
     assert sum(event.count for event in cluster.events.values() if event.note.reason == "Preempted") == 2  # for each of them
 
 
-def test_an_eviction_that_fails_fails_for_all_who_wait_for_it():
+def test_a_failed_eviction_fails_for_every_waiter():
     slow = Trouble("delete_pod", ClusterError("500", 500), hold_s=5.0)
     cluster = run_virtually(both_wanting(slow))
     assert cluster.requests["delete_pod"] == 2
     assert placed(cluster) == {"high": "", "higher": "n1"}
 
 
-def test_a_victim_that_was_gone_already_was_preempted_by_nobody():
+def test_an_already_deleted_victim_has_no_preemptor():
     slow = Trouble("delete_pod", ClusterError("gone", 404, "NotFound"), after=True, hold_s=5.0)
     cluster = run_virtually(both_wanting(slow))
     assert cluster.requests["delete_pod"] == 1

@@ -60,7 +60,7 @@ def verbs(cluster):
     return [entry.verb for entry in cluster.history if entry.verb in {"bind", "patch_status"}]
 
 
-def test_a_bind_waits_for_what_is_being_said_of_the_pod_and_drops_the_rest():
+def test_a_bind_waits_for_the_status_write_in_progress_and_drops_queued_ones():
     async def main():
         one = a_pod("p")
         cluster = MemoryCluster([one.pod])
@@ -79,7 +79,7 @@ def test_a_bind_waits_for_what_is_being_said_of_the_pod_and_drops_the_rest():
     assert condition.message == "not yet"
 
 
-def test_what_is_said_of_one_pod_comes_in_its_order_whatever_takes_long():
+def test_status_writes_of_one_pod_keep_their_order():
     async def main():
         one, other = a_pod("p"), a_pod("q")
         cluster = MemoryCluster([one.pod, other.pod])
@@ -96,7 +96,7 @@ def test_what_is_said_of_one_pod_comes_in_its_order_whatever_takes_long():
     assert [pod.status.conditions[0].message for pod in written] == ["by itself", "first", "second"]
 
 
-def test_the_events_of_victims_relate_to_no_pod_and_their_mark_holds_whole_seconds():
+def test_victim_events_have_no_related_pod_and_conditions_whole_seconds():
     async def main():
         victim, high = a_pod("low", nodeName="n1"), a_pod("high")
         cluster = MemoryCluster([victim.pod, high.pod])
@@ -113,7 +113,7 @@ def test_the_events_of_victims_relate_to_no_pod_and_their_mark_holds_whole_secon
     assert marked.status.conditions[0].last_transition_time == "2026-11-21T11:23:49Z"
 
 
-def test_a_time_is_cut_to_its_second():
+def test_a_time_is_truncated_to_seconds():
     assert [in_seconds(NOW), in_seconds("2026-11-21T11:23:49Z")] == ["2026-11-21T11:23:49Z"] * 2
 
 

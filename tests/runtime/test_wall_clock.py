@@ -13,7 +13,7 @@ SECOND = 1_000_000_000
 
 
 @given(st.lists(st.integers(0, 4_000_000_000 * SECOND), min_size=1, max_size=5), st.integers(-SECOND, SECOND))
-def test_moments_read_as_the_standard_library_writes_them(moments, step):
+def test_times_are_formatted_as_by_the_standard_library(moments, step):
     near = [max(0, moment + step) for moment in moments]  # the same second, or the one beside it
     told = iter([one for pair in zip(moments, near, strict=True) for one in pair])
     wall = Wall(lambda: next(told))

@@ -94,11 +94,11 @@ CASES = {  # headers, certificate, who that is
 
 
 @pytest.mark.parametrize(("headers", "certificate", "caller"), CASES.values(), ids=CASES)
-def test_who_is_asking(headers, certificate, caller):
+def test_a_caller_is_authenticated(headers, certificate, caller):
     assert authenticate(authenticator(Reviews()), headers, certificate) == caller
 
 
-def test_any_proxy_of_the_authority_may_speak_if_none_is_named():
+def test_any_proxy_certificate_of_the_ca_is_allowed_without_allowed_names():
     assert authenticate(authenticator(names=()), SPOKEN, OTHER_PROXY) == ALICE
 
 
@@ -110,17 +110,17 @@ CLAIMS = {
 
 
 @pytest.mark.parametrize(("headers", "certificate"), CLAIMS.values(), ids=CLAIMS)
-def test_a_claim_that_does_not_hold_is_refused(headers, certificate):
+def test_an_unverified_identity_is_rejected(headers, certificate):
     with pytest.raises(UnauthorizedError) as refusal:
         authenticate(authenticator(Reviews()), headers, certificate)
     assert "bad" not in str(refusal.value)
 
 
-def test_without_a_cluster_to_ask_tokens_mean_nothing():
+def test_tokens_are_not_accepted_without_a_cluster():
     assert authenticate(authenticator(None), BEARER) == ANONYMOUS
 
 
-def test_the_clusters_word_on_a_token_holds_for_a_while():
+def test_token_reviews_are_cached():
     now, reviews = [0.0], Reviews()
     who = authenticator(reviews, lambda: now[0])
     authenticate(who, BEARER)
@@ -142,7 +142,7 @@ def test_no_token_is_kept():
     assert "good" not in repr(who._known._held)
 
 
-def test_a_cluster_that_does_not_answer_is_no_answer_about_a_token():
+def test_a_failed_token_review_is_not_cached():
     reviews = Reviews()
     reviews.down = True
     with pytest.raises(ClusterError):
@@ -169,7 +169,7 @@ ALLOWED = {  # reviewer?, caller, path, may they
 
 
 @pytest.mark.parametrize(("asks", "caller", "path", "allowed"), ALLOWED.values(), ids=ALLOWED)
-def test_who_may(asks, caller, path, allowed):
+def test_a_caller_is_authorized(asks, caller, path, allowed):
     assert authorize(Reviews() if asks else None, caller, path).allowed is allowed
 
 
@@ -186,16 +186,16 @@ PATHS = {  # open paths, path, is it open
 
 
 @pytest.mark.parametrize(("paths", "path", "is_open"), PATHS.values(), ids=PATHS)
-def test_open_paths(paths, path, is_open):
+def test_always_allowed_paths_need_no_authorization(paths, path, is_open):
     assert (path in OpenPaths(paths)) is is_open
 
 
-def test_a_star_in_the_middle_is_refused():
+def test_an_inner_wildcard_in_a_path_is_rejected():
     with pytest.raises(InputError, match="only trailing"):
         OpenPaths(["/a*b"])
 
 
-def test_the_clusters_answers_hold_for_a_while_each_for_its_own():
+def test_access_reviews_are_cached_by_verdict():
     now, reviews = [0.0], Reviews()
 
     async def main():
@@ -212,7 +212,7 @@ def test_the_clusters_answers_hold_for_a_while_each_for_its_own():
     assert [ask[1] for ask in reviews.asked if ask[0] == "bob"] == ["get", "get", "get", "put"]
 
 
-def test_what_is_remembered_is_bounded():
+def test_the_review_caches_are_bounded():
     held = Expiring(capacity=3)
     for i in range(10):
         held.put(i, str(i), 5.0, 0.0)

@@ -67,7 +67,7 @@ CASES = {  # nodes and pods that the watches hold, what is told
 
 
 @pytest.mark.parametrize(("nodes", "pods", "told"), CASES.values(), ids=CASES)
-def test_the_cache_is_compared(nodes, pods, told):
+def test_the_cache_is_compared_with_the_informers(nodes, pods, told):
     log = Lines()
     names = {one.uid: one.name for one in [*PODS, *pods]}
     held = [*NODES, *PODS, *(one for one in pods if one is STRAY)]
@@ -80,7 +80,7 @@ def test_the_cache_is_compared(nodes, pods, told):
     ]
 
 
-def test_the_cache_is_written_down():
+def test_the_cache_is_dumped():
     log = Lines()
     scheduler = a_scheduler([*NODES, *PODS])
     dump(scheduler, log)
@@ -137,11 +137,11 @@ RESOURCES = {  # the pod's spec, what is measured
 
 
 @pytest.mark.parametrize(("spec", "found"), RESOURCES.values(), ids=RESOURCES)
-def test_resources_of_pods(spec, found):
+def test_pod_resource_metrics(spec, found):
     assert measured(a_pod("p", **spec).pod) == pytest.approx(found)
 
 
-def test_a_pod_that_ended_uses_nothing_and_labels_say_where_it_is():
+def test_a_finished_pod_uses_no_resources_and_labels_name_the_node():
     spec = [container(requests={"cpu": "1"})]
     assert measured(pod("p", "n1", "Succeeded", containers=spec)) == {}
     text = generate_latest(pod_registry([pod("p", "n1", "Running", containers=spec, priority=7)]).with_others()).decode()

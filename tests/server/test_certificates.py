@@ -112,7 +112,7 @@ def common_name(certificate):
     return certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
 
 
-def test_a_certificate_is_made_that_its_own_authority_vouches_for():
+def test_a_self_signed_certificate_is_created_with_its_own_ca():
     made = self_signed("10.1.2.3", NOW)
     leaf, root = x509.load_pem_x509_certificates(made.certificate)
     names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -123,7 +123,7 @@ def test_a_certificate_is_made_that_its_own_authority_vouches_for():
     assert leaf.not_valid_after_utc - leaf.not_valid_before_utc == timedelta(days=365)
 
 
-def test_a_made_certificate_stays_in_its_folder(tmp_path):
+def test_a_created_certificate_is_reused_from_its_folder(tmp_path):
     folder = tmp_path / "certs"
     first, files = given_or_made("", "", str(folder), "0.0.0.0", NOW)
     again, _ = given_or_made("", "", str(folder), "0.0.0.0", NOW)
@@ -141,12 +141,12 @@ MISSING = {
 
 
 @pytest.mark.parametrize(("certificate", "key", "text"), MISSING.values(), ids=MISSING)
-def test_files_that_cannot_be_used_are_told_of(certificate, key, text):
+def test_unusable_certificate_files_are_reported(certificate, key, text):
     with pytest.raises(InputError, match=text):
         given_or_made(certificate, key, "", "127.0.0.1", NOW)
 
 
-def test_a_key_of_another_certificate_is_told_of():
+def test_a_key_of_another_certificate_is_reported():
     one, other = pair(*issued("one")), pair(*issued("other"))
     with pytest.raises(InputError, match="the private key does not match it"):
         ServingTls(TlsRules(), Pair(one.certificate, other.key))
@@ -170,7 +170,7 @@ NAMES = {"a name": ("one.test", "one"), "a wildcard": ("x.wild.test", "wild"), "
 
 
 @pytest.mark.parametrize(("asked", "served"), NAMES.values(), ids=NAMES)
-def test_the_certificate_is_chosen_by_the_name_that_is_asked_for(tmp_path, asked, served):
+def test_the_certificate_is_chosen_by_sni(tmp_path, asked, served):
     one = written(tmp_path, "one", pair(*issued("one", names=("one.test",))))
     wild = written(tmp_path, "wild", pair(*issued("wild")))
     named = [one, NamedPair(wild.certificate, wild.key, ("*.wild.test",))]
@@ -178,7 +178,7 @@ def test_the_certificate_is_chosen_by_the_name_that_is_asked_for(tmp_path, asked
     assert common_name(handshake(tls, name=asked)[0]) == served
 
 
-def test_callers_may_show_certificates_of_the_authorities_that_are_trusted_now(tmp_path):
+def test_client_certificates_are_verified_by_the_current_cas(tmp_path):
     first, second = issued("first-ca", ca=True), issued("second-ca", ca=True)
     client = pair(*issued("somebody", first))
     tls = ServingTls(TlsRules(), pair(*issued("server")))
@@ -195,14 +195,14 @@ def test_callers_may_show_certificates_of_the_authorities_that_are_trusted_now(t
     assert common_name(x509.load_der_x509_certificate(handshake(tls, client=other, client_folder=tmp_path)[3])) == "another"
 
 
-def test_old_tls_is_refused():
+def test_old_tls_versions_are_rejected():
     tls = ServingTls(TlsRules(min_version="VersionTLS13"), pair(*issued("server")))
     with pytest.raises((ssl.SSLError, ConnectionError)):
         handshake(tls, maximum_version=ssl.TLSVersion.TLSv1_2)
     assert handshake(tls)[1] == "TLSv1.3"
 
 
-def test_cipher_suites_are_those_asked_for():
+def test_only_the_configured_cipher_suites_are_served():
     suites = ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256")
     tls = ServingTls(TlsRules(suites=suites, curves=("23",)), pair(*issued("server")))
     _, version, cipher, _ = handshake(tls, maximum_version=ssl.TLSVersion.TLSv1_2)
@@ -217,7 +217,7 @@ RULES = {
 
 
 @pytest.mark.parametrize(("rules", "text"), RULES.values(), ids=RULES)
-def test_rules_that_mean_nothing_are_refused(rules, text):
+def test_invalid_tls_settings_are_rejected(rules, text):
     with pytest.raises(InputError, match=text.replace("'", ".")):
         ServingTls(rules, pair(*issued("server")))
 
@@ -255,7 +255,7 @@ def served(tls, authenticator=None, **limits):
     return serving(app, listen("127.0.0.1", 0), tls.context, **limits)
 
 
-def test_a_client_certificate_opens_what_needs_permission(tmp_path):
+def test_a_client_certificate_opens_protected_paths(tmp_path):
     authority = issued("clients", ca=True)
     tls = ServingTls(TlsRules(), pair(*issued("server")))
     tls.trust(authority[0].public_bytes(PEM).decode())
@@ -307,7 +307,7 @@ SLOW = {
 
 
 @pytest.mark.parametrize(("shakes_hands", "send"), SLOW.values(), ids=SLOW)
-def test_who_is_slow_is_cut_off(shakes_hands, send):
+def test_slow_clients_are_disconnected(shakes_hands, send):
     async def main():
         client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
@@ -317,7 +317,7 @@ def test_who_is_slow_is_cut_off(shakes_hands, send):
     assert asyncio.run(main())
 
 
-def test_there_are_only_so_many_connections_and_the_oldest_silent_one_makes_room(monkeypatch):
+def test_the_oldest_idle_connection_is_closed_at_the_connection_limit(monkeypatch):
     monkeypatch.setattr(accepting, "MIN_UNUSED_S", 0.1)
 
     async def main():
@@ -335,7 +335,7 @@ def test_there_are_only_so_many_connections_and_the_oldest_silent_one_makes_room
     asyncio.run(main())
 
 
-def test_an_address_of_both_families_is_listened_on():
+def test_a_dual_stack_address_is_listened_on():
     opened = listen("0.0.0.0", 0)
     try:
         port = opened.getsockname()[1]
@@ -357,6 +357,6 @@ def test_a_port_can_be_shared():
         first.close()
 
 
-def test_a_bundle_without_certificates_is_told_of():
+def test_a_bundle_without_certificates_is_reported():
     with pytest.raises(InputError, match="cannot read CA certificates"):
         authorities(b"nothing", "ca.pem")

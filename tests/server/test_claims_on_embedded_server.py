@@ -70,7 +70,7 @@ async def create(rest):
     return json.loads(await rest.send("POST", PATH, json.dumps(body).encode()))
 
 
-def test_object_and_status_are_amended_and_the_rest_stays():
+def test_a_patch_of_object_and_status_keeps_the_other_fields():
     async def main():
         async with a_server() as (rest, cluster):
             made = await create(rest)
@@ -84,7 +84,7 @@ def test_object_and_status_are_amended_and_the_rest_stays():
     assert document["spec"]["devices"]["config"] == [CONFIG]
 
 
-def test_those_who_amend_at_the_same_time_lose_nothing():
+def test_concurrent_patches_lose_nothing():
     async def main():
         async with a_server() as (rest, cluster):
             made = await create(rest)
@@ -95,7 +95,7 @@ def test_those_who_amend_at_the_same_time_lose_nothing():
     assert sorted(users(asyncio.run(main()))) == ["a", "b", "c"]
 
 
-def test_another_claim_of_the_name_is_left_alone():
+def test_a_recreated_claim_of_the_same_name_is_unchanged():
     async def main():
         async with a_server() as (rest, cluster):
             await create(rest)

@@ -80,7 +80,7 @@ def published(**more):
     }
 
 
-def test_the_clusters_word_is_taken():
+def test_the_client_ca_is_read_from_the_cluster():
     found = Trusting(ClientCaRules(), Cluster(published())).start()
     assert BUNDLES["clients"] in found.tls.trusted
     assert BUNDLES["proxies"] in found.tls.trusted
@@ -90,7 +90,7 @@ def test_the_clusters_word_is_taken():
     assert found.log.warnings == []
 
 
-def test_files_come_before_the_clusters_word(tmp_path):
+def test_ca_files_take_precedence_over_the_cluster(tmp_path):
     (tmp_path / "ca.pem").write_text(BUNDLES["others"])
     rules = ClientCaRules(str(tmp_path / "ca.pem"), str(tmp_path / "ca.pem"), FrontProxies(names=("mine",)))
     found = Trusting(rules, Cluster(published())).start()
@@ -98,19 +98,19 @@ def test_files_come_before_the_clusters_word(tmp_path):
     assert found.authenticator.proxies.names == ("mine",)
 
 
-def test_a_cluster_that_says_nothing_is_tolerated_with_a_warning():
+def test_a_failed_lookup_is_tolerated_with_a_warning():
     found = Trusting(ClientCaRules(), Cluster()).start()
     assert found.tls.trusted == ""
     assert len(found.log.warnings) == 3
     assert "configmaps is forbidden" in found.log.warnings[0]
 
 
-def test_or_it_is_not():
+def test_a_failed_lookup_is_fatal_unless_tolerated():
     with pytest.raises(InputError, match="unable to load configmap based request-header-client-ca-file"):
         Trusting(ClientCaRules(tolerant=False), Cluster()).start()
 
 
-def test_without_a_cluster_to_ask_certificates_do_not_work_and_that_is_said():
+def test_client_certificates_without_a_cluster_are_disabled_with_a_warning():
     found = Trusting(ClientCaRules(), None).start()
     assert len(found.log.warnings) == 2
     assert found.tls.trusted == ""
@@ -121,7 +121,7 @@ def test_the_lookup_can_be_skipped():
     assert (found.log.warnings, found.tls.trusted) == ([], "")
 
 
-def test_what_is_rotated_is_followed():
+def test_a_rotated_ca_is_reloaded():
     cluster = Cluster(published())
     found = Trusting(ClientCaRules(), cluster).start()
     cluster.published = published(**{"client-ca-file": BUNDLES["others"]})
@@ -131,7 +131,7 @@ def test_what_is_rotated_is_followed():
     assert found.log.infos == ["Reloaded the serving certificates"]
 
 
-def test_what_is_broken_later_leaves_things_as_they_were(tmp_path):
+def test_a_later_invalid_ca_keeps_the_previous_one(tmp_path):
     file = tmp_path / "ca.pem"
     file.write_text(BUNDLES["clients"])
     cluster = Cluster(published())
@@ -148,6 +148,6 @@ def test_what_is_broken_later_leaves_things_as_they_were(tmp_path):
     assert ["forbidden" in error for error in found.log.errors] == [True, True, False, True, False]
 
 
-def test_a_file_that_is_no_bundle_stops_the_start(tmp_path):
+def test_an_invalid_ca_bundle_stops_the_start(tmp_path):
     with pytest.raises(InputError, match="No such file"):
         Trusting(ClientCaRules(str(tmp_path / "none")), None).start()

@@ -148,7 +148,7 @@ async def until(condition):
             await asyncio.sleep(0.01)
 
 
-def test_a_pod_is_tried_again_when_an_object_of_the_plugins_kind_comes_or_changes(gate):
+def test_an_event_of_a_custom_kind_retries_the_pod(gate):
     async def main():
         api = Api()
         async with scheduling(api, gate) as live:
@@ -168,7 +168,7 @@ def test_a_pod_is_tried_again_when_an_object_of_the_plugins_kind_comes_or_change
     asyncio.run(main())
 
 
-def test_a_kind_that_is_not_served_holds_nobody_up(gate):
+def test_a_kind_that_is_not_served_does_not_block_the_start(gate):
     async def main():
         api = Api(refusal=404)
         async with scheduling(api, gate) as live:
@@ -180,7 +180,7 @@ def test_a_kind_that_is_not_served_holds_nobody_up(gate):
     asyncio.run(main())
 
 
-def test_a_kind_that_may_not_be_read_is_waited_for(gate):
+def test_a_forbidden_kind_is_retried(gate):
     async def main():
         api = Api(refusal=403)
         async with scheduling(api, gate) as live:
@@ -192,7 +192,7 @@ def test_a_kind_that_may_not_be_read_is_waited_for(gate):
     asyncio.run(main())
 
 
-def test_a_name_that_is_no_kind_is_told_and_ignored():
+def test_an_invalid_kind_name_is_logged_and_ignored():
     async def main():
         api = Api()
         async with scheduling(api, Careless) as live:
@@ -291,7 +291,7 @@ def complaints(place):
 
 
 @pytest.mark.slow
-def test_an_object_of_a_defined_kind_lets_a_pod_in(place, tmp_path):
+def test_an_object_of_a_custom_resource_admits_a_pod(place, tmp_path):
     group = group_of(place)
     define_releases(place, group)
     place.node("n1")
@@ -311,7 +311,7 @@ def test_an_object_of_a_defined_kind_lets_a_pod_in(place, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_kind_may_be_defined_deleted_and_defined_anew_meanwhile(place, tmp_path):
+def test_a_crd_may_be_created_deleted_and_recreated_at_run_time(place, tmp_path):
     group = group_of(place)
     place.node("n1", cpu="8")
     schedule(place, group, tmp_path)

@@ -97,7 +97,7 @@ def make_node(store):
 
 
 @pytest.mark.slow
-def test_a_kind_that_is_served_is_followed(tmp_path):
+def test_a_served_kind_is_watched(tmp_path):
     async def main():
         store = a_store()
         make_node(store)
@@ -117,7 +117,7 @@ def test_a_kind_that_is_served_is_followed(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_kind_that_is_not_served_takes_one_line_and_holds_up_nothing(tmp_path):
+def test_a_kind_that_is_not_served_is_logged_once_and_blocks_nothing(tmp_path):
     async def main():
         async with starting(a_store(), tmp_path, a_scheduler(Confused)) as (said, ready):
             await asyncio.wait_for(ready.wait(), 60)
@@ -134,7 +134,7 @@ def may(store, verb, resource, group=""):
     return Authorizer(store).judge(SCHEDULER, asked).allowed
 
 
-def test_the_scheduler_has_a_right_to_what_plugins_name_and_to_nothing_that_they_named_before():
+def test_rbac_covers_only_the_kinds_that_plugins_name_now():
     store = a_store()
     before = store.version
     grant_kinds(store, ())
@@ -168,7 +168,7 @@ def test_what_a_start_waits_for_is_reported(tmp_path, monkeypatch):
     assert f"the list of nodes, which failed (GET /api/v1/nodes: {why})" in line
 
 
-def test_a_delay_is_reported_again_only_where_something_else_is_waited_for(monkeypatch):
+def test_a_delay_is_reported_again_only_for_another_cause(monkeypatch):
     monkeypatch.setattr(patience, "PATIENCE_S", 0.01)
     left, said = [["a", "b"], ["a", "b"], ["b"], [], ["b"]], []
 
@@ -181,7 +181,7 @@ def test_a_delay_is_reported_again_only_where_something_else_is_waited_for(monke
     assert said == ["Still waiting for a; b", "Still waiting for b", "Still waiting for b"]
 
 
-def test_what_takes_long_is_reported_while_it_does():
+def test_a_long_step_is_reported_while_it_runs():
     lines, said = [], threading.Event()
 
     def report(line):

@@ -181,7 +181,7 @@ def test_entry(world, path, token, status, message):
         assert (body["kind"], body["message"], body["code"]) == ("Status", message, status)
 
 
-def test_a_cluster_that_cannot_be_asked_lets_nobody_in(world):
+def test_an_unreachable_cluster_denies_every_caller(world):
     status, said, _ = world.ask("/broken", "eve")
     assert status == 500
     assert "the access review failed" in said
@@ -201,7 +201,7 @@ def test_requests_are_logged(world):
     assert (facts["verb"], facts["URI"], facts["resp"]) == ("GET", "/readyz", 200)
 
 
-def test_a_probe_that_fails_says_which_check_and_keeps_why_to_itself(world):
+def test_a_failed_probe_names_the_check_without_the_reason(world):
     world.wrong = "3 kinds are missing"
     status, said, _ = world.ask("/readyz", None)
     assert status == 500
@@ -213,7 +213,7 @@ def test_a_probe_that_fails_says_which_check_and_keeps_why_to_itself(world):
     assert 'kubernetes_healthchecks_total{name="sync",status="error",type="readyz"} 1.0' in slis
 
 
-def test_pods_are_measured_by_the_leader_alone(world):
+def test_only_the_leader_serves_pod_resource_metrics(world):
     world.leads = False
     assert world.ask("/metrics/resources")[:2] == (200, "")
 
@@ -233,7 +233,7 @@ VERBOSITY = {  # method, body, status, answer, level afterwards
 
 
 @pytest.mark.parametrize(("method", "body", "status", "answer", "level"), VERBOSITY.values(), ids=VERBOSITY)
-def test_the_log_can_be_made_to_say_more(world, method, body, status, answer, level):
+def test_the_log_verbosity_can_be_raised(world, method, body, status, answer, level):
     assert world.ask("/debug/flags/v", method=method, data=body)[:2] == (status, answer)
     assert world.verbosity == level
 
@@ -243,7 +243,7 @@ def test_a_body_that_is_too_long_is_refused(world):
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-def test_nothing_else_can_be_written(world, method):
+def test_other_writes_are_rejected(world, method):
     assert world.ask("/configz", method=method)[0] == 405
 
 
@@ -254,7 +254,7 @@ def test_profiling_can_be_switched_off(world):
     assert world.ask("/debug/flags/v", method="PUT", data="4", served=served)[0] == 405
 
 
-def test_a_page_that_breaks_breaks_alone(world):
+def test_a_failing_page_does_not_affect_others(world):
     world.wrong = "configuration"
     status, said, _ = world.ask("/configz")
     assert status == 500
@@ -265,7 +265,7 @@ def test_a_page_that_breaks_breaks_alone(world):
 JSON = "application/json;as={};v=v1beta1;g=config.k8s.io"
 
 
-def test_pages_are_objects_for_those_who_ask_for_them(world):
+def test_pages_are_served_as_objects_on_request(world):
     flags = json.loads(world.ask("/flagz", headers=[("Accept", JSON.format("Flagz"))])[1])
     assert (flags["kind"], flags["apiVersion"], flags["flags"]) == ("Flagz", "config.k8s.io/v1beta1", {"config": "", "v": "2"})
     state = json.loads(world.ask("/statusz", headers=[("Accept", JSON.format("Statusz"))])[1])
@@ -278,7 +278,7 @@ def test_pages_are_objects_for_those_who_ask_for_them(world):
     assert yaml.safe_load(world.ask("/flagz", headers=[("Accept", kind)])[1])["flags"] == {"config": "", "v": "2"}
 
 
-def test_who_asks_for_what_is_not_had_is_told_so_as_by_kube_scheduler(world):
+def test_unsupported_media_types_are_rejected_as_by_kube_scheduler(world):
     status, said, sent = world.ask("/statusz", headers=[("Accept", "image/png")])
     assert (status, sent["Content-Type"]) == (406, "application/json")
     assert json.loads(said) == {
@@ -305,14 +305,14 @@ def test_accept(accept, form):
     assert accepted(accept, "Flagz") == form
 
 
-def test_openmetrics_are_given_to_those_who_ask(world):
+def test_openmetrics_are_served_on_request(world):
     headers = [("Accept", "application/openmetrics-text;version=1.0.0")]
     status, said, sent = world.ask("/metrics", headers=headers)
     assert (status, said.endswith("# EOF\n")) == (200, True)
     assert sent["Content-Type"].startswith("application/openmetrics-text")
 
 
-def test_tasks_are_told_by_name():
+def test_asyncio_tasks_are_listed_by_name():
     async def main():
         task = asyncio.create_task(asyncio.sleep(10), name="a sleeper")
         await asyncio.sleep(0)
@@ -334,7 +334,7 @@ WATCHED = {  # holder, seconds since the last renewal, healthy?
 
 
 @pytest.mark.parametrize(("holder", "since", "healthy"), WATCHED.values(), ids=WATCHED)
-def test_the_watchdog_barks_at_a_leader_that_is_silent(holder, since, healthy):
+def test_the_watchdog_fails_for_a_leader_that_does_not_renew(holder, since, healthy):
     election = Election("me", Timing(15, 10, 2))
     record = LeaseRecord(holder, 15, "", "")
     if holder == "me":

@@ -56,7 +56,7 @@ FULL = "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate
 
 
 @pytest.mark.slow
-def test_up_takes_in_all_lists_before_it_places_a_pod(tmp_path):
+def test_up_completes_all_lists_before_the_first_bind(tmp_path):
     async def main():
         store = Store(time.time, random.Random(1), b"k")
         crowd(store)
@@ -73,7 +73,7 @@ def test_up_takes_in_all_lists_before_it_places_a_pod(tmp_path):
 
 
 @pytest.mark.slow
-def test_run_without_a_lease_takes_in_all_lists_before_it_places_a_pod(tmp_path):
+def test_run_without_a_lease_completes_all_lists_before_the_first_bind(tmp_path):
     async def main():
         store = Store(time.time, random.Random(5), b"k")
         crowd(store)

@@ -50,7 +50,7 @@ def scheduled(status, when, **more):
     return Condition(type="PodGroupScheduled", status=status, last_transition_time=when, **more)
 
 
-def test_a_condition_is_set_and_then_another_and_then_it_turns():
+def test_conditions_are_added_and_updated_by_type():
     async def test(rest, cluster):
         new = await the_group(rest)
         waits = scheduled("False", FIRST, reason="Unschedulable", message="0/3", observed_generation=2)
@@ -70,7 +70,7 @@ def test_a_condition_is_set_and_then_another_and_then_it_turns():
     with_a_group(test)
 
 
-def test_a_group_that_is_gone_is_told_of_as_such():
+def test_a_deleted_group_is_reported_as_not_found():
     async def test(rest, cluster):
         new = await the_group(rest)
         await rest.send("DELETE", f"{GROUPS}/g")
@@ -96,7 +96,7 @@ class Slow:
         self.taken.append((group.key, condition.reason, condition.last_transition_time))
 
 
-def test_what_was_not_sent_yet_is_replaced():
+def test_an_unsent_condition_is_replaced():
     async def test():
         cluster = Slow()
         teller = StatusWriter(cluster, asyncio.get_running_loop().time, lambda: SECOND, [].append)

@@ -70,7 +70,7 @@ def test_a_json_line_has_klogs_fields():
     assert (error["err"], "v" in error) == ("broken", False)
 
 
-def test_only_levels_that_are_asked_for_are_shown():
+def test_only_the_requested_levels_are_shown():
     log, said = a_log(verbosity=2)
     for level in range(5):
         log.info(level, f"level {level}")
@@ -80,7 +80,7 @@ def test_only_levels_that_are_asked_for_are_shown():
     assert log.shows(3)
 
 
-def test_a_file_may_have_a_level_of_its_own():
+def test_a_file_may_have_its_own_level():
     log, said = a_log(vmodule="test_kl*=5,other=9")
     log.info(5, "here")
     log.info(6, "not here")
@@ -97,7 +97,7 @@ def test_warnings_and_errors_are_always_shown(kind):
     assert said()[0] == kind[0].upper()
 
 
-def test_a_sentence_without_facts_is_not_quoted_if_it_is_one_line():
+def test_a_one_line_message_without_values_is_not_quoted():
     log, said = a_log(verbosity=1)
     log.line(1, 'FLAG: --v="1"')
     log.line(2, "not shown")
@@ -118,7 +118,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("how", BAD.values(), ids=BAD)
-def test_what_cannot_be_used_is_refused(how):
+def test_invalid_log_settings_are_rejected(how):
     with pytest.raises(InputError):
         Klog(**how)
 
@@ -127,13 +127,13 @@ def test_vmodule_is_a_list():
     assert read_vmodule("a=1,b*=2") == (("a", 1), ("b*", 2))
 
 
-def test_a_log_that_nobody_reads_does_no_harm():
+def test_a_closed_log_stream_does_no_harm():
     stream = io.StringIO()
     stream.close()
     Klog(stream=stream).info(0, "lost")
 
 
-def test_what_plugins_log_is_heard_in_the_same_form():
+def test_plugin_log_lines_have_the_same_format():
     log, said = a_log(style="json", verbosity=4)
     relay = adopt_other_loggers(log)
     try:
@@ -161,7 +161,7 @@ QUOTED = r"a\x1b]0;x\a\u009b31m\u202e\u200b\u2028\udcff"
 @pytest.mark.parametrize(
     "value", [EVIL, ValueError(EVIL), Ref(EVIL, EVIL), [EVIL], {EVIL: EVIL}, f"one\n{EVIL}\rtwo"], ids=repr
 )
-def test_no_value_steers_a_terminal_or_forges_a_line(value, style):
+def test_values_cannot_inject_terminal_codes_or_log_lines(value, style):
     log, said = a_log(style=style)
     log.info(0, EVIL, fact=value)
     log.warning(EVIL)
@@ -177,7 +177,7 @@ def test_a_value_is_quoted_as_go_does():
     assert said().endswith(f'fact="{QUOTED}"\n')
 
 
-def test_what_plugins_and_servers_say_is_cut_but_faults_are_not():
+def test_messages_of_plugins_and_servers_are_truncated_but_tracebacks_are_not():
     log, said = a_log()
     log.error("x" * 1_000_000, "Error scheduling pod; retrying")
     log.info(0, "Unable to schedule pod; no fit; waiting", err="x" * 1_000_000)

@@ -186,7 +186,7 @@ async def scheduler(server, *flags):
 
 
 @pytest.mark.slow
-def test_a_process_schedules_and_lets_go_of_its_lease():
+def test_a_process_schedules_and_releases_its_lease():
     async def main():
         api = Api()
         for name in ("n1", "n2"):
@@ -227,7 +227,7 @@ def test_a_process_schedules_and_lets_go_of_its_lease():
 
 
 @pytest.mark.slow
-def test_without_a_lease_it_acts_at_once_and_its_end_is_no_success():
+def test_without_leader_election_it_starts_at_once_and_exits_nonzero():
     async def main():
         api = Api()
         api.put("/api/v1/nodes", node("n1"))
@@ -241,7 +241,7 @@ def test_without_a_lease_it_acts_at_once_and_its_end_is_no_success():
 
 
 @pytest.mark.slow
-def test_a_second_signal_ends_it_at_once():
+def test_a_second_signal_exits_at_once():
     async def main():
         api = Api()
         api.put("/api/v1/nodes", node("n1"))
@@ -261,7 +261,7 @@ def test_a_second_signal_ends_it_at_once():
 
 
 @pytest.mark.slow
-def test_what_cannot_work_is_refused_in_one_line(tmp_path):
+def test_invalid_options_are_rejected_in_one_line(tmp_path):
     async def main(*flags):
         env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(SOURCES)}
         process = await asyncio.create_subprocess_exec(
@@ -298,7 +298,7 @@ def with_cluster(act):
     asyncio.run(main())
 
 
-def test_only_what_changed_of_an_object_is_written():
+def test_only_changed_fields_of_an_object_are_written():
     async def act(api, rest, cluster):
         claims = "/apis/resource.k8s.io/v1/resourceclaims"
         raw = api.put(
@@ -323,7 +323,7 @@ def test_only_what_changed_of_an_object_is_written():
     with_cluster(act)
 
 
-def test_what_does_not_exist_is_made():
+def test_a_missing_object_is_created():
     async def act(api, rest, cluster):
         raw = b'{"metadata":{"name":"c","namespace":"default"},"spec":{"storageClassName":"x"}}'
         await cluster.write(None, decode(raw, PersistentVolumeClaim, "claim"), "")
@@ -367,7 +367,7 @@ def test_objects_of_kinds_that_plugins_name_are_written_as_documents(namespace):
     with_cluster(act)
 
 
-def test_pods_are_told_apart_by_uid():
+def test_pods_are_distinguished_by_uid():
     async def act(api, rest, cluster):
         mine = decode(json.dumps(api.put("/api/v1/pods", pod("p"))).encode(), Pod, "pod")
         await cluster.patch_status(mine, StatusChange(nominated=""))
@@ -384,7 +384,7 @@ def test_pods_are_told_apart_by_uid():
     with_cluster(act)
 
 
-def test_a_lease_keeps_what_others_wrote_on_it():
+def test_a_lease_keeps_foreign_fields():
     async def act(api, rest, cluster):
         lease = ApiLease(rest, "kube-system", "x")
         assert await lease.read() is None

@@ -55,7 +55,7 @@ def test_an_annotation_holds_the_record_as_client_go_writes_it(kind):
     assert event["involvedObject"]["kind"] == {"endpoints": "Endpoints", "configmaps": "ConfigMap"}[kind]
 
 
-def test_what_else_an_object_holds_stays():
+def test_other_fields_of_the_lock_object_are_kept():
     async def act(rest):
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kube-scheduler", "annotations": {"a": "b"}}}
         await rest.send("POST", f"{CORE}/configmaps", json.dumps({**body, "data": {"k": "v"}}).encode())
@@ -70,7 +70,7 @@ def test_what_else_an_object_holds_stays():
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"leaseDurationSeconds": "x"}', "[" * 100_000])
-def test_an_annotation_that_is_no_record_is_not_taken_for_a_free_one(text):
+def test_an_invalid_annotation_is_not_treated_as_free(text):
     async def act(rest):
         metadata = {"name": "kube-scheduler", "annotations": {ANNOTATION: text}}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
@@ -85,7 +85,7 @@ def test_an_annotation_that_is_no_record_is_not_taken_for_a_free_one(text):
 
 
 @pytest.mark.parametrize("kind", ["endpoints", "configmaps"])
-def test_a_pair_is_held_as_both(kind):
+def test_a_multilock_holds_both_objects(kind):
     async def act(rest):
         held = lock(rest, f"{kind}leases")
         assert await held.read() is None
@@ -106,7 +106,7 @@ def test_a_pair_is_held_as_both(kind):
     )
 
 
-def test_halves_that_say_different_names_are_held_by_one_unknown_until_both_rest():
+def test_a_multilock_with_different_holders_has_an_unknown_holder():
     async def act(rest):
         await lock(rest, "endpoints", "old").create(replace(MINE, holder="old"))
         lease = lock(rest, "leases", "new")
@@ -122,7 +122,7 @@ def test_halves_that_say_different_names_are_held_by_one_unknown_until_both_rest
     assert (holder, early, late.holder) == (UNKNOWN, None, "me")
 
 
-def test_a_replica_that_knows_annotations_alone_is_waited_for():
+def test_a_replica_that_uses_only_annotations_is_respected():
     async def act(rest):
         await lock(rest, "endpoints", "old").create(replace(MINE, holder="old"))
         pair = lock(rest, "endpointsleases")
@@ -133,7 +133,7 @@ def test_a_replica_that_knows_annotations_alone_is_waited_for():
     assert on_server(act) == ("old", "me", "me")
 
 
-def test_a_lease_that_was_deleted_is_made_again():
+def test_a_deleted_lease_is_recreated():
     async def act(rest):
         pair = lock(rest, "endpointsleases")
         await pair.create(MINE)
@@ -149,7 +149,7 @@ def test_a_lease_that_was_deleted_is_made_again():
     assert on_server(act) == "me"
 
 
-def test_a_lease_that_another_takes_meanwhile_is_left_to_it():
+def test_a_lease_acquired_concurrently_by_another_is_left_to_it():
     async def act(rest):
         lease, pair = lock(rest, "leases", "other"), lock(rest, "endpointsleases")
         released = await pair.create(replace(MINE, holder=""))
@@ -162,12 +162,12 @@ def test_a_lease_that_another_takes_meanwhile_is_left_to_it():
     assert on_server(act) == (409, "other")
 
 
-def test_what_is_no_lock_is_refused():
+def test_an_unknown_lock_type_is_rejected():
     with pytest.raises(InputError, match=r"^couldn't create resource lock: Invalid lock-type podsleases$"):
         lock(None, "podsleases")
 
 
-def test_another_label_on_the_object_renews_nothing():
+def test_a_label_change_does_not_renew_the_lock():
     election = Election("me")
     held = LeaseRecord("other", 15, "t", "t", 0, "1")
     election.seen(held, 0.0)
@@ -195,7 +195,7 @@ class Mixed:
 @pytest.mark.parametrize("other", ["annotation", "lease"])
 @settings(max_examples=25, deadline=None)
 @given(cuts=st.lists(st.tuples(st.integers(0, 2), st.floats(0.1, 30.0)), max_size=8), seed=st.integers(0, 9))
-def test_pairs_and_those_who_know_one_half_never_act_at_once(other, cuts, seed):
+def test_multilock_and_single_lock_replicas_never_lead_at_once(other, cuts, seed):
     names = ["pair", "pair too", other]
 
     async def main():

@@ -64,7 +64,7 @@ def rows():
 
 
 @pytest.mark.parametrize(("name", "stability", "labels", "buckets"), [*rows()], ids=[row[0] for row in rows()])
-def test_a_metric_is_upstreams(name, stability, labels, buckets):
+def test_a_metric_matches_upstream(name, stability, labels, buckets):
     spec = SPECS[name]
     assert (spec.stability, spec.labels) == (stability, labels)
     if buckets:
@@ -76,7 +76,7 @@ def test_a_metric_is_upstreams(name, stability, labels, buckets):
     assert spec.text == f"[{stability}] {spec.help}"
 
 
-def test_no_metric_of_the_scheduler_is_upstreams_in_name_only():
+def test_every_scheduler_metric_matches_upstream():
     assert {name for name in SPECS if name.startswith("scheduler_")} == {row[0] for row in rows()}
     assert set(SPECS) >= NEVER_MOVED
 
@@ -101,7 +101,7 @@ def test_a_counter_counts():
     assert shown(counter) == {}
 
 
-def test_what_has_no_labels_is_shown_from_the_start():
+def test_a_metric_without_labels_is_shown_from_the_start():
     assert shown(CounterVec(Spec("things_total", "Things."))) == {("things_total",): 0}
     assert shown(Histogram(Spec("took_seconds", "Took.", buckets=(1.0,))))[("took_seconds_count",)] == 0
 
@@ -123,7 +123,7 @@ def test_bounds_are_printed_as_go_prints_them():
     assert 'le="2.2500000000000005e-05"' in text
 
 
-def test_a_gauge_is_asked_when_somebody_looks():
+def test_a_gauge_is_read_at_scrape_time():
     now = {"a": 1.0}
     gauge = Gauge(Spec("depth", "Depth.", "BETA", ("queue",)), lambda: [((name,), value) for name, value in now.items()])
     assert shown(gauge) == {("depth", ("queue", "a")): 1}
@@ -131,7 +131,7 @@ def test_a_gauge_is_asked_when_somebody_looks():
     assert shown(gauge) == {("depth", ("queue", "a")): 5}
 
 
-def test_a_metric_can_be_disabled_and_a_label_kept_small():
+def test_a_metric_can_be_disabled_and_label_values_limited():
     counter = CounterVec(Spec("things_total", "Things.", "STABLE", ("kind", "where")))
     for kind in ("a", "b", "c"):
         counter.inc(kind, "here")
@@ -210,7 +210,7 @@ ANSWERS = {  # point, answer, what the call is labelled
 
 
 @pytest.mark.parametrize(("point", "answer", "status"), ANSWERS.values(), ids=ANSWERS)
-def test_a_call_is_told_of_with_what_it_came_to(point, answer, status):
+def test_a_plugin_call_is_measured_with_its_status(point, answer, status):
     rule, probe, profile, points, calls, _ = watched()
     rule.answers[point] = answer
     probe.began()
@@ -222,7 +222,7 @@ def test_a_call_is_told_of_with_what_it_came_to(point, answer, status):
     assert sum(child.total for child in points.children.values()) == 1
 
 
-def test_a_call_that_raises_is_an_error_and_still_raises():
+def test_a_call_that_raises_is_measured_as_an_error_and_raises():
     rule, probe, profile, _, calls, _ = watched()
     rule.answers["preFilter"] = ValueError("broken")
     probe.began()
@@ -231,7 +231,7 @@ def test_a_call_that_raises_is_an_error_and_still_raises():
     assert list(calls.children) == [("Rule", "PreFilter", Code.ERROR.value)]
 
 
-def test_what_a_point_took_is_told_once_an_attempt_and_what_ifs_are_part_of_it():
+def test_an_extension_point_is_measured_once_an_attempt_with_dry_runs():
     rule, probe, profile, points, _, asked = watched()
     rule.answers["postFilter"] = lambda: [call(profile, "filter", None, None) for _ in range(3)] and None
     probe.began()
@@ -245,7 +245,7 @@ def test_what_a_point_took_is_told_once_an_attempt_and_what_ifs_are_part_of_it()
     assert asked.values == {("Rule", "Filter", "s"): 5, ("Rule", "PreFilter", "s"): 0}
 
 
-def test_post_filter_is_what_the_plugin_that_helps_makes_of_it():
+def test_the_post_filter_status_is_that_of_the_successful_plugin():
     rule, probe, profile, points, _, _ = watched()
     probe.began()
     for answer in (PostFilterResult(Code.UNSCHEDULABLE), PostFilterResult(Code.SUCCESS, "n1")):
@@ -255,7 +255,7 @@ def test_post_filter_is_what_the_plugin_that_helps_makes_of_it():
     assert list(points.children) == [("PostFilter", "Success", "s")]
 
 
-def test_a_plugin_that_passes_a_pod_over_was_not_asked_for_a_verdict():
+def test_a_skipped_plugin_has_no_evaluation():
     rule, probe, profile, _, _, asked = watched()
     rule.answers["preFilter"] = SKIP
     probe.began()
@@ -263,7 +263,7 @@ def test_a_plugin_that_passes_a_pod_over_was_not_asked_for_a_verdict():
     assert asked.values["Rule", "PreFilter", "s"] == 0
 
 
-def test_a_pod_at_the_gate_is_told_of_once_however_many_plugins_look_at_it():
+def test_a_gated_pod_is_measured_once_for_all_plugins():
     rule, probe, _, points, _, _ = watched()
     profile = probe.watched(make_profile("s", {"A": rule, "B": rule}, {"preEnqueue": ("A", "B")}, {}))
     first, second = (step.call for step in profile.at("preEnqueue"))
@@ -287,7 +287,7 @@ def test_calls_are_measured_one_by_one_in_one_attempt_out_of_ten():
     assert asked.values["Rule", "PreFilter", "s"] == 3 * SAMPLED
 
 
-def test_a_profile_that_is_not_watched_is_left_alone():
+def test_an_unmeasured_profile_is_unchanged():
     rule = Rule(Clock())
     profile = make_profile("s", {"Rule": rule}, {"preFilter": ("Rule",)}, {})
     _, probe, _, _, _, _ = watched()
@@ -295,7 +295,7 @@ def test_a_profile_that_is_not_watched_is_left_alone():
     assert profile.at("preFilter")[0].call == rule.pre_filter
 
 
-def test_what_requests_wait_for_their_turn_is_measured():
+def test_client_rate_limiter_waits_are_measured():
     meter = SchedulerMetrics(lambda: 0.0)
     meter.waited("GET", "api:443", 0.2)
     (turns,) = [one for one in meter.families if one.spec.name == "rest_client_rate_limiter_duration_seconds"]
@@ -303,7 +303,7 @@ def test_what_requests_wait_for_their_turn_is_measured():
     assert turns.spec.buckets[::11] == (0.005, 60.0)
 
 
-def test_an_attempt_that_a_plugin_ended_is_counted_under_its_name():
+def test_an_attempt_ended_by_a_plugin_is_counted_under_its_name():
     meter = SchedulerMetrics(lambda: 0.0)
     pod = a_pod("p", schedulerName="s").pod
     meter.failed(Decision(pod, error=PluginError("Odd", "answered 7 in permit")), 1.0)

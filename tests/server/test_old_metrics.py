@@ -36,16 +36,16 @@ def test_the_metrics_are_those_of_the_release(release):
     assert specs_of(release).keys() == SPECS.keys()
 
 
-def test_today_nothing_is_renamed_or_hidden():
+def test_the_current_release_renames_and_hides_no_metric():
     assert specs_of("1.36") is SPECS
     assert not any(spec.hidden for spec in SPECS.values())
 
 
-def test_victims_fall_into_the_buckets_of_that_time():
+def test_preemption_victims_use_the_buckets_of_the_old_release():
     assert specs_of("1.20")["scheduler_preemption_victims"].buckets == tuple(range(5, 51, 5))
 
 
-def test_what_is_hidden_is_counted_and_not_shown():
+def test_hidden_metrics_are_counted_and_not_shown():
     meter = SchedulerMetrics(lambda: 0.0, release="1.21")
     meter.handled("NodeAdd", 1.0)
     meter.permitted("allowed", 1.0)

@@ -207,7 +207,7 @@ def test_a_running_scheduler_explains_its_pods():
 @pytest.mark.parametrize(("query", "text"), [
     ({}, "give a pod"), ({"pod": "a", "output": "yaml"}, "output is"), ({"pod": "a", "changes": "1"}, "moorage explain --live"),
 ])  # fmt: skip
-def test_questions_that_a_running_scheduler_does_not_answer(query, text):
+def test_queries_that_a_running_scheduler_rejects(query, text):
     page = asyncio.run(LiveExplainer(None, {}).answer(query))
     assert (page.status, text in page.body) == (400, True)
 
@@ -226,7 +226,7 @@ def test_pods_are_placed_where_lists_cannot_be_streamed():
 
 
 @pytest.mark.slow
-def test_a_scheduler_that_may_not_bind_says_so_and_goes_on():
+def test_a_forbidden_bind_is_reported_and_scheduling_continues():
     async def main():
         store = Store(time.time, random.Random(5), b"k")
         async with live_on(store) as rest:

@@ -93,7 +93,7 @@ def _ends(place, name):
         return False
 
 
-def test_two_schedulers_share_a_cluster_each_with_pods_of_its_own(place):
+def test_two_schedulers_share_a_cluster_by_scheduler_name(place):
     """The cluster's program, and ours beside it: each places the pods that ask for it, and neither those of the other."""
     for number in range(3):
         place.node(f"n{number}", cpu="8")
@@ -109,7 +109,7 @@ def test_two_schedulers_share_a_cluster_each_with_pods_of_its_own(place):
     assert place.complaints() == []
 
 
-def test_gates_hold_a_pod_until_they_are_gone(place):
+def test_scheduling_gates_hold_a_pod_until_they_are_removed(place):
     place.node("n1")
     place.scheduler()
     place.pod("gated", schedulingGates=[{"name": "example.com/g"}])
@@ -121,7 +121,7 @@ def test_gates_hold_a_pod_until_they_are_gone(place):
     assert place.complaints() == []
 
 
-def test_a_claim_gets_a_volume_where_its_pod_goes(place):
+def test_a_claim_is_bound_to_a_volume_on_the_node_of_its_pod(place):
     """The volume is there, and the scheduler says whose it is; the controller has the last word."""
     place.node("n1", disk="no")
     place.node("n2", disk="yes")
@@ -145,7 +145,7 @@ def test_a_claim_gets_a_volume_where_its_pod_goes(place):
     assert place.complaints() == []
 
 
-def test_a_claim_gets_a_new_volume_for_the_node_that_was_chosen(place):
+def test_a_volume_is_provisioned_for_the_selected_node(place):
     """The scheduler names the node; who makes volumes of that class is played here."""
     place.node("n1")
     _storage_class(place, "example.com/maker")
@@ -181,7 +181,7 @@ def _claim(place):
     place.pod("user", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}])
 
 
-def test_devices_are_given_and_taken_back(place):
+def test_devices_are_allocated_and_released(place):
     """One device, two pods by template: the second gets it when the first is gone."""
     place.node("n1")
     driver = f"{place.name}.example.com"
@@ -226,7 +226,7 @@ def _unschedulable(place, name, text):
     return condition if text in condition.get("message", "") else None
 
 
-def test_replicas_stand_for_one_lease(place):
+def test_replicas_compete_for_one_lease(place):
     place.node("n1")
     first = place.scheduler()
     place.until(place.holder)
@@ -248,7 +248,7 @@ def test_replicas_stand_for_one_lease(place):
     assert place.complaints() == []
 
 
-def test_what_is_believed_is_what_the_server_says(place):
+def test_the_cache_matches_the_api_server(place):
     place.node("n1")
     process = place.scheduler(leads=False)
     names = [f"p{number}" for number in range(5)]
@@ -262,7 +262,7 @@ def test_what_is_believed_is_what_the_server_says(place):
     assert place.complaints() == []
 
 
-def test_who_may_see_metrics_is_asked_of_the_cluster(place):
+def test_access_to_metrics_is_authorized_by_the_cluster(place):
     """Tokens are reviewed there, and so is what their owners may."""
     port = free_port()
     place.make(

@@ -31,7 +31,7 @@ from moorage.server.live import LeaderSettings, Live, LiveSettings
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "wire.md"
 PODS, CLAIMS = "/api/v1/namespaces/default/pods", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
-HERE = "test_what_it_sends_is_on_the_page"
+HERE = "test_every_request_sent_is_on_the_page"
 
 
 class Rules:
@@ -203,7 +203,7 @@ def rows(heading):
 
 
 @pytest.mark.slow
-def test_what_it_sends_is_on_the_page(monkeypatch):
+def test_every_request_sent_is_on_the_page(monkeypatch):
     async def main():
         async with a_life(monkeypatch) as (mine, outside, sent):
             amounts = {"cpu": "20", "memory": "8Gi", "pods": "20"}
@@ -228,7 +228,7 @@ def test_what_it_sends_is_on_the_page(monkeypatch):
     assert {one for one, tests in told.items() if HERE in tests} - seen == set()
 
 
-def test_every_test_that_the_page_names_is_there():
+def test_every_test_named_on_the_page_exists():
     named = set(re.findall(r"`(test_\w+)`", PAGE.read_text(encoding="utf-8")))
     written = set()
     for path in (ROOT / "tests").rglob("test_*.py"):

@@ -45,7 +45,7 @@ async def events(rest, path="/apis/events.k8s.io/v1/namespaces/default/events"):
     return json.loads(await rest.get(path))["items"]
 
 
-def test_an_event_becomes_a_series_and_comes_back_if_it_is_gone():
+def test_an_event_becomes_a_series_and_is_recreated_if_deleted():
     async def act(rest):
         pod = await a_pod(rest, "p")
         cluster = ApiCluster(rest, "other", "host")
@@ -70,7 +70,7 @@ def test_an_event_becomes_a_series_and_comes_back_if_it_is_gone():
     assert third["series"]["count"] == 7
 
 
-def test_the_new_leader_says_so():
+def test_a_new_leader_writes_an_event():
     async def act(rest):
         lease = ApiLease(rest, "default", "kube-scheduler")
         await lease.tell("me became leader", AT, "default-scheduler")

@@ -1,0 +1,113 @@
+"""What is left on each device of each node: the devices' capacity minus what the pods on the node were given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from moorage.framework.handle import Handle
+from moorage.gpu_sharing.requests import GPU_COUNT, WHOLE, GpuRequest, InvalidRequestError, assigned_devices, gpu_request
+from moorage.state.columns import IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeInfo, NodeView
+
+__all__ = ["DeviceTable", "device_table"]
+
+#: The devices of a pod without any: what it takes of each, and their numbers.
+_NONE: Final[tuple[int, tuple[int, ...]]] = (0, ())
+
+
+class DeviceTable:
+    """The milli left on every device. It follows the node table: a row is added up again when its node or pods change."""
+
+    def __init__(self) -> None:
+        #: UID → devices of pods whose annotation does not show them yet.
+        self.assumed: dict[str, tuple[int, ...]] = {}
+        #: Chooses the device of a share by a score; set by the plugin FGDScore.
+        self.chooser: Callable[[PodInfo, GpuRequest, list[int], NodeInfo], int] | None = None
+        self._known: dict[str, tuple[dict[str, str], tuple[int, tuple[int, ...]]]] = {}
+        self._left: IntArray = np.zeros((0, 1), dtype=np.int64)
+        self._nodes_seen = -1
+        self._position = 0
+
+    def left(self, nodes: NodeView) -> IntArray:
+        """Return the milli left, shape (nodes, devices); 0 for devices that a node does not have. Read-only."""
+        if not nodes.is_true or nodes.table.rows_in_what_ifs:  # a what-if is undone afterwards
+            return self._added_up([self.of(node) for node in nodes])
+        left: IntArray = self._up_to_date(nodes)[nodes.rows]
+        return left
+
+    def _up_to_date(self, nodes: NodeView) -> IntArray:
+        changes = nodes.table.changes
+        changed = changes.since(self._position) if self._nodes_seen == changes.nodes else None
+        if changed is None or len(self._left) != len(nodes.table):
+            self._left = self._added_up([self.of(node) for node in nodes.snapshot.nodes])
+        else:
+            for row in set(changed):
+                left = self.of(nodes.one(row))
+                self._left[row, : len(left)] = left
+        self._nodes_seen, self._position = changes.nodes, changes.position
+        return self._left
+
+    @staticmethod
+    def _added_up(rows: list[list[int]]) -> IntArray:
+        left = np.zeros((len(rows), max((len(row) for row in rows), default=1) or 1), dtype=np.int64)
+        for i, row in enumerate(rows):
+            left[i, : len(row)] = row
+        return left
+
+    def of(self, node: NodeInfo) -> list[int]:
+        """Return the milli left on each device of a node."""
+        left = [WHOLE] * node.allocatable(GPU_COUNT)
+        if left:
+            for pod in node.pods:
+                milli, devices = self.taken_by(pod)
+                for device in devices:
+                    if device < len(left):
+                        left[device] -= milli
+        return left
+
+    def taken_by(self, pod: PodInfo) -> tuple[int, tuple[int, ...]]:
+        """Return what a pod takes of each of its devices, and their numbers."""
+        annotations = pod.metadata.annotations
+        known = self._known.get(pod.uid)
+        if known is not None and known[0] is annotations:
+            return known[1]
+        taken = self._taken_by(pod)
+        if taken is not _NONE or not annotations:
+            self._known[pod.uid] = annotations, taken
+        return taken
+
+    def _taken_by(self, pod: PodInfo) -> tuple[int, tuple[int, ...]]:
+        try:
+            request = gpu_request(pod)
+        except InvalidRequestError:
+            return _NONE
+        devices = self.assumed.get(pod.uid) or assigned_devices(pod)
+        return _NONE if request is None or not devices else (request.milli, devices)
+
+    def assign(self, pod: PodInfo, devices: tuple[int, ...]) -> None:
+        """Give devices to a pod that was just assumed on a node."""
+        self.assumed[pod.uid] = devices
+        self._known.pop(pod.uid, None)
+
+    def give_back(self, pod: PodInfo) -> None:
+        """Take the devices of a pod back that leaves its node."""
+        self.assumed.pop(pod.uid, None)
+        self._known.pop(pod.uid, None)
+
+    def forget(self, uid: str) -> None:
+        """Forget a pod whose annotation shows its devices."""
+        self.assumed.pop(uid, None)
+
+
+_TABLES: WeakKeyDictionary[Any, DeviceTable] = WeakKeyDictionary()
+
+
+def device_table(handle: Handle) -> DeviceTable:
+    """Return the table of devices that all plugins of one scheduler share."""
+    cluster = handle.snapshot.table.changes
+    return _TABLES.setdefault(cluster, DeviceTable())

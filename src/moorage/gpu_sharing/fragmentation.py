@@ -1,0 +1,139 @@
+"""Fragmentation of GPUs: how much of what is left cannot be used by the pods that usually come.
+
+``typical_pods`` takes the classes of pods that cover a workload, with their frequencies. ``fragments`` adds up, for each node,
+the milli left in seven cases; ``amount`` is all but what a typical pod can use. Arithmetic is float64, in the order of the
+classes.
+
+Source  "Beware of Fragmentation" (USENIX ATC 2023), section 4; hkust-adsl/kubernetes-scheduler-simulator 8f3d641
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.state.columns import BoolArray, IntArray
+
+__all__ = ["CASES", "Case", "FragmentModel", "PodClass", "TypicalPod", "amount", "typical_pods"]
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class Case(IntEnum):
+    """Whether a class of pods can run on a node, and what is lacking."""
+
+    LACK_BOTH = 0
+    LACK_GPU = 1
+    SATISFIED = 2
+    LACK_CPU = 3
+    XL_SATISFIED = 4
+    XR_LACK_CPU = 5
+    NO_ACCESS = 6
+
+
+CASES: Final = ("q1_lack_both", "q2_lack_gpu", "q3_satisfied", "q4_lack_cpu", "xl_satisfied", "xr_lack_cpu", "no_access")
+
+
+_SATISFIED, _LACK_GPU = int(Case.SATISFIED), int(Case.LACK_GPU)
+_LOST: Final = [int(case) for case in Case if case is not Case.SATISFIED]
+#: The case by four answers, the last one counting least: requests GPU, may use the model, fits the GPUs, fits the CPU.
+_CASE_OF: Final = np.array(
+    [
+        *(Case.XR_LACK_CPU, Case.XL_SATISFIED) * 4,
+        *(Case.NO_ACCESS,) * 4,
+        *(Case.LACK_BOTH, Case.LACK_GPU, Case.LACK_CPU, Case.SATISFIED),
+    ],
+    dtype=np.int64,
+)
+
+
+class PodClass(NamedTuple):
+    """Pods that request the same: milli-CPU, milli per device, devices, and the allowed models as written (``A|B``)."""
+
+    cpu_milli: int
+    gpu_milli: int
+    gpu_count: int
+    gpu_models: str = ""
+
+
+class TypicalPod(NamedTuple):
+    pod: PodClass
+    frequency: float
+
+
+def typical_pods(pods: Iterable[PodClass], *, covered: float = 0.95) -> tuple[TypicalPod, ...]:
+    """Return the most frequent classes that cover a share of all pods, with frequencies that sum to 1.
+
+    Equal counts are in descending order of the class. If every class was taken, frequencies are shares of all pods.
+    """
+    counts = Counter(pods)
+    total = counts.total()
+    ordered = sorted(counts.items(), key=lambda item: (item[1], item[0]), reverse=True)
+    taken: list[tuple[PodClass, int]] = []
+    reached = 0
+    for pod, count in ordered:
+        if taken and reached >= covered * total:
+            break
+        taken.append((pod, count))
+        reached += count
+    return tuple(TypicalPod(pod, (count / total) / (reached / total)) for pod, count in taken)
+
+
+class FragmentModel:
+    """Typical pods as columns. ``models`` of nodes are given as texts, "" for nodes without a model."""
+
+    def __init__(self, typical: Sequence[TypicalPod]) -> None:
+        self.typical = tuple(typical)
+        self._cpu = np.array([one.pod.cpu_milli for one in typical], dtype=np.int64)
+        self._milli = np.array([one.pod.gpu_milli for one in typical], dtype=np.int64)
+        self._count = np.array([one.pod.gpu_count for one in typical], dtype=np.int64)
+        self._frequency = np.array([one.frequency for one in typical], dtype=np.float64)
+        self._allowed = [frozenset(model for model in one.pod.gpu_models.split("|") if model) for one in typical]
+        self._on_gpu = np.where(self._milli > 0, 2, 0)
+        self._access: dict[str, BoolArray] = {}
+
+    def access(self, model: str) -> BoolArray:
+        """Return which typical pods may use a model of GPU."""
+        found = self._access.get(model)
+        if found is None:
+            found = np.array([not allowed or model in allowed for allowed in self._allowed], dtype=bool)
+            self._access[model] = found
+        return found
+
+    def fragments(self, cpu: IntArray, left: IntArray, models: Sequence[str]) -> FloatArray:
+        """Return the milli left in each case, shape (nodes, 7).
+
+        ``cpu``   milli-CPU left, shape (nodes,)
+        ``left``  milli left on each device, shape (nodes, devices)
+        """
+        by_model = {model: self.access(model) for model in set(models)}
+        may = np.array([by_model[model] for model in models], dtype=np.int64).reshape(len(models), len(self.typical)).T
+        devices = left.T
+        enough = devices[None, :, :] >= self._milli[:, None, None]
+        total = left.sum(axis=1)
+        useless = np.where(enough, 0, devices).sum(axis=1)
+        fits_gpu = enough.sum(axis=1) >= self._count[:, None]
+        fits_cpu = cpu >= self._cpu[:, None]
+        case = _CASE_OF.take(((self._on_gpu[:, None] + may) * 2 + fits_gpu) * 2 + fits_cpu)
+        parts = np.zeros((len(self.typical), len(CASES), len(cpu)), dtype=np.float64)
+        np.put_along_axis(parts, case[:, None, :], (self._frequency[:, None] * total)[:, None, :], axis=1)
+        satisfied = case == _SATISFIED
+        parts[:, _SATISFIED] = np.where(satisfied, self._frequency[:, None] * (total - useless), 0.0)
+        parts[:, _LACK_GPU] += np.where(satisfied, self._frequency[:, None] * useless, 0.0)
+        found: FloatArray = np.add.reduce(parts, axis=0).T  # along the first axis NumPy adds one after the other
+        return found
+
+    def amounts(self, cpu: IntArray, left: IntArray, models: Sequence[str]) -> FloatArray:
+        """Return the fragment amount F of each node in milli, shape (nodes,)."""
+        return amount(self.fragments(cpu, left, models))
+
+
+def amount(fragments: FloatArray) -> FloatArray:
+    """Return the fragment amount of each row of ``fragments``: all cases but what typical pods can use."""
+    found: FloatArray = np.add.reduce(fragments.T[_LOST], axis=0)
+    return found

@@ -1,0 +1,195 @@
+"""OpenGpuShare: fit pods on parts of GPUs, and give each its devices.
+
+Reads     a pod's annotations ``alibabacloud.com/gpu-milli``, ``gpu-count``, ``gpu-card-model`` and ``gpu-index``; a node's
+          ``alibabacloud.com/gpu-count`` and its label ``alibabacloud.com/gpu-card-model``; the devices of the pods on it
+Rejects   nodes without enough devices that have enough left; evicting pods may help, unless the model or the number is wrong
+Writes    the annotation ``alibabacloud.com/gpu-index`` before the pod is bound, so that the devices survive a restart
+Source    hkust-adsl/kubernetes-scheduler-simulator 8f3d641, pkg/simulator/plugin/open-gpu-share.go
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal
+
+import numpy as np
+from msgspec.structs import replace
+
+from moorage.api.core import Pod
+from moorage.errors import StateError
+from moorage.framework.args import PluginArgs
+from moorage.framework.effects import Amend, Effect
+from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.handle import Handle
+from moorage.framework.points import (
+    Attachable,
+    EnqueueExtensions,
+    FilterNodePlugin,
+    FilterPlugin,
+    PreBindPlugin,
+    PreFilterPlugin,
+    ReservePlugin,
+    Reusable,
+    Reuse,
+    Scope,
+)
+from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
+from moorage.gpu_sharing.devices import DeviceTable, device_table
+from moorage.gpu_sharing.requests import (
+    GPU_COUNT,
+    GPU_INDEX,
+    GPU_MODEL,
+    GpuRequest,
+    InvalidRequestError,
+    gpu_request,
+    gpu_signature,
+)
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeInfo, NodeView
+
+__all__ = ["OpenGpuShare", "OpenGpuShareArgs"]
+
+NO_ROOM: Final = "node(s) had too few GPUs with enough left"
+NO_DEVICES: Final = "node(s) had too few GPUs"
+WRONG_MODEL: Final = "node(s) had another model of GPU"
+
+
+class OpenGpuShareArgs(PluginArgs, frozen=True):
+    """How a share gets its device.
+
+    ``gpu_sel_method``  ``best``: least left, ``worst``: most left, ``random``; ``FGDScore``: the one that gave the score
+    ``seed``            of the draws of ``random``
+    """
+
+    gpu_sel_method: Literal["best", "worst", "random", "FGDScore"] = "best"
+    seed: int = 0
+
+
+class OpenGpuShare(
+    PreFilterPlugin[GpuRequest],
+    FilterPlugin[GpuRequest],
+    FilterNodePlugin[GpuRequest],
+    ReservePlugin[GpuRequest],
+    PreBindPlugin[GpuRequest],
+    EnqueueExtensions,
+    Attachable,
+    Reusable,
+):
+    """The plugin."""
+
+    name = "OpenGpuShare"
+    Args = OpenGpuShareArgs
+    reuse = Reuse(Scope.NODE_PODS, signature=gpu_signature, rests_when_skipped=True)
+
+    def __init__(self, args: OpenGpuShareArgs | None = None) -> None:
+        self._args = args or OpenGpuShareArgs()
+        self._devices = DeviceTable()
+        self._handle: Handle | None = None
+
+    def attach(self, handle: Handle) -> None:
+        self._handle = handle
+        self._devices = device_table(handle)
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> GpuRequest | Skip | Hold:
+        try:
+            return gpu_request(pod) or SKIP
+        except InvalidRequestError as error:
+            return Hold.because(str(error), unresolvable=True)
+
+    def filter(self, request: GpuRequest, nodes: NodeView) -> Iterator[Reject]:
+        needed = max(request.count, max(request.index, default=-1) + 1)
+        few = nodes.allocatable(GPU_COUNT) < needed
+        yield Reject(few, NO_DEVICES, unresolvable=True)
+        wrong = _has_wrong_model(request, nodes) & ~few
+        yield Reject(wrong, WRONG_MODEL, unresolvable=True)
+        left = self._devices.left(nodes)
+        if request.index:
+            wanted = [device for device in request.index if device < left.shape[1]]
+            full = (left[:, wanted] < request.milli).any(axis=1)
+        else:
+            full = (left >= request.milli).sum(axis=1) < request.count
+        yield Reject(full & ~few & ~wrong, NO_ROOM)
+
+    def filter_node(self, request: GpuRequest, node: NodeInfo) -> Hold | None:
+        if node.allocatable(GPU_COUNT) < max(request.count, max(request.index, default=-1) + 1):
+            return Hold.because(NO_DEVICES, unresolvable=True)
+        if request.models and node.labels.get(GPU_MODEL) not in request.models:
+            return Hold.because(WRONG_MODEL, unresolvable=True)
+        left = self._devices.of(node)
+        if request.index:
+            fits = all(left[device] >= request.milli for device in request.index)
+        else:
+            fits = sum(milli >= request.milli for milli in left) >= request.count
+        return None if fits else Hold.because(NO_ROOM)
+
+    def reserve(self, request: GpuRequest | None, pod: PodInfo, node: str) -> Hold | None:
+        if request is None:
+            return None
+        devices = self._choice(request, pod, self._node(node))
+        if devices is None:
+            return Hold.because(NO_ROOM)
+        self._devices.assign(pod, devices)
+        return None
+
+    def unreserve(self, request: GpuRequest | None, pod: PodInfo, node: str) -> Iterable[Effect] | None:
+        self._devices.give_back(pod)
+        return None
+
+    def pre_bind(self, request: GpuRequest | None, pod: PodInfo, node: str) -> Iterable[Effect]:
+        devices = self._devices.assumed.get(pod.uid)
+        if request is None or devices is None or request.index == devices:
+            return ()
+        text = "-".join(map(str, devices))
+
+        def noted(newest: Pod) -> Pod:
+            metadata = replace(newest.metadata, annotations={**newest.metadata.annotations, GPU_INDEX: text})
+            return replace(newest, metadata=metadata)
+
+        return (Amend(pod.pod, noted, what="write the devices of the pod"),)
+
+    def wakes_on(self) -> Iterator[Wake]:
+        yield Wake(ClusterEvent(Resource.POD, Action.DELETE))
+        yield Wake(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_LABEL))
+
+    # -- devices -------------------------------------------------------------------------------------------------------------
+
+    def _node(self, name: str) -> NodeInfo:
+        if self._handle is None:
+            raise StateError("OpenGpuShare: not attached to a scheduler")
+        table = self._handle.snapshot.table
+        return NodeInfo(table, table.row_of[name])
+
+    def _choice(self, request: GpuRequest, pod: PodInfo, node: NodeInfo) -> tuple[int, ...] | None:
+        left = self._devices.of(node)
+        if request.index:
+            fits = all(device < len(left) and left[device] >= request.milli for device in request.index)
+            return request.index if fits else None
+        enough = [device for device, milli in enumerate(left) if milli >= request.milli]
+        if len(enough) < request.count:
+            return None
+        return (self._share(enough, left, request, pod, node),) if request.is_share else tuple(enough[: request.count])
+
+    def _share(self, enough: list[int], left: list[int], request: GpuRequest, pod: PodInfo, node: NodeInfo) -> int:
+        match self._args.gpu_sel_method:
+            case "best":
+                return min(enough, key=lambda device: (left[device], device))
+            case "worst":
+                return min(enough, key=lambda device: (-left[device], device))
+            case "random":
+                return random.Random(f"{self._args.seed}/{pod.uid}/device").choice(enough)  # noqa: S311
+        chooser = self._devices.chooser
+        if chooser is None:
+            raise StateError("OpenGpuShare: gpuSelMethod FGDScore needs the plugin FGDScore in the profile")
+        return chooser(pod, request, left, node)
+
+
+def _has_wrong_model(request: GpuRequest, nodes: NodeView) -> BoolArray:
+    if not request.models:
+        return nodes.false()
+    labels = nodes.label(GPU_MODEL)
+    allowed = np.array([value in request.models for value in labels.values], dtype=bool)
+    wrong: BoolArray = ~allowed[nodes.ids(labels)]
+    return wrong

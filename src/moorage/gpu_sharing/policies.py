@@ -1,0 +1,171 @@
+"""The policies that FGD is compared with: BestFit, DotProduct, GpuPacking, GpuClustering and Random.
+
+Each is a Score plugin of its own, meant to be the one that decides in its profile. Amounts are those before the pod is placed.
+
+Source  hkust-adsl/kubernetes-scheduler-simulator 8f3d641, pkg/simulator/plugin
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.framework.args import PluginArgs
+from moorage.framework.handle import Handle
+from moorage.framework.points import Attachable, PreScorePlugin, Reusable, Reuse, Scope, ScoreExtensions, ScorePlugin
+from moorage.gpu_sharing.devices import DeviceTable, device_table
+from moorage.gpu_sharing.requests import GPU_COUNT, WHOLE, GpuRequest, InvalidRequestError, gpu_request, gpu_signature
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeInfo, NodeView
+
+__all__ = ["BestFitScore", "DotProductScore", "GpuClusteringScore", "GpuPackingScore", "RandomScore", "RandomScoreArgs"]
+
+#: The largest node of the trace, against which amounts are scaled.
+MAX_CPU: Final = 128_000
+MAX_GPU: Final = 8_000
+
+_BY_NODE: Final = Reuse(
+    Scope.NODE_PODS, signature=lambda pod: {**gpu_signature(pod), "gpuCpu": pod.needs.nonzero_cpu}
+)  # fmt: skip
+
+
+class _DeviceScore(ScorePlugin[PodInfo], Attachable):
+    """What all policies have: the table of devices."""
+
+    def __init__(self) -> None:
+        self._devices = DeviceTable()
+
+    def attach(self, handle: Handle) -> None:
+        self._devices = device_table(handle)
+
+
+def _cpu_left(nodes: NodeView) -> npt.NDArray[np.float64]:
+    left: npt.NDArray[np.float64] = (nodes.allocatable("cpu") - nodes.requested("cpu")).astype(np.float64)
+    return left
+
+
+class DotProductScore(_DeviceScore, Reusable):
+    """Prefers nodes where what is left and what is requested point apart: a large product is bad."""
+
+    name = "DotProductScore"
+    reuse = _BY_NODE
+
+    def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
+        request = gpu_request(pod)
+        cpu = _cpu_left(nodes) / MAX_CPU * (pod.needs.nonzero_cpu / MAX_CPU)
+        gpu = self._devices.left(nodes).sum(axis=1) / MAX_GPU * ((request.total if request else 0) / MAX_GPU)
+        scores: IntArray = (100 * (1 - (cpu + gpu) / 2)).astype(np.int64)
+        return scores
+
+
+class BestFitScore(_DeviceScore, ScoreExtensions[PodInfo]):
+    """Prefers nodes with the least left after the pod; scores are stretched to 0-100 over the feasible nodes."""
+
+    name = "BestFitScore"
+
+    def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
+        request = gpu_request(pod)
+        cpu = 0.5 * (_cpu_left(nodes) - pod.needs.nonzero_cpu) / MAX_CPU
+        gpu = 0.5 * (self._devices.left(nodes).sum(axis=1) - (request.total if request else 0)) / MAX_GPU
+        scores: IntArray = (100 * (1 - (cpu + gpu))).astype(np.int64)
+        return scores
+
+    def normalize(self, pod: PodInfo, scores: IntArray) -> IntArray:
+        lowest, highest = int(scores.min()), int(scores.max())
+        if lowest == highest:
+            return np.zeros_like(scores)
+        stretched: IntArray = (scores - lowest) * 100 // (highest - lowest)
+        return stretched
+
+
+class GpuClusteringScore(_DeviceScore, Reusable):
+    """Prefers nodes whose GPU pods are of the pod's class: shares, or the same number of whole devices."""
+
+    name = "GpuClusteringScore"
+    reuse = _BY_NODE
+
+    def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
+        request = gpu_request(pod)
+        if request is None:
+            return nodes.zeros()
+        used = MAX_GPU - self._devices.left(nodes).sum(axis=1)
+        bonus = np.array([_clustering(request, node) for node in nodes], dtype=np.int64)
+        scores: IntArray = 25 * used // MAX_GPU + bonus
+        return scores
+
+
+def _clustering(request: GpuRequest, node: NodeInfo) -> int:
+    classes = {found.affinity_class for found in map(_request_of, node.pods) if found is not None}
+    if not classes:
+        return 25
+    if request.affinity_class not in classes:
+        return 0
+    return 75 if len(classes) == 1 else 50
+
+
+def _request_of(pod: PodInfo) -> GpuRequest | None:
+    try:
+        return gpu_request(pod)
+    except InvalidRequestError:
+        return None
+
+
+class GpuPackingScore(_DeviceScore, Reusable):
+    """Prefers devices in use over unused devices of nodes in use, and these over nodes without any use."""
+
+    name = "GpuPackingScore"
+    reuse = _BY_NODE
+
+    def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
+        request = gpu_request(pod)
+        scores = nodes.zeros()
+        if request is None:
+            return scores
+        counts = nodes.allocatable(GPU_COUNT).tolist()
+        known: dict[tuple[int, ...], int] = {}
+        for i, row in enumerate(self._devices.left(nodes).tolist()):
+            left = tuple(sorted(row[: counts[i]]))
+            if left not in known:
+                known[left] = _packing(request, left)
+            scores[i] = known[left]
+        return scores
+
+
+def _packing(request: GpuRequest, left: tuple[int, ...]) -> int:
+    unused = sum(milli == WHOLE for milli in left)
+    if unused == len(left):
+        return max(33 - unused, unused)
+    taken = [milli for milli in left if milli >= request.milli][: request.count]
+    fresh = sum(milli == WHOLE for milli in taken)
+    if fresh:
+        return max(50 - fresh, 33)
+    return max(100 - sum(milli * 100 // WHOLE for milli in taken) // 10, 50)
+
+
+class RandomScoreArgs(PluginArgs, frozen=True):
+    """``seed``: of the draws."""
+
+    seed: int = 0
+
+
+class RandomScore(PreScorePlugin[str], ScorePlugin[str]):
+    """Draws one of the feasible nodes."""
+
+    name = "RandomScore"
+    Args = RandomScoreArgs
+
+    def __init__(self, args: RandomScoreArgs | None = None) -> None:
+        self._seed = (args or RandomScoreArgs()).seed
+
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> str:
+        names = feasible.names()
+        return names[random.Random(f"{self._seed}/{pod.uid}/node").randrange(len(names))]  # noqa: S311
+
+    def score(self, drawn: str, nodes: NodeView) -> IntArray:
+        scores: IntArray = np.where(nodes.named([drawn]), 100, 0).astype(np.int64)
+        return scores

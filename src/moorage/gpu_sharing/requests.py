@@ -1,0 +1,108 @@
+"""What a pod requests of GPUs, and which devices it was given, by its annotations.
+
+Source  hkust-adsl/kubernetes-scheduler-simulator 8f3d641, pkg/type/open-gpu-share
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from moorage.state.pod_info import PodInfo
+
+__all__ = [
+    "GPU_COUNT", "GPU_INDEX", "GPU_MILLI", "GPU_MODEL", "WHOLE", "GpuRequest", "InvalidRequestError", "assigned_devices",
+    "gpu_request", "gpu_signature",
+]  # fmt: skip
+
+#: Annotations of a pod. ``GPU_MILLI`` is per device. ``GPU_COUNT`` is also what a node offers, ``GPU_MODEL`` its label.
+GPU_MILLI: Final = "alibabacloud.com/gpu-milli"
+GPU_COUNT: Final = "alibabacloud.com/gpu-count"
+GPU_MODEL: Final = "alibabacloud.com/gpu-card-model"
+GPU_INDEX: Final = "alibabacloud.com/gpu-index"
+#: The milli of a whole device.
+WHOLE: Final = 1000
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
+_INDEX: Final = re.compile(r"[0-9]{1,4}(-[0-9]{1,4})*")
+
+
+class InvalidRequestError(ValueError):
+    """Annotations that do not describe a request; the text says which, what was found and what would be valid."""
+
+
+class GpuRequest(Struct, frozen=True):
+    """A request of ``count`` devices with ``milli`` left on each. ``models`` are the allowed ones; (): any.
+
+    ``index`` are the devices that the pod requires, if it names them.
+    """
+
+    milli: int
+    count: int
+    models: tuple[str, ...] = ()
+    index: tuple[int, ...] = ()
+
+    @property
+    def total(self) -> int:
+        return self.milli * self.count
+
+    @property
+    def is_share(self) -> bool:
+        return self.milli < WHOLE
+
+    @property
+    def affinity_class(self) -> str:
+        """The class of GpuClustering: ``share-gpu``, or ``4-gpu`` for four whole devices."""
+        return "share-gpu" if self.is_share else f"{self.count}-gpu"
+
+
+def gpu_request(pod: PodInfo) -> GpuRequest | None:
+    """Return what a pod requests; None if it requests no GPU.
+
+    Raises  InvalidRequestError
+    """
+    annotations = pod.metadata.annotations
+    if not (annotations.get(GPU_MILLI) or annotations.get(GPU_COUNT)):
+        return None
+    milli = min(_number(annotations, GPU_MILLI, WHOLE), WHOLE)
+    count = _number(annotations, GPU_COUNT, 1)
+    if not milli or not count:
+        return None
+    if milli < WHOLE and count > 1:
+        raise InvalidRequestError(f"{GPU_COUNT}={count} with {GPU_MILLI}={milli}: a share is of one device; request 1000 milli")
+    models = tuple(model for model in annotations.get(GPU_MODEL, "").split("|") if model)
+    return GpuRequest(milli, count, models, _index(annotations))
+
+
+def assigned_devices(pod: PodInfo) -> tuple[int, ...]:
+    """Return the devices that the pod was given, by its annotation; () if it has none."""
+    try:
+        return _index(pod.metadata.annotations)
+    except InvalidRequestError:
+        return ()
+
+
+def gpu_signature(pod: PodInfo) -> Mapping[str, Hashable]:
+    """Return what the plugins of this package read of a pod: pods with equal signatures get equal answers."""
+    found = pod.metadata.annotations
+    return {"gpu": tuple(found.get(name, "") for name in (GPU_MILLI, GPU_COUNT, GPU_MODEL, GPU_INDEX))}
+
+
+def _number(annotations: Mapping[str, str], name: str, missing: int) -> int:
+    text = annotations.get(name, "")
+    if not text:
+        return missing
+    if not _NUMBER.fullmatch(text):
+        raise InvalidRequestError(f"{name}={text[:40]!r} is not a whole number")
+    return int(text)
+
+
+def _index(annotations: Mapping[str, str]) -> tuple[int, ...]:
+    text = annotations.get(GPU_INDEX, "")
+    if not text:
+        return ()
+    if not _INDEX.fullmatch(text):
+        raise InvalidRequestError(f"{GPU_INDEX}={text[:40]!r} is not a list of devices such as 0-1-3")
+    return tuple(map(int, text.split("-")))

@@ -52,7 +52,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", type=Path, default=Path(__file__).parent / "small", help="the folder of the lists")
     parser.add_argument("--lists", default="default", help=f"separated by commas, or all: {', '.join(LISTS)}")
-    parser.add_argument("--policies", default="FGD,BestFit", help=f"separated by commas, or all: {', '.join(POLICIES)}")
+    parser.add_argument("--policies", default="all", help=f"separated by commas, or all: {', '.join(POLICIES)}")
     parser.add_argument("--seeds", type=seeds_of, default=range(42, 43), help="42, or 42-51")
     parser.add_argument("--csv", type=Path, help="where to write the rows")
     parser.add_argument("--processes", type=int, default=1)

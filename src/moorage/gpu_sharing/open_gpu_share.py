@@ -126,9 +126,10 @@ class OpenGpuShare(
         return None if fits else Hold.because(NO_ROOM)
 
     def reserve(self, request: GpuRequest | None, pod: PodInfo, node: str) -> Hold | None:
-        if request is None:
+        if request is None or self._handle is None:
             return None
-        devices = self._choice(request, pod, self._node(node))
+        table = self._handle.snapshot.table
+        devices = self._choice(request, pod, NodeInfo(table, table.row_of[node]))
         if devices is None:
             return Hold.because(NO_ROOM)
         self._devices.assign(pod, devices)
@@ -155,12 +156,6 @@ class OpenGpuShare(
         yield Wake(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_LABEL))
 
     # -- devices -------------------------------------------------------------------------------------------------------------
-
-    def _node(self, name: str) -> NodeInfo:
-        if self._handle is None:
-            raise StateError("OpenGpuShare: not attached to a scheduler")
-        table = self._handle.snapshot.table
-        return NodeInfo(table, table.row_of[name])
 
     def _choice(self, request: GpuRequest, pod: PodInfo, node: NodeInfo) -> tuple[int, ...] | None:
         left = self._devices.of(node)

@@ -88,7 +88,8 @@ def test_a_broken_plugin_ends_the_attempt_not_the_run():
 
     decision = Cycle().decide(profile(Breaks()), a_pod(), cluster(1).snapshot)
     assert decision.code is Code.ERROR
-    assert decision.message == "plugin Breaks failed in filter: RuntimeError: oops"
+    raised = Breaks.filter.__code__.co_firstlineno + 1
+    assert decision.message == f"plugin Breaks failed in filter: RuntimeError: oops (test_cycle.py, line {raised})"
     assert decision.rejected_by == ()
 
 

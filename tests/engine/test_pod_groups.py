@@ -192,7 +192,7 @@ def test_what_reserve_says_counts_and_everything_is_taken_back_last_first(kind):
     plugin = type("Breaks", (Breaks,), {"kind": kind, "undone": []})
     run = driven(plugin)
     run.see(node(cpu="8"), gang(least=3), member("a", priority=9), member("bad", priority=5), member("c", priority=1))
-    told = messages(run)
+    told = {name: said.partition(" (test_pod_groups.py")[0] for name, said in messages(run).items()}
     broken = "plugin Breaks failed in reserve: RuntimeError: broken"
     if kind == "raise":
         others = f"failed to schedule other pod from a pod group: {broken}"
@@ -233,7 +233,8 @@ def test_one_that_waits_goes_when_enough_are_tried_though_that_comes_to_nothing(
     assert [run.step(), run.step(), run.step()] == [("a", "n"), ("b", None), ("c", None)]
     assert [one.pod.name for one in run.engine.waiting()] == ["a"]
     assert run.work(Phase.BIND) == []
-    assert messages(run, 20.0) == {
+    said = {name: text.partition(" (test_pod_groups.py")[0] for name, text in messages(run, 20.0).items()}
+    assert said == {
         "b": "failed to schedule other pod from a pod group: plugin Moody failed in filter: RuntimeError: broken",
         "c": "plugin Moody failed in filter: RuntimeError: broken",
     }

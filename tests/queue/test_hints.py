@@ -81,7 +81,7 @@ def test_a_failing_hint_is_reported_with_its_context():
     faults = []
     Hints({"default-scheduler": WAKES}, faults.append).outcome(rejected("Broken"), NODE_LABELLED, None, None)
     where = "plugin Broken failed in a queueing hint for pod default/p on NodeUpdateNodeLabel"
-    assert [str(fault) for fault in faults] == [f"{where}: KeyError: 'zone'; the pod is tried again"]
+    assert [str(fault) for fault in faults] == [f"{where}: KeyError: 'zone' (test_hints.py, line 29); the pod is tried again"]
 
 
 def test_hints_see_the_pod_and_both_sides_of_the_change():

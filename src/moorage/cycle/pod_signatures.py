@@ -14,6 +14,7 @@ from collections.abc import Collection, Hashable, Iterable
 from typing import NamedTuple
 
 from moorage.errors import PluginError
+from moorage.framework.plugin_failures import failure_text
 from moorage.framework.plugin_runner import ask
 from moorage.framework.profile import Step
 from moorage.framework.reuse import Idle, Versioned
@@ -141,7 +142,7 @@ class Signer:
             try:
                 signature = step.reuse.signature(pod) if step.reuse.signature is not None else None
             except Exception as error:
-                raise PluginError(step.name, f"failed in signature: {type(error).__name__}: {error}") from error
+                raise PluginError(step.name, f"failed in signature: {failure_text(error)}") from error
             if signature is None:
                 asked = asked | {step.name}
             elif signature:

@@ -13,6 +13,7 @@ from moorage.engine.binding import Binding
 from moorage.engine.facts import NO_LONGER_WANTED, Done
 from moorage.errors import AttemptError, PluginError
 from moorage.framework.effects import BindPod, BindThrough, Effect
+from moorage.framework.plugin_failures import failure_text
 from moorage.framework.plugin_runner import ask
 from moorage.framework.profile import Step
 from moorage.framework.verdicts import Code, Hold, Skip, Status, Wait
@@ -144,7 +145,7 @@ def _effects(step: Step, point: str, answer: Iterable[Effect] | None) -> tuple[E
     except PluginError:
         raise
     except Exception as error:  # a generator runs here
-        raise PluginError(step.name, f"failed in {point}: {type(error).__name__}: {error}") from error
+        raise PluginError(step.name, f"failed in {point}: {failure_text(error)}") from error
     for effect in effects:
         if not isinstance(effect, Effect):
             raise PluginError(step.name, f"answered {effect!r} in {point}; yield effects, see moorage.framework.effects")

@@ -9,6 +9,7 @@ from moorage.cycle.extender_wire import EXTENDER
 from moorage.cycle.extenders import HTTPExtender
 from moorage.errors import PluginError
 from moorage.framework.events import ANY_EVENT, Wake
+from moorage.framework.plugin_failures import failure_text
 from moorage.framework.profile import Profile, Step
 from moorage.queue import QueuedPod, QueueProfile
 from moorage.queue.active import SortKey
@@ -29,7 +30,7 @@ def sort_key(step: Step, on_fault: Callable[[PluginError], None]) -> SortKey:
         try:
             return 0, step.call(queued)
         except Exception as error:
-            on_fault(PluginError(step.name, f"failed in queueSort: {type(error).__name__}: {error}"))
+            on_fault(PluginError(step.name, f"failed in queueSort: {failure_text(error)}"))
             return 1, 0
 
     return key_of

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.errors import PluginError
+from moorage.framework.plugin_failures import failure_text
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdict_table import Verdicts
@@ -61,7 +62,7 @@ def ask(step: Step, point: str, *args: Any) -> Any:
     except PluginError:
         raise
     except Exception as error:
-        raise PluginError(step.name, f"failed in {point}: {type(error).__name__}: {error}") from error
+        raise PluginError(step.name, f"failed in {point}: {failure_text(error)}") from error
 
 
 def run_pre_filter(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> PreFiltered:
@@ -80,7 +81,7 @@ def run_pre_filter(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> PreFil
         except PluginError:
             raise
         except Exception as error:
-            raise PluginError(step.name, f"failed in preFilter: {type(error).__name__}: {error}") from error
+            raise PluginError(step.name, f"failed in preFilter: {failure_text(error)}") from error
         if answer is SKIP or isinstance(answer, Skip):
             skipped.add(step.name)
             continue
@@ -187,7 +188,7 @@ def drained(step: Step, state: Any, nodes: NodeView) -> list[Reject]:
     except PluginError:
         raise
     except Exception as error:
-        raise PluginError(step.name, f"failed in filter: {type(error).__name__}: {error}") from error
+        raise PluginError(step.name, f"failed in filter: {failure_text(error)}") from error
     for reject in rejects:
         if not isinstance(reject, Reject) or np.shape(reject.rows) != (len(nodes),):
             raise PluginError(
@@ -301,7 +302,7 @@ def normalized(step: Step, state: Any, scores: IntArray, nodes: NodeView | None 
     try:
         answer = step.normalize.call(state, scores, nodes) if step.over_nodes else step.normalize.call(state, scores)
     except Exception as error:
-        raise PluginError(step.name, f"failed in normalize: {type(error).__name__}: {error}") from error
+        raise PluginError(step.name, f"failed in normalize: {failure_text(error)}") from error
     return checked(step, "normalize", answer, len(scores))
 
 
@@ -353,5 +354,5 @@ def shifted(
                 try:
                     states[step.name] = change.call(states[step.name], pod, other, node)
                 except Exception as error:
-                    raise PluginError(step.name, f"failed in {method}: {type(error).__name__}: {error}") from error
+                    raise PluginError(step.name, f"failed in {method}: {failure_text(error)}") from error
     return PreFiltered(states, found.skipped, found.nodes, found.narrowed_by, found.refused, found.narrowing_rejects)

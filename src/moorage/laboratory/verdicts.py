@@ -22,6 +22,7 @@ from moorage.cycle.cycle import judge, status_of_left_out
 from moorage.cycle.what_if import Nominated, contenders, judge_with_nominated
 from moorage.errors import PluginError
 from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
+from moorage.framework.plugin_failures import failure_text
 from moorage.framework.plugin_runner import ask, drained, run_pre_filter, verdicts_of_rejects
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
@@ -172,7 +173,7 @@ class EveryVerdict:
         try:
             return one.plugin.why(one.state, self.pod, self.snapshot.nodes.at(row))
         except Exception as error:  # an explanation must not fail where the decision did not
-            return Detail(f"{one.name} failed in why: {type(error).__name__}: {error}")
+            return Detail(f"{one.name} failed in why: {failure_text(error)}")
 
 
 def _by_reason(verdicts: Verdicts) -> Iterator[tuple[str, BoolArray]]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from moorage.errors import PluginError
 from moorage.framework.events import ANY_EVENT, Action, ClusterEvent, Hint, Resource, Wake
+from moorage.framework.plugin_failures import failure_text
 from moorage.framework.points import Plugin
 from moorage.framework.profile import declared_wakes, points_of
 from moorage.queue.queued_pod import QueuedPod
@@ -173,7 +174,7 @@ class Hints:
                 if hint(pod, old, new):
                     return True
             except Exception as error:
-                found = f"failed in a queueing hint for pod {pod.key} on {event}: {type(error).__name__}: {error}"
+                found = f"failed in a queueing hint for pod {pod.key} on {event}: {failure_text(error)}"
                 self._on_fault(PluginError(plugin, f"{found}; the pod is tried again"))
                 return True
         return False

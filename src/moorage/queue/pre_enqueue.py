@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from moorage.errors import PluginError
 from moorage.framework.events import Wake
+from moorage.framework.plugin_failures import failure_text
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Hold
 from moorage.queue.hints import wakes_of
@@ -64,7 +65,7 @@ class Gates:
             try:
                 answer: object = pre_enqueue(queued.pod)
             except Exception as error:
-                found = f"{type(error).__name__}: {error}"
+                found = failure_text(error)
                 self._on_fault(
                     PluginError(name, f"failed in preEnqueue for pod {queued.pod.key}: {found}; the pod stays gated")
                 )

@@ -15,6 +15,7 @@ from moorage.engine.custom_kinds import unusable_names
 from moorage.errors import PluginError
 from moorage.framework.effects import Effect
 from moorage.framework.events import Wake
+from moorage.framework.plugin_failures import failure_text
 from moorage.framework.post_filter import PostFilterResult
 from moorage.framework.profile import Profile, Step, declared_name, declared_wakes, make_profile, points_of, reuse_of
 from moorage.framework.verdicts import Hold, Narrow, Skip, Wait
@@ -104,7 +105,7 @@ def _run_all(check: Callable[[_Bench], Iterator[str]], bench: _Bench) -> list[st
     try:
         return list(check(bench))
     except Exception as error:
-        return [f"failed: {type(error).__name__}: {error}"]
+        return [f"failed: {failure_text(error)}"]
 
 
 def _run(check: Callable[[_Bench, PodInfo], Iterator[str]], bench: _Bench, pod: PodInfo) -> list[str]:
@@ -113,7 +114,7 @@ def _run(check: Callable[[_Bench, PodInfo], Iterator[str]], bench: _Bench, pod: 
     except PluginError as error:
         return [f"pod {pod.name}: {error}"]
     except Exception as error:
-        return [f"pod {pod.name}: failed: {type(error).__name__}: {error}"]
+        return [f"pod {pod.name}: failed: {failure_text(error)}"]
 
 
 def _check_shape(plugin: Any) -> Iterator[str]:
@@ -126,7 +127,7 @@ def _check_shape(plugin: Any) -> Iterator[str]:
     try:
         wakes = declared_wakes(plugin) or ()
     except Exception as error:
-        yield f"wakes_on failed: {type(error).__name__}: {error}"
+        yield f"wakes_on failed: {failure_text(error)}"
     else:
         yield from (f"wakes_on yields {wake!r}; yield Wake(event, when)" for wake in wakes if not isinstance(wake, Wake))
         for name in unusable_names(wake for wake in wakes if isinstance(wake, Wake)):

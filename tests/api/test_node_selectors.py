@@ -73,7 +73,7 @@ MATCHES = {
 
 
 @pytest.mark.parametrize(("terms", "matches"), MATCHES.values(), ids=MATCHES)
-def test_matches(terms, matches):
+def test_terms_match_pods(terms, matches):
     assert compile_node_selector(selector(*terms)).matches(LABELS, NAME) is matches
 
 

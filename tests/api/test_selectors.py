@@ -52,7 +52,7 @@ MATCHES = {
 
 
 @pytest.mark.parametrize(("selector", "matches"), MATCHES.values(), ids=MATCHES)
-def test_matches(selector, matches):
+def test_terms_match_pods(selector, matches):
     assert label_selector_matches(selector, LABELS) is matches
     assert compile_label_selector(selector).matches(LABELS) is matches
 

@@ -416,7 +416,7 @@ UNREACHABLE = {6: "lock is named", 7: "namespace is named", 8: "name is given", 
 
 
 @pytest.mark.parametrize(("body", "field", "words"), RULES.values(), ids=RULES)
-def test_refuses(body, field, words):
+def test_invalid_gate_settings_are_rejected(body, field, words):
     found = faults_of(body)
     assert any(at == field and words in text for at, text in found), found
 

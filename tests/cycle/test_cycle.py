@@ -67,19 +67,19 @@ def test_one_feasible_node_needs_no_scores():
     assert (decision.node, decision.scores, decision.feasible) == ("n1", None, 1)
 
 
-def test_no_nodes_at_all():
+def test_a_cluster_without_nodes():
     decision = Cycle().decide(profile(), a_pod(), cluster(0).snapshot)
     assert (decision.node, decision.message) == (None, "no nodes available to schedule pods")
 
 
-def test_nothing_fits():
+def test_no_node_is_feasible():
     decision = Cycle().decide(profile(Only(())), a_pod(), cluster(3).snapshot)
     assert decision.code is Code.UNSCHEDULABLE
     assert decision.message == "0/3 nodes are available: 3 not allowed."
     assert decision.rejected_by == ("Only",)
 
 
-def test_a_broken_plugin_ends_the_attempt_not_the_run():
+def test_a_raising_plugin_fails_only_the_attempt():
     class Breaks:
         name = "Breaks"
 
@@ -108,7 +108,7 @@ NOMINATED = {  # priority of the pod nominated to n1, may a pod of priority 5 ta
 
 
 @pytest.mark.parametrize(("priority", "may"), NOMINATED.values(), ids=NOMINATED)
-def test_room_is_kept_for_nominated_pods(priority, may):
+def test_resources_are_reserved_for_nominated_pods(priority, may):
     state = cluster(2)
     other = a_pod("other", priority=priority)
     decision = Cycle().decide(
@@ -149,7 +149,7 @@ FOUND = [
 
 
 @pytest.mark.parametrize(("percentage", "nodes", "wanted"), FOUND)
-def test_how_many_feasible_nodes_are_enough(percentage, nodes, wanted):
+def test_the_number_of_feasible_nodes_to_find(percentage, nodes, wanted):
     assert feasible_nodes_to_find(percentage, nodes) == wanted
 
 
@@ -184,7 +184,7 @@ def test_a_given_percentage_samples_and_rotates():
     assert len(asked) == 400
 
 
-def test_the_next_search_starts_behind_all_nodes_that_were_looked_at():
+def test_the_next_search_starts_after_all_evaluated_nodes():
     """As kube-scheduler 1.36.2 goes on: closed nodes behind the last feasible one count, and so do those PreFilter names."""
     state = a_cluster(
         a_node(f"n{at:03}", allocatable={"pods": 9}, unschedulable=100 <= at < 107 or 113 <= at < 114) for at in range(400)
@@ -224,7 +224,7 @@ class Zero:
         return 0
 
 
-def test_equal_runs_are_equal_whatever_the_order_of_nodes():
+def test_equal_runs_are_equal_for_any_node_order():
     names = [f"n{at}" for at in range(30)]
     ran = make_profile("s", {"ByName": Zero()}, {"score": ["ByName"]}, {})
     one = [Cycle(seed=3).decide(ran, a_pod(f"p{at}"), a_cluster(map(a_node, names)).snapshot).node for at in range(20)]

@@ -80,13 +80,13 @@ def test_split(budgets, pods, exceeding):
     assert others == [pod for pod in pods if pod not in over]
 
 
-def test_each_node_starts_from_what_is_allowed():
+def test_each_node_starts_from_the_allowed_disruptions():
     budgets = Budgets([budget(1)])
     assert budgets.split(ABC) == budgets.split(ABC)
 
 
 @given(st.integers(-1, 5), st.lists(st.sampled_from(["web", "db"]), max_size=8))
-def test_no_more_stay_within_a_budget_than_it_allows(allowed, apps):
+def test_a_budget_covers_no_more_pods_than_it_allows(allowed, apps):
     pods = [a_pod(f"p{at}", {"app": app}) for at, app in enumerate(apps)]
     over, others = Budgets([budget(allowed)]).split(pods)
     within = [pod for pod in others if pod.labels["app"] == "web"]

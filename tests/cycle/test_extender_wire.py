@@ -48,7 +48,7 @@ FILTER = {
 
 
 @pytest.mark.parametrize(("body", "reply"), FILTER.values(), ids=FILTER)
-def test_a_reply_to_filter_is_read_as_go_reads_it(body, reply):
+def test_a_filter_reply_is_decoded_as_in_go(body, reply):
     assert read_filter_reply(body) == reply
 
 
@@ -82,7 +82,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("body", "text"), WRONG.values(), ids=WRONG)
-def test_a_reply_that_makes_no_sense_says_why(body, text):
+def test_an_invalid_reply_is_an_error_with_its_reason(body, text):
     with pytest.raises(ExtenderError) as caught:
         read_filter_reply(body)
     assert str(caught.value).startswith(text)
@@ -138,7 +138,7 @@ def test_victims_are_named_by_uid(body, victims):
     assert read_preempt_reply(body) == victims
 
 
-def test_a_binding_went_well_unless_the_reply_has_an_error():
+def test_a_bind_succeeds_unless_the_reply_has_an_error():
     check_bind_reply(b"{}")
     check_bind_reply(b'{"Error": ""}')
     with pytest.raises(ExtenderError, match="busy"):
@@ -157,7 +157,7 @@ ANYTHING = st.recursive(
 
 
 @given(st.binary(max_size=40) | ANYTHING.map(lambda value: json.dumps(value).encode()), st.sampled_from(READERS))
-def test_whatever_comes_is_read_or_refused(body, read):
+def test_every_reply_is_decoded_or_rejected(body, read):
     try:
         read(body)
     except ExtenderError:
@@ -174,7 +174,7 @@ def test_whatever_comes_is_read_or_refused(body, read):
         ("http://e/x?to=http://a:b@c", "http://e/x?to=http://a:b@c"),
     ],
 )
-def test_no_address_shows_its_password(url, told):
+def test_passwords_in_addresses_are_redacted(url, told):
     assert shown(url) == told
 
 
@@ -192,7 +192,7 @@ def test_a_request_has_names_or_nodes():
     assert (sent["metadata"]["name"], sent["spec"], sent["status"]["allocatable"]) == ("n", {}, {"cpu": "2"})
 
 
-def test_where_objects_are_known_in_full_they_are_sent_so():
+def test_complete_objects_are_sent_in_full():
     pod, node = a_pod("p").pod, a_node("n", allocatable={"cpu": "2"})
     known = {"p": b'{"metadata": {"name": "p"}, "spec": {"hostname": "h"}}', "n": b'{"status": {"addresses": []}}'}
     told = json.loads(node_args(pod, [node], ["n"], by_name=False, whole=lambda obj: known.get(obj.name)))
@@ -222,7 +222,7 @@ def test_a_bind_request_names_pod_and_node():
 # -- what means harm ------------------------------------------------------------------------------------------------------
 
 
-def test_half_a_character_is_read_as_go_reads_it():
+def test_a_lone_surrogate_is_decoded_as_in_go():
     body = b'{"NodeNames": ["a\\ud800"], "FailedNodes": {"\\udfff": "\\ud83d\\ude00"}}'
     assert read_filter_reply(body) == FilterReply(("a\ufffd",), None, {"\ufffd": "\U0001f600"}, {})
     with pytest.raises(ExtenderError) as caught:
@@ -237,7 +237,7 @@ def test_a_reply_of_too_many_values_is_not_decoded(value):
         read_filter_reply(body)
 
 
-def test_what_is_said_of_nodes_is_cut():
+def test_node_messages_are_truncated():
     alike = {f"n{at}": "too hot" for at in range(5000)}
     assert read_filter_reply(json.dumps({"FailedNodes": alike}).encode()).failed == alike
     unlike = {f"n{at}": f"{at} " + "x" * 5000 for at in range(5000)}

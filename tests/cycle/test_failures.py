@@ -130,7 +130,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_change_takes_another_search(change):
+def test_a_cluster_change_requires_another_search(change):
     stage = Stage()
     stage.cluster.set_node(a_node("empty", allocatable={"cpu": "1", "pods": 9}))
     stage.cluster.assume(wants(1, "assumed"), "b")
@@ -149,7 +149,7 @@ UNLIKE = {
 
 
 @pytest.mark.parametrize("spec", UNLIKE.values(), ids=UNLIKE)
-def test_pods_unlike_each_other_are_searched_for_each(spec):
+def test_pods_of_different_classes_are_searched_separately(spec):
     stage = Stage()
     stage.searches()
     assert stage.searches(**spec) == 1
@@ -190,23 +190,23 @@ SEARCHED = {
 
 
 @pytest.mark.parametrize("stage", SEARCHED.values(), ids=SEARCHED)
-def test_every_pod_is_searched_for_if(stage):
+def test_every_pod_is_searched_in_these_cases(stage):
     assert stage().searches() == 3
 
 
-def test_a_pod_that_is_nominated_itself_is_searched_for():
+def test_a_nominated_pod_is_searched():
     stage = Stage()
     stage.nominated = MappingProxyType({"a": (wants(2, "p2", 9),)})
     assert [stage.searches(times=1) for _ in range(4)] == [1, 1, 0, 0]
 
 
-def test_a_mapping_of_nominations_that_may_change_is_not_trusted():
+def test_a_mutable_mapping_of_nominations_disables_reuse():
     stage = Stage()
     stage.nominated = {"a": (wants(2, "waits", 9),)}
     assert stage.searches() == 3
 
 
-def test_a_search_that_found_something_is_not_reused():
+def test_a_successful_search_is_not_reused():
     stage = Stage()
     stage.cluster.place(wants(4, "important", 9), "b")
     outcomes = [stage.decide(cpu=4).post_filter for _ in range(2)]
@@ -214,7 +214,7 @@ def test_a_search_that_found_something_is_not_reused():
     assert stage.preemption.searches == 2
 
 
-def test_nodes_without_pods_of_lower_priority_are_not_tried(monkeypatch):
+def test_nodes_without_lower_priority_pods_are_skipped(monkeypatch):
     stage = Stage()
     monkeypatch.setattr("moorage.cycle.what_if.FailedAttempt.what_if", None)
     monkeypatch.setattr("moorage.cycle.what_if.FailedAttempt.what_ifs", None)
@@ -238,7 +238,7 @@ def hopeless_run(by_class, replicas=60, nodes=12):
     return [(r.pod.key, r.node, r.message, r.attempts) for r in simulation.records.values()]
 
 
-def test_replicas_that_fit_nowhere_cost_one_search_in_a_run(monkeypatch):
+def test_unschedulable_replicas_need_one_search(monkeypatch):
     from moorage.cycle.what_if import FailedAttempt
 
     opened = []
@@ -405,6 +405,6 @@ def play(seed, events=25):
 
 
 @pytest.mark.slow
-def test_what_is_kept_is_what_a_search_finds():
+def test_a_reused_failure_equals_a_new_search():
     for seed in range(10):
         play(seed)

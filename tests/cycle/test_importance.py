@@ -29,7 +29,7 @@ CASES = {  # pods in the order they came, and in the order they matter
 
 
 @pytest.mark.parametrize(("pods", "order"), CASES.values(), ids=CASES)
-def test_by_importance(pods, order):
+def test_pods_are_ordered_by_importance(pods, order):
     assert "".join(pod.name for pod in by_importance(pods)) == order
 
 
@@ -66,11 +66,11 @@ STARTS = {
 
 
 @pytest.mark.parametrize(("pods", "start"), STARTS.values(), ids=STARTS)
-def test_earliest_start(pods, start):
+def test_the_earliest_start_time(pods, start):
     assert earliest_start(pods) == started(runs("x", 0, start))
 
 
-def test_times_are_microseconds_since_1970_wherever_this_runs():
+def test_times_are_epoch_microseconds_in_any_time_zone():
     assert started(runs("a", 0, "1970-01-01T00:00:10Z")) == 10_000_000
     assert started(runs("a", 0, "1970-01-01T00:00:10.5Z")) == 10_500_000
     assert started(runs("a", 0, "1970-01-01T00:00:10")) == 10_000_000

@@ -34,14 +34,14 @@ def decide(*plugins, **settings):
     return Cycle(**settings).decide(profile, a_pod(), snapshot)
 
 
-def test_ends_the_attempt_with_the_text_that_events_carry():
+def test_a_node_error_ends_the_attempt_with_the_event_text():
     decision = decide(Breaks())
     assert (decision.node, decision.code, decision.message) == (None, Code.ERROR, TEXT)
     assert decision.error is not None
     assert decision.error.plugin == "Breaks"
 
 
-def test_can_be_counted_as_a_refusal_instead():
+def test_a_node_error_can_count_as_a_rejection():
     decision = decide(Breaks(), errors_end=False)
     assert decision.node == "n0"
     assert [(s.code, s.reasons) for s in map(decision.status_of, (1, 2))] == [
@@ -51,7 +51,7 @@ def test_can_be_counted_as_a_refusal_instead():
 
 
 @pytest.mark.parametrize("errors_end", [True, False])
-def test_does_not_count_where_an_earlier_plugin_said_no(errors_end):
+def test_a_node_error_is_ignored_after_an_earlier_rejection(errors_end):
     decision = decide(Refuses(), Breaks(), errors_end=errors_end)
     assert decision.node == "n0"
     assert decision.status_of(1).reasons == ("not this one",)

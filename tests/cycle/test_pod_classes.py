@@ -151,7 +151,7 @@ class History:
     steps=st.lists(step, min_size=5, max_size=40),
     limits=st.sampled_from(LIMITS),
 )
-def test_decisions_by_class_are_those_of_the_long_way(nodes, templates, steps, limits):
+def test_the_cached_path_decides_as_the_full_path(nodes, templates, steps, limits):
     history = History(nodes, templates)
     with ExitStack() as patches:
         for name, limit in limits.items():
@@ -160,7 +160,7 @@ def test_decisions_by_class_are_those_of_the_long_way(nodes, templates, steps, l
             getattr(history, what)(arg)
 
 
-def test_a_known_class_is_not_judged_again():
+def test_a_cached_class_is_not_evaluated_again():
     asked = []
 
     class Counts:
@@ -197,7 +197,7 @@ class Sums:
 
 
 @pytest.mark.parametrize(("scope", "asked"), [(Scope.USAGE, 3), (Scope.NODE_PODS, 11)])
-def test_nodes_with_equal_sums_are_judged_once(scope, asked):
+def test_nodes_with_equal_sums_are_evaluated_once(scope, asked):
     plugin = Sums(scope)
     profile = make_profile("s", {"Sums": plugin}, {"filter": ["Sums"]}, {})
     cluster = a_cluster([a_node(f"n{at}") for at in range(4)])
@@ -208,7 +208,7 @@ def test_nodes_with_equal_sums_are_judged_once(scope, asked):
     assert plugin.asked == asked
 
 
-def test_nodes_that_offer_different_things_are_not_taken_for_alike():
+def test_nodes_with_different_resources_are_evaluated_separately():
     profile = default_profile()
     cluster = a_cluster(
         [a_node(name, allocatable={"cpu": cpu, "memory": "8Gi", "pods": 9}) for name, cpu in [("small", 1), ("large", 3)]]
@@ -224,7 +224,7 @@ def test_nodes_that_offer_different_things_are_not_taken_for_alike():
     assert sorted(where, key=str) == [None, "large", "large", "large", "small"]
 
 
-def test_room_is_left_for_whoever_is_nominated_at_the_moment():
+def test_resources_are_reserved_for_the_current_nominations():
     """The same class asks again about the same node, for which other pods have been nominated meanwhile."""
     profile, cycle = default_profile(), Cycle()
     cluster = a_cluster([a_node("n", allocatable={"cpu": 2, "memory": "8Gi", "pods": 9})])
@@ -242,7 +242,7 @@ def test_room_is_left_for_whoever_is_nominated_at_the_moment():
 
 
 @pytest.mark.parametrize("answer", [None, {"x": {}}])
-def test_a_plugin_that_cannot_sign_is_asked_every_time(answer):
+def test_a_plugin_without_a_signature_runs_every_time(answer):
     asked = []
 
     class Shy:
@@ -261,7 +261,7 @@ def test_a_plugin_that_cannot_sign_is_asked_every_time(answer):
     assert asked == [5, 5, 5]
 
 
-def test_a_crowd_of_pods_unlike_each_other_drives_out_nobody_who_is_asked_again():
+def test_many_distinct_classes_do_not_evict_a_class_in_use():
     """Two classes fit. The one in use stays; of those met once a new one is kept when it is met again."""
     judged = []
 
@@ -284,7 +284,7 @@ def test_a_crowd_of_pods_unlike_each_other_drives_out_nobody_who_is_asked_again(
     assert judged == ["red", "green", "blue", "white", "blue"]
 
 
-def test_what_hangs_on_nodes_alone_is_worked_out_once_for_pods_that_request_different_things():
+def test_node_only_results_are_shared_by_pods_with_different_requests():
     judged = []
 
     class Kinds:

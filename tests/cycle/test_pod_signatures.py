@@ -61,12 +61,12 @@ def test_copies_are_signed_once():
     assert plugin.signed == 2
 
 
-def test_different_shapes_may_be_of_one_class():
+def test_different_shapes_may_share_one_class():
     one = signer(Colors())
     assert one.sign(a_pod(nodeSelector={"a": "b"}), SNAPSHOT) == one.sign(a_pod(), SNAPSHOT)
 
 
-def test_pods_are_signed_again_when_objects_change_that_signatures_read():
+def test_a_change_of_an_object_that_signatures_read_signs_pods_again():
     cluster, plugin = a_cluster([a_node()]), Classes()
     one = signer(plugin)
     one.sign(a_pod("a"), cluster.snapshot)
@@ -91,7 +91,7 @@ def test_a_plugin_that_signs_a_pod_none_runs_for_it():
     assert signer(Colors(), Shy()).sign(a_pod(), SNAPSHOT).asked == {"Shy"}
 
 
-def test_shapes_leave_out_the_name_and_nothing_that_rules_read():
+def test_shapes_omit_the_name_and_nothing_that_plugins_read():
     same = a_pod("a", {"x": "y"}).shape() == a_pod("b", {"x": "y"}).shape()
     others = {
         a_pod("a").shape(),

@@ -32,7 +32,7 @@ class Helper:
 
 
 @pytest.mark.parametrize("code", [Code.SUCCESS, Code.UNSCHEDULABLE, Code.UNRESOLVABLE])
-def test_effects_add_up(code):
+def test_effects_of_all_post_filter_plugins_are_applied(code):
     plugins = {p.name: p for p in (Refuses(), Helper("A", Code.UNSCHEDULABLE, FIRST), Helper("B", code, SECOND))}
     profile = make_profile("default-scheduler", plugins, {"preFilter": ["Refuses"], "postFilter": ["A", "B"]}, {})
     outcome = Cycle().decide(profile, a_pod(), a_cluster([a_node()]).snapshot).post_filter

@@ -78,7 +78,7 @@ CHOICES = {  # the better one, then one that is better in every later step
 
 
 @pytest.mark.parametrize(("better", "worse"), CHOICES.values(), ids=CHOICES)
-def test_the_least_harm(better, worse):
+def test_the_candidate_with_the_least_harm_wins(better, worse):
     assert choose([Candidate(0, better), Candidate(1, worse)]).row == 0
     assert choose([Candidate(0, worse), Candidate(1, better)]).row == 1
 
@@ -89,7 +89,7 @@ def test_start_times_of_lower_priorities_do_not_count():
     assert choose([Candidate(0, other), Candidate(1, one)]).row == 1
 
 
-def test_of_equals_the_first():
+def test_the_first_of_equal_candidates_wins():
     assert choose([Candidate(row, costs(3, 2)) for row in (4, 2, 3)]).row == 4
 
 
@@ -100,7 +100,7 @@ def search(cluster, pod, percentage=10, absolute=100, budgets=NO_BUDGETS, nomina
     return find_candidates(attempt(cluster, pod, nominated), budgets, percentage, absolute, Ranking())
 
 
-def test_only_nodes_that_evicting_might_open_are_tried():
+def test_only_nodes_that_eviction_may_help_are_tried():
     affine = {"nodeSelector": {"name": "b"}}
     cluster = a_cluster([node("a"), node("b"), node("c")], {name: [wants(4, 1, f"on-{name}")] for name in "abc"})
     found = search(cluster, wants(1, 10, **affine))
@@ -108,7 +108,7 @@ def test_only_nodes_that_evicting_might_open_are_tried():
     assert found.verdicts.histogram() == {NOT_HELPFUL: 3}
 
 
-def test_why_no_node_helps():
+def test_the_reasons_why_preemption_helps_on_no_node():
     placed = {
         "a": [wants(4, 10, "a")],
         "b": [wants(3, 10, "b"), wants(1, 1, "c", ports=[80])],
@@ -140,7 +140,7 @@ LIMITS = {  # nodes, percentage, absolute, candidates
 
 
 @pytest.mark.parametrize(("nodes", "percentage", "absolute", "candidates"), LIMITS.values(), ids=LIMITS)
-def test_how_many_candidates_are_enough(nodes, percentage, absolute, candidates):
+def test_the_number_of_candidates_to_find(nodes, percentage, absolute, candidates):
     assert len(search(crowd(nodes), wants(1, 10), percentage, absolute).candidates) == candidates
 
 
@@ -156,7 +156,7 @@ def test_the_search_goes_on_until_a_candidate_is_within_all_budgets():
     assert [candidate.victims.violations for candidate in beyond.candidates] == [1, 1]
 
 
-def test_where_the_search_starts_hangs_on_the_pod_alone():
+def test_the_start_of_the_search_depends_only_on_the_pod():
     def first(uid, cluster):
         (candidate,) = search(cluster, wants(1, 10, uid=uid), percentage=1, absolute=1).candidates
         return cluster.table.nodes[candidate.row].name
@@ -172,7 +172,7 @@ def test_where_the_search_starts_hangs_on_the_pod_alone():
     assert {uid: first(uid, grown) for uid in starts} == {uid: first(uid, same) for uid in starts}
 
 
-def test_a_node_that_needs_no_victim_is_a_contradiction():
+def test_a_candidate_without_victims_is_an_error():
     cluster = crowd(2)
     tried = attempt(cluster, wants(1, 10))
     cluster.table.update_node(node("n1", cpu=8))
@@ -181,7 +181,7 @@ def test_a_node_that_needs_no_victim_is_a_contradiction():
     assert [candidate.row for candidate in found.candidates] == [0]
 
 
-def test_nothing_is_changed():
+def test_the_search_changes_no_state():
     cluster = crowd(3)
     table = cluster.table
     before = [list(pods) for pods in table.pods], table.requested("cpu").view.tolist(), table.changes.position
@@ -270,7 +270,7 @@ def refused(cluster, want):
 
 @given(clusters.map(named), st.integers(1, 6), st.sampled_from([0, 5, 6, 9]), budgets)
 @settings(max_examples=250, deadline=None)
-def test_finds_what_the_plain_rule_finds(cluster, want, priority, allowed):
+def test_the_search_agrees_with_a_plain_implementation(cluster, want, priority, allowed):
     real = built(cluster)
     found = search(real, wants(want, priority), budgets=Budgets([budget(count, app=app) for app, count in allowed.items()]))
     expected = {}
@@ -290,7 +290,7 @@ def test_finds_what_the_plain_rule_finds(cluster, want, priority, allowed):
 
 @given(clusters.map(named), st.integers(1, 6), st.sampled_from([0, 5, 6, 9]), budgets, st.booleans())
 @settings(max_examples=100, deadline=None)
-def test_victims_are_lesser_and_enough_and_none_too_many(cluster, want, priority, allowed, port):
+def test_victims_have_lower_priority_and_are_sufficient_and_necessary(cluster, want, priority, allowed, port):
     real = built(cluster)
     pod = wants(want, priority, ports=[80] if port else [])
     for row, (victims, _) in search(real, pod, budgets=Budgets([budget(n, app=a) for a, n in allowed.items()])).candidates:
@@ -321,7 +321,7 @@ nominations = st.dictionaries(st.sampled_from(["n0", "n1", "n2", "gone"]), st.li
 
 @given(clusters.map(named), st.integers(1, 6), st.sampled_from([0, 5, 6, 9]), budgets, nominations, st.integers(1, 4))
 @settings(max_examples=150, deadline=None)
-def test_the_search_finds_the_same_many_nodes_at_once_or_one_by_one(cluster, want, priority, allowed, nominated, enough):
+def test_the_batched_search_equals_the_search_node_by_node(cluster, want, priority, allowed, nominated, enough):
     real = built(cluster)
     limits = Budgets([budget(count, app=app) for app, count in allowed.items()])
     waiting = {

@@ -87,7 +87,7 @@ ONE_NODE = {  # pods on a node with 4 CPUs; what the pod of priority 10 wants; w
 
 
 @pytest.mark.parametrize(("there", "pod", "victims"), ONE_NODE.values(), ids=ONE_NODE)
-def test_who_has_to_go(there, pod, victims):
+def test_the_victims_on_one_node(there, pod, victims):
     answer = victims_on(a_cluster([node("n")], {"n": there}), pod)
     assert names(answer.pods) == victims
     assert answer.violations == 0
@@ -118,7 +118,7 @@ NOBODY = {  # pods on a node with 4 CPUs, the pod, why not
 
 
 @pytest.mark.parametrize(("there", "pod", "why_not"), NOBODY.values(), ids=NOBODY)
-def test_nobody_can_help(there, pod, why_not):
+def test_no_victims_can_help(there, pod, why_not):
     assert victims_on(a_cluster([node("n")], {"n": there}), pod) == why_not
 
 
@@ -142,7 +142,7 @@ def test_budgets(budgets, cpu, victims, violations):
     assert (names(answer.pods), answer.violations) == (victims, violations)
 
 
-def test_a_port_that_two_claim_is_free_once_one_of_them_is_gone():
+def test_a_host_port_with_two_holders_is_free_after_one_leaves():
     there = [wants(1, 20, "a", ports=[80]), wants(1, 1, "b", ports=[80])]
     assert names(victims_on(a_cluster([node("n")], {"n": there}), wants(1, 10, ports=[80])).pods) == "b"
 
@@ -155,13 +155,13 @@ NOMINATED = {  # CPUs wanted, priority of a pod nominated to the node that wants
 
 
 @pytest.mark.parametrize(("cpu", "priority", "victims"), NOMINATED.values(), ids=NOMINATED)
-def test_room_for_nominated_pods(cpu, priority, victims):
+def test_resources_for_nominated_pods(cpu, priority, victims):
     cluster = a_cluster([node("n")], {"n": [wants(2, 1, "a"), wants(2, 2, "b")]})
     answer = victims_on(cluster, wants(cpu, 10), nominated={"n": [wants(2, priority, "other")]})
     assert names(answer.pods) == victims
 
 
-def test_the_pods_own_nomination_does_not_stand_against_it():
+def test_a_pods_own_nomination_is_not_counted_against_it():
     pod = wants(4, 10)
     cluster = a_cluster([node("n")], {"n": [wants(1, 1, "a")]})
     assert names(victims_on(cluster, pod, nominated={"n": [pod]}).pods) == "a"
@@ -196,7 +196,7 @@ def sums(table):
 
 @given(crowds, requests, budgets, st.data())
 @settings(max_examples=300, deadline=None)
-def test_many_nodes_at_once_answer_as_each_by_itself(crowd, facts, limits, data):
+def test_batched_nodes_equal_single_nodes(crowd, facts, limits, data):
     cluster = built(crowd)
     table = cluster.table
     narrowed = data.draw(st.sampled_from([{}, {"nodeSelector": {"name": "n0"}}]))
@@ -217,7 +217,7 @@ waiting = st.dictionaries(st.integers(0, 5), st.lists(requests, min_size=1, max_
 
 @given(crowds, requests, waiting, budgets, st.data())
 @settings(max_examples=200, deadline=None)
-def test_nodes_with_nominated_pods_answer_together_as_each_by_itself(crowd, facts, nominees, limits, data):
+def test_batched_nodes_with_nominated_pods_equal_single_nodes(crowd, facts, nominees, limits, data):
     cluster = built(crowd)
     table = cluster.table
     pod = wants(**{**facts, "priority": data.draw(st.sampled_from([0, 6]))})
@@ -242,21 +242,21 @@ def test_nodes_with_nominated_pods_answer_together_as_each_by_itself(crowd, fact
                 assert select_victims(pod, one, Budgets(limits)) == answer
 
 
-def test_a_nominated_pod_that_requests_what_no_column_has_is_added_by_itself():
+def test_a_nominated_pod_with_an_unknown_resource_is_added_separately():
     cluster = a_cluster([node("n", gpu=2), node("m", gpu=2)])
     nominated = {name: [wants(4, 9, f"w-{name}", gpu=2)] for name in "nm"}
     assert attempt(cluster, wants(1, 1), nominated).what_ifs(np.array([0, 1])) is None
     assert [status.reasons for status in filtered(cluster, wants(1, 1), nominated)] == [("Insufficient cpu",)] * 2
 
 
-def test_rules_that_look_at_pods_are_asked_about_one_node_at_a_time():
+def test_plugins_that_read_pods_run_one_node_at_a_time():
     cluster = a_cluster([node("n")], {"n": [wants(4, 1, "a")]})
     rows = np.array([0])
     assert attempt(cluster, wants(1, 10)).what_ifs(rows) is not None
     assert attempt(cluster, wants(1, 10, ports=[80])).what_ifs(rows) is None
 
 
-def test_the_table_is_put_back_when_a_rule_breaks():
+def test_the_table_is_restored_when_a_plugin_raises():
     class Broken:
         name = "Broken"
         reuse = Reuse(Scope.USAGE)
@@ -276,7 +276,7 @@ def test_the_table_is_put_back_when_a_rule_breaks():
     assert cluster.table.requested("cpu").view.tolist() == [4000]
 
 
-def test_rules_that_look_at_no_pods_are_asked_until_the_pod_fits_once():
+def test_plugins_that_read_no_pods_run_until_the_first_fit():
     class Counted:
         """Passes every node, and counts how often it was asked."""
 
@@ -302,7 +302,7 @@ def test_rules_that_look_at_no_pods_are_asked_until_the_pod_fits_once():
     assert list(asked.values()) == [1, 5, 5, 5, 5]
 
 
-def test_what_rules_say_of_themselves_goes_for_pods_that_they_sign():
+def test_plugin_promises_hold_for_signed_pods():
     class Single:
         """Looks at nodes alone, but for pods that it does not sign: there may be one of these on a node."""
 
@@ -334,7 +334,7 @@ steps = st.lists(
 
 @given(steps)
 @settings(max_examples=150, deadline=None)
-def test_what_is_kept_of_a_row_follows_its_changes(steps):
+def test_the_cache_of_a_row_follows_its_changes(steps):
     cluster = a_cluster([node("n0"), node("n1")])
     kept = Ranking()
     for at, (what, number, facts) in enumerate(steps):
@@ -351,7 +351,7 @@ def test_what_is_kept_of_a_row_follows_its_changes(steps):
         assert said(kept, cluster) == said(Ranking(), cluster)
 
 
-def test_what_is_kept_is_that_of_one_table():
+def test_the_cache_belongs_to_one_table():
     kept = Ranking()
     assert [ranked.pods for ranked in kept.of(a_cluster([node("n")]).table, [0])] == [()]
     pod = wants(1)

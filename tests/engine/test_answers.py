@@ -59,7 +59,7 @@ CASES = {  # what is known before the answer at version 5, what a watch tells af
 
 
 @pytest.mark.parametrize(("before", "after", "version"), CASES.values(), ids=CASES)
-def test_an_answer_counts_until_something_later_is_told(before, after, version):
+def test_a_write_reply_counts_until_a_newer_version_arrives(before, after, version):
     driven, calls = Driven(), []
     answer = claim("c", 5)
     told(driven, *before, Wrote(answer, lambda: calls.append(known(driven))))
@@ -69,19 +69,19 @@ def test_an_answer_counts_until_something_later_is_told(before, after, version):
     assert driven.engine.is_unconfirmed(answer) is (version == "5" and not any(f == Seen(answer) for f in after))
 
 
-def test_an_answer_that_a_watch_overtook_is_not_lost():
+def test_a_reply_that_the_watch_overtook_is_not_lost():
     driven, answer = Driven(), claim("c", 5)
     told(driven, Seen(claim("c", 3)), Wrote(answer, lambda: None), Seen(claim("c", 7)), WriteLost(answer, claim("c", 3)))
     assert known(driven).metadata.resource_version == "7"
 
 
-def test_what_was_made_is_known_before_any_watch_tells_of_it():
+def test_a_created_object_is_used_before_its_watch_event():
     driven = Driven()
     told(driven, Wrote(claim("c", 5), lambda: None, made=True))
     assert known(driven) is not None
 
 
-def test_nothing_is_kept_of_versions_that_are_no_numbers():
+def test_non_numeric_resource_versions_are_not_kept():
     driven = Driven()
     told(driven, Seen(claim("c", "a")), Wrote(claim("c", "b"), lambda: None), Seen(claim("c", "c")))
     assert known(driven).metadata.resource_version == "c"
@@ -301,7 +301,7 @@ ACTS = [*ONCE, *["allocate", "tell"] * 3, *["pass_through", "lose"] * 2]
 @example(acts=[("pass_through", "c1"), ("tell", ""), ("tell", ""), ("tell", "")], loses=False)  # no pod asks in between
 @example(acts=[("allocate", "c1"), ("lose", "")], loses=True)
 @given(acts=st.lists(st.tuples(st.sampled_from(ACTS), st.sampled_from(NAMES)), min_size=2, max_size=30), loses=st.booleans())
-def test_in_the_end_devices_are_held_as_the_api_server_has_them(acts, loses):
+def test_device_allocations_converge_to_the_api_server(acts, loses):
     server = Server(loses=loses)
     for name in NAMES[:2]:
         server.make(name)

@@ -22,7 +22,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
-def test_a_senseless_answer_in_post_filter_ends_one_attempt(answer):
+def test_an_invalid_post_filter_result_fails_one_attempt(answer):
     class Odd:
         name = "Odd"
 
@@ -41,7 +41,7 @@ def test_a_senseless_answer_in_post_filter_ends_one_attempt(answer):
     assert ("large", "n") in driven.steps(30)
 
 
-def test_a_fault_after_the_node_was_chosen_leaves_nothing_behind(monkeypatch):
+def test_a_failure_after_node_selection_leaves_no_state(monkeypatch):
     driven = Driven()
     driven.see(node(cpu="1"), pod("first"))
     faulty = [True]

@@ -48,7 +48,7 @@ def driven():
     return run
 
 
-def test_its_events_ask_the_hint_and_wake_the_pod():
+def test_events_of_a_custom_kind_run_the_hint_and_wake_the_pod():
     run = driven()
     shut, opened = foo(), foo(version="2", open=True)
     run.see(shut)
@@ -59,7 +59,7 @@ def test_its_events_ask_the_hint_and_wake_the_pod():
     assert run.step(10.0) == ("p", "n1")
 
 
-def test_an_action_that_nobody_named_wakes_nobody():
+def test_an_unregistered_action_wakes_no_pod():
     run = driven()
     run.see(foo(name="b"))
     run.engine.observe(Gone(foo(name="b")), run.now)
@@ -67,7 +67,7 @@ def test_an_action_that_nobody_named_wakes_nobody():
     assert [new.name for _, _, new in Refusing.latest.told] == ["b"]
 
 
-def test_objects_of_other_kinds_are_not_mixed_up():
+def test_objects_of_different_custom_kinds_are_kept_separate():
     run = driven()
     bar = read_custom({"metadata": {"name": "a"}, "spec": {"open": True}}, "bars.v1.example.com", "test")
     run.engine.observe(Seen(bar), run.now)
@@ -76,25 +76,25 @@ def test_objects_of_other_kinds_are_not_mixed_up():
     assert run.engine.snapshot.custom(FOOS) == {}
 
 
-def test_a_kind_that_nobody_named_cannot_be_looked_up():
+def test_an_unregistered_kind_cannot_be_looked_up():
     with pytest.raises(StateError, match=r"bars\.v1\.example\.com: no plugin names this kind .*\(foos\.v1\.example\.com\)"):
         driven().engine.snapshot.custom("bars.v1.example.com")
 
 
-def test_without_a_scheduler_any_kind_can_be():
+def test_without_a_scheduler_any_kind_can_be_looked_up():
     cluster = ClusterState()
     cluster.set_object(foo())
     assert list(Snapshot(cluster).custom(FOOS)) == ["a"]
 
 
-def test_what_plugins_name_is_gathered():
+def test_custom_kinds_of_all_plugins_are_collected():
     run = driven()
     assert run.engine.named_kinds == named_kinds(run.engine.profiles.values())
     assert [str(kind) for kind in run.engine.named_kinds.kinds] == [FOOS]
     assert run.engine.named_kinds.unusable == ("foos.v1",)
 
 
-def test_plugins_of_kubernetes_name_none():
+def test_built_in_plugins_register_no_custom_kind():
     run = Driven()
     assert run.engine.named_kinds == ((), ())
     with pytest.raises(StateError, match=r"\(none are\)"):

@@ -32,12 +32,12 @@ def a_pod_with(whole, reported):
 
 
 @pytest.mark.parametrize(("closed", "whole", "reported", "counts"), CASES.values(), ids=CASES)
-def test_what_a_closed_gate_hides_does_not_count(closed, whole, reported, counts):
+def test_fields_of_a_disabled_gate_are_dropped(closed, whole, reported, counts):
     read = pod_reader(FeatureGates(dict.fromkeys(closed, False)))
     assert PodInfo(read(a_pod_with(whole, reported).pod)).needs.requests["cpu"] == counts
 
 
-def test_placed_pods_are_charged_without_requests_as_a_whole_while_the_gate_is_closed():
+def test_pod_level_requests_of_placed_pods_are_ignored_without_the_gate():
     """kube-scheduler 1.36.2 answers as follows: one node fits, and has all but the pods' own words left."""
 
     def pod(name, **spec):

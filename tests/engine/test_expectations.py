@@ -47,7 +47,7 @@ CASES = {  # plugins → is it told?
 
 
 @pytest.mark.parametrize(("plugins", "tells"), CASES.values(), ids=CASES)
-def test_it_is_told_once_where_the_binding_takes_its_time(plugins, tells):
+def test_the_expected_node_is_reported_once_for_a_slow_binding(plugins, tells):
     driven = Driven(*plugins)
     driven.see(node(), pod("p"))
     assert driven.step() == ("p", "n")
@@ -62,7 +62,7 @@ def test_it_is_told_once_where_the_binding_takes_its_time(plugins, tells):
     assert Phase.NOMINATE not in phases
 
 
-def test_with_the_gate_closed_nothing_is_told():
+def test_no_expected_node_is_reported_without_the_gate():
     driven = Driven(Prepares)
     driven.engine.state.gates = FeatureGates.parse("NominatedNodeNameForExpectation=false")
     driven.see(node(), pod("p"))
@@ -70,7 +70,7 @@ def test_with_the_gate_closed_nothing_is_told():
     assert told(driven) == []
 
 
-def test_what_the_pod_says_already_is_not_told_again():
+def test_an_expected_node_already_in_status_is_not_reported_again():
     driven = Driven(Prepares)
     driven.see(node(), pod("p", nominated="n"))
     assert driven.step() == ("p", "n")
@@ -79,7 +79,7 @@ def test_what_the_pod_says_already_is_not_told_again():
 
 @pytest.mark.parametrize("seen", [True, False], ids=["known to the API", "not yet seen"])
 @pytest.mark.parametrize("plugin", [Waits, Prepares])
-def test_it_is_taken_back_when_nothing_comes_of_it(plugin, seen):
+def test_the_expected_node_is_cleared_when_the_binding_fails(plugin, seen):
     driven = Driven(plugin)
     driven.see(node(), pod("p"))
     driven.step()
@@ -94,7 +94,7 @@ def test_it_is_taken_back_when_nothing_comes_of_it(plugin, seen):
     assert not driven.engine.queue.nominated
 
 
-def test_of_a_pod_that_is_bound_or_gone_nothing_is_taken_back():
+def test_no_expected_node_is_cleared_for_a_bound_or_deleted_pod():
     driven = Driven(Prepares)
     driven.see(node(), pod("p"), pod("q"))
     driven.steps()

@@ -82,7 +82,7 @@ THREE = [node("a"), node("b"), node("c")]
 # -- filter -------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_filter_is_asked_about_the_nodes_that_plugins_let_pass():
+def test_an_extender_filters_the_nodes_that_pass_the_plugins():
     driven = Consulted(one(filterVerb="filter"), reply=keeps("b"))
     driven.see(*THREE, node("full", cpu="0"), pod("p"))
     assert driven.step() == ("p", "b")
@@ -92,7 +92,7 @@ def test_a_filter_is_asked_about_the_nodes_that_plugins_let_pass():
     assert body["Pod"]["metadata"]["name"] == "p"
 
 
-def test_an_extender_that_keeps_no_nodes_of_its_own_is_sent_them():
+def test_an_extender_without_a_node_cache_receives_node_objects():
     def reply(question, body):
         assert body["NodeNames"] is None
         return {"Nodes": {"items": [item for item in body["Nodes"]["items"] if item["metadata"]["name"] == "c"]}}
@@ -102,7 +102,7 @@ def test_an_extender_that_keeps_no_nodes_of_its_own_is_sent_them():
     assert driven.step() == ("p", "c")
 
 
-def test_filters_are_asked_one_after_the_other_the_ignorable_last():
+def test_extender_filters_run_in_order_with_ignorable_ones_last():
     def reply(question, body):
         drop = {"http://e1/f": "a", "http://e2/f": "b", "http://e0/f": "c"}[question.url]
         return {"NodeNames": [name for name in body["NodeNames"] if name != drop]}
@@ -137,13 +137,13 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize(("said", "text"), REFUSALS.values(), ids=REFUSALS)
-def test_nodes_that_are_left_out_are_counted_by_reason(said, text):
+def test_nodes_missing_in_the_reply_are_counted_by_reason(said, text):
     driven = Consulted(one(filterVerb="f"), reply=lambda question, body: said)
     driven.see(*THREE, pod("p"))
     assert driven.message() == text
 
 
-def test_whom_an_extender_turned_down_any_event_wakes():
+def test_any_event_wakes_a_pod_rejected_by_an_extender():
     driven = Consulted(one(filterVerb="f"), reply=lambda question, body: {})
     driven.see(*THREE, pod("p"))
     driven.steps()
@@ -164,7 +164,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize(("said", "text"), ERRORS.values(), ids=ERRORS)
-def test_a_filter_that_fails_fails_the_attempt(said, text):
+def test_a_failed_extender_filter_fails_the_attempt(said, text):
     driven = Consulted(one(filterVerb="f"), reply=lambda question, body: said)
     driven.see(*THREE, pod("p"))
     assert driven.message() == text
@@ -173,7 +173,7 @@ def test_a_filter_that_fails_fails_the_attempt(said, text):
 
 
 @pytest.mark.parametrize("said", [said for said, _ in ERRORS.values()], ids=ERRORS)
-def test_one_that_may_be_ignored_is(said):
+def test_a_failed_ignorable_extender_is_skipped(said):
     extenders = one(0, filterVerb="f", ignorable=True), one(1, filterVerb="f", ignorable=True)
     driven = Consulted(*extenders, reply=lambda q, body: keeps("b")(q, body) if q.extender else said)
     driven.see(*THREE, pod("p"))
@@ -184,7 +184,7 @@ def test_one_that_may_be_ignored_is(said):
 
 @pytest.mark.parametrize("where", ["containers", "initContainers"])
 @pytest.mark.parametrize("kind", ["requests", "limits"])
-def test_only_pods_that_ask_for_what_an_extender_manages_are_its_business(where, kind):
+def test_an_extender_is_called_only_for_its_managed_resources(where, kind):
     managed = [{"name": "example.com/gpu"}]
     driven = Consulted(one(filterVerb="f", managedResources=managed), reply=keeps("b"))
     container = {"name": "c", "resources": {kind: {"example.com/gpu": "1"}}}
@@ -205,7 +205,7 @@ def scores(**given):
     return [{"Host": name, "Score": score} for name, score in given.items()]
 
 
-def test_scores_count_ten_times_their_weight():
+def test_extender_scores_count_ten_times_their_weight():
     # Alike nodes, so that what the extenders say decides.
     driven = Consulted(
         one(0, prioritizeVerb="p", weight=3), one(1, prioritizeVerb="p", weight=1),
@@ -230,7 +230,7 @@ def test_scores_count_ten_times_their_weight():
     [DOWN, b"", b"{}", b'[{"Host": "b", "Score": 1e18}]', b'[{"Host": "b", "Score": 1000000000000000000}]', b"NaN"],
     ids=["down", "empty", "no list", "float", "huge", "NaN"],
 )  # fmt: skip
-def test_one_that_cannot_prioritize_gives_no_scores(said):
+def test_a_failed_prioritize_gives_no_scores(said):
     driven = Consulted(
         one(0, prioritizeVerb="p", weight=1), one(1, prioritizeVerb="p", weight=1),
         reply=lambda question, body: said if question.extender == 0 else scores(c=1),
@@ -246,7 +246,7 @@ SPREAD = {"topologySpreadConstraints": [{**HOSTS, "labelSelector": {"matchLabels
 
 
 @pytest.mark.parametrize("capable", [True, False])
-def test_nodes_that_come_back_are_scored_without_their_pods_and_images(capable):
+def test_returned_node_objects_are_scored_without_pods_and_images(capable):
     def keeps_all(question, body):
         return {"NodeNames": body["NodeNames"]} if capable else {"Nodes": body["Nodes"]}
 
@@ -267,7 +267,7 @@ def test_nodes_that_come_back_are_scored_without_their_pods_and_images(capable):
         assert alike[plugin] is not capable, plugin
 
 
-def test_where_one_node_is_left_nobody_is_asked_for_scores():
+def test_a_single_feasible_node_needs_no_prioritize_call():
     driven = Consulted(one(0, filterVerb="f", prioritizeVerb="p", weight=1), reply=keeps("b"))
     driven.see(*THREE, pod("p"))
     assert driven.step() == ("p", "b")
@@ -277,7 +277,7 @@ def test_where_one_node_is_left_nobody_is_asked_for_scores():
 # -- while it is asked --------------------------------------------------------------------------------------------------------
 
 
-def test_an_attempt_decides_on_the_cluster_as_it_was_when_it_began():
+def test_an_attempt_decides_on_its_snapshot():
     driven = Consulted(one(filterVerb="f"))
     driven.see(node("a", cpu="1"), pod("p"))
     assert driven.attempt(0.0) is None
@@ -292,7 +292,7 @@ def test_an_attempt_decides_on_the_cluster_as_it_was_when_it_began():
     assert driven.engine.snapshot.node("b") is not None
 
 
-def test_a_pod_that_is_deleted_while_it_is_asked_about_is_not_bound():
+def test_a_pod_deleted_during_an_extender_call_is_not_bound():
     driven = Consulted(one(filterVerb="f"))
     driven.see(node("a"), pod("p"))
     driven.attempt(0.0)
@@ -305,7 +305,7 @@ def test_a_pod_that_is_deleted_while_it_is_asked_about_is_not_bound():
     driven.check_settled()
 
 
-def test_binds_under_way_go_on_while_an_extender_is_asked():
+def test_binds_continue_during_an_extender_call():
     driven = Consulted(one(filterVerb="f"), reply=keeps("a"))
     driven.see(node("a"), pod("first"), pod("second"))
     assert driven.step() == ("first", "a")
@@ -315,7 +315,7 @@ def test_binds_under_way_go_on_while_an_extender_is_asked():
     assert "default/first" not in driven.engine.state.bindings.by_uid
 
 
-def test_an_answer_that_never_comes_is_not_waited_for():
+def test_an_extender_call_ends_at_its_http_timeout():
     driven = Consulted(one(filterVerb="f", httpTimeout="7s"))
     driven.see(node("a"), pod("p"))
     assert driven.attempt(0.0) is None
@@ -340,7 +340,7 @@ def test_an_attempt_can_be_broken_off():
     assert driven.attempt(1.0) is None
 
 
-def test_a_nominated_node_is_asked_about_alone_and_again_with_others():
+def test_a_nominated_node_is_filtered_alone_and_then_with_the_others():
     seen = []
 
     def reply(question, body):
@@ -370,7 +370,7 @@ def naming(**victims):
     return {"NodeNameToMetaVictims": {node: {"Pods": [{"UID": uid} for uid in uids]} for node, uids in victims.items()}}
 
 
-def test_an_extender_may_strike_candidates_for_preemption():
+def test_an_extender_may_remove_preemption_candidates():
     driven = Consulted(one(preemptVerb="p"), reply=lambda question, body: naming(b=["default/low-b"]))
     driven.see(*crowded())
     assert driven.steps() == [("high", None)]
@@ -381,14 +381,14 @@ def test_an_extender_may_strike_candidates_for_preemption():
     assert victims_of(driven) == ("b", ["low-b"])
 
 
-def test_a_victim_that_is_named_twice_goes_once():
+def test_a_victim_named_twice_is_evicted_once():
     driven = Consulted(one(preemptVerb="p"), reply=lambda question, body: naming(b=["default/low-b"] * 3))
     driven.see(*crowded())
     driven.steps()
     assert victims_of(driven) == ("b", ["low-b"])
 
 
-def test_without_candidates_left_nobody_is_preempted():
+def test_no_pod_is_preempted_without_candidates():
     driven = Consulted(one(preemptVerb="p"), reply=lambda question, body: {})
     driven.see(*crowded())
     assert driven.message() == "0/2 nodes are available: 2 Insufficient cpu. preemption: no candidate node for preemption"
@@ -407,7 +407,7 @@ WRONG_VICTIMS = {
 
 
 @pytest.mark.parametrize(("said", "text"), WRONG_VICTIMS.values(), ids=WRONG_VICTIMS)
-def test_nobody_is_preempted_on_a_reply_that_makes_no_sense(said, text):
+def test_no_pod_is_preempted_on_an_invalid_reply(said, text):
     driven = Consulted(one(preemptVerb="p"), reply=lambda question, body: said)
     driven.see(*crowded())
     assert driven.message() == f"0/2 nodes are available: 2 Insufficient cpu. preemption: {text}"
@@ -415,14 +415,14 @@ def test_nobody_is_preempted_on_a_reply_that_makes_no_sense(said, text):
 
 
 @pytest.mark.parametrize("case", ["not on the node", "no such node", "down"])
-def test_one_that_may_be_ignored_does_not_stand_in_the_way_of_preemption(case):
+def test_a_failed_ignorable_extender_does_not_block_preemption(case):
     driven = Consulted(one(preemptVerb="p", ignorable=True), reply=lambda question, body: WRONG_VICTIMS[case][0])
     driven.see(*crowded())
     driven.steps()
     assert victims_of(driven) == ("a", ["low-a"])
 
 
-def test_an_extender_without_a_preempt_verb_is_not_asked():
+def test_an_extender_without_a_preempt_verb_is_not_called():
     driven = Consulted(one(bindVerb="b"), reply=None)
     driven.see(*crowded())
     driven.steps()
@@ -432,7 +432,7 @@ def test_an_extender_without_a_preempt_verb_is_not_asked():
 # -- bind ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_an_extender_that_binds_goes_before_bind_plugins():
+def test_a_binding_extender_runs_before_bind_plugins():
     driven = Consulted(one(bindVerb="bind"))
     driven.see(node("a"), pod("p"))
     assert driven.step() == ("p", "a")
@@ -447,7 +447,7 @@ def test_an_extender_that_binds_goes_before_bind_plugins():
     driven.check_settled()
 
 
-def test_where_its_binding_fails_the_pod_is_tried_again():
+def test_a_failed_extender_bind_retries_the_pod():
     driven = Consulted(one(bindVerb="bind"))
     driven.see(node("a"), pod("p"))
     driven.step()
@@ -456,7 +456,7 @@ def test_where_its_binding_fails_the_pod_is_tried_again():
     assert driven.on("a") == []
 
 
-def test_where_it_may_be_ignored_bind_plugins_take_over():
+def test_bind_plugins_run_after_a_failed_ignorable_extender():
     driven = Consulted(one(bindVerb="bind", ignorable=True))
     driven.see(node("a"), pod("p"))
     driven.step()

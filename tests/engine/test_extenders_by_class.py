@@ -188,11 +188,11 @@ def play(seed, events=14):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
-def test_extenders_are_asked_the_same_and_pods_go_the_same_way(seed):
+def test_caches_change_neither_extender_calls_nor_decisions(seed):
     play(seed)
 
 
-def test_an_answer_that_comes_late_is_left_aside_in_both():
+def test_a_late_extender_reply_is_ignored_with_and_without_caches():
     twins = Twins(7)
     for _ in range(3):
         twins.node()

@@ -84,7 +84,7 @@ def test_multi_point_enables_a_plugin_at_every_point_it_implements_in_order():
     ]  # fmt: skip
 
 
-def test_post_filter_runs_only_when_no_node_is_left():
+def test_post_filter_runs_only_without_feasible_nodes():
     plugin = everywhere()
     config = ALL + "    postFilter:\n      disabled: [{name: DefaultPreemption}]\n"
     simulate([node("n"), pod("large", "9")], Options(config=config.encode(), plugins=(plugin,)))
@@ -144,7 +144,7 @@ class Even:
         return Hold.because("odd") if int(node.name[1:]) % 2 else None
 
 
-def test_each_pod_goes_by_the_profile_it_names():
+def test_each_pod_uses_the_profile_of_its_scheduler_name():
     nodes = [node("n1", "8"), node("n3", "8"), node("n2", "1")]
     pods = [pod(f"strict-{at}", schedulerName="strict") for at in range(2)] + [pod("plain", "4")]
     run = simulate([*nodes, *pods], Options(config=TWO.encode(), plugins=(Even,)))
@@ -189,7 +189,7 @@ def test_a_sample_of_nodes_is_scored_and_the_next_search_starts_where_the_last_o
     }
 
 
-def test_nodes_that_refuse_are_passed_over_and_count_as_looked_at():
+def test_infeasible_nodes_are_skipped_and_count_as_evaluated():
     attempts = []
     simulation, _ = prepare(Options(config=SAMPLED.encode()), attempts.append)
     simulation.load([node(f"n{at}", "8", unschedulable=at % 2 == 0) for at in range(240)])
@@ -204,7 +204,7 @@ def test_nodes_that_refuse_are_passed_over_and_count_as_looked_at():
 @pytest.mark.parametrize(
     ("asked", "waits"), [(0.0, 0.0), (5.0, 5.0), (900.0, 900.0), (86_400.0, 900.0)], ids=["none", "5 s", "15 min", "a day"]
 )
-def test_permit_waits_as_long_as_it_says_and_never_over_fifteen_minutes(asked, waits):
+def test_permit_waits_for_its_timeout_of_at_most_fifteen_minutes(asked, waits):
     class Waits:
         name = "Waits"
 
@@ -222,7 +222,7 @@ def test_permit_waits_as_long_as_it_says_and_never_over_fifteen_minutes(asked, w
 
 
 @pytest.mark.parametrize("method", ["signature", "sort_key"])
-def test_signatures_and_sort_keys_that_raise_stop_no_pod(method):
+def test_raising_signatures_and_sort_keys_do_not_block_pods(method):
     def breaks(self, subject):
         if subject.pod.metadata.name == "bad" if method == "sort_key" else subject.name == "bad":
             raise ZeroDivisionError

@@ -106,14 +106,14 @@ stories = st.tuples(st.tuples(*[st.integers(1, 4)] * 3), st.lists(arrivals, min_
 
 @settings(max_examples=100, deadline=None)
 @given(story=stories)
-def test_a_gang_is_bound_by_as_many_as_it_needs_or_not_at_all(story):
+def test_at_least_min_count_pods_of_a_gang_are_bound_or_none(story):
     least, events = story
     Story(least).play(events)
 
 
 @settings(max_examples=25, deadline=None)
 @given(story=stories)
-def test_the_same_story_ends_the_same(story):
+def test_the_same_history_ends_in_the_same_state(story):
     least, events = story
     once, again = Story(least), Story(least)
     once.play(events)

@@ -46,20 +46,20 @@ def pair(**demands):
         pytest.param([pod("old", on="n", affinity=APART)], None, id="somebody there is apart from it"),
     ],
 )
-def test_who_has_to_be_apart_is_heard_where_somebody_had_to_be_before(there, second):
+def test_anti_affinity_of_group_pods_counts_on_nodes_listed_at_the_start(there, second):
     """kube-scheduler looks for anti-affinity on the nodes that it had listed when the attempt began."""
     expected = {"a": "n"} if second is None else {"a": "n", "b": second}
     assert placed(driven(a_node(), *there, gang(least=1), *pair(**APART))) == expected
 
 
-def test_afterwards_everybody_hears_of_it():
+def test_anti_affinity_counts_for_all_pods_after_the_group_attempt():
     run = driven(a_node(), gang(least=1), *pair(**APART))
     placed(run)
     run.see(pod("plain", labels={"app": "x"}))
     assert run.step() == ("plain", None)
 
 
-def test_without_a_group_it_is_heard_at_once():
+def test_anti_affinity_of_a_single_pod_counts_at_once():
     run = driven(a_node(), pod("a", priority=10, affinity=APART), pod("b", labels={"app": "x"}))
     assert placed(run) == {"a": "n"}
 
@@ -71,13 +71,13 @@ def test_without_a_group_it_is_heard_at_once():
         pytest.param([pod("old", on="small", cpu="0", affinity=ELSEWHERE)], "small", id="somebody there did, of others"),
     ],
 )
-def test_whom_a_fellow_draws_to_its_node(there, second):
+def test_preferred_affinity_of_a_group_pod_scores_its_node(there, second):
     first = member("a", priority=10, nodeSelector={HOST: "small"}, affinity=NEAR)
     run = driven(a_node("small", "4"), a_node("roomy", "64"), *there, gang(least=1), first, member("b", labels={"app": "x"}))
     assert placed(run) == {"a": "small", "b": second}
 
 
-def test_who_prefers_anything_itself_is_drawn_by_its_fellows():
+def test_a_pod_with_preferences_is_scored_by_its_group_pods():
     keep = member("a", priority=10, labels={"app": "x"}, nodeSelector={HOST: "small"}, affinity=NEAR)
     other = member("b", labels={"app": "x"}, affinity=NEAR)
     run = driven(a_node("small", "4"), a_node("roomy", "64"), gang(least=1), keep, other)
@@ -85,7 +85,7 @@ def test_who_prefers_anything_itself_is_drawn_by_its_fellows():
 
 
 @pytest.mark.parametrize(("made", "where"), [(member, {"a": "n", "b": "n"}), (pod, {"a": "n"})], ids=["fellows", "no fellows"])
-def test_a_claim_for_one_pod_is_taken_by_all_of_a_group(made, where):
+def test_a_single_pod_claim_is_shared_within_a_group(made, where):
     """kube-scheduler notes who uses which claim before it tries a group."""
     head = {"metadata": {"name": "c", "namespace": "default", "uid": "c"}}
     spec = {"accessModes": ["ReadWriteOncePod"], "volumeName": "v", "resources": {"requests": {"storage": "1Gi"}}}
@@ -103,14 +103,14 @@ def test_a_claim_for_one_pod_is_taken_by_all_of_a_group(made, where):
 # -- nominations ----------------------------------------------------------------------------------------------------------
 
 
-def test_fellows_that_are_nominated_keep_no_room_while_the_group_is_tried():
+def test_nominated_group_pods_reserve_nothing_during_the_group_attempt():
     """Of pods in flight kube-scheduler's nominator knows the name alone."""
     fellow = member("late", cpu="2", nominated="n", priority=10, nodeSelector={"is": "nowhere"})
     run = driven(a_node(cpu="2"), gang(least=1), member("a", cpu="2"), fellow)
     assert placed(run) == {"a": "n"}
 
 
-def test_a_pod_that_may_not_preempt_by_itself_stays_nominated_to_where_the_api_says():
+def test_a_group_pod_keeps_the_nomination_of_the_api():
     gates = f"{GANGS},WorkloadAwarePreemption=true"
     run = driven(a_node(cpu="2"), member("a", cpu="3", nominated="n"), gang(least=1), gates=gates)
     assert not run.engine.queue.nominated  # it was gated when it came
@@ -120,7 +120,7 @@ def test_a_pod_that_may_not_preempt_by_itself_stays_nominated_to_where_the_api_s
 
 
 @pytest.mark.parametrize("grouped", [True, False])
-def test_a_pod_that_is_being_deleted_stays_nominated_by_name_until_it_is_gone(grouped):
+def test_a_terminating_pod_stays_nominated_until_deleted(grouped):
     made = member if grouped else pod
     going = made("going", cpu="2", nominated="n")
     run = driven(a_node(cpu="2"), gang(least=1), going)
@@ -134,7 +134,7 @@ def test_a_pod_that_is_being_deleted_stays_nominated_by_name_until_it_is_gone(gr
 
 
 @pytest.mark.parametrize(("gates", "nominated"), [("", ["low", "top"]), ("SchedulerAsyncPreemption=false", ["top"])])
-def test_who_waits_for_victims_that_are_going_already_displaces_nobody_where_evictions_take_their_time(gates, nominated):
+def test_no_nomination_is_cleared_while_victims_terminate_asynchronously(gates, nominated):
     run = driven(a_node(cpu="2"), dying(pod("old", "2", on="n")), gates=gates)
     run.see(pod("low", "2", nominated="n", priority=5), pod("top", "2", priority=10))
     assert run.step() == ("top", None)

@@ -49,7 +49,7 @@ def full(*names):
     return [*nodes, *(started(pod(name, on=f"n-{name}"), at) for at, name in enumerate(names))]
 
 
-def test_only_as_many_go_as_are_needed_and_the_oldest_stay():
+def test_only_the_needed_victims_are_evicted_and_the_oldest_stay():
     run = driven()
     run.see(*full("old", "young", "younger"), ranked(), member("a"), member("b"))
     text = f"0/3 nodes are available: 3 Insufficient cpu. no new claims to deallocate, {NOT_ALONE}"
@@ -71,7 +71,7 @@ def test_only_as_many_go_as_are_needed_and_the_oldest_stay():
     assert {where for _, where in run.steps(20.0)} == {"n-young", "n-younger"}
 
 
-def test_nobody_goes_where_that_would_not_be_enough():
+def test_no_pod_is_evicted_if_the_group_would_still_not_fit():
     run = driven()
     run.see(*full("x"), ranked(least=2), member("a"), member("b"))
     messages(run)
@@ -80,7 +80,7 @@ def test_nobody_goes_where_that_would_not_be_enough():
     assert work[0].effects[0].condition.message == "pod group is unschedulable, pod group is unschedulable"
 
 
-def test_the_condition_of_a_group_that_waits_says_no_more_than_that_it_does_not_fit():
+def test_the_condition_of_a_waiting_group_says_only_that_it_does_not_fit():
     run = driven()
     run.see(*full("x"), ranked(least=1), member("a"))
     messages(run)
@@ -107,7 +107,7 @@ def test_why_a_group_may_not_preempt(there, group, spec, why):
     assert group_message(run) == f"pod group is unschedulable, {why}"
 
 
-def test_groups_that_keep_together_do_not_preempt():
+def test_groups_with_topology_constraints_do_not_preempt():
     run = driven()
     group = ranked()
     constraints = PodGroupSchedulingConstraints(topology=(TopologyConstraint(key="rack"),))
@@ -118,7 +118,7 @@ def test_groups_that_keep_together_do_not_preempt():
     assert group_message(run) == f"pod group is unschedulable, {told}"
 
 
-def test_without_default_preemption_there_is_none():
+def test_no_group_preemption_without_default_preemption():
     run = driven(config=HEAD + "profiles:\n- plugins: {multiPoint: {disabled: [{name: DefaultPreemption}]}}\n")
     run.see(*full("x"), ranked(least=1), member("a"))
     messages(run)
@@ -126,7 +126,7 @@ def test_without_default_preemption_there_is_none():
     assert group_message(run) == f"pod group is unschedulable, {told}"
 
 
-def test_groups_that_are_disrupted_as_one_go_as_one_and_after_single_pods():
+def test_groups_disrupted_as_a_unit_are_evicted_whole_after_single_pods():
     run = driven()
     run.see(node("n", "1"), node("m", "1"), node("o", "1"), ranked("v", 1, 3, "PodGroup"), ranked("g", 1))
     run.see(member("v1", group="v", on="n"), member("v2", group="v", on="m"), pod("single", on="o", priority=3))
@@ -140,14 +140,14 @@ def test_groups_that_are_disrupted_as_one_go_as_one_and_after_single_pods():
     assert sorted(victims(run)) == ["v1", "v2"]
 
 
-def test_a_group_that_is_disrupted_as_one_counts_with_its_own_priority():
+def test_a_group_disrupted_as_a_unit_has_the_group_priority():
     run = driven()
     run.see(node("n", "1"), ranked("v", 1, 50, "PodGroup"), ranked("g", 1), member("v1", group="v", on="n"), member("a"))
     messages(run)
     assert victims(run) == []
 
 
-def test_budgets_are_kept_where_that_is_possible():
+def test_disruption_budgets_are_respected_if_possible():
     run = driven()
     guarded = started(pod("guarded", on="n", labels={"app": "x"}), 9)
     budget = PodDisruptionBudget(
@@ -160,7 +160,7 @@ def test_budgets_are_kept_where_that_is_possible():
     assert victims(run) == ["old"]
 
 
-def test_in_a_simulation_the_victims_leave_and_are_told_whom_for():
+def test_a_simulation_evicts_victims_and_names_the_preemptor():
     found = simulate([*full("x", "y", "z"), ranked(), member("a"), member("b")], Options(feature_gates=GATES))
     assert {one.name: one.preempted_by for one in found.pods if one.state == "Preempted"} == {
         "y": "default/g", "z": "default/g",
@@ -175,7 +175,7 @@ pods_on = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 2), st.integers(0
 
 @settings(max_examples=40, deadline=None)
 @given(held=pods_on, cpus=st.lists(st.integers(1, 3), min_size=1, max_size=4), least=st.integers(1, 3))
-def test_victims_matter_less_and_none_is_sent_away_in_vain(held, cpus, least):
+def test_victims_have_lower_priority_and_each_is_needed(held, cpus, least):
     """Once they are gone the group fits; with any one of them left it does not. And looking for them changes nothing."""
     nodes = [node(f"n{at}", "3") for at in range(3)]
     there, free = [], [3, 3, 3]

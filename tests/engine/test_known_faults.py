@@ -77,7 +77,7 @@ def test_a_pod_recreated_under_its_name_replaces_the_waiting_one():
 
 @pytest.mark.parametrize("plugin", [Waits, Mounts, reserves()], ids=["in Permit", "in PreBind", "in Bind"])
 @pytest.mark.parametrize("error", [None, "409 Conflict"])
-def test_a_pod_recreated_on_its_way_to_a_node_begins_anew(plugin, error):
+def test_a_pod_recreated_during_binding_starts_over(plugin, error):
     driven = Driven(plugin)
     driven.see(node("n", "1"), pod("p", uid="old"))
     assert driven.step() == ("p", "n")
@@ -94,7 +94,7 @@ def test_a_pod_recreated_on_its_way_to_a_node_begins_anew(plugin, error):
 
 
 @pytest.mark.slow
-def test_facts_about_one_pod_in_any_order_break_nothing():
+def test_facts_about_one_pod_are_safe_in_any_order():
     p = pod("p", uid="u")
     facts = [Seen(node("n")), Seen(p), Seen(bound(p, "n")), Seen(bound(p, "m")), Gone(bound(p, "n")), Gone(node("n"))]
     for order in itertools.islice(itertools.permutations(facts), 0, None, 5):
@@ -110,7 +110,7 @@ def test_facts_about_one_pod_in_any_order_break_nothing():
         driven.check_settled()
 
 
-def test_a_pod_confirmed_on_another_node_than_assumed_counts_there_and_wakes_those_who_waited():
+def test_a_pod_confirmed_on_another_node_moves_there_and_wakes_pods():
     driven = Driven(recorder := reserves())
     driven.see(node("n", "1"), pod("p"), pod("next", priority=-1))
     assert driven.steps() == [("p", "n"), ("next", None)]
@@ -123,7 +123,7 @@ def test_a_pod_confirmed_on_another_node_than_assumed_counts_there_and_wakes_tho
     assert driven.place("default/p") is None
 
 
-def test_an_older_version_told_late_does_not_take_a_pod_off_its_node():
+def test_a_stale_pod_version_does_not_unbind_the_pod():
     driven = Driven()
     driven.see(node("n"), bound(pod("p"), "n"), pod("p", labels={"older": "yes"}))
     assert driven.on("n") == ["p"]
@@ -150,7 +150,7 @@ def failing_in_pre_bind():
     return driven, driven.only_work(Phase.PRE_BIND)
 
 
-def test_a_pod_changed_during_a_failed_attempt_comes_back_as_it_is_now():
+def test_a_pod_changed_in_a_failed_attempt_is_requeued_in_its_new_version():
     driven, work = failing_in_pre_bind()
     driven.see(pod("p", "2", version="2", labels={"new": "yes"}))
     driven.done(work, "timeout")
@@ -159,7 +159,7 @@ def test_a_pod_changed_during_a_failed_attempt_comes_back_as_it_is_now():
 
 
 @pytest.mark.parametrize("how", ["deleted", "deleting", "bound elsewhere", "finished"])
-def test_a_pod_gone_during_a_failed_attempt_does_not_come_back(how):
+def test_a_pod_deleted_in_a_failed_attempt_is_not_requeued(how):
     driven, work = failing_in_pre_bind()
     p = pod("p", version="2")
     if how == "deleted":
@@ -177,7 +177,7 @@ def test_a_pod_gone_during_a_failed_attempt_does_not_come_back(how):
 
 
 @pytest.mark.parametrize("error", [None, "timeout"])
-def test_a_bind_that_was_done_is_done_whatever_its_answer(error):
+def test_an_applied_bind_stands_whatever_its_reply(error):
     driven = Driven(recorder := reserves())
     driven.see(node("n"), pod("p"))
     driven.step()
@@ -201,7 +201,7 @@ def preempting(*plugins):
 
 
 @pytest.mark.parametrize("order", ["answer first", "victim first"])
-def test_a_preemptor_is_placed_once_its_victims_are_gone_whatever_it_hears_first(order):
+def test_a_preemptor_is_placed_after_its_victims_in_any_event_order(order):
     driven, work = preempting()
     assert [effect.victim.name for effect in work.effects if isinstance(effect, Evict)] == ["victim"]
     if order == "answer first":
@@ -214,7 +214,7 @@ def test_a_preemptor_is_placed_once_its_victims_are_gone_whatever_it_hears_first
     assert driven.steps(2.0) == [("vip", "n")]
 
 
-def test_a_preemptor_whose_evictions_failed_is_tried_again_at_once():
+def test_a_preemptor_with_failed_evictions_is_retried_at_once():
     driven, work = preempting()
     driven.done(work, "500 Internal Server Error")
     assert driven.step() == ("vip", None)
@@ -225,7 +225,7 @@ def test_a_preemptor_whose_evictions_failed_is_tried_again_at_once():
 
 
 @pytest.mark.parametrize("plugin", [Waits, Mounts], ids=["in Permit", "in PreBind"])
-def test_a_victim_on_its_way_gives_up_its_node_without_being_deleted(plugin):
+def test_a_victim_before_its_bind_is_released_without_deletion(plugin):
     driven = Driven(Selective.for_pod("victim", plugin))
     driven.see(node("n", "1"), pod("victim"))
     driven.step()
@@ -285,7 +285,7 @@ def ended_by_time(driven, p):
 
 
 @pytest.mark.parametrize("end", [ended_by_deletion, ended_by_another, ended_by_time])
-def test_a_pod_that_waits_keeps_events_and_its_end_forgets_them(end):
+def test_in_flight_events_are_kept_until_the_waiting_pod_finishes(end):
     driven = Driven(Waits)
     driven.see(node("n"), pod("p"))
     driven.step()
@@ -296,7 +296,7 @@ def test_a_pod_that_waits_keeps_events_and_its_end_forgets_them(end):
     assert driven.engine.queue.logged_events == 0
 
 
-def test_a_pod_that_is_deleted_before_its_turn_is_passed_over_and_leaves_nothing():
+def test_a_pod_deleted_before_its_attempt_is_skipped_without_state():
     driven = Driven()
     driven.see(node("n"), dying(pod("p")), pod("q"))
     assert driven.steps() == [("q", "n")]
@@ -307,7 +307,7 @@ def test_a_pod_that_is_deleted_before_its_turn_is_passed_over_and_leaves_nothing
 # -- kubernetes 120334: plugins of an earlier attempt ------------------------------------------------------------------------
 
 
-def test_an_error_after_a_refusal_means_backoff_not_waiting_for_an_event():
+def test_an_error_after_a_rejection_goes_to_backoff():
     driven = Driven(Mounts)
     driven.see(node("n", "1"), pod("p", "2"))
     assert driven.step() == ("p", None)
@@ -321,7 +321,7 @@ def test_an_error_after_a_refusal_means_backoff_not_waiting_for_an_event():
 # -- kubernetes 72124, 93505: somebody else comes between a preemption and its nomination --------------------------------------
 
 
-def test_room_made_by_preemption_is_kept_though_the_api_was_not_told_yet():
+def test_a_nomination_reserves_resources_before_the_api_write():
     driven, work = preempting()
     driven.done(work)
     driven.see(pod("sneaky", priority=0))
@@ -332,7 +332,7 @@ def test_room_made_by_preemption_is_kept_though_the_api_was_not_told_yet():
 # -- kubernetes 85447, 102339, 109245: nominations that outlive their pods ----------------------------------------------------
 
 
-def test_a_nomination_ends_when_the_pod_counts_on_its_node():
+def test_a_nomination_ends_when_the_pod_is_assumed():
     driven, work = preempting(Selective.for_pod("vip", Waits))
     driven.done(work)
     driven.gone(pod("victim", on="n"))
@@ -356,7 +356,7 @@ def test_a_nomination_ends_with_its_pod(end):
     driven.see(pod("next", on="x"))
 
 
-def test_a_pod_that_is_bound_already_is_not_nominated():
+def test_a_bound_pod_is_not_nominated():
     driven = Driven()
     driven.see(node("n"), pod("p", on="n", nominated="n"))
     assert not driven.engine.queue.nominated
@@ -365,7 +365,7 @@ def test_a_pod_that_is_bound_already_is_not_nominated():
 # -- kubernetes 134859: a pod that waited is bound by somebody else -----------------------------------------------------------
 
 
-def test_others_may_take_the_room_that_a_pod_bound_elsewhere_held():
+def test_the_assumed_resources_of_a_pod_bound_elsewhere_are_free():
     driven = Driven(Selective.for_pod("p", Waits))
     driven.see(node("n", "1"), node("m", "1", unschedulable=True), pod("p"), pod("next", priority=-1))
     assert driven.steps() == [("p", "n"), ("next", None)]
@@ -373,7 +373,7 @@ def test_others_may_take_the_room_that_a_pod_bound_elsewhere_held():
     assert driven.step(2.0) == ("next", "n")
 
 
-def test_others_may_take_the_room_that_was_kept_for_a_pod_bound_elsewhere():
+def test_the_nominated_resources_of_a_pod_bound_elsewhere_are_free():
     driven, work = preempting()
     driven.done(work)
     driven.gone(pod("victim", on="n"))
@@ -387,7 +387,7 @@ def test_others_may_take_the_room_that_was_kept_for_a_pod_bound_elsewhere():
 
 @pytest.mark.parametrize("plugin", [Waits, Mounts, reserves()], ids=["in Permit", "in PreBind", "in Bind"])
 @pytest.mark.parametrize("told", ["deletion begins", "deletion ends"])
-def test_a_pod_deleted_on_its_way_frees_its_node_at_once(plugin, told):
+def test_a_pod_deleted_during_binding_frees_its_node_at_once(plugin, told):
     driven = Driven(plugin)
     driven.see(node("n", "1"), pod("p"), pod("next", priority=-1))
     assert driven.steps()[0] == ("p", "n")
@@ -402,7 +402,7 @@ def test_a_pod_deleted_on_its_way_frees_its_node_at_once(plugin, told):
     assert driven.place("default/p") is None
 
 
-def test_work_that_nobody_has_fetched_yet_is_not_handed_out_for_a_deleted_pod():
+def test_queued_work_of_a_deleted_pod_is_dropped():
     driven = Driven(recorder := reserves())
     driven.see(node("n"), pod("p"))
     driven.step()
@@ -414,7 +414,7 @@ def test_work_that_nobody_has_fetched_yet_is_not_handed_out_for_a_deleted_pod():
 # -- behaviour on purpose --------------------------------------------------------------------------------------------------
 
 
-def test_a_node_that_goes_between_decision_and_binding_keeps_its_pod_for_when_it_comes_back():
+def test_a_node_deleted_before_the_bind_keeps_its_pod_when_recreated():
     driven = Driven()
     driven.see(node("n", "1"), pod("p"))
     driven.step()
@@ -434,7 +434,7 @@ def test_an_empty_cluster_waits_for_its_first_node():
     assert driven.steps(20.0) == [("p", "n")]
 
 
-def test_the_same_version_told_twice_changes_nothing():
+def test_a_repeated_version_changes_nothing():
     """kubernetes 96071: a pod was scheduled twice."""
     driven = Driven()
     driven.see(node("n", "1"), pod("p", "2", version="7"))
@@ -462,7 +462,7 @@ def test_the_shortest_permit_wait_decides_and_is_named():
 
 
 @pytest.mark.parametrize("answer", ["allow one", "allow all", "reject"])
-def test_a_waiting_pod_needs_every_plugins_word(answer):
+def test_a_waiting_pod_needs_the_approval_of_every_permit_plugin(answer):
     class Also(Waits):
         name = "Also"
 
@@ -498,7 +498,7 @@ class Hinted:
         yield Wake(ClusterEvent(Resource.NODE, Action.ADD), lambda pod, old, new: 1 / 0)
 
 
-def test_a_hint_that_breaks_wakes_the_pod():
+def test_a_raising_hint_wakes_the_pod():
     driven = Driven(Hinted)
     Hinted.no = True
     driven.see(node("n"), pod("p"))
@@ -518,7 +518,7 @@ BAD_ANSWERS = {
 
 
 @pytest.mark.parametrize("method", BAD_ANSWERS)
-def test_an_answer_that_makes_no_sense_ends_the_attempt_and_names_the_plugin(method):
+def test_an_invalid_plugin_result_fails_the_attempt_and_names_the_plugin(method):
     body = {"name": "Odd", method: lambda self, *args: BAD_ANSWERS[method], "unreserve": lambda self, *args: None}
     driven = Driven(type("Odd", (), body))
     if method == "bind":
@@ -534,7 +534,7 @@ def test_an_answer_that_makes_no_sense_ends_the_attempt_and_names_the_plugin(met
 
 
 @pytest.mark.parametrize("answer", ["no", {}, [], 3.7, True])
-def test_a_gate_whose_answer_makes_no_sense_stays_shut_and_is_told_of(answer):
+def test_an_invalid_pre_enqueue_result_gates_the_pod_and_is_reported(answer):
     class Odd:
         name = "Odd"
 
@@ -551,7 +551,7 @@ def test_a_gate_whose_answer_makes_no_sense_stays_shut_and_is_told_of(answer):
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), -1.0, float("inf")])
-def test_a_wait_of_no_sensible_length_ends(seconds):
+def test_an_invalid_permit_timeout_ends_the_wait(seconds):
     class Odd:
         name = "Odd"
 
@@ -565,7 +565,7 @@ def test_a_wait_of_no_sensible_length_ends(seconds):
     assert driven.work(Phase.BIND) == []
 
 
-def test_what_is_raised_when_it_is_too_late_to_matter_is_kept_and_stops_nothing():
+def test_errors_after_the_decision_are_recorded_and_stop_nothing():
     class Breaks:
         name = "Breaks"
 
@@ -588,7 +588,7 @@ def test_what_is_raised_when_it_is_too_late_to_matter_is_kept_and_stops_nothing(
     ]
 
 
-def test_a_plugin_that_reserves_and_undoes_nothing_keeps_nobody_from_undoing_theirs():
+def test_a_plugin_without_unreserve_does_not_block_others():
     undone = []
 
     class First:
@@ -622,7 +622,7 @@ def test_a_plugin_that_reserves_and_undoes_nothing_keeps_nobody_from_undoing_the
     assert driven.faults == []
 
 
-def test_a_placed_pod_that_makes_no_sense_leaves_no_trace():
+def test_an_invalid_placed_pod_leaves_no_state():
     driven = Driven()
     driven.see(node("n"))
     with pytest.raises(QuantityError):
@@ -658,7 +658,7 @@ POISON = {
 
 
 @pytest.mark.parametrize("spec", POISON.values(), ids=POISON)
-def test_a_pod_that_makes_no_sense_waits_and_holds_up_nobody(spec):
+def test_an_invalid_pod_waits_without_blocking_others(spec):
     driven = Driven()
     driven.see(node("n"), pod("bad", **spec), pod("good"))
     assert driven.steps() == [("bad", None), ("good", "n")]
@@ -666,7 +666,7 @@ def test_a_pod_that_makes_no_sense_waits_and_holds_up_nobody(spec):
 
 @pytest.mark.parametrize("when", ["before", "during", "after"])
 @pytest.mark.parametrize("error", [None, "connection lost"])
-def test_a_pod_whose_binding_the_server_lost_after_telling_of_it_is_bound_again(when, error):
+def test_a_pod_whose_confirmed_bind_is_lost_is_bound_again(when, error):
     driven = Driven()
     driven.see(node(), waiting := pod("p", version="5"))
     assert driven.step() == ("p", "n")
@@ -688,7 +688,7 @@ def test_a_pod_whose_binding_the_server_lost_after_telling_of_it_is_bound_again(
 
 
 @pytest.mark.parametrize("answered", [True, False])
-def test_a_pod_that_has_no_node_in_a_later_version_is_bound_again(answered):
+def test_a_pod_without_a_node_in_a_newer_version_is_bound_again(answered):
     driven = Driven()
     driven.see(node(), pod("p", version="5"))
     assert driven.step() == ("p", "n")
@@ -706,7 +706,7 @@ def test_a_pod_that_has_no_node_in_a_later_version_is_bound_again(answered):
     assert driven.steps(600.0) == []
 
 
-def test_a_pod_that_goes_before_any_watch_showed_it_on_its_node_wakes_those_who_wait_for_its_room():
+def test_deleting_an_assumed_pod_wakes_pods_that_wait_for_its_resources():
     """Its bind was answered, a list after a gap shows only that it is gone."""
     driven = Driven()
     first, second = pod("first", "2"), pod("second", "2")

@@ -42,13 +42,13 @@ def group_message(run):
     return told.message
 
 
-def test_all_pods_go_to_one_rack_that_holds_them():
+def test_all_pods_are_placed_in_one_rack_that_fits_them():
     run = driven()
     run.see(*racks(a=[1], b=[1, 1], c=[1]), node("bare", "8"), together(), member("p"), member("q"))
     assert {where for _, where in run.steps()} == {"b1", "b2"}
 
 
-def test_without_constraints_a_group_goes_anywhere():
+def test_a_group_without_constraints_is_placed_anywhere():
     run = driven()
     run.see(*racks(a=[1], b=[1]), gang(least=2), member("p"), member("q"))
     assert {where for _, where in run.steps()} == {"a1", "b1"}
@@ -74,14 +74,14 @@ def test_no_node_has_the_label():
     assert group_message(run) == "no feasible placements found"
 
 
-def test_later_pods_follow_those_that_run():
+def test_later_pods_follow_the_rack_of_running_pods():
     run = driven()
     run.see(*racks(a=[1], b=[4]), together(least=1), member("first", on="a1"), member("p"))
     told = messages(run)["p"]
     assert told.startswith("0/1 nodes are available: 1 Insufficient cpu.")
 
 
-def test_pods_that_run_in_two_racks_have_lost_their_way():
+def test_running_pods_in_two_racks_are_a_scheduler_error():
     run = driven()
     run.see(*racks(a=[4], b=[4]), together(least=1), member("x", on="a1"), member("y", on="b1"), member("p"))
     text = "cannot determine domain for already scheduled pods: more than 1 domain found for pod group: a, b"
@@ -90,19 +90,19 @@ def test_pods_that_run_in_two_racks_have_lost_their_way():
     assert (told.reason, told.message) == ("SchedulerError", text)
 
 
-def test_the_rack_that_takes_more_pods_is_better_than_the_fuller_one():
+def test_a_rack_that_fits_more_pods_beats_a_fuller_one():
     run = driven()
     run.see(*racks(a=[2], b=[9]), together(), *map(member, "pqr"))
     assert {where for _, where in run.steps()} == {"b1"}
 
 
-def test_of_racks_that_take_all_the_fuller_one_is_better():
+def test_among_racks_that_fit_all_pods_the_fuller_one_wins():
     run = driven()
     run.see(*racks(a=[9], b=[3], c=[9]), together(), *map(member, "pqr"))
     assert {where for _, where in run.steps()} == {"b1"}
 
 
-def test_ties_are_drawn_by_the_seed_and_nothing_else():
+def test_ties_depend_only_on_the_seed():
     drawn = Counter()
     for seed in range(14):
         where = set()
@@ -164,7 +164,7 @@ def test_a_python_plugin_may_propose_and_score(best, nodes):
     assert {where for _, where in run.steps()} == nodes
 
 
-def test_weights_of_placement_scores_are_their_own():
+def test_placement_scores_have_separate_weights():
     run = driven(halves(), config=ONLY_HALVES)
     profile = run.engine.profiles["default-scheduler"]
     assert [step.name for step in profile.at("placementScore")] == ["NodeResourcesFit", "Halves"]
@@ -194,7 +194,7 @@ WRONG = {  # what the plugin does; what is told
 
 
 @pytest.mark.parametrize(("changes", "told"), WRONG.values(), ids=WRONG)
-def test_what_such_a_plugin_may_get_wrong(changes, told):
+def test_errors_of_placement_plugins_are_reported(changes, told):
     run = driven(halves(**changes), config=ONLY_HALVES)
     run.see(*racks(a=[1, 1, 1, 1]), gang(least=2), member("p"), member("q"))
     assert set(messages(run).values()) == {told}
@@ -209,7 +209,7 @@ def test_what_such_a_plugin_may_get_wrong(changes, told):
     sizes=st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=3), min_size=1, max_size=3),
     cpus=st.lists(st.integers(1, 2), min_size=1, max_size=5), least=st.integers(1, 5), seed=st.integers(0, 3),
 )  # fmt: skip
-def test_pods_of_a_group_never_end_up_in_two_racks_nor_are_too_few(sizes, cpus, least, seed):
+def test_a_group_is_never_split_over_racks_nor_below_min_count(sizes, cpus, least, seed):
     run = driven()
     run.engine.cycle.seed = seed
     run.see(*racks(**dict(zip("abc", sizes, strict=False))), together(least=least))

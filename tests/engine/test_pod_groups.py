@@ -61,7 +61,7 @@ def reasons(run):
 # -- before its turn ------------------------------------------------------------------------------------------------------
 
 
-def test_pods_wait_for_their_group_and_for_enough_of_each_other():
+def test_pods_wait_for_their_group_and_for_min_count():
     run = driven()
     run.see(node(cpu="8"), member("a"))
     assert reasons(run)["a"] == (QueuePlace.GATED, ('waiting for pods\'s pod group "g" to appear in scheduling queue',))
@@ -75,14 +75,14 @@ def test_pods_wait_for_their_group_and_for_enough_of_each_other():
     assert run.steps() == [("c", "n"), ("a", "n"), ("b", "n")]
 
 
-def test_with_the_gates_closed_pods_of_groups_go_one_by_one():
+def test_without_the_gates_group_pods_are_scheduled_singly():
     run = driven(gates="")
     run.see(node(cpu="8"), member("a"), gang(least=3))
     assert run.steps() == [("a", "n")]
     assert run.work(Phase.GROUP_STATUS) == []
 
 
-def test_a_basic_group_waits_for_nobody():
+def test_a_basic_group_waits_for_no_other_pods():
     run = driven()
     run.see(node(cpu="2"), gang(least=None), member("a"), member("b"), member("c"))
     assert run.steps()[:3] == [("a", "n"), ("b", "n"), ("c", None)]
@@ -95,7 +95,7 @@ def test_pods_of_other_groups_and_of_none_do_not_count():
     assert reasons(run)["a"][0] is QueuePlace.GATED
 
 
-def test_pods_that_run_count_for_the_gang():
+def test_running_pods_count_towards_min_count():
     run = driven()
     run.see(node(cpu="8"), gang(least=2), member("running", on="n"), member("a"))
     assert run.steps() == [("a", "n")]
@@ -104,7 +104,7 @@ def test_pods_that_run_count_for_the_gang():
 # -- its turn -------------------------------------------------------------------------------------------------------------
 
 
-def test_all_are_bound_at_once_if_enough_find_a_node():
+def test_all_pods_are_bound_together_if_min_count_fit():
     run = driven()
     run.see(node(cpu="2"), gang(least=2), member("a"), member("b"), member("c"))
     assert run.steps() == [("b", "n"), ("a", "n"), ("c", None)]
@@ -113,7 +113,7 @@ def test_all_are_bound_at_once_if_enough_find_a_node():
     assert list(run.engine.waiting()) == []
 
 
-def test_a_gang_that_runs_lets_others_of_its_group_come_later_one_by_one():
+def test_later_pods_of_a_running_gang_are_scheduled_singly():
     run = driven()
     run.see(node(cpu="2"), gang(least=2), member("a"), member("b"), member("c"))
     run.steps()
@@ -125,7 +125,7 @@ def test_a_gang_that_runs_lets_others_of_its_group_come_later_one_by_one():
     assert run.steps() == [("c", "m")]
 
 
-def test_none_is_bound_if_too_few_find_a_node():
+def test_no_pod_is_bound_below_min_count():
     run = driven()
     run.see(node(cpu="1"), gang(least=2), member("a"), member("b"))
     told = messages(run)
@@ -139,7 +139,7 @@ def test_none_is_bound_if_too_few_find_a_node():
     assert not run.engine.cluster.assumed
 
 
-def test_pods_come_back_after_their_backoff_and_go_together_whatever_that_of_the_others_is():
+def test_a_group_is_retried_together_after_backoff():
     run = driven()
     run.see(node("n", "1"), gang(least=2), member("a"), member("b"))
     assert run.steps() == [("b", None), ("a", None)]
@@ -149,20 +149,20 @@ def test_pods_come_back_after_their_backoff_and_go_together_whatever_that_of_the
     assert sorted(run.steps()) == [("a", "m"), ("b", "n")] or sorted(run.steps()) == [("a", "n"), ("b", "m")]
 
 
-def test_higher_priority_first_then_who_was_ready_first():
+def test_groups_pop_by_priority_then_by_ready_time():
     run = driven()
     run.see(node(cpu="8"), gang(least=3), member("a"), member("b", priority=5), member("c"), member("d"))
     assert [name for name, _ in run.steps()] == ["b", "c", "a", "d"]
 
 
-def test_a_pod_that_is_being_deleted_is_passed_over():
+def test_a_terminating_pod_is_skipped():
     run = driven()
     run.see(node(cpu="8"), gang(least=2), member("a"), dying(member("b")), member("c"))
     assert dict(run.steps()) == {"a": "n", "c": "n"}
     assert [skipped.name for skipped in run.outputs.skipped] == ["b"]
 
 
-def test_pods_of_one_group_must_ask_for_one_scheduler():
+def test_pods_of_one_group_must_name_one_scheduler():
     run = driven(config=HEAD + "profiles:\n- {schedulerName: default-scheduler}\n- {schedulerName: x}\n")
     run.see(node(cpu="8"), gang(least=2), member("a"), member("b", schedulerName="x"))
     text = 'all pods in a single pod group should have the same .spec.schedulerName set, got: "default-scheduler" and "x"'
@@ -188,7 +188,7 @@ class Breaks:
 
 
 @pytest.mark.parametrize("kind", ["raise", "hold"])
-def test_what_reserve_says_counts_and_everything_is_taken_back_last_first(kind):
+def test_a_reserve_rejection_unreserves_in_reverse_order(kind):
     plugin = type("Breaks", (Breaks,), {"kind": kind, "undone": []})
     run = driven(plugin)
     run.see(node(cpu="8"), gang(least=3), member("a", priority=9), member("bad", priority=5), member("c", priority=1))
@@ -226,7 +226,7 @@ class Moody:
         pass
 
 
-def test_one_that_waits_goes_when_enough_are_tried_though_that_comes_to_nothing():
+def test_a_waiting_pod_is_allowed_by_a_group_trial_that_fails():
     """As in kube-scheduler, which asks Permit in the trial too: its GangScheduling lets the others go there and then."""
     run = driven(Moody)
     run.see(node(cpu="8"), gang(least=2), member("a", priority=9), member("b", priority=5), member("c", priority=1))
@@ -250,7 +250,7 @@ def condition(run):
     return [(work.effects[0].group.key, work.effects[0].condition) for work in run.work(Phase.GROUP_STATUS)]
 
 
-def test_a_scheduled_group_is_told_to_be():
+def test_a_scheduled_group_has_the_condition():
     run = driven()
     run.see(node(cpu="8"), gang(least=1, generation=4), member("a"))
     run.steps()
@@ -258,7 +258,7 @@ def test_a_scheduled_group_is_told_to_be():
     assert condition(run) == [("default/g", expected)]
 
 
-def test_an_unschedulable_group_is_told_to_be_once():
+def test_an_unschedulable_group_has_the_condition_written_once():
     run = driven()
     group = gang(least=1, generation=4)
     run.see(node(cpu="1"), group, member("a", "2"))
@@ -290,7 +290,7 @@ def preempted(victim):
     return replace(dying(victim), status=replace(victim.status, conditions=(mark,)))
 
 
-def test_a_gang_waits_until_its_victims_are_gone_on_the_nodes_it_found():
+def test_a_gang_waits_on_its_nodes_until_its_victims_are_deleted():
     run = driven()
     low = pod("low", on="m")
     run.see(node("n", "1"), node("m", "1"), gang(least=2), low, member("a", priority=5), member("b", priority=5))
@@ -321,7 +321,7 @@ def test_a_gang_waits_until_its_victims_are_gone_on_the_nodes_it_found():
     assert dict(run.steps(20.0)) == {"a": "m", "b": "n"}
 
 
-def test_a_victim_is_evicted_though_the_gang_comes_to_nothing():
+def test_a_victim_is_evicted_even_if_the_gang_fails():
     run = driven()
     run.see(node("n", "1"), gang(least=2), pod("low", on="n"), member("a", priority=5), member("b", "9", priority=5))
     told = messages(run)

@@ -39,7 +39,7 @@ BROKEN = {  # what the plugin has besides a filter: (method, what it does), what
 
 
 @pytest.mark.parametrize(("method", "does", "told"), BROKEN.values(), ids=BROKEN)
-def test_a_plugin_that_cannot_begin_is_told_of(method, does, told):
+def test_a_plugin_that_fails_to_start_is_reported(method, does, told):
     mine = type("Mine", (), {"name": "Mine", "filter_node": lambda self, pod, node: None, method: does})
     with pytest.raises(InputError) as caught:
         moorage.simulate([], Options(config=CONFIG, plugins=(mine,)))

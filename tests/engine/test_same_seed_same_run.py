@@ -87,5 +87,5 @@ def test_the_same_seed_gives_the_same_run_under_any_hash_seed():
 
 
 @pytest.mark.slow
-def test_another_seed_is_another_draw():
+def test_another_seed_gives_another_draw():
     assert output("0", seed=1) != output("0", seed=2)

@@ -40,7 +40,7 @@ def entries_into(file, follow):
     return count
 
 
-def test_a_pod_enters_the_schedulers_file_a_few_times_on_its_way_to_a_node():
+def test_a_pod_enters_the_scheduler_module_a_few_times():
     driven = Driven()
     driven.see(node(), pod("first"))
     driven.step()

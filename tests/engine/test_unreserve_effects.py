@@ -44,7 +44,7 @@ def failed_bind():
     return driven, driven.only_work(Phase.UNRESERVE)
 
 
-def test_a_pod_waits_until_what_it_left_behind_is_undone():
+def test_a_pod_waits_until_its_unreserve_effects_are_done():
     driven, undoing = failed_bind()
     assert [effect for effect in undoing.effects if isinstance(effect, Call)]
     assert driven.on("n") == []
@@ -55,7 +55,7 @@ def test_a_pod_waits_until_what_it_left_behind_is_undone():
     assert driven.step(60) == ("p", "n")
 
 
-def test_it_waits_no_longer_if_that_cannot_be_undone_and_the_fault_is_told():
+def test_a_failed_unreserve_effect_ends_the_wait_and_is_reported():
     driven, undoing = failed_bind()
     driven.done(undoing, "connection refused")
     assert [str(fault) for fault in driven.faults] == ["undoing what was reserved for default/p: connection refused"]
@@ -63,7 +63,7 @@ def test_it_waits_no_longer_if_that_cannot_be_undone_and_the_fault_is_told():
 
 
 @pytest.mark.parametrize("refuses_at", ["reserve", "permit"])
-def test_a_refusal_after_the_choice_is_undone_as_well(refuses_at):
+def test_a_rejection_after_node_selection_is_unreserved(refuses_at):
     driven = Driven(leaves(refuses_at))
     driven.see(node(), pod("p", uid="u"))
     assert driven.step() == ("p", None)
@@ -73,7 +73,7 @@ def test_a_refusal_after_the_choice_is_undone_as_well(refuses_at):
     assert driven.step(60) == ("p", None)
 
 
-def test_a_pod_that_is_gone_by_then_is_undone_nevertheless_and_does_not_come_back():
+def test_a_deleted_pod_is_unreserved_and_not_requeued():
     driven, undoing = failed_bind()
     driven.see(dying(pod("p", uid="u")))
     driven.gone(pod("p", uid="u"))
@@ -84,7 +84,7 @@ def test_a_pod_that_is_gone_by_then_is_undone_nevertheless_and_does_not_come_bac
     driven.check_settled()
 
 
-def test_a_pod_that_is_placed_by_then_does_not_come_back():
+def test_a_pod_bound_meanwhile_is_not_requeued():
     driven, undoing = failed_bind()
     driven.see(bound(pod("p", uid="u"), "n"))
     driven.done(undoing)
@@ -93,7 +93,7 @@ def test_a_pod_that_is_placed_by_then_does_not_come_back():
     driven.check_settled()
 
 
-def test_a_newer_version_is_the_one_that_comes_back():
+def test_the_newest_pod_version_is_requeued():
     driven, undoing = failed_bind()
     driven.see(pod("p", "2", uid="u"))
     driven.done(undoing)
@@ -101,7 +101,7 @@ def test_a_newer_version_is_the_one_that_comes_back():
     assert driven.engine.cluster.pod("u").needs.requests["cpu"] == 2000
 
 
-def test_a_pod_deleted_while_it_waits_is_undone():
+def test_a_pod_deleted_in_permit_is_unreserved():
     plugin = leaves()
     plugin.permit = lambda self, state, pod, node: Wait(60)
     driven = Driven(plugin)

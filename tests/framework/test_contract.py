@@ -75,7 +75,7 @@ READ = (
 
 
 @pytest.mark.slow
-def test_mypy_refuses_a_wrong_filter(tmp_path):
+def test_mypy_rejects_a_wrong_filter(tmp_path):
     classes = [
         f'class Wrong{at}(FilterPlugin[str]):\n    name = "W"\n    def filter({head}: raise NotImplementedError\n'
         for at, (head, _) in enumerate(WRONG.values())
@@ -112,7 +112,7 @@ def test_only_profile_looks_up_members_of_plugins():
     assert found
 
 
-def test_the_runner_reads_nothing_of_a_plugin_but_its_name():
+def test_the_runner_reads_only_the_name_of_a_plugin():
     """Beyond ``getattr``: mypy refuses any other member, as a step's plugin has the type ``Plugin``."""
     assert [name for name in vars(Plugin) if not name.startswith("_")] == ["name"]
 
@@ -207,7 +207,7 @@ def test_a_subclass_keeps_promises_unless_it_overrides_or_adds_what_they_cover()
     assert reuse_of(Filters()) == Reuse()
 
 
-def test_a_reuse_that_cannot_be_used_is_an_error():
+def test_an_invalid_reuse_is_an_error():
     class Odd(Base):
         reuse = "always"
 
@@ -273,7 +273,7 @@ def test_old_names_still_give_every_promise():
     assert (reuse.domains.closed("s", None), reuse.domains.scores("s", None)) == ([], None)
 
 
-def test_old_promises_of_a_base_class_end_where_they_did():
+def test_old_promises_of_a_base_class_keep_their_scope():
     """A subclass that overrides ``sign`` repeats ``signs_by``; one that overrides PreFilter is not idle by its base class."""
     plugin = old(sign=sign, signs_by=(), pre_filter=lambda self, pod, snapshot: None, depends=Depends.NODES,
                  narrows_to=lambda self, pod: frozenset())  # fmt: skip

@@ -25,7 +25,7 @@ LABELS = {  # the event, its name
 
 
 @pytest.mark.parametrize(("label", "event"), LABELS.items(), ids=LABELS)
-def test_is_named_as_in_kube_schedulers_metrics(label, event):
+def test_events_are_named_as_in_kube_schedulers_metrics(label, event):
     assert str(event) == label
 
 

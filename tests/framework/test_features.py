@@ -15,7 +15,7 @@ def faults_of(text):
     return [fault.detail for fault in caught.value.faults]
 
 
-def test_nothing_given_means_the_release():
+def test_no_gates_given_means_the_defaults_of_the_release():
     gates = FeatureGates.parse("")
     assert {name: gates[name] for name in GATES} == {name: gate.default for name, gate in GATES.items()}
     assert gates["NodeDeclaredFeatures"]
@@ -51,7 +51,7 @@ READ = {
 
 
 @pytest.mark.parametrize(("text", "gate", "is_open"), READ.values(), ids=READ)
-def test_reads_the_flag(text, gate, is_open):
+def test_the_feature_gates_flag_is_parsed(text, gate, is_open):
     assert FeatureGates.parse(text)[gate] is is_open
 
 
@@ -81,7 +81,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("text", "details"), REFUSED.values(), ids=REFUSED)
-def test_refuses(text, details):
+def test_invalid_gate_settings_are_rejected(text, details):
     assert faults_of(text) == details
 
 

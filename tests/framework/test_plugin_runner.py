@@ -79,7 +79,7 @@ def verdicts_of(*plugins, nodes=("a", "b", "c")):
 
 
 @pytest.mark.parametrize("kind", [Refuses, RefusesOne])
-def test_the_first_plugin_that_refuses_a_node_gives_its_status(kind):
+def test_the_first_plugin_to_reject_a_node_gives_its_status(kind):
     got = verdicts_of(kind("One", ["a"], "no a"), kind("Two", ["a", "b"], "no ab", unresolvable=True))
     assert got == {
         "a": Status(Code.UNSCHEDULABLE, "One", ("no a",)),
@@ -123,13 +123,13 @@ def test_however_many_reasons_there_are_each_row_keeps_its_own(count):
     }
 
 
-def test_a_plugin_that_judges_one_by_one_is_asked_only_about_nodes_that_are_left():
+def test_a_per_node_plugin_runs_only_on_the_remaining_nodes():
     one = RefusesOne("One", ["b"], "no")
     verdicts_of(Refuses("First", ["a"], "no a"), one)
     assert one.asked == ["b", "c"]
 
 
-def test_a_view_of_few_rows_is_judged_like_the_whole():
+def test_a_view_of_few_rows_is_filtered_like_the_whole():
     snapshot = a_cluster([a_node(n) for n in "abc"]).snapshot
     ran = profile(Refuses("One", ["a", "c"], "no"))
     verdicts = Verdicts(3)
@@ -137,7 +137,7 @@ def test_a_view_of_few_rows_is_judged_like_the_whole():
     assert [row for row, _ in verdicts.refused()] == [2]
 
 
-def test_skip_spares_the_filter_and_a_hold_stops_the_pod():
+def test_skip_omits_the_filter_and_a_hold_stops_the_pod():
     class Both(PreFilters):
         def filter(self, state, nodes):
             raise AssertionError("skipped plugins are not asked")
@@ -177,7 +177,7 @@ def test_narrowing(asked, left, text):
 
 
 @pytest.mark.parametrize("nodes", [None, 5, "n1", ["n1"], frozenset([1]), frozenset([None])], ids=repr)
-def test_narrowing_to_what_are_no_names_names_the_plugin(nodes):
+def test_narrowing_to_invalid_names_names_the_plugin(nodes):
     class Narrows:
         name = "Narrows"
 
@@ -219,7 +219,7 @@ def test_scores_outside_the_contract_name_the_plugin(plugin, says):
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), RecursionError(), MemoryError(), ValueError("bad")])
-def test_whatever_a_filter_raises_names_the_plugin(error):
+def test_any_exception_of_a_filter_names_the_plugin(error):
     class Breaks:
         name = "Breaks"
 
@@ -230,7 +230,7 @@ def test_whatever_a_filter_raises_names_the_plugin(error):
         verdicts_of(Breaks())
 
 
-def test_a_mask_of_the_wrong_length_is_refused():
+def test_a_mask_of_the_wrong_length_is_rejected():
     class Short:
         name = "Short"
 
@@ -241,7 +241,7 @@ def test_a_mask_of_the_wrong_length_is_refused():
         verdicts_of(Short())
 
 
-def test_timers_hear_of_every_call():
+def test_timers_measure_every_call():
     heard = []
     ticks = iter(range(100))
     snapshot = a_cluster([a_node("a")]).snapshot
@@ -288,7 +288,7 @@ NO_ANSWERS = {
 
 
 @pytest.mark.parametrize(("method", "answer", "told"), NO_ANSWERS.values(), ids=NO_ANSWERS)
-def test_what_is_no_answer_about_a_node_is_told_as_such(method, answer, told):
+def test_an_invalid_node_result_is_reported(method, answer, told):
     plugin, snapshot, pod = Answers(method, answer), a_cluster([a_node("n")]).snapshot, a_pod("p")
     point = method.removesuffix("_node")
     profile = make_profile("s", {plugin.name: plugin}, {point: [plugin.name]}, {})

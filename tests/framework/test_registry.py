@@ -70,13 +70,13 @@ def test_installed_plugins_are_added(monkeypatch):
     assert list(given) == ["Bare"]
 
 
-def test_an_installed_plugin_that_cannot_be_imported_is_named(monkeypatch):
+def test_an_unimportable_installed_plugin_is_named(monkeypatch):
     given = installed(monkeypatch, ("theirs", "no_such_module:Mine"))
     with pytest.raises(InputError, match=r"plugin theirs \(no_such_module:Mine\) cannot be imported: ModuleNotFoundError"):
         given.with_installed()
 
 
-def test_a_name_is_taken_once():
+def test_a_plugin_name_can_be_registered_once():
     with pytest.raises(InputError, match="that name is taken"):
         Registry([Mine, Mine])
 
@@ -103,7 +103,7 @@ class Refuses(NeedsMore):
         raise InputError("points: no such label")
 
 
-def test_a_plugin_that_cannot_be_made_is_told_with_the_reason():
+def test_a_plugin_that_fails_to_build_is_reported_with_the_reason():
     with pytest.raises(
         InputError,
         match=r"^plugin NeedsMore cannot be made: TypeError: .*missing 1 required .*; without Args it is given none$",

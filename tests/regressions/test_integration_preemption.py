@@ -52,7 +52,7 @@ VICTIMS = {  # pods on the node: priority, spec, labels; the preemptor's spec; w
 
 @BOTH_WAYS
 @pytest.mark.parametrize(("there", "spec", "gone"), VICTIMS.values(), ids=VICTIMS)
-def test_who_has_to_go(there, spec, gone, at_once):
+def test_the_victims_on_one_node(there, spec, gone, at_once):
     async def main(stage):
         on.node(stage.world, "n1", {HOST: "n1"}, cpu="500m")
         for number, (priority, what, labels) in enumerate(there):

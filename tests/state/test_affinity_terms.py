@@ -38,19 +38,19 @@ def pod_with(**kinds):
 
 
 @pytest.mark.parametrize(("term", "namespace", "labels", "selected"), CASES.values(), ids=CASES)
-def test_matches(term, namespace, labels, selected):
+def test_terms_match_pods(term, namespace, labels, selected):
     (compiled,) = pod_with(required=[{**term, "topologyKey": "zone"}]).required_affinity
     assert compiled.matches(a_pod("other", {"app": "web"}, namespace=namespace), labels) is selected
 
 
-def test_a_kind_with_a_malformed_term_counts_as_empty_and_says_why():
+def test_a_malformed_term_makes_its_kind_empty_with_a_reason():
     pod = pod_with(required=[{"labelSelector": WEB}, {"labelSelector": BAD}], anti=[{"labelSelector": WEB}])
     assert pod.required_affinity == ()
     assert len(pod.required_anti_affinity) == 1
     assert pod.affinity_fault == 'requiredAffinityTerms: "Like" is not a valid label selector operator'
 
 
-def test_several_faults_are_told_together():
+def test_several_faults_are_reported_together():
     pod = pod_with(required=[{"labelSelector": BAD}], preferred=[{"labelSelector": WEB, "namespaceSelector": BAD}])
     wrong = '"Like" is not a valid label selector operator'
     assert pod.affinity_fault == f"[requiredAffinityTerms: {wrong}, preferredAffinityTerms: {wrong}]"

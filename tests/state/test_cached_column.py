@@ -69,14 +69,14 @@ class History:
 
 @settings(max_examples=60, deadline=None)
 @given(STEPS)
-def test_what_is_kept_is_what_would_be_worked_out_anew(steps):
+def test_the_cached_column_equals_a_recomputation(steps):
     history = History()
     for step in steps:
         history.play(*step)
     history.check()
 
 
-def test_a_few_changed_rows_are_worked_out_one_by_one():
+def test_a_few_changed_rows_are_recomputed_singly():
     history = History()
     history.check()
     assert history.columns_asked == 1

@@ -36,7 +36,7 @@ def test_services_that_select_a_pod():
     assert names(cluster.snapshot.services_selecting(a_pod(labels={"app": "web"}, namespace="other"))) == ["elsewhere"]
 
 
-def test_services_that_change_and_go():
+def test_changed_and_deleted_services_are_followed():
     cluster = ClusterState()
     cluster.set_object(a_service("web", {"app": "web"}))
     replaced = cluster.set_object(a_service("web", {"app": "shop"}))

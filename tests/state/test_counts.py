@@ -187,7 +187,7 @@ def test_label_columns_know_which_values_nodes_have(history):
 
 @given(steps)
 @settings(max_examples=50, deadline=None)
-def test_nothing_is_left_when_all_is_gone(history):
+def test_no_counts_remain_after_all_pods_are_deleted(history):
     cluster = ClusterState()
     carry_out(cluster, history)
     for number in range(8):
@@ -199,7 +199,7 @@ def test_nothing_is_left_when_all_is_gone(history):
     assert not cluster.table.required_anti_affinity._filed._filed
 
 
-def test_the_matcher_dropped_is_the_one_not_asked_about_for_longest():
+def test_the_least_recently_used_matcher_is_dropped():
     counts = PodCounts(RowSpace(), LabelColumns(RowSpace()), capacity=2)
     web, db, front = (PodMatcher((MatchTerm(None, selector_from_map(labels)),)) for labels in LABELS[1:4])
     for matcher in (web, db, web, front):
@@ -222,7 +222,7 @@ def test_a_what_if_leaves_the_counts_as_they_were():
 
 
 @pytest.mark.parametrize("live_only", [True, False])
-def test_pods_being_deleted_are_left_out_if_asked_so(live_only):
+def test_terminating_pods_are_excluded_on_request(live_only):
     leaving = a_pod("web", {"app": "web"}, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     cluster = a_cluster([a_node("n0")], {"n0": [leaving]})
     everything = PodMatcher((MatchTerm(None, EVERYTHING),), live_only)

@@ -19,7 +19,7 @@ def by_value(nodes, key, per_domain):
     return dict(zip(nodes.label(key).values, per_domain.tolist(), strict=True))
 
 
-def test_sums_leave_rows_without_the_label_out():
+def test_sums_exclude_rows_without_the_label():
     nodes = a_cluster(NODES).snapshot.nodes
     assert by_value(nodes, "zone", domain_sums(nodes, "zone", np.array([1, 2, 4, 8]))) == {None: 0, "a": 9, "b": 2}
     assert by_value(nodes, "rack", domain_sums(nodes, "rack", np.array([1, 2, 4, 8]))) == {None: 0, "": 2, "r": 4}
@@ -32,7 +32,7 @@ def test_sums_over_some_rows():
     assert by_value(nodes, "zone", domains_with(nodes, "zone", some)) == {None: False, "a": True, "b": False}
 
 
-def test_sums_are_nobody_elses():
+def test_sums_are_not_shared():
     nodes = a_cluster(NODES).snapshot.nodes
     column = np.array([1, 2, 4, 8])
     sums = domain_sums(nodes, "zone", column)
@@ -53,7 +53,7 @@ def test_rows():
     assert nodes.one(0).domain("rack") == 0
 
 
-def test_values_that_no_node_has_any_more_are_no_domains():
+def test_values_without_nodes_are_no_domains():
     cluster = a_cluster(NODES)
     nodes = cluster.snapshot.nodes
     assert by_value(nodes, "zone", domains_with(nodes, "zone", np.ones(4, dtype=bool)))["b"]

@@ -7,7 +7,7 @@ from moorage.state.cluster import ClusterState
 from moorage.state.journal import Journal
 
 
-def test_tells_what_came_after_a_position():
+def test_the_journal_returns_entries_after_a_position():
     journal = Journal()
     journal.note("a")
     here = journal.position
@@ -17,7 +17,7 @@ def test_tells_what_came_after_a_position():
     assert journal.since(journal.position) == []
 
 
-def test_forgets_what_is_long_ago(monkeypatch):
+def test_the_journal_drops_old_entries(monkeypatch):
     monkeypatch.setattr(Journal, "keep", 4)
     journal = Journal()
     for at in range(8):
@@ -27,7 +27,7 @@ def test_forgets_what_is_long_ago(monkeypatch):
     assert journal.since(4) == ["4", "5", "6", "7"]
 
 
-def test_objects_of_a_kind_are_noted_as_they_come_change_and_go():
+def test_the_journal_records_object_creation_update_and_deletion():
     cluster = ClusterState()
     volume = PersistentVolume(metadata=PersistentVolume().metadata)
     cluster.set_object(volume)

@@ -70,36 +70,36 @@ def view():
 
 
 @pytest.mark.parametrize(("expression", "expected"), EXPRESSIONS.values(), ids=EXPRESSIONS)
-def test_an_expression_takes(expression, expected):
+def test_a_match_expression_selects(expression, expected):
     term = compile_node_term(NodeSelectorTerm(match_expressions=(asked(*expression),)))
     assert taken(rows_matching_term(term, view())) == expected
 
 
 @pytest.mark.parametrize(("field", "expected"), FIELDS.values(), ids=FIELDS)
-def test_a_field_takes(field, expected):
+def test_a_match_field_selects(field, expected):
     term = compile_node_term(NodeSelectorTerm(match_fields=(asked(*field),)))
     assert taken(rows_matching_term(term, view())) == expected
 
 
 @pytest.mark.parametrize("expression", BROKEN.values(), ids=BROKEN)
-def test_a_term_that_cannot_be_parsed_takes_nothing_and_harms_no_other(expression):
+def test_an_unparsable_term_selects_nothing_and_affects_no_other(expression):
     broken = NodeSelectorTerm(match_expressions=(asked(*expression),))
     sound = NodeSelectorTerm(match_expressions=(asked("disk", "In", ["ssd"]),))
     assert taken(rows_matching(compile_node_selector(NodeSelector(node_selector_terms=(broken,))), view())) == ""
     assert taken(rows_matching(compile_node_selector(NodeSelector(node_selector_terms=(broken, sound))), view())) == "a"
 
 
-def test_no_terms_take_nothing_and_no_labels_take_everything():
+def test_no_terms_select_nothing_and_no_labels_select_everything():
     assert taken(rows_matching(compile_node_selector(NodeSelector()), view())) == ""
     assert taken(rows_labelled({}, view())) == "abcd"
 
 
-def test_labels_must_all_be_there():
+def test_all_labels_must_match():
     assert taken(rows_labelled({"disk": "ssd", "cores": "8"}, view())) == "a"
     assert taken(rows_labelled({"disk": "ssd", "cores": "16"}, view())) == ""
 
 
-def test_values_that_left_the_cluster_take_nothing():
+def test_values_no_longer_in_the_cluster_select_nothing():
     cluster = a_cluster(NODES)
     cluster.snapshot.nodes.label("disk")
     cluster.set_node(a_node("a", {"disk": "nvme"}))
@@ -114,7 +114,7 @@ def test_required_affinity_needs_the_node_selector_too():
     assert taken(required_node_affinity_rows(a_pod(), view())) == "abcd"
 
 
-def test_an_error_is_told_only_where_no_term_matches():
+def test_a_parse_error_is_reported_only_if_no_term_matches():
     broken = {"matchExpressions": [{"key": "disk", "operator": "Near"}]}
     only_b = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}
     affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [broken, only_b]}}
@@ -180,7 +180,7 @@ def holds(one, facts):
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(selectors, node_lists, st.data())
-def test_columns_agree_with_judging_each_node(selector, labels_of, data):
+def test_columns_agree_with_matching_each_node(selector, labels_of, data):
     nodes = [a_node(name, labels) for name, labels in labels_of.items()]
     whole = a_cluster(nodes).snapshot.nodes
     matcher = compile_node_selector(selector)

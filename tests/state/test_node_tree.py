@@ -54,7 +54,7 @@ def test_a_zone_keeps_its_place_as_long_as_it_has_a_node():
     assert in_turn(cluster) == "b1 a3"
 
 
-def test_a_node_that_changes_its_zone_goes_to_the_end_of_the_new_one_once_the_order_is_made_anew():
+def test_a_node_that_changes_its_zone_is_last_in_the_rebuilt_order():
     cluster = a_cluster([node("a1", "a"), node("b1", "b"), node("b2", "b")])
     assert in_turn(cluster) == "a1 b1 b2"
     cluster.set_node(node("a1", "b"))
@@ -102,7 +102,7 @@ class Plain:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("pqrstu"), st.sampled_from(["", "a", "b", None])), max_size=20))
-def test_the_order_is_that_of_plain_lists(changes):
+def test_the_order_equals_that_of_plain_lists(changes):
     cluster, plain = a_cluster([]), Plain()
     for name, zone in changes:
         if zone is None:

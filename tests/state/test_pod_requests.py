@@ -149,7 +149,7 @@ RESIZES = {
 
 
 @pytest.mark.parametrize(("status", "cpu"), RESIZES.values(), ids=RESIZES)
-def test_a_resize_counts_while_it_lasts(status, cpu):
+def test_a_resize_counts_while_in_progress(status, cpu):
     pod = resized(status)
     assert pod_requests(pod).requests["cpu"] == cpu
     assert pod_requests(pod, RequestOptions(use_status=False)).requests["cpu"] == 2000
@@ -180,7 +180,7 @@ OWN = {
 
 
 @pytest.mark.parametrize(("status", "options", "cpu"), OWN.values(), ids=OWN)
-def test_the_pods_own_word_and_its_resize(status, options, cpu):
+def test_pod_level_requests_and_their_resize(status, options, cpu):
     pod = resized(status, own={"cpu": 3})
     assert pod_requests(pod, options).requests["cpu"] == cpu
     assert PodInfo(pod).needs_under(options).requests["cpu"] == cpu
@@ -192,7 +192,7 @@ def test_copies_share_one_sum():
     assert one.needs_under(RequestOptions(False, False, False)) is one.needs
 
 
-def test_a_request_that_is_no_quantity_is_refused():
+def test_a_request_that_is_not_a_quantity_is_rejected():
     with pytest.raises(QuantityError):
         pod_requests(a_pod(containers=[asks({"cpu": "much"})]).pod)
 

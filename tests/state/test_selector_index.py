@@ -26,7 +26,7 @@ labels = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES))
     st.integers(0, 8), st.sampled_from(["red", "blue", "grey"]), labels,
 )  # fmt: skip
 @settings(max_examples=200, deadline=None)
-def test_candidates_hold_all_that_select_once_each(filed, gone, namespace, asked):
+def test_candidates_hold_every_matching_selector_once(filed, gone, namespace, asked):
     index = SelectorIndex[int]()
     for item in filed:
         index.add(*item)
@@ -40,7 +40,7 @@ def test_candidates_hold_all_that_select_once_each(filed, gone, namespace, asked
     assert wanted <= set(found) <= {item for item, _, _ in filed[gone:]}
 
 
-def test_a_pod_meets_only_what_insists_on_its_own_labels():
+def test_a_pod_meets_only_selectors_that_require_its_labels():
     index = SelectorIndex[int]()
     for number in range(1000):
         index.add(number, frozenset(["default"]), selector_from_map({"tier": "web", "app": f"app-{number}"}))
@@ -48,7 +48,7 @@ def test_a_pod_meets_only_what_insists_on_its_own_labels():
     assert list(index.candidates("other", {"app": "app-7", "tier": "db"})) == []
 
 
-def test_the_rarest_insistence_is_the_one_filed():
+def test_a_selector_is_indexed_by_its_rarest_requirement():
     index = SelectorIndex[str]()
     wide = Requirement("a", "In", ("1", "2", "3"))
     index.add("x", None, Selector((wide, Requirement("b", "In", ("1",)))))
@@ -56,7 +56,7 @@ def test_the_rarest_insistence_is_the_one_filed():
     assert list(index.candidates("red", {"b": "1"})) == ["x"]
 
 
-def test_nothing_is_left_behind():
+def test_the_index_is_empty_after_all_removals():
     index = SelectorIndex[str]()
     index.add("x", frozenset(["red", "blue"]), selector_from_map({"a": "1"}))
     index.add("y", None, Selector())

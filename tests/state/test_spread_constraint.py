@@ -30,12 +30,12 @@ def test_policies(policy, honored):
     assert compiled(nodeTaintsPolicy=policy).honors_taints is honored
 
 
-def test_match_label_keys_ask_for_the_pods_own_values():
+def test_match_label_keys_require_the_pods_own_values():
     selector = compiled({"app": "web", "rev": "7"}, labelSelector=WEB, matchLabelKeys=["rev", "absent"]).selector
     assert str(selector) == "app=web,rev=7"
 
 
-def test_match_label_keys_that_were_merged_already_change_nothing():
+def test_merged_match_label_keys_change_nothing():
     merged = {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "rev", "operator": "In", "values": ["7"]}]}
     labels = {"app": "web", "rev": "7"}
     assert compiled(labels, labelSelector=merged, matchLabelKeys=["rev"]) == compiled(
@@ -47,6 +47,6 @@ def test_match_label_keys_add_nothing_to_an_absent_selector():
     assert compiled({"rev": "7"}, matchLabelKeys=["rev"]).selector == NOTHING
 
 
-def test_a_malformed_selector_is_refused():
+def test_a_malformed_selector_is_rejected():
     with pytest.raises(SelectorError, match="Like"):
         compiled(labelSelector={"matchExpressions": [{"key": "app", "operator": "Like"}]})

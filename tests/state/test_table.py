@@ -228,7 +228,7 @@ def clusters(draw):
 
 @given(cluster=clusters(), pod=pods(st.just("new")), row=st.integers(0, 1))
 @settings(max_examples=60, deadline=None)
-def test_a_pod_that_comes_and_goes_changes_nothing(cluster, pod, row):
+def test_adding_and_removing_a_pod_changes_nothing(cluster, pod, row):
     table = cluster.table
     before = described(table), {**internals(table), "changes": None}
     table.add_pod(row, pod)
@@ -269,7 +269,7 @@ def move_about(table, row, fresh, data, depth):
             assert (described(table), list(table.pods[row])) == inside
 
 
-def test_a_what_if_that_raises_is_put_back_too():
+def test_a_raising_what_if_is_rolled_back():
     pod = a_pod("web", {"app": "web"})
     table = a_cluster([a_node("n")], {"n": [pod]}).table
     before = described(table), internals(table)
@@ -283,7 +283,7 @@ def with_port(name):
     return a_pod(name, containers=[{"name": "c", "ports": [{"hostPort": 80, "containerPort": 80}]}])
 
 
-def test_in_a_what_if_one_holder_that_goes_frees_a_port_whoever_else_claims_it():
+def test_removing_one_holder_in_a_what_if_frees_the_port():
     one, other = with_port("one"), with_port("other")
     table = a_cluster([a_node("n")], {"n": [one, other]}).table
     assert table.host_ports == {("TCP", 80): {"0.0.0.0": {0: 2}}}
@@ -299,14 +299,14 @@ def test_in_a_what_if_one_holder_that_goes_frees_a_port_whoever_else_claims_it()
     assert table.host_ports == {("TCP", 80): {"0.0.0.0": {0: 2}}}
 
 
-def test_outside_a_what_if_the_other_holder_keeps_the_port():
+def test_removing_one_holder_outside_a_what_if_keeps_the_port():
     one, other = with_port("one"), with_port("other")
     table = a_cluster([a_node("n")], {"n": [one, other]}).table
     table.remove_pod(0, one)
     assert table.host_ports == {("TCP", 80): {"0.0.0.0": {0: 1}}}
 
 
-def test_two_what_ifs_on_different_rows_do_not_meet():
+def test_what_ifs_on_different_rows_are_independent():
     one, other = with_port("one"), with_port("other")
     table = a_cluster([a_node("a"), a_node("b")], {"a": [one], "b": [other]}).table
     before = described(table), internals(table)
@@ -319,7 +319,7 @@ def test_two_what_ifs_on_different_rows_do_not_meet():
     assert (described(table), internals(table)) == before
 
 
-def test_a_reader_too_far_behind_has_to_look_at_every_row():
+def test_a_reader_too_far_behind_rereads_every_row():
     log = ChangeLog()
     for _ in range(2 * ChangeLog.keep):
         log.note(3)
@@ -329,7 +329,7 @@ def test_a_reader_too_far_behind_has_to_look_at_every_row():
     assert log.since(ChangeLog.keep) == [3] * ChangeLog.keep
 
 
-def test_rows_that_change_are_logged_and_others_are_not():
+def test_only_changed_rows_are_logged():
     table = a_cluster([a_node("a"), a_node("b")]).table
     position = table.changes.position
     pod = a_pod()

@@ -60,7 +60,7 @@ def test_tolerated(tolerations, effects, numeric, expected):
     assert [name for name, hit in zip(nodes.names(), mask, strict=True) if hit] == expected.split()
 
 
-def test_counts_taints_that_nothing_covers():
+def test_untolerated_taints_are_counted():
     nodes = view_of(NODES)
     assert count_untolerated((), nodes, "PreferNoSchedule", False).tolist() == [0, 0, 2, 0, 0]
     old = a_pod(tolerations=[toleration("old Exists:")]).spec.tolerations
@@ -75,7 +75,7 @@ tolerations = st.builds("{}={}:{}".format, st.sampled_from("ab"), st.sampled_fro
 @pytest.mark.slow
 @settings(max_examples=100)
 @given(st.lists(st.lists(taints, max_size=3, unique=True), max_size=6), st.lists(tolerations, max_size=3), st.data())
-def test_columns_agree_with_judging_each_node(taint_lists, tolerated, data):
+def test_columns_agree_with_matching_each_node(taint_lists, tolerated, data):
     def covered(text):
         mark, effect = text.split(":")
         return any(t in (f"{mark}:", f"{mark}:{effect}") for t in tolerated)

@@ -51,7 +51,7 @@ INLINE = ["gcePersistentDisk", "awsElasticBlockStore", "cinder", "azureDisk", "a
 
 
 @pytest.mark.parametrize("kind", INLINE)
-def test_volumes_of_kinds_that_drivers_took_over(kind):
+def test_volumes_migrated_to_csi_drivers(kind):
     volumes = a_pod(volumes=[{"name": "v", kind: {}}]).volumes
     assert volumes is not None
     assert [volume.name for volume in volumes.inline] == ["v"]
@@ -67,7 +67,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["come", "go", "node"]), st.integers(
 
 @settings(max_examples=60)
 @given(st.lists(st.lists(st.sampled_from(VOLUMES), max_size=3), min_size=1, max_size=6), STEPS)
-def test_agrees_with_a_look_at_every_pod(volumes, steps):
+def test_volume_use_agrees_with_a_scan_of_all_pods(volumes, steps):
     table = NodeTable()
     for at in range(4):
         table.add_node(a_node(f"n{at}"))

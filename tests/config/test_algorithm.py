@@ -58,7 +58,7 @@ def test_a_provider_is_that_of_the_release(release):
     assert ("SelectorSpread" in profile.points["score"]) is (release == "1.19")
 
 
-def test_a_policy_goes_before_a_provider():
+def test_a_policy_takes_precedence_over_a_provider():
     (profile,) = load(policy(provider="Nope")).profiles
     assert profile.points["filter"] == ("NodeUnschedulable", "TaintToleration", "NodeLabel")
 
@@ -66,7 +66,7 @@ def test_a_policy_goes_before_a_provider():
 # -- beside a configuration ----------------------------------------------------------------------------------------------
 
 
-def test_a_configuration_says_what_a_policy_does_not():
+def test_a_configuration_sets_what_a_policy_does_not():
     found = load(
         policy(scheduler_name="not this"),
         document(
@@ -89,7 +89,7 @@ CLASHES = {  # profiles of the file
 
 
 @pytest.mark.parametrize("profiles", CLASHES.values(), ids=CLASHES)
-def test_a_policy_goes_with_no_plugins_of_a_file(profiles):
+def test_a_policy_excludes_plugins_of_a_file(profiles):
     with pytest.raises(InputError, match=r"^cannot set a Plugin config and Policy config$"):
         load(policy(), document(profiles=profiles))
 
@@ -102,7 +102,7 @@ def test_profiles_of_a_file_are_laid_over_the_provider():
     assert set(first.points["score"]) - set(second.points["score"]) == {"ImageLocality"}
 
 
-def test_without_such_flags_a_file_is_what_it_is():
+def test_without_algorithm_flags_a_file_is_unchanged():
     text = document()
     assert load(Algorithm(scheduler_name="not this"), text).profiles == load_any(text.encode(), "", RULES, "1.21").profiles
 
@@ -160,7 +160,7 @@ def test_addresses_are_completed_as_v1beta1_does(body, address):
     assert plain_addresses(written) == found.addresses
 
 
-def test_only_rules_of_before_serve_over_plain_http():
+def test_only_older_releases_serve_over_plain_http():
     for version in ("v1", "v1beta2", "v1beta3"):
         found = load_any(document(version).encode(), "", RULES)
         assert found.addresses is None
@@ -189,7 +189,7 @@ FAULTS = {  # what the file says, the field, the words
 
 
 @pytest.mark.parametrize(("body", "field", "words"), FAULTS.values(), ids=FAULTS)
-def test_what_that_release_refuses(body, field, words):
+def test_documents_that_the_release_rejects(body, field, words):
     with pytest.raises(ConfigError) as refusal:
         load_any(document(**body).encode(), "", RULES)
     (fault,) = [fault for fault in refusal.value.faults if fault.field == field]
@@ -197,7 +197,7 @@ def test_what_that_release_refuses(body, field, words):
 
 
 @pytest.mark.parametrize("lock", ["endpoints", "configmaps", "leases", "endpointsleases", "configmapsleases"])
-def test_locks_of_that_time_may_be_configured(lock):
+def test_resource_locks_of_the_old_release_are_accepted(lock):
     found = load_any(document(leaderElection={"resourceLock": lock}).encode(), "", RULES)
     assert found.configuration.leader_election.resource_lock == lock
 
@@ -206,6 +206,6 @@ LOCKS = {"1.19": "endpointsleases", "1.20": "leases", "1.21": "leases"}
 
 
 @pytest.mark.parametrize(("release", "lock"), LOCKS.items(), ids=LOCKS)
-def test_each_release_stands_for_its_lock(release, lock):
+def test_each_release_has_its_default_lock(release, lock):
     for found in (load(Algorithm(), None, release), load(policy(), None, release), load(Algorithm(), document(), release)):
         assert found.configuration.leader_election.resource_lock == lock

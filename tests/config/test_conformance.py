@@ -54,14 +54,14 @@ def test_all_recordings_are_here():
 
 
 @pytest.mark.parametrize("document", GOOD.values(), ids=GOOD)
-def test_a_good_document_resolves_to_the_same_plugins(document):
+def test_a_valid_document_resolves_to_the_same_plugins(document):
     found = answer(document["name"], document["text"])
     assert (found["refused"], found["faults"]) == (False, [])
     assert found["profiles"] == document["expected"]["profiles"]
 
 
 @pytest.mark.parametrize("document", BAD.values(), ids=BAD)
-def test_a_bad_document_is_refused_at_the_same_fields(document):
+def test_an_invalid_document_is_rejected_at_the_same_fields(document):
     found = answer(document["name"], document["text"])
     assert found["refused"]
     recorded = document["expected"].get("faults")
@@ -74,7 +74,7 @@ def test_a_bad_document_is_refused_at_the_same_fields(document):
     [(document, fault) for document in BAD.values() for fault in document["expected"].get("faults") or []],
     ids=lambda value: value.get("name") or value["field"],
 )
-def test_a_fault_has_the_recorded_words(document, fault):
+def test_a_fault_has_the_recorded_message(document, fault):
     mine = [one["detail"] for one in answer(document["name"], document["text"])["faults"] if one["field"] == fault["field"]]
     kind, _, rest = fault["detail"].partition(": ")
     words = rest.rpartition(": ")[2]
@@ -82,12 +82,12 @@ def test_a_fault_has_the_recorded_words(document, fault):
     assert any(one.startswith(kind) and (words in one or words == "{}") for one in mine), mine
 
 
-def test_the_rest_has_words_to_share():
+def test_other_faults_share_words_with_the_recording():
     assert list(SHARED_WORDS) == [name for name, document in BAD.items() if "faults" not in document["expected"]]
 
 
 @pytest.mark.parametrize(("name", "words"), SHARED_WORDS.items(), ids=SHARED_WORDS)
-def test_a_document_that_is_not_read_or_built_has_the_recorded_words(name, words):
+def test_a_document_that_fails_to_load_has_the_recorded_message(name, words):
     expected = BAD[name]["expected"]
     recorded = expected.get("loadError") or expected["startError"]
     mine = [fault["detail"] for fault in answer(name, BAD[name]["text"])["faults"]]

@@ -66,7 +66,7 @@ CHOICE = {  # version, asked to emulate → whose rules run
 
 
 @pytest.mark.parametrize(("version", "emulate", "release"), CHOICE.values(), ids=CHOICE)
-def test_the_version_or_the_caller_says_whose_rules_run(version, emulate, release):
+def test_the_version_or_the_caller_selects_the_release(version, emulate, release):
     found = load(version, emulate)
     assert (found.release, found.gates.release) == (release, release)
     assert release in found.heading
@@ -74,7 +74,7 @@ def test_the_version_or_the_caller_says_whose_rules_run(version, emulate, releas
 
 
 @pytest.mark.parametrize(("version", "emulate"), [("v1", "1.21"), ("v1beta1", "1.36"), ("v1beta2", "1.21"), ("v1alpha9", None)])
-def test_a_release_refuses_what_it_cannot_read(version, emulate):
+def test_a_release_rejects_unknown_versions(version, emulate):
     with pytest.raises(
         ConfigError, match=f'no kind "KubeSchedulerConfiguration" is registered for version "{GROUP}/{version}"'
     ):
@@ -93,7 +93,7 @@ def test_v1beta1_starts_from_the_default_provider():
     assert "preEnqueue" not in found.points
 
 
-def test_the_default_of_1_19_spreads_by_a_rule_of_its_own():
+def test_the_default_of_1_19_spreads_by_its_own_plugin():
     found = load_default(RULES, "1.19").profiles[0]
     assert scores(found) == {**DEFAULT_SCORES, "SelectorSpread": 1}
     assert list(found.points["filter"])[:3] == ["NodeUnschedulable", "NodeResourcesFit", "NodeName"]
@@ -123,7 +123,7 @@ def test_the_other_provider_packs():
 
 
 @pytest.mark.parametrize(("name", "emulate"), [("NoSuchProvider", None), ("DefaultProvider", "1.36")])
-def test_a_provider_that_is_not_there_is_refused(name, emulate):
+def test_an_unknown_provider_is_rejected(name, emulate):
     with pytest.raises(InputError, match=f'algorithm provider "{name}" is not registered'):
         from_provider(name, RULES, emulate)
 
@@ -168,7 +168,7 @@ def test_v1beta2_and_v1beta3_have_the_defaults_of_their_releases():
 # -- a profile's own sets ------------------------------------------------------------------------------------------------
 
 
-def test_v1beta1_puts_what_is_enabled_behind_the_defaults():
+def test_v1beta1_appends_enabled_plugins_to_the_defaults():
     plugins = {"score": enabled("NodeLabel", "ImageLocality", disabled=["ImageLocality"], NodeLabel=3, ImageLocality=7)}
     assert scores(profile("v1beta1", plugins)) == {
         **{name: weight for name, weight in DEFAULT_SCORES.items() if name != "ImageLocality"},
@@ -177,7 +177,7 @@ def test_v1beta1_puts_what_is_enabled_behind_the_defaults():
     }
 
 
-def test_v1beta1_takes_all_defaults_away():
+def test_v1beta1_disables_all_defaults():
     assert scores(profile("v1beta1", {"score": enabled("NodeLabel", disabled=["*"])})) == {"NodeLabel": 1}
 
 
@@ -193,7 +193,7 @@ def test_v1beta3_has_multi_point():
     assert (found.points["filter"][-1], found.weights["NodeLabel"]) == ("NodeLabel", 4)
 
 
-def test_the_last_point_that_names_a_plugin_says_its_weight():
+def test_the_last_point_that_names_a_plugin_sets_its_weight():
     """As upstream worked weights out: PreBind comes after Score, and its entry has no weight."""
     plugins = {"score": enabled("VolumeBinding", VolumeBinding=5)}
     assert profile("v1beta1", plugins).weights["VolumeBinding"] == 1
@@ -260,7 +260,7 @@ REFUSED = {  # version, plugins, pluginConfig, more → field, words
 
 
 @pytest.mark.parametrize(("version", "plugins", "config", "more", "field", "words"), REFUSED.values(), ids=REFUSED)
-def test_a_bad_document_is_refused_with_the_path(version, plugins, config, more, field, words):
+def test_an_invalid_document_is_rejected_with_the_path(version, plugins, config, more, field, words):
     with pytest.raises(ConfigError) as caught:
         profile(version, plugins, config, **more)
     told = {fault.field: fault.body for fault in caught.value.faults}
@@ -268,14 +268,14 @@ def test_a_bad_document_is_refused_with_the_path(version, plugins, config, more,
     assert words in told[field]
 
 
-def test_an_address_that_v1beta1_cannot_read_is_passed_over():
+def test_an_address_that_v1beta1_cannot_parse_is_ignored():
     assert load("v1beta1", healthzBindAddress="here").unused.keys() == {"healthzBindAddress"}
 
 
 # -- removed rules in today's profiles -----------------------------------------------------------------------------------
 
 
-def test_a_profile_of_today_may_name_what_is_gone():
+def test_a_current_profile_may_name_a_removed_plugin():
     plugins = {"score": enabled("NodeLabel", "SelectorSpread", NodeLabel=2), "preScore": enabled("SelectorSpread")}
     found = profile("v1", plugins, [{"name": "NodeLabel", "args": {"presentLabelsPreference": ["gpu"]}}])
     assert {"NodeLabel": 2, "SelectorSpread": 1}.items() <= found.weights.items()
@@ -304,7 +304,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("make", WRITTEN.values(), ids=WRITTEN)
-def test_what_is_shown_loads_to_the_same(make):
+def test_a_shown_configuration_loads_to_the_same_profiles(make):
     found = make()
     written = as_document(found.configuration, found.profiles, found.version)
     emulate = found.release if found.gates.emulated.legacy_flags else None
@@ -314,7 +314,7 @@ def test_what_is_shown_loads_to_the_same(make):
 
 
 @pytest.mark.parametrize("make", WRITTEN.values(), ids=WRITTEN)
-def test_what_is_converted_is_a_good_v1(make):
+def test_a_converted_document_is_a_valid_v1(make):
     converted = convert(make(), builtin_registry())
     again = load_any(msgspec.json.encode(converted.document), "again", RULES, "1.36")
     assert not again.profiles[0].missing
@@ -322,7 +322,7 @@ def test_what_is_converted_is_a_good_v1(make):
     assert converted.notes
 
 
-def test_conversion_keeps_what_has_an_equivalent_and_tells_the_rest():
+def test_conversion_keeps_equivalents_and_reports_the_rest():
     config = [
         {"name": "RequestedToCapacityRatio", "args": {"shape": SHAPE, "resources": [{"name": "cpu", "weight": 3}]}},
         {"name": "NodeLabel", "args": {"presentLabels": ["a"], "absentLabels": ["b"], "presentLabelsPreference": ["c"]}},
@@ -368,13 +368,13 @@ MOVED = {  # the lock → what the note says of replicas that stand for it
 
 
 @pytest.mark.parametrize(("lock", "note"), MOVED.items(), ids=MOVED)
-def test_conversion_stands_for_a_lease(lock, note):
+def test_conversion_selects_a_lease_lock(lock, note):
     converted = convert(load("v1beta1", leaderElection={"resourceLock": lock}), builtin_registry())
     assert converted.document["leaderElection"]["resourceLock"] == "leases"
     assert f"leaderElection.resourceLock: {note}" in converted.notes
 
 
-def test_conversion_tells_of_scores_by_storage():
+def test_conversion_reports_scores_by_storage():
     rules = ConfigSource(feature_gates="VolumeCapacityPriority=true")
     converted = convert(load("v1beta1", rules=rules), builtin_registry())
     assert any(note.startswith("profiles[0]: VolumeBinding scores otherwise today") for note in converted.notes)
@@ -382,7 +382,7 @@ def test_conversion_tells_of_scores_by_storage():
 
 
 @pytest.mark.parametrize("version", ["v1beta3", "v1"])
-def test_a_strategy_that_is_there_is_kept(version):
+def test_an_existing_scoring_strategy_is_kept(version):
     named = {"score": enabled("NodeResourcesMostAllocated", "RequestedToCapacityRatio")}
     config = [{"name": "RequestedToCapacityRatio", "args": {"shape": SHAPE}}]
     found = load(version, profiles=[{"plugins": named, "pluginConfig": config}])

@@ -158,7 +158,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("case"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_is_refused(case):
+def test_a_mistake_is_rejected(case):
     body, words, *header = case
     found = faults_of(body, *header)
     assert len(found) == 1
@@ -195,7 +195,7 @@ extenders:
     ]
 
 
-def test_what_follows_from_a_mistake_is_not_reported():
+def test_consequences_of_a_mistake_are_not_reported():
     """Without its name the profile would also lack one, and the plugin would be unknown."""
     found = faults_of("profiles: [{schedulerName: 3}, {schedulerName: b, plugins: {filter: {enabled: [{name: 4}]}}}]")
     assert [fault.partition(": ")[0] for fault in found] == [
@@ -218,7 +218,7 @@ def test_duplicates_in_json_carry_their_path():
 
 
 @pytest.mark.parametrize("text", [b"{", b"a: [", b"\x1f\x8b\x08", b"a: \x00", b"\t- a", b"&a [*a]"])
-def test_text_that_is_no_yaml_says_where(text):
+def test_invalid_yaml_is_reported_with_its_position(text):
     with pytest.raises(InputError, match=r"^test.yaml:1: "):
         load(text, "test.yaml", REGISTRY, FeatureGates())
 
@@ -226,7 +226,7 @@ def test_text_that_is_no_yaml_says_where(text):
 # -- what is read generously ------------------------------------------------------------------------------------------
 
 
-def test_nothing_given_is_the_default():
+def test_an_empty_document_gives_the_defaults():
     assert read("") == default_configuration()
     assert default_configuration().profiles[0].scheduler_name == "default-scheduler"
 
@@ -326,7 +326,7 @@ def test_arguments_left_out_are_the_defaults(body):
     assert args_of("VolumeBinding", body) == VolumeBindingArgs()
 
 
-def test_defaults_hang_on_the_gates():
+def test_argument_defaults_depend_on_the_gates():
     body = "profiles: [{pluginConfig: [{name: VolumeBinding}, {name: DynamicResources, args: {filterTimeout: 1s}}]}]"
     plain = read(body).profiles[0].plugin_config
     assert plain[0].args.shape is None
@@ -340,11 +340,11 @@ def test_arguments_of_an_unknown_plugin_stay_as_they_are():
     assert args_of("Unheard", "{a: [1, {b: null}]}") == {"a": [1, {"b": None}]}
 
 
-def test_arguments_that_the_release_ignores_are_let_be():
+def test_arguments_that_the_release_ignores_are_accepted():
     assert args_of("NodeName", "{a: 1}") == {"a": 1}
 
 
-def test_a_plugin_of_ones_own_gets_its_arguments():
+def test_a_custom_plugin_gets_its_arguments():
     body = "{needed: x, mode: b, names: [a, null], limits: {a: 1, b: null}, either: t, share: 1, patience: 1m}"
     assert args_of("Mine", body) == MineArgs(
         needed="x", mode="b", names=("a", ""), limits={"a": 1, "b": 0}, either="t", share=1.0, patience=60.0
@@ -363,14 +363,14 @@ MINE = {
 
 
 @pytest.mark.parametrize(("body", "words"), MINE.values(), ids=MINE)
-def test_arguments_of_ones_own_are_checked_alike(body, words):
+def test_arguments_of_custom_plugins_are_validated(body, words):
     plugins = "plugins: {filter: {enabled: [{name: Mine}]}}"
     found = faults_of(f"profiles: [{{pluginConfig: [{{name: Mine, args: {body}}}], {plugins}}}]")
     assert len(found) == 1
     assert words in found[0]
 
 
-def test_arguments_that_are_needed_must_be_given():
+def test_required_arguments_must_be_given():
     found = faults_of("profiles: [{plugins: {filter: {enabled: [{name: Mine}]}}}]")
     assert found == ["profiles[0].pluginConfig: Required value: plugin Mine needs arguments: needed"]
 
@@ -386,7 +386,7 @@ values = st.recursive(
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(body=st.dictionaries(names, values, max_size=4))
-def test_whatever_is_written_is_read_or_refused(body):
+def test_every_document_is_loaded_or_rejected(body):
     text = msgspec.json.encode({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", **body})
     try:
         load(text, "test.json", REGISTRY, FeatureGates())
@@ -400,6 +400,6 @@ def test_whatever_is_written_is_read_or_refused(body):
 
 @settings(max_examples=40, deadline=None)
 @given(st.binary(max_size=200))
-def test_any_bytes_are_read_or_refused(text):
+def test_any_bytes_are_loaded_or_rejected(text):
     with pytest.raises(MoorageError):
         load(text, "test.yaml", REGISTRY, FeatureGates())

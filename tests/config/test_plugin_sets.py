@@ -54,7 +54,7 @@ def test_merges(defaults, enabled, disabled, expected):
     assert text(merge(a_set(defaults), a_set(enabled, disabled)).enabled) == expected
 
 
-def test_what_the_defaults_take_away_is_taken_from_them_too():
+def test_plugins_disabled_by_the_defaults_stay_disabled():
     merged = merge(a_set("A B", "A"), a_set("C", "B"))
     assert (text(merged.enabled), text(merged.disabled)) == ("C", "B A")
 
@@ -86,7 +86,7 @@ def test_expands(sets, filters, scores):
     assert " ".join(f"{name}:{found.weights[name]}" for name in found.points["score"]) == scores
 
 
-def test_a_negative_weight_that_nothing_follows_is_let_be():
+def test_a_last_negative_weight_is_accepted():
     """kube-scheduler's check for overflow catches a negative weight only where a later weight is added to it."""
     last = expand(Plugins(multi_point=a_set("Sort Bind A D:-1", "*")), (), CATALOGUE, "plugins", "a")
     first = expand(Plugins(multi_point=a_set("Sort Bind D:-1 A", "*")), (), CATALOGUE, "plugins", "a")
@@ -101,7 +101,7 @@ gone = st.lists(st.sampled_from(["A", "B", "C", "D", "*"]), unique=True, max_siz
 
 @settings(max_examples=100, deadline=None)
 @given(everywhere=unique, here=unique, off=gone)
-def test_the_order_at_a_point_is_the_one_promised(everywhere, here, off):
+def test_the_order_at_a_point_is_the_documented_one(everywhere, here, off):
     """First what the point enables of ``multiPoint``, in the point's order; then the rest of that; then of the point."""
     here = [name for name in here if "filter" in CATALOGUE[name]]
     sets = Plugins(multi_point=a_set(" ".join(["Sort", "Bind", *everywhere]), "*"), filter=a_set(" ".join(here), " ".join(off)))

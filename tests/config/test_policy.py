@@ -60,7 +60,7 @@ def test_an_empty_policy_runs_the_defaults():
     assert found.args["PodTopologySpread"].defaulting_type == "System"
 
 
-def test_empty_lists_leave_what_cannot_be_left_out():
+def test_empty_lists_keep_mandatory_plugins():
     found = resolved(predicates=[], priorities=[])
     assert found.points["filter"] == ("NodeUnschedulable", "TaintToleration")
     assert "score" not in found.points
@@ -79,14 +79,14 @@ def test_predicates_run_in_their_own_order():
     assert found.points["preFilter"] == ("NodePorts", "NodeResourcesFit", "InterPodAffinity")
 
 
-def test_general_predicates_are_four():
+def test_general_predicates_expand_to_four():
     found = resolved(predicates=predicates("GeneralPredicates", "HostName"))
     assert found.points["filter"] == (
         "NodeUnschedulable", "NodeResourcesFit", "NodeName", "NodePorts", "NodeAffinity", "TaintToleration",
     )  # fmt: skip
 
 
-def test_arguments_of_a_kind_come_to_one_plugin():
+def test_arguments_of_one_kind_configure_one_plugin():
     found = resolved(
         predicates=predicates(One=PRESENCE, Other=ABSENCE, Third=TOGETHER),
         priorities=priorities(Prefer=PREFERRED, Shun={"labelPreference": {"label": "e"}}, Racks=APART),
@@ -100,7 +100,7 @@ def test_arguments_of_a_kind_come_to_one_plugin():
     assert found.points["filter"] == ("NodeUnschedulable", "TaintToleration", "NodeLabel", "ServiceAffinity")
 
 
-def test_a_known_name_makes_its_argument_void():
+def test_the_argument_of_a_known_name_is_ignored():
     found = resolved(predicates=predicates(CheckNodeLabelPresence=PRESENCE), priorities=[])
     assert found.args["NodeLabel"].present_labels == ()
 
@@ -126,12 +126,12 @@ SPREADING = {  # priorities → (weight, defaulting type)
 
 
 @pytest.mark.parametrize(("names", "expected"), SPREADING.values(), ids=SPREADING)
-def test_spreading_comes_to_one_plugin(names, expected):
+def test_spreading_maps_to_one_plugin(names, expected):
     found = resolved(priorities=priorities(*names))
     assert (found.weights["PodTopologySpread"], found.args["PodTopologySpread"].defaulting_type) == expected
 
 
-def test_spreading_without_the_gate_has_a_plugin_of_its_own():
+def test_spreading_without_the_gate_has_its_own_plugin():
     found = load(
         rules=ConfigSource(feature_gates="DefaultPodTopologySpread=false"), priorities=priorities("SelectorSpreadPriority")
     ).profiles[0]
@@ -143,7 +143,7 @@ def test_the_equal_priority_is_left_out():
     assert resolved(priorities=priorities("ImageLocalityPriority", "EqualPriority")).weights == {"ImageLocality": 1}
 
 
-def test_the_weight_of_affinity_reaches_its_plugin_only_where_it_scores():
+def test_the_affinity_weight_is_set_only_if_the_plugin_scores():
     scoring = {"hardPodAffinitySymmetricWeight": 40, "priorities": priorities("InterPodAffinityPriority")}
     assert resolved(**scoring).args["InterPodAffinity"].hard_pod_affinity_weight == 40
     filtering = {"hardPodAffinitySymmetricWeight": 40, "predicates": predicates("MatchInterPodAffinity"), "priorities": []}
@@ -154,7 +154,7 @@ def test_weights_are_cut_to_32_bits():
     assert resolved(priorities=[{"name": "ImageLocalityPriority", "weight": 2**32 + 5}]).weights == {"ImageLocality": 5}
 
 
-def test_every_predicate_may_be_asked_always():
+def test_all_predicates_may_always_be_checked():
     assert not resolved().run_all_filters
     assert resolved(alwaysCheckAllPredicates=True).run_all_filters
 
@@ -178,7 +178,7 @@ def test_the_release_may_be_chosen(release):
     assert ("SelectorSpread" in found.profiles[0].weights) == (release == "1.19")
 
 
-def test_todays_kube_scheduler_knows_no_policy():
+def test_the_current_kube_scheduler_has_no_policy():
     with pytest.raises(ConfigError, match='no kind "Policy" is registered for version "v1"'):
         load(emulate="1.36")
 
@@ -235,7 +235,7 @@ REFUSED = {  # body → field, words
 
 
 @pytest.mark.parametrize(("body", "field", "words"), REFUSED.values(), ids=REFUSED)
-def test_a_bad_policy_is_refused_with_the_path(body, field, words):
+def test_an_invalid_policy_is_rejected_with_the_path(body, field, words):
     with pytest.raises(ConfigError) as caught:
         load(**body)
     told = {fault.field: fault.body for fault in caught.value.faults}
@@ -243,7 +243,7 @@ def test_a_bad_policy_is_refused_with_the_path(body, field, words):
     assert words in told[field]
 
 
-def test_all_faults_are_told_at_once():
+def test_all_faults_of_a_policy_are_reported_at_once():
     with pytest.raises(ConfigError) as caught:
         load(predicates=predicates("Nope"), priorities=priorities("Nope"), hardPodAffinitySymmetricWeight=-1)
     assert [fault.field for fault in caught.value.faults] == [

@@ -43,7 +43,7 @@ def test_a_plugin_whose_arguments_are_checked_has_some(name):
         ("GenericWorkload=true,TopologyAwareWorkloadScheduling=true", "TopologyPlacementGenerator PodGroupPodsCount"),
     ],
 )
-def test_the_defaults_hang_on_the_gates(gates, behind):
+def test_the_default_plugins_depend_on_the_gates(gates, behind):
     names = [plugin.name for plugin in default_plugins(FeatureGates.parse(gates))]
     assert " ".join(names[-2:]) == behind
     assert names.index("DynamicResources") + 1 == names.index("DefaultPreemption")
@@ -64,7 +64,7 @@ def test_what_is_not_registered_is_named():
     assert profile.points == profiles_of("")[0].points
 
 
-def test_a_percentage_is_the_profiles_own_or_that_of_all():
+def test_a_profile_percentage_overrides_the_global_one():
     found = profiles_of(
         "percentageOfNodesToScore: 7\nprofiles: [{schedulerName: a}, {schedulerName: b, percentageOfNodesToScore: 0}]"
     )
@@ -106,7 +106,7 @@ def test_resources_of_extenders_need_the_plugin_that_would_count_them():
     profiles_of(NO_FIT % ("", ""))
 
 
-def test_arguments_that_are_checked_late_are_not_checked_where_they_are_not_used():
+def test_late_validated_arguments_of_unused_plugins_are_not_validated():
     """kube-scheduler looks at the arguments of NodeResourcesFit when it builds the plugin."""
     bad = ", pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: ['-']}}]"
     profiles_of(NO_FIT % ("", bad))
@@ -138,7 +138,7 @@ def sorted_by(scheduler_name, plugin, **config):
     return KubeSchedulerProfile(scheduler_name=scheduler_name, plugins=Plugins(queue_sort=sort), plugin_config=configs)
 
 
-def test_profiles_built_by_hand_are_held_against_each_other():
+def test_profiles_built_in_code_are_validated_together():
     assert refused(sorted_by("a", "Older"), sorted_by("b", "Newer")) == [
         'different queue sort plugins for profile "b": "Newer", first: "Older"'
     ]

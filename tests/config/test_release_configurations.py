@@ -91,7 +91,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_a_refusal_ends_or_begins_with_a_release(what):
+def test_a_rejection_starts_or_ends_with_a_release(what):
     text, *answers = REFUSED[what]
     for version, expected in answers:
         gates, registry, _ = of(version)

@@ -443,7 +443,7 @@ def test_every_rule_has_a_document():
     ],
     ids=["names of the lease", "no profile", "no strategy", "no weight", "no election"],
 )
-def test_what_a_default_mends_is_not_refused(body):
+def test_a_value_that_defaulting_fills_is_not_rejected(body):
     load((HEADER + body).encode(), "test", REGISTRY, FeatureGates())
 
 

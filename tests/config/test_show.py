@@ -56,7 +56,7 @@ def test_the_defaults_are_written_out():
     }
 
 
-def test_what_was_given_is_written_out():
+def test_given_values_are_written_out():
     written = holds_again(
         {
             "profiles": [
@@ -94,7 +94,7 @@ sets = st.fixed_dictionaries({}, optional={"enabled": entries, "disabled": entri
 
 @settings(max_examples=40, deadline=None)
 @given(plugins=st.dictionaries(points, sets, max_size=3))
-def test_whatever_is_good_loads_again_to_the_same_profiles(plugins):
+def test_every_valid_configuration_round_trips(plugins):
     document = {"profiles": [{"schedulerName": "a", "plugins": plugins}]}
     try:
         read(document)
@@ -103,7 +103,7 @@ def test_whatever_is_good_loads_again_to_the_same_profiles(plugins):
     holds_again(document)
 
 
-def test_the_table_says_what_runs_where():
+def test_the_table_lists_plugins_by_extension_point():
     few = Registry(REGISTRY[name] for name in ("PrioritySort", "DefaultBinder", "NodeAffinity"))
     _, profiles = read(
         {

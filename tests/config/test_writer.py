@@ -98,7 +98,7 @@ def test_a_profile_keeps_its_sets_and_has_the_arguments_of_what_it_enables():
     assert [one["name"] for one in profile["pluginConfig"]] == ["NodeAffinity"]
 
 
-def test_an_extender_says_what_it_was_told_and_how_long_it_has():
+def test_an_extender_is_written_with_its_settings_and_timeout():
     extenders = [
         {"urlPrefix": "http://a", "filterVerb": "f", "tlsConfig": {"insecure": False}, "managedResources": [{"name": "x.y/z"}]},
         {
@@ -123,7 +123,7 @@ def test_an_extender_says_what_it_was_told_and_how_long_it_has():
         ({"percentageOfNodesToScore": 0, "leaderElection": {"leaderElect": False}}, {"percentageOfNodesToScore": 0}),
     ],
 )
-def test_a_no_is_shown_where_kube_scheduler_shows_it(document, shown):
+def test_false_is_written_where_kube_scheduler_writes_it(document, shown):
     found = written(document)
     assert {name: found[name] for name in shown} == shown
     assert ("delayCacheUntilActive" in found) is ("delayCacheUntilActive" in shown)
@@ -145,7 +145,7 @@ sets = st.fixed_dictionaries({}, optional={"enabled": entries, "disabled": entri
 
 @settings(max_examples=40, deadline=None)
 @given(plugins=st.dictionaries(points, sets, max_size=3))
-def test_whatever_is_good_loads_again_to_the_same_profiles(plugins):
+def test_every_valid_configuration_round_trips(plugins):
     document = {"profiles": [{"schedulerName": "a", "plugins": plugins}]}
     try:
         read(document)

@@ -17,19 +17,19 @@ WORDS = {  # what is asked for, what of it runs
 
 
 @pytest.mark.parametrize(("words", "count"), WORDS.values(), ids=WORDS)
-def test_who_runs(words, count):
+def test_the_controllers_flag_selects_controllers(words, count):
     found = chosen(all_controllers(), words)
     assert len(found) == count
     assert found[0].name == "kubelet"
 
 
-def test_a_name_that_is_none_is_refused_with_those_there_are():
+def test_an_unknown_controller_is_rejected_with_the_known_ones():
     with pytest.raises(InputError) as refused:
         chosen(all_controllers(), ["*", "-cloud-controller"])
     assert '"cloud-controller" is not in the list of known controllers' in str(refused.value)
     assert "node-lifecycle-controller" in str(refused.value)
 
 
-def test_kubelets_cannot_be_switched_off():
+def test_kubelets_cannot_be_disabled():
     with pytest.raises(InputError):
         chosen(all_controllers(), ["-kubelet"])

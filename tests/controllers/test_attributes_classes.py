@@ -38,7 +38,7 @@ def cluster(lab):
     assert made.reports == []
 
 
-def test_one_that_nobody_names_goes_at_once(cluster):
+def test_an_unused_class_is_deleted_at_once(cluster):
     cluster.apply(CLASS)
     cluster.settle()
     assert cluster.all("volumeattributesclasses")[0]["metadata"]["finalizers"] == [FINALIZER]
@@ -48,7 +48,7 @@ def test_one_that_nobody_names_goes_at_once(cluster):
 
 
 @pytest.mark.parametrize(("resource", "name", "user"), USERS.values(), ids=USERS)
-def test_one_that_is_named_stays_until_it_is_not(cluster, resource, name, user):
+def test_a_used_class_stays_until_it_is_unused(cluster, resource, name, user):
     cluster.apply(CLASS)
     cluster.apply(user)
     if "status" in user:

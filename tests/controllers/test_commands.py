@@ -45,13 +45,13 @@ UNTOLD = {
 
 
 @pytest.mark.parametrize(("command", "run_s", "code"), TOLD.values(), ids=TOLD)
-def test_what_can_be_read(command, run_s, code):
+def test_commands_that_are_understood(command, run_s, code):
     assert outcome_of({"command": list(command)}) == (run_s, code)
     assert outcome_of({"command": list(command[:1]), "args": list(command[1:])}) == (run_s, code)
 
 
 @pytest.mark.parametrize("command", UNTOLD.values(), ids=UNTOLD)
-def test_what_cannot(command):
+def test_commands_that_are_not_understood(command):
     assert outcome_of({"command": list(command)}) is None
 
 
@@ -59,7 +59,7 @@ IMAGES = {"registry.k8s.io/pause:3.10.1": True, "pause": True, "r:5000/a/pause@s
 
 
 @pytest.mark.parametrize(("image", "pauses"), IMAGES.items())
-def test_an_image_that_does_nothing(image, pauses):
+def test_a_pause_image_runs_until_deleted(image, pauses):
     assert outcome_of({"image": image}) == ((None, 0) if pauses else None)
     assert outcome_of({"image": image, "args": ["sleep", "3"]}) is None  # arguments of whatever the image begins with
 
@@ -103,7 +103,7 @@ def ends(cluster):
 SLEEPS = {"command": [*SHELL, "sleep 30; exit 7"]}
 
 
-def test_a_pod_ends_as_its_command_says(cluster):
+def test_a_pod_ends_as_its_command_does(cluster):
     started(cluster, SLEEPS)
     cluster.advance(29)
     assert phase(cluster) == "Running"
@@ -111,7 +111,7 @@ def test_a_pod_ends_as_its_command_says(cluster):
     assert (phase(cluster), ends(cluster)) == ("Failed", 7)
 
 
-def test_annotations_say_it_better(cluster):
+def test_annotations_override_the_command(cluster):
     started(cluster, SLEEPS, run_seconds=60)
     cluster.advance(59)
     assert phase(cluster) == "Running"
@@ -119,7 +119,7 @@ def test_annotations_say_it_better(cluster):
     assert (phase(cluster), ends(cluster)) == ("Succeeded", 0)
 
 
-def test_one_container_of_several_tells_nothing(cluster):
+def test_one_container_of_several_does_not_end_the_pod(cluster):
     started(cluster, SLEEPS, {})
     cluster.advance(1000)
     assert phase(cluster) == "Running"

@@ -122,7 +122,7 @@ def take(lab, step):
 
 @settings(max_examples=12, deadline=None)
 @given(STEPS)
-def test_everything_is_as_asked_for_in_the_end(lab_class, steps):
+def test_the_cluster_converges_to_its_desired_state(lab_class, steps):
     lab = lab_class(*controllers())
     for document in yaml.safe_load_all(WORKLOADS):
         lab.apply(document)
@@ -160,7 +160,7 @@ def knows_what_there_is(lab):
     assert held == {resource: {one["metadata"]["uid"]: one for one in lab.all(resource)} for resource in FOLLOWED}
 
 
-def test_what_pods_get_of_a_limit_range_is_not_written_into_the_templates(lab_class):
+def test_limit_range_defaults_are_not_written_into_templates(lab_class):
     lab = lab_class(*controllers())
     lab.apply("""
       apiVersion: v1

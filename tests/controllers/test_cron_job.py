@@ -37,7 +37,7 @@ def epoch(text):
 
 
 @pytest.mark.parametrize(("schedule", "after", "expected"), DUE.values(), ids=DUE)
-def test_due(schedule, after, expected):
+def test_the_next_scheduled_time(schedule, after, expected):
     found = parse_schedule(schedule).after(epoch(after))
     assert found == (None if expected is None else epoch(expected))
 
@@ -53,7 +53,7 @@ ZONES = {  # schedule, after, next; all in New York, whose clocks go forward on 
 
 
 @pytest.mark.parametrize(("schedule", "after", "expected"), ZONES.values(), ids=ZONES)
-def test_due_in_a_time_zone(schedule, after, expected):
+def test_the_next_scheduled_time_in_a_time_zone(schedule, after, expected):
     read = parse_schedule(schedule, ZoneInfo("America/New_York"))
     assert datetime.fromtimestamp(read.after(datetime.fromisoformat(after).timestamp()), UTC) == datetime.fromisoformat(
         expected
@@ -112,7 +112,7 @@ def is_due(fields, moment):
     fields=st.tuples(field(0, 59), field(0, 23), field(1, 31), st.just("*"), field(0, 6)),
     start=st.integers(int(epoch("2026-01-01 00:00:00")), int(epoch("2026-12-01 00:00:00"))),
 )
-def test_it_agrees_with_looking_at_every_minute(fields, start):
+def test_the_schedule_agrees_with_a_scan_of_every_minute(fields, start):
     start = datetime.fromtimestamp(start, UTC)
     moment = start.replace(second=0, microsecond=0) + timedelta(minutes=1)
     end = moment + timedelta(days=4)
@@ -165,7 +165,7 @@ def told(cluster, reason):
     return [one["message"] for one in cluster.all("events") if one["reason"] == reason]
 
 
-def test_a_job_is_made_each_time(cluster):
+def test_a_job_is_created_at_each_scheduled_time(cluster):
     start(cluster)  # at 15:06:40
     assert cluster.all("jobs") == []
     cluster.advance(201)
@@ -183,7 +183,7 @@ def test_a_job_is_made_each_time(cluster):
     assert told(cluster, "SawCompletedJob") == [f"Saw completed job: {job['metadata']['name']}, condition: Complete"]
 
 
-def test_only_the_last_ones_are_kept(cluster):
+def test_only_the_last_successful_jobs_are_kept(cluster):
     start(cluster)
     cluster.advance(3600)
     assert len(cluster.all("jobs")) == 3
@@ -191,7 +191,7 @@ def test_only_the_last_ones_are_kept(cluster):
     assert len(cluster.all("pods")) == 3
 
 
-def test_fewer_of_those_that_failed_are_kept(cluster):
+def test_the_failed_jobs_history_limit_applies(cluster):
     start(
         cluster,
         code=1,
@@ -205,7 +205,7 @@ POLICIES = {"Allow": 2, "Forbid": 1, "Replace": 1}
 
 
 @pytest.mark.parametrize(("policy", "running"), POLICIES.items())
-def test_what_happens_while_the_last_job_runs(cluster, policy, running):
+def test_the_concurrency_policy_applies_while_a_job_runs(cluster, policy, running):
     start(cluster, lasts=10_000, concurrencyPolicy=policy)
     cluster.advance(201)
     first = cluster.names("jobs")
@@ -216,7 +216,7 @@ def test_what_happens_while_the_last_job_runs(cluster, policy, running):
         assert "Not starting job because prior execution is running" in told(cluster, "JobAlreadyActive")[0]
 
 
-def test_a_suspended_one_makes_none_and_catches_up_with_the_last(cluster):
+def test_a_suspended_cron_job_starts_only_the_last_missed_job(cluster):
     start(cluster, suspend=True)
     cluster.advance(2000)
     assert cluster.all("jobs") == []
@@ -226,7 +226,7 @@ def test_a_suspended_one_makes_none_and_catches_up_with_the_last(cluster):
     assert job["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"] == "2025-06-15T15:40:00Z"
 
 
-def test_too_late_is_too_late(cluster):
+def test_a_job_past_its_starting_deadline_is_skipped(cluster):
     start(cluster, suspend=True, startingDeadlineSeconds=30)
     cluster.advance(240)
     cluster.patch("cronjobs", "tick", suspend=False)
@@ -236,7 +236,7 @@ def test_too_late_is_too_late(cluster):
     assert len(cluster.all("jobs")) == 1
 
 
-def test_a_job_that_goes_missing_is_told_and_makes_room(cluster):
+def test_a_missing_active_job_is_reported_and_removed(cluster):
     start(cluster, lasts=10_000, concurrencyPolicy="Forbid")
     cluster.advance(201)
     (name,) = cluster.names("jobs")
@@ -249,7 +249,7 @@ def test_a_job_that_goes_missing_is_told_and_makes_room(cluster):
     assert told(cluster, "UnexpectedJob") == []
 
 
-def test_a_job_that_is_on_its_way_out_still_counts(cluster):
+def test_a_terminating_job_counts_as_active(cluster):
     start(cluster, lasts=10_000, concurrencyPolicy="Forbid")
     cluster.advance(201)
     (name,) = cluster.names("jobs")
@@ -261,7 +261,7 @@ def test_a_job_that_is_on_its_way_out_still_counts(cluster):
     assert told(cluster, "MissingJob") == []
 
 
-def test_a_job_that_somebody_made_is_told_and_does_not_count(cluster):
+def test_an_unexpected_job_is_reported_and_not_counted(cluster):
     start(cluster, lasts=10_000, concurrencyPolicy="Forbid")
     cron = cluster.get("cronjobs", "tick")
     owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick", "uid": cron["metadata"]["uid"], "controller": True}
@@ -274,7 +274,7 @@ def test_a_job_that_somebody_made_is_told_and_does_not_count(cluster):
     assert len(cluster.all("jobs")) == 2
 
 
-def test_very_many_missed_times_are_told(cluster):
+def test_too_many_missed_start_times_are_reported(cluster):
     start(cluster, suspend=True, schedule="* * * * *")
     long_ago = {"lastScheduleTime": "2024-01-01T00:00:00Z"}
     cluster.edit("cronjobs", "tick", lambda cron: cron.update(status=long_ago), subresource="status")
@@ -286,7 +286,7 @@ def test_very_many_missed_times_are_told(cluster):
     assert told(cluster, "TooManyMissedTimes")
 
 
-def test_a_schedule_that_makes_no_sense_is_told(cluster):
+def test_an_invalid_schedule_is_reported(cluster):
     document = yaml.safe_load(CRON % (10, 0))  # only a dump has one; a new one would be refused
     document["spec"]["schedule"] = "61 * * * *"
     document["metadata"]["namespace"] = "default"

@@ -61,7 +61,7 @@ def test_each_node_has_one(cluster):
     assert revision["metadata"]["name"] == f"agent-{pod['metadata']['labels']['controller-revision-hash']}"
 
 
-def test_nodes_come_and_go(cluster):
+def test_pods_follow_created_and_deleted_nodes(cluster):
     cluster.add_node("n5")
     cluster.settle()
     assert places(cluster) == ["n1", "n2", "n3", "n4", "n5"]
@@ -94,7 +94,7 @@ WHERE = {
 
 
 @pytest.mark.parametrize(("change", "spec", "expected"), WHERE.values(), ids=WHERE)
-def test_where_it_runs(lab, change, spec, expected):
+def test_the_nodes_of_a_daemon_set(lab, change, spec, expected):
     made = lab(DaemonSets(), nodes=4)
     made.edit("nodes", "n1", change)
     made.apply(AGENT.replace("spec: {containers", f"spec: {{nodeSelector: {spec.get('nodeSelector', {})}, containers"))
@@ -102,7 +102,7 @@ def test_where_it_runs(lab, change, spec, expected):
     assert places(made) == expected
 
 
-def test_a_taint_that_comes_later_drives_out_only_with_no_execute(cluster):
+def test_a_later_taint_evicts_only_with_no_execute(cluster):
     def taint(effect):
         return lambda node: node.setdefault("spec", {}).update(taints=[{"key": "k", "effect": effect}])
 
@@ -115,7 +115,7 @@ def test_a_taint_that_comes_later_drives_out_only_with_no_execute(cluster):
     assert places(cluster) == ["n2", "n3", "n4"]
 
 
-def test_a_rollout_goes_from_node_to_node(cluster):
+def test_a_rollout_replaces_pods_node_by_node(cluster):
     cluster.edit("daemonsets", "agent", image(2, ready="5"))
     cluster.advance(1)
     assert images(cluster) == ["agent:1", "agent:1", "agent:1", "agent:2"]
@@ -146,7 +146,7 @@ def test_on_delete_waits_for_the_deletion(cluster):
     assert images(cluster) == ["agent:1"] * 3 + ["agent:2"]
 
 
-def test_going_back_uses_the_revision_there_is(cluster):
+def test_a_rollback_reuses_the_existing_revision(cluster):
     for n in (2, 1):
         cluster.edit("daemonsets", "agent", image(n))
         cluster.advance(60)
@@ -162,7 +162,7 @@ def test_history_is_kept_to_its_limit(cluster):
     assert sorted(one["revision"] for one in cluster.all("controllerrevisions")) == [4, 5]
 
 
-def test_failed_pods_are_replaced_after_longer_and_longer(cluster):
+def test_failed_pods_are_replaced_with_backoff(cluster):
     def fail(pod):
         pod["status"]["phase"] = "Failed"
 

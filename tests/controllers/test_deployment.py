@@ -59,7 +59,7 @@ def is_ready(pod):
     return any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", ()))
 
 
-def test_a_new_deployment_comes_up(cluster):
+def test_a_new_deployment_becomes_available(cluster):
     assert len(cluster.all("pods")) == 4
     (made,) = cluster.all("replicasets")
     mark = made["metadata"]["labels"]["pod-template-hash"]
@@ -77,7 +77,7 @@ def test_a_new_deployment_comes_up(cluster):
     assert cluster.get("deployments", "shop")["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "1"
 
 
-def test_a_rollout_keeps_within_its_bounds(empty):
+def test_a_rollout_respects_max_surge_and_max_unavailable(empty):
     empty.apply(with_spec("replicas: 10, strategy: {rollingUpdate: {maxSurge: 2, maxUnavailable: 3}}"))
     empty.settle()
 
@@ -97,7 +97,7 @@ def test_a_rollout_keeps_within_its_bounds(empty):
     assert progress(empty) == ("True", "NewReplicaSetAvailable")
 
 
-def test_recreate_waits_until_the_old_pods_are_gone(empty):
+def test_recreate_waits_for_the_deletion_of_old_pods(empty):
     stop = 'metadata: {labels: {app: shop}, annotations: {moorage.dev/stop-seconds: "10"}}'
     manifest = with_spec("replicas: 4, strategy: {type: Recreate}").replace("metadata: {labels: {app: shop}}", stop)
     empty.apply(manifest)
@@ -111,7 +111,7 @@ def test_recreate_waits_until_the_old_pods_are_gone(empty):
     assert len(empty.all("pods")) == 4
 
 
-def test_going_back_gives_the_old_replica_set_the_next_revision(cluster):
+def test_a_rollback_gives_the_old_replica_set_the_next_revision(cluster):
     cluster.edit("deployments", "shop", image(2))
     cluster.settle()
     assert sizes(cluster) == {"1": 0, "2": 4}
@@ -160,7 +160,7 @@ def test_scaling_in_the_middle_of_a_rollout_is_shared(empty):
     assert {one["metadata"]["annotations"][mark] for one in empty.all("replicasets")} == {"18"}
 
 
-def test_a_rollout_that_stalls_is_told_after_its_deadline(empty):
+def test_a_stalled_rollout_is_reported_after_its_progress_deadline(empty):
     empty.schedules = False
     empty.apply(with_spec("replicas: 4, progressDeadlineSeconds: 30"))
     empty.advance(29)
@@ -173,7 +173,7 @@ def test_a_rollout_that_stalls_is_told_after_its_deadline(empty):
     assert progress(empty) == ("True", "NewReplicaSetAvailable")
 
 
-def test_a_name_that_is_taken_leads_to_another(cluster):
+def test_a_name_collision_gives_another_name(cluster):
     (held,) = cluster.all("replicasets")
     cluster.delete("deployments", "shop")
     cluster.edit("replicasets", held["metadata"]["name"], lambda one: one["metadata"].update(ownerReferences=[], labels={}))
@@ -188,7 +188,7 @@ def test_a_name_that_is_taken_leads_to_another(cluster):
 RANK = "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: rank}, value: 5}"
 
 
-def test_pods_that_are_refused_are_told_of_until_they_are_not(lab):
+def test_rejected_pods_set_a_condition_until_admitted(lab):
     made = lab(Deployments(), ReplicaSets(REPLICA_SETS))
     made.apply(SHOP.replace("spec: {containers", "spec: {priorityClassName: rank, containers"))
     made.advance(30)
@@ -206,7 +206,7 @@ def test_pods_that_are_refused_are_told_of_until_they_are_not(lab):
     assert made.condition("deployments", "shop", "ReplicaFailure") is None
 
 
-def test_people_are_told(cluster):
+def test_rollouts_write_events(cluster):
     cluster.edit("deployments", "shop", image(2))
     cluster.settle()
     texts = [one["message"] for one in cluster.all("events") if one["reason"] == "ScalingReplicaSet"]
@@ -228,7 +228,7 @@ def test_bounds(rolling, wanted, expected):
     assert bounds(rolling, wanted) == expected
 
 
-def test_a_set_that_is_gone_back_to_is_like_the_others(cluster):
+def test_a_replica_set_reused_by_a_rollback_equals_the_others(cluster):
     """No field is written that says nothing: whoever compares sets would see a difference."""
     cluster.edit("deployments", "shop", image(2))
     cluster.advance(30)

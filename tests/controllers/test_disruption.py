@@ -71,7 +71,7 @@ def send_away(cluster, name):
     evict(cluster.store, "default", name, {"metadata": {"name": name}})
 
 
-def test_evictions_use_the_room_and_it_comes_back(cluster):
+def test_evictions_use_allowed_disruptions_until_replaced(cluster):
     budget(cluster, "minAvailable: 8")
     names = cluster.names("pods")
     send_away(cluster, names[0])
@@ -113,7 +113,7 @@ def told(cluster):
     return [(one["type"], one["reason"], one["message"]) for one in budgets]
 
 
-def test_pods_without_a_controller_are_told_of_and_not_counted(cluster):
+def test_pods_without_a_controller_are_reported_and_not_counted(cluster):
     budget = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "lone"}}}
     cluster.apply({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "keep"}, "spec": budget})
     cluster.settle()

@@ -209,7 +209,7 @@ DUMPS = [
 
 
 @pytest.mark.parametrize(("left_out", "changed"), DUMPS, ids=map(", ".join, DUMPS))
-def test_nothing_is_made_or_deleted_for_two_minutes(lab_class, at_rest, tmp_path, left_out, changed):
+def test_nothing_is_created_or_deleted_for_two_minutes(lab_class, at_rest, tmp_path, left_out, changed):
     items = FROM[changed](dump_of(at_rest, NOT_THERE[left_out]))
     lab = begin_with(lab_class, items, tmp_path / "dump.json", at_rest.now)
     seen = events_of(lab, 120)
@@ -226,7 +226,7 @@ SETS = ["statefulsets/db", "daemonsets/agent", "daemonsets/surging"]
 
 
 @pytest.mark.parametrize("path", SETS)
-def test_a_change_after_the_start_is_rolled_out_all_the_same(lab_class, at_rest, tmp_path, path):
+def test_a_change_after_the_start_is_rolled_out(lab_class, at_rest, tmp_path, path):
     resource, name = path.split("/")
     items = of_another_cluster(dump_of(at_rest, NOT_THERE["no revisions"]))
     lab = begin_with(lab_class, items, tmp_path / "dump.json", at_rest.now)
@@ -241,7 +241,7 @@ def test_a_change_after_the_start_is_rolled_out_all_the_same(lab_class, at_rest,
 
 
 @pytest.mark.parametrize("path", SETS)
-def test_revisions_that_somebody_deletes_are_made_again_under_their_names(lab_class, at_rest, tmp_path, path):
+def test_deleted_revisions_are_recreated_under_their_names(lab_class, at_rest, tmp_path, path):
     resource, name = path.split("/")
     items = of_another_cluster(dump_of(at_rest, NOT_THERE["complete"]))
     lab = begin_with(lab_class, items, tmp_path / "dump.json", at_rest.now)

@@ -33,7 +33,7 @@ def left(cluster):
     return [len(cluster.all(resource)) for resource in ("deployments", "replicasets", "pods")]
 
 
-def test_in_the_background_the_owner_goes_first(cluster):
+def test_background_deletion_deletes_the_owner_first(cluster):
     cluster.delete("deployments", "shop", propagationPolicy="Background")
     assert left(cluster) == [0, 1, 3]
     cluster.settle()
@@ -42,7 +42,7 @@ def test_in_the_background_the_owner_goes_first(cluster):
     assert left(cluster) == [0, 0, 0]
 
 
-def test_in_the_foreground_the_owner_goes_last(cluster):
+def test_foreground_deletion_deletes_the_owner_last(cluster):
     cluster.delete("deployments", "shop", propagationPolicy="Foreground")
     cluster.settle()
     assert left(cluster) == [1, 1, 3]
@@ -51,7 +51,7 @@ def test_in_the_foreground_the_owner_goes_last(cluster):
     assert left(cluster) == [0, 0, 0]
 
 
-def test_orphans_stay_and_are_taken_in_again(cluster):
+def test_orphans_stay_and_are_adopted_again(cluster):
     before = cluster.names("pods")
     cluster.delete("deployments", "shop", propagationPolicy="Orphan")
     cluster.settle()
@@ -72,7 +72,7 @@ def owner(cluster, name, **more):
     return {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": held["metadata"]["uid"], **more}
 
 
-def test_one_owner_that_is_left_is_enough(cluster):
+def test_one_remaining_owner_keeps_a_dependent(cluster):
     for name in ("a", "b"):
         cluster.apply(a_map(name))
     cluster.apply(a_map("c", owner(cluster, "a"), owner(cluster, "b")))
@@ -84,19 +84,19 @@ def test_one_owner_that_is_left_is_enough(cluster):
     assert cluster.get("configmaps", "c") is None
 
 
-def test_an_owner_that_never_was_counts_as_gone(cluster):
+def test_an_owner_that_never_existed_counts_as_deleted(cluster):
     cluster.apply(a_map("lost", {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "nobody"}))
     cluster.settle()
     assert cluster.get("configmaps", "lost") is None
 
 
-def test_an_owner_of_a_kind_that_is_not_served_is_taken_on_trust(cluster):
+def test_an_owner_of_an_unserved_kind_keeps_its_dependents(cluster):
     cluster.apply(a_map("kept", {"apiVersion": "acme.io/v1", "kind": "Rocket", "name": "x", "uid": "nobody"}))
     cluster.settle()
     assert cluster.get("configmaps", "kept") is not None
 
 
-def test_only_those_that_block_are_waited_for(cluster):
+def test_only_blocking_dependents_delay_the_owner(cluster):
     cluster.apply(a_map("a"))
     cluster.apply(a_map("b", owner(cluster, "a")))
     cluster.edit("configmaps", "b", lambda one: one["metadata"].update(finalizers=["example.com/hold"]))
@@ -106,7 +106,7 @@ def test_only_those_that_block_are_waited_for(cluster):
     assert cluster.get("configmaps", "b")["metadata"]["deletionTimestamp"]
 
 
-def test_one_that_blocks_and_is_held_up_holds_up_its_owner(cluster):
+def test_a_blocking_dependent_with_a_finalizer_delays_its_owner(cluster):
     cluster.apply(a_map("a"))
     cluster.apply(a_map("b", owner(cluster, "a", blockOwnerDeletion=True)))
     cluster.edit("configmaps", "b", lambda one: one["metadata"].update(finalizers=["example.com/hold"]))
@@ -118,7 +118,7 @@ def test_one_that_blocks_and_is_held_up_holds_up_its_owner(cluster):
     assert cluster.get("configmaps", "a") is None
 
 
-def test_an_owner_in_another_namespace_is_none(cluster):
+def test_an_owner_in_another_namespace_does_not_count(cluster):
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "far"}})
     cluster.apply(a_map("a"))
     cluster.apply(
@@ -128,7 +128,7 @@ def test_an_owner_in_another_namespace_is_none(cluster):
     assert cluster.get("configmaps", "b", "far") is None
 
 
-def test_owners_of_each_other_all_go(lab):
+def test_objects_that_own_each_other_are_all_deleted(lab):
     cluster = lab(GarbageCollector())
     names = ["one", "two", "three"]
     for name in names:

@@ -66,7 +66,7 @@ def test_pods_run_until_enough_have_succeeded(cluster):
     assert not any(pod["metadata"].get("finalizers") for pod in cluster.all("pods"))
 
 
-def test_without_a_number_the_first_success_ends_it(cluster):
+def test_without_completions_the_first_success_completes_the_job(cluster):
     start(cluster, "parallelism: 3")
     assert numbers(cluster) == [3, 0, 0]
     cluster.advance(11)
@@ -82,7 +82,7 @@ def test_pods_know_their_job(cluster):
     assert pod["metadata"]["finalizers"] == ["batch.kubernetes.io/job-tracking"]
 
 
-def test_failures_are_tried_again_after_longer_and_longer_until_the_limit(cluster):
+def test_failures_are_retried_with_backoff_up_to_the_limit(cluster):
     start(cluster, "backoffLimit: 3", 'moorage.dev/exit-code: "1"')
     began = cluster.now
     times = []
@@ -96,7 +96,7 @@ def test_failures_are_tried_again_after_longer_and_longer_until_the_limit(cluste
     assert numbers(cluster) == [0, 0, 4]
 
 
-def test_failing_containers_are_restarted_in_place_where_that_is_asked_for(cluster):
+def test_failing_containers_restart_in_place_with_on_failure(cluster):
     start(cluster, "backoffLimit: 2", 'moorage.dev/exit-code: "1"', "OnFailure")
     cluster.advance(15)
     (pod,) = cluster.all("pods")
@@ -106,14 +106,14 @@ def test_failing_containers_are_restarted_in_place_where_that_is_asked_for(clust
     assert cluster.all("pods") == [] or phases(cluster) == ["Failed"]
 
 
-def test_a_deadline_ends_it(cluster):
+def test_an_active_deadline_ends_the_job(cluster):
     start(cluster, "activeDeadlineSeconds: 5, parallelism: 2")
     cluster.advance(6)
     assert over(cluster) == [("Failed", "DeadlineExceeded")]
     assert numbers(cluster) == [0, 0, 2]
 
 
-def test_each_number_succeeds_once(cluster):
+def test_each_index_succeeds_once(cluster):
     start(cluster, "completions: 4, parallelism: 3, completionMode: Indexed")
     pods = cluster.all("pods")
     mark = "batch.kubernetes.io/job-completion-index"
@@ -143,7 +143,7 @@ def fail(cluster, index):
             cluster.edit("pods", pod["metadata"]["name"], said_to_fail)
 
 
-def test_each_number_may_have_a_limit_of_its_own(cluster):
+def test_each_index_may_have_its_own_backoff_limit(cluster):
     start(cluster, "completions: 3, parallelism: 3, completionMode: Indexed, backoffLimitPerIndex: 1")
     assert cluster.get("jobs", "sum")["spec"]["backoffLimit"] == 2**31 - 1
     for _ in range(30):
@@ -160,14 +160,14 @@ def test_each_number_may_have_a_limit_of_its_own(cluster):
     ]
 
 
-def test_too_many_numbers_that_failed_end_the_job(cluster):
+def test_max_failed_indexes_ends_the_job(cluster):
     start(cluster, "completions: 9, parallelism: 3, completionMode: Indexed, backoffLimitPerIndex: 0, maxFailedIndexes: 1",
           'moorage.dev/exit-code: "1"')  # fmt: skip
     cluster.advance(12)
     assert over(cluster) == [("Failed", "MaxFailedIndexesExceeded")]
 
 
-def test_some_successes_may_be_enough(cluster):
+def test_a_success_policy_completes_the_job_early(cluster):
     rules = "successPolicy: {rules: [{succeededIndexes: '1-2', succeededCount: 1}]}"
     start(cluster, f"completions: 3, parallelism: 3, completionMode: Indexed, {rules}")
 
@@ -181,7 +181,7 @@ def test_some_successes_may_be_enough(cluster):
     assert numbers(cluster) == [0, 1, 2]
 
 
-def test_suspending_and_resuming_are_told_once_each(cluster):
+def test_suspending_and_resuming_write_one_event_each(cluster):
     start(cluster, "completions: 2, parallelism: 2")
     for suspend in (True, False):
         cluster.patch("jobs", "sum", suspend=suspend)
@@ -190,7 +190,7 @@ def test_suspending_and_resuming_are_told_once_each(cluster):
     assert (told["Suspended"], told["Resumed"]) == (1, 1)
 
 
-def test_suspending_ends_its_pods_and_resuming_makes_new_ones(cluster):
+def test_suspending_deletes_pods_and_resuming_creates_new_ones(cluster):
     start(cluster, "completions: 2, parallelism: 2")
     cluster.patch("jobs", "sum", suspend=True)
     cluster.settle()
@@ -203,7 +203,7 @@ def test_suspending_ends_its_pods_and_resuming_makes_new_ones(cluster):
     assert over(cluster) == [("Complete", "CompletionsReached")]
 
 
-def test_a_job_that_is_over_goes_after_its_time(cluster):
+def test_a_finished_job_is_deleted_after_its_ttl(cluster):
     start(cluster, "ttlSecondsAfterFinished: 30")
     cluster.advance(35)
     assert cluster.get("jobs", "sum") is not None
@@ -212,7 +212,7 @@ def test_a_job_that_is_over_goes_after_its_time(cluster):
     assert cluster.all("pods") == []
 
 
-def test_fewer_at_once_ends_some(cluster):
+def test_lower_parallelism_deletes_pods(cluster):
     start(cluster, "completions: 6, parallelism: 4")
     cluster.patch("jobs", "sum", parallelism=1)
     cluster.settle()
@@ -233,7 +233,7 @@ POLICIES = {
 
 
 @pytest.mark.parametrize(("rule", "ends", "failed"), POLICIES.values(), ids=POLICIES)
-def test_a_failure(cluster, rule, ends, failed):
+def test_the_pod_failure_policy_applies(cluster, rule, ends, failed):
     by_index = "backoffLimitPerIndex: 5, completions: 1, completionMode: Indexed, " if "FailIndex" in rule else ""
     start(cluster, f"{by_index}backoffLimit: 0, podFailurePolicy: {{rules: [{rule}]}}", 'moorage.dev/exit-code: "42"')
     cluster.advance(12)
@@ -241,7 +241,7 @@ def test_a_failure(cluster, rule, ends, failed):
     assert numbers(cluster, "failed") == [failed]
 
 
-def test_a_pod_that_never_got_a_node_is_counted_when_it_is_deleted(cluster):
+def test_an_unscheduled_pod_is_counted_when_deleted(cluster):
     cluster.schedules = False
     start(cluster, "backoffLimit: 1")
     cluster.delete("pods", cluster.names("pods")[0])
@@ -249,19 +249,19 @@ def test_a_pod_that_never_got_a_node_is_counted_when_it_is_deleted(cluster):
     assert numbers(cluster, "failed") == [1]
 
 
-def test_pods_of_a_job_that_is_gone_go_too(cluster):
+def test_pods_of_a_deleted_job_are_deleted(cluster):
     start(cluster, "parallelism: 2")
     cluster.delete("jobs", "sum")
     cluster.settle()
     assert cluster.all("pods") == []
 
 
-def test_indexes_are_spelled_in_few_words():
+def test_indexes_are_compressed_into_ranges():
     assert str(parse_indexes("", 9).with_numbers([5, 1, 2, 7, 8, 6, 0])) == "0-2,5-8"
     assert str(parse_indexes("", 9).with_numbers([3, 4, 6])) == "3,4,6"
 
 
-def test_pods_that_a_job_gives_up_are_no_failures(cluster):
+def test_pods_that_a_job_deletes_are_not_failures(cluster):
     document = yaml.safe_load(LONG)
     cluster.apply(document)
     cluster.settle()
@@ -282,7 +282,7 @@ def test_pods_that_a_job_gives_up_are_no_failures(cluster):
     assert "Resumed" in told
 
 
-def test_what_says_nothing_is_not_shown(cluster):
+def test_empty_status_fields_are_omitted(cluster):
     document = yaml.safe_load(LONG)
     document["spec"]["template"]["metadata"] = {"annotations": {"moorage.dev/run-seconds": "5"}}
     document["spec"] |= {"completions": 2}

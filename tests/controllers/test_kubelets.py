@@ -69,7 +69,7 @@ def test_a_pod(cluster, policy, said, expected):
         assert shown(cluster) == what, after
 
 
-def test_a_failing_container_waits_longer_and_longer_to_five_minutes(cluster):
+def test_crash_loop_backoff_grows_to_five_minutes(cluster):
     run(cluster, run_seconds=0, exit_code=1)
     cluster.advance(3600)
     held = status(cluster)["containerStatuses"][0]
@@ -78,7 +78,7 @@ def test_a_failing_container_waits_longer_and_longer_to_five_minutes(cluster):
     assert held["restartCount"] in range(13, 17)
 
 
-def test_all_that_clients_look_at_is_there(cluster):
+def test_the_status_has_every_field_that_clients_read(cluster):
     run(cluster)
     held = status(cluster)
     assert {one["type"]: one["status"] for one in held["conditions"]} == {
@@ -93,7 +93,7 @@ def test_all_that_clients_look_at_is_there(cluster):
     assert held["containerStatuses"][0]["containerID"] != held["containerStatuses"][1]["containerID"]
 
 
-def test_init_containers_are_over_before_and_sidecars_go_on(cluster):
+def test_init_containers_end_first_and_sidecars_keep_running(cluster):
     cluster.apply("""
 apiVersion: v1
 kind: Pod
@@ -140,7 +140,7 @@ STOPS = {  # what it says it takes, the grace it gets, gone after
 
 
 @pytest.mark.parametrize(("takes", "grace", "gone"), STOPS.values(), ids=STOPS)
-def test_a_pod_that_is_deleted_goes(cluster, takes, grace, gone):
+def test_a_deleted_pod_terminates(cluster, takes, grace, gone):
     run(cluster, stop_seconds=takes)
     cluster.advance(5)
     cluster.delete("pods", "web", **({} if grace is None else {"gracePeriodSeconds": grace}))
@@ -151,14 +151,14 @@ def test_a_pod_that_is_deleted_goes(cluster, takes, grace, gone):
     assert cluster.get("pods", "web") is None
 
 
-def test_a_node_that_somebody_applies_has_a_kubelet(cluster):
+def test_an_applied_node_has_a_kubelet(cluster):
     cluster.apply("{apiVersion: v1, kind: Node, metadata: {name: bare}}")
     cluster.settle()
     assert cluster.condition("nodes", "bare", "Ready") == ("True", "KubeletReady")
     assert cluster.get("nodes", "bare")["status"]["nodeInfo"]["kubeletVersion"] == "v1.36.2"
 
 
-def test_what_a_node_says_of_itself_stays(cluster):
+def test_declared_node_fields_are_kept(cluster):
     status = {"capacity": {"cpu": "2"}, "addresses": [{"type": "InternalIP", "address": "192.0.2.7"}],
               "conditions": [{"type": "GPUHealthy", "status": "True"}]}  # fmt: skip
     cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "own"}, "status": status})
@@ -169,7 +169,7 @@ def test_what_a_node_says_of_itself_stays(cluster):
     assert cluster.condition("nodes", "own", "GPUHealthy") == ("True", None)
 
 
-def test_containers_that_look_into_a_pod_run_until_it_ends(cluster):
+def test_ephemeral_containers_run_until_the_pod_ends(cluster):
     run(cluster, "Never", run_seconds=30)
     looks = {"name": "look", "image": "i"}
     cluster.edit("pods", "web", lambda pod: pod["spec"].update(ephemeralContainers=[looks]), subresource="ephemeralcontainers")
@@ -224,7 +224,7 @@ REFUSED = {  # what the pod is like, why it is refused
 
 
 @pytest.mark.parametrize(("spec", "reason", "why"), REFUSED.values(), ids=REFUSED)
-def test_a_pod_that_names_a_node_where_it_cannot_be_is_refused(cluster, spec, reason, why):
+def test_a_pod_with_an_unfit_node_name_is_rejected(cluster, spec, reason, why):
     first = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "4"}}, "ports": holding(80)[0]["ports"]}
     cluster.apply(bare("first", nodeName="n1", containers=[first]))
     cluster.settle()
@@ -237,7 +237,7 @@ def test_a_pod_that_names_a_node_where_it_cannot_be_is_refused(cluster, spec, re
     assert [(one["reason"], one["message"], one["source"]["component"]) for one in told] == [(reason, why, "kubelet")]
 
 
-def test_a_pod_that_does_not_bear_its_node_is_refused(cluster):
+def test_a_pod_that_does_not_tolerate_its_node_is_rejected(cluster):
     cluster.edit("nodes", "n1", lambda node: node["spec"].update(taints=[{"key": "k", "effect": "NoExecute"}]))
     cluster.apply(bare(nodeName="n1"))
     cluster.apply(bare("calm", nodeName="n1", tolerations=[{"operator": "Exists"}]))
@@ -246,7 +246,7 @@ def test_a_pod_that_does_not_bear_its_node_is_refused(cluster):
     assert cluster.get("pods", "calm")["status"]["phase"] == "Running"
 
 
-def test_a_node_takes_no_more_pods_than_it_says(cluster):
+def test_a_node_admits_at_most_its_allocatable_pods(cluster):
     for i in range(111):
         cluster.apply(bare(f"p{i:03}", nodeName="n1"))
         cluster.settle()
@@ -256,7 +256,7 @@ def test_a_node_takes_no_more_pods_than_it_says(cluster):
     assert held["message"].endswith("requested: 1, used: 110, capacity: 110")
 
 
-def test_room_of_pods_that_have_ended_is_given_again(cluster):
+def test_resources_of_finished_pods_are_free(cluster):
     cluster.apply(bare("short", nodeName="n1", containers=asking(cpu="8"), restartPolicy="Never", activeDeadlineSeconds=5))
     cluster.settle()
     cluster.advance(10)
@@ -265,7 +265,7 @@ def test_room_of_pods_that_have_ended_is_given_again(cluster):
     assert status(cluster)["phase"] == "Running"
 
 
-def test_what_no_node_has_heard_of_is_not_asked_of_it(cluster):
+def test_a_resource_unknown_to_the_node_is_not_checked(cluster):
     cluster.apply(bare(nodeName="n1", containers=asking(**{"x.org/gpu": "1"})))
     cluster.settle()
     assert status(cluster)["phase"] == "Running"
@@ -274,7 +274,7 @@ def test_what_no_node_has_heard_of_is_not_asked_of_it(cluster):
 # -- what nodes offer and hooks ------------------------------------------------------------------------------------------
 
 
-def test_a_device_that_a_node_got_is_offered_and_one_that_it_lost_is_not(cluster):
+def test_added_devices_are_published_and_removed_ones_are_not(cluster):
     cluster.edit("nodes", "n1", lambda node: node["status"]["capacity"].update({"x.org/gpu": "3"}), subresource="status")
     cluster.settle()
     assert cluster.get("nodes", "n1")["status"]["allocatable"]["x.org/gpu"] == "3"
@@ -285,7 +285,7 @@ def test_a_device_that_a_node_got_is_offered_and_one_that_it_lost_is_not(cluster
     assert held["cpu"] == "8"
 
 
-def test_a_hook_that_sleeps_holds_up_the_end(cluster):
+def test_a_sleeping_pre_stop_hook_delays_termination(cluster):
     hook = {"preStop": {"sleep": {"seconds": 20}}}
     cluster.apply(bare(containers=[{"name": "c", "image": "i", "lifecycle": hook}]))
     cluster.settle()

@@ -54,7 +54,7 @@ CASES = {  # the pod, and whether it is of the template
 
 
 @pytest.mark.parametrize(("pod", "is_of_it"), CASES.values(), ids=CASES)
-def test_a_pod_has_what_its_template_says(pod, is_of_it):
+def test_a_pod_matches_its_template(pod, is_of_it):
     assert is_made_from(pod, TEMPLATE) is is_of_it
 
 

@@ -72,7 +72,7 @@ def pass_time(clock, manager, until):
             pass
 
 
-def test_failures_are_told_and_tried_again_after_longer_and_longer():
+def test_failures_are_reported_and_retried_with_backoff():
     refused = ApiError(409, "Conflict", "no")
     clock, _, controller, manager, reports = manage(refused, refused, KeyError("spec"), ())
     pass_time(clock, manager, 10)
@@ -81,20 +81,20 @@ def test_failures_are_told_and_tried_again_after_longer_and_longer():
     assert reports[1].startswith("scripted: n: KeyError: 'spec'")
 
 
-def test_what_fails_the_same_way_again_and_again_is_told_once_until_it_went_well():
+def test_a_repeated_failure_is_reported_once_until_a_success():
     refused = [ApiError(403, "Forbidden", f"pod {number} exceeds the quota") for number in range(4)]
     clock, _, _, manager, reports = manage(*refused[:3], [Later(1)], refused[3], ())
     pass_time(clock, manager, 10)
     assert reports == [f"scripted: n: pod {number} exceeds the quota; will be tried again" for number in (0, 3)]
 
 
-def test_later_means_later_and_the_first_of_two_counts():
+def test_a_delayed_key_runs_at_the_earlier_of_two_times():
     clock, _, controller, manager, _ = manage([Later(30), Later(5)], [Later(60)])
     pass_time(clock, manager, 1000)
     assert controller.asked == [0, 5, 65]
 
 
-def test_a_step_that_fails_keeps_those_after_it_from_being_taken():
+def test_a_failed_step_stops_the_later_ones():
     bad = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "Bad", "namespace": "default"}, "spec": {}}
     note = EventStep(NODES, {"metadata": {"name": "n", "uid": "u"}}, "Normal", "Done", "done")
     _, store, _, manager, reports = manage([Create(PODS, bad), note])
@@ -103,7 +103,7 @@ def test_a_step_that_fails_keeps_those_after_it_from_being_taken():
     assert not [*store.all(PODS)]
 
 
-def test_a_step_for_an_object_that_was_made_anew_is_refused():
+def test_a_step_on_a_recreated_object_is_rejected():
     _, store, _, manager, reports = manage()
     old = {**MAP, "metadata": {"name": "n", "uid": "of another life"}}
     manager._controllers[0].answers = [[SetStatus(NODES, old, {"phase": "x"})]]
@@ -112,7 +112,7 @@ def test_a_step_for_an_object_that_was_made_anew_is_refused():
     assert "phase" not in (store.get(NODES, "", "n").document().get("status") or {})
 
 
-def test_the_same_event_told_again_is_counted():
+def test_a_repeated_event_is_counted():
     about = {"metadata": {"name": "n", "uid": "u"}}
     note = EventStep(NODES, about, "Normal", "Seen", "seen")
     clock, store, _, manager, _ = manage([note, Later(1)], [note, Later(1)], [note])
@@ -122,7 +122,7 @@ def test_the_same_event_told_again_is_counted():
     assert (event["count"], event["involvedObject"]["name"], event["source"]) == (3, "n", {"component": "scripted"})
 
 
-def test_many_events_that_differ_in_their_text_become_one():
+def test_many_events_with_different_messages_are_aggregated():
     about = {"metadata": {"name": "n", "uid": "u"}}
     notes = [EventStep(NODES, about, "Normal", "Made", f"made {i}") for i in range(14)]
     clock, store, _, manager, _ = manage([*notes, Later(601)], [EventStep(NODES, about, "Normal", "Made", "made anew")])
@@ -134,7 +134,7 @@ def test_many_events_that_differ_in_their_text_become_one():
     assert (combined["count"], combined["reportingComponent"], combined["source"]) == (5, "", {"component": "scripted"})
 
 
-def test_a_watch_that_fell_behind_is_begun_anew():
+def test_a_watch_that_fell_behind_is_restarted():
     _, store, controller, manager, _ = manage()
     while manager.step():
         pass
@@ -148,7 +148,7 @@ def test_a_watch_that_fell_behind_is_begun_anew():
     assert len(controller.asked) >= 9
 
 
-def test_it_runs_beside_others_and_is_woken_by_changes():
+def test_the_manager_runs_as_a_task_and_wakes_on_changes():
     async def main():
         loop = asyncio.get_running_loop()
         store = Store(loop.time, random.Random(1), b"k")
@@ -210,13 +210,13 @@ def run_beside(controller, is_done, worker=None, prepare=lambda store: None):
     return asyncio.run(main())
 
 
-def test_many_steps_do_not_keep_others_waiting(monkeypatch):
+def test_many_steps_do_not_block_other_tasks(monkeypatch):
     monkeypatch.setattr("moorage.controllers.manager._SLICE_S", 0.0)
     steps = run_beside(Maker(config_maps(100, 2)), lambda store: store.count(CONFIG_MAPS) == 100)
     assert max(steps) <= 4
 
 
-def test_the_content_of_a_namespace_is_deleted_some_at_a_time(monkeypatch):
+def test_the_content_of_a_namespace_is_deleted_in_batches(monkeypatch):
     def fill(store):
         for one in config_maps(100, 2):
             store.create(CONFIG_MAPS, "default", one)
@@ -256,7 +256,7 @@ def test_the_worker_executes_steps_on_large_objects():
     assert (asked, max(steps)) == (["maker", "maker"], 2)
 
 
-def test_a_step_on_an_object_that_changed_meanwhile_is_not_executed():
+def test_a_step_on_an_object_changed_since_is_not_executed():
     store = Store(Clock(), random.Random(1), b"k")
     seen = store.create(CONFIG_MAPS, "default", config_maps(1, 2)[0]).document()
     seen["data"] = {"ours": "1"}
@@ -268,7 +268,7 @@ def test_a_step_on_an_object_that_changed_meanwhile_is_not_executed():
     assert store.get(CONFIG_MAPS, "default", "m0").document()["data"] == {"ours": "1", "theirs": "1"}
 
 
-def test_the_queue_holds_each_thing_once():
+def test_the_queue_holds_each_key_once():
     queue = WorkQueue()
     for item in ("a", "b", "a"):
         queue.add(item)
@@ -280,7 +280,7 @@ def test_the_queue_holds_each_thing_once():
     assert queue.next_time() is None
 
 
-def test_the_world_files_objects_under_what_they_say():
+def test_the_world_indexes_objects_by_their_fields():
     world = ObjectIndex()
     owner = {"metadata": {"name": "rs", "namespace": "d", "uid": "u1"}}
     ref = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "u1", "controller": True}
@@ -330,7 +330,7 @@ CHANGES = st.lists(
 
 @settings(max_examples=25, deadline=None)
 @given(CHANGES, st.sampled_from([(1, 0), (2, 1), ("25%", "25%"), (0, 2)]))
-def test_whatever_happens_a_deployment_keeps_its_bounds_and_gets_there(lab_class, changes, bounds):
+def test_a_deployment_keeps_its_bounds_and_completes_under_faults(lab_class, changes, bounds):
     lab = lab_class(*(one for one in all_controllers() if one.name != "kubelet"))
     surge, unavailable = bounds
     shop = json.loads(json.dumps(SHOP))

@@ -33,7 +33,7 @@ def managers(found):
     return {(one["manager"], one.get("subresource", "")): set(one["fieldsV1"]) for one in held}
 
 
-def test_each_names_the_program_it_is_part_of(cluster):
+def test_each_write_names_its_upstream_program_as_manager(cluster):
     deployment = managers(cluster.get("deployments", "web"))
     assert deployment["kube-controller-manager", "status"] == {"f:metadata", "f:status"}
     assert deployment["user", ""] == {"f:spec"}
@@ -45,7 +45,7 @@ def test_each_names_the_program_it_is_part_of(cluster):
     assert all(managers(event).keys() == {CONTROLLERS} for event in cluster.all("events"))
 
 
-def test_what_a_user_takes_over_is_theirs_until_a_controller_writes_it_again(cluster):
+def test_a_user_owns_a_field_until_a_controller_writes_it_again(cluster):
     store, kind = cluster.store, cluster.kind("deployments")
 
     def annotate(held):

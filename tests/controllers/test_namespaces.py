@@ -48,7 +48,7 @@ def conditions(cluster):
     return {one["type"]: (one["status"], one["reason"], one["message"]) for one in held}
 
 
-def test_an_empty_one_goes_by_itself(cluster):
+def test_an_empty_namespace_is_deleted(cluster):
     cluster.delete("namespaces", "team")
     assert cluster.get("namespaces", "team")["status"]["phase"] == "Terminating"
     cluster.settle()
@@ -57,7 +57,7 @@ def test_an_empty_one_goes_by_itself(cluster):
     assert cluster.reports == []
 
 
-def test_pods_have_their_grace_and_go_first(cluster):
+def test_pods_terminate_gracefully_and_first(cluster):
     for document in (pod(), config()):
         cluster.apply(document, "team")
     cluster.advance(2)
@@ -73,7 +73,7 @@ def test_pods_have_their_grace_and_go_first(cluster):
     assert cluster.get("configmaps", "kept", "team") is None
 
 
-def test_finalizers_are_waited_for_and_told(cluster):
+def test_finalizers_delay_deletion_and_set_conditions(cluster):
     cluster.apply(config("a", "example.com/hold"), "team")
     cluster.apply(config("b", "example.com/hold"), "team")
     cluster.delete("namespaces", "team")
@@ -105,7 +105,7 @@ def test_finalizers_are_waited_for_and_told(cluster):
     assert cluster.get("namespaces", "team") is None
 
 
-def test_a_namespace_waits_for_its_own_finalizers_too(cluster):
+def test_a_namespace_waits_for_its_own_finalizers(cluster):
     cluster.edit("namespaces", "team", lambda held: held["metadata"].update(finalizers=["example.com/hold"]), "")
     cluster.delete("namespaces", "team")
     cluster.settle()
@@ -116,7 +116,7 @@ def test_a_namespace_waits_for_its_own_finalizers_too(cluster):
     assert cluster.get("namespaces", "team") is None
 
 
-def test_controllers_let_go_without_a_word(cluster):
+def test_controllers_stop_silently_in_a_terminating_namespace(cluster):
     cluster.apply(DEPLOYMENT, "team")
     cluster.advance(5)
     assert len(cluster.names("pods")) == 3
@@ -141,7 +141,7 @@ spec:
 """
 
 
-def test_those_whose_pods_are_gone_say_so_and_make_none(cluster):
+def test_controllers_update_status_and_create_no_pods(cluster):
     cluster.apply(DEPLOYMENT.replace("replicas: 3", "replicas: 150"), "team")
     cluster.apply(DAEMONS, "team")
     cluster.apply(pod(), "team")
@@ -157,7 +157,7 @@ def test_those_whose_pods_are_gone_say_so_and_make_none(cluster):
     assert (cluster.get("namespaces", "team"), cluster.reports) == (None, [])
 
 
-def test_only_finalize_changes_who_is_waited_for(cluster):
+def test_only_the_finalize_subresource_changes_finalizers(cluster):
     cluster.edit("namespaces", "team", lambda held: held.update(spec={"finalizers": ["example.com/mine"]}), "")
     assert cluster.get("namespaces", "team")["spec"] == {"finalizers": ["kubernetes"]}
     mine = {"finalizers": ["kubernetes", "example.com/mine"]}
@@ -171,7 +171,7 @@ def test_only_finalize_changes_who_is_waited_for(cluster):
         cluster.apply({**TEAM, "spec": {"finalizers": ["mine"]}})
 
 
-def test_where_no_controller_runs_the_store_empties_it(lab):
+def test_without_a_controller_the_store_empties_the_namespace(lab):
     cluster = lab()
     cluster.apply(TEAM)
     cluster.apply(pod(), "team")
@@ -180,7 +180,7 @@ def test_where_no_controller_runs_the_store_empties_it(lab):
     assert (cluster.get("pods", "slow", "team"), cluster.get("namespaces", "team")) == (None, None)
 
 
-def test_the_store_empties_it_again_when_controllers_have_ended(cluster):
+def test_the_store_empties_namespaces_after_controllers_stop(cluster):
     cluster.apply(pod(), "team")
     cluster.advance(1)
     cluster.manager.close()
@@ -188,7 +188,7 @@ def test_the_store_empties_it_again_when_controllers_have_ended(cluster):
     assert cluster.get("namespaces", "team") is None
 
 
-def test_controllers_that_start_go_on_where_others_ended(cluster):
+def test_restarted_controllers_continue_a_deletion(cluster):
     cluster.apply(pod(), "team")
     cluster.advance(1)
     cluster.delete("namespaces", "team")
@@ -198,7 +198,7 @@ def test_controllers_that_start_go_on_where_others_ended(cluster):
     assert cluster.get("namespaces", "team") is None
 
 
-def test_the_namespace_of_leases_is_made_anew(cluster):
+def test_the_lease_namespace_is_recreated(cluster):
     cluster.delete("namespaces", "kube-node-lease")
     cluster.advance(60)
     assert cluster.get("namespaces", "kube-node-lease")["status"]["phase"] == "Active"
@@ -245,7 +245,7 @@ spec: {minAvailable: 2, selector: {matchLabels: {app: db}}}
 """
 
 
-def test_whatever_is_in_it_goes_and_nobody_complains(cluster):
+def test_any_content_is_deleted_without_errors(cluster):
     # Nobody here tells claims to which node their pod went, as a scheduler would.
     cluster.apply({**copy.deepcopy(STANDARD_CLASS), "volumeBindingMode": "Immediate"})
     for document in (DEPLOYMENT, DAEMONS, ALL_SORTS):

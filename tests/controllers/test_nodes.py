@@ -52,11 +52,11 @@ def test_nodes_report_and_hold_leases(cluster):
     assert cluster.condition("nodes", "n1", "Ready") == ("True", "KubeletReady")
 
 
-def test_leases_of_many_nodes_last_longer():
+def test_leases_of_many_nodes_renew_less_often():
     assert [lease_seconds(nodes) for nodes in (1, 200, 1000)] == [40, 40, 200]
 
 
-def test_a_silent_node_is_marked_tainted_and_comes_back(cluster):
+def test_a_silent_node_is_tainted_and_recovers(cluster):
     cluster.apply(POD % "[]")
     cluster.advance(1)
     down(cluster, "n1")
@@ -101,7 +101,7 @@ spec:
     assert {pod["spec"]["nodeName"] for pod in cluster.all("pods")} == {"n2", "n3"}
 
 
-def test_a_node_that_never_reported_is_told(lab):
+def test_a_node_that_never_reported_status_has_a_condition(lab):
     made = lab(NodeLifecycle(), nodes=0)
     made.add_node("mute", annotations={"moorage.dev/down": "true"})
     made.settle()
@@ -128,7 +128,7 @@ WANTED = {
 
 
 @pytest.mark.parametrize(("conditions", "expected"), WANTED.values(), ids=WANTED)
-def test_conditions_call_for_taints(conditions, expected):
+def test_node_conditions_set_taints(conditions, expected):
     node = {"metadata": {"name": "n"}, "status": {"conditions": [{"type": t, "status": s} for t, s in conditions.items()]}}
     assert [(key.partition("/")[2], effect) for key, effect in wanted_taints(node)] == expected
 
@@ -143,7 +143,7 @@ BEARS = {  # tolerations, gone after so many seconds; None: it stays
 
 
 @pytest.mark.parametrize(("tolerations", "after"), BEARS.values(), ids=BEARS)
-def test_a_taint_drives_pods_away(cluster, tolerations, after):
+def test_a_no_execute_taint_evicts_pods(cluster, tolerations, after):
     cluster.apply(POD % tolerations)
     cluster.settle()
     cluster.edit("nodes", "n1", with_taint())
@@ -157,7 +157,7 @@ def test_a_taint_drives_pods_away(cluster, tolerations, after):
     assert cluster.get("pods", "web") is None
 
 
-def test_a_taint_that_goes_in_time_spares_the_pod(cluster):
+def test_a_taint_removed_in_time_spares_the_pod(cluster):
     cluster.apply(POD % "[{operator: Exists, tolerationSeconds: 30, effect: NoExecute}]")
     cluster.settle()
     cluster.edit("nodes", "n1", with_taint())
@@ -169,7 +169,7 @@ def test_a_taint_that_goes_in_time_spares_the_pod(cluster):
     assert cluster.get("pods", "web") is not None
 
 
-def test_other_effects_drive_nobody_away(cluster):
+def test_other_taint_effects_evict_no_pod(cluster):
     cluster.apply(POD % "[]")
     cluster.settle()
     cluster.edit("nodes", "n1", with_taint(effect="NoSchedule"))
@@ -177,7 +177,7 @@ def test_other_effects_drive_nobody_away(cluster):
     assert cluster.get("pods", "web") is not None
 
 
-def test_pods_on_a_node_out_of_service_go_at_once(cluster):
+def test_pods_on_an_out_of_service_node_are_deleted_at_once(cluster):
     cluster.apply(POD % "[{operator: Exists}]")
     cluster.settle()
     down(cluster, "n1")
@@ -190,7 +190,7 @@ def test_pods_on_a_node_out_of_service_go_at_once(cluster):
     assert cluster.get("pods", "web") is None
 
 
-def test_labels_of_old_say_what_those_of_today_do(cluster):
+def test_deprecated_labels_mirror_the_current_ones(cluster):
     cluster.add_node("new", labels={"kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64", "beta.kubernetes.io/arch": "x"})
     cluster.add_node("bare", labels={"beta.kubernetes.io/os": "plan9"})
     cluster.settle()
@@ -204,7 +204,7 @@ def test_labels_of_old_say_what_those_of_today_do(cluster):
     assert made["metadata"]["labels"]["beta.kubernetes.io/os"] == "linux"
 
 
-def test_nodes_are_made_alike_and_spread_over_zones():
+def test_created_nodes_are_identical_and_spread_over_zones():
     made = list(make_nodes(12, NodeShape(cpu="4", memory="8Gi", pods=20, zones=2)))
     assert [one["metadata"]["name"] for one in made][:2] == ["node-01", "node-02"]
     assert {one["metadata"]["labels"]["topology.kubernetes.io/zone"] for one in made} == {"zone-1", "zone-2"}
@@ -219,6 +219,6 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("count", "shape", "said"), REFUSED.values(), ids=REFUSED)
-def test_nodes_that_cannot_be(count, shape, said):
+def test_invalid_node_descriptions_are_rejected(count, shape, said):
     with pytest.raises(InputError, match=said):
         make_nodes(count, shape)

@@ -63,7 +63,7 @@ def test_an_ephemeral_volume_gets_a_claim_that_goes_with_the_pod(cluster):
     assert cluster.all("persistentvolumes") == []
 
 
-def test_a_claim_of_that_name_that_is_not_the_pods_is_told(cluster):
+def test_a_foreign_claim_of_the_same_name_is_reported(cluster):
     documents = SCRATCH.split("---")
     cluster.apply(documents[0])
     cluster.apply("""
@@ -94,7 +94,7 @@ def allocate(cluster):
     return name
 
 
-def test_a_claim_is_made_of_a_template_and_named_in_the_pod(cluster):
+def test_a_claim_is_created_from_a_template_and_named_in_the_pod(cluster):
     cluster.schedules = False
     cluster.apply(TEMPLATE)
     cluster.apply(POD)
@@ -107,7 +107,7 @@ def test_a_claim_is_made_of_a_template_and_named_in_the_pod(cluster):
     assert statuses == [{"name": "gpu", "resourceClaimName": claim["metadata"]["name"]}]
 
 
-def test_a_template_that_comes_later_is_used_then(cluster):
+def test_a_template_created_later_is_used(cluster):
     cluster.schedules = False
     cluster.apply(POD)
     cluster.settle()
@@ -117,7 +117,7 @@ def test_a_template_that_comes_later_is_used_then(cluster):
     assert len(cluster.all("resourceclaims")) == 1
 
 
-def test_devices_are_ready_and_are_given_back_when_the_pod_is_over(cluster):
+def test_devices_are_ready_and_released_when_the_pod_finishes(cluster):
     cluster.schedules = False
     cluster.apply(TEMPLATE)
     cluster.apply(POD)
@@ -132,7 +132,7 @@ def test_devices_are_ready_and_are_given_back_when_the_pod_is_over(cluster):
     assert cluster.get("resourceclaims", name) is None
 
 
-def test_a_shared_claim_forgets_pods_that_are_gone_and_stays(cluster):
+def test_a_shared_claim_drops_deleted_pods_and_stays(cluster):
     cluster.apply("""
 apiVersion: resource.k8s.io/v1
 kind: ResourceClaim

@@ -49,7 +49,7 @@ def owners(document):
     return [(owner["kind"], owner["name"], owner.get("controller", False)) for owner in document["metadata"]["ownerReferences"]]
 
 
-def test_a_job_that_is_a_gang_gets_a_workload_and_a_group(cluster):
+def test_a_gang_job_gets_a_workload_and_a_pod_group(cluster):
     start(cluster)
     (workload,), (group,) = cluster.all("workloads"), cluster.all("podgroups")
     name = workload["metadata"]["name"]
@@ -77,13 +77,13 @@ PLAIN = {  # what is different about the job
 
 
 @pytest.mark.parametrize("spec", PLAIN.values(), ids=PLAIN)
-def test_other_jobs_get_none(cluster, spec):
+def test_other_jobs_get_no_group(cluster, spec):
     start(cluster, **spec)
     assert not cluster.all("workloads")
     assert set(groups_of_pods(cluster)) == {None}
 
 
-def test_a_job_whose_pods_have_a_group_gets_none(cluster):
+def test_a_job_with_its_own_pod_group_gets_no_other(cluster):
     template = yaml.safe_load(JOB)["spec"]["template"]
     template["spec"]["schedulingGroup"] = {"podGroupName": "mine"}
     start(cluster, template=template)
@@ -91,14 +91,14 @@ def test_a_job_whose_pods_have_a_group_gets_none(cluster):
     assert set(groups_of_pods(cluster)) == {"mine"}
 
 
-def test_a_closed_gate_makes_none(lab):
+def test_no_group_is_created_without_the_gate(lab):
     made = lab(Jobs(), gates="GenericWorkload=true")
     start(made)
     assert not made.all("workloads")
     assert len(made.all("pods")) == 3
 
 
-def test_a_job_that_has_begun_gets_none(cluster):
+def test_a_running_job_gets_no_group(cluster):
     cluster.restart(Jobs())
     start(cluster)
     cluster.restart(Jobs(with_groups=True))
@@ -116,7 +116,7 @@ def test_a_suspended_job_has_its_group_before_it_has_pods(cluster):
     assert groups_of_pods(cluster) == [group] * 3
 
 
-def test_a_workload_of_somebody_else_is_left_alone(cluster):
+def test_a_foreign_workload_is_unchanged(cluster):
     cluster.apply({
         "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "Workload", "metadata": {"name": "mine"},
         "spec": {
@@ -129,7 +129,7 @@ def test_a_workload_of_somebody_else_is_left_alone(cluster):
     assert groups_of_pods(cluster) == [None] * 3
 
 
-def test_all_of_it_goes_with_the_job(cluster):
+def test_workload_and_group_are_deleted_with_the_job(cluster):
     start(cluster)
     cluster.delete("jobs", "sum", propagationPolicy="Background")
     cluster.advance(60)
@@ -145,7 +145,7 @@ def a_group(cluster):
     })  # fmt: skip
 
 
-def test_a_group_stays_until_its_last_pod_has_ended(cluster):
+def test_a_group_stays_until_its_last_pod_finishes(cluster):
     a_group(cluster)
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "annotations": {"moorage.dev/run-seconds": "10"}},
            "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}],
@@ -160,7 +160,7 @@ def test_a_group_stays_until_its_last_pod_has_ended(cluster):
     assert cluster.get("podgroups", "g") is None
 
 
-def test_a_group_without_pods_goes_at_once(cluster):
+def test_a_group_without_pods_is_deleted_at_once(cluster):
     a_group(cluster)
     cluster.delete("podgroups", "g")
     cluster.settle()

@@ -40,7 +40,7 @@ def used(cluster, name="q"):
     return status(cluster, name)["used"]
 
 
-def test_a_new_quota_is_told_what_there_is(cluster):
+def test_a_new_quota_counts_existing_objects(cluster):
     cluster.apply(pod("a"))
     cluster.apply(pod("b", "500m"))
     cluster.apply(quota(pods="5", requests_cpu="4", configmaps="9", **{"count/widgets.example.com": "3"}))
@@ -50,7 +50,7 @@ def test_a_new_quota_is_told_what_there_is(cluster):
     assert status(cluster)["hard"] == {"pods": "5", "requests.cpu": "4", "configmaps": "9", "count/widgets.example.com": "3"}
 
 
-def test_new_limits_hold_once_they_are_counted(cluster):
+def test_new_limits_apply_after_a_recount(cluster):
     cluster.apply(quota(pods="5"))
     cluster.apply(pod("a"))
     cluster.settle()
@@ -61,7 +61,7 @@ def test_new_limits_hold_once_they_are_counted(cluster):
         cluster.apply(pod("b"))
 
 
-def test_what_goes_is_given_back(cluster):
+def test_deleted_objects_release_quota(cluster):
     cluster.apply(quota(pods="1", configmaps="1"))
     cluster.settle()
     cluster.apply(pod("a"))
@@ -74,7 +74,7 @@ def test_what_goes_is_given_back(cluster):
     cluster.apply(pod("b"))
 
 
-def test_a_pod_that_has_ended_is_given_back_but_counts_as_an_object(cluster):
+def test_a_finished_pod_releases_compute_but_counts_as_an_object(cluster):
     cluster.apply(quota(pods="1", cpu="1", **{"count/pods": "5"}))
     cluster.settle()
     cluster.apply(pod("a"))
@@ -83,7 +83,7 @@ def test_a_pod_that_has_ended_is_given_back_but_counts_as_an_object(cluster):
     assert used(cluster) == {"pods": "0", "cpu": "0", "count/pods": "1"}
 
 
-def test_a_pod_that_should_long_be_gone_is_given_back_in_time(lab):
+def test_a_pod_past_its_grace_period_releases_quota(lab):
     cluster = lab(ResourceQuotas(), nodes=0)
     cluster.apply(quota(pods="1"))
     cluster.settle()
@@ -97,7 +97,7 @@ def test_a_pod_that_should_long_be_gone_is_given_back_in_time(lab):
     assert used(cluster) == {"pods": "0"}
 
 
-def test_a_service_of_another_type_and_a_claim_that_was_given_less(cluster):
+def test_a_changed_service_type_and_a_smaller_claim_are_recounted(cluster):
     cluster.apply(quota(services_nodeports="3", requests_storage="9Gi"))
     cluster.settle()
     ports = [{"name": "p", "port": 80}]
@@ -116,7 +116,7 @@ def test_a_service_of_another_type_and_a_claim_that_was_given_less(cluster):
     assert used(cluster)["services.nodeports"] == "0"
 
 
-def test_what_somebody_else_wrote_into_a_status_does_not_stay(cluster):
+def test_a_foreign_status_write_is_overwritten(cluster):
     cluster.apply(quota(pods="9"))
     cluster.settle()
     cluster.edit("resourcequotas", "q", lambda held: held["status"].update(hard={"pods": "1"}), subresource="status")
@@ -126,7 +126,7 @@ def test_what_somebody_else_wrote_into_a_status_does_not_stay(cluster):
     assert status(cluster) == {"hard": {"pods": "9"}, "used": {"pods": "0"}}
 
 
-def test_nobody_counts_for_what_is_only_made(cluster):
+def test_creations_alone_trigger_no_recount(cluster):
     cluster.apply(quota(pods="9"))
     cluster.settle()
     before = cluster.manager.looks["resourcequota-controller"]
@@ -137,7 +137,7 @@ def test_nobody_counts_for_what_is_only_made(cluster):
     assert used(cluster) == {"pods": "3"}
 
 
-def test_where_there_is_much_to_count_it_is_not_counted_for_every_pod_that_goes(lab):
+def test_large_recounts_are_batched_over_deletions(lab):
     cluster = lab(ResourceQuotas(), nodes=0)
     cluster.apply(quota(pods="900"))
     cluster.settle()
@@ -157,7 +157,7 @@ def test_where_there_is_much_to_count_it_is_not_counted_for_every_pod_that_goes(
     assert status(cluster) == {"hard": {"pods": "800"}, "used": {"pods": "255"}}
 
 
-def test_a_deployment_stays_short_of_pods_and_gets_them_when_there_is_room(lab):
+def test_a_deployment_gets_its_missing_pods_when_quota_is_free(lab):
     cluster = lab(ResourceQuotas(), Deployments(), ReplicaSets(REPLICA_SETS))
     cluster.apply(quota(pods="2"))
     cluster.settle()
@@ -190,7 +190,7 @@ DEEDS = st.lists(
 
 @given(deeds=DEEDS)
 @settings(max_examples=30, deadline=None)
-def test_what_was_charged_is_what_is_counted(lab_class, deeds):
+def test_charged_usage_equals_counted_usage(lab_class, deeds):
     """Whatever happened: counting again finds what the status says, and admission never went beyond a limit."""
     cluster = lab_class(ResourceQuotas(), nodes=0)
     cluster.apply(quota("all", pods="3", cpu="3", configmaps="2", **{"count/pods": "4"}))

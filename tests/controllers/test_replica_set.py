@@ -38,7 +38,7 @@ def owner(pod):
     return [ref["name"] for ref in pod["metadata"].get("ownerReferences", ()) if ref.get("controller")]
 
 
-def test_pods_are_made_run_and_counted(cluster):
+def test_pods_are_created_run_and_counted(cluster):
     pods = cluster.all("pods")
     assert len(pods) == 3
     assert all(owner(pod) == ["web"] and pod["status"]["phase"] == "Running" for pod in pods)
@@ -49,7 +49,7 @@ def test_pods_are_made_run_and_counted(cluster):
 
 
 @pytest.mark.parametrize("size", [0, 1, 5, 250])
-def test_it_grows_and_shrinks(cluster, size):
+def test_a_replica_set_scales_up_and_down(cluster, size):
     cluster.patch("replicasets", "web", replicas=size)
     cluster.settle()
     assert len(cluster.all("pods")) == size
@@ -63,7 +63,7 @@ def test_a_lost_pod_is_replaced(cluster):
     assert len(set(cluster.names("pods")) - before) == 1
 
 
-def test_a_pod_that_takes_its_time_to_end_is_replaced_at_once(cluster):
+def test_a_slowly_terminating_pod_is_replaced_at_once(cluster):
     name = cluster.names("pods")[0]
     cluster.edit("pods", name, lambda pod: pod["metadata"].update(annotations={"moorage.dev/stop-seconds": "20"}))
     cluster.delete("pods", name)
@@ -74,7 +74,7 @@ def test_a_pod_that_takes_its_time_to_end_is_replaced_at_once(cluster):
     assert len(cluster.all("pods")) == 3
 
 
-def test_a_stray_pod_is_adopted_and_one_too_many_goes(lab):
+def test_an_orphan_pod_is_adopted_and_a_surplus_pod_deleted(lab):
     made = lab(ReplicaSets(REPLICA_SETS))
     made.apply(STRAY)
     made.advance(60)
@@ -87,7 +87,7 @@ def test_a_stray_pod_is_adopted_and_one_too_many_goes(lab):
     assert len(made.all("pods")) == 3
 
 
-def test_a_pod_whose_labels_changed_is_let_go(cluster):
+def test_a_pod_with_changed_labels_is_released(cluster):
     name = cluster.names("pods")[0]
     cluster.edit("pods", name, lambda pod: pod["metadata"].update(labels={"app": "db"}))
     cluster.settle()
@@ -119,7 +119,7 @@ spec:
     assert made.counts("replicationcontrollers", "old")["readyReplicas"] == 2
 
 
-def test_the_owner_going_makes_no_pods(cluster):
+def test_a_terminating_replica_set_creates_no_pods(cluster):
     cluster.delete("replicasets", "web", propagationPolicy="Foreground")
     cluster.delete("pods", cluster.names("pods")[0], gracePeriodSeconds=0)
     cluster.settle()
@@ -157,12 +157,12 @@ def in_order(pods, related=()):
 
 
 @pytest.mark.parametrize(("first", "second"), ORDERS.values(), ids=ORDERS)
-def test_which_goes_first(first, second):
+def test_the_deletion_order_of_pods(first, second):
     expected = [first["metadata"]["name"], second["metadata"]["name"]]
     assert in_order([first, second]) == in_order([second, first]) == expected
 
 
-def test_the_crowded_node_loses_first():
+def test_the_pod_on_the_most_crowded_node_is_deleted_first():
     alone, crowded = a_pod("a", node="n1", ready=1), a_pod("b", node="n2", ready=400)
     assert in_order([alone, crowded], [alone, crowded, a_pod("c", node="n2")]) == ["b", "a"]
 

@@ -23,12 +23,12 @@ def certificate(cluster, namespace="default"):
     return held and held["data"]["ca.crt"]
 
 
-def test_nothing_is_published_where_no_authority_is_known(cluster):
+def test_nothing_is_published_without_a_root_ca(cluster):
     cluster.settle()
     assert certificate(cluster) is None
 
 
-def test_every_namespace_has_it(cluster):
+def test_every_namespace_has_the_root_ca(cluster):
     publish_client_ca(cluster.store, b"one")
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
     cluster.settle()
@@ -37,7 +37,7 @@ def test_every_namespace_has_it(cluster):
     assert held["metadata"]["annotations"]["kubernetes.io/description"].startswith("Contains a CA bundle")
 
 
-def test_it_is_put_back_and_follows_the_authority(cluster):
+def test_the_root_ca_is_restored_and_follows_rotation(cluster):
     publish_client_ca(cluster.store, b"one")
     cluster.settle()
     cluster.delete("configmaps", NAME)
@@ -51,7 +51,7 @@ def test_it_is_put_back_and_follows_the_authority(cluster):
     assert certificate(cluster) == "two"
 
 
-def test_it_does_not_hold_up_the_end_of_a_namespace(cluster):
+def test_the_root_ca_does_not_delay_namespace_deletion(cluster):
     publish_client_ca(cluster.store, b"one")
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
     cluster.settle()
@@ -67,7 +67,7 @@ def test_the_api_server_has_a_service(cluster):
     assert held["metadata"]["labels"] == {"component": "apiserver", "provider": "kubernetes"}
 
 
-def test_who_serves_in_the_clusters_name_learns_which_proxies_to_trust(cluster):
+def test_the_request_header_ca_is_published(cluster):
     publish_client_ca(cluster.store, b"one", b"front")
     data = cluster.get("configmaps", "extension-apiserver-authentication", "kube-system")["data"]
     assert (data["client-ca-file"], data["requestheader-client-ca-file"]) == ("one", "front")

@@ -48,7 +48,7 @@ def images(cluster):
     ]
 
 
-def test_pods_come_one_after_the_other(empty):
+def test_pods_are_created_in_order(empty):
     empty.apply(DB)
     seen = []
     for _ in range(4):
@@ -68,13 +68,13 @@ def test_pods_come_one_after_the_other(empty):
     assert labels["controller-revision-hash"] == empty.get("statefulsets", "db")["status"]["updateRevision"]
 
 
-def test_in_parallel_they_come_at_once(empty):
+def test_parallel_management_creates_pods_at_once(empty):
     empty.apply(DB.replace("replicas: 3", "replicas: 3\n  podManagementPolicy: Parallel\n  ordinals: {start: 5}"))
     empty.settle()
     assert sorted(empty.names("pods")) == ["db-5", "db-6", "db-7"]
 
 
-def test_the_last_goes_first_each_when_the_one_after_it_has_gone(cluster):
+def test_scaling_down_deletes_the_last_pod_first(cluster):
     for name in ("db-1", "db-2"):
         cluster.edit("pods", name, lambda pod: pod["metadata"]["annotations"].update({"moorage.dev/stop-seconds": "5"}))
     cluster.patch("statefulsets", "db", replicas=1)
@@ -87,7 +87,7 @@ def test_the_last_goes_first_each_when_the_one_after_it_has_gone(cluster):
     assert cluster.names("pods") == ["db-0"]
 
 
-def test_a_rollout_goes_from_the_last_to_the_first(cluster):
+def test_a_rollout_replaces_pods_from_last_to_first(cluster):
     cluster.edit("statefulsets", "db", image(2))
     cluster.advance(1)
     assert images(cluster) == ["db:1", "db:1", "db:2"]
@@ -112,7 +112,7 @@ def test_the_partition_keeps_the_first_ones(cluster):
     assert images(cluster) == ["db:1", "db:1", "db:2"], "below the partition a pod comes back as it was"
 
 
-def test_several_at_a_time_where_that_is_allowed(empty):
+def test_max_unavailable_replaces_several_at_a_time(empty):
     cluster = empty
     cluster.apply(DB.replace("selector:", "podManagementPolicy: Parallel\n  selector:", 1))
     cluster.advance(30)
@@ -133,7 +133,7 @@ def test_on_delete_waits_for_the_deletion(cluster):
     assert images(cluster) == ["db:1", "db:2", "db:1"]
 
 
-def test_a_pod_that_failed_is_made_anew(cluster):
+def test_a_failed_pod_is_recreated(cluster):
     uid = cluster.get("pods", "db-1")["metadata"]["uid"]
     cluster.edit("pods", "db-1", lambda pod: pod["status"].update(phase="Failed"), subresource="status")
     cluster.advance(10)
@@ -155,7 +155,7 @@ def with_claims(cluster, policy=""):
         cluster.advance(10)
 
 
-def test_each_pod_has_claims_of_its_own_that_stay(empty):
+def test_each_pod_has_its_own_retained_claims(empty):
     with_claims(empty)
     assert empty.names("persistentvolumeclaims") == ["data-db-0", "data-db-1", "data-db-2"]
     claim = empty.get("persistentvolumeclaims", "data-db-1")
@@ -175,7 +175,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize(("policy", "scaled", "deleted"), KEPT.values(), ids=KEPT)
-def test_claims_go(empty, policy, scaled, deleted):
+def test_claims_are_deleted_by_retention_policy(empty, policy, scaled, deleted):
     with_claims(empty, f"  persistentVolumeClaimRetentionPolicy: {{{policy}}}\n")
     empty.patch("statefulsets", "db", replicas=1)
     empty.advance(10)
@@ -190,7 +190,7 @@ def owned(cluster, name, **more):
     cluster.edit("persistentvolumeclaims", name, lambda claim: claim["metadata"].update(ownerReferences=[owner]))
 
 
-def test_a_claim_that_another_controls_stays_when_its_pod_goes(empty):
+def test_a_claim_with_another_controller_stays(empty):
     with_claims(empty)
     empty.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}})
     uid = empty.get("configmaps", "other")["metadata"]["uid"]
@@ -207,7 +207,7 @@ def test_a_claim_that_another_controls_stays_when_its_pod_goes(empty):
     assert left["kind"] == "ConfigMap"  # who owns it beside the pod keeps it
 
 
-def test_a_claim_that_another_takes_over_is_let_go(empty):
+def test_a_claim_taken_over_by_another_controller_is_released(empty):
     with_claims(empty, "  persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete}\n")
     empty.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}})
     mine = empty.get("persistentvolumeclaims", "data-db-1")["metadata"]["ownerReferences"]
@@ -225,7 +225,7 @@ def test_a_claim_that_another_takes_over_is_let_go(empty):
     assert told[0].startswith("PersistentVolumeClaim data-db-1 has a conflicting OwnerReference")
 
 
-def test_what_it_does_is_told_as_kubernetes_tells_it(cluster):
+def test_events_have_the_texts_of_kubernetes(cluster):
     told = {one["message"] for one in cluster.all("events") if one["involvedObject"]["kind"] == "StatefulSet"}
     name = cluster.names("statefulsets")[0]
     assert f"Create Pod {name}-0 in StatefulSet {name} successful" in told
@@ -235,7 +235,7 @@ def test_what_it_does_is_told_as_kubernetes_tells_it(cluster):
 
 
 @pytest.mark.parametrize("policy", ["OrderedReady", "Parallel"])
-def test_any_number_of_replicas_is_created_some_at_a_time(empty, policy):
+def test_any_number_of_replicas_is_created_in_batches(empty, policy):
     empty.apply(DB.replace("replicas: 3", f"replicas: 100000000\n  podManagementPolicy: {policy}"))
     empty.manager.step()
     most = 1 if policy == "OrderedReady" else 100

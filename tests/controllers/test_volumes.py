@@ -69,7 +69,7 @@ def told(cluster):
     return [one["reason"] for one in cluster.all("events")]
 
 
-def test_a_volume_is_made(cluster):
+def test_a_volume_is_provisioned(cluster):
     cluster.apply(CLAIM % "quick")
     cluster.settle()
     phase, name = claim(cluster)
@@ -86,7 +86,7 @@ def test_a_volume_is_made(cluster):
     assert told(cluster) == ["ExternalProvisioning", "ProvisioningSucceeded"]
 
 
-def test_the_smallest_that_suits_is_found(cluster):
+def test_the_smallest_matching_volume_is_bound(cluster):
     for name, size in (("small", "1Gi"), ("large", "50Gi"), ("right", "10Gi")):
         cluster.apply(VOLUME % (name, "t", size))
     cluster.settle()
@@ -96,7 +96,7 @@ def test_the_smallest_that_suits_is_found(cluster):
     assert claim(cluster) == ("Bound", "right")
 
 
-def test_a_bound_claim_tells_the_class_of_attributes_that_its_volume_has(cluster):
+def test_a_bound_claim_reports_the_attributes_class_of_its_volume(cluster):
     driven = "volumeAttributesClassName: fast\n  csi: {driver: d, volumeHandle: h}"
     cluster.apply((VOLUME % ("a", "x", "5Gi")).replace("hostPath: {path: /x}", driven))
     cluster.apply((CLAIM % "by-hand") + "  volumeAttributesClassName: fast\n")
@@ -113,7 +113,7 @@ def test_a_selector_narrows_the_choice(cluster):
     assert claim(cluster) == ("Bound", "b")
 
 
-def test_it_waits_for_a_volume_and_gets_it_when_there_is_one(cluster):
+def test_a_pending_claim_is_bound_to_a_later_volume(cluster):
     cluster.apply(CLAIM % "by-hand")
     cluster.settle()
     assert claim(cluster) == ("Pending", None)
@@ -126,14 +126,14 @@ WAITS = {"": "FailedBinding", "nowhere": "ProvisioningFailed", "late": "WaitForF
 
 
 @pytest.mark.parametrize(("class_name", "reason"), WAITS.items())
-def test_what_it_waits_for_is_told(cluster, class_name, reason):
+def test_a_pending_claim_reports_what_it_waits_for(cluster, class_name, reason):
     cluster.apply(CLAIM % class_name)
     cluster.settle()
     assert claim(cluster) == ("Pending", None)
     assert told(cluster) == [reason]
 
 
-def test_a_class_that_comes_later_helps(cluster):
+def test_a_storage_class_created_later_is_used(cluster):
     cluster.delete("storageclasses", "quick")
     cluster.apply(CLAIM % "quick")
     cluster.settle()
@@ -147,7 +147,7 @@ def select(node):
     return lambda held: held["metadata"].setdefault("annotations", {}).update({"volume.kubernetes.io/selected-node": node})
 
 
-def test_a_volume_is_made_for_the_node_that_was_selected(cluster):
+def test_a_volume_is_provisioned_on_the_selected_node(cluster):
     cluster.edit("nodes", "n2", lambda node: node["metadata"].update(labels={"zone": "b"}))
     cluster.apply(CLAIM % "late")
     cluster.settle()
@@ -159,7 +159,7 @@ def test_a_volume_is_made_for_the_node_that_was_selected(cluster):
     assert term["matchExpressions"] == [{"key": "zone", "operator": "In", "values": ["b"]}]
 
 
-def test_a_node_that_is_gone_is_not_selected_any_more(cluster):
+def test_a_deleted_selected_node_is_cleared(cluster):
     cluster.apply(CLAIM % "late")
     cluster.edit("persistentvolumeclaims", "data", select("gone"))
     cluster.settle()
@@ -168,7 +168,7 @@ def test_a_node_that_is_gone_is_not_selected_any_more(cluster):
     )
 
 
-def test_a_promise_is_kept_even_where_the_claim_waits(cluster):
+def test_a_prebound_volume_is_bound_to_a_waiting_claim(cluster):
     cluster.apply(CLAIM % "late")
     cluster.apply(
         (VOLUME % ("a", "t", "10Gi"))
@@ -225,7 +225,7 @@ def test_a_claim_stays_for_a_pod_that_ended_until_that_is_deleted(cluster):
     assert cluster.get("persistentvolumeclaims", "data") is None
 
 
-def test_a_volume_that_is_kept_is_released(cluster):
+def test_a_retained_volume_becomes_released(cluster):
     cluster.apply(VOLUME % ("a", "t", "10Gi"))
     cluster.apply(CLAIM % "by-hand")
     cluster.settle()

@@ -48,7 +48,7 @@ def test_an_hour_leaves_nothing_behind():
 
 
 @pytest.mark.slow
-def test_a_scheduler_that_keeps_what_it_heard_is_found_out(monkeypatch):
+def test_a_scheduler_that_leaks_events_is_detected(monkeypatch):
     from moorage.runtime.event_recorder import Recorder
 
     kept, note = [], Recorder.note

@@ -44,7 +44,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_what_is_no_gate_is_refused(text):
+def test_an_invalid_gate_is_rejected(text):
     with pytest.raises(InputError, match=WRONG[text]):
         parse_gate(text)
 
@@ -84,7 +84,7 @@ def test_verdicts(gate, metric, passes, strictly):
     assert evaluate(parse_gate(gate), {"m": metric}, strict=True).passed is strictly
 
 
-def test_gates_name_what_they_cannot_judge():
+def test_gates_name_missing_figures():
     with pytest.raises(InputError, match="no metric nodesUsd; there are m"):
         evaluate(parse_gate("nodesUsd > 4"), {"m": compared(1, 1), "m%": compared(1, 1)})
     with pytest.raises(InputError, match="give --baseline"):
@@ -122,7 +122,7 @@ def test_junit_has_a_case_for_each_gate():
     assert "(dir/a,b:c.yaml:7)" in failure.text
 
 
-def test_junit_without_gates_asks_that_nothing_is_pending():
+def test_junit_without_gates_requires_no_pending_pods():
     quiet = GateReport("simulate", "all placed")
     assert ET.fromstring(as_junit(quiet)).get("failures") == "0"
     assert ET.fromstring(as_junit(GateReport("simulate", "one", pending=REPORT.pending))).get("failures") == "1"

@@ -38,7 +38,7 @@ def test_the_weighted_scores_add_up_and_the_highest_wins():
     assert {"PodTopologySpread", "InterPodAffinity"} <= set(told.silent)
 
 
-def test_decisions_are_the_same_when_scores_are_asked_for():
+def test_recording_scores_changes_no_decision():
     pods = [a_pending(f"p{at}") for at in range(20)]
     _, with_scores = placed(*pods, asked=["p7"])
     offers = [a_node(f"n{at}", allocatable={"cpu": str(4 * (at + 1)), "memory": "64Gi", "pods": 10}) for at in range(3)]
@@ -47,26 +47,26 @@ def test_decisions_are_the_same_when_scores_are_asked_for():
 
 
 @pytest.mark.parametrize("asked", ["a", "default/a"])
-def test_only_pods_asked_about_are_told_of(asked):
+def test_only_selected_pods_have_scores(asked):
     log, _ = placed(a_pending("a"), a_pending("b"), asked=[asked, "gone"])
     assert [told.pod for told in log.entries] == ["default/a"]
     assert log.missing() == ["gone"]
     assert log.as_text().endswith("\ngone: no decision was made about such a pod\n")
 
 
-def test_a_node_that_is_alone_is_scored_too():
+def test_a_single_feasible_node_is_scored():
     log, _ = placed(a_pending("a"), nodes=1, asked=["a"])
     assert log.as_text().startswith("default/a: 1 of 1 nodes fit; n0 has the highest total\n")
 
 
-def test_no_node_has_a_reason():
+def test_a_pod_without_a_feasible_node_has_a_reason():
     log, _ = placed(a_pending("a", nodeSelector={"disk": "ssd"}), nodes=1, asked=["a"])
     assert log.entries[-1].as_text().startswith("default/a: no node; 0/1 nodes are available: 1 node(s) didn't match")
     assert log.entries[-1].as_data()["node"] is None
     assert log.entries[-1].as_data()["message"].startswith("0/1 nodes")
 
 
-def test_ties_are_told():
+def test_ties_are_reported():
     log = ScoreLog(["a"])
     nodes = [a_node(name, allocatable={"cpu": "4", "memory": "8Gi", "pods": 10}) for name in ("x", "y")]
     run([*nodes, a_pending("a").pod], Options(scores=log))
@@ -77,7 +77,7 @@ def test_ties_are_told():
     )
 
 
-def test_text_shows_the_best_and_data_all():
+def test_the_text_shows_the_best_nodes_and_the_data_all():
     log, _ = placed(a_pending("a"), nodes=14, asked=["a"])
     (told,) = log.entries
     assert "… and 4 more nodes" in told.as_text().splitlines()

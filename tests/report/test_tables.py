@@ -45,7 +45,7 @@ def test_no_pods_and_no_nodes():
     assert lines(Run((), (), release="1.36"), wide=True) == lines(Run((), (), release="1.36"))
 
 
-def test_only_pending_pods_with_one_reason_are_told_together():
+def test_pending_pods_with_the_same_reason_are_grouped():
     waiting = tuple(pod(f"p{i}", "Pending", message="0/1 nodes are available: 1 Insufficient cpu.") for i in range(5))
     said = lines(Run(waiting, (node(),), release="1.36"))
     assert said[0].startswith("5 pending on 1 node ")
@@ -78,7 +78,7 @@ def test_long_names_widen_their_column_only():
     assert row.index("n1") == len("default     ") + len(long) + 3
 
 
-def test_waits_are_told():
+def test_waiting_times_are_shown():
     waited = [pod(f"p{i}", arrived_s=1.0, placed_s=1.0 + wait) for i, wait in enumerate([0, 2, 4, 600])]
     assert lines(Run((*waited,), (node(),)))[1] == (
         "3 pods waited for their places: half of them up to 4s, the longest 600s of simulated time"
@@ -98,12 +98,12 @@ def test_peaks_where_pods_finish():
     ]
 
 
-def test_text_of_others_cannot_break_a_line_or_steer_a_terminal():
+def test_foreign_text_cannot_break_lines_or_inject_terminal_codes():
     assert one_line("a\nb\x1b[31m\u202ec\u00a0ü") == r"a\nb\x1b[31m\u202ec\xa0ü"
     said = lines(Run((pod("p", "Pending", message="no\x1b[2J\nway"),), (node(),), (InputNote("Remark", "a\nb"),)))
     assert r"    no\x1b[2J\nway" in said
     assert r"  a\nb" in said
 
 
-def test_columns_have_no_blanks_at_the_end():
+def test_columns_have_no_trailing_blanks():
     assert columns(["A", "B", "C"], [["1", "", "x"], ["22", "333", ""]], right=(1,)) == "A      B   C\n1          x\n22   333"

@@ -32,7 +32,7 @@ def test_the_store_in_memory(streams):
     asyncio.run(check_cluster(StoreWire(store)))
 
 
-def test_a_store_that_knows_no_pod_groups():
+def test_a_store_without_pod_groups():
     asyncio.run(check_cluster(StoreWire(Store(time.time, random.Random(5), b"k"))))
 
 
@@ -103,11 +103,11 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("twist", "told"), WRONG.values(), ids=WRONG)
-def test_a_cluster_that_is_wrong_is_told_so(twist, told):
+def test_a_faulty_cluster_fails_the_checks(twist, told):
     with pytest.raises(AssertionError) as raised:
         asyncio.run(check_cluster(Twisted(a_store(), twist)))
     assert told in str(raised.value)
 
 
-def test_every_check_has_a_name_that_says_what_holds():
+def test_every_check_is_named_after_its_invariant():
     assert len({check.__name__ for check in CHECKS}) == len(CHECKS) >= 15

@@ -49,12 +49,12 @@ def built(cls, cluster):
 
 
 @pytest.mark.parametrize("cls", BUILTIN, ids=lambda cls: cls.name)
-def test_plugins_that_ship_keep_the_contract(cls):
+def test_shipped_plugins_keep_the_contract(cls):
     cluster = sample_cluster()
     check_plugin(built(cls, cluster), cluster=cluster)
 
 
-def test_the_samples_have_every_kind_of_answer():
+def test_the_samples_cover_every_kind_of_result():
     """Otherwise a plugin would pass because nothing was asked of it."""
     refused = {pod.name: 0 for pod in sample_pods()}
     cluster = sample_cluster()
@@ -266,13 +266,13 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("broken", "says"), BROKEN.values(), ids=BROKEN)
-def test_what_is_broken_is_found_and_told(broken, says):
+def test_a_broken_plugin_is_reported(broken, says):
     with pytest.raises(AssertionError) as found:
         check_plugin(broken)
     assert says in str(found.value)
 
 
-def test_all_that_is_wrong_is_told_at_once():
+def test_all_faults_of_a_plugin_are_reported_at_once():
     broken = plugin(
         score=lambda self, state, nodes: nodes.zeros() + 200,
         permit=lambda self, *args: True,
@@ -283,7 +283,7 @@ def test_all_that_is_wrong_is_told_at_once():
     assert all(part in str(found.value) for part in ("score", "permit", "wakes_on"))
 
 
-def test_a_sound_plugin_passes():
+def test_a_valid_plugin_passes():
     class Sound:
         name = "Sound"
         reuse = Reuse(Scope.USAGE, signature=lambda pod: {}, signature_reads=())

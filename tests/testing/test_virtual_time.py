@@ -7,7 +7,7 @@ import pytest
 from moorage.testing.virtual_time import StalledError, run_virtually
 
 
-def test_hours_pass_in_no_time_and_in_order():
+def test_virtual_hours_pass_instantly_and_in_order():
     seen = []
 
     async def sleeper(seconds):
@@ -32,7 +32,7 @@ def test_a_time_limit_ends_a_wait():
     assert run_virtually(main()) == pytest.approx(60)
 
 
-def test_waiting_for_what_cannot_come_is_an_error():
+def test_waiting_without_a_timer_is_an_error():
     async def main():
         await asyncio.Event().wait()
 

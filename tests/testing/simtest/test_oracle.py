@@ -248,7 +248,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("history", GOOD.values(), ids=GOOD)
-def test_what_is_well_is_not_told(history):
+def test_a_valid_history_reports_nothing(history):
     assert judge(history, Terms(settled=False)) == []
 
 

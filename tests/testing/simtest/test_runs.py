@@ -35,13 +35,13 @@ SOURCES = Path(__file__).resolve().parents[3] / "src"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10_000, 10_003))
-def test_promises_are_kept(seed):
+def test_invariants_hold(seed):
     assert run(seed).broken == ()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20_001, 20_003))  # 20000 meets a weakness that critiques.md describes
-def test_promises_to_gangs_are_kept(seed):
+def test_gang_invariants_hold(seed):
     assert run(seed, gangs=True).broken == ()
 
 
@@ -54,12 +54,12 @@ def test_promises_to_gangs_are_kept(seed):
         ("devices", ["holdings not written", "schedulers killed"]),
     ],
 )  # fmt: skip
-def test_promises_about_holdings_are_kept(holding, faults):
+def test_holdings_invariants_hold(holding, faults):
     assert run(30_000, faults, holding=[holding]).broken == ()
 
 
 @pytest.mark.slow
-def test_a_gang_that_goes_in_part_is_found_out():
+def test_a_partially_bound_gang_is_detected():
     with mock.patch.object(GangScheduling, "permit", return_value=None):
         assert any("S13" in line for seed in range(6) for line in run(seed, ["pods deleted"], gangs=True).broken)
 
@@ -140,7 +140,7 @@ MUTANTS = {  # what is broken on purpose, under which faults it shows, and the p
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("where", "what", "broken", "faults", "promise"), MUTANTS.values(), ids=MUTANTS)
-def test_a_scheduler_broken_on_purpose_is_found_out(where, what, broken, faults, promise):
+def test_a_deliberately_broken_scheduler_is_detected(where, what, broken, faults, promise):
     with mock.patch.object(where, what, broken):
         assert any(promise in line for seed in range(20) for line in run(seed, faults, crowded=False).broken)
 
@@ -158,7 +158,7 @@ CROWD_MUTANTS = {  # what is broken on purpose, and under which faults it shows 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("where", "what", "broken", "faults"), CROWD_MUTANTS.values(), ids=CROWD_MUTANTS)
-def test_a_scheduler_that_tries_pods_while_it_takes_in_a_list_is_found_out(where, what, broken, faults):
+def test_a_scheduler_with_attempts_during_a_relist_is_detected(where, what, broken, faults):
     with mock.patch.object(where, what, broken):
         found = [line for seed in (0, 8) for line in run(seed, faults, crowded=True, chaos_s=20.0).broken]
     assert {"S2", "S18"} <= {line.partition(":")[0] for line in found}
@@ -166,7 +166,7 @@ def test_a_scheduler_that_tries_pods_while_it_takes_in_a_list_is_found_out(where
 
 @pytest.mark.slow
 @pytest.mark.parametrize("faults", [["crowds unseen"], ["last writes lost"]])
-def test_promises_are_kept_in_worlds_that_are_full_at_the_start(faults):
+def test_invariants_hold_in_initially_full_clusters(faults):
     assert run(40_000, faults, crowded=True).broken == ()
 
 
@@ -189,13 +189,13 @@ HOLDING_MUTANTS = {  # what is broken on purpose, what pods hold, under which fa
 @pytest.mark.parametrize(
     ("where", "what", "broken", "holding", "faults", "promise"), HOLDING_MUTANTS.values(), ids=HOLDING_MUTANTS
 )
-def test_a_scheduler_that_is_careless_about_holdings_is_found_out(where, what, broken, holding, faults, promise):
+def test_a_scheduler_that_loses_holdings_is_detected(where, what, broken, holding, faults, promise):
     with mock.patch.object(where, what, broken):
         assert any(promise in line for seed in range(20) for line in run(seed, faults, holding=[holding], crowded=False).broken)
 
 
 @pytest.mark.slow
-def test_a_failure_names_its_seed_and_how_to_see_it_again(tmp_path, monkeypatch, capsys):
+def test_a_failure_names_its_seed_and_the_command_to_reproduce_it(tmp_path, monkeypatch, capsys):
     from moorage.testing.simtest.__main__ import main
 
     arguments = ["simtest", "--first", "1", "--seeds", "2", "--fault", "important pods", "--history", str(tmp_path)]
@@ -208,7 +208,7 @@ def test_a_failure_names_its_seed_and_how_to_see_it_again(tmp_path, monkeypatch,
 
 
 @pytest.mark.slow
-def test_nothing_of_a_run_is_left_when_it_is_over():
+def test_a_finished_run_leaves_no_objects():
     """Thousands are run in one process."""
     gc.collect()
     before = sum(isinstance(one, Recording) for one in gc.get_objects())

@@ -12,7 +12,7 @@ from moorage.apiserver.http.store_setup import open_store
 from moorage.apiserver.vocabulary.served_kinds import find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.cli.store_loader import fill, lost_pods
-from moorage.cli.up import _tell, up
+from moorage.cli.up import _print_ready, up
 from moorage.controllers.machinery.kind_names import REPLICA_SETS
 from moorage.controllers.manager import ControllerManager
 from moorage.controllers.upkeep.resource_quota import ResourceQuotas
@@ -169,10 +169,10 @@ def test_what_makes_no_sense_is_told_in_a_line(moorage, tmp_path, arguments, sai
     assert said in ran.err
 
 
-def test_what_it_tells_can_be_typed_anywhere(capsys, tmp_path, monkeypatch):
+def test_the_printed_export_works_in_any_folder(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ready = Ready(port=6443, kubeconfig=Path("my cluster/kubeconfig"), nodes=1)
-    _tell(ready, {"no_scheduler": False, "data": None}, Address("127.0.0.1"), 0.25)
+    _print_ready(ready, {"no_scheduler": False, "data": None}, Address("127.0.0.1"), 0.25)
     first, _, export, *_ = capsys.readouterr().out.splitlines()
     assert first == "A cluster of 1 node with a scheduler is up on https://127.0.0.1:6443 after 0.2s."
     assert export == f"  export KUBECONFIG='{tmp_path}/my cluster/kubeconfig'"

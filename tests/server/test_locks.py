@@ -43,7 +43,7 @@ def test_an_annotation_holds_the_record_as_client_go_writes_it(kind):
         await held.update(replace(made, renewed=T1, transitions=3))
         with pytest.raises(ClusterError) as lost:
             await held.update(replace(made, holder="late"))
-        await held.tell("me became leader", T0, "default-scheduler")
+        await held.write_event("me became leader", T0, "default-scheduler")
         return first, await said(rest, kind), lost.value.status, await events(rest, f"{CORE}/events")
 
     first, second, status, (event,) = on_server(act)
@@ -61,7 +61,7 @@ def test_other_fields_of_the_lock_object_are_kept():
         await rest.send("POST", f"{CORE}/configmaps", json.dumps({**body, "data": {"k": "v"}}).encode())
         held = lock(rest, "configmaps")
         free = await held.read()
-        assert (free.holder, free.told) == ("", LeaseRecord("", 0, "", "").told)
+        assert (free.holder, free.without_version) == ("", LeaseRecord("", 0, "", "").without_version)
         await held.update(replace(MINE, version=free.version))
         return await stored(rest, "configmaps")
 
@@ -93,8 +93,8 @@ def test_a_multilock_holds_both_objects(kind):
         read = await held.read()
         assert read == made
         renewed = await held.update(replace(read, renewed=T1))
-        assert (await held.read()).told == renewed.told
-        await held.tell("me became leader", T0, "default-scheduler")
+        assert (await held.read()).without_version == renewed.without_version
+        await held.write_event("me became leader", T0, "default-scheduler")
         return await said(rest, kind), await stored(rest, "leases"), await events(rest, f"{CORE}/events")
 
     annotation, lease, written = on_server(act)

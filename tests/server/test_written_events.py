@@ -73,7 +73,7 @@ def test_an_event_becomes_a_series_and_is_recreated_if_deleted():
 def test_a_new_leader_writes_an_event():
     async def act(rest):
         lease = ApiLease(rest, "default", "kube-scheduler")
-        await lease.tell("me became leader", AT, "default-scheduler")
+        await lease.write_event("me became leader", AT, "default-scheduler")
         return await events(rest, "/api/v1/namespaces/default/events")
 
     (event,) = on_server(act)

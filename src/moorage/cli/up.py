@@ -153,7 +153,7 @@ def up(**given: Any) -> int:
             scheduler,
             given["port"],
             _report,
-            lambda ready: _tell(ready, given, address, time.monotonic() - began),
+            lambda ready: _print_ready(ready, given, address, time.monotonic() - began),
             extenders,
             address,
         )
@@ -216,10 +216,10 @@ async def _run(cluster: Embedded, lasts_s: float | None) -> int:
 
 def _end_after(lasts_s: float, cluster: Embedded, running: asyncio.Future[None]) -> None:
     """Stop this long after the cluster is ready, so that a slow start does not shorten the run."""
-    tell = cluster.on_ready
+    on_ready = cluster.on_ready
 
     def announce(ready: Ready) -> None:
-        tell(ready)
+        on_ready(ready)
         asyncio.get_running_loop().call_later(lasts_s, running.cancel)
 
     cluster.on_ready = announce
@@ -240,7 +240,7 @@ def _end_on_signals(running: asyncio.Future[None]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, end)
 
 
-def _tell(ready: Ready, given: dict[str, Any], address: Address, took_s: float) -> None:
+def _print_ready(ready: Ready, given: dict[str, Any], address: Address, took_s: float) -> None:
     scheduled = "no scheduler" if given["no_scheduler"] else "a scheduler"
     say(f"A cluster of {counted(ready.nodes, 'node')} with {scheduled} is up on {address.url(ready.port)} after {took_s:.1f}s.")
     if address.is_open:

@@ -77,7 +77,7 @@ class LeaseRecord:
     beside: str = ""
 
     @property
-    def told(self) -> tuple[object, ...]:
+    def without_version(self) -> tuple[object, ...]:
         """All fields but the version, which also changes with labels and annotations; those renew nothing."""
         return (self.holder, self.duration_s, self.acquired, self.renewed, self.transitions, self.beside)
 
@@ -124,7 +124,7 @@ class Election:
 
     def seen(self, record: LeaseRecord | None, now: float) -> None:
         """Record the lease as read from the API server. Reading an unchanged lease does not restart its duration."""
-        if record is None or self.record is None or record.told != self.record.told:
+        if record is None or self.record is None or record.without_version != self.record.without_version:
             self._seen_at = now
         self.record = record
         if record is None or record.holder != self.identity:

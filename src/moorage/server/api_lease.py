@@ -53,7 +53,7 @@ class LockObject(ABC):
         body = json.dumps(self._filled(held, record)).encode()
         return self._keep(await self._rest.send("PUT", f"{self._path}/{self.name}", body))
 
-    async def tell(self, text: str, wall: str, reporter: str) -> None:
+    async def write_event(self, text: str, wall: str, reporter: str) -> None:
         """Write a Kubernetes event about the object.
 
         Raises  ClusterError

@@ -137,15 +137,15 @@ class ApiPair:
 
     def _together(self, first: LeaseRecord, second: LeaseRecord) -> LeaseRecord:
         self._versions = (first.version, second.version)
-        return replace(first, beside=repr(second.told))
+        return replace(first, beside=repr(second.without_version))
 
-    async def tell(self, text: str, wall: str, reporter: str) -> None:
+    async def write_event(self, text: str, wall: str, reporter: str) -> None:
         """Write a Kubernetes event about each of them.
 
         Raises  ClusterError
         """
-        await self._first.tell(text, wall, reporter)
-        await self._second.tell(text, wall, reporter)
+        await self._first.write_event(text, wall, reporter)
+        await self._second.write_event(text, wall, reporter)
 
 
 AnyLock = ApiLease | ApiAnnotation | ApiPair

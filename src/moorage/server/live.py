@@ -198,7 +198,7 @@ class Live:
 
     async def _announce_leading(self, lock: AnyLock) -> None:
         try:
-            await lock.tell(f"{self._identity} became leader", self._wall(), self._reporter)
+            await lock.write_event(f"{self._identity} became leader", self._wall(), self._reporter)
         except ClusterError as error:
             self._log.error(error, "Server rejected event (will not retry!)", reason="LeaderElection")
 

@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "explain": ("moorage.cli.explain:explain", "Say why a pod is pending, or why it is on its node."),
     "fail": ("moorage.cli.fail:fail", "Say what happens when nodes are lost."),
     "plan": ("moorage.cli.plan:plan", "Say which nodes to buy so that all pods are placed."),
+    "plugin": ("moorage.cli.plugin:plugin", "Start a plugin of your own."),
     "redact": ("moorage.cli.redact:redact", "Replace the names in a dump, so that it can be shared."),
     "report": ("moorage.cli.report:report", "Print an overview of a cluster."),
     "run": ("moorage.cli.run:run", "Schedule the pods of a live cluster."),

@@ -1,0 +1,80 @@
+"""``moorage plugin new``: write a folder with a plugin, its test, package and configuration."""
+
+from __future__ import annotations
+
+import re
+import sys
+from keyword import iskeyword
+from pathlib import Path
+from typing import Final
+
+import click
+
+from moorage.cli.command_groups import CommandGroup
+from moorage.cli.command_help import DescribedCommand
+from moorage.cli.main import OK
+from moorage.cli.plugin_folder import KINDS, files_of
+from moorage.cli.terminal import say
+from moorage.errors import InputError
+from moorage.plugins import builtin_registry
+
+__all__ = ["plugin"]
+
+EPILOG = """Examples:
+
+\b
+    moorage plugin new team_nodes
+    moorage plugin new near_data --kind score
+
+What the folder holds: docs/reference/plugin-new.md
+"""
+#: A module's name that is also valid as the name of a distribution.
+_USABLE: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_]*[A-Za-z0-9])?")
+#: Names that the written files use otherwise.
+_USED: Final = frozenset({"Hold", "NodeInfo", "PodInfo", "TEAM", "moorage", "pytest", "setuptools"})
+
+
+@click.group(cls=CommandGroup, epilog=EPILOG)
+def plugin() -> None:
+    """Start a plugin of your own."""
+
+
+@plugin.command(cls=DescribedCommand, epilog=EPILOG, short_help="Write a folder with a new plugin.")
+@click.argument("name")
+@click.option("--kind", type=click.Choice(KINDS), default="filter", show_default=True, help="What the plugin does with nodes.")
+def new(name: str, kind: str) -> int:
+    """Write a folder NAME with a working plugin to change.
+
+    It holds the plugin NAME.py, its test, a pyproject.toml with its entry point, a configuration that enables it, a small
+    cluster, and a README.md with the commands that use it.
+    """
+    cls = _class_name(name)
+    folder = Path(name)
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        raise InputError(f"{name}: exists already; choose another name") from None
+    for file, text in files_of(kind, name, cls).items():
+        (folder / file).write_text(text, encoding="utf-8")
+    say(f"The {kind} plugin {cls} is in {name}/. Next:\n")
+    say(f"    cd {name}\n    pytest")
+    say(f"    moorage simulate -f cluster.yaml --config scheduler.yaml --plugins ./{name}.py:{cls}")
+    return OK
+
+
+def _class_name(name: str) -> str:
+    """Return the name of the plugin's class: ``TeamNodes`` for ``team_nodes``.
+
+    Raises  InputError if one of the two names cannot be used
+    """
+    if _USABLE.fullmatch(name) is None or iskeyword(name):
+        near = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")
+        usable = _USABLE.fullmatch(near) is not None and not iskeyword(near)
+        hint = f"; try {near}" if usable else ""
+        raise InputError(f"{name}: is no Python identifier that starts with a letter and ends with a letter or digit{hint}")
+    cls = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+    if name in sys.stdlib_module_names or {name, cls} & _USED or iskeyword(cls):
+        raise InputError(f"{name}: the name is taken by Python or Moorage; choose another name")
+    if cls in builtin_registry():
+        raise InputError(f"{name}: {cls} is a built-in plugin; choose another name")
+    return cls

@@ -120,6 +120,6 @@ class FastLane:
 
 def _suits(profile: Profile) -> bool:
     binders = profile.at("bind")
-    plain = len(binders) == 1 and binders[0].call == getattr(binders[0].plugin, "bind", None)
-    only_default = plain and type(binders[0].plugin) is DefaultBinder
+    plugin = binders[0].plugin if len(binders) == 1 else None
+    only_default = type(plugin) is DefaultBinder and binders[0].call == plugin.bind
     return only_default and not any(profile.restless_at(point) for point in _QUIET_POINTS)

@@ -56,7 +56,7 @@ def ran(moorage, folder, pods, check_all):
 
 
 @pytest.mark.parametrize(("check_all", "disk", "message"), TOLD.values(), ids=TOLD)
-def test_the_reasons_that_are_told(moorage, tmp_path, check_all, disk, message):
+def test_the_reported_reasons(moorage, tmp_path, check_all, disk, message):
     """Pods alike are decided by what is known of the first: they hear the same."""
     report = ran(moorage, tmp_path, "".join(POD.format(at=at, priority=0, disk=disk) for at in range(3)), check_all)
     assert [pod["message"] for pod in report["pods"] if pod["name"] != "held"] == [message] * 3
@@ -64,7 +64,7 @@ def test_the_reasons_that_are_told(moorage, tmp_path, check_all, disk, message):
 
 @pytest.mark.parametrize("check_all", [False, True])
 @pytest.mark.parametrize(("disk", "outcome"), [("hdd", ("Placed", "large")), ("ssd", ("Pending", None))])
-def test_what_becomes_of_a_pod_is_the_same(moorage, tmp_path, check_all, disk, outcome):
+def test_the_decision_for_a_pod_is_the_same(moorage, tmp_path, check_all, disk, outcome):
     """A pod makes room on the node that it may have, and evicts nobody where another filter stands against it."""
     report = ran(moorage, tmp_path, POD.format(at=0, priority=10, disk=disk), check_all)
     (pod,) = (one for one in report["pods"] if one["name"] == "picky-0")

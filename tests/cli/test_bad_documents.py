@@ -138,7 +138,7 @@ def test_a_bad_document_is_refused_with_file_and_path(moorage, tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("document", [BAD["weight 0"], BAD["a plugin twice, v1beta1"]], ids=["policy", "configuration"])
-def test_a_simulation_refuses_it_too(moorage, tmp_path, monkeypatch, document):
+def test_a_simulation_rejects_invalid_documents(moorage, tmp_path, monkeypatch, document):
     monkeypatch.chdir(tmp_path)
     text, fault = document
     (tmp_path / "bad.json").write_text(text)

@@ -161,7 +161,7 @@ def test_a_huge_quantity_fits_nowhere(moorage, quantity):
     assert "    0/1 nodes are available: 1 Insufficient cpu." in ran.out
 
 
-def test_one_poisoned_pod_does_not_keep_others_from_their_place(moorage):
+def test_one_invalid_pod_does_not_block_others(moorage):
     node = NODE + "status: {allocatable: {cpu: '4', memory: 1Gi, pods: '9'}}\n"
     poisoned = a_pod({"cpu": "9223372036854775807"}, metadata={"name": "poison"}, priority=2**31 - 1)
     claims = a_pod(metadata={"name": "claims"}, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "none"}}])
@@ -234,7 +234,7 @@ def test_what_cannot_be_opened(moorage, tmp_path):
         check_refused(moorage("simulate", "-f", tmp_path / "secret"), "Permission denied")
 
 
-def test_faults_of_several_objects_are_told_together_up_to_twenty(moorage):
+def test_faults_of_up_to_twenty_objects_are_reported_together(moorage):
     many = "---\n".join(a_pod({"cpu": "x"}, metadata={"name": f"p{i}"}) for i in range(30))
     ran = moorage("simulate", "-f", "-", stdin=many.encode())
     assert (ran.status, ran.out) == (1, "")

@@ -30,7 +30,7 @@ def run(tmp_path, monkeypatch):
     return run
 
 
-def test_a_good_file_is_said_to_be(run):
+def test_a_valid_file_is_reported_as_valid(run):
     found = run("validate good.yaml")
     assert (found.exit_code, found.stdout) == (0, f"good.yaml: valid; profile default-scheduler; {TODAY}\n")
 
@@ -96,7 +96,7 @@ def test_gates_change_what_is_shown(run):
     assert "permit      GangScheduling" in found.stdout
 
 
-def test_a_plugin_of_ones_own_may_be_named(run, tmp_path, monkeypatch):
+def test_a_custom_plugin_may_be_named(run, tmp_path, monkeypatch):
     (tmp_path / "my_rules.py").write_text(MINE)
     (tmp_path / "mine.yaml").write_text(GOOD + "profiles: [{plugins: {filter: {enabled: [{name: Mine}]}}}]")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -131,7 +131,7 @@ def test_a_faulty_plugin_is_refused_with_a_line(run, tmp_path, monkeypatch, sour
     assert len(found.stderr.splitlines()) == 1
 
 
-def test_who_names_a_path_without_its_ending_is_told_to_name_its_module(run, tmp_path, monkeypatch):
+def test_a_path_without_its_suffix_suggests_the_module(run, tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(MINE)
     monkeypatch.syspath_prepend(str(tmp_path))
     found = run("show --plugins rules/mine:Mine")
@@ -139,7 +139,7 @@ def test_who_names_a_path_without_its_ending_is_told_to_name_its_module(run, tmp
     assert found.stderr.endswith("; name a module as import does: rules.mine:Mine\n")
 
 
-def test_who_names_a_plugin_that_is_unknown_is_told_what_may_be_meant(run):
+def test_an_unknown_plugin_suggests_similar_names(run):
     def refused(name):
         return run("validate -", GOOD + f"profiles: [{{plugins: {{multiPoint: {{enabled: [{{name: {name}}}]}}}}}}]").stderr
 
@@ -147,7 +147,7 @@ def test_who_names_a_plugin_that_is_unknown_is_told_what_may_be_meant(run):
     assert refused("Mine").endswith('"Mine" does not exist; is it one of yours? --plugins MODULE:CLASS loads it\n')
 
 
-def test_a_plugin_that_is_not_here_is_noted(run, monkeypatch):
+def test_an_uninstalled_plugin_is_noted(run, monkeypatch):
     few = Registry(cls for cls in BUILTIN if cls.name != "NodeName")
     monkeypatch.setattr("moorage.engine.loading.builtin_registry", lambda release: few)
     monkeypatch.setattr("moorage.engine.loading._DEFAULTS", {})  # what other registries led to
@@ -162,7 +162,7 @@ OLD = "apiVersion: kubescheduler.config.k8s.io/v1beta1\nkind: KubeSchedulerConfi
 POLICY = '{"apiVersion": "v1", "kind": "Policy", "alwaysCheckAllPredicates": true, "priorities": []}'
 
 
-def test_the_release_is_told_with_every_answer(run):
+def test_the_release_is_printed_with_every_result(run):
     assert run("validate -", OLD).stdout.endswith("rules of Kubernetes 1.21 (KubeSchedulerConfiguration v1beta1)\n")
     assert run("show --emulate 1.19").stdout.startswith("rules of Kubernetes 1.19 (provider DefaultProvider, --emulate 1.19)\n")
     written = run("show --algorithm-provider ClusterAutoscalerProvider -o yaml")
@@ -174,7 +174,7 @@ def test_the_release_is_told_with_every_answer(run):
 
 @pytest.mark.parametrize("release", ["1.19", "1.20", "1.21", "1.36"])
 @pytest.mark.parametrize("output", ["text", "json", "yaml"])
-def test_the_release_that_is_asked_for_is_told_in_every_form(run, release, output):
+def test_the_requested_release_is_in_every_format(run, release, output):
     found = run(f"show --emulate {release} -o {output}")
     assert found.exit_code == 0
     told = found.stdout if output == "text" else found.stderr
@@ -189,7 +189,7 @@ def test_a_policy_is_shown_as_a_configuration(run):
     assert "(every filter is asked about every node)" in run("show -", POLICY).stdout
 
 
-def test_an_old_configuration_is_brought_up_to_date(run):
+def test_an_old_configuration_is_upgraded(run):
     found = run("convert -", OLD)
     assert found.exit_code == 0
     assert "note: profiles[0]: NodePreferAvoidPods (weight 10000) has no equivalent" in found.stderr

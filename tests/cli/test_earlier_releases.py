@@ -59,7 +59,7 @@ TAKEN = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod 
 FORMERLY_TAKEN = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
 
 
-def test_rules_about_volumes_are_each_release_s_own(moorage, tmp_path):
+def test_volume_plugins_follow_the_release(moorage, tmp_path):
     uses = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
     cluster = CLUSTER + a_pod("held", "n1", **uses) + a_pod("new", **uses)
     assert messages(moorage, tmp_path, cluster, "--emulate", "1.21")["new"] == OLD_ZONE
@@ -97,7 +97,7 @@ LIMITED = {  # options, is the pod with three disks placed?
 
 
 @pytest.mark.parametrize(("options", "placed"), LIMITED.values(), ids=LIMITED)
-def test_how_many_disks_a_node_takes_can_be_said(moorage, tmp_path, monkeypatch, options, placed):
+def test_the_disk_limit_of_a_node_can_be_set(moorage, tmp_path, monkeypatch, options, placed):
     monkeypatch.setenv("KUBE_MAX_PD_VOLS", "1")  # which is for moorage run
     found = messages(moorage, tmp_path, CLUSTER + a_pod("new", **disks("a", "b", "c")), "--emulate", "1.21", *options)
     assert found["new"] == ("" if placed else "0/1 nodes are available: 1 node(s) exceed max volume count.")

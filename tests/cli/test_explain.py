@@ -52,7 +52,7 @@ def test_a_placed_pod_is_answered_with_its_margin(explained):
     assert "Weights: no weight in 1-100 changes the choice.  Without general-b1: general-a1." in out
 
 
-def test_signs_can_be_ascii(explained):
+def test_symbols_can_be_ascii(explained):
     _, out, _ = explained("search-2", "-f", DEMO, "--ascii", "--probes", "0")
     assert out.isascii()
 
@@ -72,7 +72,7 @@ def test_what_cannot_be_answered_is_said(explained, args, says):
     assert says in err
 
 
-def test_a_workload_stands_for_its_pods(explained):
+def test_a_workload_name_selects_its_pods(explained):
     status, out, _ = explained("sts/search", "-f", DEMO, "-o", "json", "--probes", "0")
     assert status == 2
     assert [one["answer"]["outcome"] for one in json.loads(out)["items"]] == ["placed", "placed", "pending"]
@@ -141,7 +141,7 @@ def test_simulate_explains_standard_input(capsys, monkeypatch):
     assert "default/search-2 is pending: no node satisfies both its nodeSelector" in capsys.readouterr().out
 
 
-def test_yaml_says_the_same_as_json(explained):
+def test_yaml_and_json_documents_agree(explained):
     _, as_json, _ = explained("search-2", "-f", DEMO, "-o", "json", "--probes", "0")
     _, as_yaml, _ = explained("search-2", "-f", DEMO, "-o", "yaml", "--probes", "0")
     assert yaml.safe_load(as_yaml) == json.loads(as_json)

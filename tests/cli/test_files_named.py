@@ -190,7 +190,7 @@ def test_a_kubeconfig_may_come_from_a_pipe_as_a_shell_makes_it(tmp_path):
     assert ran.stderr.count("\n") == 1
 
 
-def test_a_pipe_that_is_not_written_is_not_waited_for_without_end(tmp_path):
+def test_an_unwritten_pipe_times_out(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match=r"pipe: this is a pipe, and it was not written to its end within 0\.05s"):
         read_file(tmp_path / "pipe", pipe_s=0.05)
@@ -297,7 +297,7 @@ def test_a_home_that_is_not_known(moorage):
     assert (ran.status, ran.err) == (1, "error: ~no-such-user/x: unknown home directory\n")
 
 
-def test_a_home_that_others_can_write_to_is_closed_to_them_and_said(moorage, tmp_path):
+def test_a_world_writable_home_is_restricted_with_a_warning(moorage, tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     home.chmod(0o757)

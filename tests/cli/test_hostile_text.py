@@ -431,7 +431,7 @@ def test_plugins_that_cannot_be_loaded(moorage, tmp_path, monkeypatch, cluster, 
 # -- the guard ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_nothing_of_ours_printed_is_guarded_too(capsys):
+def test_output_of_other_code_is_escaped(capsys):
     guard()
     try:
         print("\x1b[2J", file=sys.stdout)

@@ -67,7 +67,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("args", "message"), WRONG.values(), ids=WRONG)
-def test_wrong_usage_is_told_in_two_lines(moorage, args, message):
+def test_usage_errors_have_two_lines(moorage, args, message):
     ran = moorage(*args)
     assert (ran.status, ran.out) == (1, "")
     first, second = ran.err.splitlines()

@@ -25,7 +25,7 @@ def test_another_c_library_is_left_alone(broken, monkeypatch):
     assert not keep_freed_memory()
 
 
-def test_what_runs_on_and_on_is_collected_seldom():
+def test_long_running_commands_collect_garbage_rarely():
     before = gc.get_threshold()
     try:
         gc.set_threshold(700, 10, 10)  # another test of this process may have run a command

@@ -24,7 +24,7 @@ def test_only_results_are_on_standard_output(process):
     assert "\x1b" not in ran.out, "no colours where nobody can see them"
 
 
-def test_a_reader_who_leaves_early_gets_no_complaint(start):
+def test_a_closed_pipe_is_not_reported(start):
     running = start(*DEMO, "-o", "json", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     running.stdout.close()
     assert running.wait(60) == 1
@@ -32,7 +32,7 @@ def test_a_reader_who_leaves_early_gets_no_complaint(start):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this machine has no disk that is always full")
-def test_a_full_disk_is_told(start):
+def test_a_full_disk_is_reported(start):
     with open("/dev/full", "wb") as full:
         running = start(*DEMO, stdout=full, stderr=subprocess.PIPE)
         assert running.wait(60) == 1

@@ -139,7 +139,7 @@ def serve_flags(folder, port):
 
 
 @pytest.mark.slow
-def test_it_schedules_and_tells_of_it(tmp_path):
+def test_it_schedules_and_writes_events(tmp_path):
     port = free_port()
 
     async def main():
@@ -216,7 +216,7 @@ async def second(folder, *flags):
 
 
 @pytest.mark.slow
-def test_a_cluster_that_is_not_there_is_waited_for(tmp_path):
+def test_an_unavailable_cluster_is_retried(tmp_path):
     """As kube-scheduler does: it may be started before its API server is."""
 
     async def main():
@@ -233,7 +233,7 @@ def test_a_cluster_that_is_not_there_is_waited_for(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("eager", "says"), [(True, "leases.coordination.k8s.io"), (False, " nodes is forbidden: User")])
-def test_no_permission_is_told_in_a_line_each(tmp_path, eager, says):
+def test_each_missing_permission_is_reported_in_one_line(tmp_path, eager, says):
     """The lease is asked for once the cluster is known, or at once, as ``delayCacheUntilActive`` says."""
 
     async def main():
@@ -310,14 +310,14 @@ def test_the_configuration_is_written_as_flags_and_file_make_it(tmp_path, file, 
     )
 
 
-def test_what_was_written_is_read_again_as_the_same(tmp_path):
+def test_a_written_configuration_round_trips(tmp_path):
     first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
     assert run_here("--write-config-to", first)[0] == 0
     assert run_here("--config", first, "--write-config-to", second)[0] == 0
     assert first.read_text() == second.read_text()
 
 
-def test_it_is_written_letter_for_letter_as_kube_scheduler_writes_it(tmp_path):
+def test_the_written_configuration_is_identical_to_kube_schedulers(tmp_path):
     everything = '{schedulerName: "123", plugins: {filter: {disabled: [{name: "*"}]}}}'
     head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
     (tmp_path / "config.yaml").write_text(f"{head}profiles: [{everything}]\n")
@@ -398,7 +398,7 @@ def test_a_configuration_may_go_to_what_is_no_file(tmp_path):
 
 
 @pytest.mark.parametrize("error", [MemoryError(), ExceptionGroup("tasks", [MemoryError()])], ids=["alone", "of a task"])
-def test_too_little_memory_is_told_in_words_of_its_own(monkeypatch, error):
+def test_an_out_of_memory_error_has_its_own_message(monkeypatch, error):
     async def fails(process):
         raise error
 
@@ -445,7 +445,7 @@ def test_help_names_every_flag():
         assert f"--{flag.name}" in said
 
 
-def test_a_port_that_is_taken_is_told_of(tmp_path):
+def test_a_port_in_use_is_reported(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -513,7 +513,7 @@ REFUSED = {  # flags, file, what is said
 
 
 @pytest.mark.parametrize(("flags", "file", "text"), REFUSED.values(), ids=REFUSED)
-def test_what_is_wrong_is_one_line_and_exit_1(tmp_path, flags, file, text):
+def test_errors_are_one_line_and_exit_1(tmp_path, flags, file, text):
     path = tmp_path / "kubeconfig"
     if file is not None:
         path.write_text(file)
@@ -568,7 +568,7 @@ THEIRS = {  # flags → what kube-scheduler v1.36.2 said to them, run as a progr
 
 
 @pytest.mark.parametrize(("flag", "text"), THEIRS.items(), ids=THEIRS)
-def test_what_is_wrong_with_flags_is_said_in_kube_schedulers_words(tmp_path, flag, text):
+def test_flag_errors_have_kube_schedulers_text(tmp_path, flag, text):
     path = tmp_path / "kubeconfig"
     path.write_text(json.dumps({
         **KUBECONFIG, "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c"}}],

@@ -79,7 +79,7 @@ def test_every_release_shows_its_own_scores(moorage, options, release, weights):
         ]
 
 
-def test_pods_that_nothing_is_known_of(moorage):
+def test_unknown_pods_have_no_scores(moorage):
     shown = moorage("simulate", "-f", CLUSTER, "--show-scores", "wob", "--show-scores", "default/already-there")
     told = [line for line in shown.out.splitlines() if "no decision" in line]
     assert told == [f"{pod}: no decision was made about such a pod" for pod in ("default/already-there", "wob")]

@@ -65,7 +65,7 @@ def simulated(moorage, tmp_path, extender):
     return run
 
 
-def test_nobody_is_asked_unless_one_says_so(simulated, extender):
+def test_extenders_are_called_only_on_request(simulated, extender):
     ran = simulated()
     assert (ran.status, ran.out, extender.asked) == (1, "", [])
     assert f"1 extender configured ({extender.url}), and a simulation calls extenders only on request" in ran.err
@@ -73,28 +73,28 @@ def test_nobody_is_asked_unless_one_says_so(simulated, extender):
     assert "--extenders=skip" in ran.err
 
 
-def test_extenders_can_be_done_without(simulated, extender):
+def test_extenders_can_be_disabled(simulated, extender):
     ran = simulated("--extenders", "skip")
     report = json.loads(ran.out)
     assert (ran.status, extender.asked) == (0, [])
     assert [note["text"] for note in report["notes"] if note["kind"] == "Extenders"] == ["1 extender left out, as asked for"]
 
 
-def test_an_extender_has_its_say(simulated, extender):
+def test_an_extender_filters_and_scores(simulated, extender):
     ran = simulated("--extenders", "ask", bindVerb="bind")
     assert [pod["node"] for pod in json.loads(ran.out)["pods"]] == ["n1"]
     ((path, body),) = extender.asked  # it is not told to bind: that would be a pod of the real cluster
     assert (path, sorted(body["NodeNames"])) == ("/filter", ["n0", "n1", "n2"])
 
 
-def test_what_it_says_of_nodes_is_the_reason_that_is_told(simulated, extender):
+def test_extender_node_messages_are_the_reported_reasons(simulated, extender):
     extender.replies["/filter"] = {"NodeNames": [], "FailedNodes": {"n0": "too dear", "n1": "too dear", "n2": "too far"}}
     ran = simulated("--extenders", "ask")
     assert ran.status == 2
     assert json.loads(ran.out)["pods"][0]["message"].startswith("0/3 nodes are available: 1 too far, 2 too dear.")
 
 
-def test_one_that_fails_fails_the_pod_or_is_noted(simulated, extender):
+def test_a_failed_extender_fails_the_pod_or_is_noted(simulated, extender):
     del extender.replies["/filter"]
     ran = simulated("--extenders", "ask")
     text = f"failed filter with extender at URL {extender.url}filter, code 500"

@@ -59,7 +59,7 @@ def test_the_statuses(moorage, node, pod):
     assert moorage("simulate", "-f", "-", stdin=node.encode()).status == 0, "no pods: none of them is pending"
 
 
-def test_pods_that_are_nothing_to_place_are_told_of(moorage, node, pod):
+def test_pods_that_need_no_placement_are_reported(moorage, node, pod):
     over = pod.replace("p1", "done") + "status: {phase: Succeeded}\n"
     others = pod.replace("p1", "theirs").replace("spec:", "spec:\n  schedulerName: volcano")
     ran = moorage("simulate", "-f", "-", stdin=f"{node}---\n{over}---\n{others}".encode())
@@ -76,7 +76,7 @@ def test_a_name_of_a_scheduler_cannot_steer_the_terminal(moorage, node, pod):
     assert r'"a\u001b[2J\nb"' in ran.out
 
 
-def test_what_is_not_read_is_told_of(moorage, cluster):
+def test_ignored_objects_are_reported(moorage, cluster):
     more = "---\napiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\n---\napiVersion: v1\nkind: Secret\n"
     ran = moorage("simulate", "-f", "-", stdin=(cluster + more).encode())
     assert ran.status == 0
@@ -141,7 +141,7 @@ def test_a_configuration_decides(moorage, tmp_path, cluster):
     assert placements(moorage(*given, "--config", config, stdin=(two + full).encode()))["p1"] == "n1"
 
 
-def test_all_faults_of_a_configuration_are_told(moorage, tmp_path, cluster):
+def test_all_faults_of_a_configuration_are_reported(moorage, tmp_path, cluster):
     config = tmp_path / "config.yaml"
     config.write_text(CONFIG + "parallelism: -1\nbogus: 1\nprofiles: [{schedulerName: a}, {schedulerName: a}]\n")
     ran = moorage("simulate", "-f", "-", "--config", config, stdin=cluster.encode())
@@ -176,7 +176,7 @@ PLUGINS = {
 
 
 @pytest.mark.parametrize(("reference", "message"), PLUGINS.values(), ids=PLUGINS)
-def test_what_is_no_plugin_is_refused(moorage, cluster, reference, message):
+def test_an_invalid_plugin_is_rejected(moorage, cluster, reference, message):
     ran = moorage("simulate", "-f", "-", "--plugins", reference, stdin=cluster.encode())
     assert (ran.status, ran.out) == (1, "")
     assert ran.err.startswith(message)
@@ -250,7 +250,7 @@ def test_the_trace_in_the_reference_is_a_real_run(process):
     assert re.fullmatch(pattern + "\n", ran.out, re.DOTALL), ran.out
 
 
-def test_an_input_without_nodes_is_told_of(moorage, tmp_path, pod, node):
+def test_an_input_without_nodes_is_reported(moorage, tmp_path, pod, node):
     told = "no nodes in the input, so that no pod can be scheduled: kubectl get nodes -o yaml prints them"
     pods, nodes = tmp_path / "pod.yaml", tmp_path / "node.yaml"
     pods.write_text(pod)

@@ -177,7 +177,7 @@ def test_decisions_are_one_line_each(moorage):
     assert "   30.000s  Scheduled         default/inference  to gpu-a1" in lines
 
 
-def test_what_plugins_took_goes_to_standard_error(moorage):
+def test_plugin_durations_are_printed_to_standard_error(moorage):
     plain, timed = moorage(*DEMO), moorage(*DEMO, "--timing")
     assert timed.out == plain.out
     header, *rows = timed.err.splitlines()

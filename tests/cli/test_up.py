@@ -184,7 +184,7 @@ def test_a_namespace_goes_with_all_that_is_in_it(up):
     up.until(lambda: up("get", "pv") == "")
 
 
-def test_a_node_is_drained_and_its_pods_go_elsewhere(up):
+def test_a_drained_nodes_pods_move_to_other_nodes(up):
     up("create", "deployment", "many", "--image=i", "--replicas=20")
     up("rollout", "status", "deploy/many", "--timeout=60s")
     busy = up("get", "pods", "-l", "app=many", "-o", "jsonpath={.items[*].spec.nodeName}").split()
@@ -219,7 +219,7 @@ def test_a_cluster_is_kept_in_a_file(tmp_path):
     assert again.end()[0] == 0
 
 
-def test_a_node_that_is_down_is_not_waited_for(tmp_path):
+def test_a_down_node_does_not_delay_the_start(tmp_path):
     nodes = tmp_path / "nodes.yaml"
     well, down = ({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in ("well", "down"))
     down["metadata"]["annotations"] = {"moorage.dev/down": "true"}
@@ -229,7 +229,7 @@ def test_a_node_that_is_down_is_not_waited_for(tmp_path):
     assert cluster.end()[0] == 0
 
 
-def test_a_cluster_begins_with_a_dump(up, tmp_path):
+def test_a_cluster_starts_from_a_dump(up, tmp_path):
     up("create", "namespace", "team")
     up("create", "deployment", "api", "--image=api:1", "--replicas=2", "-n", "team")
     up("rollout", "status", "deploy/api", "-n", "team", "--timeout=60s")
@@ -249,7 +249,7 @@ def test_a_cluster_begins_with_a_dump(up, tmp_path):
     assert "Event v1 left out" in err
 
 
-def test_top_tells_what_is_declared(up):
+def test_top_shows_declared_usage(up):
     metadata = {"name": "hot", "annotations": {"moorage.dev/usage-memory": "3Gi"}}
     spec = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1500m"}}}]}
     up("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}))

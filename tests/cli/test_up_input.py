@@ -84,7 +84,7 @@ def test_manifests_are_admitted_like_any_new_object(store, tmp_path):
     ]
 
 
-def test_owners_that_are_not_in_the_dump_are_let_go_of(store, tmp_path):
+def test_references_to_owners_missing_in_the_dump_are_removed(store, tmp_path):
     owner = "ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: %s, controller: true}]"
     dump = DUMP.replace("uid: u-1,", f"uid: u-1, {owner % 'gone'},")
     remarks = put(store, tmp_path, dump)
@@ -129,13 +129,13 @@ def test_the_example_cluster_can_be_begun_with(store):
     assert len([*store.all(find_kind("nodes"))]) == 8
 
 
-def test_what_is_there_already_stays(store, tmp_path):
+def test_existing_objects_are_kept(store, tmp_path):
     put(store, tmp_path, DUMP)
     assert "1 Pod left out: already exists" in put(store, tmp_path, DUMP.replace("phase: Running", "phase: Failed"))
     assert store.get(find_kind("pods"), "shop", "web").document()["status"]["phase"] == "Running"
 
 
-def test_faults_are_told_together_with_their_place(store, tmp_path):
+def test_faults_are_reported_together_with_their_position(store, tmp_path):
     pod = yaml.safe_load("{apiVersion: v1, kind: Pod, metadata: {name: Bad_Name}, spec: {containers: []}}")
     with pytest.raises(InputError) as caught:
         put(store, tmp_path, yaml.safe_dump_all([pod, {**pod, "metadata": {"name": "fine"}}]))
@@ -153,7 +153,7 @@ REFUSED = {
 }
 
 
-def test_a_port_that_is_taken_is_told_of(moorage, tmp_path):
+def test_a_port_in_use_is_reported(moorage, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ran = moorage("up", "--home", str(tmp_path), "--port", str(port))
@@ -162,7 +162,7 @@ def test_a_port_that_is_taken_is_told_of(moorage, tmp_path):
 
 
 @pytest.mark.parametrize(("arguments", "said"), REFUSED.values(), ids=REFUSED)
-def test_what_makes_no_sense_is_told_in_a_line(moorage, tmp_path, arguments, said):
+def test_invalid_options_are_reported_in_one_line(moorage, tmp_path, arguments, said):
     ran = moorage("up", "--home", str(tmp_path), *arguments)
     assert ran.status == 1
     assert ran.err.startswith("error: ")
@@ -178,7 +178,7 @@ def test_the_printed_export_works_in_any_folder(capsys, tmp_path, monkeypatch):
     assert export == f"  export KUBECONFIG='{tmp_path}/my cluster/kubeconfig'"
 
 
-def test_however_short_it_lasts_it_is_told_of(moorage, tmp_path):
+def test_a_short_start_is_reported(moorage, tmp_path):
     ran = moorage("up", "--nodes", "1", "--home", tmp_path, "--for", "1ms")
     assert (ran.status, ran.err) == (0, "")
     assert ran.out.startswith("A cluster of 1 node with a scheduler is up on https://127.0.0.1:")
@@ -239,7 +239,7 @@ def test_pods_on_nodes_that_are_not_there_are_named(store, tmp_path):
     assert not list(lost_pods(store))
 
 
-def test_pods_that_have_ended_are_nobodys_loss(store, tmp_path):
+def test_finished_pods_are_not_reported_as_lost(store, tmp_path):
     put(store, tmp_path, DUMP.replace("{name: n1, uid: un1}", "{name: n2}").replace("Running", "Succeeded"))
     assert not list(lost_pods(store))
 
@@ -318,7 +318,7 @@ def came_to(begin, named):
 
 
 @pytest.mark.parametrize(("part", "field", "value"), HOSTILE.values(), ids=HOSTILE)
-def test_pods_that_make_no_sense_end_no_start_with_a_trace(store, tmp_path, part, field, value):
+def test_invalid_pods_cause_no_traceback_at_the_start(store, tmp_path, part, field, value):
     pod = replica("a", "5d4f")
     if field is None:
         pod[part] = value
@@ -328,6 +328,6 @@ def test_pods_that_make_no_sense_end_no_start_with_a_trace(store, tmp_path, part
 
 
 @pytest.mark.parametrize("spec", HOSTILE_DEPLOYMENTS.values(), ids=HOSTILE_DEPLOYMENTS)
-def test_deployments_that_make_no_sense_end_no_start_with_a_trace(store, tmp_path, spec):
+def test_invalid_deployments_cause_no_traceback_at_the_start(store, tmp_path, spec):
     deployment = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], **spec}}
     assert came_to(lambda: put_all(store, tmp_path, deployment, replica("a", "5d4f")), "Deployment web")

@@ -24,7 +24,7 @@ METHODS = ("POST", "PUT", "PATCH", "DELETE")
 MINE = {"Authorization": f"Bearer {TOKEN}"}
 
 
-def test_the_oracle_finds_what_is_told():
+def test_the_oracle_detects_leaked_secrets():
     said = {"a": "x planted-env y", "b": "nothing", "c": f"oh\n{TRACE}:"}
     assert leaks(SECRETS, said) == [("a", ENV), ("c", TRACE)]
 
@@ -52,7 +52,7 @@ async def documented(session, base):
 
 
 @pytest.mark.slow
-def test_s12_strangers_change_nothing_through_any_path_that_is_documented():
+def test_s12_anonymous_clients_change_nothing_through_any_documented_path():
     async def run():
         store = open_store(seed=1)
         async with (
@@ -107,7 +107,7 @@ async def answers(port):
 
 
 @pytest.mark.slow
-def test_s11_s12_nothing_that_moorage_run_says_is_a_secret_and_nobody_changes_it(tmp_path):
+def test_s11_s12_moorage_run_leaks_no_secret_and_anonymous_clients_change_nothing(tmp_path):
     async def main(place):
         (tmp_path / "deadly.py").write_text(DEADLY)
         port, closed = free_port(), free_port()

@@ -28,7 +28,7 @@ from tests.regressions.churning import churn
         pytest.param("expired", id="F4 410 as an event"),
     ],
 )
-def test_watches_that_end_again_and_again(how):
+def test_watches_that_end_repeatedly(how):
     async def main(stage):
         churning = asyncio.ensure_future(churn(stage, 20))
         for _ in range(30):
@@ -40,7 +40,7 @@ def test_watches_that_end_again_and_again(how):
     on_stage(main)
 
 
-def test_f03_a_watch_that_is_silent_is_noticed_within_45_seconds():
+def test_f03_a_silent_watch_is_detected_within_45_seconds():
     async def main(stage):
         stage.world.node("n1")
         await asyncio.sleep(1)
@@ -56,7 +56,7 @@ def test_f03_a_watch_that_is_silent_is_noticed_within_45_seconds():
     on_stage(main)
 
 
-def test_f04_history_that_is_gone_at_the_start_of_a_watch():
+def test_f04_an_expired_resource_version_at_the_start_of_a_watch():
     async def main(stage):
         stage.network.rules.append(
             Rule(lambda sent: sent.what == "WATCH pods", error=ClusterError("too old", 410, "Expired"), times=3)
@@ -68,7 +68,7 @@ def test_f04_history_that_is_gone_at_the_start_of_a_watch():
     on_stage(main)
 
 
-def test_f06_events_that_come_twice():
+def test_f06_duplicate_events():
     async def main(stage):
         for link in stage.links():
             link.twice = 1.0
@@ -93,7 +93,7 @@ def test_f07_kinds_arrive_in_any_order(late):
     on_stage(main)
 
 
-def test_f08_events_that_are_lost_are_found_in_the_next_list():
+def test_f08_lost_events_are_recovered_by_the_next_list():
     async def main(stage):
         churning = asyncio.ensure_future(churn(stage, 25))
         for _ in range(4):
@@ -118,7 +118,7 @@ COLLAPSES = {
 
 
 @pytest.mark.parametrize(("before", "after"), COLLAPSES.values(), ids=COLLAPSES)
-def test_f09_a_namesake_seen_as_an_update(before, after):
+def test_f09_a_recreated_pod_seen_as_an_update(before, after):
     async def main(stage):
         for name in ("n1", "n2"):
             stage.world.node(name, unschedulable=True)
@@ -140,7 +140,7 @@ def test_f09_a_namesake_seen_as_an_update(before, after):
     on_stage(main)
 
 
-def test_f10_a_list_that_goes_back_in_time_is_refused():
+def test_f10_a_list_of_an_older_version_is_rejected():
     async def main(stage):
         stage.world.node("n1", cpu=1)
         for name in "abcdef":
@@ -207,7 +207,7 @@ def test_f12_retry_after_is_honoured(what, askers):
 
 
 @pytest.mark.parametrize("seconds", [4.0, 60.0, 300.0])
-def test_f13_a_bind_that_is_held_holds_up_nobody_else(seconds):
+def test_f13_a_delayed_bind_does_not_delay_others(seconds):
     async def main(stage):
         stage.world.node("n1", cpu=50, pods=100)
         stage.network.rules.append(Rule(lambda sent: sent.path.endswith("/slow/binding"), hold_s=seconds))
@@ -222,7 +222,7 @@ def test_f13_a_bind_that_is_held_holds_up_nobody_else(seconds):
 
 @pytest.mark.parametrize("error", [LOST, ClusterError("504", 504, "Timeout")], ids=["reset", "504"])
 @pytest.mark.parametrize("watch", ["prompt", "silent"])
-def test_f14_a_bind_that_is_done_and_whose_reply_is_lost(error, watch):
+def test_f14_an_applied_bind_with_a_lost_reply(error, watch):
     async def main(stage):
         for name in ("n1", "n2"):
             stage.world.node(name, cpu=1)
@@ -240,7 +240,7 @@ def test_f14_a_bind_that_is_done_and_whose_reply_is_lost(error, watch):
     on_stage(main)
 
 
-def test_f15_a_pod_that_another_bound_first_is_let_go():
+def test_f15_a_pod_bound_first_by_another_is_released():
     async def main(stage):
         for name in ("n1", "n2"):
             stage.world.node(name)
@@ -258,7 +258,7 @@ def test_f15_a_pod_that_another_bound_first_is_let_go():
     on_stage(main)
 
 
-def test_f16_a_pod_replaced_while_it_was_being_bound():
+def test_f16_a_pod_recreated_during_its_bind():
     async def main(stage):
         stage.world.node("n1", cpu=1)
         stage.spoil("POST binding", hold_s=1.0, times=1)
@@ -274,7 +274,7 @@ def test_f16_a_pod_replaced_while_it_was_being_bound():
 
 
 @pytest.mark.parametrize("how", [{"error": ClusterError("500", 500)}, {"hold_s": 10.0}], ids=["failing", "slow"])
-def test_f19_events_that_nobody_takes_cost_no_bind_its_time(how):
+def test_f19_unaccepted_events_do_not_delay_binds(how):
     async def main(stage):
         stage.world.node("n1", cpu=60, pods=100)
         stage.spoil("POST events", "PATCH events", **how)

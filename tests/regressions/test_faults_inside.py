@@ -84,7 +84,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize("phase", PHASES)
-def test_something_changes_in_the_middle(phase, change):
+def test_objects_change_during_an_attempt(phase, change):
     stages, changed = [], []
 
     def act():
@@ -115,7 +115,7 @@ def test_something_changes_in_the_middle(phase, change):
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_f20_the_room_of_a_pod_that_is_deleted_is_free_within_a_second(phase):
+def test_f20_resources_of_a_deleted_pod_are_free_within_a_second(phase):
     stages, begun = [], []
 
     def delete():
@@ -150,7 +150,7 @@ POINTS = [
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_f25_a_plugin_raises_whatever_there_is(point):
+def test_f25_a_plugin_raises_any_exception(point):
     async def main(stage):
         stage.world.node("n1", cpu=20, pods=50)
         for number, kind in enumerate(RAISED):
@@ -207,7 +207,7 @@ EVERYWHERE = [
 
 @pytest.mark.parametrize("kind", RAISED)
 @pytest.mark.parametrize("point", EVERYWHERE)
-def test_f25_a_plugin_that_always_raises_for_one_pod_holds_up_no_other(point, kind):
+def test_f25_a_plugin_that_always_raises_for_one_pod_blocks_no_other(point, kind):
     async def main(stage):
         for name in ("n1", "n2"):
             stage.world.node(name, cpu=20, pods=50)
@@ -226,7 +226,7 @@ def test_f25_a_plugin_that_always_raises_for_one_pod_holds_up_no_other(point, ki
 
 
 @pytest.mark.parametrize("point", [point for point in POINTS if point not in {"hint", "unreserve", "post_bind", "pre_filter"}])
-def test_f27_a_plugin_answers_nonsense(point):
+def test_f27_a_plugin_returns_an_invalid_value(point):
     async def main(stage):
         stage.world.node("n1", cpu=20, pods=50)
         stage.mood.nonsense = {point: 0.7}
@@ -267,7 +267,7 @@ def test_f28_allowing_and_rejecting_at_once_has_one_outcome(first):
     on_stage(main, Permits)
 
 
-def test_f28_waits_end_at_their_time_and_after_fifteen_minutes_at_most():
+def test_f28_permit_waits_end_at_their_timeout_of_at_most_fifteen_minutes():
     async def main(stage):
         stage.world.node("n1", cpu=1)
         stage.world.pod("p-5000")
@@ -283,7 +283,7 @@ def test_f28_waits_end_at_their_time_and_after_fifteen_minutes_at_most():
     on_stage(main, Permits)
 
 
-def test_f28_a_pod_deleted_while_it_waits_frees_its_room_at_once():
+def test_f28_a_pod_deleted_in_permit_frees_its_resources_at_once():
     async def main(stage):
         stage.world.node("n1", cpu=1)
         stage.world.pod("p-600")
@@ -297,7 +297,7 @@ def test_f28_a_pod_deleted_while_it_waits_frees_its_room_at_once():
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2])
-def test_f29_a_pre_bind_that_fails_is_undone_whole(failing):
+def test_f29_a_failed_pre_bind_is_rolled_back_completely(failing):
     calls = []
 
     class Steps:
@@ -322,7 +322,7 @@ def test_f29_a_pre_bind_that_fails_is_undone_whole(failing):
 
 
 @pytest.mark.parametrize("ignorable", [True, False])
-def test_f30_an_extender_that_fails_or_answers_nonsense(ignorable):
+def test_f30_an_extender_that_fails_or_replies_invalidly(ignorable):
     answers = iter([TimeoutError("slow"), {"NodeNames": ["nowhere"]}, "html", {"NodeNames": 5}, [1], {"Error": "no"}])
 
     async def main():
@@ -375,7 +375,7 @@ def beat(number):
 
 @pytest.mark.parametrize("victims", [1, 3])
 @pytest.mark.parametrize("gone", ["before", "during", "after"])
-def test_f42_victims_that_go_by_themselves(victims, gone):
+def test_f42_victims_that_terminate_by_themselves(victims, gone):
     async def main(stage):
         stage.world.node("n1", cpu=victims)
         for number in range(victims):
@@ -396,7 +396,7 @@ def test_f42_victims_that_go_by_themselves(victims, gone):
     on_stage(main)
 
 
-def test_f42_evictions_that_fail_are_tried_again():
+def test_f42_failed_evictions_are_retried():
     async def main(stage):
         stage.world.node("n1", cpu=1)
         stage.world.pod("victim", priorityClassName="low")

@@ -14,7 +14,7 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-schedul
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_f32_killed_at_any_moment_and_started_anew(seed):
+def test_f32_killed_at_any_moment_and_restarted(seed):
     async def main(stage):
         churning = asyncio.ensure_future(churn(stage, 60))
         for number in range(12):
@@ -25,7 +25,7 @@ def test_f32_killed_at_any_moment_and_started_anew(seed):
     on_stage(main, members=2, seed=seed)
 
 
-def test_f33_work_under_way_ends_before_the_lease_is_given_up():
+def test_f33_work_in_progress_ends_before_the_lease_is_released():
     async def main(stage):
         stage.world.node("n1")
         stage.spoil("POST binding", hold_s=3.0)
@@ -41,7 +41,7 @@ def test_f33_work_under_way_ends_before_the_lease_is_given_up():
 
 
 @pytest.mark.parametrize("hold_s", [0.2, 30.0])
-def test_f33_events_are_written_after_the_lease_was_given_up_and_for_a_second_at_most(hold_s):
+def test_f33_events_are_flushed_for_at_most_a_second_after_the_release(hold_s):
     async def main(stage):
         stage.world.node("n1")
         await asyncio.sleep(3)
@@ -90,7 +90,7 @@ def test_f32_a_standby_takes_over_within_twenty_seconds_of_a_kill():
     assert on_stage(main, members=2) > 5
 
 
-def test_f34_a_leader_that_reaches_nobody_stops_before_another_starts():
+def test_f34_a_partitioned_leader_stops_before_another_starts():
     async def main(stage):
         stage.world.node("n1", cpu=60, pods=100)
         await asyncio.sleep(5)
@@ -106,7 +106,7 @@ def test_f34_a_leader_that_reaches_nobody_stops_before_another_starts():
     on_stage(main, members=2)
 
 
-def test_f35_a_bind_that_froze_on_its_way_is_refused_once_another_leader_has_bound():
+def test_f35_a_delayed_bind_is_rejected_after_another_leader_has_bound():
     async def main(stage):
         stage.world.node("n1", cpu=8)
         stage.world.node("n2", cpu=8)
@@ -167,7 +167,7 @@ LEASES = {
 
 
 @pytest.mark.parametrize(("method", "body"), LEASES.values(), ids=LEASES)
-def test_f38_a_lease_that_somebody_meddles_with(method, body):
+def test_f38_a_lease_that_another_client_modifies(method, body):
     async def main(stage):
         stage.world.node("n1")
         await asyncio.sleep(5)

@@ -50,7 +50,7 @@ ROUNDS = 6
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_what_was_made_for_a_pod_that_is_preempted_is_deleted_again(seed):
+def test_objects_created_for_a_preempted_pod_are_deleted(seed):
     """Small pods come to a node, and sooner or later a large one that wants all of it."""
     plugin, broken_off = claiming()
     rng = random.Random(seed)

@@ -16,7 +16,7 @@ TOO_NEW = ClusterError("Timeout: Too large resource version: 99, current: 9", 50
 # -- lists and rights --------------------------------------------------------------------------------------------------
 
 
-def test_f05_pages_that_run_out_of_time_are_asked_for_as_a_whole():
+def test_f05_an_expired_continue_token_falls_back_to_a_full_list():
     continued = []
 
     def goes_on(sent):
@@ -38,7 +38,7 @@ def test_f05_pages_that_run_out_of_time_are_asked_for_as_a_whole():
     on_stage(main, begun=False)
 
 
-def test_f05_a_version_that_the_server_has_not_reached_is_listed_anew():
+def test_f05_a_too_large_resource_version_is_relisted():
     async def main(stage):
         stage.network.rules.append(Rule(lambda sent: sent.what == "WATCH pods", error=TOO_NEW, times=3))
         for link in stage.links("pods"):
@@ -53,7 +53,7 @@ def test_f05_a_version_that_the_server_has_not_reached_is_listed_anew():
 
 @pytest.mark.parametrize("what", ["POST binding", "WATCH pods", "GET nodes", "PUT leases"])
 @pytest.mark.parametrize("code", [401, 403])
-def test_f17_rights_that_are_taken_away_for_a_while(what, code):
+def test_f17_temporarily_revoked_permissions(what, code):
     async def main(stage):
         stage.world.node("n1")
         stage.network.streams = False
@@ -76,7 +76,7 @@ def test_f17_rights_that_are_taken_away_for_a_while(what, code):
 
 
 @pytest.mark.parametrize("how", [{"error": ClusterError("500", 500)}, {"hold_s": 20.0}], ids=["failing", "slow"])
-def test_f18_conditions_that_cannot_be_written_hold_up_no_bind(how):
+def test_f18_failed_condition_writes_delay_no_bind(how):
     async def main(stage):
         stage.world.node("n1", cpu=60, pods=100)
         stage.spoil("PATCH status", **how)
@@ -114,7 +114,7 @@ class Hints:
 
 @pytest.mark.parametrize("gates", [False, True], ids=["refused", "gated"])
 @pytest.mark.parametrize("raises", [False, True], ids=["never", "raises"])
-def test_f31_a_hint_that_raises_counts_as_yes_and_one_that_never_says_so_delays_by_five_minutes(gates, raises, monkeypatch):
+def test_f31_a_raising_hint_queues_and_a_skipping_hint_delays_by_five_minutes(gates, raises, monkeypatch):
     monkeypatch.setattr(Hints, "gates", gates)
     monkeypatch.setattr(Hints, "raises", raises)
     monkeypatch.setattr(Hints, "open", False)
@@ -136,7 +136,7 @@ def test_f31_a_hint_that_raises_counts_as_yes_and_one_that_never_says_so_delays_
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_f39_two_schedulers_of_one_name_without_an_election_bind_no_pod_twice(seed):
+def test_f39_two_schedulers_without_leader_election_bind_no_pod_twice(seed):
     async def main(stage):
         for number in range(6):
             stage.world.node(f"n{number}", cpu=20, pods=50)
@@ -165,7 +165,7 @@ def evicted(stage):
 
 
 @pytest.mark.parametrize("budget", [False, True], ids=["", "a budget comes"])
-def test_f43_a_victim_that_never_ends_costs_no_other_its_place(budget):
+def test_f43_a_victim_that_never_terminates_blocks_no_other_pod(budget):
     async def main(stage):
         stage.world.end_after_s = 1e6
         for name in ("n1", "n2"):
@@ -202,7 +202,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-def test_f44_a_nomination_that_comes_to_nothing_leaves_room_for_others(end):
+def test_f44_a_failed_nomination_frees_its_resources(end):
     async def main(stage):
         stage.world.end_after_s = 5.0
         stage.world.node("n1", cpu=1)

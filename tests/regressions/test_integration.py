@@ -90,7 +90,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("methods", REFUSALS.values(), ids=REFUSALS)
-def test_a_plugin_that_refuses_keeps_the_pod_off(methods):
+def test_a_filter_plugin_rejects_the_pod(methods):
     async def main(stage):
         stage.world.node("n1")
         stage.world.pod("p")
@@ -117,7 +117,7 @@ def test_pre_filter_narrows_and_score_chooses():
     on_stage(main, says(**chooses))
 
 
-def test_the_first_bind_plugin_that_takes_a_pod_binds_it():
+def test_the_first_bind_plugin_that_handles_a_pod_binds_it():
     asked = []
 
     def bind(state, pod, node):
@@ -134,7 +134,7 @@ def test_the_first_bind_plugin_that_takes_a_pod_binds_it():
     on_stage(main, says(bind=bind))
 
 
-def test_pods_that_wait_for_each_other_are_let_go_together():
+def test_coscheduled_pods_are_allowed_together():
     """CoScheduling: each waits until three are there."""
 
     class Gang:
@@ -172,7 +172,7 @@ async def a_full_node(stage, **victim):
     await stage.placed("victim")
 
 
-def test_a_polite_pod_pushes_out_nobody():
+def test_a_never_preempting_pod_preempts_no_pod():
     async def main(stage):
         await a_full_node(stage)
         stage.world.pod("polite", priorityClassName="polite")
@@ -183,7 +183,7 @@ def test_a_polite_pod_pushes_out_nobody():
     on_stage(main)
 
 
-def test_equals_do_not_push_out_each_other():
+def test_pods_of_equal_priority_do_not_preempt_each_other():
     async def main(stage):
         await a_full_node(stage)
         stage.world.pod("equal", priorityClassName="low")
@@ -193,7 +193,7 @@ def test_equals_do_not_push_out_each_other():
     on_stage(main)
 
 
-def test_victims_that_no_budget_guards_are_taken_first():
+def test_victims_without_a_budget_are_preferred():
     async def main(stage):
         for name in ("n1", "n2"):
             stage.world.node(name, cpu=1)
@@ -214,7 +214,7 @@ def test_victims_that_no_budget_guards_are_taken_first():
     on_stage(main)
 
 
-def test_a_nominated_pod_keeps_its_room_against_newcomers():
+def test_a_nomination_reserves_resources_against_new_pods():
     async def main(stage):
         stage.world.end_after_s = 10.0
         await a_full_node(stage)
@@ -227,7 +227,7 @@ def test_a_nominated_pod_keeps_its_room_against_newcomers():
     on_stage(main)
 
 
-def test_preemption_does_not_end_under_a_stream_of_small_pods():
+def test_preemption_progresses_under_a_stream_of_small_pods():
     """PreemptionStarvation: pods of low priority keep coming, as controllers make victims anew."""
 
     async def main(stage):
@@ -268,7 +268,7 @@ def test_gated_pods_wait_for_all_their_gates():
     on_stage(main)
 
 
-def test_a_pod_in_backoff_goes_early_when_nobody_else_is_there():
+def test_a_pod_leaves_backoff_early_if_the_active_queue_is_empty():
     async def main(stage):
         stage.world.node("n1", cpu=1)
         stage.world.pod("large", cpu="2")
@@ -280,7 +280,7 @@ def test_a_pod_in_backoff_goes_early_when_nobody_else_is_there():
     on_stage(main)
 
 
-def test_the_more_important_are_placed_first():
+def test_higher_priority_pods_are_placed_first():
     async def main(stage):
         for priority in ("low", "middle", "high"):
             for number in range(2):
@@ -310,7 +310,7 @@ profiles:
 """
 
 
-def test_each_profile_has_its_pods_and_others_pods_are_left_alone():
+def test_each_profile_schedules_only_its_pods():
     async def main(stage):
         for name in ("n1", "n2"):
             stage.world.node(name, cpu=8, pods=50)
@@ -325,7 +325,7 @@ def test_each_profile_has_its_pods_and_others_pods_are_left_alone():
     on_stage(main, profiles=TWO, terms=Terms(schedulers=("default-scheduler", "packer")))
 
 
-def test_what_a_node_keeps_for_itself_is_not_given_away():
+def test_reserved_node_resources_are_not_allocated():
     """Allocatable, not capacity, is what pods share."""
 
     async def main(stage):
@@ -342,7 +342,7 @@ def test_what_a_node_keeps_for_itself_is_not_given_away():
     on_stage(main)
 
 
-def test_what_fails_is_told_and_what_succeeds_as_well():
+def test_failures_and_successes_write_events():
     async def main(stage):
         stage.world.node("n1", cpu=1)
         for name in ("p", "q"):

@@ -273,11 +273,11 @@ def test_taints_are_compared_with_numbers(world, labels, spec, nodes):
 
 
 @pytest.mark.usefixtures("comparing")
-def test_taints_are_not_compared_while_the_gate_is_closed():
+def test_taints_are_not_compared_without_the_gate():
     world, labels, spec, _ = GREATER_AND_LESS["a taint above"]
     on_stage(lambda stage: goes(stage, world, labels, spec, ""), terms=None, settle_s=2.0)
 
 
-def test_features_are_not_asked_for_while_the_gate_is_closed():
+def test_declared_features_are_not_required_without_the_gate():
     closed = {"NodeDeclaredFeatures": False, "InPlacePodLevelResourcesVerticalScaling": False}
     on_stage(lambda stage: goes(stage, one_node, {}, {"hostNetwork": True, "hostUsers": False}, "n1"), opened=closed)

@@ -18,7 +18,7 @@ def named(text):
                 yield file, name
 
 
-def test_every_test_that_is_named_is_there():
+def test_every_cited_test_exists():
     found = list(named(PAGE.read_text(encoding="utf-8")))
     assert len(found) > 60
     for file, name in found:

@@ -69,7 +69,7 @@ AFTERWARDS = {"bind": lambda state, pod, node: [BindPod(pod, node)], "pre_bind":
 
 
 @pytest.mark.parametrize("methods", FAILURES.values(), ids=FAILURES)
-def test_what_was_reserved_is_given_back_in_reverse_whatever_fails(methods):
+def test_reservations_are_undone_in_reverse_after_any_failure(methods):
     told = []
 
     def reserving(name):
@@ -112,7 +112,7 @@ async def held(stage, pod="p"):
     return waiting
 
 
-def test_all_who_hold_a_pod_must_let_it_go():
+def test_every_permit_plugin_must_allow_a_waiting_pod():
     async def main(stage):
         waiting = await held(stage)
         assert sorted(waiting.pending) == ["One", "Two"]
@@ -125,7 +125,7 @@ def test_all_who_hold_a_pod_must_let_it_go():
     on_stage(main, holding("One"), holding("Two"))
 
 
-def test_one_who_holds_a_pod_may_send_it_back():
+def test_one_permit_plugin_may_reject_a_waiting_pod():
     async def main(stage):
         waiting = await held(stage)
         waiting.allow("One")
@@ -139,7 +139,7 @@ def test_one_who_holds_a_pod_may_send_it_back():
 
 
 @pytest.mark.parametrize("how", ["deleted", "bound by somebody else"])
-def test_a_pod_that_is_held_and_no_longer_ours_is_unreserved(how):
+def test_a_waiting_pod_of_another_scheduler_is_unreserved(how):
     told = []
     reserving = plugin("Reserving", reserve=lambda state, pod, node: None, unreserve=lambda state, pod, node: told.append(node))
 
@@ -155,7 +155,7 @@ def test_a_pod_that_is_held_and_no_longer_ours_is_unreserved(how):
     on_stage(main, reserving, holding("One"))
 
 
-def test_pods_that_are_held_are_unreserved_when_the_scheduler_ends():
+def test_shutdown_unreserves_waiting_pods():
     """PermitCancelled: it ends in good order, and takes back what it said of the pod."""
     told = []
     reserving = plugin("Reserving", reserve=lambda state, pod, node: None, unreserve=lambda state, pod, node: told.append(node))
@@ -171,7 +171,7 @@ def test_pods_that_are_held_are_unreserved_when_the_scheduler_ends():
     on_stage(main, reserving, holding("One"), terms=Terms(settled=False), settle_s=0.0)
 
 
-def test_a_pod_that_is_held_gives_way_to_a_more_important_one():
+def test_a_waiting_pod_is_preempted_by_a_higher_priority():
     """PreemptWithPermit: it is not deleted, and is tried again."""
 
     def permit(state, pod, node):
@@ -190,7 +190,7 @@ def test_a_pod_that_is_held_gives_way_to_a_more_important_one():
     on_stage(main, plugin("Holding", permit=permit))
 
 
-def test_a_pod_that_is_held_does_not_give_way_to_a_polite_one():
+def test_a_waiting_pod_is_not_preempted_by_a_never_preempting_one():
     def permit(state, pod, node):
         return Wait(600.0) if pod.name == "low" else None
 
@@ -244,7 +244,7 @@ def test_who_binds(one, two, calls):
     on_stage(main, binding("One", asked, one), binding("Two", asked, two), profiles=plugins)
 
 
-def test_nobody_takes_the_pod():
+def test_no_bind_plugin_handles_the_pod():
     asked = []
 
     async def main(stage):
@@ -262,7 +262,7 @@ def test_nobody_takes_the_pod():
 # -- QueueSort, PostFilter, Score ---------------------------------------------------------------------------------------
 
 
-def test_another_order_of_the_queue():
+def test_a_custom_queue_sort_plugin():
     class ByName:
         name = "ByName"
 
@@ -282,7 +282,7 @@ def test_another_order_of_the_queue():
 
 
 @pytest.mark.parametrize("nominates", [True, False])
-def test_post_filter_is_asked_when_no_node_is_left_and_the_first_that_finds_one_is_the_last(nominates):
+def test_post_filter_runs_without_feasible_nodes_until_the_first_success(nominates):
     asked = []
 
     def post_filter(name, result):
@@ -307,7 +307,7 @@ def test_post_filter_is_asked_when_no_node_is_left_and_the_first_that_finds_one_
     on_stage(main, post_filter("One", found), post_filter("Two", found), profiles=profile(postFilter="One Two"))
 
 
-def test_normalizing_has_the_last_word_on_scores():
+def test_normalize_score_determines_the_final_scores():
     turned = plugin(
         "Turned",
         score_node=lambda state, node: {"n0": 100, "n1": 50, "n2": 0}[node.name],
@@ -365,7 +365,7 @@ def test_a_plugin_activates_pods_that_no_event_wakes():
 
 
 @pytest.mark.parametrize("change", ["a node's labels", "a node's amounts"])
-def test_a_gate_is_asked_again_after_the_events_it_names(change):
+def test_pre_enqueue_runs_again_after_its_registered_events(change):
     asked = []
 
     class Gate:

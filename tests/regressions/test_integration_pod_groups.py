@@ -246,7 +246,7 @@ PREEMPTING = {
 @pytest.mark.parametrize(
     ("nodes", "there", "groups", "own", "pods", "spec", "gone", "waiting"), PREEMPTING.values(), ids=PREEMPTING
 )
-def test_who_has_to_go_for_a_group(nodes, there, groups, own, pods, spec, gone, waiting):
+def test_the_victims_of_a_group(nodes, there, groups, own, pods, spec, gone, waiting):
     async def main(stage):
         for name, cpu in nodes.items():
             on.node(stage.world, name, {"name": name}, cpu=str(cpu))
@@ -272,7 +272,7 @@ def test_who_has_to_go_for_a_group(nodes, there, groups, own, pods, spec, gone, 
     play(main, PREEMPTION, judged=False)
 
 
-def test_pods_that_a_budget_guards_are_taken_last():
+def test_pods_with_a_budget_are_evicted_last():
     async def main(stage):
         on.node(stage.world, "n", cpu="3")
         for name, labels in (("a", {"app": "guarded"}), ("b", {"app": "guarded"}), ("c", {})):
@@ -303,7 +303,7 @@ def test_a_pod_of_no_group_takes_pods_one_by_one():
     play(main, PREEMPTION, judged=False)
 
 
-def test_a_gang_takes_as_few_as_it_needs():
+def test_a_gang_evicts_the_fewest_pods_it_needs():
     async def main(stage):
         on.node(stage.world, "n", cpu="4")
         for name, klass in (("a", "low"), ("b", "low"), ("c", "middle"), ("d", "middle")):
@@ -317,7 +317,7 @@ def test_a_gang_takes_as_few_as_it_needs():
     play(main, PREEMPTION, judged=False)
 
 
-def test_a_gang_that_made_room_for_a_part_of_it_is_tried_again():
+def test_a_gang_is_retried_after_a_partial_preemption():
     async def main(stage):
         on.node(stage.world, "n", cpu="2")
         on.pod(stage.world, "a", cpu="1", priorityClassName="low")
@@ -335,7 +335,7 @@ def test_a_gang_that_made_room_for_a_part_of_it_is_tried_again():
 
 
 @pytest.mark.parametrize("opened", [(TOPOLOGY,), (TOPOLOGY, PREEMPTION)], ids=["pod by pod", "as a whole"])
-def test_a_group_that_keeps_together_preempts_nobody(opened):
+def test_a_group_with_topology_constraints_does_not_preempt(opened):
     async def main(stage):
         on.node(stage.world, "n", {"zone": "z"}, cpu="4")
         for name in "abcd":
@@ -391,7 +391,7 @@ RACKS = {
 
 
 @pytest.mark.parametrize(("shape", "taken", "groups"), RACKS.values(), ids=RACKS)
-def test_groups_keep_to_racks(shape, taken, groups):
+def test_groups_are_placed_within_one_rack(shape, taken, groups):
     async def main(stage):
         racks(stage, **shape)
         for node, cpu in taken.items():
@@ -441,7 +441,7 @@ class Asked:
         return PostFilterResult(Code.UNSCHEDULABLE, ("nothing",))
 
 
-def test_post_filter_is_asked_once_for_each_pod_though_the_group_preempts():
+def test_post_filter_runs_once_for_each_pod_of_a_preempting_group():
     mine = type("Asked", (Asked,), {})
 
     async def main(stage):
@@ -491,7 +491,7 @@ def test_who_waits_for_a_gang_is_woken(there, happens):
 # -- what is not seen to be done ------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_watched_or_written_of_groups_while_the_gate_is_closed():
+def test_pod_groups_are_neither_watched_nor_written_without_the_gate():
     async def main(stage):
         stage.world.node("n")
         stage.world.pod("p", schedulingGroup={"podGroupName": "g"})
@@ -501,7 +501,7 @@ def test_nothing_is_watched_or_written_of_groups_while_the_gate_is_closed():
     on_stage(main)
 
 
-def test_the_condition_of_a_group_holds_up_no_bind():
+def test_a_group_condition_write_delays_no_bind():
     async def main(stage):
         on.node(stage.world, "n", cpu="4")
         stage.spoil("PATCH status", hold_s=8.0)

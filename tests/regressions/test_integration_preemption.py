@@ -98,7 +98,7 @@ class Tokens:
 
 
 @pytest.mark.parametrize("unresolvable", [False, True])
-def test_a_filter_of_a_plugin_takes_part(unresolvable):
+def test_custom_filters_take_part_in_preemption(unresolvable):
     filters = type("Tokens", (Tokens,), {"unresolvable": unresolvable})
 
     async def main(stage):
@@ -113,7 +113,7 @@ def test_a_filter_of_a_plugin_takes_part(unresolvable):
     on_stage(main, filters, terms=Terms(settled=False))
 
 
-def test_without_the_plugin_nobody_is_preempted():
+def test_no_pod_is_preempted_without_the_plugin():
     async def main(stage):
         stage.world.node("n1", cpu=1)
         stage.world.pod("victim", priorityClassName="low")
@@ -142,7 +142,7 @@ def test_priorities_come_from_their_classes():
 
 
 @BOTH_WAYS
-def test_others_do_not_take_the_room_that_victims_leave(at_once):
+def test_other_pods_do_not_take_the_resources_of_victims(at_once):
     """PreemptionStarvation and PreemptionRaces: five that run, five that wait, and twenty that come meanwhile."""
 
     async def main(stage):
@@ -191,7 +191,7 @@ def test_a_volume_for_one_pod_alone(held, priority, wanted, goes, at_once):
     on_stage(main, opened=asynchronous(at_once), terms=Terms(settled=False))
 
 
-def test_a_node_that_takes_no_more_volumes():
+def test_a_node_at_its_volume_limit():
     """Whoever has one of the same driver has to go, and nobody else."""
 
     async def main(stage):
@@ -226,7 +226,7 @@ async def preempting(stage):
     await stage.until(lambda: stage.scheduler.queue.nominated)
 
 
-def test_the_scheduler_goes_on_while_an_eviction_is_under_way():
+def test_scheduling_continues_during_an_eviction():
     async def main(stage):
         await preempting(stage)
         stage.world.node("n2", cpu=1)
@@ -239,7 +239,7 @@ def test_the_scheduler_goes_on_while_an_eviction_is_under_way():
     on_stage(main)
 
 
-def test_a_preemptor_is_not_tried_again_before_its_evictions_are_done():
+def test_a_preemptor_is_not_retried_before_its_evictions_finish():
     async def main(stage):
         await preempting(stage)
         tried = attempts(stage, "p")
@@ -257,7 +257,7 @@ def attempts(stage, name):
     return stage.scheduler.queue.get(stage.pod(name)["metadata"]["uid"]).attempts
 
 
-def test_a_preemptor_that_goes_leaves_its_room_to_others():
+def test_a_deleted_preemptor_frees_its_reservation():
     async def main(stage):
         await preempting(stage)
         stage.world.delete_pod("p", grace=0)
@@ -268,7 +268,7 @@ def test_a_preemptor_that_goes_leaves_its_room_to_others():
     on_stage(main)
 
 
-def test_a_more_important_one_takes_over_what_was_made_free():
+def test_a_higher_priority_pod_takes_freed_resources():
     async def main(stage):
         await preempting(stage)
         stage.world.pod("more", priorityClassName="system-cluster-critical")
@@ -288,7 +288,7 @@ def on_large(pod, node):
 
 
 @pytest.mark.parametrize("methods", HOLDS.values(), ids=HOLDS)
-def test_a_victim_on_its_way_moves_to_another_node(methods):
+def test_a_waiting_or_binding_victim_moves_to_another_node(methods):
     """PreemptionRespectsWaitingPod and RespectsBindingPod."""
 
     async def main(stage):
@@ -326,7 +326,7 @@ async def nominating(stage, cpu=1):
 
 
 @BOTH_WAYS
-def test_a_nomination_ends_when_a_more_important_one_needs_more_victims(at_once):
+def test_a_nomination_ends_when_a_higher_priority_pod_needs_more_victims(at_once):
     async def main(stage):
         stage.world.end_after_s = NEVER_ENDS_S
         stage.world.node("n1", cpu=5)
@@ -342,7 +342,7 @@ def test_a_nomination_ends_when_a_more_important_one_needs_more_victims(at_once)
 
 
 @BOTH_WAYS
-def test_a_nomination_ends_when_a_more_important_one_needs_no_victims(at_once):
+def test_a_nomination_ends_when_a_higher_priority_pod_needs_no_victims(at_once):
     async def main(stage):
         await nominating(stage, cpu=2)
         stage.world.pod("high", priorityClassName="high")
@@ -380,7 +380,7 @@ def test_a_nomination_ends_with_an_attempt_that_fails_later():
     on_stage(main, plugin("Fails", pre_bind=pre_bind), terms=Terms(settled=False), settle_s=2.0)
 
 
-def test_a_nominated_node_is_taken_where_it_fits_and_left_where_it_does_not():
+def test_a_nominated_node_is_used_only_if_it_fits():
     """PreferNominatedNode: the other node would score higher."""
 
     async def main(stage):
@@ -407,7 +407,7 @@ EXPECTED = {  # what holds the pod up; is it told where it goes to be?
 
 @pytest.mark.parametrize("gate", [True, False])
 @pytest.mark.parametrize(("methods", "waits"), EXPECTED.values(), ids=EXPECTED)
-def test_it_is_told_where_a_pod_is_going_to_be(methods, waits, gate):
+def test_the_expected_node_of_a_pod_is_reported(methods, waits, gate):
     async def main(stage):
         stage.world.node("n1")
         stage.world.pod("p")
@@ -425,7 +425,7 @@ def test_it_is_told_where_a_pod_is_going_to_be(methods, waits, gate):
 
 
 @pytest.mark.parametrize("gate", [True, False])
-def test_what_others_nominated_gives_way(gate):
+def test_nominations_by_other_clients_can_be_overridden(gate):
     """PreemptionAndNominatedNodeNameScenarios: nominations that somebody else wrote are wishes."""
 
     async def wished(stage, name, node, **spec):
@@ -449,7 +449,7 @@ def test_what_others_nominated_gives_way(gate):
     on_stage(main, opened={"NominatedNodeNameForExpectation": gate})
 
 
-def test_preemption_nominates_where_fewer_have_to_go():
+def test_preemption_nominates_the_node_with_fewer_victims():
     async def main(stage):
         stage.world.end_after_s = 3.0
         for name, sizes in (("n1", ("2", "2")), ("n2", ("3",))):
@@ -470,7 +470,7 @@ UPDATES = {"another takes its place": lambda w: w.pod("high", priorityClassName=
 
 
 @pytest.mark.parametrize("update", UPDATES.values(), ids=UPDATES)
-def test_the_end_of_a_nomination_wakes_who_fits_then(update):
+def test_a_cleared_nomination_wakes_pods_that_fit(update):
     """UpdateNominatedNodeName: low fits beside high, but not beside medium."""
 
     async def main(stage):

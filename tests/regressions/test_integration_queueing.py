@@ -64,7 +64,7 @@ FOUR_PROFILES = "profiles:" + "".join(
 
 @pytest.mark.parametrize("together", [True, False], ids=["at once", "one by one"])
 @pytest.mark.parametrize(("most", "specs", "nodes"), BATCHES.values(), ids=BATCHES)
-def test_pods_of_a_class_go_where_they_would_go_one_by_one(most, specs, nodes, together):
+def test_pods_of_a_class_are_placed_as_if_scheduled_singly(most, specs, nodes, together):
     passing = {"filter_node": lambda state, node: None}
     signing = {**passing, "reuse": Reuse(signature=lambda pod: None)}
 
@@ -96,7 +96,7 @@ def test_pods_of_a_class_go_where_they_would_go_one_by_one(most, specs, nodes, t
 # -- back to the queue ------------------------------------------------------------------------------------------------------
 
 
-def test_a_pod_whose_bind_failed_is_tried_again_without_any_event():
+def test_a_pod_with_a_failed_bind_is_retried_without_an_event():
     """RequeueByBindFailure."""
     calls = []
 
@@ -115,7 +115,7 @@ def test_a_pod_whose_bind_failed_is_tried_again_without_any_event():
     on_stage(main, plugin("Binding", bind=bind), profiles=profile(bind="Binding"))
 
 
-def test_what_happened_while_permit_held_a_pod_wakes_it_when_it_is_sent_back():
+def test_events_during_a_permit_wait_wake_the_rejected_pod():
     """RequeueByPermitRejection: the hint is asked once, about what happened meanwhile."""
     asked = []
 
@@ -162,7 +162,7 @@ def refusing_once(point):
 
 @pytest.mark.parametrize("event", ["a node", "another pod"])
 @pytest.mark.parametrize("point", ["reserve", "permit"])
-def test_a_pod_that_was_turned_down_late_waits_for_the_events_of_who_did(point, event):
+def test_a_late_rejected_pod_waits_for_events_of_the_rejecting_plugin(point, event):
     """ReScheduling."""
 
     async def main(stage):
@@ -184,7 +184,7 @@ def test_a_pod_that_was_turned_down_late_waits_for_the_events_of_who_did(point, 
 
 
 @pytest.mark.parametrize("point", ["reserve", "permit"])
-def test_a_pod_whose_plugin_failed_is_tried_again_in_any_case(point):
+def test_a_pod_with_a_plugin_error_is_always_retried(point):
     calls = []
 
     def fails(state, pod, node):
@@ -206,7 +206,7 @@ def test_a_pod_whose_plugin_failed_is_tried_again_in_any_case(point):
 
 
 @pytest.mark.parametrize("gate", [True, False])
-def test_pods_in_backoff_go_early_where_the_gate_is_open(gate):
+def test_pods_leave_backoff_early_with_the_gate(gate):
     """PopFromBackoffQWhenActiveQEmpty, with a backoff that nobody could wait for."""
 
     async def main(stage):
@@ -255,7 +255,7 @@ def test_scheduling_gates(gates, release, delete, there):
 # -- binding ----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_bind_says_which_pod_it_means():
+def test_a_bind_names_the_uid_of_its_pod():
     """DefaultBinder: a pod that was replaced by a namesake is not bound by what was meant for the first."""
 
     async def main(stage):
@@ -276,7 +276,7 @@ def test_a_bind_says_which_pod_it_means():
 # -- the scheduler as a whole -----------------------------------------------------------------------------------------------
 
 
-def test_a_change_of_two_things_of_a_node_is_seen_as_both():
+def test_a_node_update_with_two_changes_yields_both_events():
     """UpdateNodeEvent: a plugin that waits for taints is asked, though labels changed as well."""
 
     class Clean:
@@ -303,7 +303,7 @@ NODE_EVENTS = (("tainted", {"taints": [on.no_schedule("k")]}), ("closed", {"unsc
 
 
 @pytest.mark.parametrize(("how", "spec"), NODE_EVENTS, ids=[how for how, _ in NODE_EVENTS])
-def test_nodes_that_close_and_open_again(how, spec):
+def test_nodes_that_are_cordoned_and_uncordoned(how, spec):
     """UnschedulableNodes and NodeEvents: placed, closed, another node, opened."""
 
     async def main(stage):
@@ -326,7 +326,7 @@ def test_nodes_that_close_and_open_again(how, spec):
     on_stage(main)
 
 
-def test_a_pod_that_names_its_node_goes_through_no_scheduler():
+def test_a_pod_with_a_node_name_bypasses_the_scheduler():
     """SchedulerInformers, and what nobody asked for: a pod with a node is taken in as it is."""
 
     async def main(stage):
@@ -344,7 +344,7 @@ def test_a_pod_that_names_its_node_goes_through_no_scheduler():
     on_stage(main)
 
 
-def test_each_scheduler_places_its_own_until_another_takes_them_over():
+def test_each_scheduler_places_its_own_pods():
     """MultipleSchedulers: who is nobody's waits; two names may be one scheduler's."""
 
     async def main(stage):
@@ -363,7 +363,7 @@ def test_each_scheduler_places_its_own_until_another_takes_them_over():
     on_stage(main, profiles=two, terms=Terms(schedulers=("default-scheduler", "second")))
 
 
-def test_a_port_of_a_node_is_free_once_its_pod_is_gone():
+def test_a_host_port_is_free_after_its_pod_is_deleted():
     """HostPorts: the same port by the same address, one after the other."""
 
     async def main(stage):

@@ -51,7 +51,7 @@ def test_strategies_of_resources(strategy, node):
     on_stage(main, profiles=fit(strategy))
 
 
-def test_images_that_are_there_draw_pods():
+def test_image_locality_attracts_pods():
     async def main(stage):
         zoned(stage.world, *TWO)
         images = [{"names": ["registry.example/large:v1"], "sizeBytes": 3000 * 1024 * 1024}]
@@ -80,7 +80,7 @@ OWNERS = {
 
 
 @pytest.mark.parametrize(("path", "owner"), OWNERS.values(), ids=OWNERS)
-def test_pods_of_a_service_or_a_set_are_spread_over_zones_unasked(path, owner):
+def test_pods_of_a_service_or_a_set_are_spread_over_zones_by_default(path, owner):
     """DefaultPodTopologySpread, and the end-to-end test that spreads over zones: none differs by more than one."""
 
     async def main(stage):
@@ -175,7 +175,7 @@ def test_overhead_counts():
     on_stage(main)
 
 
-def test_a_claim_whose_volume_is_within_no_nodes_reach():
+def test_a_claim_with_a_volume_that_no_node_can_access():
     async def main(stage):
         zoned(stage.world, *TWO)
         on.volume(stage.world, "v1", within=(ZONE, "nowhere"))
@@ -189,7 +189,7 @@ def test_a_claim_whose_volume_is_within_no_nodes_reach():
     on_stage(main, terms=Terms(settled=False), settle_s=1.0)
 
 
-def test_preemption_keeps_to_spread():
+def test_preemption_respects_topology_spread():
     """PTS preemption: there is a victim in each zone, but one zone has two already."""
 
     async def main(stage):
@@ -206,7 +206,7 @@ def test_preemption_keeps_to_spread():
     on_stage(main)
 
 
-def test_a_node_that_is_not_ready_gets_pods_that_bear_it_only():
+def test_a_not_ready_node_gets_only_tolerating_pods():
     """TaintNodeByCondition: what such a taint means to pods; who sets it is in ``tests/controllers/test_nodes.py``."""
 
     async def main(stage):

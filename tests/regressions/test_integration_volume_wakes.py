@@ -185,5 +185,5 @@ CASES = {**VOLUME_ZONE, **RESTRICTIONS, **BINDING, **LIMITS}
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_who_is_woken(case):
+def test_the_pods_that_an_event_wakes(case):
     play(case)

@@ -278,5 +278,5 @@ CASES = {**TAINTS, **NODE_AFFINITY, **RESOURCES, **NEAR, **PORTS, **SPREADING, *
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_who_is_woken(case):
+def test_the_pods_that_an_event_wakes(case):
     play(case)

@@ -27,7 +27,7 @@ def owner(stage, volume):
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["a watch told of it", "only the reply did"])
-def test_a_volume_is_taken_again_when_that_was_lost(told):
+def test_a_volume_is_bound_again_after_a_lost_write(told):
     async def main(stage):
         disks = with_disks(stage)
         stage.world.node("n1")
@@ -48,7 +48,7 @@ def test_a_volume_is_taken_again_when_that_was_lost(told):
     on_stage(main)
 
 
-def test_a_volume_whose_owner_was_lost_is_free_for_others():
+def test_a_volume_with_a_lost_claim_is_free_for_others():
     async def main(stage):
         disks = with_disks(stage)
         stage.world.node("n1")
@@ -86,7 +86,7 @@ def has_devices(stage, name):
 
 
 @pytest.mark.parametrize("again", [True, False], ids=["for the same claim", "for another"])
-def test_devices_that_were_given_back_before_another_pod_asked_are_free(again):
+def test_devices_released_before_another_request_are_free(again):
     """The claim keeps our finalizer, so that it looks like one that is about to be allocated."""
 
     async def main(stage):
@@ -106,7 +106,7 @@ def test_devices_that_were_given_back_before_another_pod_asked_are_free(again):
 
 
 @pytest.mark.parametrize("users", ["the pod", "others"])
-def test_devices_whose_allocation_was_lost_before_any_watch_told_of_it_are_free(users):
+def test_devices_with_an_allocation_lost_before_its_event_are_free(users):
     async def main(stage):
         gadgets = with_gadgets(stage)
         gadgets.claim(name="c")
@@ -127,7 +127,7 @@ def test_devices_whose_allocation_was_lost_before_any_watch_told_of_it_are_free(
     on_stage(main)
 
 
-def test_devices_of_a_claim_that_went_unseen_wake_those_who_wait_for_them():
+def test_devices_of_a_claim_deleted_unseen_wake_waiting_pods():
     """It gave its devices back and was deleted while nothing was heard: a list only shows that it is gone."""
 
     async def main(stage):

@@ -21,7 +21,7 @@ async def dies(stage, then, version, down_s=1.0):
 
 @pytest.mark.parametrize("told", [True, False], ids=["a watch told of it", "only the reply did"])
 @pytest.mark.parametrize("streams", [True, False])
-def test_a_bind_that_was_lost_is_made_again(told, streams):
+def test_a_bind_lost_by_the_server_is_sent_again(told, streams):
     async def main(stage):
         stage.network.streams = streams
         stage.world.node("n1")
@@ -40,7 +40,7 @@ def test_a_bind_that_was_lost_is_made_again(told, streams):
     on_stage(main)
 
 
-def test_a_bind_that_was_lost_is_made_again_though_the_pod_has_changed_since():
+def test_a_lost_bind_is_sent_again_although_the_pod_has_changed():
     async def main(stage):
         stage.world.node("n1")
         stage.world.pod("p", schedulingGates=[{"name": "wait"}])
@@ -58,7 +58,7 @@ def test_a_bind_that_was_lost_is_made_again_though_the_pod_has_changed_since():
     on_stage(main)
 
 
-def test_a_binding_by_another_that_was_read_and_then_lost_is_made_again():
+def test_a_foreign_bind_read_and_then_lost_is_made_again():
     """Only the answer to a read told of it, as the watch of pods was silent; to the next list nothing about the pod is new."""
 
     async def main(stage):
@@ -78,7 +78,7 @@ def test_a_binding_by_another_that_was_read_and_then_lost_is_made_again():
     on_stage(main)
 
 
-def test_a_pod_that_was_read_to_be_gone_and_is_there_again_is_bound():
+def test_a_pod_read_as_deleted_that_reappears_is_bound():
     async def main(stage):
         stage.world.node("n1")
         await asyncio.sleep(1)
@@ -98,7 +98,7 @@ def test_a_pod_that_was_read_to_be_gone_and_is_there_again_is_bound():
     on_stage(main)
 
 
-def test_an_eviction_that_was_lost_is_made_again():
+def test_an_eviction_lost_by_the_server_is_sent_again():
     async def main(stage):
         stage.world.node("n1", cpu=1)
         stage.world.pod("victim", priorityClassName="low")
@@ -115,7 +115,7 @@ def test_an_eviction_that_was_lost_is_made_again():
     on_stage(main)
 
 
-def test_room_that_was_freed_is_taken_again():
+def test_freed_resources_are_counted_again_after_a_rollback():
     async def main(stage):
         stage.world.node("n1", 2)
         stage.world.pod("p", cpu="2")
@@ -132,7 +132,7 @@ def test_room_that_was_freed_is_taken_again():
 
 
 @pytest.mark.parametrize("behind", [True, False], ids=["the server stays behind", "it catches up meanwhile"])
-def test_versions_that_are_given_out_again_are_believed_in_the_end(behind):
+def test_reused_resource_versions_are_accepted_eventually(behind):
     async def main(stage):
         stage.network.streams = False
         stage.world.node("n1")
@@ -152,7 +152,7 @@ def test_versions_that_are_given_out_again_are_believed_in_the_end(behind):
     on_stage(main, leader=False, settle_s=60.0)
 
 
-def test_a_lease_that_was_lost_is_not_acted_upon_by_two():
+def test_a_lost_lease_never_gives_two_leaders():
     async def main(stage):
         stage.world.node("n1", 8)
         then = stage.api.store.version

@@ -108,7 +108,7 @@ def peak_memory(process):
 
 
 @pytest.mark.parametrize("ignorable", [True, False], ids=["ignorable", "not ignorable"])
-def test_f30_an_extender_that_misbehaves_costs_little_memory_and_time(ignorable, tmp_path):
+def test_f30_a_malicious_extender_costs_bounded_memory_and_time(ignorable, tmp_path):
     async def main(place):
         place.world.node("n1", cpu=40, pods=110)
         extender = Extender()
@@ -217,7 +217,7 @@ async def deadly(place, folder, seconds, *flags):
     return leader, place.holder()
 
 
-def test_f37_a_scheduler_whose_loop_is_killed_ends_and_gives_up_its_lease(tmp_path):
+def test_f37_a_scheduler_with_a_dead_loop_exits_and_releases_its_lease(tmp_path):
     async def main(place):
         place.world.node("n1")
         leader, first = await deadly(place, tmp_path, 0)
@@ -293,7 +293,7 @@ async def always(place, port):
 
 
 @pytest.mark.parametrize("niceness", [0, 10], ids=["as dear as we are", "dearer than we are"])
-def test_f40_beside_a_busy_neighbour_only_who_leads_binds(niceness, tmp_path):
+def test_f40_under_cpu_contention_only_the_leader_binds(niceness, tmp_path):
     async def main(place):
         for name in ("n1", "n2"):
             place.world.node(name, cpu=40, pods=500)
@@ -363,7 +363,7 @@ FULL = Path("/dev/full")
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="this machine has no disk that is always full")
-def test_f40_a_log_on_a_full_disk_holds_up_no_pod(tmp_path):
+def test_f40_a_log_on_a_full_disk_blocks_no_pod(tmp_path):
     async def main(place):
         place.world.node("n1")
         process = await place.scheduler("--leader-elect=false", "--v=5", log=FULL)
@@ -379,7 +379,7 @@ def test_f40_a_log_on_a_full_disk_holds_up_no_pod(tmp_path):
 
 @pytest.mark.skipif(not FULL.exists(), reason="this machine has no disk that is always full")
 @pytest.mark.parametrize("target", [FULL, Path("/proc/written.yaml")], ids=["full", "read only"])
-def test_f40_a_configuration_that_cannot_be_written_is_told_in_a_line(target, tmp_path):
+def test_f40_an_unwritable_configuration_is_reported_in_one_line(target, tmp_path):
     async def main(place):
         process = await place.scheduler(f"--write-config-to={target}")
         assert await asyncio.wait_for(process.wait(), 20) == 1

@@ -39,7 +39,7 @@ def test_a_standby_takes_over(number, within_s, tmp_path):
 
 @pytest.mark.skipif("MOORAGE_LONG_TESTS" not in os.environ, reason="takes a minute; set MOORAGE_LONG_TESTS to run it")
 @pytest.mark.parametrize(("number", "within_s"), [(signal.SIGKILL, 20.0), (signal.SIGTERM, 5.0)], ids=["kill", "term"])
-def test_a_standby_takes_over_in_the_times_that_are_promised(number, within_s, tmp_path):
+def test_a_standby_takes_over_within_the_documented_times(number, within_s, tmp_path):
     async def main(place):
         place.world.node("n1", cpu=4)
         leader, _ = await two(place)
@@ -53,7 +53,7 @@ def test_a_standby_takes_over_in_the_times_that_are_promised(number, within_s, t
     in_place(main, tmp_path)
 
 
-def test_f32_killed_again_and_again(tmp_path):
+def test_f32_killed_repeatedly(tmp_path):
     """MOORAGE_KILLS says how often; 500 by hand."""
     kills = int(os.environ.get("MOORAGE_KILLS", "2"))
 
@@ -77,7 +77,7 @@ def test_f32_killed_again_and_again(tmp_path):
     in_place(main, tmp_path)
 
 
-def test_f34_a_leader_that_is_cut_off_ends_and_another_takes_over(tmp_path):
+def test_f34_a_partitioned_leader_exits_and_another_takes_over(tmp_path):
     async def main(place):
         place.world.node("n1", cpu=4)
         async with Proxy(place.port) as proxy:
@@ -147,7 +147,7 @@ def holds(process):
     return [len(os.listdir(f"/proc/{process.pid}/{what}")) for what in ("fd", "task")]
 
 
-def test_f33_work_under_way_ends_before_the_process_does(tmp_path):
+def test_f33_work_in_progress_ends_before_the_process(tmp_path):
     async def main(place):
         place.world.node("n1", cpu=41, pods=110)
         process = await place.scheduler()  # a lease that a busy machine does not cost it meanwhile
@@ -167,7 +167,7 @@ def test_f33_work_under_way_ends_before_the_process_does(tmp_path):
     in_place(main, tmp_path)
 
 
-def test_f40_too_few_file_descriptors_end_nothing(tmp_path):
+def test_f40_too_few_file_descriptors_do_not_end_the_process(tmp_path):
     def few():
         resource.setrlimit(resource.RLIMIT_NOFILE, (14, 14))
 

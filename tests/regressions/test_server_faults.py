@@ -83,7 +83,7 @@ def version_of(found):
     return int(found["metadata"]["resourceVersion"])
 
 
-def test_f45_a_server_that_is_killed_keeps_what_it_answered_and_goes_on_from_there(tmp_path):
+def test_f45_a_killed_server_keeps_acknowledged_writes_and_continues(tmp_path):
     async def run():
         async with a_server(tmp_path / "data") as server:
             seen = 0
@@ -114,7 +114,7 @@ def test_f45_a_server_that_is_killed_keeps_what_it_answered_and_goes_on_from_the
     asyncio.run(run())
 
 
-def test_f45_a_torn_log_leaves_what_came_first(tmp_path):
+def test_f45_a_torn_log_keeps_the_entries_before_the_tear(tmp_path):
     async def run():
         async with a_server(tmp_path / "data") as server:
             for number in range(20):
@@ -132,7 +132,7 @@ def test_f45_a_torn_log_leaves_what_came_first(tmp_path):
     asyncio.run(run())
 
 
-def test_f45_a_scheduler_outlives_its_server(tmp_path):
+def test_f45_a_scheduler_survives_a_restart_of_its_server(tmp_path):
     async def main(place):
         async with a_server(tmp_path / "data") as server, Proxy(server.port) as proxy:
             await server.ask("POST", "/api/v1/nodes", NODE)
@@ -160,7 +160,7 @@ def test_f45_a_scheduler_outlives_its_server(tmp_path):
     in_place(main, tmp_path)
 
 
-def test_f40_a_file_that_may_not_grow_takes_nothing_in_and_loses_nothing(tmp_path):
+def test_f40_a_full_disk_rejects_writes_and_loses_nothing(tmp_path):
     async def run():
         async with a_server(tmp_path / "data") as server:
             kept = []
@@ -209,7 +209,7 @@ async def hears(port, last):
     return time.monotonic()
 
 
-def test_f46_a_watcher_that_does_not_read_is_cut_off_and_others_hear_in_time():
+def test_f46_a_slow_watcher_is_disconnected_without_delaying_others():
     async def run():
         store = open_store(seed=1)
         guard = Authenticator({"t": User("admin", ("system:masters",))})

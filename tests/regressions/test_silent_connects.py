@@ -95,7 +95,7 @@ async def attack(process, port, log):
     assert 1 <= said.count("connections: ") <= 2, said
 
 
-def test_silent_connects_keep_nobody_from_the_embedded_server(tmp_path):
+def test_silent_connections_do_not_block_the_embedded_server(tmp_path):
     async def test():
         flags = ("--nodes=0", "--no-scheduler", f"--home={tmp_path}", "--for=120s")
         async with started(tmp_path, "up", *flags) as process:
@@ -105,7 +105,7 @@ def test_silent_connects_keep_nobody_from_the_embedded_server(tmp_path):
     asyncio.run(test())
 
 
-def test_silent_connects_keep_nobody_from_the_schedulers_health(tmp_path):
+def test_silent_connections_do_not_block_the_health_endpoints(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -64,7 +64,7 @@ def test_b02_a_bind_whose_reply_is_lost_is_read_back():
     on_stage(main)
 
 
-def test_b03_an_extender_that_binds_and_does_not_say_so_is_not_asked_for_ever():
+def test_b03_an_extender_whose_bind_reply_is_lost_is_not_called_endlessly():
     """96579, 96582: the extender had bound the pod, its reply timed out, and it was asked again without end."""
 
     async def main():
@@ -85,7 +85,7 @@ def test_b03_an_extender_that_binds_and_does_not_say_so_is_not_asked_for_ever():
     assert bound == ["default/p1"]
 
 
-def test_b04_a_new_pod_of_an_old_name_is_another_pod():
+def test_b04_a_recreated_pod_is_a_new_pod():
     """141255, 91126, 85726: deleted and made anew, seen as one update from one node to another."""
 
     async def main(stage):
@@ -148,7 +148,7 @@ def test_b06_a_pod_that_changes_while_its_attempt_fails_is_not_lost():
     on_stage(main)
 
 
-def test_b07_a_delete_that_was_missed_is_found_in_the_next_list():
+def test_b07_a_missed_delete_is_found_in_the_next_list():
     """106102, 51313: the room of a pod was never freed, because its deletion fell into a gap."""
 
     async def main(stage):
@@ -168,7 +168,7 @@ def test_b07_a_delete_that_was_missed_is_found_in_the_next_list():
     on_stage(main)
 
 
-def test_b08_a_node_that_becomes_ready_later_wakes_those_who_wait_for_it():
+def test_b08_a_node_that_becomes_ready_wakes_pods():
     """122284, 109437, 110175: a node was added while it was not ready, and its becoming so woke nobody."""
 
     async def main(stage):
@@ -201,7 +201,7 @@ class NodeOpensGate:
         yield Wake(NODE_CHANGED)
 
 
-def test_b09_a_gate_that_hangs_on_another_object_opens_with_it():
+def test_b09_a_gate_opens_on_the_event_of_the_object_it_depends_on():
     """125527, 125223: gated pods were passed over by the events that would have opened their gate."""
 
     async def main(stage):
@@ -228,7 +228,7 @@ class OpensSilently:
         yield Wake(NODE_CHANGED, lambda pod, old, new: False)
 
 
-def test_b10_a_gated_pod_whose_event_was_missed_is_asked_again_after_five_minutes():
+def test_b10_a_gated_pod_with_a_missed_event_is_flushed_after_five_minutes():
     """139162, 139161: gated pods did not take part in the flush, and stayed for good."""
     OpensSilently.open = False
 
@@ -244,7 +244,7 @@ def test_b10_a_gated_pod_whose_event_was_missed_is_asked_again_after_five_minute
     assert 290 < on_stage(main, OpensSilently) < 335
 
 
-def test_b14_events_kept_for_a_pod_in_flight_are_forgotten_with_its_attempt():
+def test_b14_in_flight_events_are_dropped_when_their_attempt_ends():
     """120622, 126962, 122725: events piled up behind an attempt whose end was never told."""
 
     async def main(stage):
@@ -263,7 +263,7 @@ def test_b14_events_kept_for_a_pod_in_flight_are_forgotten_with_its_attempt():
     on_stage(main, Holds)
 
 
-def test_b15_an_error_after_a_refusal_means_backoff():
+def test_b15_an_error_after_a_rejection_goes_to_backoff():
     """120334: rejected once, then an API error; the pod waited for the plugin that had rejected it before."""
 
     async def main(stage):
@@ -279,7 +279,7 @@ def test_b15_an_error_after_a_refusal_means_backoff():
     on_stage(main)
 
 
-def test_b20_a_pod_deleted_in_pre_bind_frees_its_room_at_once():
+def test_b20_a_pod_deleted_in_pre_bind_frees_its_resources_at_once():
     """134157: its room stayed taken until the ten minutes of PreBind were over."""
 
     async def main(stage):
@@ -296,7 +296,7 @@ def test_b20_a_pod_deleted_in_pre_bind_frees_its_room_at_once():
     on_stage(main, Holds, settle_s=60.0)
 
 
-def test_b21_a_node_that_was_closed_gets_nobody():
+def test_b21_a_cordoned_node_gets_no_pod():
     """86626, 73845: a snapshot taken in the middle of changes kept a node as it had been."""
 
     async def main(stage):
@@ -331,7 +331,7 @@ ODD_PODS = {
 
 
 @pytest.mark.parametrize("spec", ODD_PODS.values(), ids=ODD_PODS)
-def test_b22_odd_input_ends_nothing(spec):
+def test_b22_unusual_input_does_not_end_the_process(spec):
     """79640, 82796, 89006, 92050, 138885: an affinity, a missing node or an extender's reply that nobody had thought of."""
 
     async def main(stage):
@@ -345,7 +345,7 @@ def test_b22_odd_input_ends_nothing(spec):
     on_stage(main, terms=Terms(settled=False))
 
 
-def test_b23_every_node_is_found_whatever_nodes_go_through():
+def test_b23_every_node_is_visited_after_node_changes():
     """91601: nodes fell out of the order in which nodes were gone through."""
 
     async def main(stage):
@@ -457,7 +457,7 @@ def relabel(world, name):
 
 
 @pytest.mark.parametrize(("spec", "before", "then"), WAKES.values(), ids=WAKES)
-def test_b25_what_would_help_a_pod_wakes_it(spec, before, then):
+def test_b25_an_event_that_helps_a_pod_wakes_it(spec, before, then):
     """135325, 135392, 135394, 137607: hints that were wrong, and pods that waited for the flush."""
 
     async def main(stage):

@@ -11,7 +11,7 @@ from tests.regressions.holding import Holds
 
 @pytest.mark.parametrize("phase", ["permit", "prebind"])
 @pytest.mark.parametrize("delay_s", [0.0, 1.0])
-def test_b11_a_victim_on_its_way_gives_up_its_node_in_memory(phase, delay_s):
+def test_b11_a_waiting_victim_is_released_in_memory(phase, delay_s):
     """140082, 140054: the victim gave up its node before the preemptor waited for that, and the preemptor slept on."""
 
     async def main(stage):
@@ -29,7 +29,7 @@ def test_b11_a_victim_on_its_way_gives_up_its_node_in_memory(phase, delay_s):
     on_stage(main, Holds, settle_s=60.0)
 
 
-def test_b12_a_victim_that_is_gone_already_does_not_keep_its_preemptor_waiting():
+def test_b12_an_already_deleted_victim_does_not_block_its_preemptor():
     """141694, 142294: the eviction got 404, and the event that the preemptor waited for had been before."""
 
     async def main(stage):
@@ -74,7 +74,7 @@ def test_b13_a_victim_is_deleted_once(trouble):
     on_stage(main)
 
 
-def test_b16_room_made_by_preemption_is_kept_before_the_api_knows_of_it():
+def test_b16_a_nomination_reserves_resources_before_the_api_write():
     """72124, 93505: between the preemption and the status patch another pod took the room."""
 
     async def main(stage):
@@ -115,7 +115,7 @@ def test_b17_a_nomination_ends_with_its_pod():
     on_stage(main)
 
 
-def test_b18_a_victim_that_does_not_end_keeps_its_preemptor_waiting_and_costs_no_other_its_place():
+def test_b18_a_stuck_victim_delays_only_its_preemptor():
     """95752: kept as it is upstream: while a victim is ending on the nominated node, nobody else is pushed out."""
 
     async def main(stage):
@@ -133,7 +133,7 @@ def test_b18_a_victim_that_does_not_end_keeps_its_preemptor_waiting_and_costs_no
     on_stage(main)
 
 
-def test_b19_a_pod_bound_by_somebody_else_gives_back_the_room_kept_for_it():
+def test_b19_a_pod_bound_by_another_scheduler_frees_its_reservation():
     """134859: a waiting pod was bound elsewhere by another, and those who could have had its room were not told."""
 
     async def main(stage):

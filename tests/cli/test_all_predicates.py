@@ -1,4 +1,4 @@
-"""``alwaysCheckAllPredicates``: a node is told of by every filter that refuses it, not only by the first."""
+"""``alwaysCheckAllPredicates``: every filter that rejects a node reports it, not only the first."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_reported_reasons(moorage, tmp_path, check_all, disk, message):
 @pytest.mark.parametrize("check_all", [False, True])
 @pytest.mark.parametrize(("disk", "outcome"), [("hdd", ("Placed", "large")), ("ssd", ("Pending", None))])
 def test_the_decision_for_a_pod_is_the_same(moorage, tmp_path, check_all, disk, outcome):
-    """A pod makes room on the node that it may have, and evicts nobody where another filter stands against it."""
+    """A pod preempts on the node that it may use, and evicts no pod where another filter rejects it."""
     report = ran(moorage, tmp_path, POD.format(at=0, priority=10, disk=disk), check_all)
     (pod,) = (one for one in report["pods"] if one["name"] == "picky-0")
     assert (pod["state"], pod.get("node")) == outcome

@@ -1,4 +1,4 @@
-"""Freed memory is kept where the C library can be told to, and nothing breaks where it cannot."""
+"""The C library keeps freed memory where it has the setting, and nothing breaks where it has not."""
 
 from __future__ import annotations
 

@@ -276,13 +276,13 @@ clientConnection: {qps: 7, kubeconfig: theirs}
 """
 WRITTEN = {  # file, flags, what of the configuration that comes to
     "the defaults": (None, [], {"qps": 50, "burst": 100, "leaseDuration": "15s", "resourceName": "kube-scheduler"}),
-    "flags of old": (
+    "deprecated flags": (
         None,
         ["--kube-api-qps=9", "--kube_api_burst=8", "--kubeconfig=mine", "--profiling=false"],
         {"qps": 9, "burst": 8, "kubeconfig": "mine", "enableProfiling": False},
     ),
     "a file": (CONFIG, [], {"qps": 7, "leaseDuration": "30s", "resourceName": "mine", "kubeconfig": "theirs"}),
-    "a file, flags of old do not count": (
+    "a file overrides deprecated flags": (
         CONFIG,
         ["--kube-api-qps=9", "--kubeconfig=mine", "--profiling=false"],
         {"qps": 7, "kubeconfig": "theirs", "enableProfiling": True},

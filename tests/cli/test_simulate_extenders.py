@@ -1,4 +1,4 @@
-"""``moorage simulate`` with extenders: nobody is asked unless one says so, and no extender ever binds."""
+"""``moorage simulate`` with extenders: extenders are called only on request, and none ever binds."""
 
 from __future__ import annotations
 

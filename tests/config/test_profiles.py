@@ -115,7 +115,7 @@ def test_late_validated_arguments_of_unused_plugins_are_not_validated():
 
 
 def refused(*profiles):
-    """What ``resolve`` says about profiles that nobody checked before."""
+    """What ``resolve`` reports about profiles that were not validated before."""
     with pytest.raises(ConfigError) as caught:
         resolve(Configuration(profiles=profiles), Registry([Older, Newer, *BUILTIN]), FeatureGates())
     return [fault.detail for fault in caught.value.faults]

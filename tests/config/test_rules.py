@@ -122,7 +122,7 @@ RULES = {
         "profiles[1].pluginConfig.args",
         'Invalid value: {"a":1}: queueSort must be the same for all profiles',
     ),
-    "20 arguments of nobody where no queue sort is named": (
+    "20 arguments of no plugin where no queue sort is named": (
         "profiles: [{schedulerName: a, pluginConfig: [{args: {a: 1}}]}, {schedulerName: b, pluginConfig: [{args: {a: 1}}]}]",
         "profiles[1].pluginConfig.args",
         'Invalid value: {"a":1}: queueSort must be the same for all profiles',

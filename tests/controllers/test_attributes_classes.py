@@ -24,7 +24,7 @@ def a_volume(**spec):
 USERS = {
     "a claim that asks for it": ("persistentvolumeclaims", "data", a_claim(volumeAttributesClassName="fast")),
     "a volume that has it": ("persistentvolumes", "disk", a_volume(volumeAttributesClassName="fast")),
-    "a claim on its way to it": (
+    "a claim that changes to it": (
         "persistentvolumeclaims", "data",
         {**a_claim(), "status": {"modifyVolumeStatus": {"targetVolumeAttributesClassName": "fast", "status": "Pending"}}},
     ),

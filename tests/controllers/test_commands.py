@@ -9,7 +9,7 @@ TOLD = {  # command, how long it runs, what it ends with
     "sleeps": (("sleep", "30"), 30, 0),
     "sleeps long": (("/bin/sleep", "1.5m"), 90, 0),
     "sleeps in parts": (("sleep", "1m", "5"), 65, 0),
-    "sleeps for ever": (("sleep", "infinity"), None, 0),
+    "sleeps infinitely": (("sleep", "infinity"), None, 0),
     "succeeds": (("/usr/bin/true",), 0, 0),
     "fails": (("false",), 0, 1),
     "prints": (("echo", "hello", "$NAME"), 0, 0),

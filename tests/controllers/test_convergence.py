@@ -154,7 +154,7 @@ def test_the_cluster_converges_to_its_desired_state(lab_class, steps):
 
 
 def knows_what_there_is(lab):
-    """Check that controllers hold every object as it is stored: nobody writes into what they hold."""
+    """Check that every object in the controllers' caches equals the stored one: nothing mutates a cached object."""
     world = lab.manager.world
     held = {resource: {one["metadata"]["uid"]: one for one in world.all(lab.kind(resource))} for resource in FOLLOWED}
     assert held == {resource: {one["metadata"]["uid"]: one for one in lab.all(resource)} for resource in FOLLOWED}

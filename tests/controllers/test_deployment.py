@@ -229,7 +229,7 @@ def test_bounds(rolling, wanted, expected):
 
 
 def test_a_replica_set_reused_by_a_rollback_equals_the_others(cluster):
-    """No field is written that says nothing: whoever compares sets would see a difference."""
+    """No empty field is written: a comparison of replica sets would see a difference."""
     cluster.edit("deployments", "shop", image(2))
     cluster.advance(30)
     cluster.edit("deployments", "shop", image(1))

@@ -38,7 +38,7 @@ def shown(cluster):
 
 UP, DOWN = ("Running", True, "running"), ("Running", False, "waiting")
 LIVES = {  # policy, what is said, then what is shown after so many seconds
-    "runs for ever": ("Always", {}, {0: (*UP, 0), 10_000: (*UP, 0)}),
+    "never ends": ("Always", {}, {0: (*UP, 0), 10_000: (*UP, 0)}),
     "takes its time to start": ("Always", {"start_seconds": 30}, {20: ("Pending", False, "none", 0), 31: (*UP, 0)}),
     "takes its time to be ready": ("Always", {"ready_seconds": 30}, {20: ("Running", False, "running", 0), 31: (*UP, 0)}),
     "succeeds": ("Never", {"run_seconds": 30}, {20: (*UP, 0), 31: ("Succeeded", False, "terminated", 0)}),

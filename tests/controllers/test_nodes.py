@@ -135,7 +135,7 @@ def test_node_conditions_set_taints(conditions, expected):
 
 BEARS = {  # tolerations, gone after so many seconds; None: it stays
     "no toleration": ("[]", 0),
-    "all of them for ever": ("[{operator: Exists}]", None),
+    "all of them without a limit": ("[{operator: Exists}]", None),
     "for a while": ('[{key: k, operator: Equal, value: v, effect: NoExecute, tolerationSeconds: 30}]', 30),
     "another value": ('[{key: k, operator: Equal, value: x, effect: NoExecute}]', 0),
     "the first match counts": ("[{operator: Exists}, {operator: Exists, effect: NoExecute, tolerationSeconds: 5}]", None),

@@ -1,4 +1,4 @@
-"""What extenders are told and what they answer: every way in which a reply can be wrong is an error with its reason."""
+"""Requests to extenders and their replies: every kind of invalid reply is an error with its reason."""
 
 from __future__ import annotations
 

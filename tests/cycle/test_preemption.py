@@ -135,7 +135,7 @@ LIMITS = {  # nodes, percentage, absolute, candidates
     "the share, where it is more": (10, 50, 3, 5),
     "the share is rounded down": (19, 10, 0, 1),
     "the share of the nodes that might help": (10, 100, 0, 10),
-    "a share that comes to nothing finds nothing": (9, 10, 0, 0),
+    "a percentage that rounds to 0 finds no candidate": (9, 10, 0, 0),
 }
 
 

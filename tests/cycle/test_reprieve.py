@@ -98,7 +98,7 @@ def full(code):
 
 
 NOBODY = {  # pods on a node with 4 CPUs, the pod, why not
-    "nobody is there": ([], wants(5, 10), NOBODY_LESSER),
+    "no pod on the node": ([], wants(5, 10), NOBODY_LESSER),
     "all matter as much or more": (
         [wants(2, 10, "a"), wants(2, 11, "b")],
         wants(1, 10),

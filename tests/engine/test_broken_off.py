@@ -1,4 +1,4 @@
-"""An attempt that ends in a way nobody foresaw is one failed attempt: the pod is tried again, and others go on."""
+"""An attempt that ends with an unexpected error is one failed attempt: the pod is retried, and others go on."""
 
 from __future__ import annotations
 

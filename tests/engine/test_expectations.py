@@ -1,4 +1,4 @@
-"""Where a pod is going to be is told before its binding, if that takes its time, and taken back if nothing comes of it."""
+"""The expected node of a pod is reported before a slow binding, and cleared if the binding fails."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ arrivals = st.one_of(
 
 
 class Story:
-    """The engine, what it is told in turn, and who is bound by then."""
+    """The engine, its inputs in order, and the pods bound after each."""
 
     def __init__(self, least):
         self.run = Driven(gates=GATES)

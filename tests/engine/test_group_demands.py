@@ -41,9 +41,9 @@ def pair(**demands):
 @pytest.mark.parametrize(
     ("there", "second"),
     [
-        pytest.param([], "n", id="nobody there demanded anything"),
-        pytest.param([pod("old", on="n", affinity=NEAR)], "n", id="somebody there only wants to be near"),
-        pytest.param([pod("old", on="n", affinity=APART)], None, id="somebody there is apart from it"),
+        pytest.param([], "n", id="no placed pod has an affinity"),
+        pytest.param([pod("old", on="n", affinity=NEAR)], "n", id="a placed pod has affinity"),
+        pytest.param([pod("old", on="n", affinity=APART)], None, id="a placed pod has anti-affinity"),
     ],
 )
 def test_anti_affinity_of_group_pods_counts_on_nodes_listed_at_the_start(there, second):
@@ -67,8 +67,8 @@ def test_anti_affinity_of_a_single_pod_counts_at_once():
 @pytest.mark.parametrize(
     ("there", "second"),
     [
-        pytest.param([], "roomy", id="nobody there wanted anything"),
-        pytest.param([pod("old", on="small", cpu="0", affinity=ELSEWHERE)], "small", id="somebody there did, of others"),
+        pytest.param([], "roomy", id="no placed pod has a preference"),
+        pytest.param([pod("old", on="small", cpu="0", affinity=ELSEWHERE)], "small", id="a placed pod prefers other pods"),
     ],
 )
 def test_preferred_affinity_of_a_group_pod_scores_its_node(there, second):

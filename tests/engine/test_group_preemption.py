@@ -89,7 +89,7 @@ def test_the_condition_of_a_waiting_group_says_only_that_it_does_not_fit():
 
 WHY_NOT = {  # what is there; what the group is told
     "all matter as much": ([*full("x")], ranked(priority=0), {}, "No preemption victims found for incoming preemptor"),
-    "there is nobody": ([node("n", "1")], ranked(), {}, "No preemption victims found for incoming preemptor"),
+    "no pod to evict": ([node("n", "1")], ranked(), {}, "No preemption victims found for incoming preemptor"),
     "a pod is polite": (
         [*full("x", "y")],
         ranked(),

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order, the engine loses no pod, places none twice, and forgets nothing it was told.
+"""For any inputs in any order, the engine loses no pod, places none twice, and drops no input.
 
 A world of a few nodes and pods is the truth. It is driven at random: pods come, change, go, come back under the same name, are
 bound by others; nodes come, shrink and go; work is answered late, with errors, or is done though the answer was an error; the
@@ -268,7 +268,7 @@ class World(RuleBasedStateMachine):
                 self.collect()
 
     def check_room(self, decision):
-        """What was just placed must fit beside all that the engine was told of and has promised."""
+        """Check that the placed pod fits beside all reported and assumed pods."""
         node = self.nodes[decision.node]
         assert not node.spec.unschedulable
         held = {uid: cpu_of(pod) for uid, pod in self.told.items() if pod.spec.node_name == decision.node}
@@ -362,7 +362,7 @@ class World(RuleBasedStateMachine):
     # -- what must hold -----------------------------------------------------------------------------------------------
 
     def pending(self):
-        """UIDs of the pods that the engine has to place, by what it was told."""
+        """Return the UIDs of the pods that the engine has to place, by its inputs."""
         return {
             uid for uid, pod in self.told.items() if not pod.spec.node_name and pod.spec.scheduler_name in self.engine.profiles
         }

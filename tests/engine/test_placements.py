@@ -128,7 +128,7 @@ def test_no_preemption_while_racks_are_compared():
 
 
 class Halves:
-    """Proposes the nodes with even numbers, and those with odd ones; prefers what it is told to."""
+    """Proposes the nodes with even numbers, and those with odd ones; prefers the configured one."""
 
     name = "Halves"
     answer = None

@@ -1,4 +1,4 @@
-"""Plugins that are broken before the first pod comes are told by name, in one line."""
+"""Plugins that fail before the first pod are reported by name, in one line."""
 
 from __future__ import annotations
 

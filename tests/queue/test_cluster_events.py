@@ -147,7 +147,7 @@ OBJECTS = {  # old, new, events
     "changes": (Namespace(), Namespace(), ["NamespaceUpdate"]),
     "goes": (Namespace(), None, ["NamespaceDelete"]),
     "of an API group": (None, CSINode(), ["storage.k8s.io/CSINodeAdd"]),
-    "nobody can ask for": (None, ReplicationController(), []),
+    "not a registrable kind": (None, ReplicationController(), []),
 }
 
 

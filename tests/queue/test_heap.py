@@ -1,4 +1,4 @@
-"""A heap that lets go of members agrees with a sorted list, and does not hoard."""
+"""A heap with removal agrees with a sorted list, and keeps no removed members."""
 
 from __future__ import annotations
 

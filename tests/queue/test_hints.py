@@ -59,7 +59,7 @@ OUTCOMES = {  # turned down by, pending, event, outcome
     "a pending one says no, another says yes": (["Zone"], ["Fit"], NODE_ADDED, LATER),
     "a pending one says yes after another": (["Fit"], ["Any"], POD_GONE, NOW),
     "a plugin that waits for anything": (["Any"], [], NODE_TAINTED, LATER),
-    "nobody turned it down": ([], [], NODE_LABELLED, LATER),
+    "rejected by no plugin": ([], [], NODE_LABELLED, LATER),
     "an event for everyone": (["Quiet"], [], EVERYTHING, LATER),
     "an event for everyone skips no backoff": ([], ["Zone"], EVERYTHING, LATER),
 }

@@ -19,7 +19,7 @@ NOMINATE = {  # the API says, the scheduler says, it stands as
     "by the scheduler": ("", "n1", "n1"),
     "by the scheduler, elsewhere than the API says": ("n2", "n1", "n1"),
     "by the API": ("n2", None, "n2"),
-    "by nobody": ("", None, None),
+    "not nominated": ("", None, None),
     "taken back": ("n2", "", None),
 }
 

@@ -29,7 +29,7 @@ EVENTS = {
     "node added": ClusterEvent(Resource.NODE, Action.ADD),
     "node labelled": ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL),
     "claim added": ClusterEvent(Resource.RESOURCE_CLAIM, Action.ADD),
-    "nobody's": ClusterEvent(Resource.CSI_DRIVER, Action.ADD),
+    "unregistered": ClusterEvent(Resource.CSI_DRIVER, Action.ADD),
     "everything": ANY_EVENT,
 }
 NAMES = "abcdef"

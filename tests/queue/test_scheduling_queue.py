@@ -53,7 +53,7 @@ def scheduling_gates(pod):
 
 
 class World:
-    """A queue, the gates that a test opens and closes, and the faults it was told of."""
+    """A queue, the gates that a test opens and closes, and the reported faults."""
 
     def __init__(self, **settings):
         self.closed = set()
@@ -272,7 +272,7 @@ MOVES = {  # turned down by, event, after seconds, place
     "at once: still backing off": (["Fit"], POD_GONE, 0.5, QueuePlace.BACKOFF),
     "in the window in which its backoff ends": (["Fit"], POD_GONE, 1.9, QueuePlace.BACKOFF),
     "its backoff is over": (["Fit"], POD_GONE, 2.0, QueuePlace.ACTIVE),
-    "nobody asked for this": (["Fit"], NODE_LABELLED, 2.0, QueuePlace.UNSCHEDULABLE),
+    "an unregistered event": (["Fit"], NODE_LABELLED, 2.0, QueuePlace.UNSCHEDULABLE),
     "one of two plugins asked for this": (["Fit", "Zone"], NODE_LABELLED, 2.0, QueuePlace.ACTIVE),
 }
 

@@ -1,4 +1,4 @@
-"""S11 and S12: no stranger changes anything through any path that is served, and nobody is told a secret.
+"""S11 and S12: anonymous clients change nothing through any served path, and no reply or log has a secret.
 
 What is served is learned from the server itself, as a client does, and not from its code: the routes of the embedded API server
 from its OpenAPI documents, those of ``moorage run`` from its index. What must not be told is planted wherever secrets go.

@@ -72,7 +72,7 @@ def at_phase(phase, act):
 PHASES = ["PreEnqueue", "PreFilter", "PreScore", "Reserve", "Permit", "waiting", "PreBind", "PostBind"]
 CHANGES = {
     "F20 deleted": lambda world: world.delete_pod("p", grace=0),
-    "F16 made anew": lambda world: world.recreate_pod("p"),
+    "F16 recreated": lambda world: world.recreate_pod("p"),
     "F21 relabelled": lambda world: world.change_pod("p", labels={"app": "db"}),
     "F15 bound by another": lambda world: world.bind("p", "n2"),
     "F22 its node goes": lambda world: world.delete_node("n1"),

@@ -228,7 +228,7 @@ def test_a_nomination_reserves_resources_against_new_pods():
 
 
 def test_preemption_progresses_under_a_stream_of_small_pods():
-    """PreemptionStarvation: pods of low priority keep coming, as controllers make victims anew."""
+    """PreemptionStarvation: pods of low priority keep coming, as controllers recreate victims."""
 
     async def main(stage):
         for number in range(2):

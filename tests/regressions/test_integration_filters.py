@@ -51,8 +51,8 @@ DB, WEB = {"db": ""}, {"web": ""}
 NEAR_DB, FAR_FROM_DB = on.near("db", HOST), on.away("db", HOST)
 
 AFFINITY = {  # the world, the pod's labels and spec, where it goes: nodes, or nowhere
-    "nobody matches": (one_node, {}, NEAR_DB, ""),
-    "somebody matches": (beside(two_nodes, ("n2", DB)), {}, NEAR_DB, "n2"),
+    "no pod matches": (one_node, {}, NEAR_DB, ""),
+    "one pod matches": (beside(two_nodes, ("n2", DB)), {}, NEAR_DB, "n2"),
     "matches by In": (beside(one_node, ("n1", {"s": "a"})), {}, on.near("", HOST, **selecting("In", "a", "b")), "n1"),
     "matches by NotIn": (beside(one_node, ("n1", {"s": "c"})), {}, on.near("", HOST, **selecting("NotIn", "a", "b")), "n1"),
     "does not match by NotIn": (
@@ -103,9 +103,9 @@ NAMESPACES = {
     "near a team, or a namespace that is named": (
         teams, {}, both(on.near("db", HOST, **of("green", namespaces=["of-blue"])), FAR_FROM_RED), "n2",
     ),
-    "near anybody's": (teams, {}, on.near("db", HOST, **EVERYWHERE), "n1 n2"),
-    "away from anybody's": (teams, {}, on.away("db", HOST, **EVERYWHERE), ""),
-    "away from nobody's": (teams, {}, on.away("db", HOST), "n1 n2"),
+    "near pods of any namespace": (teams, {}, on.near("db", HOST, **EVERYWHERE), "n1 n2"),
+    "away from pods of any namespace": (teams, {}, on.away("db", HOST, **EVERYWHERE), ""),
+    "away from pods of its own namespace": (teams, {}, on.away("db", HOST), "n1 n2"),
     "avoided by another team": (
         lambda w: (two_nodes(w), on.namespace(w, "of-red"), on.pod(
             w, "x", {}, "of-red", nodeName="n1", **on.away("db", HOST, namespaceSelector={
@@ -225,7 +225,7 @@ OTHERS = {
         "cpu": "1", "initContainers": [{"name": "i", "image": "i", "resources": {"requests": {"cpu": "5"}}}]}, "",
     ),
     "node affinity": (two_nodes, {}, on.on_nodes(HOST, "n2"), "n2"),
-    "node affinity to nobody": (two_nodes, {}, on.on_nodes(HOST, "n3"), ""),
+    "node affinity to a missing node": (two_nodes, {}, on.on_nodes(HOST, "n3"), ""),
     "node selector": (two_nodes, {}, {"nodeSelector": {HOST: "n1"}}, "n1"),
     "an operator that compares": (
         lambda w: (on.node(w, "n1", {"gen": "4"}), on.node(w, "n2", {"gen": "6"})), {},

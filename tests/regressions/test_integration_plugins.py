@@ -138,7 +138,7 @@ def test_one_permit_plugin_may_reject_a_waiting_pod():
     on_stage(main, holding("One"), holding("Two"))
 
 
-@pytest.mark.parametrize("how", ["deleted", "bound by somebody else"])
+@pytest.mark.parametrize("how", ["deleted", "bound by another scheduler"])
 def test_a_waiting_pod_of_another_scheduler_is_unreserved(how):
     told = []
     reserving = plugin("Reserving", reserve=lambda state, pod, node: None, unreserve=lambda state, pod, node: told.append(node))
@@ -327,7 +327,7 @@ def test_normalize_score_determines_the_final_scores():
 
 
 class Convoy:
-    """Pods that nobody but their driver wakes, once it has its place."""
+    """Pods that only their driver wakes, after it is placed."""
 
     name = "Convoy"
 

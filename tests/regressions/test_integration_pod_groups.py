@@ -224,7 +224,7 @@ PREEMPTING = {
     "on several nodes": (
         {"n": 2, "m": 2}, [*pods_on("n", *low("a", "b")), *pods_on("m", *low("c", "d"))], {}, (4, "high"), HIGH4,
         ("1", "high"), "abcd", ""),
-    "nobody, as it would not be enough": (
+    "no victim, as it would not be enough": (
         {"n": 3}, pods_on("", ("a", "1", "high"), *low("b", "c")), {}, (3, "middle"), HIGH3, ("1", "middle"), "", HIGH3),
     "the less important": (
         {"n": 3}, pods_on("", ("a", "1", "middle"), *low("b", "c")), {}, (2, "high"), HIGH2, ("1", "high"), "bc", ""),
@@ -237,7 +237,7 @@ PREEMPTING = {
     "by the priority of groups, not of their pods": (
         {"n": 3}, pods_on("", *[(name, "1", "high", "old") for name in LOW3]), {"old": (3, "low", "PodGroup")}, (1, "high"),
         ("h1",), ("1", "low"), "abc", ""),
-    "nobody, as the group is less important": (
+    "no victim, as the group has a lower priority": (
         {"n": 3}, pods_on("", *[(name, "1", "low", "old") for name in LOW3]), {"old": (3, "high", "PodGroup")}, (1, "low"),
         ("h1",), ("1", "high"), "", ("h1",)),
 }  # fmt: skip

@@ -34,14 +34,14 @@ def only_for(key):
 DISK = {"volumes": [{"name": "v", "gcePersistentDisk": {"pdName": "d"}}]}
 VICTIMS = {  # pods on the node: priority, spec, labels; the preemptor's spec; who has to go
     "the one that is in the way": ([("low", {"cpu": "400m"}, {})], {"cpu": "300m"}, "x0"),
-    "nobody, as there is room": ([("low", {"cpu": "100m"}, {})], {"cpu": "300m"}, ""),
+    "no victim, as the pod fits": ([("low", {"cpu": "100m"}, {})], {"cpu": "300m"}, ""),
     "the least important": ([("middle", {"cpu": "200m"}, {}), ("low", {"cpu": "200m"}, {})], {"cpu": "300m"}, "x1"),
     "no more than needed": ([("low", {"cpu": "200m"}, {}), ("middle", {"cpu": "300m"}, {})], {"cpu": "200m"}, "x0"),
     "whom it avoids, and who avoids it": (
         [("middle", {"cpu": "1m"}, {"a": ""}), ("low", {"cpu": "1m", **only_for("p")}, {})], {"cpu": "1m", **only_for("a")},
         "x0 x1",
     ),
-    "nobody, as who avoids it is as important": (
+    "no victim, as the pod with anti-affinity has the same priority": (
         [("middle", {"cpu": "1m"}, {"a": ""}), ("high", {"cpu": "1m", **only_for("p")}, {})],
         {"cpu": "1m", **only_for("a")}, None,
     ),
@@ -79,7 +79,7 @@ def marked(stage, name):
 
 
 class Tokens:
-    """A filter that a node passes while it holds nobody who has a token."""
+    """A filter that a node passes while no pod on it has a token."""
 
     name = "Tokens"
     unresolvable = False
@@ -192,7 +192,7 @@ def test_a_volume_for_one_pod_alone(held, priority, wanted, goes, at_once):
 
 
 def test_a_node_at_its_volume_limit():
-    """Whoever has one of the same driver has to go, and nobody else."""
+    """Only pods with a volume of the same driver are evicted."""
 
     async def main(stage):
         world = stage.world
@@ -426,7 +426,7 @@ def test_the_expected_node_of_a_pod_is_reported(methods, waits, gate):
 
 @pytest.mark.parametrize("gate", [True, False])
 def test_nominations_by_other_clients_can_be_overridden(gate):
-    """PreemptionAndNominatedNodeNameScenarios: nominations that somebody else wrote are wishes."""
+    """PreemptionAndNominatedNodeNameScenarios: nominations that other clients write are preferences."""
 
     async def wished(stage, name, node, **spec):
         stage.world.pod(name, schedulingGates=[{"name": "g"}], **spec)
@@ -490,5 +490,5 @@ def test_a_cleared_nomination_wakes_pods_that_fit(update):
 
 
 def test_a_profile_of_the_plugin_alone_is_enough():
-    """The order of the points does not hang on which plugins there are."""
+    """The order of the extension points does not depend on the plugins."""
     on_stage(lambda stage: asyncio.sleep(1), profiles=profile(postFilter="DefaultPreemption"))

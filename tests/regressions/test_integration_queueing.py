@@ -207,7 +207,7 @@ def test_a_pod_with_a_plugin_error_is_always_retried(point):
 
 @pytest.mark.parametrize("gate", [True, False])
 def test_pods_leave_backoff_early_with_the_gate(gate):
-    """PopFromBackoffQWhenActiveQEmpty, with a backoff that nobody could wait for."""
+    """PopFromBackoffQWhenActiveQEmpty, with a backoff far longer than the test."""
 
     async def main(stage):
         stage.world.node("n1")
@@ -327,7 +327,7 @@ def test_nodes_that_are_cordoned_and_uncordoned(how, spec):
 
 
 def test_a_pod_with_a_node_name_bypasses_the_scheduler():
-    """SchedulerInformers, and what nobody asked for: a pod with a node is taken in as it is."""
+    """SchedulerInformers: a pod with a node is added to the cache as it is."""
 
     async def main(stage):
         stage.world.node("n1", cpu=1)
@@ -345,7 +345,7 @@ def test_a_pod_with_a_node_name_bypasses_the_scheduler():
 
 
 def test_each_scheduler_places_its_own_pods():
-    """MultipleSchedulers: who is nobody's waits; two names may be one scheduler's."""
+    """MultipleSchedulers: a pod of an unknown scheduler waits; one scheduler may have two names."""
 
     async def main(stage):
         stage.world.node("n1", cpu=8)

@@ -137,7 +137,7 @@ CHOICES = {  # the world, labels and spec of the pod, where it goes
                    *(on.pod(w, f"x{n}", {"s": ""}, nodeName=f"n{n}") for n in (1, 2, 3))),
         {"s": ""}, on.spread("s", ZONE, whenUnsatisfiable="ScheduleAnyway"), "n3",
     ),
-    "whoever avoids the pod, softly": (
+    "a pod with preferred anti-affinity": (
         lambda w: (zoned(w, *TWO), on.pod(w, "x", nodeName="n1", **soft("podAntiAffinity", "s", HOST))), {"s": ""}, {}, "n2",
     ),
 }  # fmt: skip

@@ -24,7 +24,7 @@ def claim(name, bound_to="", **more):
 
 
 def again(step, path):
-    """Delete what is at a path and make it anew."""
+    """Delete the object at a path and create it again."""
     return together(lambda w: on.drop(w, path), step)
 
 

@@ -178,7 +178,7 @@ NEAR = {
         together(nodes(("n1", {"node": "n1"})), placed("x", **on.away("a", "node")), placed("y", **on.away("b", "node"))),
         {"p": {"labels": {"a": ""}}, "q": {"labels": {"b": ""}}}, lambda w: w.delete_pod("x", grace=0), "p",
     ),
-    "somebody becomes who is wanted": Case(
+    "a pod starts to match the affinity": Case(
         "InterPodAffinity", together(nodes(("n1", {"node": "n1"})), placed("x")),
         {"p": on.near("a", "node"), "q": on.near("b", "node")}, lambda w: w.change_pod("x", labels={"a": ""}), "p",
     ),

@@ -285,7 +285,7 @@ def transitions(place):
 
 
 async def always(place, port):
-    """Keep a scheduler running: it may give up its lease, as it must when it cannot renew it, and is then started anew."""
+    """Keep a scheduler running: it may give up its lease, as it must when it cannot renew it, and is then restarted."""
     while True:
         process = await place.scheduler(*FAST, port=port)
         await process.wait()

@@ -1,4 +1,4 @@
-"""F32, D2: a scheduler that is killed at any step and started anew places the rest where it would have placed them anyway."""
+"""F32, D2: a scheduler that is killed at any step and restarted places the rest where it would have placed them anyway."""
 
 import asyncio
 

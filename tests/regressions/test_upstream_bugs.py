@@ -86,7 +86,7 @@ def test_b03_an_extender_whose_bind_reply_is_lost_is_not_called_endlessly():
 
 
 def test_b04_a_recreated_pod_is_a_new_pod():
-    """141255, 91126, 85726: deleted and made anew, seen as one update from one node to another."""
+    """141255, 91126, 85726: deleted and recreated, seen as one update from one node to another."""
 
     async def main(stage):
         stage.world.node("n1")
@@ -169,7 +169,7 @@ def test_b07_a_missed_delete_is_found_in_the_next_list():
 
 
 def test_b08_a_node_that_becomes_ready_wakes_pods():
-    """122284, 109437, 110175: a node was added while it was not ready, and its becoming so woke nobody."""
+    """122284, 109437, 110175: a node was added while it was not ready, and its becoming ready woke no pod."""
 
     async def main(stage):
         stage.world.pod("p")
@@ -321,7 +321,7 @@ def test_b21_a_cordoned_node_gets_no_pod():
 ODD_PODS = {
     "on a node that does not exist": {"nodeName": "nowhere"},
     "wants a claim that does not exist": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "none"}}]},
-    "of a runtime nobody has": {"nodeSelector": {"a": "b"}},
+    "of an unknown runtime": {"nodeSelector": {"a": "b"}},
     "with a term that chooses nothing": {
         "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
             {"topologyKey": "no-such-key", "labelSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}]}},
@@ -332,7 +332,7 @@ ODD_PODS = {
 
 @pytest.mark.parametrize("spec", ODD_PODS.values(), ids=ODD_PODS)
 def test_b22_unusual_input_does_not_end_the_process(spec):
-    """79640, 82796, 89006, 92050, 138885: an affinity, a missing node or an extender's reply that nobody had thought of."""
+    """79640, 82796, 89006, 92050, 138885: an affinity, a missing node or an unexpected extender reply."""
 
     async def main(stage):
         stage.world.node("n1")

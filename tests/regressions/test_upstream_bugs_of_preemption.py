@@ -92,7 +92,7 @@ def test_b16_a_nomination_reserves_resources_before_the_api_write():
 
 
 def test_b17_a_nomination_ends_with_its_pod():
-    """85447, 102339, 109245: the room of a nominated pod that was deleted, or bound already, was kept for ever."""
+    """85447, 102339, 109245: the room of a nominated pod that was deleted, or bound already, was kept indefinitely."""
 
     async def main(stage):
         stage.world.end_after_s = 40.0
@@ -116,7 +116,7 @@ def test_b17_a_nomination_ends_with_its_pod():
 
 
 def test_b18_a_stuck_victim_delays_only_its_preemptor():
-    """95752: kept as it is upstream: while a victim is ending on the nominated node, nobody else is pushed out."""
+    """95752: kept as it is upstream: while a victim is ending on the nominated node, no other pod is evicted."""
 
     async def main(stage):
         stage.world.end_after_s = 200.0

@@ -1,4 +1,4 @@
-"""What each plugin gave each node is told as it was, and adds up to the pick."""
+"""The recorded score of each plugin for each node is exact, and the totals explain the pick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An extender that means harm, over plain sockets: what it does to a connection, or says, goes by the name of the pod."""
+"""An extender that means harm, over plain sockets: what it does to a connection, or replies, depends on the name of the pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log and the measures are told what the loop does, in kube-scheduler's words."""
+"""The loop logs and measures what it does with kube-scheduler's messages and metrics."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -36,7 +36,7 @@ profiles:
 
 
 class Slow:
-    """Lets pods that ask for it wait two seconds, or for ever."""
+    """Lets pods that request it wait two seconds, or indefinitely."""
 
     name = "Slow"
 

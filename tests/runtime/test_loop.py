@@ -534,7 +534,7 @@ def test_a_write_sends_only_the_fields_that_the_plugin_changed():
     assert run_virtually(main()) == (True, {"p1": "n1"})
 
 
-@pytest.mark.parametrize("found", ["elsewhere", "gone", "made anew"])
+@pytest.mark.parametrize("found", ["elsewhere", "gone", "recreated"])
 def test_a_read_back_result_is_used_before_the_watch_event(found):
     async def main():
         cluster = MemoryCluster([node("n1"), pod("p1")], lag_s=0.001)
@@ -548,7 +548,7 @@ def test_a_read_back_result_is_used_before_the_watch_event(found):
             cluster.remove(held)
             if found == "elsewhere":
                 cluster.put(replace(held, spec=replace(held.spec, node_name="n9")))
-            elif found == "made anew":
+            elif found == "recreated":
                 cluster.put(pod("p2", uid="second"))
             await asyncio.sleep(30)
             return cluster.requests["bind"], loop.scheduler

@@ -77,14 +77,14 @@ AUTHENTICATED = "system:authenticated"
 ALICE = Caller("alice", ("dev", "ops", AUTHENTICATED), "", {"scopes/a": ("one", "two")})
 BOB_KNOWN = Caller("bob", ("dev", AUTHENTICATED), "u1", {"k": ("v",)})
 CASES = {  # headers, certificate, who that is
-    "nobody": ([], None, ANONYMOUS),
+    "anonymous": ([], None, ANONYMOUS),
     "a certificate": ([], ADMIN, Caller("admin", ("system:masters", "ops", AUTHENTICATED))),
     "a stranger's certificate": ([], STRANGER, ANONYMOUS),
-    "a proxy for somebody": (SPOKEN, PROXY, ALICE),
+    "a proxy for a user": (SPOKEN, PROXY, ALICE),
     "a proxy of another name": (SPOKEN, OTHER_PROXY, ANONYMOUS),
     "a client that would be a proxy": (SPOKEN, ADMIN, Caller("admin", ("system:masters", "ops", AUTHENTICATED))),
     "headers without a certificate": (SPOKEN, None, ANONYMOUS),
-    "a proxy that speaks for nobody": ([], PROXY, ANONYMOUS),
+    "a proxy without a user": ([], PROXY, ANONYMOUS),
     "a token": (BEARER, None, BOB_KNOWN),
     "a token in another case": ([("authorization", "bearer  good")], None, BOB_KNOWN),
     "a certificate before a token": (BEARER, ADMIN, Caller("admin", ("system:masters", "ops", AUTHENTICATED))),
@@ -103,9 +103,9 @@ def test_any_proxy_certificate_of_the_ca_is_allowed_without_allowed_names():
 
 
 CLAIMS = {
-    "a token that is nobody's": ([("Authorization", "Bearer bad")], None),
+    "an unknown token": ([("Authorization", "Bearer bad")], None),
     "a token longer than any": ([("Authorization", f"Bearer {'x' * 20000}")], None),
-    "a certificate that names nobody": ([], NAMELESS),
+    "a certificate without a name": ([], NAMELESS),
 }
 
 
@@ -160,9 +160,9 @@ def authorize(reviewer, caller, path="/metrics", paths=("/healthz", "/readyz", "
 
 ALLOWED = {  # reviewer?, caller, path, may they
     "an administrator, without asking": (False, Caller("x", ("system:masters",)), "/metrics", True),
-    "anybody at an open path": (False, ANONYMOUS, "/healthz", True),
+    "anonymous at an open path": (False, ANONYMOUS, "/healthz", True),
     "not below an open path": (False, ANONYMOUS, "/healthz/ping", False),
-    "not where nobody can be asked": (False, BOB, "/metrics", False),
+    "not without a reviewer": (False, BOB, "/metrics", False),
     "whom the cluster lets": (True, BOB, "/metrics", True),
     "not whom it does not": (True, EVE, "/metrics", False),
 }

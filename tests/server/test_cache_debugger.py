@@ -56,8 +56,8 @@ def a_scheduler(objects):
 
 CASES = {  # nodes and pods that the watches hold, what is told
     "all agree": (NODES, PODS, []),
-    "a pod that ended is nobody's": (NODES, [*PODS, pod("done", "n1", "Succeeded")], []),
-    "one on a node that nobody knows is not missed": (NODES, [*PODS, STRAY], []),
+    "a finished pod is not cached": (NODES, [*PODS, pod("done", "n1", "Succeeded")], []),
+    "a pod on an unknown node is not missed": (NODES, [*PODS, STRAY], []),
     "nor is one of another scheduler": (NODES, [*PODS, pod("theirs", scheduler="other")], []),
     "a node is missed": ([*NODES, node("n3")], PODS, [{"missedNodes": ["n3"], "redundantNodes": []}]),
     "a node is gone": (NODES[:1], PODS, [{"missedNodes": [], "redundantNodes": ["n2"]}]),

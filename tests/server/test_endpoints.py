@@ -159,14 +159,14 @@ def test_pages(world, path, status, text):
 
 NOBODY = 'forbidden: User "system:anonymous"'
 ENTRY = {  # path, token, status, message
-    "probes are everybody's": ("/healthz", None, 200, None),
+    "probes are open to all": ("/healthz", None, 200, None),
     "single checks are not": ("/readyz/sync", None, 403, f'{NOBODY} cannot get path "/readyz/sync": no rule'),
     "metrics are not": ("/metrics", None, 403, f'{NOBODY} cannot get path "/metrics": no rule'),
     "explanations are for readers of metrics": ("/debug/explain?pod=a", "reader", 200, None),
     "not for others": ("/debug/explain", "eve", 403, 'forbidden: User "eve" cannot get path "/debug/explain": no rule'),
     "nor for users without rights": ("/metrics", "eve", 403, 'forbidden: User "eve" cannot get path "/metrics": no rule'),
     "what is not there is not told": ("/nope", "eve", 403, 'forbidden: User "eve" cannot get path "/nope": no rule'),
-    "a token that is nobody's": ("/metrics", "zzz", 401, "Unauthorized"),
+    "an unknown token": ("/metrics", "zzz", 401, "Unauthorized"),
     "not even at open paths": ("/healthz", "zzz", 401, "Unauthorized"),
     "a token that cannot be reviewed": ("/metrics", "broken", 401, "Unauthorized"),
 }  # fmt: skip

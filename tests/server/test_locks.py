@@ -1,4 +1,4 @@
-"""What replicas stand for besides a Lease: annotations, and pairs, on the embedded API server and in virtual time."""
+"""Locks other than a Lease: annotations and multilocks, on the embedded API server and in virtual time."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What is kept of rows is what would be worked out anew, whatever has happened to them."""
+"""A cached column equals a recomputation after any changes of its rows."""
 
 from __future__ import annotations
 

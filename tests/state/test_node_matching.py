@@ -29,10 +29,10 @@ NODES = [
 EXPRESSIONS = {
     "one value": (("disk", "In", ["ssd"]), "a"),
     "several values": (("disk", "In", ["hdd", "ssd", "tape"]), "ab"),
-    "a value nobody has": (("disk", "In", ["tape"]), ""),
-    "a key nobody has": (("rack", "In", ["r1"]), ""),
+    "a value no node has": (("disk", "In", ["tape"]), ""),
+    "a key no node has": (("rack", "In", ["r1"]), ""),
     "absent is not in": (("disk", "NotIn", ["ssd"]), "bcd"),
-    "not in what nobody has": (("rack", "NotIn", ["r1"]), "abcd"),
+    "not in a value no node has": (("rack", "NotIn", ["r1"]), "abcd"),
     "exists": (("disk", "Exists", []), "ab"),
     "does not exist": (("disk", "DoesNotExist", []), "cd"),
     "greater": (("cores", "Gt", ["8"]), "b"),
@@ -41,7 +41,7 @@ EXPRESSIONS = {
 FIELDS = {
     "by name": (("metadata.name", "In", ["b"]), "b"),
     "not by name": (("metadata.name", "NotIn", ["b"]), "acd"),
-    "a name nobody has": (("metadata.name", "In", ["z"]), ""),
+    "a name no node has": (("metadata.name", "In", ["z"]), ""),
     "an unknown field is empty": (("spec.unschedulable", "In", ["true"]), ""),
     "an unknown field is not in": (("spec.unschedulable", "NotIn", ["true"]), "abcd"),
 }

@@ -17,8 +17,8 @@ ZONES = {  # labels, region and zone
     "zone": ({ZONE: "a"}, ("", "a")),
     "region": ({REGION: "r"}, ("r", "")),
     "both": ({ZONE: "a", REGION: "r"}, ("r", "a")),
-    "those of old": ({OLD_ZONE: "a", OLD_REGION: "r"}, ("r", "a")),
-    "those of old go before": ({OLD_ZONE: "a", ZONE: "b"}, ("", "a")),
+    "deprecated labels": ({OLD_ZONE: "a", OLD_REGION: "r"}, ("r", "a")),
+    "deprecated labels take precedence": ({OLD_ZONE: "a", ZONE: "b"}, ("", "a")),
     "even where they are empty": ({OLD_ZONE: "", ZONE: "b"}, None),
 }
 
@@ -58,7 +58,7 @@ def test_a_node_that_changes_its_zone_is_last_in_the_rebuilt_order():
     cluster = a_cluster([node("a1", "a"), node("b1", "b"), node("b2", "b")])
     assert in_turn(cluster) == "a1 b1 b2"
     cluster.set_node(node("a1", "b"))
-    assert in_turn(cluster) == "a1 b1 b2", "nobody came or went"
+    assert in_turn(cluster) == "a1 b1 b2", "no node was added or deleted"
     cluster.set_node(node("c1", "c"))
     assert in_turn(cluster) == "b1 c1 b2 a1"
 

@@ -59,7 +59,7 @@ SPECS = {
         {"containers": [asks({"example.com/gpu": 2, "hugepages-2Mi": "4Mi", "ephemeral-storage": "1k"})]},
         {"example.com/gpu": 2, "hugepages-2Mi": 4 * MI, "ephemeral-storage": 1000}, 100, DEFAULT,
     ),
-    "resources nobody counts": (
+    "resources that are not counted": (
         {"containers": [asks({"pods": 1, "storage": "1Gi", "requests.example.com/x": 1})]}, {}, 100, DEFAULT,
     ),
     "sums are rounded, not parts": (

@@ -120,7 +120,7 @@ def described(table: NodeTable) -> dict[str, object]:
 
 
 def internals(table: NodeTable) -> dict[str, object]:
-    """What nobody asks for but a later answer may hang on."""
+    """Caches that no check reads but a later result may depend on."""
     counts = table.pod_counts
     return {
         "order": [list(held) for held in table.pods],

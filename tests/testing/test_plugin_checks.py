@@ -84,7 +84,7 @@ def mask(nodes, *names):
 BROKEN = {
     "has no name": (plugin(name="", filter=lambda self, state, nodes: ()), "has no name"),
     "has no extension point": (plugin(), "implements no extension point"),
-    "reserves for ever": (plugin(reserve=lambda self, *args: None), "has reserve and no unreserve"),
+    "reserves without unreserve": (plugin(reserve=lambda self, *args: None), "has reserve and no unreserve"),
     "mask of the wrong length": (
         plugin(filter=lambda self, state, nodes: [Reject(np.zeros(2, dtype=bool), "no")]),
         "yield Reject(mask over the",
@@ -121,7 +121,7 @@ BROKEN = {
     ),
     "score out of range": (plugin(score=lambda self, state, nodes: nodes.zeros() + 140), "scores must be in the range"),
     "score of floats": (plugin(score=lambda self, state, nodes: np.ones(len(nodes))), "return an int64 array"),
-    "score hangs on the others": (
+    "score depends on the other nodes": (
         plugin(score=lambda self, state, nodes: nodes.zeros() + len(nodes)),
         "compare nodes in normalize",
     ),

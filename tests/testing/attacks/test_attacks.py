@@ -72,7 +72,7 @@ def stays(_store, _kind, record, _document):
 
 #: What is broken, and what the attacks say of it.
 MUTANTS = {
-    "anybody may do anything": (mock.patch.object(Authorizer, "check", return_value=None), "SelfSubjectAccessReview denies"),
+    "all clients may do all": (mock.patch.object(Authorizer, "check", return_value=None), "SelfSubjectAccessReview denies"),
     "a bug in the handler": (mock.patch.object(requests, "_list", breaks), "logged: moorage.apiserver.http"),
     "new objects are not checked": (mock.patch.object(storing, "prepare_create", unchecked), "is not valid by"),
     "refused requests write": (mock.patch.dict(requests._WRITERS, PUT=writes_first(requests._WRITERS["PUT"])), "was rejected"),

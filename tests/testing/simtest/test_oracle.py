@@ -1,4 +1,4 @@
-"""The oracle on histories written by hand: each promise broken in the smallest way is told, and a good history is not."""
+"""The oracle on histories written by hand: each minimal violation of an invariant is reported, and a valid history is not."""
 
 import ast
 from pathlib import Path
@@ -168,7 +168,7 @@ GOOD = {
         Lost(0, 20, [], [AT_N.document], [device_claim(11, device="g").document]), device_claim(21, "other", device="g"),
     ],
     "a pod is bound once its claim is": [*FREE, tried(), *TAKEN, *after(claim(14, to="d")), ON_DISK],
-    "a volume whose claim was made anew": [*FREE, *after(disk(13, of="c", uid="before")), disk(14, by=ME, of="c")],
+    "a volume whose claim was recreated": [*FREE, *after(disk(13, of="c", uid="before")), disk(14, by=ME, of="c")],
     "a volume that was taken by what was lost": [
         *FREE, *TAKEN, Lost(0, 20, [P_USING.document], [AT_N.document], [disk(11).document, claim(12).document]),
         claim(21, "b"), told(claim(21, "b")), disk(22, by=ME, of="b"),
@@ -191,7 +191,7 @@ GOOD = {
     "a victim that is marked first": [*WANTED, pod(6, "low", by=ME, priority=1, nodeName="n", status=MARK), DELETE],
     "another one's doing": [*SEEN, tried(), pod(4, "x", cpu="2", by="other", nodeName="n"), pod(5, by=ME, nodeName="n")],
     "reserved and bound": calls(*RESERVED, ("a", "post_bind"), ("b", "post_bind")),
-    "reserved in vain": calls(*RESERVED, *UNDONE),
+    "reserved and unreserved": calls(*RESERVED, *UNDONE),
     "reserved in part and undone": calls(*RESERVED, *UNDONE, ("a", "reserve"), *UNDONE),
 }  # fmt: skip
 
@@ -321,7 +321,7 @@ FITS = {  # the pod, the node's spec, who is on n1 and n2 already, whether it fi
     "a zone that is chosen": (a_pod("p", **required("nodeAffinity", NODE_TERM)), {"zone": "b"}, [], True),
     "another that it avoids": (a_pod("p", **required("podAntiAffinity", near("db"))), {}, [("n1", a_pod("x", "db"))], False),
     "another that avoids it": (a_pod("p", "db"), {}, [("n1", a_pod("x", **required("podAntiAffinity", near("db"))))], False),
-    "nobody it wants": (a_pod("p", **required("podAffinity", near("db"))), {}, [("n2", a_pod("x", "db"))], False),
+    "no pod matches the affinity": (a_pod("p", **required("podAffinity", near("db"))), {}, [("n2", a_pod("x", "db"))], False),
     "the first of its kind": (a_pod("p", "db", **required("podAffinity", near("db"))), {}, [], True),
     "evenly spread": (a_pod("p", **SPREAD), {}, [("n2", a_pod("x"))], True),
     "not evenly spread": (a_pod("p", **SPREAD), {}, [("n1", a_pod("x"))], False),

@@ -130,8 +130,8 @@ MUTANTS = {  # what is broken on purpose, under which faults it shows, and the p
     "taints are not looked at": (TaintToleration, "filter", lambda *_: (), ["nodes tainted"], "S3"),
     "a lost reply counts as no": (EffectExecutor, "_read_back", no_read_back, ["bind's reply lost"], "S2"),
     "an assumed pod is forgotten": (BindingCycle, "_bind", forgets_early(BindingCycle._bind), ["pods late"], "S2"),
-    "nobody is told to unreserve": (binding_cycle, "unreserve", lambda *_: (), ["bind refused"], "S7"),
-    "events wake nobody": (SchedulingQueue, "event", lambda *_, **__: 0, ["pods deleted"], "L2"),
+    "unreserve is not called": (binding_cycle, "unreserve", lambda *_: (), ["bind refused"], "S7"),
+    "events wake no pod": (SchedulingQueue, "event", lambda *_, **__: 0, ["pods deleted"], "L2"),
     "what was lost stays": (Reflector, "_deliver_listed", hears_no_loss, ["last writes lost"], "L2"),
     "a lost bind stands": (Confirmer, "bound", lambda *_: None, ["last writes lost"], "L2"),
     "failures are lost": (SchedulingQueue, "requeue", loses_failures(SchedulingQueue.requeue), ["plugins raise"], "L1"),
@@ -175,11 +175,11 @@ def seldom(self):
 
 
 HOLDING_MUTANTS = {  # what is broken on purpose, what pods hold, under which faults it shows, and the promise that is broken
-    "nobody looks where volumes are": (BoundVolumes, "filter", lambda *_: (), "volumes", [], "S8"),
+    "volume locations are ignored": (BoundVolumes, "filter", lambda *_: (), "volumes", [], "S8"),
     "binds do not wait for volumes": (volume_binding, "are_bound", lambda *_: True, "volumes", [], "S14"),
-    "volumes wake nobody": (BoundVolumes, "wakes_on", seldom, "volumes", ["claims deleted"], "L2"),
+    "volumes wake no pod": (BoundVolumes, "wakes_on", seldom, "volumes", ["claims deleted"], "L2"),
     "devices are given twice": (Ledger, "is_held", lambda *_: False, "devices", [], "S16"),
-    "nobody is kept in mind": (Binder, "_used", lambda self, claim, *_: claim, "devices", [], "S17"),
+    "the users of a claim are not recorded": (Binder, "_used", lambda self, claim, *_: claim, "devices", [], "S17"),
     "devices that were given back stay held": (Ledger, "settle", lambda *_: None, "devices", ["holdings not written"], "S8"),
     "a lost write is waited for": (EffectExecutor, "_write_again", no_second_time, "volumes", ["last writes lost"], "S8"),
 }

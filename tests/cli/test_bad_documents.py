@@ -131,7 +131,7 @@ BAD = {  # the document, its fault
 
 @pytest.mark.parametrize(("document", "fault"), BAD.values(), ids=BAD)
 @pytest.mark.parametrize("command", ["validate", "show", "convert"])
-def test_a_bad_document_is_refused_with_file_and_path(moorage, tmp_path, monkeypatch, command, document, fault):
+def test_an_invalid_document_is_rejected_with_file_and_path(moorage, tmp_path, monkeypatch, command, document, fault):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.json").write_text(document)
     assert moorage("config", command, "bad.json") == (1, "", f"bad.json: {fault}\n")

@@ -202,7 +202,7 @@ def test_a_file_and_a_provider_do_not_go_together(run):
     assert (found.exit_code, found.stderr) == (1, "--algorithm-provider replaces a file; give one of them\n")
 
 
-def test_a_release_that_cannot_read_a_file_says_so(run):
+def test_a_file_unsupported_by_the_release_is_reported(run):
     found = run("validate good.yaml --emulate 1.20")
     assert found.exit_code == 1
     assert 'no kind "KubeSchedulerConfiguration" is registered for version "kubescheduler.config.k8s.io/v1"' in found.stderr

@@ -215,7 +215,7 @@ def test_configurations(moorage, tmp_path, name):
             check_ran(moorage("run", "--config", path, "--write-config-to", tmp_path / "written", "-v=2"))
 
 
-def test_documents_still_say_what_the_input_says(moorage, tmp_path):
+def test_documents_keep_the_text_of_the_input(moorage, tmp_path):
     document = CONFIGURATIONS["v1"]
     document = {**document, "profiles": [{**document["profiles"][0], "schedulerName": EVIL}]}
     path = tmp_path / "config.json"
@@ -453,7 +453,7 @@ def test_a_terminal_of_few_characters_gets_escapes():
 
 
 @pytest.mark.slow
-def test_a_process_guards_what_it_prints_whatever_its_terminal_is(process, tmp_path):
+def test_a_process_escapes_its_output_on_any_terminal(process, tmp_path):
     ran = process("simulate", "-f", tmp_path / EVIL.replace("/", "_"), PYTHONIOENCODING="ascii")
     assert ran.status == 1
     check_harmless(ran.err)

@@ -86,14 +86,14 @@ def test_deprecated_flags_say_what_to_use():
         assert deprecated >= {"port", "policy-config-file", "lock-object-name", "scheduler-name"}
 
 
-def test_flags_that_do_not_count_beside_a_file_exist_and_say_so():
+def test_flags_overridden_by_a_file_exist_with_a_notice():
     for flag in flags_of("1.21"):
         assert ("Not with --config" in flag.help or "With --config" in flag.help) is (
             flag.name in NOT_WITH_CONFIG and flag.name not in {"contention-profiling", "kube-api-content-type"}
         ), flag.name
 
 
-def test_the_reference_page_has_every_flag_that_is_gone_today():
+def test_the_reference_page_has_every_removed_flag():
     page = PAGE.read_text("utf-8")
     for name, flag in GONE.items():
         (row,) = re.findall(rf"^\| `--{name}(?: [^`]*)?` \|(.*)\|.*\|$", page, re.MULTILINE)
@@ -354,7 +354,7 @@ REFUSED = {  # flags, file → what is said
 
 
 @pytest.mark.parametrize(("flags", "file", "text"), REFUSED.values(), ids=REFUSED)
-def test_what_is_refused_is_one_line_and_exit_1(tmp_path, flags, file, text):
+def test_rejected_flags_are_one_line_and_exit_1(tmp_path, flags, file, text):
     path, config = tmp_path / "given", tmp_path / "config.yaml"
     path.write_text(file or "")
     config.write_text(f"{V1BETA1}profiles: [{{plugins: {{score: {{disabled: [{{name: '*'}}]}}}}}}]\n")

@@ -77,7 +77,7 @@ def test_refused_in_one_line(words, text):
     assert "\n" not in refusal.value.message
 
 
-def test_words_that_are_no_flags_are_kept():
+def test_positional_arguments_are_kept():
     given, rest = read_flags(KINDS, ["--leader-elect", "false", "-", "--", "--name=x"])
     assert given["leader-elect"] is True
     assert rest == ["false", "-", "--name=x"]

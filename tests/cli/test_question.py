@@ -72,7 +72,7 @@ def test_all_shows_what_the_changes_place(explained):
     assert answers["default/warehouse"]["answer"]["outcome"] == "pending"
 
 
-def test_a_pod_that_only_the_changes_bring(explained, tmp_path):
+def test_a_pod_that_only_the_changes_add(explained, tmp_path):
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -42,7 +42,7 @@ def test_metrics_are_left_out_and_labels_kept_small(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "- a", "allowListMapping: 7", "{"])
-def test_a_manifest_that_is_none_is_refused(tmp_path, text):
+def test_an_invalid_manifest_is_rejected(tmp_path, text):
     manifest = tmp_path / "allow.yaml"
     manifest.write_text(text)
     with pytest.raises(InputError, match="cannot read allowListMapping"):
@@ -137,7 +137,7 @@ async def _follow(asked, kind):
 
 
 @pytest.mark.parametrize(("delayed", "watched"), [(False, True), (True, False)])
-def test_a_standby_watches_unless_it_is_told_to_wait(delayed, watched):
+def test_a_standby_watches_unless_delay_cache_until_active_is_set(delayed, watched):
     """With delayCacheUntilActive nothing is listed until this replica leads."""
     asked, _ = of_a_replica(delayed=delayed)
     assert (Node in asked) is watched

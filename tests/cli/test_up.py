@@ -69,7 +69,7 @@ def up(tmp_path_factory):
     assert (status, err) == (0, "")
 
 
-def test_it_tells_how_to_reach_it(up):
+def test_up_prints_how_to_reach_the_cluster(up):
     assert up.said[0].startswith("A cluster of 10 nodes with a scheduler is up on https://127.0.0.1:")
     assert f"  export KUBECONFIG={up.config}\n" in up.said
     assert up.config.stat().st_mode & 0o077 == 0
@@ -274,7 +274,7 @@ def test_a_namespace_ends_with_all_that_is_in_it(up):
     assert up("get", "all,configmaps,events", "-n", "going") == ""
 
 
-def test_what_needs_containers_is_refused_plainly(up):
+def test_requests_that_need_containers_are_rejected(up):
     up("run", "quiet", "--image=i")
     up("wait", "pod/quiet", "--for=condition=Ready", "--timeout=60s")
     pretended = 'container "quiet" of pod "quiet" is only pretended to run in this cluster'
@@ -304,7 +304,7 @@ def ask(port, name, host, authority, token=""):
         return int(channel.makefile("rb").readline().split()[1])
 
 
-def test_other_machines_come_by_its_names_and_show_who_they_are(tmp_path):
+def test_remote_clients_connect_by_name_and_authenticate(tmp_path):
     up = Up(tmp_path, "--nodes=1", "--bind-address=0.0.0.0", "--tls-san=sim.example.org", "--tls-san=192.0.2.7")
     server = json.loads(up.config.read_text())["clusters"][0]["cluster"]["server"]
     assert server.startswith("https://127.0.0.1:")

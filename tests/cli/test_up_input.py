@@ -123,7 +123,7 @@ metadata: {name: shop, labels: {tier: front}}
     assert store.get(find_kind("namespaces"), "", "shop").labels["tier"] == "front"
 
 
-def test_the_example_cluster_can_be_begun_with(store):
+def test_the_example_cluster_can_be_loaded_at_the_start(store):
     demo = PAGE.parents[2] / "examples" / "demo"
     fill(store, [str(demo)])
     assert len([*store.all(find_kind("nodes"))]) == 8
@@ -184,7 +184,7 @@ def test_a_short_start_is_reported(moorage, tmp_path):
     assert ran.out.startswith("A cluster of 1 node with a scheduler is up on https://127.0.0.1:")
 
 
-def test_a_file_that_is_no_cluster_is_told_by_its_flag(moorage, tmp_path):
+def test_a_file_without_a_cluster_is_reported_with_its_flag(moorage, tmp_path):
     (tmp_path / "pods.yaml").write_text(DUMP)
     ran = moorage("up", "--home", tmp_path, "--data", tmp_path / "pods.yaml")
     assert (ran.status, ran.out) == (1, "")
@@ -218,7 +218,7 @@ metadata: {name: settings, namespace: shop}
 """
 
 
-def test_quotas_refuse_nothing_that_files_bring(store, tmp_path):
+def test_quotas_do_not_reject_objects_of_files(store, tmp_path):
     assert put(store, tmp_path, QUOTAS) == []
     assert put(store, tmp_path, QUOTAS.replace("name: b", "name: d")) != []
     assert [record.name for record in store.all(find_kind("pods"))] == ["a", "b", "d"]
@@ -270,7 +270,7 @@ def put_all(store, tmp_path, *documents, dump=json.dumps):
 
 
 @pytest.mark.parametrize("dump", [json.dumps, yaml.safe_dump])
-def test_a_replica_set_that_the_dump_leaves_out_is_made_as_its_pods_name_it(store, tmp_path, dump):
+def test_a_replica_set_missing_in_the_dump_is_created_from_its_pods(store, tmp_path, dump):
     pods = [replica("a", "5d4f"), replica("b", "5d4f"), *(replica(f"old-{n}", "77aa", "i:1") for n in range(3))]
     remarks = put_all(store, tmp_path, DEPLOYMENT, *pods, dump=dump)
     assert "1 replica set not in the input: recreated from deployments and pods" in remarks
@@ -283,7 +283,7 @@ def test_a_replica_set_that_the_dump_leaves_out_is_made_as_its_pods_name_it(stor
     assert owners[0]["uid"] == "r-5d4f"
 
 
-def test_no_replica_set_is_made_where_nothing_names_it(store, tmp_path):
+def test_no_replica_set_is_created_without_a_reference(store, tmp_path):
     ending = replica("a", "5d4f", deletionTimestamp="2026-01-01T00:00:00Z", deletionGracePeriodSeconds=30)
     stranger = replica("b", "5d4f")
     stranger["metadata"]["labels"]["pod-template-hash"] = "another"

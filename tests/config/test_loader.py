@@ -316,7 +316,7 @@ extenders:
 # -- arguments --------------------------------------------------------------------------------------------------------
 
 
-def test_arguments_may_say_what_they_are():
+def test_arguments_may_name_their_kind():
     header = "apiVersion: kubescheduler.config.k8s.io/v1, kind: VolumeBindingArgs, "
     assert args_of("VolumeBinding", f"{{{header}bindTimeoutSeconds: 3}}") == VolumeBindingArgs(bind_timeout_seconds=3)
 

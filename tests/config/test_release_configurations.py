@@ -118,7 +118,7 @@ def converted(version, text):
     return convert(load_source(rules), builtin_registry())
 
 
-def test_an_upgrade_says_which_rules_change():
+def test_an_upgrade_reports_the_changed_rules():
     found = converted("1.34.1", HEAD)
     told = [note.partition(": ")[2] for note in found.notes]
     assert told == [

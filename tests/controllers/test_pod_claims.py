@@ -50,7 +50,7 @@ def cluster(lab):
     assert made.reports == []
 
 
-def test_an_ephemeral_volume_gets_a_claim_that_goes_with_the_pod(cluster):
+def test_an_ephemeral_volume_gets_a_claim_deleted_with_the_pod(cluster):
     cluster.apply(SCRATCH)
     cluster.advance(2)
     claim = cluster.get("persistentvolumeclaims", "web-scratch")
@@ -157,7 +157,7 @@ spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}
     assert "allocation" not in cluster.get("resourceclaims", "shared")["status"]
 
 
-def test_a_claim_that_a_scheduler_has_begun_to_allocate_stays_protected(cluster):
+def test_a_claim_under_allocation_stays_protected(cluster):
     cluster.apply("""
 apiVersion: resource.k8s.io/v1
 kind: ResourceClaim

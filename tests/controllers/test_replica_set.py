@@ -167,7 +167,7 @@ def test_the_pod_on_the_most_crowded_node_is_deleted_first():
     assert in_order([alone, crowded], [alone, crowded, a_pod("c", node="n2")]) == ["b", "a"]
 
 
-def test_a_set_whose_pods_are_refused_says_how_many_it_has_and_made_up_names_are_not_told(lab):
+def test_a_set_with_rejected_pods_reports_its_count_without_generated_names(lab):
     cluster = lab(ReplicaSets(REPLICA_SETS))
     spec = {"priorityClassName": "nope", "containers": [{"name": "c", "image": "i"}]}
     template = {"metadata": {"labels": {"app": "x"}}, "spec": spec}

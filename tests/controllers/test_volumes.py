@@ -189,7 +189,7 @@ def test_a_pod_waits_for_its_volume(cluster):
     assert cluster.get("pods", "web")["status"]["phase"] == "Running"
 
 
-def test_a_claim_in_use_stays_until_its_pod_is_gone_and_takes_its_volume_along(cluster):
+def test_a_used_claim_stays_until_its_pod_is_deleted_and_its_volume_follows(cluster):
     cluster.apply(CLAIM % "quick")
     cluster.apply(POD)
     cluster.advance(2)

@@ -27,7 +27,7 @@ SPREAD = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfia
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("immutable", [True, False], ids=["lists that are replaced", "one mapping that changes"])
-def test_decisions_beside_nominated_pods_are_those_of_the_full_path(seed, immutable):
+def test_decisions_with_nominated_pods_equal_the_full_path(seed, immutable):
     chance = random.Random(seed)
     names = [f"n{i}" for i in range(8)]
     cluster, profile = a_cluster([node(name) for name in names]), default_profile()

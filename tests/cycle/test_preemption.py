@@ -144,7 +144,7 @@ def test_the_number_of_candidates_to_find(nodes, percentage, absolute, candidate
     assert len(search(crowd(nodes), wants(1, 10), percentage, absolute).candidates) == candidates
 
 
-def test_the_search_goes_on_until_a_candidate_is_within_all_budgets():
+def test_the_search_continues_until_a_candidate_violates_no_budget():
     cluster = a_cluster(
         [node(f"n{at}") for at in range(6)],
         {f"n{at}": [wants(4, 1, f"p{at}", labels={"app": "web" if at != 4 else "db"})] for at in range(6)},

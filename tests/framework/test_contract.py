@@ -283,7 +283,7 @@ def test_old_promises_of_a_base_class_keep_their_scope():
 
 
 @pytest.mark.parametrize("fails_alike", [True, False])
-def test_old_signatures_cover_post_filter_only_where_the_plugin_says_so(fails_alike):
+def test_old_signatures_cover_post_filter_only_if_declared(fails_alike):
     plugin = old(sign=sign, depends=Depends.NODES, fails_alike=fails_alike, post_filter=lambda self, pod, attempt: None)
     with pytest.warns(DeprecationWarning, match="declares"):
         profile = make_profile("s", {"Old": plugin}, {"filter": ["Old"], "postFilter": ["Old"]}, {})

@@ -255,7 +255,7 @@ async def goes(stage, world, labels, spec, nodes):
 
 
 @pytest.mark.parametrize(("world", "labels", "spec", "nodes"), CASES.values(), ids=CASES)
-def test_where_a_pod_goes(world, labels, spec, nodes):
+def test_the_node_of_a_pod(world, labels, spec, nodes):
     # The oracle reads neither selectors of namespaces nor the finer points of spread.
     on_stage(lambda stage: goes(stage, world, labels, spec, nodes), terms=None, settle_s=2.0)
 

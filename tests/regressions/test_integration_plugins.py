@@ -230,7 +230,7 @@ BINDERS = {  # the first's answer, the second's; who is asked in the end
 
 
 @pytest.mark.parametrize(("one", "two", "calls"), BINDERS.values(), ids=BINDERS)
-def test_who_binds(one, two, calls):
+def test_the_plugin_that_binds(one, two, calls):
     asked = []
 
     async def main(stage):

@@ -409,7 +409,7 @@ def test_groups_are_placed_within_one_rack(shape, taken, groups):
     play(main, TOPOLOGY, judged=False)
 
 
-def test_a_basic_group_goes_on_where_it_began():
+def test_a_basic_group_continues_in_its_placement():
     async def main(stage):
         racks(stage, a=1, b=1)
         on.pod(stage.world, "blocker", cpu="1", priorityClassName="middle", nodeSelector={"rack": "a"})
@@ -473,7 +473,7 @@ WAKES = {  # pods of the group that are there; what happens
 
 
 @pytest.mark.parametrize(("there", "happens"), WAKES.values(), ids=WAKES)
-def test_who_waits_for_a_gang_is_woken(there, happens):
+def test_pods_that_wait_for_a_gang_are_woken(there, happens):
     async def main(stage):
         on.node(stage.world, "n", cpu="4")
         if there == ("p1",):

@@ -126,7 +126,7 @@ def test_a_time_is_truncated_to_seconds():
     ],
     ids=["refused", "lost"],
 )  # fmt: skip
-def test_a_rejected_bind_is_reported_in_the_servers_words(error, told):
+def test_a_rejected_bind_is_reported_with_the_servers_message(error, told):
     async def main():
         one = a_pod("p")
         cluster, inbox = MemoryCluster([one.pod]), Inbox()

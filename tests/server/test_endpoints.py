@@ -238,7 +238,7 @@ def test_the_log_verbosity_can_be_raised(world, method, body, status, answer, le
     assert world.verbosity == level
 
 
-def test_a_body_that_is_too_long_is_refused(world):
+def test_a_too_long_body_is_rejected(world):
     assert world.ask("/debug/flags/v", method="PUT", data="9" * 10_000)[0] == 413
 
 

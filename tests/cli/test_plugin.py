@@ -25,6 +25,7 @@ def here(tmp_path, monkeypatch):
 def test_a_new_plugin_passes_its_test_and_schedules(moorage, here, monkeypatch, name, cls, kind):
     made = moorage("plugin", "new", name, "--kind", kind)
     assert (made.status, made.err) == (0, "")
+    assert made.out.splitlines()[1:4] == ["", f"    cd {name}", "    pytest"]
     folder = here / name
     monkeypatch.chdir(folder)
 

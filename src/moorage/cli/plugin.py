@@ -14,7 +14,6 @@ from moorage.cli.command_groups import CommandGroup
 from moorage.cli.command_help import DescribedCommand
 from moorage.cli.main import OK
 from moorage.cli.plugin_folder import KINDS, files_of
-from moorage.cli.terminal import say
 from moorage.errors import InputError
 from moorage.plugins import builtin_registry
 
@@ -56,9 +55,9 @@ def new(name: str, kind: str) -> int:
         raise InputError(f"{name}: exists already; choose another name") from None
     for file, text in files_of(kind, name, cls).items():
         (folder / file).write_text(text, encoding="utf-8")
-    say(f"The {kind} plugin {cls} is in {name}/. Next:\n")
-    say(f"    cd {name}\n    pytest")
-    say(f"    moorage simulate -f cluster.yaml --config scheduler.yaml --plugins ./{name}.py:{cls}")
+    click.echo(f"The {kind} plugin {cls} is in {name}/. Next:\n")
+    click.echo(f"    cd {name}\n    pytest")
+    click.echo(f"    moorage simulate -f cluster.yaml --config scheduler.yaml --plugins ./{name}.py:{cls}")
     return OK
 
 

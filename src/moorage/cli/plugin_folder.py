@@ -124,7 +124,7 @@ _README = """`$cls` is a $kind plugin for Moorage. `pytest` runs its tests. Afte
 
 * Simulate: `moorage simulate -f cluster.yaml --config scheduler.yaml --plugins ./$module.py:$cls`
 * A cluster on this machine: `moorage up --nodes 3 --config scheduler.yaml --plugins ./$module.py:$cls`
-* A live cluster without a scheduler: `moorage run --config scheduler.yaml --plugins ./$module.py:$cls --leader-elect=false`
+* The scheduler of `$$KUBECONFIG`: `moorage run --config scheduler.yaml --plugins ./$module.py:$cls --leader-elect=false`
 """
 
 

@@ -19,7 +19,9 @@ MARKER = re.compile(rf"\b(?:{'|'.join(MARKERS)})\b", re.IGNORECASE)
 SUFFIXES = {".py", ".md", ".json", ".yaml", ".yml", ".html", ".js", ".css", ".toml", ".txt", ""}
 PLACES = (
     "src", "docs", "examples", "benchmarks", "scripts", "deploy", ".ci", "README.md", "CHANGELOG.md", "CONTRIBUTING.md",
-    "SECURITY.md", "Makefile", "Containerfile",
+    "SECURITY.md", "Makefile", "Containerfile", "tests/api", "tests/cel", "tests/cycle", "tests/data", "tests/framework",
+    "tests/gpu_sharing", "tests/inputs", "tests/laboratory", "tests/plugins", "tests/queue", "tests/releases", "tests/report",
+    "tests/simulator", "tests/state",
 )  # fmt: skip
 #: Places whose texts are still to be rewritten. The list only shrinks.
 PENDING: tuple[str, ...] = ()

@@ -97,7 +97,7 @@ def full(code):
     return Status(code, "NodeResourcesFit", ("Insufficient cpu",))
 
 
-NOBODY = {  # pods on a node with 4 CPUs, the pod, why not
+NO_VICTIMS = {  # pods on a node with 4 CPUs, the pod, why not
     "no pod on the node": ([], wants(5, 10), NOBODY_LESSER),
     "all matter as much or more": (
         [wants(2, 10, "a"), wants(2, 11, "b")],
@@ -117,7 +117,7 @@ NOBODY = {  # pods on a node with 4 CPUs, the pod, why not
 }
 
 
-@pytest.mark.parametrize(("there", "pod", "why_not"), NOBODY.values(), ids=NOBODY)
+@pytest.mark.parametrize(("there", "pod", "why_not"), NO_VICTIMS.values(), ids=NO_VICTIMS)
 def test_no_victims_can_help(there, pod, why_not):
     assert victims_on(a_cluster([node("n")], {"n": there}), pod) == why_not
 

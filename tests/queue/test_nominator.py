@@ -59,7 +59,7 @@ def test_pods_are_listed_in_nomination_order():
     nominator.nominate(a_pod("a"), "n1")
     assert nominator.on("n1") == ("default/b", "default/c", "default/a")
     nominator.forget("default/c")
-    nominator.forget("default/nobody")
+    nominator.forget("default/unknown")
     assert nominator.on("n1") == ("default/b", "default/a")
     assert nominator.on("n2") == ()
     assert len(nominator) == 2

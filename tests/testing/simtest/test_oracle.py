@@ -163,7 +163,7 @@ GOOD = {
     "a reservation that was lost before the choice, which the scheduler learns after it": [
         *RESERVATION_LOST, tried(), *after(device_claim(21, device="g", users="x")), WITH_DEVICE,
     ],
-    "a device that was told to be given back, which was lost": [
+    "a device whose release was ordered and lost": [
         *after(AT_N, device_claim(11, device="g"), device_claim(12)),
         Lost(0, 20, [], [AT_N.document], [device_claim(11, device="g").document]), device_claim(21, "other", device="g"),
     ],

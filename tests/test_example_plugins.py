@@ -145,7 +145,7 @@ async def up(home, *flags):
 
 
 def test_each_program_of_the_examples_has_a_plugin():
-    assert all(PLUGINS.values()), PLUGINS
+    assert {folder for folder, plugins in PLUGINS.items() if not plugins} == {"fgd"}  # its plugins are moorage.gpu_sharing
 
 
 @pytest.mark.slow

@@ -7,12 +7,14 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from dataclasses import replace
 from unittest import mock
 
 import pytest
 
 from moorage.cycle.cycle import Cycle
+from moorage.framework import features
 from moorage.releases import CURRENT, EARLIER, RELEASES
 from moorage.testing.answers import answer
 from moorage.testing.scenarios import load_scenario
@@ -105,8 +107,18 @@ def test_every_recorded_decision_is_ours(name):
 @pytest.mark.parametrize(("name", "rule"), MUTANTS, ids=lambda part: part.replace(" ", "-"))
 def test_recordings_differ_under_the_newer_rule(name, rule):
     changed = dict(without(RELEASES[name]))[rule]
-    with mock.patch.dict(RELEASES, {name: changed}):
+    with mock.patch.dict(RELEASES, {name: changed}), nothing_resolved():
         assert not all(is_ours(document) for document in recorded(name))
+
+
+@contextmanager
+def nothing_resolved():
+    """Resolve gates and the default configuration again, which a process otherwise does once for each release."""
+    opened = features._opened_by_default
+    opened.cache_clear()
+    with mock.patch("moorage.engine.loading._DEFAULTS", {}):
+        yield
+    opened.cache_clear()
 
 
 @pytest.mark.skipif("MOORAGE_RECORDINGS" not in os.environ, reason="compares all recordings; make recordings runs it")

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from moorage.api.devices import ResourceClaim
 from moorage.plugins.devices.claim_shapes import DeviceState
 from moorage.testing.simtest.held_objects import HeldObjects
+from moorage.testing.simtest.recording import Entry, RequestRecord
 from moorage.testing.simtest.scheduler_process import Member, WatchedScheduler
 from moorage.testing.simtest.world import World
 
 __all__ = ["differences"]
 
 
-def differences(member: Member, world: World) -> list[str]:
-    """Return every difference between a scheduler's state and the API's, and its leftover state."""
+def differences(member: Member, world: World, entries: Sequence[Entry]) -> list[str]:
+    """Return every difference between a scheduler's state and the API's, and its leftover state; ``entries``: the history."""
     scheduler = member.scheduler
     if scheduler is None or member.live is None:
         return [f"S8: {member.name} is not running"]
     found = [*_nodes(scheduler, world), *_pods(scheduler, world), *_devices(scheduler, world)]
     if member.live.leads:
-        found += [*_left_over(scheduler), *_nominations(scheduler, world), *_rescued(scheduler)]
+        found += [*_left_over(scheduler), *_nominations(scheduler, world, _unwritten(entries)), *_rescued(scheduler)]
     return [f"S8: {member.actor}: {text}" for text in found]
 
 
@@ -95,12 +96,24 @@ def _left_over(scheduler: WatchedScheduler) -> Iterator[str]:
         yield f"work in progress: {sorted(scheduler.state.bindings.by_ticket)}"
 
 
-def _nominations(scheduler: WatchedScheduler, world: World) -> Iterator[str]:
+def _unwritten(entries: Sequence[Entry]) -> set[str]:
+    """Return the pods whose last status patch failed. Like kube-scheduler, ours repeats it only after another attempt."""
+    last = {
+        entry.uid: entry.code
+        for entry in entries
+        if isinstance(entry, RequestRecord) and entry.method == "PATCH" and entry.path.endswith("/status")
+    }
+    return {uid for uid, code in last.items() if code != 200}
+
+
+def _nominations(scheduler: WatchedScheduler, world: World, unwritten: Collection[str]) -> Iterator[str]:
     pods = [pod for pod in world.pods() if not pod["spec"].get("nodeName")]
     nominated = {pod["metadata"]["uid"]: pod["status"].get("nominatedNodeName", "") for pod in pods}
     kept = {pod.uid: node for node, those in scheduler.queue.nominated.items() for pod in those}
     for uid in sorted({*nominated, *kept}):
         queued = scheduler.queue.get(uid)
+        if uid in unwritten and uid not in kept:
+            continue  # the API server still has the nomination that the scheduler has given up
         if queued is not None and queued.gated and uid not in kept:
             continue  # a restarted scheduler does not reserve resources for a gated pod
         if nominated.get(uid, "") != kept.get(uid, ""):

@@ -174,7 +174,7 @@ async def _play(seed: int, faults: list[str], plugins: Iterable[type[Any]], chao
     if not any(member.live is not None and member.live.leads for member in simulation.members):
         broken.append("L4: no scheduler leads")
     for member in simulation.members:
-        broken += differences(member, simulation.world)
+        broken += differences(member, simulation.world, recording.entries)
     alone = not ({"bind done late"} & set(faults))
     broken += judge(recording.entries, Terms(settled=True, calm=alone))
     broken += [f"S10: {who} {how}" for _, who, how in recording.exits if how.startswith(("crashed", "returned"))]

@@ -151,7 +151,7 @@ class SimtestStage:
         await asyncio.sleep(settle_s)
         broken = [*self.recording.broken, *(judge(self.recording.entries, terms) if terms is not None else ())]
         for member in self.members:
-            broken += differences(member, self.world)
+            broken += differences(member, self.world, self.recording.entries)
         broken += [f"S10: {who} {how}" for _, who, how in self.recording.exits if how.startswith(("crashed", "returned"))]
         for member in self.members:
             await member.stop()

@@ -99,10 +99,6 @@ class DeviceTable:
         self.assumed.pop(pod.uid, None)
         self._known.pop(pod.uid, None)
 
-    def forget(self, uid: str) -> None:
-        """Forget a pod whose annotation shows its devices."""
-        self.assumed.pop(uid, None)
-
 
 _TABLES: WeakKeyDictionary[Any, DeviceTable] = WeakKeyDictionary()
 

@@ -20,7 +20,7 @@ from moorage.framework.handle import Handle
 from moorage.framework.points import Attachable, Reusable, Reuse, Scope, ScoreNodePlugin, ScorePlugin
 from moorage.gpu_sharing.devices import DeviceTable, device_table
 from moorage.gpu_sharing.fragmentation import FragmentModel, PodClass, TypicalPod
-from moorage.gpu_sharing.requests import GPU_MODEL, WHOLE, GpuRequest, gpu_request, gpu_signature
+from moorage.gpu_sharing.requests import GPU_MODEL, WHOLE, GpuRequest, gpu_request, score_signature
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
@@ -66,7 +66,7 @@ class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusa
 
     name = "FGDScore"
     Args = FGDScoreArgs
-    reuse = Reuse(Scope.NODE_PODS, signature=lambda pod: {**gpu_signature(pod), "gpuCpu": pod.needs.nonzero_cpu})
+    reuse = Reuse(Scope.NODE_PODS, signature=score_signature)
 
     def __init__(self, args: FGDScoreArgs | None = None) -> None:
         given = (args or FGDScoreArgs()).typical_pods

@@ -17,7 +17,7 @@ from moorage.framework.args import PluginArgs
 from moorage.framework.handle import Handle
 from moorage.framework.points import Attachable, PreScorePlugin, Reusable, Reuse, Scope, ScoreExtensions, ScorePlugin
 from moorage.gpu_sharing.devices import DeviceTable, device_table
-from moorage.gpu_sharing.requests import GPU_COUNT, WHOLE, GpuRequest, InvalidRequestError, gpu_request, gpu_signature
+from moorage.gpu_sharing.requests import GPU_COUNT, WHOLE, GpuRequest, InvalidRequestError, gpu_request, score_signature
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
@@ -29,9 +29,7 @@ __all__ = ["BestFitScore", "DotProductScore", "GpuClusteringScore", "GpuPackingS
 MAX_CPU: Final = 128_000
 MAX_GPU: Final = 8_000
 
-_BY_NODE: Final = Reuse(
-    Scope.NODE_PODS, signature=lambda pod: {**gpu_signature(pod), "gpuCpu": pod.needs.nonzero_cpu}
-)  # fmt: skip
+_BY_NODE: Final = Reuse(Scope.NODE_PODS, signature=score_signature)
 
 
 class _DeviceScore(ScorePlugin[PodInfo], Attachable):

@@ -15,7 +15,7 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = [
     "GPU_COUNT", "GPU_INDEX", "GPU_MILLI", "GPU_MODEL", "WHOLE", "GpuRequest", "InvalidRequestError", "assigned_devices",
-    "gpu_request", "gpu_signature",
+    "gpu_request", "gpu_signature", "score_signature",
 ]  # fmt: skip
 
 #: Annotations of a pod. ``GPU_MILLI`` is per device. ``GPU_COUNT`` is also what a node offers, ``GPU_MODEL`` its label.
@@ -88,6 +88,11 @@ def gpu_signature(pod: PodInfo) -> Mapping[str, Hashable]:
     """Return what the plugins of this package read of a pod: pods with equal signatures get equal answers."""
     found = pod.metadata.annotations
     return {"gpu": tuple(found.get(name, "") for name in (GPU_MILLI, GPU_COUNT, GPU_MODEL, GPU_INDEX))}
+
+
+def score_signature(pod: PodInfo) -> Mapping[str, Hashable]:
+    """Return what the policies read of a pod: its GPU request and its milli-CPU."""
+    return {**gpu_signature(pod), "gpuCpu": pod.needs.nonzero_cpu}
 
 
 def _number(annotations: Mapping[str, str], name: str, missing: int) -> int:

@@ -22,7 +22,7 @@ from moorage.inputs.files import InputFile
 from moorage.inputs.kinds import find_kind
 from moorage.inputs.mistakes import explained
 
-__all__ = ["MAX_LIST_DEPTH", "FoundObject", "Payload", "find_objects"]
+__all__ = ["MAX_LIST_DEPTH", "FoundObject", "Payload", "find_objects", "plain_object"]
 
 #: How deep lists may be nested.
 MAX_LIST_DEPTH: Final = 10
@@ -37,6 +37,17 @@ class FoundObject(NamedTuple):
     kind: str
     payload: Payload
     where: str
+
+
+def plain_object(found: FoundObject) -> dict[str, Any]:
+    """Return an object as plain data; empty if it cannot be read, which decoding reports."""
+    if isinstance(found.payload, dict):
+        return found.payload
+    try:
+        tree = msgspec.json.decode(found.payload)
+    except UNREADABLE:
+        return {}
+    return tree if isinstance(tree, dict) else {}
 
 
 class _Head(msgspec.Struct, rename="camel", gc=False):

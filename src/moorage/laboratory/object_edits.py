@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.api.core import Namespace, Node, Pod, ReplicationController
+from moorage.api.core import Node, Pod, ReplicationController
 from moorage.api.decode import decode
 from moorage.api.meta import Object
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet
@@ -28,7 +28,7 @@ from moorage.laboratory.changes import apply
 from moorage.laboratory.edits import parse_edit
 from moorage.laboratory.history import Deleted, Step, Told
 from moorage.laboratory.inventory import Inventory, served_as
-from moorage.laboratory.objects import ObjectLike, documents, key_of, read_given
+from moorage.laboratory.objects import ObjectLike, documents, is_implied, key_of, read_given
 from moorage.laboratory.present import ASIDE, cluster_input, present_objects
 from moorage.simulator.admission import admit
 from moorage.simulator.cluster_input import ClusterInput
@@ -145,7 +145,7 @@ class ObjectEdits:
 
     def _explicit(self, read: ClusterInput) -> list[Object]:
         """Return what was read, without namespaces that exist and that the reader added because objects live in them."""
-        return [obj for obj in _objects(read) if not _is_implied(obj) or self._inventory.like(obj) is None]
+        return [obj for obj in _objects(read) if not is_implied(obj) or self._inventory.like(obj) is None]
 
     def _with_uid(self, obj: Any) -> Object:
         known: Any = self._inventory.like(obj)
@@ -220,11 +220,6 @@ def _objects(cluster: ClusterInput) -> list[Object]:
     """Return every object of a cluster: those that the scheduler does not look at first."""
     aside = [obj for kind in KINDS if kind.type in ASIDE for obj in getattr(cluster, kind.slot)]
     return [*aside, *objects_of(with_fields(cluster))]
-
-
-def _is_implied(obj: Object) -> bool:
-    """Return True for a namespace as the reader adds it where objects live in it."""
-    return isinstance(obj, Namespace) and obj.metadata.labels == {"kubernetes.io/metadata.name": obj.metadata.name}
 
 
 def read_change(change: ChangeLike) -> ChangeLike:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
 from typing import Any, TypeAlias
 
+from moorage.api.core import Namespace
 from moorage.api.meta import Object
 from moorage.errors import InputError
 from moorage.inputs.files import InputFile, open_sources
@@ -18,7 +19,7 @@ from moorage.inputs.objects import FoundObject, find_objects
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_objects
 
-__all__ = ["ObjectLike", "documents", "key_of", "kind_name", "read_given", "text_of"]
+__all__ = ["ObjectLike", "documents", "is_implied", "key_of", "kind_name", "read_given", "text_of"]
 
 #: What functions of the laboratory take for objects.
 ObjectLike: TypeAlias = Object | Mapping[str, Any] | str | PathLike[str]
@@ -55,6 +56,11 @@ def documents(given: Mapping[str, Any] | str | PathLike[str], where: str) -> Ite
 def text_of(given: str | PathLike[str]) -> str | None:
     """Return YAML or JSON text as it is; None for a path."""
     return given if isinstance(given, str) and ("\n" in given or given.lstrip().startswith("{")) else None
+
+
+def is_implied(obj: Object) -> bool:
+    """Return True for a namespace as the reader adds it where objects live in it."""
+    return isinstance(obj, Namespace) and obj.metadata.labels == {"kubernetes.io/metadata.name": obj.metadata.name}
 
 
 def read_given(given: Iterable[ObjectLike], *, validated: bool = True, custom: Iterable[str] = ()) -> ClusterInput:

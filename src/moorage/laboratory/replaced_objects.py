@@ -13,16 +13,15 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moorage.api.core import Namespace, Pod
+from moorage.api.core import Pod
 from moorage.api.custom_objects import CustomObject
 from moorage.api.meta import Object
 from moorage.api.workloads import DaemonSet, Deployment, StatefulSet
 from moorage.inputs.kinds import KINDS
-from moorage.laboratory.scaling import scale_object
+from moorage.laboratory.objects import is_implied
+from moorage.laboratory.scaling import scale_object, without_running
 from moorage.simulator.cluster_input import SLOTS, ClusterInput
-from moorage.simulator.lost_pods import without_pods
 from moorage.simulator.owners import Claimed, controller_of
-from moorage.simulator.quotas import without_usage
 
 __all__ = ["replaced"]
 
@@ -52,14 +51,9 @@ def _merged(before: Iterable[Any], later: Iterable[Any]) -> tuple[Any, ...]:
     held = {_name(obj): obj for obj in before}
     for obj in later:
         known = held.get(_name(obj))
-        if known is None or not _is_implied(obj):
+        if known is None or not is_implied(obj):
             held[_name(obj)] = obj if known is None else _taking_over(known, obj)
     return tuple(held.values())
-
-
-def _is_implied(obj: Object) -> bool:
-    """Return True for a namespace as the reader adds it where objects live in it."""
-    return isinstance(obj, Namespace) and obj.metadata.labels == {"kubernetes.io/metadata.name": obj.metadata.name}
 
 
 def _taking_over(known: Any, obj: Any) -> Any:
@@ -93,11 +87,11 @@ def _followed(cluster: ClusterInput, old: Any, new: Any) -> ClusterInput:
 def _rolled_out(cluster: ClusterInput, old: Any) -> ClusterInput:
     """Return the cluster without the pods and replica sets of a workload's earlier template; new ones are created later."""
     if not isinstance(old, Deployment):
-        return _without(cluster, Claimed(cluster.pods).of(type(old).__name__, old.metadata))
+        return without_running(cluster, Claimed(cluster.pods).of(type(old).__name__, old.metadata))
     gone = {one.metadata.uid for one in Claimed(cluster.replica_sets).of("Deployment", old.metadata)}
     pods = list(_pods_of(cluster, old, gone))
     kept = tuple(one for one in cluster.replica_sets if one.metadata.uid not in gone)
-    return _without(with_fields(cluster, replica_sets=kept), pods)
+    return without_running(with_fields(cluster, replica_sets=kept), pods)
 
 
 def _pods_of(cluster: ClusterInput, deployment: Deployment, sets: Collection[str]) -> Iterator[Pod]:
@@ -108,7 +102,3 @@ def _pods_of(cluster: ClusterInput, deployment: Deployment, sets: Collection[str
             continue
         if owner.uid in sets or (mark and owner.name == f"{deployment.name}-{mark}"):
             yield pod
-
-
-def _without(cluster: ClusterInput, pods: Collection[Pod]) -> ClusterInput:
-    return without_usage(without_pods(cluster, {pod.metadata.uid for pod in pods}), pods)

@@ -30,7 +30,7 @@ from moorage.simulator.owners import Claimed, controller_of, is_active
 from moorage.simulator.quotas import without_usage
 from moorage.simulator.workloads import expand, newest_last
 
-__all__ = ["Scaled", "parse_scaled", "scale", "scale_object"]
+__all__ = ["Scaled", "parse_scaled", "scale", "scale_object", "without_running"]
 
 #: Kind → the field of the input that has its objects.
 _SLOTS: Final = {
@@ -123,7 +123,7 @@ def _scale_stateful(cluster: ClusterInput, found: StatefulSet, replicas: int) ->
     first = found.spec.ordinals.start if found.spec.ordinals else 0
     kept = range(first, first + replicas)
     held = Claimed(cluster.pods).of("StatefulSet", found.metadata)
-    return _without(cluster, [pod for pod in held if parse_int64(pod.name.rpartition("-")[2]) not in kept])
+    return without_running(cluster, [pod for pod in held if parse_int64(pod.name.rpartition("-")[2]) not in kept])
 
 
 def _scale_deployment(cluster: ClusterInput, found: Deployment, replicas: int) -> ClusterInput:
@@ -159,7 +159,7 @@ def _shrunk(cluster: ClusterInput, found: Any, replicas: int) -> ClusterInput:
     now = max((seconds(pod.metadata.creation_timestamp or "") for pod in cluster.pods), default=0.0)
     order = deletion_order(map(msgspec.to_builtins, held), [msgspec.to_builtins(pod) for pod in related if is_active(pod)], now)
     gone = {document["metadata"]["uid"] for document in order[: len(held) - replicas]}
-    return _without(cluster, [pod for pod in held if pod.metadata.uid in gone])
+    return without_running(cluster, [pod for pod in held if pod.metadata.uid in gone])
 
 
 def _siblings(cluster: ClusterInput, found: ReplicaSet) -> Iterable[ReplicaSet]:
@@ -174,5 +174,6 @@ def _siblings(cluster: ClusterInput, found: ReplicaSet) -> Iterable[ReplicaSet]:
     ]
 
 
-def _without(cluster: ClusterInput, pods: Collection[Pod]) -> ClusterInput:
+def without_running(cluster: ClusterInput, pods: Collection[Pod]) -> ClusterInput:
+    """Return the cluster without these pods, and without what they use."""
     return without_usage(without_pods(cluster, {pod.metadata.uid for pod in pods}), pods)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from moorage.api.custom_objects import guess_plural
-from moorage.api.json_tree import UNREADABLE
 from moorage.api.kinds import Kind
 from moorage.errors import InputError
 from moorage.inputs.kinds import KINDS
-from moorage.inputs.objects import FoundObject
+from moorage.inputs.objects import FoundObject, plain_object
 from moorage.simulator.unknown_fields import Validation
 
 __all__ = ["USUAL_RULES", "WORKLOAD_SLOTS", "ReadRules", "parse_treat_as", "template_hint"]
@@ -46,7 +43,7 @@ class ReadRules:
         resource = _resource(found)
         for treated, kind in self.treat_as:
             if treated == resource:
-                payload = {**_plain(found), "apiVersion": kind.api_version, "kind": kind.name}
+                payload = {**plain_object(found), "apiVersion": kind.api_version, "kind": kind.name}
                 return FoundObject(kind.api_version, kind.name, payload, found.where)
         return None
 
@@ -74,7 +71,7 @@ def _parsed(text: str) -> tuple[str, Kind]:
 
 def template_hint(found: FoundObject) -> str:
     """Return how to read an object of an unknown kind that has a pod template; "" if it has none."""
-    spec = _plain(found).get("spec")
+    spec = plain_object(found).get("spec")
     if not isinstance(spec, dict):
         return ""
     template = spec.get("template")
@@ -87,13 +84,3 @@ def template_hint(found: FoundObject) -> str:
 
 def _resource(found: FoundObject) -> str:
     return f"{guess_plural(found.kind)}.{found.api_version.rpartition('/')[0]}"
-
-
-def _plain(found: FoundObject) -> dict[str, Any]:
-    if isinstance(found.payload, dict):
-        return found.payload
-    try:
-        tree = msgspec.json.decode(found.payload)
-    except UNREADABLE:
-        return {}
-    return tree if isinstance(tree, dict) else {}

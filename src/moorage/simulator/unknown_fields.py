@@ -14,14 +14,11 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Final
 
-import msgspec
-
-from moorage.api.json_tree import UNREADABLE
 from moorage.api.kinds import Kind
 from moorage.apiserver.schema.protobuf import message_of, messages
 from moorage.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, Type, schema
 from moorage.inputs.files import InputFile
-from moorage.inputs.objects import FoundObject
+from moorage.inputs.objects import FoundObject, plain_object
 from moorage.inputs.positions import line_of
 from moorage.wording import counted, some
 
@@ -63,8 +60,8 @@ class FieldCheck:
             self._printed[kind.slot] += 1
             if self._printed[kind.slot] > _MOST_PRINTED:
                 return []
-        shape, tree = _shape(found), _tree(found)
-        if shape is None or tree is None:
+        shape, tree = _shape(found), plain_object(found)
+        if shape is None:
             return []
         title = f"{kind.name} {_name(tree)}"
         strict = self._validation is Validation.STRICT and not printed
@@ -105,16 +102,6 @@ def _shape(found: FoundObject) -> Struct | None:
     group, _, version = found.api_version.rpartition("/")
     message = message_of(group, version, found.kind)
     return schema(message) if message in messages() else None
-
-
-def _tree(found: FoundObject) -> dict[str, Any] | None:
-    if isinstance(found.payload, dict):
-        return found.payload
-    try:
-        tree = msgspec.json.decode(found.payload)
-    except UNREADABLE:
-        return None  # Decoding reports the fault.
-    return tree if isinstance(tree, dict) else None
 
 
 def _name(tree: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.sampling import NodeOrder, feasible_nodes_to_find
 from moorage.cycle.ties import draw
+from moorage.framework.points import Reuse, Scope
 from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import Code, Narrow, Reject
 from moorage.state.pod_info import PodInfo
@@ -215,6 +216,60 @@ def test_the_next_search_starts_after_all_evaluated_nodes():
     cycle.decide(ran, a_pod("second"), state.snapshot)
     assert looked_at[0] == "n109"
     assert cycle.order.start == 210
+
+
+def test_a_percentage_of_100_is_decided_by_class():
+    asked = []
+
+    class Counts:
+        name = "Counts"
+        reuse = Reuse(Scope.NODE_PODS, signature=lambda pod: {})
+
+        def filter(self, pod, nodes):
+            asked.append(len(nodes))
+            return ()
+
+    state = cluster(300)
+    for cycle, own in [
+        (Cycle(percentage_of_nodes_to_score=100), None),
+        (Cycle(), 100),
+        (Cycle(percentage_of_nodes_to_score=9), 100),
+    ]:
+        ran = make_profile("s", {"Counts": Counts()}, {"filter": ["Counts"]}, {}, own)
+        asked.clear()
+        for at in range(3):
+            pod = a_pod(f"{at}-{own}-{cycle.percentage_of_nodes_to_score}")
+            quick = cycle.decide_fast(ran, pod, state.snapshot)
+            state.assume(pod, state.table.nodes[quick.row].name)
+        assert cycle.decide(ran, a_pod(), state.snapshot).feasible == 300
+        assert asked == [300, 1, 1, 1]
+
+
+@pytest.mark.parametrize("named", [2, 9])
+@pytest.mark.parametrize("scope", [Scope.NODE, Scope.NODE_PODS, Scope.CLUSTER])
+def test_the_cached_path_moves_the_start_of_the_next_search(scope, named):
+    """One profile filters all nodes, another samples, and both share the order of nodes."""
+
+    class Named:
+        name = "Named"
+        reuse = Reuse(
+            scope, lambda pod: {"names": frozenset(pod.spec.node_selector)}, (),
+            narrows_to=lambda pod: frozenset(pod.spec.node_selector),
+        )  # fmt: skip
+
+        def pre_filter(self, pod, snapshot):
+            return Narrow(frozenset(pod.spec.node_selector), None)
+
+        def filter(self, state, nodes):
+            yield Reject(~nodes.named(["n1"]), "another")
+
+    ran = make_profile("s", {"Named": Named()}, {"preFilter": ["Named"], "filter": ["Named"]}, {}, 100)
+    state = cluster(20)
+    pod = a_pod(nodeSelector={f"n{at}": "" for at in range(1, 1 + named)})
+    for by_class in (False, True):
+        cycle = Cycle(by_class=by_class)
+        assert [cycle.decide(ran, pod, state.snapshot).node for _ in range(2)] == ["n1", "n1"]
+        assert cycle.order.start == 2 * named
 
 
 class Zero:

@@ -100,6 +100,7 @@ def account_of(scheduler):
     terms = [sorted((str(held), domains.tolist()) for held, domains in held_terms) for held_terms in table.held_terms]
     state = scheduler.state
     numbers = [state.now, state.revision, state.facts, state.outbox.tickets, table.changes.position, table.changes.nodes]
+    numbers.append(scheduler.cycle.order.start)
     parts = [*RecordedClusterState.account(scheduler.cluster), *RecordedQueue.account(scheduler.queue)]
     queue = scheduler.queue
     return ENCODER.encode(

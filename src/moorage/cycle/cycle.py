@@ -47,7 +47,8 @@ _NO_ROWS = np.zeros(0, dtype=np.intp)
 class Cycle:
     """Decides for all profiles. Holds the seed of tie breaks and the position where the last sampled search ended.
 
-    ``percentage_of_nodes_to_score``: 0 filters every node; 1-100 stops at that share of feasible nodes, as kube-scheduler does.
+    ``percentage_of_nodes_to_score``: 0 and 100 filter every node; 1-99 stop at that share of feasible nodes, as kube-scheduler
+    does.
     ``always_score``: score even a single feasible node, for explanations and comparisons.
     ``nominated_first``: take the nominated node if the pod fits there, without filtering the others, as kube-scheduler does.
     ``errors_end``: a node that a plugin cannot judge ends the attempt, as in kube-scheduler; else the node counts as refused.
@@ -134,9 +135,10 @@ class Cycle:
     def decide_fast(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
         """Return what ``decide`` finds where no pod is nominated, without the objects of a decision.
 
-        None if the caller must call ``decide``: no node fits, or the decision takes the full path.
+        None if the caller must call ``decide``: no node fits, or the decision takes the full path. Call ``follow`` if the
+        decision is used.
         """
-        if self.percentage_of_nodes_to_score or profile.percentage_of_nodes_to_score:
+        if self._percentage_for(profile):
             return None
         cache = self._classes.get(profile)
         if cache is None:
@@ -145,6 +147,11 @@ class Cycle:
             return cache.decide_known(pod, snapshot, self.seed)
         except PluginError:
             return None
+
+    def follow(self, among: int, table: NodeTable) -> None:
+        """Let the next sampled search start where a search of ``Quick.among`` rows ended, as ``decide`` does by itself."""
+        if among >= 0:  # filtering all nodes changes nothing
+            self.order.advance(among, len(table))
 
     def _known(
         self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, scope: SearchScope
@@ -166,9 +173,10 @@ class Cycle:
         failures.keep(decision, snapshot, nominated)
 
     def _percentage_for(self, profile: Profile) -> int:
-        """Return the percentage of nodes at which a profile's searches may stop; 0: they never stop early."""
+        """Return the percentage of nodes at which a profile's searches may stop; 0: they never stop early, as at 100."""
         own = profile.percentage_of_nodes_to_score
-        return self.percentage_of_nodes_to_score if own is None else own
+        percentage = self.percentage_of_nodes_to_score if own is None else own
+        return percentage if percentage < 100 else 0
 
     def _by_class(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated) -> Decision | None:
         """Decide on the cached path; None if the decision takes the full path."""
@@ -185,6 +193,7 @@ class Cycle:
         if quick is None:
             return None
         table = snapshot.table
+        self.follow(quick.among, table)
         evaluated = len(table) if quick.found.nodes is None else len(quick.found.nodes)
         return Decision(pod, table.nodes[quick.row].name, quick.found, evaluated=evaluated, feasible=quick.feasible)
 

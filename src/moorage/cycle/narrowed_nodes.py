@@ -6,7 +6,7 @@ feasible, it is the decision; every other case takes the full path.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from moorage.framework.plugin_runner import ask, refused_rows, run_pre_filter
 from moorage.framework.prefilter_state import PreFiltered
@@ -18,6 +18,14 @@ __all__ = ["NarrowLook"]
 
 #: The largest number of named nodes that is decided here.
 _FEW: Final = 8
+
+
+class Only(NamedTuple):
+    """The only feasible row, the PreFilter result, and the number of nodes that it leaves."""
+
+    row: int
+    found: PreFiltered
+    among: int
 
 
 class NarrowLook:
@@ -37,15 +45,15 @@ class NarrowLook:
                 return True
         return False
 
-    def decide(self, pod: PodInfo, snapshot: Snapshot) -> tuple[int, PreFiltered] | None:
-        """Return the only feasible row and the PreFilter result; None if there are none or several."""
+    def decide(self, pod: PodInfo, snapshot: Snapshot) -> Only | None:
+        """Return the only feasible row; None if there are none or several."""
         found = run_pre_filter(self._profile, pod, snapshot)
         if found.refused is not None or found.nodes is None:
             return None
         row_of = snapshot.table.row_of
-        rows = (row_of[name] for name in found.nodes if name in row_of)
+        rows = [row_of[name] for name in found.nodes if name in row_of]
         feasible = [row for row in rows if self._fits(row, found, pod, snapshot)]
-        return (feasible[0], found) if len(feasible) == 1 else None
+        return Only(feasible[0], found, len(rows)) if len(feasible) == 1 else None
 
     def _fits(self, row: int, found: PreFiltered, pod: PodInfo, snapshot: Snapshot) -> bool:
         nodes, skipped, states = snapshot.nodes, found.skipped, found.states

@@ -20,7 +20,7 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["NodePart", "NodeParts", "Steps", "Varying", "ask_pre_filters", "close_refused"]
+__all__ = ["NodePart", "NodeParts", "Steps", "Varying", "ask_pre_filters", "both", "close_refused"]
 
 #: Parts cached at a time, and the rows of all of them together.
 _KEPT = 64
@@ -66,12 +66,18 @@ def ask_pre_filters(steps: Iterable[Step], pod: PodInfo, snapshot: Snapshot) -> 
         elif isinstance(answer, Hold):
             refused = True
         elif isinstance(answer, Narrow):
-            mask = snapshot.nodes.named(answer.nodes)
-            narrowed = mask if narrowed is None else narrowed & mask
+            narrowed = both(narrowed, snapshot.nodes.named(answer.nodes))
             states[step.name] = answer.state
         else:
             states[step.name] = answer
     return PreFilters(states, skipped, narrowed, refused)
+
+
+def both(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
+    """Return the rows that are in both masks; None stands for all rows."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
 
 
 def close_refused(
@@ -97,6 +103,7 @@ class NodePart:
     """The answers for one pod. Arrays have one entry per row of the table and are read-only by convention.
 
     ``states`` and ``skipped`` are PreFilter's; ``refused``: a PreFilter plugin rejected the pod
+    ``narrowed``    the rows that PreFilter left; None: all
     ``allowed``     the rows that no Filter plugin refuses
     ``total``       sum of the weighted scores; None if they are all equal. ``everywhere``: a constant to add to each row
     ``varying``     scores that are not in the sum yet
@@ -104,8 +111,9 @@ class NodePart:
     """
 
     def __init__(self, steps: Steps, weights: Mapping[str, int], pod: PodInfo, snapshot: Snapshot) -> None:
-        self.states, self.skipped, narrowed, self.refused = ask_pre_filters(steps.pre_filter, pod, snapshot)
-        self.allowed: BoolArray = np.ones(len(snapshot.table), dtype=bool) if narrowed is None else narrowed
+        self.states, self.skipped, self.narrowed, self.refused = ask_pre_filters(steps.pre_filter, pod, snapshot)
+        narrowed = self.narrowed
+        self.allowed: BoolArray = np.ones(len(snapshot.table), dtype=bool) if narrowed is None else narrowed.copy()
         self.total: IntArray | None = None
         self.everywhere = 0
         self.varying: list[Varying] = []

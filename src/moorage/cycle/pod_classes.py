@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from moorage.cycle.cached_scores import KeptScores
 from moorage.cycle.domain_verdicts import ByDomain, DomainScoring
 from moorage.cycle.narrowed_nodes import NarrowLook
-from moorage.cycle.node_verdicts import NodePart, NodeParts, Steps, ask_pre_filters, close_refused
+from moorage.cycle.node_verdicts import NodePart, NodeParts, Steps, ask_pre_filters, both, close_refused
 from moorage.cycle.nominated_rows import NominatedRows, Rivals
 from moorage.cycle.pod_signatures import Signer
 from moorage.cycle.shape_routes import ShapeRoute
@@ -56,11 +56,15 @@ _POINTS = ("preFilter", "filter", "preScore", "score")
 
 
 class Quick(Struct, frozen=True):
-    """A decision of the cached path: the row, how many rows were feasible, and PreFilter's state for later points."""
+    """A decision of the cached path: the row, how many rows were feasible, and PreFilter's state for later points.
+
+    ``among``: how many rows PreFilter left for this pod; -1 if it left all.
+    """
 
     row: int
     feasible: int
     found: PreFiltered
+    among: int = -1
 
 
 class _Split(NamedTuple):
@@ -126,7 +130,7 @@ class ClassCache:
             return None
         if self._narrow.concerns(pod):
             few = None if nominated else self._narrow.decide(pod, snapshot)
-            return None if few is None else Quick(few[0], 1, few[1])
+            return None if few is None else Quick(few.row, 1, few.found, few.among)
         try:
             key, asked, on_nodes = self._signer.sign(pod, snapshot)
         except TypeError:  # a signature that cannot be hashed
@@ -189,6 +193,7 @@ class _PodClass:
         self._nodes_seen = snapshot.table.changes.nodes
         self._position = snapshot.table.changes.position
         view = snapshot.nodes
+        self._narrowed = both(part.narrowed, found.narrowed)
         self._nodes_allow = part.allowed if found.narrowed is None else part.allowed & found.narrowed
         self._filters = [pair for pair in steps.on_rows.filter_nodes if pair[0].name not in self._skips]
         self.allowed: BoolArray = self._nodes_allow.copy()
@@ -204,7 +209,7 @@ class _PodClass:
         self._crowded: dict[Hashable, bool] = {}
         self._nominated_rows: NominatedRows | None = None
         #: What PreFilter found for every pod of the class; None if a plugin runs for each of them.
-        asks_none = not steps.asked and not steps.asked.pre_filter
+        asks_none = not steps.asked and not steps.asked.pre_filter and self._narrowed is None
         self._found_by_all = PreFiltered(self._states, self._skips) if asks_none else None
 
     # -- keeping up ---------------------------------------------------------------------------------------------------
@@ -288,8 +293,15 @@ class _PodClass:
         if narrowed is None and rivals is None:
             quick = self._decide_by_domain(pod, snapshot, found, seed)
             if quick is not None:
-                return quick if quick.feasible else None
-        return self._decide_by_row(pod, snapshot, found, narrowed, rivals, seed)
+                return self._counted(quick, None) if quick.feasible else None
+        return self._counted(self._decide_by_row(pod, snapshot, found, narrowed, rivals, seed), narrowed)
+
+    def _counted(self, quick: Quick | None, narrowed: BoolArray | None) -> Quick | None:
+        """Add how many rows PreFilter left to a decision."""
+        rows = both(self._narrowed, narrowed)
+        if rows is None or quick is None:
+            return quick
+        return structs.replace(quick, among=int(np.count_nonzero(rows)))
 
     def _rivals(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated) -> Rivals | BoolArray | None:
         """Return what nominated pods mean for the allowed rows; None if they mean nothing for this pod.

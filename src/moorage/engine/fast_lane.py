@@ -32,7 +32,10 @@ _AUTHORS = ('running Bind plugin "DefaultBinder": ',)
 
 
 class Found(Struct):
-    """The next pod of the queue and the decision for it. The pod is still in the queue."""
+    """The next pod of the queue and the decision for it. The pod is still in the queue.
+
+    ``among``: see ``Quick``.
+    """
 
     queued: QueuedPod
     pod: PodInfo
@@ -40,6 +43,8 @@ class Found(Struct):
     profile: Profile
     row: int
     node: str
+    cycle: Cycle
+    among: int
 
 
 class FastLane:
@@ -78,7 +83,7 @@ class FastLane:
         evaluated = len(nodes) if found.nodes is None else len(found.nodes)
         node = nodes[quick.row].name
         decision = Decision(pod, node, found, evaluated=evaluated, feasible=quick.feasible)
-        return Found(queued, pod, decision, profile, quick.row, node)
+        return Found(queued, pod, decision, profile, quick.row, node, cycle, quick.among)
 
     def _profile_of(self, name: str) -> Profile | None:
         """Return the profile of a scheduler name if all its pods may take the lane."""
@@ -94,6 +99,7 @@ class FastLane:
         state = self._state
         state.queue.take_first(found.queued)
         state.cluster.assume_on(found.pod, found.node, found.row)
+        found.cycle.follow(found.among, state.cluster.table)
         state.revision += 1
 
     def order_bind(self, found: Found) -> None:

@@ -19,7 +19,7 @@ from moorage.api.pod_groups import PodGroup
 from moorage.engine.facts import Gone, Seen
 from moorage.framework.features import FeatureGates
 from moorage.simulator.simulate import Options, prepare
-from moorage.simulator.simulation import Simulation
+from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["AXES", "Axis"]
@@ -52,7 +52,7 @@ class Axis:
 # -- building ----------------------------------------------------------------------------------------------------------
 
 
-def _cluster(objects: Iterable[Any], placed: Iterable[Pod] = (), gates: FeatureGates | None = None) -> Simulation:
+def _cluster(objects: Iterable[Any], placed: Iterable[Pod] = (), gates: FeatureGates | None = None) -> SimulatedCluster:
     simulation, _ = prepare(Options() if gates is None else Options(gates=gates))
     simulation.load(objects)
     simulation.load(placed)
@@ -60,7 +60,7 @@ def _cluster(objects: Iterable[Any], placed: Iterable[Pod] = (), gates: FeatureG
     return simulation
 
 
-def _finish(simulation: Simulation) -> int:
+def _finish(simulation: SimulatedCluster) -> int:
     """Make attempts until nothing can change. Returns how many."""
     return sum(1 for _ in simulation.steps())
 
@@ -74,7 +74,7 @@ def _bound(made: Pod, at: int) -> Pod:
     return replace(made, spec=replace(made.spec, node_name=f"node-{at}"))
 
 
-def _placing(simulation: Simulation, make: Callable[[int], Pod], pods: int = _PODS) -> Step:
+def _placing(simulation: SimulatedCluster, make: Callable[[int], Pod], pods: int = _PODS) -> Step:
     """Return a step that places new pods."""
     numbers = count()
 
@@ -85,7 +85,7 @@ def _placing(simulation: Simulation, make: Callable[[int], Pod], pods: int = _PO
     return step
 
 
-def _observing(simulation: Simulation, facts: Callable[[int], Iterable[Seen | Gone]]) -> Step:
+def _observing(simulation: SimulatedCluster, facts: Callable[[int], Iterable[Seen | Gone]]) -> Step:
     """Return a step that reports events to the engine, without attempts."""
     numbers = count()
 
@@ -155,7 +155,7 @@ def heartbeats(size: int) -> Step:
     return _observing(simulation, beats)
 
 
-def _beating(size: int) -> Simulation:
+def _beating(size: int) -> SimulatedCluster:
     machines = [_with_heartbeat(node(at, {ZONE: f"zone{at % 3}"}), 0) for at in range(size)]
     return _cluster([namespace("default"), *machines], [_plain(-at) for at in range(1, 4)])
 
@@ -281,7 +281,7 @@ def constraints(size: int) -> Step:
 # -- preemption ----------------------------------------------------------------------------------------------------------
 
 
-def _full(size: int, priorities: int = 1) -> Simulation:
+def _full(size: int, priorities: int = 1) -> SimulatedCluster:
     """Return a cluster whose nodes are full of pods of ``priorities`` different priorities."""
     shapes = [pod("old", resources=requests("900m", "1Mi"), priority=at) for at in range(priorities)]
     old = [_renamed(shapes[at % priorities], f"old-{at}") for at in range(4 * size)]
@@ -358,7 +358,7 @@ def gang(size: int) -> Step:
     return step
 
 
-def _parked(size: int) -> Simulation:
+def _parked(size: int) -> SimulatedCluster:
     """Return a cluster with ``size`` unschedulable pods of one shape, rejected by NodeAffinity and InterPodAffinity."""
     near = {"podAffinity": {_REQUIRED: [term("rack", "none")]}}
     shape: Mapping[str, Any] = {"nodeSelector": {ZONE: "zone0"}, "affinity": near}

@@ -22,7 +22,7 @@ from benchmarks.workloads import CHURN_EVERY, WORKLOADS, Sizes, Workload
 from moorage.cli.memory import collect_seldom, keep_freed_memory
 from moorage.engine.facts import Seen
 from moorage.simulator.simulate import Options, prepare
-from moorage.simulator.simulation import Simulation, State
+from moorage.simulator.simulation import SimulatedCluster, State
 
 __all__ = ["run"]
 
@@ -76,7 +76,7 @@ def _loop_us() -> float:
     return (process_time() - began) * 1e6 / 2000
 
 
-def _measure(simulation: Simulation, cycle: CheckedCycle, workload: Workload) -> dict[str, Any]:
+def _measure(simulation: SimulatedCluster, cycle: CheckedCycle, workload: Workload) -> dict[str, Any]:
     wall, cpu = perf_counter(), process_time()
     times, latencies = [0.0], []
     for _ in _decisions(simulation, workload):
@@ -108,7 +108,7 @@ def _growth(latencies: list[float]) -> float:
     return float(np.median(latencies[-tenth:]) / np.median(latencies[:tenth]))
 
 
-def _decisions(simulation: Simulation, workload: Workload) -> Iterator[object]:
+def _decisions(simulation: SimulatedCluster, workload: Workload) -> Iterator[object]:
     """Load the measured pods and decide until all are bound; with churn, in portions.
 
     Portions follow each other every fifth of a simulated second, with a disturbing pod before each.

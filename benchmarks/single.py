@@ -16,7 +16,7 @@ from benchmarks.workloads import WORKLOADS, Sizes
 from moorage.api.core import Pod
 from moorage.cli.memory import keep_freed_memory
 from moorage.simulator.simulate import Options, prepare
-from moorage.simulator.simulation import Simulation
+from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["first_of_class", "preemption_attempt"]
@@ -38,7 +38,7 @@ def preemption_attempt(nodes: int = 5000, init: int = 20000, times: int = 60) ->
     return _figures("preemption-attempt", _at_rest(workload.objects, workload.init), workload.churn)
 
 
-def _at_rest(objects: Iterable[Any], init: Iterable[Pod]) -> Simulation:
+def _at_rest(objects: Iterable[Any], init: Iterable[Pod]) -> SimulatedCluster:
     keep_freed_memory()
     simulation, _ = prepare(Options())
     simulation.load(objects)
@@ -50,12 +50,12 @@ def _at_rest(objects: Iterable[Any], init: Iterable[Pod]) -> Simulation:
     return simulation
 
 
-def _figures(name: str, simulation: Simulation, pods: Iterable[Pod]) -> dict[str, Any]:
+def _figures(name: str, simulation: SimulatedCluster, pods: Iterable[Pod]) -> dict[str, Any]:
     took = list(_times(simulation, pods))[_WARM_UP:]
     return {"name": name, "least_ms": round(min(took) * 1e3, 3), "median_ms": round(median(took) * 1e3, 3), "times": len(took)}
 
 
-def _times(simulation: Simulation, pods: Iterable[Pod]) -> Iterator[float]:
+def _times(simulation: SimulatedCluster, pods: Iterable[Pod]) -> Iterator[float]:
     scheduler = simulation.scheduler
     profile = next(iter(scheduler.profiles.values()))
     for pod in pods:

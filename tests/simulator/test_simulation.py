@@ -100,6 +100,47 @@ def test_preemption_waits_for_the_grace_period_and_controllers_replace_victims()
     check_settled(simulation)
 
 
+def test_the_replacement_of_a_pod_that_finishes_runs_as_long():
+    victim = replace(
+        pod("victim-1", owner="Job"), spec=replace(pod("x").spec, node_name="n", termination_grace_period_seconds=0)
+    )
+    vip = pod("vip", priority=100)
+    durations = {"default/victim-1": 60.0, "default/vip": 10.0}
+    simulation, _ = run([node("n", "1"), victim, vip], durations=durations)
+    assert set(states(simulation).values()) == {"Finished"}
+    assert simulation.now == 70.0
+
+
+def test_a_call_happens_at_its_time_and_may_schedule_others():
+    simulation, _ = prepare(Options())
+    simulation.load([node("n", "2"), pod("big", "3")])
+    happened = []
+
+    def grow():
+        happened.append(simulation.now)
+        if len(happened) < 3:
+            simulation.at(simulation.now + 10.0, grow)
+        else:
+            simulation.tell([Seen(node("m", "4"))])
+
+    simulation.at(5.0, grow)
+    simulation.run()
+    assert happened == [5.0, 15.0, 25.0]
+    assert states(simulation) == {"big": "Placed"}
+    assert simulation.records["default/big"].placed_s == 25.0
+
+
+def test_a_simulation_without_records_forgets_pods_that_end():
+    simulation, _ = prepare(Options())
+    simulation.keeps_records = False
+    simulation.durations["default/a"] = 60.0
+    simulation.load([node("n", "1"), pod("a"), pod("b")])
+    simulation.run()
+    assert states(simulation) == {"b": "Placed"}
+    assert not simulation.durations
+    check_settled(simulation)
+
+
 def test_a_gated_pod_is_not_attempted_until_its_gates_are_removed():
     gated = pod("gated", schedulingGates=[{"name": "x"}])
     open_ = replace(gated, spec=replace(gated.spec, scheduling_gates=()))

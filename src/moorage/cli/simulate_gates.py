@@ -26,7 +26,7 @@ from moorage.report.tables import headline
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.simulate import Options, prepare
-from moorage.simulator.simulation import SimulatedAttempt, Simulation
+from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster
 from moorage.simulator.trace import Trace
 from moorage.simulator.trace_run import simulate_trace
 from moorage.wording import counted
@@ -61,13 +61,13 @@ class SimulationGates:
 
     def run_trace(self, trace: Trace, options: Options, *, stay: bool, on_attempt: _OnAttempt | None = None) -> Run:
         """Simulate a trace."""
-        meter, ended = RunMeter(), list[Simulation]()
+        meter, ended = RunMeter(), list[SimulatedCluster]()
         run = simulate_trace(trace, options, stay=stay, on_attempt=_hearing(meter, on_attempt), on_end=ended.append)
         setting = MeasureSetting(tuple(typical_mix(arrival.pod for arrival in trace.arrivals)))
         self._keep(meter.measured(ended[0], run, setting), ended[0])
         return run
 
-    def _keep(self, measured: MeasuredRun, simulation: Simulation) -> None:
+    def _keep(self, measured: MeasuredRun, simulation: SimulatedCluster) -> None:
         self._measured.append(measured)
         places = NodePlaces.of(simulation.scheduler.cluster.table.nodes)
         self._places = NodePlaces({**self._places.groups, **places.groups}, {**self._places.zones, **places.zones})

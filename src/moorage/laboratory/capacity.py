@@ -30,7 +30,7 @@ from moorage.laboratory.verdicts import EveryVerdict, verdicts_of_all
 from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.capacity import Capacity
 from moorage.report.capacity_values import CapacityPart
-from moorage.simulator.simulation import Simulation, State
+from moorage.simulator.simulation import SimulatedCluster, State
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["CapacityQuestion", "CountedCluster", "capacity_of"]
@@ -43,7 +43,7 @@ class CountedCluster(Protocol):
     """What a question of capacity needs of a cluster."""
 
     @property
-    def simulation(self) -> Simulation: ...
+    def simulation(self) -> SimulatedCluster: ...
     def objects(self) -> list[Object]: ...
     def transaction(self) -> AbstractContextManager[Any]: ...
     def run(self, until_s: float | None = None) -> Any: ...

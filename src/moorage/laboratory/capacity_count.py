@@ -17,7 +17,7 @@ from moorage.cycle.search_scope import SearchScope
 from moorage.engine.facts import Seen
 from moorage.framework.profile import Profile
 from moorage.laboratory.dry_run import rests
-from moorage.simulator.simulation import Simulation
+from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["InstanceCounter", "Placed", "Quota", "Stop"]
@@ -60,7 +60,7 @@ class Stop:
 class InstanceCounter:
     """Places instances in one simulation."""
 
-    def __init__(self, simulation: Simulation, *, quota: Quota | None = None, preempt: bool = False) -> None:
+    def __init__(self, simulation: SimulatedCluster, *, quota: Quota | None = None, preempt: bool = False) -> None:
         self._simulation = simulation
         self._quota = quota
         self._preempt = preempt

@@ -23,7 +23,7 @@ from moorage.laboratory.changes import apply
 from moorage.laboratory.new_nodes import add_nodes, like_node
 from moorage.laboratory.node_groups import group_nodes
 from moorage.report.capacity_values import CapacityGain, CapacityGroup
-from moorage.simulator.simulation import Simulation
+from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_requests import amount
 
 __all__ = ["GainSearch"]
@@ -40,7 +40,7 @@ class ChangedCluster(Protocol):
     """What gains need of a cluster."""
 
     @property
-    def simulation(self) -> Simulation: ...
+    def simulation(self) -> SimulatedCluster: ...
     def transaction(self) -> AbstractContextManager[Any]: ...
 
 

@@ -21,7 +21,7 @@ from moorage.laboratory.dry_run import quick_decision
 from moorage.laboratory.offers import FirstLook, offers_of
 from moorage.laboratory.placements import PodPlacement
 from moorage.laboratory.trials import Trial, fits_of, unscheduled
-from moorage.simulator.simulation import Simulation
+from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["ClusterTrials"]
@@ -34,7 +34,7 @@ class TriedCluster(Protocol):
     """What trials need of a cluster."""
 
     @property
-    def simulation(self) -> Simulation: ...
+    def simulation(self) -> SimulatedCluster: ...
     def transaction(self) -> AbstractContextManager[Any]: ...
     def apply(self, *changes: Change) -> None: ...
     def schedule(self, pods: Iterable[str | Pod] | None = None, *, dry_run: bool = False) -> list[PodPlacement]: ...

@@ -19,7 +19,7 @@ from moorage.laboratory.recorded_simulation import RecordedSimulation
 from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.plugins.dynamic_resources import DynamicResources
 from moorage.queue import QueuedPod, QueuePlace
-from moorage.simulator.simulation import Simulation
+from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["quick_decision", "quick_placements", "rests"]
@@ -55,7 +55,7 @@ def quick_placements(
     return placements
 
 
-def quick_decision(simulation: Simulation, pod: Pod, profile: Profile) -> Decision | None:
+def quick_decision(simulation: SimulatedCluster, pod: Pod, profile: Profile) -> Decision | None:
     """Return the decision on a pod, if it is certain to be the outcome of an attempt; None if only the attempt can tell.
 
     It is made without the caches of the engine's own cycle, which keep what they know of other pods.

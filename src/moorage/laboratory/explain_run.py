@@ -25,7 +25,7 @@ from moorage.simulator.cluster_run import input_notes, objects_of, simulate_clus
 from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.refused_pods import refused_outcomes
 from moorage.simulator.simulate import Options, prepare
-from moorage.simulator.simulation import SimulatedAttempt, Simulation, State
+from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster, State
 
 __all__ = ["ExplainOptions", "explain_cluster", "simulate_and_explain"]
 
@@ -109,7 +109,7 @@ def _prepared(
     return simulation, notes
 
 
-def _waiting(simulation: Simulation) -> list[Pod]:
+def _waiting(simulation: SimulatedCluster) -> list[Pod]:
     return [record.pod for record in simulation.records.values() if record.state == State.PENDING]
 
 
@@ -141,7 +141,7 @@ def _request(key: str, release: str, seed: int, what: ExplainOptions, notes: Seq
     return ExplainRequest(pod=key, **{**what.asked_of, "release": release, "seeds": (seed,), "notes": tuple(notes)})
 
 
-def _watch(simulation: Simulation, subjects: Iterable[Subject], seed: int) -> None:
+def _watch(simulation: SimulatedCluster, subjects: Iterable[Subject], seed: int) -> None:
     cycle = simulation.scheduler.cycle
     cluster = None if cycle.extenders else simulation.scheduler.cluster
     assert isinstance(cycle, WatchingCycle)
@@ -153,7 +153,7 @@ def _watch(simulation: Simulation, subjects: Iterable[Subject], seed: int) -> No
         cycle.watched[subject.pod.uid] = heard
 
 
-def _explained(simulation: Simulation, subject: Subject, options: Options) -> Explanation:
+def _explained(simulation: SimulatedCluster, subject: Subject, options: Options) -> Explanation:
     record = simulation.records.get(subject.pod.uid)
     state = state_of(simulation, options)
     return explain_now(state, subject) if record is None else explain_pending(state, subject, record)

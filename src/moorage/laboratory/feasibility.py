@@ -11,7 +11,7 @@ from moorage.framework.verdicts import Code
 from moorage.laboratory.frames import ColumnFrame, frame_of
 from moorage.laboratory.history import scope_of
 from moorage.laboratory.placements import Feasibility
-from moorage.simulator.simulation import Simulation
+from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
@@ -21,7 +21,7 @@ __all__ = ["feasibility_of"]
 _JUDGE = Cycle(by_class=False, nominated_first=False, errors_end=False)
 
 
-def feasibility_of(simulation: Simulation, pod: PodInfo, nodes: Sequence[str] | None) -> Feasibility:
+def feasibility_of(simulation: SimulatedCluster, pod: PodInfo, nodes: Sequence[str] | None) -> Feasibility:
     """Return where a pod could go among ``nodes`` (None: all). Extenders are not asked.
 
     Raises  InputError for a node that is not there

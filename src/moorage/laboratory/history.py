@@ -25,7 +25,7 @@ from moorage.laboratory.changes import reconfigure
 from moorage.laboratory.packing import Packed, pack, unpack
 from moorage.laboratory.recorded_simulation import RECORDED_PARTS, RecordedSimulation
 from moorage.simulator.simulate import Options, load_options, prepare
-from moorage.simulator.simulation import Simulation
+from moorage.simulator.simulation import SimulatedCluster
 
 __all__ = ["Deleted", "Evicted", "History", "Ran", "Step", "Told", "Tried", "play", "scope_of", "take"]
 
@@ -118,7 +118,7 @@ def play(history: History) -> RecordedSimulation:
     return simulation
 
 
-def take(simulation: Simulation, step: Step) -> None:
+def take(simulation: SimulatedCluster, step: Step) -> None:
     """Make one step."""
     match step:
         case Told(facts):
@@ -133,7 +133,7 @@ def take(simulation: Simulation, step: Step) -> None:
             simulation.run(until_s)
 
 
-def scope_of(simulation: Simulation, nodes: Sequence[str] | None) -> SearchScope:
+def scope_of(simulation: SimulatedCluster, nodes: Sequence[str] | None) -> SearchScope:
     """Return the scope of a search that is limited to these nodes.
 
     Raises  InputError for a name that no node has

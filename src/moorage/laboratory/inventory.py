@@ -13,7 +13,7 @@ from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.errors import InputError
 from moorage.inputs.kinds import KINDS
 from moorage.laboratory.objects import key_of
-from moorage.simulator.simulation import Simulation
+from moorage.simulator.simulation import SimulatedCluster
 
 __all__ = ["Inventory", "PresentObjects", "served_as"]
 
@@ -38,7 +38,7 @@ def served_as(kind: Kind) -> ServedKind:
 class Inventory:
     """The objects of a cluster. ``aside`` are those that the scheduler does not look at, by ``kind/namespace/name``."""
 
-    def __init__(self, simulation: Simulation, aside: Mapping[str, Object]) -> None:
+    def __init__(self, simulation: SimulatedCluster, aside: Mapping[str, Object]) -> None:
         self.simulation = simulation
         self.aside = aside
 

@@ -24,7 +24,7 @@ from moorage.report.outcome import InputNote
 from moorage.report.run_values import MeasuredRun
 from moorage.simulator.outcome import collect
 from moorage.simulator.simulate import Options, load_options, prepare
-from moorage.simulator.simulation import Simulation
+from moorage.simulator.simulation import SimulatedCluster
 from moorage.wording import counted, some
 
 __all__ = ["RunInput", "measure_run"]
@@ -86,7 +86,7 @@ def measure_run(given: RunInput, options: Options) -> MeasuredRun:
     return meter.measured(simulation, run, given.setting, _left_out(given.objects, simulation), speed)
 
 
-def _left_out(objects: Iterable[Object], simulation: Simulation) -> Iterator[str]:
+def _left_out(objects: Iterable[Object], simulation: SimulatedCluster) -> Iterator[str]:
     """Yield a note if pods have fields that the release does not know, or whose feature gates are off."""
     gates = simulation.scheduler.gates
     read = pod_reader(gates)

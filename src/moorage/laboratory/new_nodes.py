@@ -13,7 +13,7 @@ from moorage.framework.changes import Change
 from moorage.laboratory.changes import apply
 from moorage.laboratory.present import ASIDE, cluster_input
 from moorage.simulator.admission import admit
-from moorage.simulator.simulation import Simulation
+from moorage.simulator.simulation import SimulatedCluster
 from moorage.simulator.workloads import expand
 
 __all__ = ["add_nodes", "admitted", "daemon_pods", "like_node", "policies_of"]
@@ -41,7 +41,7 @@ def daemon_pods(nodes: Iterable[Node], policies: Iterable[Object]) -> list[Pod]:
     return list(admit(expand(cluster_input([*held, *nodes]))).pods)
 
 
-def add_nodes(simulation: Simulation, nodes: Sequence[Node], policies: Iterable[Object]) -> list[Pod]:
+def add_nodes(simulation: SimulatedCluster, nodes: Sequence[Node], policies: Iterable[Object]) -> list[Pod]:
     """Add nodes to a simulation and place their DaemonSet pods. Return those that found no place."""
     pods = daemon_pods(nodes, policies)
     simulation.tell([*map(Seen, nodes), *map(Seen, pods)])

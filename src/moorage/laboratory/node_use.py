@@ -11,7 +11,7 @@ from moorage.api.core import Node
 from moorage.laboratory.metrics import PODS, NodeUse
 from moorage.laboratory.node_groups import groups_by_node
 from moorage.report.outcome import PodOutcome, Run
-from moorage.simulator.simulation import Simulation
+from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.node_tree import zone_of
 from moorage.state.table import NodeTable
 
@@ -27,7 +27,7 @@ def counts_for_metrics(node: Node) -> bool:
     return ready and not node.spec.unschedulable and all(taint.key not in _LOST_CONTACT for taint in node.spec.taints)
 
 
-def use_of_nodes(simulation: Simulation, *, all_nodes: bool = False) -> NodeUse:
+def use_of_nodes(simulation: SimulatedCluster, *, all_nodes: bool = False) -> NodeUse:
     """Return what the nodes offer and what their pods request now, in the order of the node table's rows."""
     table = simulation.scheduler.cluster.table
     nodes = table.nodes

@@ -31,7 +31,7 @@ from moorage.report.answer import AnswerRequest, Proof
 from moorage.report.outcome import PodOutcome, Run
 from moorage.report.overview_text import overview_summary, overview_text
 from moorage.report.overview_values import OverviewValues, PendingCause, PlaceUse, ResourceUse, ShapeRoom
-from moorage.simulator.simulation import Simulation, State
+from moorage.simulator.simulation import SimulatedCluster, State
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Overview", "OverviewSetting", "overview_of"]
@@ -60,7 +60,7 @@ class OverviewedCluster(Protocol):
     """What an overview needs of a cluster."""
 
     @property
-    def simulation(self) -> Simulation: ...
+    def simulation(self) -> SimulatedCluster: ...
     def run(self, until_s: float | None = None) -> Run: ...
     def transaction(self) -> AbstractContextManager[Any]: ...
 
@@ -95,7 +95,7 @@ def overview_of(cluster: OverviewedCluster, request: AnswerRequest, setting: Ove
     return replace(found, summary=overview_summary(found))
 
 
-def _not_ready(simulation: Simulation) -> int:
+def _not_ready(simulation: SimulatedCluster) -> int:
     nodes = simulation.scheduler.cluster.table.nodes
     return sum(any(one.type == "Ready" and one.status != "True" for one in node.status.conditions) for node in nodes)
 
@@ -103,7 +103,7 @@ def _not_ready(simulation: Simulation) -> int:
 # -- pending pods --------------------------------------------------------------------------------------------------------
 
 
-def _causes(simulation: Simulation, pods: Iterable[PodOutcome]) -> Iterator[PendingCause]:
+def _causes(simulation: SimulatedCluster, pods: Iterable[PodOutcome]) -> Iterator[PendingCause]:
     """Yield the pending pods by what keeps them pending, the most pods first."""
     held: dict[str, list[str]] = {}
     for pod in pods:
@@ -112,7 +112,7 @@ def _causes(simulation: Simulation, pods: Iterable[PodOutcome]) -> Iterator[Pend
         yield PendingCause(tuple(names), _refusals(simulation, names[0]), message)
 
 
-def _refusals(simulation: Simulation, key: str) -> dict[str, int]:
+def _refusals(simulation: SimulatedCluster, key: str) -> dict[str, int]:
     """Return how many nodes each plugin refuses first, the most first."""
     pod = simulation.pod_named(key)
     if pod is None or pod.spec.scheduling_gates:

@@ -10,7 +10,7 @@ from moorage.api.core import Pod
 from moorage.cycle.decision import Decision
 from moorage.engine.scheduler import Scheduler
 from moorage.laboratory.frames import ColumnFrame
-from moorage.simulator.simulation import Simulation
+from moorage.simulator.simulation import SimulatedCluster
 
 __all__ = ["Feasibility", "PodPlacement", "placement_of"]
 
@@ -53,7 +53,7 @@ class Feasibility(Struct, frozen=True):
         return bool(self.nodes)
 
 
-def placement_of(simulation: Simulation, pod: Pod, decisions: Sequence[Decision]) -> PodPlacement:
+def placement_of(simulation: SimulatedCluster, pod: Pod, decisions: Sequence[Decision]) -> PodPlacement:
     """Return what came of an attempt for a pod that ended with these decisions."""
     now = simulation.pods.get(pod.metadata.uid, pod)
     last = decisions[-1] if decisions else None

@@ -23,7 +23,7 @@ from moorage.laboratory.new_nodes import add_nodes
 from moorage.laboratory.node_types import Offer
 from moorage.laboratory.verdicts import EveryVerdict, verdicts_of_all
 from moorage.simulator.replacing import replacement
-from moorage.simulator.simulation import Simulation
+from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Held", "PlanProblem", "PlanShape", "PlannedCluster", "state_problem"]
@@ -36,7 +36,7 @@ class PlannedCluster(Protocol):
     """What planning needs of a cluster."""
 
     @property
-    def simulation(self) -> Simulation: ...
+    def simulation(self) -> SimulatedCluster: ...
     def objects(self) -> list[Object]: ...
     def transaction(self) -> AbstractContextManager[Any]: ...
 
@@ -143,7 +143,7 @@ def _groups(pods: Iterable[Pod]) -> list[list[Pod]]:
     return list(held.values())
 
 
-def _judged(simulation: Simulation, pod: Pod) -> EveryVerdict:
+def _judged(simulation: SimulatedCluster, pod: Pod) -> EveryVerdict:
     scheduler = simulation.scheduler
     profile = scheduler.profiles[pod.spec.scheduler_name]
     return verdicts_of_all(profile, PodInfo(pod), scheduler.snapshot, scheduler.queue.nominated)
@@ -170,7 +170,7 @@ def _open(judged: EveryVerdict, ignored: Collection[str] = COUNTING) -> Any:
     return open_rows
 
 
-def _free(simulation: Simulation, names: Iterable[str]) -> dict[str, Any]:
+def _free(simulation: SimulatedCluster, names: Iterable[str]) -> dict[str, Any]:
     nodes = simulation.scheduler.snapshot.nodes
     return {
         name: nodes.allowed_pods - nodes.pod_count if name == "pods" else nodes.allocatable(name) - nodes.requested(name)
@@ -180,7 +180,7 @@ def _free(simulation: Simulation, names: Iterable[str]) -> dict[str, Any]:
 
 def _merged(
     probes: Sequence[tuple[Offer, str, Node]], rows: Sequence[int], opens: Sequence[Any], shapes: Sequence[PlanShape],
-    names: Sequence[str], simulation: Simulation,
+    names: Sequence[str], simulation: SimulatedCluster,
 ) -> tuple[tuple[Offer, ...], tuple[Mapping[str, int], ...], tuple[tuple[bool, ...], ...]]:  # fmt: skip
     """Return the offers, with zones that are alike in one, and the room and the fitting shapes of each."""
     free = _free(simulation, names)
@@ -197,7 +197,7 @@ def _merged(
 
 
 def _held(
-    rows: Sequence[int], pods: Sequence[Pod], judged: Sequence[EveryVerdict], names: Sequence[str], simulation: Simulation
+    rows: Sequence[int], pods: Sequence[Pod], judged: Sequence[EveryVerdict], names: Sequence[str], simulation: SimulatedCluster
 ) -> tuple[tuple[Held, ...], dict[str, int]]:
     """Return the existing nodes, by the shapes that they are open to, and what is free on them in all.
 

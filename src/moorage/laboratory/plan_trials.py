@@ -18,7 +18,7 @@ from moorage.laboratory.new_nodes import daemon_pods
 from moorage.laboratory.node_types import Offer
 from moorage.laboratory.plan_packing import shares
 from moorage.laboratory.plan_problem import PlanProblem
-from moorage.simulator.simulation import Simulation, State
+from moorage.simulator.simulation import SimulatedCluster, State
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["ORDERS", "NodeTrials"]
@@ -31,7 +31,7 @@ class TrialCluster(Protocol):
     """What trials need of a cluster."""
 
     @property
-    def simulation(self) -> Simulation: ...
+    def simulation(self) -> SimulatedCluster: ...
     def transaction(self) -> AbstractContextManager[Any]: ...
 
 
@@ -96,7 +96,7 @@ class NodeTrials:
                     scheduler.cluster.assume(info, decision.node)
         return tuple(left)
 
-    def _add(self, counts: Sequence[int], simulation: Simulation) -> None:
+    def _add(self, counts: Sequence[int], simulation: SimulatedCluster) -> None:
         made = self.nodes(counts)
         simulation.tell([Seen(node) for node, _ in made])
         daemons = [pod for _, pods in made for pod in pods]
@@ -137,7 +137,7 @@ def _by_size(problem: PlanProblem, pods: Sequence[Pod]) -> tuple[list[Pod], list
     return largest, sorted(pods, key=lambda pod: (-(pod.spec.priority or 0), size[pod.metadata.uid]))
 
 
-def _is_quick(simulation: Simulation, pods: Sequence[Pod]) -> bool:
+def _is_quick(simulation: SimulatedCluster, pods: Sequence[Pod]) -> bool:
     """Return True if one pass over the pods tells what comes of them: none waits, and none makes room for an earlier one."""
     scheduler = simulation.scheduler
     if scheduler.cycle.extenders or scheduler.cluster.groups is not None:
@@ -155,7 +155,7 @@ def _is_quick(simulation: Simulation, pods: Sequence[Pod]) -> bool:
     return True
 
 
-def _usage(simulation: Simulation, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+def _usage(simulation: SimulatedCluster, names: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Return what is requested and what there is on some nodes, by resource."""
     table = simulation.scheduler.snapshot.table
     nodes = simulation.scheduler.snapshot.nodes

@@ -12,7 +12,7 @@ from moorage.inputs.kinds import KINDS
 from moorage.laboratory.objects import key_of
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import objects_of
-from moorage.simulator.simulation import Simulation
+from moorage.simulator.simulation import SimulatedCluster
 
 __all__ = ["ASIDE", "aside_of", "cluster_input", "present_objects"]
 
@@ -28,7 +28,7 @@ def aside_of(cluster: ClusterInput) -> dict[str, Object]:
     return {key_of(obj): obj for obj in held}
 
 
-def present_objects(aside: Mapping[str, Object], simulation: Simulation) -> list[Object]:
+def present_objects(aside: Mapping[str, Object], simulation: SimulatedCluster) -> list[Object]:
     """Return all objects: those that the scheduler does not look at, then nodes, placed pods and waiting pods."""
     cluster = simulation.scheduler.cluster
     table = cluster.table

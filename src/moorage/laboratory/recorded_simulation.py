@@ -22,7 +22,7 @@ from moorage.laboratory.recorded_queue import RecordedQueue
 from moorage.laboratory.recorded_state import RecordedClusterState
 from moorage.laboratory.undo_log import NO_LOG, UndoLog
 from moorage.plugins import builtin_registry
-from moorage.simulator.simulation import PodRecord, Simulation
+from moorage.simulator.simulation import Event, PodRecord, SimulatedCluster
 
 __all__ = ["RECORDED_PARTS", "RecordedSimulation"]
 
@@ -37,7 +37,7 @@ _Books = tuple[dict[str, Any], ...]
 _fields_of = attrgetter(*PodRecord.__struct_fields__)
 
 
-class RecordedSimulation(Simulation):
+class RecordedSimulation(SimulatedCluster):
     """See the module's description."""
 
     log: UndoLog = NO_LOG
@@ -90,7 +90,7 @@ class RecordedSimulation(Simulation):
 
         return restore
 
-    def _restore(self, small: tuple[Any, ...], events: list[tuple[float, int, News]], due: Callable[[], None]) -> None:
+    def _restore(self, small: tuple[Any, ...], events: list[tuple[float, int, Event]], due: Callable[[], None]) -> None:
         state = self.scheduler.state
         mine, engine, self.scheduler.cycle.order.start = small
         self.now, self._serial, self._arrivals, self._may_fit, self._until_s, self.overslept, faults = mine
@@ -164,7 +164,7 @@ class RecordedSimulation(Simulation):
             self.log.add(partial(_restore_name, uid_of, pod.key, uid_of.get(pod.key)))
 
 
-def _when(event: tuple[float, int, News]) -> tuple[float, int]:
+def _when(event: tuple[float, int, Event]) -> tuple[float, int]:
     return event[:2]
 
 

@@ -12,7 +12,7 @@ from moorage.laboratory.frames import ColumnFrame, frame_of, nodes_frame, pods_f
 from moorage.laboratory.measured_run import RunInput
 from moorage.report.scores import NodeScoring, ScoreLog
 from moorage.simulator.simulate import Options, prepare
-from moorage.simulator.simulation import SimulatedAttempt, Simulation, State
+from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster, State
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["MOST_SCORES", "frames_of_run"]
@@ -65,12 +65,12 @@ def _attempt(attempt: SimulatedAttempt) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _state(simulation: Simulation, pod: PodInfo) -> str:
+def _state(simulation: SimulatedCluster, pod: PodInfo) -> str:
     record = simulation.records.get(pod.uid)
     return record.state if record is not None else State.PLACED if pod.spec.node_name else State.PENDING
 
 
-def _verdicts(simulation: Simulation) -> ColumnFrame:
+def _verdicts(simulation: SimulatedCluster) -> ColumnFrame:
     """Return the refusals of every node for every pod that stays pending."""
     rows: list[tuple[Any, ...]] = []
     for record in simulation.records.values():

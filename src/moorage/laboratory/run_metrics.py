@@ -25,7 +25,7 @@ from moorage.laboratory.typical_mix import PodShape, eligible_shapes, is_bound_t
 from moorage.report.outcome import PodOutcome, Run
 from moorage.report.run_values import MeasuredRun, UnplacedPod
 from moorage.simulator.pod_record import PodRecord, State
-from moorage.simulator.simulation import SimulatedAttempt, Simulation
+from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["WAITS", "MeasureSetting", "RunMeter", "fullness", "pending_metrics", "state_metrics", "wait_metrics"]
@@ -68,7 +68,7 @@ class RunMeter:
             self._victims.append(decision.post_filter.victims)
 
     def measured(
-        self, simulation: Simulation, run: Run, setting: MeasureSetting, notes: Iterable[str] = (), speed: float = 0.0
+        self, simulation: SimulatedCluster, run: Run, setting: MeasureSetting, notes: Iterable[str] = (), speed: float = 0.0
     ) -> MeasuredRun:
         """Return what was measured, when the run is over."""
         return MeasuredRun(
@@ -85,7 +85,7 @@ class RunMeter:
         key = f"{pod.namespace}/{pod.name}"
         return UnplacedPod(key, pod.workload, pod.message, self._refused_by.get(key, ()))
 
-    def _metrics(self, simulation: Simulation, run: Run, setting: MeasureSetting) -> dict[str, float]:
+    def _metrics(self, simulation: SimulatedCluster, run: Run, setting: MeasureSetting) -> dict[str, float]:
         """Return all metrics by name; ``docs/reference/metrics.md`` explains them. A wait without end is infinite."""
         use = use_of_nodes(simulation, all_nodes=setting.all_nodes)
         used = _nodes_used(simulation)
@@ -102,7 +102,7 @@ class RunMeter:
         metrics["attempts"] = float(run.attempts)
         return metrics
 
-    def _violations(self, simulation: Simulation) -> int:
+    def _violations(self, simulation: SimulatedCluster) -> int:
         """Return the number of victims whose budget did not allow it, by the budgets' own status."""
         budgets = Budgets(simulation.scheduler.cluster.objects(PodDisruptionBudget).values())
         return sum(len(budgets.split(victims)[0]) for victims in self._victims)
@@ -143,7 +143,7 @@ def _waits(pods: Iterable[PodOutcome]) -> Iterator[float]:
             yield math.inf
 
 
-def _nodes_used(simulation: Simulation) -> list[str]:
+def _nodes_used(simulation: SimulatedCluster) -> list[str]:
     """Return the nodes with a pod that does not exist because of its node."""
     table = simulation.scheduler.cluster.table
     return [

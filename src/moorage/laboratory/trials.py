@@ -20,7 +20,7 @@ from moorage.framework.profile import Profile
 from moorage.laboratory.changes import apply, reconfigure
 from moorage.laboratory.offers import NO_OFFERS, ChangeSet, NodeOffers, Offers, offers_of, refusals_of
 from moorage.simulator.simulate import Options, load_options, prepare
-from moorage.simulator.simulation import Simulation
+from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["FreshTrials", "Trial", "Trials", "fits_of", "unscheduled"]
@@ -110,7 +110,7 @@ class FreshTrials:
             return Trial(again.node, victims) if again.node else Trial(offers=offers)
         return Trial(offers=offers)
 
-    def _replaced(self, simulation: Simulation) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _replaced(self, simulation: SimulatedCluster) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Try the pods that replace evicted ones. Return those that are placed, and those that are not."""
         waiting = [pod for pod in simulation.pods.values() if pod.uid not in self._known and not pod.spec.node_name]
         for pod in waiting:
@@ -119,7 +119,7 @@ class FreshTrials:
         return tuple(key for key, node in nodes.items() if node), tuple(key for key, node in nodes.items() if not node)
 
 
-def fits_of(profile: Profile, pod: Pod, simulation: Simulation) -> tuple[str, ...]:
+def fits_of(profile: Profile, pod: Pod, simulation: SimulatedCluster) -> tuple[str, ...]:
     """Return the names of the nodes that no plugin of a profile refuses, sorted."""
     snapshot = simulation.scheduler.snapshot
     open_rows = np.ones(len(snapshot.table), dtype=bool)
@@ -128,7 +128,7 @@ def fits_of(profile: Profile, pod: Pod, simulation: Simulation) -> tuple[str, ..
     return tuple(sorted(snapshot.table.nodes[row].name for row in np.flatnonzero(open_rows)))
 
 
-def unscheduled(pod: Pod, simulation: Simulation) -> Offers | None:
+def unscheduled(pod: Pod, simulation: SimulatedCluster) -> Offers | None:
     """Return what a pod needs before it is looked at: a scheduler, and no gates. None if it needs nothing."""
     target, profiles = f"pod/{pod.key}", simulation.scheduler.profiles
     if pod.spec.node_name:

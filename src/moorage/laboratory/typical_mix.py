@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from moorage.api.core import ENDED_PHASES, Container, Pod, PodStatus
 from moorage.laboratory.feasibility import feasibility_of
 from moorage.laboratory.metrics import WorkShape
-from moorage.simulator.simulation import Simulation
+from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["MIRROR", "RARE", "PodShape", "eligible_shapes", "is_bound_to_its_node", "typical_mix", "unplaced_copy"]
@@ -78,12 +78,12 @@ def _shape(members: Sequence[PodInfo], total: int) -> PodShape:
 # -- where they may go ---------------------------------------------------------------------------------------------------
 
 
-def eligible_shapes(simulation: Simulation, shapes: Iterable[PodShape]) -> list[WorkShape]:
+def eligible_shapes(simulation: SimulatedCluster, shapes: Iterable[PodShape]) -> list[WorkShape]:
     """Return shapes with the nodes that no filter but that of resources refuses, in the order of the node table's rows."""
     return [_eligible(simulation, shape) for shape in shapes]
 
 
-def _eligible(simulation: Simulation, shape: PodShape) -> WorkShape:
+def _eligible(simulation: SimulatedCluster, shape: PodShape) -> WorkShape:
     table = simulation.scheduler.snapshot.table
     rows = np.zeros(len(table), dtype=np.bool_)
     for name in feasibility_of(simulation, PodInfo(_asking_for_nothing(shape.pod)), None).nodes:

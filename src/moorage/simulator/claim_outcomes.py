@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from moorage.api.core import Pod
 from moorage.api.devices import ResourceClaim
 from moorage.report.claim_report import DeviceOutcome, VolumeOutcome
-from moorage.simulator.simulation import PodRecord, Simulation
+from moorage.simulator.simulation import PodRecord, SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["devices_allocated", "volumes_bound"]
 
 
-def volumes_bound(simulation: Simulation) -> Iterator[VolumeOutcome]:
+def volumes_bound(simulation: SimulatedCluster) -> Iterator[VolumeOutcome]:
     """Yield the claims whose volumes were bound during the run, by namespace and name."""
     bound = simulation.storage.bound
     if not bound:
@@ -35,7 +35,7 @@ def volumes_bound(simulation: Simulation) -> Iterator[VolumeOutcome]:
         )
 
 
-def devices_allocated(simulation: Simulation) -> Iterator[DeviceOutcome]:
+def devices_allocated(simulation: SimulatedCluster) -> Iterator[DeviceOutcome]:
     """Yield the devices that were allocated during the run and still are, by namespace and name of the claim."""
     claims = simulation.scheduler.snapshot.objects(ResourceClaim)
     keys = sorted(simulation.devices.allocated)
@@ -57,7 +57,7 @@ def devices_allocated(simulation: Simulation) -> Iterator[DeviceOutcome]:
             )
 
 
-def _placed(simulation: Simulation) -> Iterator[PodRecord]:
+def _placed(simulation: SimulatedCluster) -> Iterator[PodRecord]:
     return (record for record in simulation.records.values() if record.placed_s is not None)
 
 

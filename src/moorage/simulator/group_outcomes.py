@@ -8,7 +8,7 @@ from moorage.api.pod_groups import POD_GROUP_SCHEDULED, PodGroup, find_condition
 from moorage.engine.group_outcome import GroupReport
 from moorage.report.group_report import PodGroupOutcome
 from moorage.report.outcome import InputNote
-from moorage.simulator.simulation import Simulation
+from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_groups import GroupPods, group_key
 from moorage.state.pod_info import PodInfo
 from moorage.wording import counted
@@ -18,7 +18,7 @@ __all__ = ["closed_gate_notes", "pod_groups"]
 _OPEN = "--feature-gates=GenericWorkload=true,GangScheduling=true"
 
 
-def pod_groups(simulation: Simulation) -> Iterator[PodGroupOutcome]:
+def pod_groups(simulation: SimulatedCluster) -> Iterator[PodGroupOutcome]:
     """Yield every pod group that exists or that a pod names, by namespace and name; none if groups are disabled."""
     snapshot = simulation.scheduler.snapshot
     if simulation.scheduler.cluster.groups is None:
@@ -56,7 +56,7 @@ def _state(group: PodGroup | None, there: int, placed: int, last: GroupReport | 
     return "Unschedulable", f"{last.message}: {found} of the {least} pods that go together found a node"
 
 
-def closed_gate_notes(simulation: Simulation, groups: int) -> Iterator[InputNote]:
+def closed_gate_notes(simulation: SimulatedCluster, groups: int) -> Iterator[InputNote]:
     """Yield a note if the input has pod groups but the feature gate for them is off."""
     if groups and simulation.scheduler.cluster.groups is None:
         text = (

@@ -10,7 +10,7 @@ from moorage.cycle.extender_wire import ExtenderError
 from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, Run
 from moorage.simulator.claim_outcomes import devices_allocated, volumes_bound
 from moorage.simulator.group_outcomes import pod_groups
-from moorage.simulator.simulation import PodRecord, Simulation, State
+from moorage.simulator.simulation import PodRecord, SimulatedCluster, State
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.wording import counted
@@ -19,7 +19,7 @@ __all__ = ["collect"]
 
 
 def collect(
-    simulation: Simulation,
+    simulation: SimulatedCluster,
     release: str,
     *,
     notes: Iterable[InputNote] = (),
@@ -55,7 +55,7 @@ def collect(
     )
 
 
-def _ignored_extenders(simulation: Simulation) -> Iterator[InputNote]:
+def _ignored_extenders(simulation: SimulatedCluster) -> Iterator[InputNote]:
     """Yield a note for each distinct failure of an extender that was ignored."""
     times = Counter(str(fault) for fault in simulation.faults if isinstance(fault, ExtenderError))
     for text, number in times.items():
@@ -66,7 +66,7 @@ def _overslept(key: str) -> str:
     return f"pod {key} found a place only in a last retry: a plugin's queueing hint missed the event that helped it"
 
 
-def _pod(record: PodRecord, names: Mapping[str, str], simulation: Simulation) -> PodOutcome:
+def _pod(record: PodRecord, names: Mapping[str, str], simulation: SimulatedCluster) -> PodOutcome:
     pod = record.pod
     return PodOutcome(
         namespace=pod.namespace,
@@ -88,7 +88,7 @@ def _pod(record: PodRecord, names: Mapping[str, str], simulation: Simulation) ->
     )
 
 
-def _message(record: PodRecord, simulation: Simulation) -> str:
+def _message(record: PodRecord, simulation: SimulatedCluster) -> str:
     if record.attempts:
         return record.message
     gates = ", ".join(gate.name for gate in record.pod.spec.scheduling_gates)

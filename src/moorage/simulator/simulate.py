@@ -27,7 +27,7 @@ from moorage.report.outcome import InputNote, Run
 from moorage.report.scores import ScoreLog, scoring_of
 from moorage.simulator.group_outcomes import closed_gate_notes
 from moorage.simulator.outcome import collect
-from moorage.simulator.simulation import PodRecord, SimulatedAttempt, Simulation, wants_a_node
+from moorage.simulator.simulation import PodRecord, SimulatedAttempt, SimulatedCluster, wants_a_node
 from moorage.wording import counted, some
 
 __all__ = ["Options", "kinds_named", "load_options", "prepare", "simulate"]
@@ -100,7 +100,7 @@ def kinds_named(options: Options) -> tuple[str, ...]:
 
 
 #: An empty simulation, and notes on its plugins.
-Prepared = tuple[Simulation, list[InputNote]]
+Prepared = tuple[SimulatedCluster, list[InputNote]]
 
 
 def prepare(
@@ -109,7 +109,7 @@ def prepare(
     *,
     cycle: type[Cycle] = Cycle,
     parts: EngineParts = STANDARD_PARTS,
-    simulation: type[Simulation] = Simulation,
+    simulation: type[SimulatedCluster] = SimulatedCluster,
     loaded: Loaded | None = None,
 ) -> Prepared:
     """Return an empty simulation with its profiles built, and notes on enabled plugins that do not exist.

@@ -8,11 +8,12 @@ time only.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.api.core import Pod, PodCondition
@@ -37,34 +38,29 @@ from moorage.framework.effects import (
     SetGroupCondition,
     Until,
     Write,
-)
+)  # fmt: skip
 from moorage.simulator.claim_controller import ClaimController
 from moorage.simulator.device_driver import DeviceDrivers
+from moorage.simulator.pod_books import PodBooks
 from moorage.simulator.pod_collector import PodCollector
 from moorage.simulator.pod_record import PodRecord, State, bound_version, wants_a_node
 from moorage.simulator.replacing import REPLACING, REPLACING_ELSEWHERE, replacement
+from moorage.simulator.simulated_attempt import SimulatedAttempt
 from moorage.simulator.simulated_time import timestamp
 from moorage.simulator.storage_controller import StorageController
 from moorage.simulator.under_way import LastAttempt, WaitingWork
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["PodRecord", "SimulatedAttempt", "Simulation", "State", "wants_a_node"]
+__all__ = ["Event", "PodRecord", "SimulatedAttempt", "SimulatedCluster", "State", "wants_a_node"]
 
 #: After this many failures without a change in the cluster, the run does not wait for a pod.
 MAX_FUTILE_ATTEMPTS = 10
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedAttempt:
-    """A decision and its time."""
-
-    time_s: float
-    number: int
-    decision: Decision
+#: A fact, or a call that may report facts or schedule further events.
+Event: TypeAlias = News | Callable[[], None]
 
 
 @dataclass
-class Simulation:
+class SimulatedCluster(PodBooks):
     """Events in time order, and the pods they concern.
 
     ``on_attempt`` is called with every decision. ``durations`` maps a pod's UID to the seconds it runs once bound; other pods
@@ -81,20 +77,17 @@ class Simulation:
     #: Pods that were scheduled only by the final retry: some plugin's queueing hint missed the event that helped them.
     overslept: list[str] = field(default_factory=list)
     ask: Callable[[Question], bytes] | None = None
+    #: False: forget a pod when it ends, for runs without end.
+    keeps_records: bool = True
 
     def __post_init__(self) -> None:
-        self._events: list[tuple[float, int, News]] = []
+        PodBooks.__init__(self)
+        self._events: list[tuple[float, int, Event]] = []
         self._serial = 0
-        self._pods: dict[str, Pod] = {}
-        #: UID → the number of the pod in order of arrival.
-        self._came: dict[str, int] = {}
         self._arrivals = 0
-        self._named: dict[tuple[str, str], str] = {}
-        self._last_attempts: dict[str, LastAttempt] = {}
         #: The pod that last kept the run from being settled; it is checked first, so that most checks look at one pod.
         self._may_fit = ""
         self._waiting_work: list[WaitingWork] = []
-        self._timeouts: dict[str, int] = {}
         #: The time at which ``steps`` ends at the latest; None: when nothing more can happen.
         self._until_s: float | None = None
         #: The last attempt for each pod group.
@@ -121,10 +114,10 @@ class Simulation:
             self._tell(Seen(obj))
         self.devices.begin()
 
-    def at(self, time_s: float, fact: News) -> None:
-        """Schedule a fact for a later time."""
+    def at(self, time_s: float, event: Event) -> None:
+        """Schedule a fact, or a call, for a later time."""
         self._serial += 1
-        heapq.heappush(self._events, (time_s, self._serial, fact))
+        heapq.heappush(self._events, (time_s, self._serial, event))
 
     def run(self, until_s: float | None = None) -> None:
         """Run until nothing more can happen that would change an outcome; with ``until_s``, until that time."""
@@ -191,7 +184,11 @@ class Simulation:
     def _process_due(self) -> None:
         """Process the events that are due, the controllers, and work that waits for them."""
         while self._events and self._events[0][0] <= self.now:
-            self._tell(heapq.heappop(self._events)[2])
+            event = heapq.heappop(self._events)[2]
+            if isinstance(event, Struct):
+                self._tell(event)
+            else:
+                event()
         self._collector.act(self.now)
         self.storage.act()
         self._claims.act()
@@ -207,25 +204,6 @@ class Simulation:
         self.scheduler.observe(fact, self.now)
 
     # -- one attempt --------------------------------------------------------------------------------------------------
-
-    @property
-    def pods(self) -> Mapping[str, Pod]:
-        """All pods that exist, by UID."""
-        return self._pods
-
-    def pods_in_order(self) -> list[Pod]:
-        """Return all pods that exist, in order of arrival."""
-        return [self._pods[uid] for uid in sorted(self._pods, key=self._came.__getitem__)]
-
-    def newest_first(self) -> Iterator[Pod]:
-        """Yield the pods that exist; those that came last come first."""
-        return reversed(self._pods.values())
-
-    def pod_named(self, key: str) -> Pod | None:
-        """Return the pod of this ``namespace/name``, if it exists."""
-        namespace, _, name = key.partition("/")
-        pod = self._pods.get(self._named.get((namespace, name), ""))
-        return pod if pod is not None and pod.key == key else None
 
     def tell(self, facts: Iterable[News]) -> None:
         """Report facts now."""
@@ -568,12 +546,16 @@ class Simulation:
             record.state = State.DELETED
         elif uid in self.victims:
             self._replace(record)
+        if not self.keeps_records:
+            self._forget(record.pod)
 
     def _replace(self, record: PodRecord) -> None:
         """Create the replacement for a victim, as its controller would."""
         fresh = replacement(record.pod, REPLACING if record.state == State.PREEMPTED else REPLACING_ELSEWHERE)
         if fresh is not None:
             record.replaced = fresh.name
+            if record.pod.metadata.uid in self.durations:  # the new pod begins the work again
+                self.durations[fresh.metadata.uid] = self.durations[record.pod.metadata.uid]
             self.at(self.now, Seen(fresh))
 
     def _note_revoked(self, decision: Decision) -> None:

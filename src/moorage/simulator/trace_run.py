@@ -8,7 +8,7 @@ from moorage.engine.facts import Seen
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.outcome import collect
 from moorage.simulator.simulate import Options, prepare
-from moorage.simulator.simulation import SimulatedAttempt, Simulation
+from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster
 from moorage.simulator.trace import Trace
 
 __all__ = ["simulate_trace"]
@@ -20,7 +20,7 @@ def simulate_trace(
     *,
     stay: bool = False,
     on_attempt: Callable[[SimulatedAttempt], None] | None = None,
-    on_end: Callable[[Simulation], None] | None = None,
+    on_end: Callable[[SimulatedCluster], None] | None = None,
 ) -> Run:
     """Schedule every arrival of a trace, in order. With ``stay`` no pod ever finishes.
 

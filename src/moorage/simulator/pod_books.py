@@ -1,0 +1,54 @@
+"""The books of a simulated cluster: its pods by UID and by name, and what it remembers of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from moorage.api.core import Pod
+from moorage.simulator.pod_record import PodRecord
+from moorage.simulator.under_way import LastAttempt
+
+__all__ = ["PodBooks"]
+
+
+class PodBooks:
+    """The base of ``SimulatedCluster``, which fills the books and adds the fields without a value here."""
+
+    durations: dict[str, float]
+    records: dict[str, PodRecord]
+    victims: dict[str, PodRecord]
+
+    def __init__(self) -> None:
+        self._pods: dict[str, Pod] = {}
+        #: UID → the number of the pod in order of arrival.
+        self._came: dict[str, int] = {}
+        self._named: dict[tuple[str, str], str] = {}
+        self._last_attempts: dict[str, LastAttempt] = {}
+        #: UID → how often its work waited until the deadline.
+        self._timeouts: dict[str, int] = {}
+
+    @property
+    def pods(self) -> Mapping[str, Pod]:
+        """All pods that exist, by UID."""
+        return self._pods
+
+    def pods_in_order(self) -> list[Pod]:
+        """Return all pods that exist, in order of arrival."""
+        return [self._pods[uid] for uid in sorted(self._pods, key=self._came.__getitem__)]
+
+    def newest_first(self) -> Iterator[Pod]:
+        """Yield the pods that exist; those that came last come first."""
+        return reversed(self._pods.values())
+
+    def pod_named(self, key: str) -> Pod | None:
+        """Return the pod of this ``namespace/name``, if it exists."""
+        namespace, _, name = key.partition("/")
+        pod = self._pods.get(self._named.get((namespace, name), ""))
+        return pod if pod is not None and pod.key == key else None
+
+    def _forget(self, pod: Pod) -> None:
+        uid, name = pod.metadata.uid, (pod.metadata.namespace, pod.metadata.name)
+        for book in (self.records, self.victims, self._last_attempts, self._timeouts, self.durations):
+            book.pop(uid, None)
+        if self._named.get(name) == uid:
+            del self._named[name]

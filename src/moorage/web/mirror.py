@@ -14,9 +14,9 @@ from msgspec import Struct
 from moorage.api.core import Node, NodeSpec, NodeStatus
 from moorage.laboratory.node_groups import groups_by_node
 from moorage.web.rows import BOUND, NodeRow, PodRow, node_row
-from moorage.web.stranded import Shape, stranded_shares, typical_shapes
+from moorage.web.stranded import TypicalShape, stranded_shares, typical_shapes
 
-__all__ = ["Attempt", "Changes", "Mirror", "View", "causes_of"]
+__all__ = ["Changes", "Mirror", "SeenAttempt", "View", "causes_of"]
 
 #: Maximum number of causes that are listed; the rest counts as one.
 _MOST_CAUSES: Final = 50
@@ -32,7 +32,7 @@ class View(Struct, frozen=True, gc=False):
         return self.namespaces is None or key.partition("/")[0] in self.namespaces
 
 
-class Attempt(Struct, frozen=True, gc=False):
+class SeenAttempt(Struct, frozen=True, gc=False):
     """The outcome of an attempt to schedule a pod."""
 
     pod: str
@@ -48,7 +48,7 @@ class Changes(Struct, frozen=True, gc=False):
     nodes_gone: tuple[str, ...]
     pods: tuple[PodRow, ...]
     pods_gone: tuple[str, ...]
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[SeenAttempt, ...]
 
     @property
     def size(self) -> int:
@@ -67,12 +67,12 @@ class Mirror:
         self.causes: Counter[tuple[str, str]] = Counter()
         self.groups: Mapping[str, str] = {}
         self.used: dict[str, Counter[str]] = {}
-        self.shapes: tuple[Shape, ...] = ()
+        self.shapes: tuple[TypicalShape, ...] = ()
         self._grouped: dict[str, Node] = {}
         self._regroup = False
         self._nodes_changed: dict[str, None] = {}
         self._pods_changed: dict[str, None] = {}
-        self._attempts: list[Attempt] = []
+        self._attempts: list[SeenAttempt] = []
 
     # -- following -----------------------------------------------------------------------------------------------------
 
@@ -137,9 +137,9 @@ class Mirror:
 
     def _note_attempt(self, old: PodRow | None, new: PodRow, now: float) -> None:
         if new.state == BOUND and old is not None and old.node is None:
-            self._attempts.append(Attempt(new.key, now, "scheduled", new.node))
+            self._attempts.append(SeenAttempt(new.key, now, "scheduled", new.node))
         elif new.node is None and new.cause and (old is None or (old.cause, old.attempts) != (new.cause, new.attempts)):
-            self._attempts.append(Attempt(new.key, now, "unschedulable", None))
+            self._attempts.append(SeenAttempt(new.key, now, "unschedulable", None))
 
     # -- reading -------------------------------------------------------------------------------------------------------
 

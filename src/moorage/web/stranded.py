@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-__all__ = ["Shape", "stranded_shares", "typical_shapes"]
+__all__ = ["TypicalShape", "stranded_shares", "typical_shapes"]
 
 #: Maximum number of typical shapes, and the share of all pods from which a shape is typical.
 _MOST: Final = 20
@@ -19,14 +19,14 @@ _TYPICAL: Final = 0.01
 Amounts = Mapping[str, int]
 
 
-class Shape(NamedTuple):
+class TypicalShape(NamedTuple):
     """What a typical pod requests, and its share of all typical pods."""
 
     requests: Amounts
     weight: float
 
 
-def typical_shapes(requests: Iterable[Amounts]) -> tuple[Shape, ...]:
+def typical_shapes(requests: Iterable[Amounts]) -> tuple[TypicalShape, ...]:
     """Return the most frequent requests. Pods with equal requests mostly share one object, which makes counting cheap."""
     seen: dict[int, tuple[Amounts, int]] = {}
     for one in requests:
@@ -40,10 +40,10 @@ def typical_shapes(requests: Iterable[Amounts]) -> tuple[Shape, ...]:
     total = sum(counts.values())
     common = sorted(((count, key) for key, count in counts.items() if count >= _TYPICAL * total), reverse=True)[:_MOST]
     kept = sum(count for count, _ in common)
-    return tuple(Shape(dict(key), count / kept) for count, key in common)
+    return tuple(TypicalShape(dict(key), count / kept) for count, key in common)
 
 
-def stranded_shares(shapes: Sequence[Shape], allocatable: Sequence[Amounts], used: Sequence[Amounts]) -> list[float]:
+def stranded_shares(shapes: Sequence[TypicalShape], allocatable: Sequence[Amounts], used: Sequence[Amounts]) -> list[float]:
     """Return the stranded share of each node."""
     names = sorted({name for shape in shapes for name in shape.requests})
     if not shapes or not allocatable:

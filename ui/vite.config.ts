@@ -1,5 +1,5 @@
 import { defineConfig } from "vite";
-import { htmlFiles } from "./build/html.ts";
+import { htmlFiles } from "./bundling/html.ts";
 
 export default defineConfig({
   // Preact's own runtime; no plugin is needed.

@@ -11,8 +11,8 @@ import moorage
 
 BUNDLE = Path(moorage.__file__).parent / "web" / "bundle"
 UI = Path(__file__).parents[2] / "ui"
-# The same list as in ui/build/html.ts.
-SOURCES = ("build", "package-lock.json", "package.json", "src", "tsconfig.json", "vite.config.ts")
+# The same list as in ui/bundling/html.ts.
+SOURCES = ("bundling", "package-lock.json", "package.json", "src", "tsconfig.json", "vite.config.ts")
 source_only = pytest.mark.skipif(not UI.exists(), reason="the source of the page, ui/, is not here")
 
 

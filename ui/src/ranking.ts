@@ -4,9 +4,10 @@
  * The total of a node is the sum over plugins of weight × normalised score. kube-scheduler picks one of the nodes with the highest
  * total at random; the engine draws it by its seed.
  */
+import type { Scores } from "./documents";
 
-export interface Columns {
-  /** Rows of the nodes, in the engine's order. */
+export interface ScoreColumns {
+  /** The nodes that fit, in the engine's order. */
   readonly nodes: readonly string[];
   readonly plugins: readonly string[];
   readonly weights: readonly number[];
@@ -14,7 +15,7 @@ export interface Columns {
   readonly normalised: readonly (readonly number[])[];
 }
 
-export interface Ranked {
+export interface Ranking {
   /** Positions in `nodes`, the highest total first; equal totals keep their order. */
   readonly order: readonly number[];
   readonly totals: readonly number[];
@@ -22,25 +23,63 @@ export interface Ranked {
   readonly best: readonly number[];
 }
 
-export function ranked(scores: Columns, weights: readonly number[] = scores.weights): Ranked {
+export function ranking(scores: ScoreColumns, weights: readonly number[]): Ranking {
+  const totals = totalsOf(scores, weights);
+  const order = totals.map((_, node) => node).sort((a, b) => totals[b]! - totals[a]! || a - b);
+  const highest = order.length ? totals[order[0]!]! : 0;
+  return { order, totals, best: order.filter((node) => totals[node] === highest) };
+}
+
+/** The nearest weights of a plugin, below and above its own, at which other nodes are best. */
+export interface Turns {
+  readonly below?: number;
+  readonly above?: number;
+}
+
+/** Find where the choice turns when one weight moves between 0 and 100 and the others stay. */
+export function turns(scores: ScoreColumns, weights: readonly number[], plugin: number): Turns {
+  const without = totalsOf(scores, weights.map((weight, at) => (at === plugin ? 0 : weight)));
+  const column = scores.normalised[plugin]!;
+  const now = weights[plugin]!;
+  const best = bestOf(without, column, now);
+  const first = (step: number, end: number): number | undefined => {
+    for (let weight = now + step; weight !== end + step; weight += step) {
+      if (bestOf(without, column, weight) !== best) return weight;
+    }
+    return undefined;
+  };
+  const [below, above] = [now > 0 ? first(-1, 0) : undefined, now < 100 ? first(1, 100) : undefined];
+  return { ...(below !== undefined && { below }), ...(above !== undefined && { above }) };
+}
+
+/** Return the columns that an Explanation holds: those of its best nodes, which are all nodes that fit only if they are few. */
+export function columnsOf(scores: Scores, names: readonly string[]): ScoreColumns {
+  const plugins = scores.nodes[0]?.shares.map((share) => share.plugin) ?? [];
+  const rows = scores.nodes.map((row) => new Map(row.shares.map((share) => [share.plugin, share])));
+  return {
+    nodes: scores.nodes.map((row) => names[row.node] ?? String(row.node)),
+    plugins,
+    weights: plugins.map((plugin) => rows[0]?.get(plugin)?.weight ?? 0),
+    normalised: plugins.map((plugin) => rows.map((row) => row.get(plugin)?.normalised ?? 0)),
+  };
+}
+
+function totalsOf(scores: ScoreColumns, weights: readonly number[]): number[] {
   const totals = new Array<number>(scores.nodes.length).fill(0);
   scores.normalised.forEach((column, plugin) => {
     const weight = weights[plugin] ?? 0;
     if (weight) column.forEach((score, node) => (totals[node]! += weight * score));
   });
-  const order = totals.map((_, node) => node).sort((a, b) => totals[b]! - totals[a]! || a - b);
-  const top = order.length ? totals[order[0]!]! : 0;
-  return { order, totals, best: order.filter((node) => totals[node] === top) };
+  return totals;
 }
 
-/** The weights of one plugin, 0-100, at which the set of best nodes changes; the current weight's set comes first. */
-export function turningPoints(scores: Columns, weights: readonly number[], plugin: number): number[] {
-  const points: number[] = [];
-  let last: string | undefined;
-  for (let weight = 0; weight <= 100; weight += 1) {
-    const best = ranked(scores, weights.map((old, at) => (at === plugin ? weight : old))).best.join();
-    if (last !== undefined && best !== last) points.push(weight);
-    last = best;
-  }
-  return points;
+function bestOf(without: readonly number[], column: readonly number[], weight: number): string {
+  let highest = -1;
+  let best: number[] = [];
+  without.forEach((rest, node) => {
+    const total = rest + weight * column[node]!;
+    if (total > highest) [highest, best] = [total, [node]];
+    else if (total === highest) best.push(node);
+  });
+  return best.join();
 }

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact";
 import type { Explanation, ExplanationAnswer, Remedy } from "../../documents";
 import { Chips, Facts, Quote, Section, type Tone } from "../../kit/basics";
+import type { ScoreColumns } from "../../ranking";
 import { plural, visible } from "../../text";
 import { AnswerHead } from "../envelope";
 import { Changes } from "./changes";
@@ -23,9 +24,11 @@ const OUTCOMES: Readonly<Record<ExplanationAnswer["outcome"], readonly [Tone, st
 interface ExplanationProps {
   document: Explanation;
   offer?: ((change: Remedy) => ComponentChildren) | undefined;
+  /** The scores of all nodes that fit; the document has the best ten. */
+  scores?: ScoreColumns | undefined;
 }
 
-export function ExplanationPage({ document, offer }: ExplanationProps) {
+export function ExplanationPage({ document, offer, scores }: ExplanationProps) {
   const answer = document.answer;
   const [tone, verdict] = OUTCOMES[answer.outcome] ?? ["idle", answer.outcome];
   const changes = <Changes changes={answer.changes} nodes={answer.nodes} offer={offer} />;
@@ -42,7 +45,7 @@ export function ExplanationPage({ document, offer }: ExplanationProps) {
         {answer.state.text && <p class="certain">{visible(answer.state.text)}</p>}
       </AnswerHead>
       <State answer={answer} />
-      {answer.scores && <ScoreSection scores={answer.scores} nodes={answer.nodes} />}
+      {answer.scores && <ScoreSection scores={answer.scores} nodes={answer.nodes} all={scores} />}
       {answer.changes.length ? (
         <div class="columns reversed">
           <div class="stack">{refusals}</div>

@@ -1,5 +1,5 @@
 /** Why this node among those that fit: the scores, the margin, and weights to play with. */
-import { useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import type { Scores } from "../../documents";
 import { Badge, Section } from "../../kit/basics";
 import { Bar } from "../../kit/bar";
@@ -20,6 +20,7 @@ interface ScoreProps {
 export function ScoreSection({ scores, nodes, all }: ScoreProps) {
   const columns = useMemo(() => all ?? columnsOf(scores, nodes), [scores, nodes, all]);
   const [weights, setWeights] = useState(columns.weights);
+  useEffect(() => setWeights(columns.weights), [columns]);
   const winner = nodes[scores.winner] ?? "";
   const changed = weights.some((weight, plugin) => weight !== columns.weights[plugin]);
   const differing = columns.plugins.flatMap((_, plugin) => (varies(columns.normalised[plugin]!) ? [plugin] : []));

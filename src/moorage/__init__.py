@@ -2,7 +2,7 @@
 
 A program gets the same as the command: ``moorage.read(paths)`` reads a cluster, ``moorage.simulate_cluster(cluster,
 Options())`` places its pods, ``moorage.simulate(objects)`` takes objects as they are. ``moorage.Cluster`` answers questions
-about a cluster and can change it. Nothing is imported until it is used.
+about a cluster and can change it; ``moorage.Simulation`` lets time pass there. Nothing is imported until it is used.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from moorage.dynamics.simulation import Simulation
     from moorage.laboratory.cluster import Cluster
     from moorage.laboratory.comparison import compare
     from moorage.laboratory.node_types import NodeType
@@ -22,13 +23,15 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Cluster", "NodeType", "Options", "__version__", "compare", "kinds_named", "read", "redact", "simulate", "simulate_cluster",
+    "Cluster", "NodeType", "Options", "Simulation", "__version__",
+    "compare", "kinds_named", "read", "redact", "simulate", "simulate_cluster",
 ]  # fmt: skip
 
 _FOUND_IN: Mapping[str, str] = {
     "Cluster": "moorage.laboratory.cluster",
     "NodeType": "moorage.laboratory.node_types",
     "Options": "moorage.simulator.simulate",
+    "Simulation": "moorage.dynamics.simulation",
     "compare": "moorage.laboratory.comparison",
     "kinds_named": "moorage.simulator.simulate",
     "read": "moorage.simulator.cluster_reader",

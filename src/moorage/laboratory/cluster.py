@@ -36,7 +36,7 @@ from moorage.laboratory.inventory import Inventory, PresentObjects
 from moorage.laboratory.least_change import OWNERS, Remedy, find_least_change
 from moorage.laboratory.live_dump import endpoint_of, take_dump
 from moorage.laboratory.object_edits import ChangeLike, ObjectEdit, ObjectEdits, read_change
-from moorage.laboratory.objects import ObjectLike, read_given
+from moorage.laboratory.objects import ObjectLike, flat_objects, read_given
 from moorage.laboratory.placements import Feasibility, PodPlacement, placement_of
 from moorage.laboratory.present import aside_of, cluster_input, present_objects
 from moorage.laboratory.recorded_simulation import RecordedSimulation
@@ -115,7 +115,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         Raises  InputError, ConfigError
         """
         made = cluster_options(options)
-        return cls(read_given(_flat(objects), custom=kinds_named(made)), made)
+        return cls(read_given(flat_objects(objects), custom=kinds_named(made)), made)
 
     @classmethod
     def live(
@@ -277,7 +277,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
 
         Raises  InputError for what cannot be read, or exists
         """
-        self._make(self._edits().add(_flat(objects)))
+        self._make(self._edits().add(flat_objects(objects)))
 
     def remove(self, *refs: str | Object) -> None:
         """Delete objects at once. For names see ``get``. No controller replaces a pod that is deleted so; ``evict`` does.
@@ -527,16 +527,6 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._forget()
-
-
-def _flat(objects: Iterable[ObjectLike | Iterable[ObjectLike]]) -> Iterable[ObjectLike]:
-    for one in objects:
-        if isinstance(one, Object | Mapping | str | PathLike):
-            yield one
-        elif isinstance(one, Iterable):
-            yield from one
-        else:
-            raise InputError(f"expected objects, found {type(one).__name__}")
 
 
 def _time_of(entry: tuple[float, ChangeLike]) -> float:

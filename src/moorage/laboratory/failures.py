@@ -26,13 +26,16 @@ from moorage.simulator.pod_record import PodRecord, State
 from moorage.simulator.replacing import REPLACING_ELSEWHERE, replacement
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["FailureMode", "NodeFailures", "class_of", "is_mirror", "pods_by_node"]
+__all__ = [
+    "UNREACHABLE", "FailureMode", "NodeFailures", "class_of", "is_mirror", "pods_by_node", "reachable_node",
+    "tolerated_s", "unreachable_node",
+]  # fmt: skip
 
 FailureMode: TypeAlias = Literal["deleted", "unreachable"]
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
-_UNREACHABLE: Final = "node.kubernetes.io/unreachable"
-_TAINTS: Final = tuple(Taint(key=_UNREACHABLE, effect=effect) for effect in ("NoSchedule", "NoExecute"))
+UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+_TAINTS: Final = tuple(Taint(key=UNREACHABLE, effect=effect) for effect in ("NoSchedule", "NoExecute"))
 #: Admission gives every pod this toleration of the taint, in seconds.
 _TOLERATED_S: Final = 300.0
 
@@ -109,10 +112,10 @@ class NodeFailures:
     def _cut_off(self, held: Sequence[Pod], nodes: Sequence[Node]) -> tuple[dict[str, Pod], list[Pod]]:
         """Taint nodes and delete their pods as the tolerations end; return the replacements and the pods that are stuck."""
         began = self.current().now
-        self.step(Told(tuple(Seen(_unreachable(node)) for node in nodes)))
+        self.step(Told(tuple(Seen(unreachable_node(node)) for node in nodes)))
         made: dict[str, Pod] = {}
         stuck: list[Pod] = []
-        due = [(began + after_s, pod) for pod in held if (after_s := _tolerated_s(pod)) is not None]
+        due = [(began + after_s, pod) for pod in held if (after_s := tolerated_s(pod)) is not None]
         for time_s in sorted({time_s for time_s, _ in due}):
             self.step(Ran(time_s))
             facts: list[Seen | Gone] = []
@@ -148,7 +151,7 @@ class NodeFailures:
         own = [_last(simulation, record) for record in records if record is not None]
         others = [_last(simulation, record) for record in victims if record.replaced]
         pending = list({id(one): one for one in (*own, *others) if one.state == State.PENDING}.values())
-        gone = [pod for pod in held if _is_bare(pod) and (mode == "deleted" or _tolerated_s(pod) is not None)]
+        gone = [pod for pod in held if _is_bare(pod) and (mode == "deleted" or tolerated_s(pod) is not None)]
         gone += [one.pod for one in victims if one.state == State.PREEMPTED and _is_bare(one.pod)]
         needs = [PodInfo(one.pod).requests for one in pending]
         free_cpu, free_memory = (self._free(name, nodes) for name in ("cpu", "memory"))
@@ -208,9 +211,9 @@ def _last(simulation: RecordedSimulation, record: PodRecord) -> PodRecord:
     return record
 
 
-def _unreachable(node: Node) -> Node:
+def unreachable_node(node: Node) -> Node:
     """Return a node as the node lifecycle controller marks it when its kubelet is silent."""
-    others = tuple(taint for taint in node.spec.taints if taint.key != _UNREACHABLE)
+    others = tuple(taint for taint in node.spec.taints if taint.key != UNREACHABLE)
     unknown = NodeCondition(type="Ready", status="Unknown", reason="NodeStatusUnknown")
     conditions = tuple(one for one in node.status.conditions if one.type != "Ready")
     return replace(
@@ -220,7 +223,17 @@ def _unreachable(node: Node) -> Node:
     )
 
 
-def _tolerated_s(pod: Pod) -> float | None:
+def reachable_node(node: Node) -> Node:
+    """Return a node as the node lifecycle controller marks it when its kubelet reports again."""
+    ready = NodeCondition(type="Ready", status="True", reason="KubeletReady")
+    return replace(
+        node,
+        spec=replace(node.spec, taints=tuple(taint for taint in node.spec.taints if taint.key != UNREACHABLE)),
+        status=replace(node.status, conditions=(*(one for one in node.status.conditions if one.type != "Ready"), ready)),
+    )
+
+
+def tolerated_s(pod: Pod) -> float | None:
     """Return how long a pod stays on an unreachable node, in seconds; None: for good."""
     owner = controller_of(pod.metadata)
     if is_mirror(pod) or (owner is not None and owner.kind == "DaemonSet"):

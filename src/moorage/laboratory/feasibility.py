@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+import numpy.typing as npt
+
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
+from moorage.cycle.search_scope import EVERYWHERE
 from moorage.framework.verdicts import Code
 from moorage.laboratory.frames import ColumnFrame, frame_of
 from moorage.laboratory.history import scope_of
@@ -15,7 +19,7 @@ from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
-__all__ = ["feasibility_of"]
+__all__ = ["feasibility_of", "fitting_rows"]
 
 #: Filters every node, and keeps nothing between calls.
 _JUDGE = Cycle(by_class=False, nominated_first=False, errors_end=False)
@@ -38,6 +42,20 @@ def feasibility_of(simulation: SimulatedCluster, pod: PodInfo, nodes: Sequence[s
     fitting = [] if decision.node is None else [row for row in rows if decision.status_of(row) is None]
     names = [snapshot.table.nodes[row].name for row in fitting]
     return Feasibility(pod.key, names, _refusals(decision, snapshot.table, rows), "" if names else decision.message)
+
+
+def fitting_rows(simulation: SimulatedCluster, pod: PodInfo) -> npt.NDArray[np.intp]:
+    """Return the rows of the node table that no Filter plugin refuses for a pod."""
+    scheduler = simulation.scheduler
+    profile = scheduler.profiles.get(pod.spec.scheduler_name)
+    if profile is None:
+        return np.zeros(0, dtype=np.intp)
+    everywhere = replace(profile, percentage_of_nodes_to_score=100)
+    scope = replace(EVERYWHERE, post_filter=False)
+    decision = _JUDGE.decide(everywhere, pod, scheduler.snapshot, scheduler.queue.nominated, scope)
+    if decision.node is None or decision.verdicts is None:
+        return np.zeros(0, dtype=np.intp)
+    return np.flatnonzero(decision.verdicts.ids == 0)
 
 
 _NAMES = ("node", "plugin", "reason", "resolvable")

@@ -19,7 +19,7 @@ from moorage.inputs.objects import FoundObject, find_objects
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_objects
 
-__all__ = ["ObjectLike", "documents", "is_implied", "key_of", "kind_name", "read_given", "text_of"]
+__all__ = ["ObjectLike", "documents", "flat_objects", "is_implied", "key_of", "kind_name", "read_given", "text_of"]
 
 #: What functions of the laboratory take for objects.
 ObjectLike: TypeAlias = Object | Mapping[str, Any] | str | PathLike[str]
@@ -81,3 +81,17 @@ def _flattened(given: Iterable[ObjectLike]) -> Iterator[Object | FoundObject]:
             raise InputError(
                 f"object {number}: expected an API object, a dict, YAML text or a path, found {type(one).__name__}"
             )
+
+
+def flat_objects(objects: Iterable[ObjectLike | Iterable[ObjectLike]]) -> Iterator[ObjectLike]:
+    """Yield objects, those within iterables too.
+
+    Raises  InputError for anything else
+    """
+    for one in objects:
+        if isinstance(one, Object | Mapping | str | PathLike):
+            yield one
+        elif isinstance(one, Iterable):
+            yield from one
+        else:
+            raise InputError(f"expected objects, found {type(one).__name__}")

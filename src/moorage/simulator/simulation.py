@@ -79,6 +79,12 @@ class SimulatedCluster(PodBooks):
     ask: Callable[[Question], bytes] | None = None
     #: False: forget a pod when it ends, for runs without end.
     keeps_records: bool = True
+    #: How many pods came that a scheduler of this simulation should place.
+    arrived: int = 0
+    #: Called with the record of each pod that ends, is evicted or is deleted.
+    on_end: Callable[[PodRecord], None] | None = None
+    #: Called with the next time before time passes.
+    on_advance: Callable[[float], None] | None = None
 
     def __post_init__(self) -> None:
         PodBooks.__init__(self)
@@ -291,16 +297,22 @@ class SimulatedCluster(PodBooks):
         queued = self.scheduler.queue.get(uid)
         return queued is not None and queued.gated
 
-    def _advance(self) -> bool:
-        """Jump to the next time at which something can happen; return False if there is none."""
+    def next_event_s(self) -> float | None:
+        """Return the next time at which something can happen; None if there is none."""
         due = self.scheduler.next_deadline()
         planned = self._planned()
         parked = min((one.deadline_s for one in self._waiting_work), default=None)
         if planned is None and parked is None and (due is None or self._is_settled() or self._only_repeats()):
+            return None
+        return max(self.now, min(t for t in (due, planned, parked) if t is not None))
+
+    def _advance(self) -> bool:
+        """Jump to the next time at which something can happen; return False if there is none before the end of the run."""
+        then = self.next_event_s()
+        if then is None or (self._until_s is not None and then > self._until_s):
             return False
-        then = max(self.now, min(t for t in (due, planned, parked) if t is not None))
-        if self._until_s is not None and then > self._until_s:
-            return False
+        if self.on_advance is not None and then > self.now:
+            self.on_advance(then)
         self.now = then
         return True
 
@@ -351,6 +363,7 @@ class SimulatedCluster(PodBooks):
         record = self.records.get(uid)
         if record is None and wants_a_node(pod) and pod.spec.scheduler_name in self.scheduler.profiles:
             self.records[uid] = PodRecord(pod, self.now)
+            self.arrived += 1
         elif record is not None and record.state == State.PENDING and pod.spec.node_name:
             record.state, record.node, record.placed_s = State.PLACED, pod.spec.node_name, self.now
 
@@ -546,6 +559,8 @@ class SimulatedCluster(PodBooks):
             record.state = State.DELETED
         elif uid in self.victims:
             self._replace(record)
+        if self.on_end is not None:
+            self.on_end(record)
         if not self.keeps_records:
             self._forget(record.pod)
 

@@ -1,0 +1,30 @@
+"""A cluster over time: ``moorage.Simulation`` and what takes part in it.
+
+Arrivals and lifetimes of pods, nodes that fail and come back, an autoscaler over node pools, consolidation, and recorders.
+"""
+
+from moorage.dynamics.arrival_times import AtTimes, Diurnal, Poisson, Regular
+from moorage.dynamics.distributions import (
+    DAY,
+    HOUR,
+    MINUTE,
+    WEEK,
+    Distribution,
+    Empirical,
+    Exponential,
+    Fixed,
+    LogNormal,
+    UniformBetween,
+    Weibull,
+)
+from moorage.dynamics.failing_nodes import FailingNodes
+from moorage.dynamics.pod_arrivals import PodArrivals, PodKind, TraceArrivals
+from moorage.dynamics.simulation import ClusterProcess, Simulation
+from moorage.dynamics.state_recorder import StateRecorder
+from moorage.dynamics.totals import SimulationTotals
+
+__all__ = [
+    "DAY", "HOUR", "MINUTE", "WEEK", "AtTimes", "ClusterProcess", "Distribution", "Diurnal", "Empirical", "Exponential",
+    "FailingNodes", "Fixed", "LogNormal", "PodArrivals", "PodKind", "Poisson", "Regular", "Simulation", "SimulationTotals",
+    "StateRecorder", "TraceArrivals", "UniformBetween", "Weibull",
+]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from types import MappingProxyType
 from unittest.mock import patch
 
 import msgspec
@@ -158,6 +159,69 @@ def test_the_cached_path_decides_as_the_full_path(nodes, templates, steps, limit
             patches.enter_context(patch(f"moorage.cycle.{name}", limit))
         for what, arg in steps:
             getattr(history, what)(arg)
+
+
+def counting_rows(scope, asked, **promises):
+    """Return a profile with one plugin that notes of how many rows it scores at a time."""
+
+    class Counts:
+        name = "Counts"
+        reuse = Reuse(scope, signature=lambda pod: {}, **promises)
+
+        def filter(self, pod, nodes):
+            asked.append(len(nodes))
+            yield Reject(np.array(["no" in node.labels for node in nodes], dtype=bool), "no")
+
+        def score(self, pod, nodes):
+            return np.array([int(node.labels.get("worth", 1)) for node in nodes])
+
+    return make_profile("s", {"Counts": Counts()}, {"filter": ["Counts"], "score": ["Counts"]}, {})
+
+
+@pytest.mark.parametrize("scope", [Scope.NODE, Scope.NODE_PODS])
+def test_only_an_updated_node_is_evaluated_again(scope):
+    asked = []
+    profile, cycle = counting_rows(scope, asked), Cycle()
+    cluster = a_cluster([a_node(f"n{at}", {"worth": str(at % 4)}) for at in range(20)])
+
+    def decided():
+        asked.clear()
+        decision = cycle.decide(profile, a_pod("p"), cluster.snapshot)
+        return decision.node, decision.feasible, asked
+
+    first = cycle.decide(profile, a_pod("p"), cluster.snapshot).node
+    assert first in {"n3", "n7", "n11", "n15", "n19"}
+    cluster.set_node(a_node("n4", {"worth": "9"}, unschedulable=scope is not Scope.NODE))
+    assert decided() == ("n4", 20, [1])
+    cluster.set_node(a_node("n4", {"worth": "9", "no": ""}))
+    cluster.set_node(a_node("n5", {"no": ""}))
+    node, feasible, seen = decided()
+    assert (node, feasible, sum(seen)) == (first, 18, 2)
+    cluster.set_node(a_node("n4", {"worth": "8"}))
+    assert decided() == ("n4", 19, [1])
+    cluster.remove_node("n4")
+    assert decided() == (first, 18, [19])
+
+
+def test_a_plugin_that_reads_other_nodes_evaluates_all_again():
+    asked = []
+    profile, cycle = counting_rows(Scope.NODE, asked, other_nodes=lambda table: table.changes.nodes), Cycle()
+    cluster = a_cluster([a_node(f"n{at}", {"worth": str(at % 4)}) for at in range(20)])
+    for _ in range(2):
+        cycle.decide(profile, a_pod("p"), cluster.snapshot)
+        cluster.set_node(a_node("n4", {"worth": "9"}))
+    cycle.decide(profile, a_pod("p"), cluster.snapshot)
+    assert asked == [20, 20]
+
+
+def test_nodes_with_nominated_pods_do_not_need_the_full_path():
+    """Plugins that skip all pods of a shape are not asked about it beside nominated pods either."""
+    profile, cycle = default_profile(), Cycle()
+    cluster = a_cluster([a_node(f"n{at}", allocatable={"cpu": 4, "memory": "8Gi", "pods": 9}) for at in range(3)])
+    asks = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
+    nominated = MappingProxyType({"n1": (a_pod("waits", priority=9, **asks),)})
+    with patch.object(Cycle, "_full_path", side_effect=AssertionError):
+        assert cycle.decide(profile, a_pod("p", **asks), cluster.snapshot, nominated).feasible == 3
 
 
 def test_a_cached_class_is_not_evaluated_again():

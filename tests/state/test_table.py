@@ -14,10 +14,11 @@ from msgspec.structs import replace
 from moorage.api.core import ContainerImage, NodeCondition
 from moorage.api.selectors import EVERYTHING, selector_from_map
 from moorage.errors import StateError
+from moorage.state.change_log import ChangeLog
 from moorage.state.cluster import ClusterState
 from moorage.state.counts import MatchTerm, PodMatcher
 from moorage.state.pod_info import HostPort
-from moorage.state.table import ChangeLog, NodeTable
+from moorage.state.table import NodeTable
 from moorage.testing.builders import a_cluster, a_node, a_pod
 
 NODES = ["n0", "n1", "n2", "n3", "n4"]

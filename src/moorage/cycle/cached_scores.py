@@ -47,8 +47,8 @@ class KeptScores:
         self._broken = not part.is_sound
         self._allowed = allowed
         self._ring = view.table.ring()
-        states = {step.name: ask(step, "preScore", pod, view.snapshot, view) for step in steps.pre_score}
-        self._states = {**found, **states}
+        self._pre_score = steps.pre_score
+        states = self._ask_pre_score(found, pod, view.snapshot)
         kept = [pair for pair in steps.score_nodes if states.get(pair[0].name) is not SKIP]
         self._one_row = kept
         self._must_sum_up = any(step.normalize is not None for step, _ in kept)
@@ -60,6 +60,23 @@ class KeptScores:
         #: True if rows with equal rooms (see ``NodeTable.room``) have equal raw scores in these plugins.
         self.by_room = not self._must_sum_up and all(step.reuse.scope is Scope.USAGE for step, _ in kept)
         self._sum_up(pod)
+
+    def _ask_pre_score(self, found: Mapping[str, Any], pod: PodInfo, snapshot: Snapshot) -> Mapping[str, Any]:
+        states = {step.name: ask(step, "preScore", pod, snapshot, snapshot.nodes) for step in self._pre_score}
+        self._states = {**found, **states}
+        return states
+
+    def follow_nodes(self, found: Mapping[str, Any], pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Prepare for rows whose nodes were updated. Return False if the scores must be computed again."""
+        skipped = {step.name for step in self._pre_score if self._states[step.name] is SKIP}
+        states = self._ask_pre_score(found, pod, snapshot)
+        if skipped != {name for name, state in states.items() if state is SKIP}:
+            return False
+        self._domains.clear()
+        for by_key in (self._places, self._open_places):
+            for key in [key for key, places in by_key.items() if places.domains is not snapshot.table.domains_in_ring(key)]:
+                del by_key[key]
+        return True
 
     def is_sound(self) -> bool:
         return not self._broken

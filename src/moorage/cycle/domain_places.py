@@ -40,13 +40,13 @@ class DomainPlaces:
     ``open`` is how many places of each domain are not refused.
     """
 
-    __slots__ = ("_domain_at", "_domains", "_highest", "_left", "_ring", "_tied", "_totals", "open")
+    __slots__ = ("_domain_at", "_highest", "_left", "_ring", "_tied", "_totals", "domains", "open")
 
     def __init__(self, ring: Ring, totals: IntArray, domains: npt.NDArray[np.intp], size: int) -> None:
         """``domains``: the id of each place's domain, all below ``size``."""
         self._ring = ring
         self._totals = totals
-        self._domains = domains
+        self.domains = domains
         self._domain_at: memoryview = domains.data
         self.open: list[int] = np.bincount(domains[totals >= 0], minlength=size).tolist()
         self._highest = [0] * size
@@ -93,7 +93,7 @@ class DomainPlaces:
         return row
 
     def _find(self, domain: int) -> bytearray:
-        inside: BoolArray = self._domains == domain
+        inside: BoolArray = self.domains == domain
         highest = int(self._totals[inside].max())
         inside &= self._totals == highest
         self._highest[domain], self._left[domain] = highest, int(np.count_nonzero(inside))
@@ -104,12 +104,12 @@ class DomainPlaces:
 class OpenPlaces:
     """One pod class's totals in ring order, ``REFUSED`` in closed domains. ``count`` is how many places are open."""
 
-    __slots__ = ("_all", "_by_domain", "_cells", "_closed", "_domain_at", "_domains", "_starts", "_top", "count", "totals")
+    __slots__ = ("_all", "_by_domain", "_cells", "_closed", "_domain_at", "_starts", "_top", "count", "domains", "totals")
 
     def __init__(self, ring: Ring, totals: IntArray, domains: npt.NDArray[np.intp], closed: BoolArray) -> None:
         """``totals`` are the class's own, of all places; ``domains``: the id of each place's domain."""
         self._all = totals
-        self._domains = domains
+        self.domains = domains
         self._domain_at: memoryview = domains.data
         self._by_domain = np.argsort(domains, kind="stable")
         self._starts = np.searchsorted(domains[self._by_domain], np.arange(len(closed) + 1))
@@ -120,7 +120,7 @@ class OpenPlaces:
 
     def _write_all(self, closed: BoolArray) -> None:
         self._closed = closed.copy()
-        np.copyto(self.totals, np.where(closed.take(self._domains), REFUSED, self._all))
+        np.copyto(self.totals, np.where(closed.take(self.domains), REFUSED, self._all))
         self.count = int(np.count_nonzero(self.totals >= 0))
         self._top.forget(self.totals)
 

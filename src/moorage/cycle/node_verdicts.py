@@ -1,15 +1,16 @@
 """The answers of plugins that read only nodes, for every row: the part that different pod classes share.
 
 Pods with different requests often have the same tolerations and node selectors. ``NodeParts`` computes the answers of those
-plugins once for all such classes; they are valid until a node is added, removed or changed.
+plugins once for all such classes. When a node is updated, its row is judged again; when one is added or removed, all are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from moorage.framework.plugin_runner import are_in_range, ask, normalized, refused_rows, scored
 from moorage.framework.profile import Profile, Step
@@ -18,6 +19,7 @@ from moorage.framework.verdicts import SKIP, Hold, Narrow
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
+from moorage.state.table import NodeTable
 from moorage.state.view import NodeView
 
 __all__ = ["NodePart", "NodeParts", "Steps", "Varying", "ask_pre_filters", "both", "close_refused"]
@@ -51,6 +53,14 @@ class PreFilters(NamedTuple):
     skipped: set[str]
     narrowed: BoolArray | None
     refused: bool
+
+    def agrees_with(self, skipped: Set[str], narrowed: BoolArray | None, *, refused: bool) -> bool:
+        """Return whether these answers differ from others at most in their states."""
+        if self.skipped != skipped or self.refused != refused:
+            return False
+        if self.narrowed is None or narrowed is None:
+            return self.narrowed is narrowed
+        return bool((self.narrowed == narrowed).all())
 
 
 def ask_pre_filters(steps: Iterable[Step], pod: PodInfo, snapshot: Snapshot) -> PreFilters:
@@ -100,7 +110,7 @@ class Varying(NamedTuple):
 
 
 class NodePart:
-    """The answers for one pod. Arrays have one entry per row of the table and are read-only by convention.
+    """The answers for one pod. Arrays have one entry per row of the table; other readers do not write to them.
 
     ``states`` and ``skipped`` are PreFilter's; ``refused``: a PreFilter plugin rejected the pod
     ``narrowed``    the rows that PreFilter left; None: all
@@ -111,6 +121,11 @@ class NodePart:
     """
 
     def __init__(self, steps: Steps, weights: Mapping[str, int], pod: PodInfo, snapshot: Snapshot) -> None:
+        self._steps = steps
+        self._weights = weights
+        self._seen = _Seen(steps, snapshot.table)
+        #: False once a change was found that the part cannot follow.
+        self._is_current = True
         self.states, self.skipped, self.narrowed, self.refused = ask_pre_filters(steps.pre_filter, pod, snapshot)
         narrowed = self.narrowed
         self.allowed: BoolArray = np.ones(len(snapshot.table), dtype=bool) if narrowed is None else narrowed.copy()
@@ -118,18 +133,26 @@ class NodePart:
         self.everywhere = 0
         self.varying: list[Varying] = []
         self.is_sound = True
-        asked = (step for step in steps.filter if step.name not in self.skipped)
-        close_refused(self.allowed, asked, self.states, pod, snapshot.nodes)
-        self._score(steps, weights, pod, snapshot)
+        #: The plugins whose raw scores are all equal, with that score, and those whose scores are in ``total``.
+        self._alike: dict[str, int] = {}
+        self._summed: set[str] = set()
+        close_refused(self.allowed, self._filters(), self.states, pod, snapshot.nodes)
+        for step, state in self._scoring(pod, snapshot):
+            self._add(step, state, scored(step, state, snapshot.nodes))
 
-    def _score(self, steps: Steps, weights: Mapping[str, int], pod: PodInfo, snapshot: Snapshot) -> None:
-        states: dict[str, Any] = {step.name: ask(step, "preScore", pod, snapshot, snapshot.nodes) for step in steps.pre_score}
-        for step in steps.score:
-            state = states.get(step.name, self.states.get(step.name, pod))
-            if state is not SKIP:
-                self._add(step, state, scored(step, state, snapshot.nodes), weights.get(step.name, 1))
+    def _filters(self) -> Iterator[Step]:
+        return (step for step in self._steps.filter if step.name not in self.skipped)
 
-    def _add(self, step: Step, state: Any, raw: IntArray, weight: int) -> None:
+    def _scoring(self, pod: PodInfo, snapshot: Snapshot) -> list[tuple[Step, Any]]:
+        """Return the Score plugins that are not skipped, with their states."""
+        asked: dict[str, Any] = {
+            step.name: ask(step, "preScore", pod, snapshot, snapshot.nodes) for step in self._steps.pre_score
+        }
+        states = [(step, asked.get(step.name, self.states.get(step.name, pod))) for step in self._steps.score]
+        return [(step, state) for step, state in states if state is not SKIP]
+
+    def _add(self, step: Step, state: Any, raw: IntArray) -> None:
+        weight = self._weights.get(step.name, 1)
         alike = bool((raw == raw[:1]).all())
         scales = step.normalize is not None
         if scales and not alike:
@@ -138,10 +161,89 @@ class NodePart:
         scores = normalized(step, state, raw[:1]) if scales else raw
         self.is_sound = self.is_sound and are_in_range(scores)
         if alike:
+            self._alike[step.name] = int(raw[0]) if len(raw) else 0
             self.everywhere += int(scores[0]) * weight if len(scores) else 0
         else:
+            self._summed.add(step.name)
             weighted = scores * np.int64(weight)
             self.total = weighted if self.total is None else self.total + weighted
+
+    # -- keeping up ---------------------------------------------------------------------------------------------------
+
+    def follow(self, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Judge the rows again whose nodes were updated. Return False if the part must be computed again."""
+        if self._is_current and self._seen.version != snapshot.table.changes.nodes:
+            self._is_current = False  # also if a plugin raises
+            rows = self._seen.updated(snapshot.table)
+            self._is_current = rows is not None and self._update(rows, pod, snapshot)
+        return self._is_current
+
+    def _update(self, rows: npt.NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> bool:
+        found = ask_pre_filters(self._steps.pre_filter, pod, snapshot)
+        if not found.agrees_with(self.skipped, self.narrowed, refused=self.refused):
+            return False
+        self.states = found.states
+        view = NodeView(snapshot, rows)
+        allowed = np.ones(len(rows), dtype=bool) if self.narrowed is None else self.narrowed[rows]
+        close_refused(allowed, self._filters(), self.states, pod, view)
+        self.allowed[rows] = allowed
+        scoring = self._scoring(pod, snapshot)
+        if {step.name for step, _ in scoring} != {*self._alike, *self._summed, *(one.step.name for one in self.varying)}:
+            return False
+        if not all(self._score_again(step, state, rows, view) for step, state in scoring):
+            return False
+        return self._sum_again(scoring, rows, view)
+
+    def _score_again(self, step: Step, state: Any, rows: npt.NDArray[np.intp], view: NodeView) -> bool:
+        """Score some rows. Return False if they end that all scores are equal."""
+        if step.name in self._summed:
+            return True
+        raw = scored(step, state, view)
+        if step.name in self._alike:
+            return bool((raw == self._alike[step.name]).all())
+        for one in self.varying:
+            if one.step is step:
+                one.raw[rows] = raw
+        return True
+
+    def _sum_again(self, scoring: list[tuple[Step, Any]], rows: npt.NDArray[np.intp], view: NodeView) -> bool:
+        """Write the scores of some rows in ``total``. Return False if one is out of range."""
+        if self.total is None:
+            return True
+        total = np.zeros(len(rows), dtype=np.int64)
+        for step, state in scoring:
+            if step.name in self._summed:
+                scores = scored(step, state, view)
+                if not are_in_range(scores):
+                    return False
+                total += scores * np.int64(self._weights.get(step.name, 1))
+        self.total[rows] = total
+        return True
+
+
+class _Seen:
+    """Which updates of nodes a part has taken in."""
+
+    def __init__(self, steps: Steps, table: NodeTable) -> None:
+        named = {
+            step.name: step.reuse.other_nodes for step in (*steps.pre_filter, *steps.filter, *steps.pre_score, *steps.score)
+        }
+        self._others = [other_nodes for other_nodes in named.values() if other_nodes is not None]
+        self._note(table)
+
+    def _note(self, table: NodeTable) -> None:
+        self.version, self._layout = table.changes.nodes, table.changes.layout
+        self._position = table.changes.updates.position
+        self._versions = [version(table) for version in self._others]
+
+    def updated(self, table: NodeTable) -> npt.NDArray[np.intp] | None:
+        """Return the rows updated since the last call; None if other rows may have other answers too."""
+        rows = table.changes.updates.since(self._position)
+        layout, versions = self._layout, self._versions
+        self._note(table)
+        if rows is None or layout != self._layout or versions != self._versions:
+            return None
+        return np.array(sorted(set(rows)), dtype=np.intp)
 
 
 class NodeParts:
@@ -151,17 +253,13 @@ class NodeParts:
         self._profile = profile
         #: The plugins that read only nodes.
         self.names = frozenset(name for name, scope in scopes.items() if scope is Scope.NODE)
-        self._nodes_seen = -1
         self._parts: dict[Hashable, NodePart] = {}
         self._steps: dict[frozenset[str], Steps] = {}
 
     def of(self, key: Hashable, asked: frozenset[str], pod: PodInfo, snapshot: Snapshot) -> NodePart:
         """Return the part for this key. It leaves out plugins ``asked`` about each pod."""
-        if self._nodes_seen != snapshot.table.changes.nodes:
-            self._nodes_seen = snapshot.table.changes.nodes
-            self._parts.clear()
         part = self._parts.pop(key, None)
-        if part is None:
+        if part is None or not part.follow(pod, snapshot):
             steps = self._steps.get(asked)
             if steps is None:
                 steps = self._steps[asked] = Steps(self._profile, self.names - asked)

@@ -63,8 +63,8 @@ class NominatedRows:
             closed[[row for row, pods in rivals.items() if not fits(row, pods)]] = True
         else:
             for row in [row for row in self._unknown if allowed[row]]:
-                self._unknown.discard(row)
                 self._closed[row] = not fits(row, self._rivals[row])
+                self._unknown.discard(row)
             closed = self._closed & allowed
         return closed if closed.any() else None
 

@@ -68,10 +68,11 @@ class Quick(Struct, frozen=True):
 
 
 class _Split(NamedTuple):
-    """The plugins that run for each pod, and those whose cached answers depend on the pods of a row."""
+    """The plugins that run for each pod, those whose cached answers depend on a row's pods, and those idle at PreFilter."""
 
     asked: Steps
     on_rows: Steps
+    idle: frozenset[str]
 
 
 class ClassCache:
@@ -87,7 +88,7 @@ class ClassCache:
         self._passed_by: set[Hashable] = set()
         steps = {step.name: step for point in _POINTS for step in profile.at(point)}
         scopes = {name: _scope_of(step) for name, step in steps.items()}
-        always_asked = frozenset(name for name, scope in scopes.items() if scope > Scope.NODE_PODS)
+        always_asked = self._always_asked = frozenset(name for name, scope in scopes.items() if scope > Scope.NODE_PODS)
         # A plugin that runs node by node and for every pod makes the cached path no faster than the full path.
         self._pays = not any(step.one_by_one and name in always_asked for name, step in steps.items())
         self._parts = NodeParts(profile, scopes)
@@ -148,8 +149,9 @@ class ClassCache:
     def _split(self, asked: frozenset[str]) -> _Split:
         found = self._splits.get(asked)
         if found is None:
+            idle = frozenset(step.name for step in self._profile.at("preFilter") if step.name in self._always_asked - asked)
             steps = Steps(self._profile, asked), Steps(self._profile, self._on_rows - asked)
-            found = self._splits[asked] = _Split(*steps)
+            found = self._splits[asked] = _Split(*steps, idle)
         return found
 
     def _make_room(self, key: Hashable, capacity: int) -> bool:
@@ -184,16 +186,22 @@ class _PodClass:
         self._profile = profile
         self._by_domain = by_domain
         self._asked = steps.asked
-        found = ask_pre_filters(steps.on_rows.pre_filter, pod, snapshot)
+        self._pre_filters = steps.on_rows.pre_filter
+        self._part = part
+        found = self._own = ask_pre_filters(self._pre_filters, pod, snapshot)
         self._states: dict[str, Any] = {**part.states, **found.states}
-        self._skips = frozenset(part.skipped | found.skipped)
+        self._skips = frozenset(part.skipped | found.skipped | steps.idle)
         self._refused = part.refused or found.refused
+        #: False once a change of nodes was found that the class cannot follow.
+        self._is_current = True
         #: True once a second pod of the class has been decided.
         self.asked_again = False
         self._nodes_seen = snapshot.table.changes.nodes
+        self._updates_seen = snapshot.table.changes.updates.position
         self._position = snapshot.table.changes.position
         view = snapshot.nodes
         self._narrowed = both(part.narrowed, found.narrowed)
+        #: The part's own array, which changes with it, unless the class has fewer rows.
         self._nodes_allow = part.allowed if found.narrowed is None else part.allowed & found.narrowed
         self._filters = [pair for pair in steps.on_rows.filter_nodes if pair[0].name not in self._skips]
         self.allowed: BoolArray = self._nodes_allow.copy()
@@ -215,10 +223,12 @@ class _PodClass:
     # -- keeping up ---------------------------------------------------------------------------------------------------
 
     def refresh(self, pod: PodInfo, snapshot: Snapshot) -> bool:
-        """Judge the rows that changed since the last pod of the class; False if nodes changed or the log is too short."""
+        """Judge the rows that changed since the last pod of the class. False: the class must be computed again."""
         changes = snapshot.table.changes
         if changes.nodes != self._nodes_seen:
-            return False
+            self._is_current = self._is_current and self._follow_nodes(pod, snapshot)
+            if not self._is_current:
+                return False
         changed = changes.since(self._position)
         if changed is None:
             return False
@@ -237,8 +247,31 @@ class _PodClass:
             self._rows = None
         return True
 
+    def _follow_nodes(self, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Take in the answers of plugins that read only nodes for the nodes that were updated. False: it is not possible."""
+        changes, before = snapshot.table.changes, self._own
+        updated = changes.updates.since(self._updates_seen)
+        if updated is None or not self._part.follow(pod, snapshot):
+            return False
+        found = ask_pre_filters(self._pre_filters, pod, snapshot)
+        if not found.agrees_with(before.skipped, before.narrowed, refused=before.refused):
+            return False
+        self._states = {**self._part.states, **found.states}
+        if found.narrowed is not None:
+            self._nodes_allow[updated] = self._part.allowed[updated] & found.narrowed[updated]
+        if self._found_by_all is not None:
+            self._found_by_all = PreFiltered(self._states, self._skips)
+        if not self._scores.follow_nodes(self._states, pod, snapshot):
+            return False
+        self._nodes_seen, self._updates_seen = changes.nodes, changes.updates.position
+        return True
+
     def _judge_row(self, row: int, pod: PodInfo, snapshot: Snapshot) -> None:
         if not self._nodes_allow_cells[row]:
+            if self._allowed_cells[row]:  # its node was updated
+                self._count -= 1
+                self._allowed_cells[row] = False
+                self._scores.set_row(row, None, snapshot, pod)
             return
         if self._rooms is None:
             worth = self._asked_about(row, pod, snapshot)

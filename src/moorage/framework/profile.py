@@ -24,6 +24,7 @@ from moorage.printable import clip
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
+from moorage.state.table import NodeTable
 from moorage.state.view import NodeView
 
 __all__ = [
@@ -353,7 +354,13 @@ def _reuse_by_old_names(plugin: Plugin) -> Reuse:
         _old_idle(plugin),
         _old_form(plugin, "narrows_to", "pre_filter"),
         bool(getattr(plugin, "rests_when_skipped", base is not None and base.rests_when_skipped)),
+        _any_node if depends is Depends.NODES else None if base is None else base.other_nodes,
     )
+
+
+def _any_node(table: NodeTable) -> int:
+    """Return a value that differs once any node is added, removed or updated."""
+    return table.changes.nodes
 
 
 def _old_form(plugin: Plugin, name: str, *methods: str) -> Callable[..., Any] | None:

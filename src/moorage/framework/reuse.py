@@ -15,6 +15,7 @@ from moorage.api.meta import Object
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
+from moorage.state.table import NodeTable
 from moorage.state.view import NodeView
 
 __all__ = ["Depends", "Domains", "Idle", "Reuse", "Scope", "Signature", "Versioned"]
@@ -33,7 +34,8 @@ class Scope(IntEnum):
     """
 
     NODE = 1
-    """The node itself, whatever pods are on it: reused until a node is added, removed or updated."""
+    """The node itself, whatever pods are on it: reused until the node is updated; a plugin that reads other nodes too declares
+    ``other_nodes``."""
     USAGE = 2
     """The sums over the node's pods (``pod_count``, ``requested`` …) too: nodes with equal sums are judged once."""
     NODE_PODS = 3
@@ -83,6 +85,8 @@ class Reuse:
     ``idle(pod, snapshot)``  for a plugin that reads other pods but skips most pods: whether it skips all pods of this shape
     ``narrows_to(pod)``      for a PreFilter that may answer ``Narrow``: the node names, without running it, or None
     ``rests_when_skipped``   from Reserve on there is nothing to do for pods that PreFilter skipped
+    ``other_nodes(table)``   for a plugin of scope NODE that reads other nodes too: a value that differs whenever its answer for
+                             a node that was not updated may
     """
 
     scope: Scope = Scope.CLUSTER
@@ -92,6 +96,7 @@ class Reuse:
     idle: Callable[[PodInfo, Snapshot], Idle] | None = None
     narrows_to: Callable[[PodInfo], frozenset[str] | None] | None = None
     rests_when_skipped: bool = False
+    other_nodes: Callable[[NodeTable], Hashable] | None = None
 
 
 class Depends(Enum):

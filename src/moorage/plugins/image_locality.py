@@ -62,18 +62,22 @@ class ImageLocality(ScorePlugin[PodInfo], Reusable):
     def images(self, pod: PodInfo) -> PodImages:
         return images_of_pod(pod)
 
+    def version_of(self, table: NodeTable) -> tuple[int, int]:
+        """Return a value that differs once nodes or their images do: an image counts by the share of nodes that have it."""
+        return table.changes.layout, table.changes.images
+
     def scores_of(self, table: NodeTable, images: PodImages) -> IntArray:
         return image_scores(table, images)
 
     @property
     def reuse(self) -> Reuse:
-        return Reuse(Scope.NODE, self._signature, signature_reads=())
+        return Reuse(Scope.NODE, self._signature, signature_reads=(), other_nodes=self.version_of)
 
     def _signature(self, pod: PodInfo) -> Signature:
         return {"images": self.images(pod)}
 
     def _scores(self, table: NodeTable, images: PodImages) -> IntArray:
-        version = (table.changes.layout, table.changes.images)
+        version = self.version_of(table)
         cache = self._caches.get(table)
         if cache is None or cache.version != version or len(cache.scores) >= self.capacity:
             cache = self._caches[table] = _ScoreCache(version)

@@ -24,7 +24,7 @@ class KeptColumn:
     def __init__(self, columns: Callable[[NodeView], IntArray], single: Callable[[NodeInfo], int]) -> None:
         self._columns, self._single = columns, single
         self._values: IntArray | None = None
-        self._nodes_seen = -1
+        self._layout = -1
         self._position = 0
 
     def of(self, nodes: NodeView) -> IntArray:
@@ -36,7 +36,7 @@ class KeptColumn:
 
     def _up_to_date(self, nodes: NodeView) -> IntArray:
         changes = nodes.table.changes
-        changed = changes.since(self._position) if self._nodes_seen == changes.nodes else None
+        changed = changes.since(self._position) if self._layout == changes.layout else None
         if self._values is None or changed is None:
             self._values = self._columns(nodes.snapshot.nodes)
         elif len(changed) <= _FEW:
@@ -45,5 +45,5 @@ class KeptColumn:
         else:
             rows = np.array(changed, dtype=np.intp)
             self._values[rows] = self._columns(NodeView(nodes.snapshot, rows))
-        self._nodes_seen, self._position = changes.nodes, changes.position
+        self._layout, self._position = changes.layout, changes.position
         return self._values

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from moorage.api.core import Node, Taint
 from moorage.api.meta import Quantity
+from moorage.state.change_log import ChangeLog
 from moorage.state.columns import Column, IntArray, RowSpace
 from moorage.state.counts import HeldTerm, HeldTerms, PodCounts
 from moorage.state.labels import InternedColumn, LabelColumn, LabelColumns
@@ -27,50 +28,12 @@ from moorage.state.pod_requests import PodRequests, amount
 from moorage.state.ring import Ring
 from moorage.state.volume_use import VolumeUse
 
-__all__ = ["ChangeLog", "Divisors", "ImageHolders", "NodeTable"]
+__all__ = ["Divisors", "ImageHolders", "NodeTable"]
 
 #: How many distinct allocatable sets keep their number; more than there are machine types in any cluster.
 _OFFERS_REMEMBERED = 4096
 #: How many distinct requests of pods keep their columns and amounts.
 _REQUESTS_REMEMBERED = 4096
-
-
-class ChangeLog:
-    """Rows in the order they changed.
-
-    ``layout`` counts the times rows were added, removed or renumbered; ``moved`` the same without additions, which leave every
-    other row in place; ``images`` the updates of nodes that report images, so that data derived from images alone stays valid
-    while pods are added and removed; ``nodes`` the times any node was added, removed or updated.
-    """
-
-    #: Number of entries kept at least; a reader that is further behind must read every row.
-    keep = 65_536
-
-    def __init__(self) -> None:
-        self.layout = 0
-        self.moved = 0
-        self.images = 0
-        #: While this is true nothing is logged: the changes are undone before any reader continues.
-        self.muted = False
-        self.nodes = 0
-        self._rows: list[int] = []
-        self._dropped = 0
-
-    @property
-    def position(self) -> int:
-        return self._dropped + len(self._rows)
-
-    def note(self, row: int) -> None:
-        if self.muted:
-            return
-        self._rows.append(row)
-        if len(self._rows) >= 2 * self.keep:
-            del self._rows[: self.keep]
-            self._dropped += self.keep
-
-    def since(self, position: int) -> list[int] | None:
-        """Return the rows changed since ``position``, with repeats; None if some of them have been dropped."""
-        return None if position < self._dropped else self._rows[position - self._dropped :]
 
 
 class ImageHolders(NamedTuple):
@@ -136,7 +99,8 @@ class NodeTable:
         self._arrived = 0
         self._ring: tuple[int, Ring] | None = None
         self._ring_domains: dict[LabelColumn, npt.NDArray[np.intp]] = {}
-        self._ring_version = -1
+        self._ring_version = self._ring_layout = -1
+        self._ring_updates = 0
         self._divisors: dict[str, Divisors] = {}
         self._divisors_version = -1
         self._allocatable: dict[str, Column] = {}
@@ -160,10 +124,10 @@ class NodeTable:
         return column
 
     def divisors(self, resource: str) -> Divisors:
-        """Return the divisors for shares of a resource; valid until a node changes."""
-        if self._divisors_version != self.changes.nodes:
+        """Return the divisors for shares of a resource; valid until nodes are added or removed, or offer something else."""
+        if self._divisors_version != self.changes.layout:
             self._divisors.clear()
-            self._divisors_version = self.changes.nodes
+            self._divisors_version = self.changes.layout
         found = self._divisors.get(resource)
         if found is None:
             offered = self.allocatable(resource).view
@@ -204,18 +168,31 @@ class NodeTable:
         return self._ring[1]
 
     def domains_in_ring(self, key: str) -> npt.NDArray[np.intp]:
-        """Return the ids of a label's values (see ``LabelColumn``) in the order of the ring; valid until a node changes.
+        """Return the ids of a label's values (see ``LabelColumn``) in the order of the ring; another array once one changes.
 
         The dtype is ``intp``, which NumPy uses as an index without conversion.
         """
         if self._ring_version != self.changes.nodes:
-            self._ring_domains.clear()
-            self._ring_version = self.changes.nodes
+            self._follow_labels()
         column = self.labels.column(key)
         ids = self._ring_domains.get(column)
         if ids is None:
             ids = self._ring_domains[column] = column.ids[self.ring().rows].astype(np.intp)
         return ids
+
+    def _follow_labels(self) -> None:
+        """Take in the labels of updated nodes, or drop what is known of labels after nodes were added or removed."""
+        changes = self.changes
+        rows = changes.updates.since(self._ring_updates) if self._ring_layout == changes.layout else None
+        if rows is None:
+            self._ring_domains.clear()
+        for row in set(rows or ()):
+            place = self.ring().place_at[row]
+            for column, ids in tuple(self._ring_domains.items()):
+                if ids.item(place) != column.id_at(row):
+                    changed = self._ring_domains[column] = ids.copy()
+                    changed[place] = column.id_at(row)
+        self._ring_version, self._ring_layout, self._ring_updates = changes.nodes, changes.layout, changes.updates.position
 
     def rows_in_turn(self) -> npt.NDArray[np.intp]:
         """Return all rows in kube-scheduler's order (see ``node_tree``), as of the last time a node was added or removed."""
@@ -236,6 +213,7 @@ class NodeTable:
         self._tree.add(node)
         self.labels.append(node.labels)
         self.name_hash.data[row] = int.from_bytes(blake2b(node.name.encode(), digest_size=8).digest(), "little")
+        self._offer_resources(row, node)
         self._describe(row, node)
         self.changes.layout += 1
         return row
@@ -246,18 +224,23 @@ class NodeTable:
         if _is_heartbeat(self.nodes[row], node) and self._stays_described(row):
             self.nodes[row] = node
             return row
-        if node.status.images or self.nodes[row].status.images:
-            self.changes.images += 1
-        self._drop_images(row, self.nodes[row])
+        sizes = self._drop_images(row, self.nodes[row])
+        old_images = self.nodes[row].status.images
         if node.labels != self.nodes[row].labels:
             if zone_of(node.labels) != zone_of(self.nodes[row].labels):
                 self.rows_in_turn()  # holds until a node is added or removed
             self._tree.update(self.nodes[row], node)
             self._relabel(row, node.labels)
+        offers_else = node.status.allocatable != self.nodes[row].status.allocatable
         self.nodes[row] = node
-        for column in self._allocatable.values():
-            column.data[row] = 0
+        if offers_else:
+            for column in self._allocatable.values():
+                column.data[row] = 0
+            self._offer_resources(row, node)
         self._describe(row, node)
+        self.changes.updates.note(row)
+        if node.status.images != old_images or any(self.images[name].size != size for name, size in sizes.items()):
+            self.changes.images += 1
         return row
 
     def _stays_described(self, row: int) -> bool:
@@ -305,8 +288,8 @@ class NodeTable:
         self.changes.nodes += 1
         return pods
 
-    def _describe(self, row: int, node: Node) -> None:
-        self.described.data[row] = self._arrived
+    def _offer_resources(self, row: int, node: Node) -> None:
+        self._divisors.clear()
         self._offer.data[row] = self._number_of(tuple(sorted(node.status.allocatable.items())))
         for resource, quantity in node.status.allocatable.items():
             if resource == "pods":
@@ -315,6 +298,9 @@ class NodeTable:
                 self.allocatable(resource).data[row] = amount(resource, quantity)
         if "pods" not in node.status.allocatable:
             self.allowed_pods.data[row] = 0
+
+    def _describe(self, row: int, node: Node) -> None:
+        self.described.data[row] = self._arrived
         self.unschedulable.data[row] = node.spec.unschedulable
         self.taints.set(row, node.spec.taints)
         self.features.set(row, frozenset(node.status.declared_features))
@@ -327,14 +313,17 @@ class NodeTable:
             for name in image.names:
                 self.images.setdefault(name, ImageHolders(image.size_bytes, set())).rows.add(row)
 
-    def _drop_images(self, row: int, node: Node) -> None:
+    def _drop_images(self, row: int, node: Node) -> dict[str, int]:
+        """Return the sizes of the images that no node has any more, by name."""
+        gone: dict[str, int] = {}
         for image in node.status.images:
             for name in image.names:
                 holders = self.images.get(name)
                 if holders is not None:
                     holders.rows.discard(row)
                     if not holders.rows:
-                        del self.images[name]
+                        gone[name] = self.images.pop(name).size
+        return gone
 
     def _renumber(self, old: int, new: int) -> None:
         for image in self.nodes[old].status.images:
@@ -397,16 +386,22 @@ class NodeTable:
         ``other``: the node that replaces it, if one does. Call the function once the same nodes are in the same rows again.
         """
         arrival, described = self.arrival.data.item(row), self.described.data.item(row)
-        names = {name for node in (self.nodes[row], other) if node for image in node.status.images for name in image.names}
-        images = {name: self.images.get(name) for name in names}
-        held = {name: ImageHolders(image.size, set(image.rows)) for name, image in images.items() if image is not None}
+        node = self.nodes[row]
+        keeps = other is not None and other.status.images == node.status.images
+        names = {name for each in (node, other) if each for image in each.status.images for name in image.names}
+        images = {name: self.images[name] for name in names if name in self.images}
+        if keeps:  # an image that no other node has gets its size again
+            images = {name: image for name, image in images.items() if len(image.rows) == 1}
+            names = set(images)
+        held = {name: ImageHolders(image.size, set(image.rows)) for name, image in images.items()}
 
         def restore() -> None:
             self.arrival.data[row], self.described.data[row] = arrival, described
+            if not keeps or any(self.images.get(name) != image for name, image in held.items()):
+                self.changes.images += bool(names)
             for name in names:
                 self.images.pop(name, None)
             self.images.update(held)
-            self.changes.images += bool(names)
 
         return restore
 

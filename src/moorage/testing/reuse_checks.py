@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from msgspec import structs
 
-from moorage.api.core import Container, Pod, PodSpec
+from moorage.api.core import Container, NodeSpec, NodeStatus, Pod, PodSpec
 from moorage.api.meta import ObjectMeta
 from moorage.framework.plugin_runner import normalized, scored
 from moorage.framework.profile import Step, reuse_of
@@ -31,6 +31,7 @@ def check_reuse(plugin: Any, pod: PodInfo, others: list[PodInfo], snapshot: Snap
         yield from _check_usage(plugin, pod, snapshot)
     if reuse.scope <= Scope.NODE_PODS:
         yield from _check_normalize(plugin, pod, snapshot)
+        yield from _check_other_nodes(plugin, reuse, pod, snapshot)
     yield from _check_skips(plugin, reuse, pod, snapshot)
 
 
@@ -68,6 +69,25 @@ def _check_scope(plugin: Any, scope: Scope, pod: PodInfo, others: list[PodInfo],
             if after != before:
                 yield f"scope is {scope.name}, but pod {other.name} on node {node.name} changes {before} to {after}"
                 return
+
+
+def _check_other_nodes(plugin: Any, reuse: Reuse, pod: PodInfo, snapshot: Snapshot) -> Iterator[str]:
+    """Verdicts and raw scores stay the same when other nodes are updated, unless ``other_nodes`` says so."""
+    table = snapshot.table
+    for row, node in enumerate(table.nodes):
+        rest = _rows(snapshot, [other for other in range(len(table)) if other != row])
+        before = _answers(plugin, pod, snapshot, rest), reuse.other_nodes and reuse.other_nodes(table)
+        other = structs.replace(
+            node, metadata=structs.replace(node.metadata, labels={}), spec=NodeSpec(unschedulable=True), status=NodeStatus()
+        )
+        restore = table.save_node(row, other)
+        table.update_node(other)
+        after = _answers(plugin, pod, snapshot, rest), reuse.other_nodes and reuse.other_nodes(table)
+        table.update_node(node)
+        restore()
+        if after[0] != before[0] and after[1] == before[1]:
+            yield f"scope is {reuse.scope.name}, but an update of node {node.name} changes other nodes; declare other_nodes"
+            return
 
 
 def _check_usage(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> Iterator[str]:

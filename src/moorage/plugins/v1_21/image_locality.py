@@ -30,6 +30,9 @@ class ImageLocalityV121(today.ImageLocality):
         names = sorted(normalized_image_name(container.image) for container in pod.spec.containers)
         return PodImages(tuple(names), len(names))
 
+    def version_of(self, table: NodeTable) -> tuple[int, int]:
+        return table.changes.layout, table.changes.nodes
+
     def scores_of(self, table: NodeTable, images: PodImages) -> IntArray:
         sums = np.zeros(len(table), dtype=np.int64)
         for name in images.names:

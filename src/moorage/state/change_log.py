@@ -1,0 +1,52 @@
+"""The change log of the node table: which rows changed, in order, for readers that judge only those again."""
+
+from __future__ import annotations
+
+__all__ = ["ChangeLog", "RowLog"]
+
+
+class RowLog:
+    """Rows in the order they changed. A reader keeps a ``position``."""
+
+    #: Number of entries kept at least; a reader that is further behind must read every row.
+    keep = 65_536
+
+    def __init__(self) -> None:
+        #: While this is true nothing is logged: the changes are undone before any reader continues.
+        self.muted = False
+        self._rows: list[int] = []
+        self._dropped = 0
+
+    @property
+    def position(self) -> int:
+        return self._dropped + len(self._rows)
+
+    def note(self, row: int) -> None:
+        if self.muted:
+            return
+        self._rows.append(row)
+        if len(self._rows) >= 2 * self.keep:
+            del self._rows[: self.keep]
+            self._dropped += self.keep
+
+    def since(self, position: int) -> list[int] | None:
+        """Return the rows changed since ``position``, with repeats; None if some of them have been dropped."""
+        return None if position < self._dropped else self._rows[position - self._dropped :]
+
+
+class ChangeLog(RowLog):
+    """Rows whose node or pods changed.
+
+    ``layout`` counts the times rows were added, removed or renumbered; ``moved`` the same without additions, which leave every
+    other row in place; ``images`` the updates that change a node's images, so that data derived from images alone stays valid
+    while other things change; ``nodes`` the times any node was added, removed or updated. ``updates`` logs the rows whose
+    nodes were updated in place.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layout = 0
+        self.moved = 0
+        self.images = 0
+        self.nodes = 0
+        self.updates = RowLog()

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from moorage.simulator.cluster_reader import read
     from moorage.simulator.cluster_run import simulate_cluster
     from moorage.simulator.simulate import Options, kinds_named, simulate
+    from moorage.sweeps.sweep import sweep
 
 __version__ = "0.1.0"
 __all__ = [
     "Cluster", "NodeType", "Options", "Simulation", "__version__",
-    "compare", "kinds_named", "read", "redact", "simulate", "simulate_cluster",
+    "compare", "kinds_named", "read", "redact", "simulate", "simulate_cluster", "sweep",
 ]  # fmt: skip
 
 _FOUND_IN: Mapping[str, str] = {
@@ -38,6 +39,7 @@ _FOUND_IN: Mapping[str, str] = {
     "redact": "moorage.laboratory.redaction",
     "simulate": "moorage.simulator.simulate",
     "simulate_cluster": "moorage.simulator.cluster_run",
+    "sweep": "moorage.sweeps.sweep",
 }
 
 

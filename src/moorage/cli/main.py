@@ -43,13 +43,14 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("moorage.cli.run:run", "Schedule the pods of a live cluster."),
     "simulate": ("moorage.cli.simulate:simulate", "Show where every pending pod is scheduled, and why."),
     "survive": ("moorage.cli.survive:survive", "Say whether the cluster survives the loss of any node or zone."),
+    "sweep": ("moorage.cli.sweep:sweep", "Simulate a grid of configurations and seeds."),
     "up": ("moorage.cli.up:up", "Run an embedded cluster with simulated nodes."),
 }
 
 #: How ``moorage --help`` groups the commands.
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Ask about a cluster": (
-        "simulate", "explain", "report", "capacity", "plan", "drain", "cordon", "fail", "survive", "compare",
+        "simulate", "explain", "report", "capacity", "plan", "drain", "cordon", "fail", "survive", "compare", "sweep",
     ),
     "Schedule a cluster": ("run", "up"),
     "Get and share input": ("dump", "redact", "demo"),

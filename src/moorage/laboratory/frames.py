@@ -6,12 +6,15 @@ pandas is imported by ``to_pandas`` alone.
 from __future__ import annotations
 
 import csv
+import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from moorage.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +59,15 @@ class ColumnFrame:
         import pandas  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
         return pandas.DataFrame(self._columns)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Give the columns to a library that reads Arrow's C stream, such as pandas and polars; pyarrow must be installed."""
+        try:
+            arrow = importlib.import_module("pyarrow")
+        except ImportError:
+            raise InputError("Arrow streams need pyarrow: pip install 'moorage[frames]'") from None
+        stream: object = arrow.table(self._columns).__arrow_c_stream__(requested_schema)
+        return stream
 
     def to_csv(self, path: str | PathLike[str]) -> None:
         """Write the rows to a CSV file, with a line of column names first."""

@@ -1,0 +1,117 @@
+"""``moorage sweep``: simulate every point of a grid, keep the results, and summarise them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import click
+import yaml
+
+from moorage.api.yaml_writing import PrintableDumper
+from moorage.cli.command_help import DescribedCommand
+from moorage.cli.main import ERROR, OK
+from moorage.cli.memory import collect_seldom
+from moorage.cli.progress import Progress
+from moorage.cli.worker_options import dask_option
+from moorage.printable import escape_json
+from moorage.report.style import Style
+from moorage.sweeps.cluster_grid import read_grid
+from moorage.sweeps.executors import dask_executor
+from moorage.sweeps.report import sweep_document, sweep_text
+from moorage.sweeps.results import SweepResult
+from moorage.sweeps.store import open_store
+from moorage.sweeps.summary import baseline_of
+from moorage.sweeps.sweep import SweepPlan, run_sweep
+
+__all__ = ["sweep"]
+
+EPILOG = """Examples:
+
+\b
+    moorage sweep grid.yaml
+    moorage sweep grid.yaml --dask tcp://scheduler:8786 -o json
+
+The file of a grid, the store, and all that is printed: docs/reference/sweep.md
+"""
+
+
+@click.command(cls=DescribedCommand, epilog=EPILOG)
+@click.argument("grid", metavar="GRID.yaml")
+@click.option(
+    "--store", default="sweep", show_default=True, metavar="DIR",
+    help="Where results are kept. Those that are there already are not made again.",
+)  # fmt: skip
+@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Summarise this metric. May be repeated.")
+@click.option(
+    "--against", metavar="AXIS=VALUE",
+    help="What the other values of this axis are compared with; by default the first value of the first axis with several.",
+)  # fmt: skip
+@click.option(
+    "--processes", type=click.IntRange(1), help="How many processes make the runs; by default one for each processor."
+)
+@dask_option
+@click.option(
+    "--retries", type=click.IntRange(0), default=2, show_default=True,
+    help="How often a run is tried again after its worker ended or an unexpected error.",
+)  # fmt: skip
+@click.option("--csv", "csv_file", metavar="FILE", help="Also write a row for each run as CSV.")
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True,
+    help="How to print the result.",
+)  # fmt: skip
+@click.option("--ascii", "ascii_only", is_flag=True, help="Print signs in ASCII.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+def sweep(**given: Any) -> int:
+    """Simulate every point of a grid: clusters, configurations, releases, parameters of plugins and seeds.
+
+    Each result is kept in the store as soon as it is there, so an interrupted sweep goes on where it stopped. Prints each
+    metric over the seeds, and its difference from a baseline, paired by seed. Exits with 0 when all runs are made, and with 1
+    if some failed, or after an error in the grid or the options.
+    """
+    collect_seldom()
+    with Progress(quiet=given["quiet"]) as progress, ExitStack() as block:
+        progress.say("reading the grid …")
+        found = read_grid(given["grid"])
+        against = given["against"] or found.against
+        baseline_of(found.grid, against)
+        plan = SweepPlan(found.grid, found.function, given["metrics"] or found.metrics)
+        if given["dask"] and given["processes"]:
+            raise click.UsageError("--dask and --processes exclude each other")
+        executor = block.enter_context(dask_executor(given["dask"])) if given["dask"] else None
+        result = run_sweep(
+            plan, open_store(given["store"]), executor, processes=given["processes"], retries=given["retries"],
+            on_run=_counter(progress),
+        )  # fmt: skip
+    if given["csv_file"] is not None:
+        result.runs.to_csv(given["csv_file"])
+    _print(result, against, given)
+    return ERROR if result.failed else OK
+
+
+def _counter(progress: Progress) -> Callable[[int, int, int], None]:
+    begun, first = time.monotonic(), list[int]()
+
+    def show(there: int, of: int, failed: int) -> None:
+        first.append(there) if not first else None
+        made = there - first[0] + 1
+        left_s = (of - there - failed) * (time.monotonic() - begun) / made
+        lost = f", {failed} failed" if failed else ""
+        progress.say(f"run {there} of {of}{lost}, about {left_s:,.0f} s left …")
+
+    return show
+
+
+def _print(result: SweepResult, against: str | None, given: dict[str, Any]) -> None:
+    if given["output"] == "text":
+        sys.stdout.write(Style(ascii_only=given["ascii_only"]).finished(sweep_text(result, against)))
+        return
+    document = sweep_document(result, against)
+    if given["output"] == "json":
+        sys.stdout.write(escape_json(json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)) + "\n")
+    else:
+        sys.stdout.write(yaml.dump(document, Dumper=PrintableDumper, sort_keys=True, allow_unicode=True, width=100))

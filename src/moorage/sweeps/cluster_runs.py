@@ -1,0 +1,108 @@
+"""The function of a sweep over clusters: simulate one, and measure it as ``moorage compare`` does."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, Final
+
+from moorage.errors import InputError
+from moorage.framework.registry import load
+from moorage.laboratory.cluster import Cluster
+from moorage.laboratory.measured_run import RunInput, measure_run
+from moorage.laboratory.run_inputs import input_of_runs
+from moorage.simulator.simulate import Options, kinds_named, load_options
+from moorage.sweeps.parameters import with_parameters
+from moorage.sweeps.sources import ClusterFiles, ConfigText, PackedCluster
+
+__all__ = ["ClusterRuns"]
+
+_DEFAULT: Final = ConfigText()
+ClusterSource = ClusterFiles | PackedCluster
+
+
+@dataclass(frozen=True)
+class ClusterRuns:
+    """What all runs of a grid have in common. Calling it makes one run and returns its metrics.
+
+    ``plugins``  references such as ``module:Class``, or classes
+    """
+
+    plugins: tuple[str | type[Any], ...] = ()
+    feature_gates: str = ""
+    replace_all: bool = False
+    all_nodes: bool = False
+    prices: tuple[tuple[str, float], ...] = ()
+    quota: bool = True
+    skip_extenders: bool = False
+
+    @property
+    def digest(self) -> str:
+        """The digest of these settings and of the plugins' source."""
+        sources = [_source_of(cls) for cls in self.classes()]
+        told = (self.feature_gates, self.replace_all, self.all_nodes, self.prices, self.quota, sources)
+        return blake2b(repr(told).encode(), digest_size=16).hexdigest()
+
+    def classes(self) -> tuple[type[Any], ...]:
+        """Return the plugins.
+
+        Raises  InputError if one cannot be imported
+        """
+        return tuple(_loaded(one) if isinstance(one, str) else one for one in self.plugins)
+
+    def options(self, config: ConfigText, release: str | None, parameters: Mapping[str, Any], seed: int = 0) -> Options:
+        """Return the options of one run.
+
+        Raises  InputError for a parameter that cannot be set
+        """
+        told = "".join(f" with {name}={value}" for name, value in parameters.items())
+        return Options(
+            config=with_parameters(config.text, config.where, parameters), where=config.where + told,
+            emulate=release, plugins=self.classes(), feature_gates=self.feature_gates, seed=seed, quota=self.quota,
+            skip_extenders=self.skip_extenders,
+        )  # fmt: skip
+
+    def __call__(
+        self, *, cluster: ClusterSource, seed: int = 0, config: ConfigText = _DEFAULT, release: str | None = None,
+        **parameters: Any,
+    ) -> Mapping[str, Any]:  # fmt: skip
+        options = self.options(config, release, parameters, seed)
+        return measure_run(self._input(cluster, options), options).metrics
+
+    def _input(self, source: ClusterSource, options: Options) -> RunInput:
+        profiles = load_options(options).profiles if self.replace_all else ()
+        again = tuple(profile.scheduler_name for profile in profiles)
+        return _input(source, kinds_named(options), again, self.all_nodes, self.prices, self.quota)
+
+
+@lru_cache(maxsize=4)
+def _input(
+    source: ClusterSource, kinds: tuple[str, ...], again: tuple[str, ...], all_nodes: bool,
+    prices: tuple[tuple[str, float], ...], quota: bool,
+) -> RunInput:  # fmt: skip
+    cluster = source.cluster() if isinstance(source, PackedCluster) else Cluster(source.read(kinds), Options(quota=quota))
+    return input_of_runs(cluster, again=again, prices=dict(prices), all_nodes=all_nodes)
+
+
+@lru_cache(maxsize=64)
+def _loaded(reference: str) -> type[Any]:
+    """Load a plugin, also from the current directory, as ``--plugins`` does."""
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.append(here)
+    found = load(reference)
+    if not isinstance(found, type):
+        raise InputError(f"plugins {reference}: expected a class")
+    return found
+
+
+def _source_of(cls: type[Any]) -> str:
+    try:
+        return inspect.getsource(cls)
+    except (OSError, TypeError):
+        return f"{cls.__module__}:{cls.__qualname__}"

@@ -1,0 +1,44 @@
+"""What a file says of a run apart from its columns, as plain data for JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from moorage.sweeps.grid import version
+from moorage.sweeps.jobs import StoredRun
+
+__all__ = ["head_of", "json_value", "number_of", "run_of_head"]
+
+_SPECIAL: Final = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
+
+
+def head_of(run: StoredRun) -> dict[str, Any]:
+    """Return all of a run but its columns, as plain data."""
+    return {
+        "key": run.key,
+        "point": dict(run.labels),
+        "metrics": {name: json_value(value) for name, value in run.metrics.items()},
+        "columns": list(run.series),
+        "seconds": round(run.seconds, 6),
+        "version": version(),
+    }
+
+
+def run_of_head(head: Mapping[str, Any], series: Mapping[str, Any]) -> StoredRun:
+    """Return the run of what ``head_of`` gave, and its columns."""
+    metrics = {name: float(number_of(value)) for name, value in head["metrics"].items()}
+    return StoredRun(head["key"], head["point"], metrics, series, head["seconds"])
+
+
+def json_value(value: Any) -> Any:
+    """Return a number for JSON, which has no infinity."""
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def number_of(value: Any) -> Any:
+    """Return what ``json_value`` was given."""
+    return _SPECIAL.get(value, value) if isinstance(value, str) else value

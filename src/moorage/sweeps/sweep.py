@@ -1,0 +1,159 @@
+"""``moorage.sweep``: run every point of a grid that is not in the store yet, and return all results."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import ExitStack
+from hashlib import blake2b
+from typing import Any
+
+from moorage.errors import InputError
+from moorage.sweeps.cluster_grid import read_grid
+from moorage.sweeps.executors import CallingThread, process_pool
+from moorage.sweeps.grid import SEED, GridPoint, SweepAxis, SweepGrid, axis_of
+from moorage.sweeps.jobs import FailedRun, StoredRun, SweepJob
+from moorage.sweeps.results import SweepResult
+from moorage.sweeps.runner import JobRunner
+from moorage.sweeps.store import RunStore, open_store
+
+__all__ = ["SweepPlan", "run_sweep", "sweep"]
+
+RunFunction = Callable[..., Mapping[str, Any]]
+#: Called with the number of runs that are there, the number of all, and the number of those that failed.
+OnRun = Callable[[int, int, int], None]
+
+
+class SweepPlan:
+    """A grid, the function to run at its points, and the metrics to summarise."""
+
+    def __init__(self, grid: SweepGrid, function: RunFunction, metrics: Sequence[str] = (), against: str | None = None) -> None:
+        self.grid = grid
+        self.function = function
+        self.metrics = tuple(metrics)
+        self.against = against
+
+    def job(self, point: GridPoint) -> SweepJob:
+        """Return the job of a point."""
+        return SweepJob(point.key, point.labels, self.function, point.values)
+
+
+def sweep(
+    grid: Mapping[str, Any] | str | os.PathLike[str],
+    metrics: Sequence[str] | RunFunction = (),
+    executor: Executor | None = None,
+    store: str | os.PathLike[str] = "sweep/",
+    *,
+    retries: int = 2,
+    on_run: OnRun | None = None,
+) -> SweepResult:
+    """Run every point of a grid, keep each result in the store, and return all of them. Results in the store are not run again.
+
+    ``grid``      a file or a mapping with clusters, traces, configurations, parameters and seeds; see docs/reference/sweep.md
+    ``metrics``   the metrics to summarise; or a function: then the grid maps the names of its parameters to values, and it
+                  returns numbers and columns by name. Worker processes import it, so it must be in a module
+    ``executor``  any executor of concurrent.futures; None: one process for each processor
+    ``retries``   how often a run is tried again after its worker ended or it raised an unexpected error
+    ``on_run``    is called with the number of runs that are there, of all, and of those that failed
+
+    Raises  InputError, ConfigError for a faulty grid; runs that fail are in ``failed`` of the result
+    """
+    plan = _plan_of(grid, metrics)
+    return run_sweep(plan, open_store(store), executor, retries=retries, on_run=on_run)
+
+
+def _plan_of(grid: Mapping[str, Any] | str | os.PathLike[str], metrics: Sequence[str] | RunFunction) -> SweepPlan:
+    if not callable(metrics):
+        found = read_grid(grid)
+        return SweepPlan(found.grid, found.function, tuple(metrics) or found.metrics, found.against)
+    if not isinstance(grid, Mapping):
+        raise InputError("with a function as metrics, the grid is a mapping from its parameters to values")
+    axes: list[SweepAxis] = []
+    for name, values in grid.items():
+        if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+            raise InputError(f"{name}: expected several values, such as a list; found {type(values).__name__}")
+        axes.append(axis_of(name, values))
+    axes.sort(key=lambda axis: axis.name == SEED)
+    return SweepPlan(SweepGrid(tuple(axes), _digest_of(metrics)), metrics)
+
+
+def _digest_of(function: RunFunction) -> str:
+    """Return the digest of a function: its name and its source. Changes in what it calls are not seen."""
+    known = getattr(function, "digest", None)
+    if known is not None:
+        return str(known)
+    name = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', type(function).__qualname__)}"
+    try:
+        source = inspect.getsource(function)
+    except (OSError, TypeError):
+        source = ""
+    return blake2b(f"{name}\n{source}".encode(), digest_size=16).hexdigest()
+
+
+def run_sweep(
+    plan: SweepPlan,
+    store: RunStore,
+    executor: Executor | None = None,
+    *,
+    processes: int | None = None,
+    retries: int = 2,
+    on_run: OnRun | None = None,
+) -> SweepResult:
+    """Run what the store does not have; see ``sweep``."""
+    points = list(plan.grid.points())
+    there = {point.key: run for point in points if (run := store.read(point.key)) is not None}
+    failed: dict[str, FailedRun] = {}
+
+    def note(found: StoredRun | FailedRun) -> None:
+        if isinstance(found, FailedRun):
+            failed[found.key] = found
+        else:
+            store.write(found)
+            there[found.key] = found
+        if on_run is not None:
+            on_run(len(there), len(points), len(failed))
+
+    stored = len(there)
+    jobs = [plan.job(point) for point in points if point.key not in there]
+    if jobs:
+        _run(jobs, executor, processes, retries, note)
+    ordered = tuple(_labelled(there[point.key], point) for point in points if point.key in there)
+    store.index(ordered)
+    lost = tuple(failed[point.key] for point in points if point.key in failed)
+    return SweepResult(plan.grid, ordered, lost, len(there) - stored, plan.metrics)
+
+
+def _labelled(run: StoredRun, point: GridPoint) -> StoredRun:
+    """Return a stored run under the names that the grid has for its values now."""
+    return StoredRun(run.key, point.labels, run.metrics, run.series, run.seconds)
+
+
+def _run(
+    jobs: list[SweepJob],
+    executor: Executor | None,
+    processes: int | None,
+    retries: int,
+    note: Callable[[StoredRun | FailedRun], None],
+) -> None:
+    with ExitStack() as block:
+        renew: Callable[[], Executor] | None = None
+        if executor is None and (processes == 1 or len(jobs) == 1):
+            executor = CallingThread()
+        elif executor is None:
+            wanted = processes
+
+            def renew() -> Executor:
+                return block.enter_context(process_pool(wanted))
+
+            executor = renew()
+        runner = JobRunner(executor, renew, retries)
+        try:
+            for found in runner.run(jobs):
+                note(found)
+        except BaseException:
+            for found in runner.finished():
+                note(found)
+            runner.executor.shutdown(wait=False, cancel_futures=True) if renew is not None else None
+            raise

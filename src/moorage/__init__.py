@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from moorage.simulator.cluster_run import simulate_cluster
     from moorage.simulator.simulate import Options, kinds_named, simulate
     from moorage.sweeps.sweep import sweep
+    from moorage.traces.formats import read_trace
 
 __version__ = "0.1.0"
 __all__ = [
     "Cluster", "NodeType", "Options", "Simulation", "__version__",
-    "compare", "kinds_named", "read", "redact", "simulate", "simulate_cluster", "sweep",
+    "compare", "kinds_named", "read", "read_trace", "redact", "simulate", "simulate_cluster", "sweep",
 ]  # fmt: skip
 
 _FOUND_IN: Mapping[str, str] = {
@@ -36,6 +37,7 @@ _FOUND_IN: Mapping[str, str] = {
     "compare": "moorage.laboratory.comparison",
     "kinds_named": "moorage.simulator.simulate",
     "read": "moorage.simulator.cluster_reader",
+    "read_trace": "moorage.traces.formats",
     "redact": "moorage.laboratory.redaction",
     "simulate": "moorage.simulator.simulate",
     "simulate_cluster": "moorage.simulator.cluster_run",

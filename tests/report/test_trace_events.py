@@ -11,8 +11,8 @@ import pytest
 
 import moorage
 from moorage.report.trace_events import as_trace, trace_events
-from moorage.simulator.trace_openb import read_openb
 from moorage.simulator.trace_run import simulate_trace
+from moorage.traces.openb import read_openb
 
 ROOT = Path(__file__).resolve().parents[2]
 

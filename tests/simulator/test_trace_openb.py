@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from moorage.api.validation import validate
 from moorage.errors import InputError
 from moorage.inputs.files import InputFile
-from moorage.simulator.trace_openb import GPU_MILLI, GPU_MODEL, QOS, WHOLE_GPU, read_openb, read_openb_sources
+from moorage.simulator.trace_amounts import GPU_MILLI, WHOLE_GPU
+from moorage.traces.openb import QOS, read_openb, read_openb_sources
+from moorage.traces.tasks import GPU_MODEL
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "trace-openb"

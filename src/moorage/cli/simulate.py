@@ -65,8 +65,8 @@ All that is printed, and what it means: docs/reference/simulate.md
 @click.option("-R", "--recursive", is_flag=True, help="Read directories recursively.")
 @reading_options
 @click.option("--allow-unknown", is_flag=True, help="Accept input that has nothing to place but objects of unknown kinds.")
-@click.option("--trace", type=click.Choice(["openb"]), help="Read a workload trace instead of a cluster.")
-@click.option("--nodes", metavar="FILE", help="The node file of the trace.")
+@click.option("--trace", metavar="FORMAT", help="Read a workload trace instead of a cluster: openb, borg-2019, philly …")
+@click.option("--nodes", metavar="FILE", help="The node file of the trace, or manifests of nodes.")
 @click.option("--pods", metavar="FILE", help="The pod file of the trace.")
 @click.option("--stay", is_flag=True, help="Do not delete pods of a trace when they end.")
 @click.option(
@@ -192,7 +192,7 @@ def _run(
             raise click.UsageError("--nodes and --pods need --trace; use -f for manifests and dumps")
         if not given["paths"]:
             raise click.UsageError(
-                "nothing to simulate: give -f PATH (- for standard input), or --trace openb --nodes FILE --pods FILE"
+                "nothing to simulate: give -f PATH (- for standard input), or --trace FORMAT --nodes FILE --pods FILE"
             )
         cluster = read_cluster(given["paths"], given["recursive"], kinds_named(options), rules_of(given))
         if not given["allow_unknown"]:
@@ -200,14 +200,16 @@ def _run(
         return _simulated(given, cluster, emulating(options, given, cluster), on_attempt, measure)
     if given["emulate"] == AUTO:
         raise click.UsageError("--emulate auto needs nodes with their kubelets' versions, and a trace has none")
-    from moorage.simulator.trace_openb import read_openb
     from moorage.simulator.trace_run import simulate_trace
+    from moorage.traces.formats import read_trace
 
     if given["paths"]:
         raise click.UsageError("-f and --trace exclude each other")
-    if not given["nodes"] or not given["pods"]:
-        raise click.UsageError("--trace openb needs --nodes FILE and --pods FILE")
-    trace = read_openb(given["nodes"], given["pods"])
+    if not given["pods"]:
+        raise click.UsageError(f"--trace {given['trace']} needs --pods FILE")
+    trace = read_trace(given["trace"], given["pods"], given["nodes"])
+    if not trace.nodes:
+        raise click.UsageError(f"--trace {given['trace']} has no nodes in its files: give --nodes FILE")
     simulated = simulate_trace if measure is None else measure.run_trace
     return _Simulated(simulated(trace, options, stay=given["stay"], on_attempt=on_attempt))
 

@@ -1,31 +1,178 @@
-"""A trace: the nodes of a cluster, and the pods that arrived there, with times and durations."""
+"""A trace: the nodes of a cluster, and the pods that arrived there, with times and durations.
+
+A trace is a value: every method returns another one. What is drawn at random depends on the seed alone.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
-from moorage.api.core import Node, Pod
+import numpy as np
+
+from moorage.api.core import Node
+from moorage.errors import InputError
 from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.trace_amounts import RESOURCES, capacity_of, requests_of, trace_warnings
+from moorage.simulator.trace_arrivals import Arrival, ArrivalColumns, Floats, Ints, PodTemplate
 
-__all__ = ["Arrival", "Trace"]
+__all__ = ["Arrival", "ArrivalColumns", "PodTemplate", "Trace"]
 
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """A pod that arrives ``time_s`` seconds after the start and runs ``duration_s`` seconds once placed (None: for good)."""
-
-    time_s: float
-    pod: Pod
-    duration_s: float | None = None
+#: How many arrivals a trace may be scaled or inflated to.
+_MOST: Final = 100_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Trace:
-    """Nodes, and arrivals by time; those of the same time in file order."""
+    """Nodes, and arrivals by time; those of the same time in file order. ``notes`` say what its reader made of the files."""
 
     nodes: tuple[Node, ...]
-    arrivals: tuple[Arrival, ...]
+    arrivals: ArrivalColumns
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.arrivals)
 
     def as_cluster(self) -> ClusterInput:
         """Return the trace without its times: an empty cluster and all pods pending, in order of arrival."""
         return ClusterInput(nodes=self.nodes, pods=tuple(arrival.pod for arrival in self.arrivals))
+
+    def warnings(self) -> list[str]:
+        """Return what an experiment with this trace cannot show."""
+        return list(trace_warnings(self.nodes, self.arrivals))
+
+    # -- other traces ----------------------------------------------------------------------------------------------------
+
+    def with_nodes(self, nodes: Sequence[Node]) -> Trace:
+        """Return the same arrivals on other nodes."""
+        return replace(self, nodes=tuple(nodes))
+
+    def head(self, count: int) -> Trace:
+        """Return the first arrivals."""
+        return self._at(np.arange(min(max(count, 0), len(self))))
+
+    def between(self, start_s: float, end_s: float = math.inf) -> Trace:
+        """Return the arrivals from ``start_s`` up to but not including ``end_s``; ``start_s`` becomes time 0."""
+        first, last = np.searchsorted(self.arrivals.time_s, (start_s, end_s), side="left").tolist()
+        found = self.arrivals.at(np.arange(first, max(first, last)))
+        return replace(self, arrivals=replace(found, time_s=found.time_s - start_s))
+
+    def shuffle(self, seed: int = 0) -> Trace:
+        """Let the pods arrive in random order, at the same times."""
+        order = np.random.default_rng(seed).permutation(len(self))
+        return replace(self, arrivals=replace(self.arrivals.at(order), time_s=self.arrivals.time_s))
+
+    def scale_to(
+        self, *, cpu: float | None = None, memory: float | None = None, gpu: float | None = None, seed: int = 0
+    ) -> Trace:
+        """Let pods request so many times what the nodes have of one resource: ``scale_to(gpu=1.3)``.
+
+        Copies of pods are drawn at random until the next one would request too much, or pods are removed at random until they
+        request no more. A copy arrives when its original does, after all pods of that time.
+
+        Raises  InputError without exactly one resource, if the nodes have none of it, or no pod requests it
+        """
+        given = {"cpu": cpu, "memory": memory, "gpu": gpu}
+        wanted = [(name, share) for name, share in given.items() if share is not None]
+        if len(wanted) != 1:
+            raise InputError(f"scale_to takes one of {', '.join(RESOURCES)}")
+        [(resource, share)] = wanted
+        asked = requests_of(self.arrivals, resource)
+        target = share * capacity_of(self.nodes, resource)
+        if not target > 0 or not asked.sum():
+            raise InputError(f"a trace cannot be scaled by {resource}: its nodes have none of it, or its pods request none")
+        chance = np.random.default_rng(seed)
+        if asked.sum() > target:
+            return self._at(np.sort(_kept(asked, target, chance)))
+        return self._with_copies(_drawn(asked, target, chance))
+
+    def inflate(self, factor: float, seed: int = 0) -> Trace:
+        """Let ``factor`` times as many pods arrive, each copy when its original does; below 1, remove pods at random.
+
+        Raises  InputError for a factor that is not positive, or too large
+        """
+        count = round(factor * len(self)) if math.isfinite(factor) else _MOST + 1
+        if not factor > 0 or count > _MOST:
+            raise InputError(f"inflate: {factor} is no factor; use a positive number that gives at most {_MOST:,} pods")
+        chance = np.random.default_rng(seed)
+        if count <= len(self):
+            return self._at(np.sort(chance.permutation(len(self))[:count]))
+        whole, rest = divmod(count - len(self), len(self))
+        return self._with_copies(
+            np.concatenate([np.tile(np.arange(len(self)), whole), np.sort(chance.permutation(len(self))[:rest])])
+        )
+
+    def with_lifetimes(self, mean_s: float | None, distribution: str = "exponential", seed: int = 0) -> Trace:
+        """Give every pod another lifetime. ``None``: all stay for good. ``distribution``: ``exponential`` or ``constant``.
+
+        Raises  InputError for another distribution, and for a mean that is not positive
+        """
+        if mean_s is not None and not 0 < mean_s < math.inf:
+            raise InputError(f"with_lifetimes: {mean_s} is no lifetime; use a positive number of seconds, or None")
+        if distribution not in {"exponential", "constant"}:
+            raise InputError(f"with_lifetimes: unknown distribution {distribution}; use exponential or constant")
+        if mean_s is None:
+            lifetimes: Floats = np.full(len(self), np.nan)
+        elif distribution == "constant":
+            lifetimes = np.full(len(self), float(mean_s))
+        else:
+            lifetimes = np.random.default_rng(seed).exponential(mean_s, len(self))
+        return replace(self, arrivals=replace(self.arrivals, duration_s=lifetimes))
+
+    def _at(self, which: Ints) -> Trace:
+        return replace(self, arrivals=self.arrivals.at(which))
+
+    def _with_copies(self, which: Ints) -> Trace:
+        """Add a copy of each of these arrivals; copies of one pod are numbered."""
+        held = self.arrivals
+        copies = held.at(which)
+        number = _occurrence(copies.row) + _most_copies(held)[copies.row]
+        both = np.concatenate([np.arange(len(held)), which])
+        found = replace(held.at(both), copy=np.concatenate([held.copy, number]))
+        return replace(self, arrivals=found.at(np.argsort(found.time_s, kind="stable")))
+
+
+def _kept(asked: Floats, target: float, chance: np.random.Generator) -> Ints:
+    """Return the places that are left when places are removed at random until they request no more than the target."""
+    order = chance.permutation(len(asked))
+    left = asked.sum() - np.concatenate([[0.0], np.cumsum(asked[order])])
+    removed = int(np.argmax(left <= target))
+    return order[removed:].astype(np.int64)
+
+
+def _drawn(asked: Floats, target: float, chance: np.random.Generator) -> Ints:
+    """Return random places, with repetition, up to the first that would request more than is left.
+
+    Raises  InputError if it takes too many
+    """
+    found: list[Ints] = []
+    total, drawn = float(asked.sum()), 0
+    while True:
+        block = chance.integers(0, len(asked), size=max(1024, len(asked)))
+        sums = total + np.cumsum(asked[block])
+        over = np.flatnonzero(sums > target)
+        if len(over):
+            return np.concatenate([*found, block[: over[0]]]).astype(np.int64)
+        found.append(block)
+        total, drawn = float(sums[-1]), drawn + len(block)
+        if drawn > _MOST:
+            raise InputError(f"scale_to: more than {_MOST:,} copies")
+
+
+def _occurrence(rows: Ints) -> Ints:
+    """Return, for each place, how often its row came before it."""
+    order = np.argsort(rows, kind="stable")
+    starts = np.flatnonzero(np.diff(rows[order], prepend=-1))
+    counts = np.arange(len(rows)) - np.repeat(starts, np.diff(np.append(starts, len(rows))))
+    found = np.empty(len(rows), dtype=np.int64)
+    found[order] = counts + 1
+    return found
+
+
+def _most_copies(held: ArrivalColumns) -> Ints:
+    """Return the highest number of a copy, by row."""
+    most = np.zeros(len(held.names), dtype=np.int64)
+    np.maximum.at(most, held.row, held.copy)
+    return most

@@ -10,6 +10,7 @@ from moorage.simulator.outcome import collect
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster
 from moorage.simulator.trace import Trace
+from moorage.simulator.trace_amounts import NEVER_ENDS
 
 __all__ = ["simulate_trace"]
 
@@ -27,17 +28,25 @@ def simulate_trace(
     Raises  ConfigError, InputError
     """
     simulation, notes = prepare(options, on_attempt)
+    if stay:
+        trace = trace.with_lifetimes(None)
     simulation.load(trace.nodes)
     for arrival in trace.arrivals:
         simulation.at(arrival.time_s, Seen(arrival.pod))
-        if arrival.duration_s is not None and not stay:
+        if arrival.duration_s is not None:
             simulation.durations[arrival.pod.uid] = arrival.duration_s
     simulation.run()
     if on_end is not None:
         on_end(simulation)
     kind = "pods stay for good" if stay else "pods leave after the time they ran in the trace"
+    about = f"trace of {len(trace.arrivals)} arrivals; {kind}"
     return collect(
         simulation,
         simulation.scheduler.gates.release,
-        notes=[InputNote("Remark", f"trace of {len(trace.arrivals)} arrivals; {kind}"), *notes],
+        notes=[InputNote("Remark", text) for text in (about, *trace.notes, *_told(trace, stay=stay))] + notes,
     )
+
+
+def _told(trace: Trace, *, stay: bool) -> list[str]:
+    """Return what the trace cannot show; that no pod ends is no news if that was asked for."""
+    return [text for text in trace.warnings() if not (stay and text == NEVER_ENDS)]

@@ -15,6 +15,7 @@ label, which the scheduler ignores.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from moorage.api.core import (
@@ -26,9 +27,7 @@ from moorage.api.core import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
     NodeStatus,
-    Pod,
     PodSpec,
-    PodStatus,
     ResourceRequirements,
 )
 from moorage.api.meta import ObjectMeta, ResourceList
@@ -36,21 +35,17 @@ from moorage.api.names import check_dns1123_subdomain, check_label_value
 from moorage.controllers.machinery.generated_names import stable_uid
 from moorage.errors import InputError
 from moorage.inputs.files import InputFile, open_sources
-from moorage.simulator.csv_tables import Row, read_rows
-from moorage.simulator.trace import Arrival, Trace
+from moorage.simulator.trace import Trace
+from moorage.simulator.trace_amounts import GPU_MILLI, WHOLE_GPU
+from moorage.simulator.trace_arrivals import PodTemplate
+from moorage.simulator.trace_builder import TraceBuilder
+from moorage.traces.csv_tables import Row, read_rows
+from moorage.traces.tasks import GPU_MODEL, MAX_PODS
 
-__all__ = ["GPU_MILLI", "GPU_MODEL", "MAX_PODS", "QOS", "WHOLE_GPU", "read_openb", "read_openb_sources"]
+__all__ = ["QOS", "read_openb", "read_openb_pair", "read_openb_sources"]
 
-#: Extended resource: thousandths of GPUs, over all devices of a node.
-GPU_MILLI: Final = "alibabacloud.com/gpu-milli"
-#: Extended resource: whole devices, with ``whole_gpus``.
-WHOLE_GPU: Final = "nvidia.com/gpu"
-#: Node label: the model of its GPUs.
-GPU_MODEL: Final = "alibabacloud.com/gpu-card-model"
 #: Pod label: its class of service.
 QOS: Final = "alibabacloud.com/qosClass"
-#: The maximum number of pods per node. The trace has none; this is the kubelet's default.
-MAX_PODS: Final = 110
 
 _NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _SHORT: Final = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
@@ -70,9 +65,17 @@ def read_openb(nodes_path: str, pods_path: str, *, whole_gpus: bool = False, max
 def read_openb_sources(nodes: InputFile, pods: InputFile, *, whole_gpus: bool = False, max_pods: int = MAX_PODS) -> Trace:
     """Return the trace in the contents of two files; see ``read_openb``."""
     machines = tuple(_read_nodes(nodes, whole_gpus, max_pods))
-    arrivals = list(_read_pods(pods, whole_gpus))
-    arrivals.sort(key=lambda arrival: arrival.time_s)  # stable: file order among equal times
-    return Trace(machines, tuple(arrivals))
+    return _read_pods(pods, whole_gpus).finish(machines)
+
+
+def read_openb_pair(pods: str, nodes: str | None = None) -> Trace:
+    """Return the trace, for the registry of formats.
+
+    Raises  InputError
+    """
+    if nodes is None:
+        raise InputError("openb: needs the file of nodes")
+    return read_openb(nodes, pods)
 
 
 def _only(path: str) -> InputFile:
@@ -109,20 +112,25 @@ def _read_nodes(source: InputFile, whole_gpus: bool, max_pods: int) -> Iterator[
 # -- pods ---------------------------------------------------------------------------------------------------------------
 
 
-def _read_pods(source: InputFile, whole_gpus: bool) -> Iterator[Arrival]:
+def _read_pods(source: InputFile, whole_gpus: bool) -> TraceBuilder:
     seen: dict[str, str] = {}
-    specs: dict[tuple[object, ...], PodSpec] = {}
+    builder = TraceBuilder()
     for row in read_rows(source, [_SHORT, _LONG]):
         name = _name(row, "name", seen)
         long = row.has("qos")
         models = _models(row) if long else ()
         asked = (row.integer("cpu_milli"), row.integer("memory_mib"), _gpu_milli(row), row.integer("num_gpu"), models)
-        if asked not in specs:
-            specs[asked] = _spec(*asked, whole_gpus)
-        qos = {QOS: _label(row, "qos", row.text("qos"))} if long and row.text("qos") else {}
-        metadata = ObjectMeta(name=name, namespace=_NAMESPACE, uid=stable_uid("Pod", _NAMESPACE, name), labels=qos)
-        pod = Pod(metadata=metadata, spec=specs[asked], status=PodStatus(phase="Pending"))
-        yield Arrival(row.number("creation_time"), pod, _duration_s(row)) if long else Arrival(0.0, pod)
+        qos = _label(row, "qos", row.text("qos")) if long and row.text("qos") else ""
+        shape = builder.shape((asked, qos), partial(_template, asked, qos, whole_gpus))
+        if long:
+            builder.add(name, shape, row.number("creation_time"), _duration_s(row))
+        else:
+            builder.add(name, shape, 0.0)
+    return builder
+
+
+def _template(asked: tuple[int, int, int, int, tuple[str, ...]], qos: str, whole_gpus: bool) -> PodTemplate:
+    return PodTemplate(_spec(*asked, whole_gpus), {QOS: qos} if qos else {}, namespace=_NAMESPACE)
 
 
 def _gpu_milli(row: Row) -> int:

@@ -1,0 +1,108 @@
+"""The arrivals of a trace: few templates of pods with many names, kept as columns.
+
+A pod is made when it is asked for, so that a million arrivals take some 150 MB.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.api.core import Pod, PodSpec, PodStatus
+from moorage.api.meta import ObjectMeta
+from moorage.controllers.machinery.generated_names import stable_uid
+
+__all__ = ["Arrival", "ArrivalColumns", "PodTemplate"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+_PENDING: Final = PodStatus(phase="Pending")
+_NAMESPACE: Final = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A pod that arrives ``time_s`` seconds after the start and runs ``duration_s`` seconds once placed (None: for good)."""
+
+    time_s: float
+    pod: Pod
+    duration_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodTemplate:
+    """What pods of a trace have in common: all but their names."""
+
+    spec: PodSpec
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    namespace: str = _NAMESPACE
+
+    def pod(self, name: str) -> Pod:
+        """Return a pod."""
+        metadata = ObjectMeta(
+            name=name, namespace=self.namespace, uid=stable_uid("Pod", self.namespace, name), labels=dict(self.labels),
+            annotations=dict(self.annotations),
+        )  # fmt: skip
+        return Pod(metadata=metadata, spec=self.spec, status=_PENDING)
+
+
+@dataclass(frozen=True, eq=False)
+class ArrivalColumns(Sequence[Arrival]):
+    """ArrivalColumns as columns, by time.
+
+    ``names``      the names of the pods that were read, and ``shape_of`` their templates, by row of what was read
+    ``row``        the row of each arrival, and ``copy`` the number of the copy, 0 for the pod itself
+    ``duration_s`` is NaN for pods that stay for good
+    """
+
+    templates: tuple[PodTemplate, ...]
+    names: Sequence[str]
+    shape_of: Ints
+    row: Ints
+    copy: Ints
+    time_s: Floats
+    duration_s: Floats
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @overload
+    def __getitem__(self, at: int) -> Arrival: ...
+    @overload
+    def __getitem__(self, at: slice) -> ArrivalColumns: ...
+    def __getitem__(self, at: int | slice) -> Arrival | ArrivalColumns:
+        if isinstance(at, slice):
+            return self.at(np.arange(len(self))[at])
+        if not -len(self) <= at < len(self):
+            raise IndexError(f"arrival {at} of {len(self)}")
+        row, copy, duration = int(self.row[at]), int(self.copy[at]), float(self.duration_s[at])
+        name = f"{self.names[row]}.copy-{copy}" if copy else self.names[row]
+        pod = self.templates[int(self.shape_of[row])].pod(name)
+        return Arrival(float(self.time_s[at]), pod, None if math.isnan(duration) else duration)
+
+    def __iter__(self) -> Iterator[Arrival]:
+        return (self[at] for at in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def at(self, which: Ints) -> ArrivalColumns:
+        """Return the arrivals at these places, in this order."""
+        return replace(
+            self, row=self.row[which], copy=self.copy[which], time_s=self.time_s[which], duration_s=self.duration_s[which]
+        )
+
+    @property
+    def shapes(self) -> Ints:
+        """The template of each arrival, as a number."""
+        return self.shape_of[self.row]

@@ -1,0 +1,75 @@
+"""Pods of recordings of real clusters, which hold whole objects: what readers of recordings share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from moorage.api.core import ENDED_PHASES, Node, Pod
+from moorage.api.decode import decode
+from moorage.api.defaults import default_node, default_pod
+from moorage.simulator.trace_arrivals import PodTemplate
+from moorage.simulator.trace_builder import TraceBuilder
+
+__all__ = ["RecordedPods"]
+
+_encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+class RecordedPods:
+    """The pods and nodes of a recording, change by change. Times are seconds."""
+
+    def __init__(self) -> None:
+        self.builder = TraceBuilder()
+        self.nodes: dict[str, Node] = {}
+        self.late_nodes = 0
+        self._rows: dict[tuple[str, str], int] = {}
+        self._ended: set[int] = set()
+
+    def see(self, data: Mapping[str, Any], where: str, time_s: float, *, first: bool = False) -> None:
+        """Take note of an object as it is now. ``first``: the object is there from the start.
+
+        Raises  InputError for an object that cannot be read
+        """
+        kind = data.get("kind")
+        if kind == "Node":
+            node = default_node(decode(data, Node, where))
+            self.late_nodes += not first and node.name not in self.nodes
+            self.nodes[node.name] = node
+        elif kind == "Pod":
+            self.see_pod(default_pod(decode(data, Pod, where)), time_s)
+
+    def see_pod(self, pod: Pod, time_s: float) -> int:
+        """Take note of a pod, and return its row. A pod that has ended ends now."""
+        key = (pod.namespace, pod.name)
+        row = self._rows.get(key)
+        if row is None:
+            row = self._rows[key] = self.builder.add(pod.name, self._shape(pod), time_s)
+        if pod.status.phase in ENDED_PHASES:
+            self._end(row, time_s)
+        return row
+
+    def gone(self, namespace: str, name: str, time_s: float) -> None:
+        """Take note that a pod was deleted; its name may come again."""
+        row = self._rows.pop((namespace, name), None)
+        if row is not None:
+            self._end(row, time_s)
+
+    def lasts(self, row: int, duration_s: float) -> None:
+        """Say how long a pod ran."""
+        self._ended.add(row)
+        self.builder.end(row, duration_s)
+
+    def _end(self, row: int, time_s: float) -> None:
+        if row not in self._ended:
+            self.lasts(row, time_s - self.builder.time_of(row))
+
+    def _shape(self, pod: Pod) -> int:
+        """Return the template of a pod, which is not bound and has the name of no owner."""
+        spec = replace(pod.spec, node_name="") if pod.spec.node_name else pod.spec
+        meta = pod.metadata
+        key = _encode((spec, meta.labels, meta.annotations, meta.namespace))
+        return self.builder.shape(key, lambda: PodTemplate(spec, meta.labels, meta.annotations, meta.namespace))

@@ -1,8 +1,13 @@
-"""How properties are tried: on the same examples each time, so that the same code has the same verdict anywhere, at any pace.
+"""Settings of the whole test suite: property tests use the same examples each time, and collection runs without the garbage
+collector.
 
-`make explore` tries them on others. What it finds becomes a case that is written out beside the property.
+The same code then has the same verdict on any machine, however slow. `make explore` tries other examples; what it finds is
+written out as a case beside the property.
 """
 
+import gc
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 _PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -10,3 +15,14 @@ _PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("same", derandomize=True, **_PATIENT)
 settings.register_profile("other", derandomize=False, print_blob=True, **_PATIENT)
 settings.load_profile("same")
+
+# Collecting makes half a million objects that live until the end. The collector visits them while they are made, a quarter of
+# the time that collection takes, and then once in each full collection of a test, almost a second each.
+gc.disable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Exempt everything collected from garbage collection, and enable the collector for the tests."""
+    gc.freeze()
+    gc.enable()

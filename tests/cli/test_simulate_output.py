@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 import yaml
+
+from moorage.cli.terminal import print_styled
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "docs/reference/simulation-report.schema.json").read_text())
@@ -150,7 +153,7 @@ def test_the_table_shows_nodes_reasons_and_utilization(moorage):
     lines = ran.out.splitlines()
     assert "1 pod waited for its place: 30s of simulated time" in lines
     pending = lines[lines.index("  default/warehouse") + 1]
-    assert pending.startswith("    0/8 nodes are available: 1 node(s) were unschedulable, 2 node(s) had untolerated taint(s), ")
+    assert pending == "    0/8 nodes are available: 5 Insufficient cpu, 5 Insufficient memory,"
     assert "default     training-interruptible   gpu-a1   default/inference   -" in lines
     assert "nvidia.com/gpu             4           4   100.0%" in lines
     assert "  2 namespaces not in the input, assumed without labels: kube-system, monitoring" in lines
@@ -159,12 +162,51 @@ def test_the_table_shows_nodes_reasons_and_utilization(moorage):
 
 def test_wide_lists_every_pod_and_every_node(moorage):
     lines = moorage(*DEMO, "-o", "wide").out.splitlines()
-    header = next(line for line in lines if line.startswith("NAMESPACE"))
+    header = lines[lines.index("Placed:") + 1]
     assert header.split() == ["NAMESPACE", "NAME", "NODE", "REQUESTS", "PRIORITY", "SCHEDULER", "ATTEMPTS", "ARRIVED", "PLACED"]
     nodes = lines.index(next(line for line in lines if line.startswith("NODE ")))
     assert [line.split()[0] for line in lines[nodes + 1 : nodes + 9]] == [
         "general-a1", "general-a2", "general-b1", "general-b2", "general-c1", "general-c2", "gpu-a1", "gpu-b1",
     ]  # fmt: skip
+
+
+def test_colours_are_for_terminals_and_for_those_who_force_them(moorage, monkeypatch):
+    plain = moorage(*DEMO).out
+    assert "\x1b" not in plain
+    for name, value, coloured in (("FORCE_COLOR", "1", True), ("NO_COLOR", "1", False)):
+        monkeypatch.setenv(name, value)
+        told = moorage(*DEMO).out
+        assert ("\x1b[1mPending:\x1b[0m" in told) is coloured
+        assert re.sub(r"\x1b\[\d+m", "", told) == plain
+
+
+def test_colours_let_no_other_sequence_pass(capsys):
+    print_styled("\x1b[1mbold\x1b[0m \x1b[2J \x1b]0;title\x07 \x1b[8mhidden\n")
+    assert capsys.readouterr().out == "\x1b[1mbold\x1b[0m \\x1b[2J \\x1b]0;title\\x07 \\x1b[8mhidden\n"
+
+
+def test_a_part_of_the_pods_is_listed(moorage):
+    told = moorage(*DEMO, "-n", "default", "-l", "app=search", "--events")
+    assert told.status == 2
+    assert "3 of 22 pods are listed: namespace default; selector app=search" in told.out
+    assert {line.split()[2].rpartition("-")[0] for line in told.out.partition("\n\n")[0].splitlines()} == {"default/search"}
+    report = json.loads(moorage(*DEMO, "--pod", "search-*", "--pod", "monitoring/*4z", "-o", "json").out)
+    assert [pod["name"] for pod in report["pods"]] == ["node-exporter-9pk4z", "search-0", "search-1", "search-2"]
+    assert report["summary"] == json.loads(moorage(*DEMO, "-o", "json").out)["summary"]
+
+
+WRONG_PARTS = {
+    "a name that no pod has": (["--pod", "searhc-2"], "--pod searhc-2: the run has no such pod"),
+    "no selector": (["-l", "a b"], "--selector: "),
+    "an output that has every pod": (["-n", "default", "-o", "junit"], "-n, -l and --pod need -o table, wide, json or yaml"),
+}
+
+
+@pytest.mark.parametrize(("args", "message"), WRONG_PARTS.values(), ids=WRONG_PARTS)
+def test_a_part_that_cannot_be_listed(moorage, args, message):
+    told = moorage(*DEMO, *args)
+    assert (told.status, told.out) == (1, "")
+    assert told.err.startswith(f"error: {message}")
 
 
 def test_decisions_are_one_line_each(moorage):

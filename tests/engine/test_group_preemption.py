@@ -14,8 +14,9 @@ from moorage.engine.facts import Phase
 from moorage.queue import QueuePlace
 from moorage.simulator.simulate import Options, simulate
 from tests.engine.driving import HEAD, Driven, node, pod
+from tests.engine.test_known_faults import Mounts
 from tests.engine.test_machine_against_invariants import contents
-from tests.engine.test_pod_groups import gang, member, messages, preempted, reasons
+from tests.engine.test_pod_groups import GANGS, gang, member, messages, preempted, reasons
 
 GATES = "GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=true"
 NOT_ALONE = "preemption: not eligible due to workload aware preemption enabled"
@@ -85,6 +86,30 @@ def test_the_condition_of_a_waiting_group_says_only_that_it_does_not_fit():
     run.see(*full("x"), ranked(least=1), member("a"))
     messages(run)
     assert group_message(run) == "pod group is unschedulable"
+
+
+@pytest.mark.parametrize(
+    ("gates", "victims_of_a_round", "left"),
+    [(GANGS, ["low"], []), (GATES, [], ["low"])],
+    ids=["each pod preempts", "the group preempts"],
+)
+def test_a_gang_that_never_fits_preempts_a_pod_in_pre_bind_in_every_round(gates, victims_of_a_round, left):
+    """Without WorkloadAwarePreemption a member's PostFilter preempts before Permit decides about the gang.
+
+    Source  kube-scheduler 1.36, schedule_one_podgroup.go, podGroupPodSchedulingAlgorithm: schedulingAlgorithm runs PostFilter,
+            whose executor cancels a victim in PreBind, and RunPermitPlugins follows
+    """
+    run = Driven(Mounts, gates=gates)
+    run.see(node("n", "1"), pod("low"))
+    assert run.steps() == [("low", "n")]
+    run.see(ranked(), member("a", priority=10), member("b", priority=10))
+    rounds = []
+    for _ in range(4):
+        run.steps(10.0)
+        run.work()  # reports that the cancelled PreBind has ended
+        rounds.append([eviction.victim.name for eviction in run.outputs.take("preempted")])
+    assert rounds == [victims_of_a_round] * 4
+    assert run.on("n") == left
 
 
 WHY_NOT = {  # what is there; what the group is told

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.api.selectors import parse_selector
 from moorage.printable import one_line
 from moorage.report.columns import columns, human
+from moorage.report.narrowing import Narrowing
+from moorage.report.obstacles import obstacle_lines
 from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, Run
-from moorage.report.tables import EVERY_POD, render
+from moorage.report.style import COLOURS, Style
+from moorage.report.tables import FEW_PODS, render
 
 AMOUNTS = {
     ("cpu", 0): "0", ("cpu", 1): "1m", ("cpu", 1500): "1500m", ("cpu", 2000): "2", ("cpu", 9999): "9999m",
@@ -57,25 +65,131 @@ def test_pending_pods_with_the_same_reason_are_grouped():
     assert "  default/p0, default/p1, default/p2, default/p3, default/p4" in lines(Run(waiting, (node(),)), wide=True)
 
 
-def test_many_pods_are_summed_up_by_workload():
-    pods = [pod(f"p{i}", where=f"n{i % 5}", workload="Deployment/web") for i in range(EVERY_POD)]
-    every = lines(Run((*pods,), (node(),)))
-    assert len([line for line in every if line.startswith("default ")]) == EVERY_POD
-    summed = lines(Run((*pods, pod("alone", where="n7")), (node(),)))
-    assert summed[2:6] == [
-        "NAMESPACE   WORKLOAD          PODS   NODES",
-        "default     Deployment/web     100   5 nodes, up to 20 on one",
-        "default     (no controller)      1   n7",
-        "(use -o wide for every pod)",
+def test_placed_pods_are_summed_up_by_workload():
+    pods = [pod(f"p{i}", where=f"n{i % 5}", workload="Deployment/web") for i in range(100)]
+    assert lines(Run((*pods, pod("alone", where="n7")), (node(),)))[2:7] == [
+        "Placed:",
+        "NAMESPACE   WORKLOAD         PODS   EACH REQUESTS   NODES",
+        "default     Deployment/web    100   cpu=1           5 nodes, up to 20 on one",
+        "default     Pod/alone           1   cpu=1           n7",
+        "(-o wide lists every pod)",
     ]
+    every = lines(Run((*pods,), (node(),)), wide=True)
+    assert len([line for line in every if line.startswith("default ")]) == 100
+
+
+def test_many_pods_without_a_controller_are_summed_up():
+    single = [pod(f"p{i}") for i in range(FEW_PODS)]
+    large = PodOutcome("default", "large", "Placed", "n1", requests={"cpu": 9000})
+    one_by_one = [line.split() for line in lines(Run((*single,), (node(),)))]
+    assert ["default", "Pod/p0", "1", "cpu=1", "n1"] in one_by_one
+    together = [line.split() for line in lines(Run((*single, large), (node(),)))]
+    assert ["default", "(no", "controller)", "21", "(various)", "n1", "x21"] in together
+
+
+def test_what_is_pending_comes_before_what_is_placed():
+    said = lines(Run((pod("a"), pod("b", "Pending"), pod("c", "Preempted")), (node(),)))
+    assert [line for line in said if line.endswith(":")] == ["Pending:", "Preempted:", "Placed:", "Cluster at the end:"]
+
+
+def test_changes_show_the_pods_that_end_elsewhere():
+    before = Run((pod("a"), pod("b", "Pending"), pod("stays")), (node(),))
+    after = Run((pod("a", where="n2"), pod("b"), pod("stays"), pod("new")), (node(),), changes=("add n2",), before=before)
+    said = lines(after)
+    assert said[said.index("Changed:") + 1 :][:3] == [
+        "NAMESPACE   NAME   BEFORE    NOW",
+        "default     a      n1        n2",
+        "default     b      pending   n1",
+    ]
+    assert said.index("Changed:") == 4
+
+
+# -- messages --------------------------------------------------------------------------------------------------------------
+
+MESSAGE = (
+    "0/8 nodes are available: 1 node(s) were unschedulable, 2 node(s) had taint {a: b}, that the pod didn't tolerate, "
+    "5 Insufficient cpu. no new claims to deallocate, preemption: 0/8 nodes are available: 8 Preemption is not helpful."
+)
+
+
+def test_messages_break_at_commas_and_start_with_the_biggest_obstacle():
+    assert list(obstacle_lines(MESSAGE, style=Style(width=70))) == [
+        "    0/8 nodes are available: 5 Insufficient cpu,",
+        "      2 node(s) had taint {a: b}, that the pod didn't tolerate,",
+        "      1 node(s) were unschedulable.",
+        "    no new claims to deallocate, preemption: 0/8 nodes are available:",
+        "      8 Preemption is not helpful.",
+    ]
+
+
+NUMBERS = st.integers(1, 9999)
+REASONS = st.text("ab ,.:/0n", min_size=1, max_size=60).map(lambda text: text.strip() or "a")
+MESSAGES = st.one_of(
+    st.text("ab ,.:/08\n\x1b", max_size=150),
+    st.builds(
+        lambda reasons, rest: f"0/9 nodes are available: {', '.join(f'{n} {why}' for n, why in reasons)}. {rest}",
+        st.lists(st.tuples(NUMBERS, REASONS), min_size=1, max_size=5), st.one_of(st.just(""), st.just(MESSAGE), REASONS),
+    ),
+)  # fmt: skip
+
+
+@given(message=MESSAGES, width=st.integers(40, 100))
+def test_messages_keep_their_words(message, width):
+    told = "\n".join(obstacle_lines(message, style=Style(width=width)))
+    letters = [sorted(text.translate({ord(c): None for c in " \n,."})) for text in (told, one_line(message))]
+    assert letters[0] == letters[1]
+    assert "\x1b" not in told
+
+
+# -- colours ----------------------------------------------------------------------------------------------------------------
+
+
+def test_colours_change_no_word():
+    asked = {"pods": 2, "cpu": 3900}
+    run = Run((pod("a"), pod("b", "Pending", message=MESSAGE)), (NodeOutcome("n1", 1, 1, 110, {"cpu": 4000}, asked),))
+    painted = render(run, style=Style(colour=True))
+    plain = re.sub("|".join(map(re.escape, COLOURS)), "", painted)
+    assert plain == render(run)
+    assert [part in painted for part in ("\x1b[31m1 pending\x1b[0m", "\x1b[1mPending:\x1b[0m", "\x1b[33m97.5%\x1b[0m")] == [
+        True
+    ] * 3
+    assert "\x1b[1m5 Insufficient cpu,\x1b[0m" in painted
+
+
+# -- a part of the pods -----------------------------------------------------------------------------------------------------
+
+PODS = (
+    pod("web-1", labels={"app": "web"}),
+    PodOutcome("shop", "web-1", "Pending", labels={"app": "web"}),
+    PodOutcome("shop", "db-0", "Placed", "n1"),
+)
+NARROWED = {
+    "a namespace": (Narrowing("shop"), ["shop/web-1", "shop/db-0"]),
+    "labels": (Narrowing(selector=parse_selector("app=web")), ["default/web-1", "shop/web-1"]),
+    "a namespace and labels": (Narrowing("shop", parse_selector("app")), ["shop/web-1"]),
+    "a name": (Narrowing(names=("web-1",)), ["default/web-1", "shop/web-1"]),
+    "a name with its namespace": (Narrowing(names=("shop/web-1",)), ["shop/web-1"]),
+    "patterns": (Narrowing(names=("d?-*", "default/*")), ["default/web-1", "shop/db-0"]),
+    "all": (Narrowing(), ["default/web-1", "shop/web-1", "shop/db-0"]),
+}
+
+
+@pytest.mark.parametrize(("narrowing", "keys"), NARROWED.values(), ids=NARROWED)
+def test_which_pods_are_listed(narrowing, keys):
+    run = Run(PODS, (node(),))
+    listed = narrowing.narrowed(run).pods
+    assert [f"{one.namespace}/{one.name}" for one in listed] == keys
+    told = render(run, narrowing=narrowing)
+    assert told.startswith("2 placed, 1 pending on 1 node ")
+    assert ("pods are listed: " in told) == bool(narrowing)
 
 
 def test_long_names_widen_their_column_only():
     long = "a" * 253
     said = lines(Run((pod(long), pod("b")), (node(),)))
-    row = next(line for line in said if line.startswith("default     b "))
-    assert row.split() == ["default", "b", "n1", "cpu=1"]
-    assert row.index("n1") == len("default     ") + len(long) + 3
+    row = next(line for line in said if line.startswith("default     Pod/b "))
+    assert row.split() == ["default", "Pod/b", "1", "cpu=1", "n1"]
+    assert row.index("   1 ") == len("default     Pod/") + len(long) + 3
 
 
 def test_waiting_times_are_shown():

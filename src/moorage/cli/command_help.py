@@ -20,7 +20,10 @@ _SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Scheduler": (
         "config", "emulate", "algorithm_provider", "feature_gates", "max_disks", "no_quota", "plugins", "extenders", "seed",
     ),
-    "Output": ("output", "ascii_only", "quiet", "events", "scored", "explains", "timing", "help"),
+    "Output": (
+        "output", "namespace", "selector", "pods_listed", "ascii_only", "quiet", "events",
+        "scored", "explains", "timing", "help",
+    ),
 }  # fmt: skip
 _SECTION_OF: Final = {name: section for section, names in _SECTIONS.items() for name in names}
 #: The width of the column of options.

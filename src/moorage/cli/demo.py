@@ -10,6 +10,7 @@ import click
 
 from moorage.cli.command_help import DescribedCommand
 from moorage.cli.main import OK
+from moorage.cli.terminal import output_style, print_styled
 from moorage.errors import InputError
 from moorage.simulator.cluster_reader import read
 from moorage.simulator.simulate import Options
@@ -52,7 +53,8 @@ def demo(target: str | None) -> int:
     from moorage.simulator.cluster_run import simulate_cluster
 
     _, run = simulate_cluster(read([str(folder / "demo")]), Options())
-    click.echo("$ moorage simulate -f examples/demo\n" + render(run, wide=False))
+    click.echo("$ moorage simulate -f examples/demo")
+    print_styled(render(run, style=output_style()) + "\n")
     click.echo("Two pods stay pending on purpose. To go on, copy the examples and ask why:\n")
     click.echo("    moorage demo --copy .\n    moorage explain search-2 -f examples/demo")
     return OK

@@ -14,7 +14,6 @@ def capacity(**given: Any) -> int:
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -34,7 +33,7 @@ from moorage.cli.main import OK, PENDING, UNDECIDED
 from moorage.cli.memory import collect_seldom
 from moorage.cli.progress import Progress
 from moorage.cli.question_options import question_options
-from moorage.cli.terminal import bare
+from moorage.cli.terminal import output_style, print_styled
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.input_digest import input_digest
 from moorage.laboratory.live_dump import endpoint_of, take_dump
@@ -214,11 +213,8 @@ def print_answers(found: Sequence[Answer], output: str, *, ascii_only: bool = Fa
 
 
 def _print_text(found: Sequence[Answer], *, wide: bool, ascii_only: bool) -> None:
-    terminal = bare(sys.stdout)
-    colour = terminal.isatty() and not os.environ.get("NO_COLOR")
-    whole = "\n".join(one.text(wide=wide, ascii_only=ascii_only, colour=colour) for one in found)
-    # The text is escaped already; the only escape sequences in it are our own colours.
-    (terminal if colour else sys.stdout).write(whole)
+    style = output_style(ascii_only=ascii_only)
+    print_styled("\n".join(one.text(wide=wide, ascii_only=ascii_only, colour=style.colour) for one in found))
 
 
 def exit_status(*found: Answer) -> int:

@@ -25,11 +25,14 @@ from moorage.cli.file_options import TakesFiles
 from moorage.cli.gate_options import PIPELINE_OUTPUTS, gate_options
 from moorage.cli.main import OK, PENDING
 from moorage.cli.memory import collect_seldom
+from moorage.cli.narrowing_options import narrowing_of, narrowing_options, refuse_unmatched
 from moorage.cli.progress import Progress
 from moorage.cli.question_options import what_if_options
 from moorage.cli.release_options import AUTO, emulated_cluster_options, max_disks_option, no_quota_option
+from moorage.cli.terminal import output_style, print_styled
 from moorage.report.comparison_text import gates_text
 from moorage.report.event_lines import EventLog
+from moorage.report.narrowing import Narrowing
 from moorage.report.outcome import Run
 from moorage.report.run_document import as_json, as_yaml
 from moorage.report.scores import ScoreLog
@@ -86,6 +89,7 @@ All that is printed, and what it means: docs/reference/simulate.md
     "-o", "--output", type=click.Choice(["table", "wide", "json", "yaml", *PIPELINE_OUTPUTS, "trace"]), default="table",
     show_default=True, help="How to print the result.",
 )  # fmt: skip
+@narrowing_options
 @what_if_options
 @gate_options
 @click.option("--events", is_flag=True, help="Also print every decision as it is made, one a line.")
@@ -107,18 +111,20 @@ def simulate(**given: Any) -> int:
     took = _PluginTimes() if given["timing"] else None
     options = _options(given, took)
     events = EventLog() if given["events"] else None
+    narrowing = narrowing_of(given)
     measure = _measure(given)
     with Progress(quiet=given["quiet"]) as progress:
         progress.say("reading the input …")
         with asking(options) if given["extenders"] == "ask" else nullcontext(options) as options:
-            whole = _run(given, options, _on_attempt(progress, events, given["output"]), measure)
+            whole = _run(given, options, _on_attempt(progress, events, narrowing, given["output"]), measure)
     if took is not None:
         click.echo(took.table(), err=True)
     run = whole.run if measure is None else measure.judged(whole.run)
+    refuse_unmatched(narrowing, run)
     if measure is not None and given["output"] in PIPELINE_OUTPUTS:
         measure.print_report(run, render(run, wide=True))
     else:
-        _print(run, given["output"], events, options.scores)
+        _print(run, given["output"], narrowing, events, options.scores)
     if whole.explanations is not None:
         from moorage.cli.explain import print_explanations
 
@@ -239,13 +245,16 @@ def _run_changed(
     return whole._replace(run=replace(whole.run, changes=asked.what_if.texts(), before=before))
 
 
-def _on_attempt(progress: Progress, events: EventLog | None, output: str) -> Callable[[SimulatedAttempt], None]:
+def _on_attempt(
+    progress: Progress, events: EventLog | None, narrowing: Narrowing, output: str
+) -> Callable[[SimulatedAttempt], None]:
     live = events is not None and output in {"table", "wide"}
 
     def note(attempt: SimulatedAttempt) -> None:
         decision = attempt.decision
         progress.count(placed=decision.node is not None)
-        if events is not None:
+        pod = decision.pod
+        if events is not None and narrowing.keeps(pod.namespace, pod.name, pod.labels):
             line = events.note(attempt.time_s, attempt.number, decision)
             if live:
                 sys.stdout.write(line + "\n")
@@ -253,19 +262,19 @@ def _on_attempt(progress: Progress, events: EventLog | None, output: str) -> Cal
     return note
 
 
-def _print(run: Run, output: str, events: EventLog | None, scores: ScoreLog | None) -> None:
+def _print(run: Run, output: str, narrowing: Narrowing, events: EventLog | None, scores: ScoreLog | None) -> None:
     if output in {"table", "wide"}:
-        sys.stdout.write(("\n" if events is not None else "") + render(run, wide=output == "wide"))
+        print_styled("\n" if events is not None else "")
+        print_styled(render(run, wide=output == "wide", style=output_style(), narrowing=narrowing))
         if run.measures is not None and run.measures.gates:
             sys.stdout.write("\n" + gates_text(run.measures))
         if scores is not None:
             sys.stdout.write("\n" + scores.as_text())
     elif output == "trace":
         sys.stdout.write(as_trace(run))
-    elif output == "json":
-        sys.stdout.write(as_json(run, events, scores))
     else:
-        sys.stdout.write(as_yaml(run, events, scores))
+        print_as = as_json if output == "json" else as_yaml
+        sys.stdout.write(print_as(run, events, scores, listed=narrowing.narrowed(run)))
 
 
 class _PluginTimes:

@@ -8,6 +8,9 @@ print a sentence that quotes a name with ``say``, which keeps it on one line.
 from __future__ import annotations
 
 import io
+import os
+import re
+import shutil
 import sys
 from collections.abc import Iterable
 from typing import Any, TextIO
@@ -15,8 +18,13 @@ from typing import Any, TextIO
 import click
 
 from moorage.printable import one_line, some_lines
+from moorage.report.style import COLOURS, WIDTH, Style
 
-__all__ = ["EscapingStream", "bare", "guard", "say", "unguard"]
+__all__ = ["EscapingStream", "bare", "guard", "output_style", "print_styled", "say", "shows_colour", "unguard"]
+
+_SEQUENCE = re.compile(r"(\x1b\[\d+m)")
+#: Narrower terminals get lines of this width, which they wrap.
+_LEAST_WIDTH = 40
 
 
 class EscapingStream:
@@ -64,3 +72,25 @@ def bare(stream: TextIO) -> TextIO:
 def say(line: str, *, err: bool = False) -> None:
     """Print one line; escape line breaks in it."""
     click.echo(one_line(line), err=err)
+
+
+def shows_colour(stream: TextIO) -> bool:
+    """Return whether to colour what is written to a stream: on a terminal, if it can. NO_COLOR and FORCE_COLOR decide first."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def output_style(*, ascii_only: bool = False) -> Style:
+    """Return how to print on standard output: coloured and as wide as the terminal, up to the width of files and pipes."""
+    stream = bare(sys.stdout)
+    width = min(WIDTH, max(_LEAST_WIDTH, shutil.get_terminal_size().columns)) if stream.isatty() else WIDTH
+    return Style(ascii_only=ascii_only, colour=shows_colour(stream), width=width)
+
+
+def print_styled(text: str) -> None:
+    """Write a text to standard output; of its escape sequences only the colours of ``Style`` pass."""
+    parts = (part if part in COLOURS else some_lines(part) for part in _SEQUENCE.split(text))
+    bare(sys.stdout).write("".join(parts))

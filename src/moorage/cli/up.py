@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from moorage.api.durations import parse_duration
-from moorage.apiserver.access.certificate_authority import make_authority
+from moorage.apiserver.access.certificate_authority import ADMIN, make_authority
 from moorage.apiserver.access.listen_addresses import Address, address_of
 from moorage.apiserver.fields.managed_fields import FieldManager
 from moorage.apiserver.http.store_setup import open_store
@@ -37,6 +37,7 @@ from moorage.errors import InputError
 from moorage.framework.features import FeatureGates
 from moorage.private_files import expanded, home_folder
 from moorage.server.embedded import Embedded, Ready
+from moorage.web.embedded_site import EmbeddedSite
 from moorage.wording import counted
 
 __all__ = ["up"]
@@ -117,6 +118,7 @@ Everything else: docs/reference/up.md
     "--controllers", default="*", show_default=True, metavar="NAME,…",
     help="Controllers to run, in kube-controller-manager's format: * enables all, -NAME disables one.",
 )  # fmt: skip
+@click.option("--ui/--no-ui", "has_ui", default=True, show_default=True, help="Serve the web interface under /ui/.")
 @click.option("--job-seconds", "job_s", type=_Duration(), default="5", show_default=True, help="How long the pods of jobs run.")
 @click.option(
     "--for", "lasts_s", type=_Duration(), metavar="DURATION", help="Stop this long after startup; by default, on Ctrl-C."
@@ -145,6 +147,7 @@ def up(**given: Any) -> int:
         if wanted is not None and built is None:
             built = wanted.build(lambda namespace, name: _policy(store, namespace, name))
         scheduler, extenders = built or (None, ExtenderClient(()))
+        site = EmbeddedSite(store, scheduler) if given["has_ui"] else None
         cluster = Embedded(
             store,
             authority,
@@ -153,9 +156,10 @@ def up(**given: Any) -> int:
             scheduler,
             given["port"],
             _report,
-            lambda ready: _print_ready(ready, given, address, time.monotonic() - began),
+            lambda ready: _print_ready(ready, given, address, time.monotonic() - began, site),
             extenders,
             address,
+            site,
         )
         collect_seldom()
         return asyncio.run(_run(cluster, given["lasts_s"]))
@@ -240,7 +244,9 @@ def _end_on_signals(running: asyncio.Future[None]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, end)
 
 
-def _print_ready(ready: Ready, given: dict[str, Any], address: Address, took_s: float) -> None:
+def _print_ready(
+    ready: Ready, given: dict[str, Any], address: Address, took_s: float, site: EmbeddedSite | None
+) -> None:  # fmt: skip
     scheduled = "no scheduler" if given["no_scheduler"] else "a scheduler"
     say(f"A cluster of {counted(ready.nodes, 'node')} with {scheduled} is up on {address.url(ready.port)} after {took_s:.1f}s.")
     if address.is_open:
@@ -250,6 +256,10 @@ def _print_ready(ready: Ready, given: dict[str, Any], address: Address, took_s: 
     say(f"  export KUBECONFIG={quote(str(ready.kubeconfig.absolute()))}")
     say("  kubectl get nodes")
     say("")
+    if site is not None:
+        token = site.sessions.make_token(ADMIN)
+        say(f"In a browser, once: {address.url(ready.port)}/ui/#token={token}")
+        say("")
     say("Ctrl-C stops it." if given["data"] is None else f"Ctrl-C stops it; {given['data']} keeps its state.")
 
 

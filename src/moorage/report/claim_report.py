@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from moorage.report.columns import columns
+from moorage.report.style import PLAIN, Style
 
 __all__ = ["DeviceOutcome", "VolumeOutcome", "claim_data", "claim_tables"]
 
@@ -45,7 +46,9 @@ class DeviceOutcome:
     pods: tuple[str, ...] = ()
 
 
-def claim_tables(volumes: Sequence[VolumeOutcome], devices: Sequence[DeviceOutcome], *, wide: bool) -> Iterator[str]:
+def claim_tables(
+    volumes: Sequence[VolumeOutcome], devices: Sequence[DeviceOutcome], *, wide: bool, style: Style = PLAIN
+) -> Iterator[str]:
     """Yield a table of volumes and one of devices; each only if it has rows."""
     if volumes:
         header = ["NAMESPACE", "CLAIM", "VOLUME", "CLASS", "NODE", "PODS"]
@@ -53,11 +56,11 @@ def claim_tables(volumes: Sequence[VolumeOutcome], devices: Sequence[DeviceOutco
             [one.namespace, one.claim, one.volume + (" (new)" if one.made else ""), one.storage_class or "-", *_users(one)]
             for one in volumes
         ]
-        yield _table("Volumes bound:", header, rows, wide=wide)
+        yield _table("Volumes bound:", header, rows, style, wide=wide)
     if devices:
         header = ["NAMESPACE", "CLAIM", "REQUEST", "DRIVER", "POOL", "DEVICE", "NODE", "PODS"]
         rows = [[one.namespace, one.claim, one.request, one.driver, one.pool, one.device, *_users(one)] for one in devices]
-        yield _table("Devices allocated:", header, rows, wide=wide)
+        yield _table("Devices allocated:", header, rows, style, wide=wide)
 
 
 def _users(one: VolumeOutcome | DeviceOutcome) -> tuple[str, str]:
@@ -66,10 +69,12 @@ def _users(one: VolumeOutcome | DeviceOutcome) -> tuple[str, str]:
     return one.node or "-", f"{names[0]}{more}" if names else "-"
 
 
-def _table(title: str, header: list[str], rows: list[list[str]], *, wide: bool) -> str:
+def _table(title: str, header: list[str], rows: list[list[str]], style: Style, *, wide: bool) -> str:
     shown = rows if wide else rows[:_EVERY_ROW]
     left = len(rows) - len(shown)
-    return "\n".join([title, columns(header, shown), *([f"and {left} more (use -o wide for all)"] if left else [])])
+    return "\n".join(
+        [style.bold(title), columns(header, shown, style=style), *([f"and {left} more (use -o wide for all)"] if left else [])]
+    )
 
 
 def claim_data(volumes: Sequence[VolumeOutcome], devices: Sequence[DeviceOutcome]) -> dict[str, Any]:

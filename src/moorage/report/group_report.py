@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from moorage.report.columns import columns
+from moorage.report.style import PLAIN, Style
 
 __all__ = ["PodGroupOutcome", "group_data", "group_table"]
 
@@ -32,7 +33,7 @@ class PodGroupOutcome:
     message: str = ""
 
 
-def group_table(groups: Sequence[PodGroupOutcome], *, wide: bool) -> str:
+def group_table(groups: Sequence[PodGroupOutcome], *, wide: bool, style: Style = PLAIN) -> str:
     """Return the table of the groups, of which there is at least one."""
     shown = groups if wide or len(groups) <= _EVERY_GROUP else [group for group in groups if group.state != "Scheduled"]
     rows = [
@@ -42,9 +43,11 @@ def group_table(groups: Sequence[PodGroupOutcome], *, wide: bool) -> str:
         ]
         for group in shown
     ]  # fmt: skip
-    table = columns(["NAMESPACE", "GROUP", "STATE", "PLACED", "PODS", "MIN", "WHY"], rows, right=(3, 4, 5))
+    table = columns(["NAMESPACE", "GROUP", "STATE", "PLACED", "PODS", "MIN", "WHY"], rows, right=(3, 4, 5), style=style)
     left = len(groups) - len(shown)
-    return "\n".join(["Pod groups:", table, *([f"and {left} more, all scheduled (use -o wide for all)"] if left else [])])
+    return "\n".join(
+        [style.bold("Pod groups:"), table, *([f"and {left} more, all scheduled (use -o wide for all)"] if left else [])]
+    )
 
 
 def group_data(groups: Sequence[PodGroupOutcome]) -> dict[str, Any]:

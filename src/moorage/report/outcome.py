@@ -37,6 +37,7 @@ class PodOutcome:
     nominated: str = ""
     preempted_by: str = ""
     replaced_by: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class RefusedPods:
     ``by``       ``ResourceQuota`` or ``LimitRange``
     ``quota``    the quota's name, ``amounts`` what it lacks for the first of them
     ``message``  the API server's message for the first of them
+    ``labels``   those of the first of them
     """
 
     namespace: str
@@ -91,6 +93,7 @@ class RefusedPods:
     quota: str
     message: str
     amounts: tuple[QuotaAmount, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def keys(self) -> list[str]:

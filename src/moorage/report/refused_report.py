@@ -6,19 +6,20 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from moorage.printable import one_line
+from moorage.report.obstacles import obstacle_lines
 from moorage.report.outcome import RefusedPods
-from moorage.report.style import paragraph
+from moorage.report.style import PLAIN, Style
 
 __all__ = ["refused_data", "refused_lines"]
 
 
-def refused_lines(refused: Iterable[RefusedPods]) -> Iterator[str]:
+def refused_lines(refused: Iterable[RefusedPods], style: Style = PLAIN) -> Iterator[str]:
     """Yield each workload with the API server's message below it."""
     for one in refused:
         title = one.workload or f"Pod/{one.names[0]}"
         count = f": {len(one.names)} of {one.wanted} pods" if one.workload else ""
-        yield f"  {one_line(f'{one.namespace} {title}')}{count}"
-        yield paragraph(one_line(one.message), indent="    ", hanging="      ")
+        yield f"  {style.red(one_line(f'{one.namespace} {title}') + count)}"
+        yield from obstacle_lines(one.message, style=style)
 
 
 def refused_data(refused: Iterable[RefusedPods]) -> list[dict[str, Any]]:

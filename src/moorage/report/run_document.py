@@ -27,18 +27,22 @@ API_VERSION = "moorage.dev/v1"
 _STATES = ("Placed", "Pending", "Preempted", "Finished", "Deleted")
 
 
-def as_data(run: Run, events: EventLog | None = None, scores: ScoreLog | None = None) -> dict[str, Any]:
+def as_data(
+    run: Run, events: EventLog | None = None, scores: ScoreLog | None = None, *, listed: Run | None = None
+) -> dict[str, Any]:
     """Return the report as plain data, with every decision if ``events`` is given and with ``scores`` if given.
 
+    ``listed`` has the pods to list, if these are not all of the run; the summary counts all.
     Amounts are integers: cpu in millicores, memory in bytes, others in counts.
     """
+    shown = listed or run
     data: dict[str, Any] = {
         "apiVersion": API_VERSION,
         "kind": "SimulationReport",
         "release": run.release,
         "seed": run.seed,
         "summary": _summary(run),
-        "pods": [_pod(pod) for pod in run.pods],
+        "pods": [_pod(pod) for pod in shown.pods],
         "nodes": [
             {
                 "name": node.name,
@@ -50,9 +54,9 @@ def as_data(run: Run, events: EventLog | None = None, scores: ScoreLog | None = 
             }
             for node in run.nodes
         ],
-        **claim_data(run.volumes, run.devices),
-        **group_data(run.groups),
-        **({"notCreated": refused_data(run.refused)} if run.refused else {}),
+        **claim_data(shown.volumes, shown.devices),
+        **group_data(shown.groups),
+        **({"notCreated": refused_data(shown.refused)} if shown.refused else {}),
         "notes": [{"kind": note.kind, "text": note.text} for note in run.notes],
     }
     if run.before is not None:
@@ -114,15 +118,17 @@ def _pod(pod: PodOutcome) -> dict[str, Any]:
     return {key: value for key, value in shown.items() if value is not None}
 
 
-def as_json(run: Run, events: EventLog | None = None, scores: ScoreLog | None = None) -> str:
+def as_json(run: Run, events: EventLog | None = None, scores: ScoreLog | None = None, *, listed: Run | None = None) -> str:
     """Return the report as indented JSON with sorted keys and a newline at the end."""
-    text = msgspec.json.encode(as_data(run, events, scores), order="sorted")
+    text = msgspec.json.encode(as_data(run, events, scores, listed=listed), order="sorted")
     return escape_json(msgspec.json.format(text, indent=2).decode()) + "\n"
 
 
-def as_yaml(run: Run, events: EventLog | None = None, scores: ScoreLog | None = None) -> str:
+def as_yaml(run: Run, events: EventLog | None = None, scores: ScoreLog | None = None, *, listed: Run | None = None) -> str:
     """Return the report as YAML. Every string is quoted, so that no YAML reader parses one as a number."""
-    return yaml.dump(as_data(run, events, scores), Dumper=_Quoting, sort_keys=True, allow_unicode=True, width=4096)
+    return yaml.dump(
+        as_data(run, events, scores, listed=listed), Dumper=_Quoting, sort_keys=True, allow_unicode=True, width=4096
+    )
 
 
 class _Quoting(PrintableDumper):

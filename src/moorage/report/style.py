@@ -1,7 +1,7 @@
 """How reports look on a terminal: lines of at most 100 columns, signs, and colours that are never the only cue.
 
 Text is made of words and signs first; ``Style.finished`` then replaces the signs in ASCII, or colours them. Text from input is
-escaped before it gets here, so the only escape sequences are those that ``finished`` adds.
+escaped before it gets here, so the only escape sequences are those of ``COLOURS``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Final
 
-__all__ = ["WIDTH", "Style", "cells", "paragraph"]
+__all__ = ["COLOURS", "PLAIN", "WIDTH", "Style", "cells", "paragraph"]
 
 WIDTH: Final = 100
 #: The least width of the last column.
@@ -22,6 +22,8 @@ _ASCII: Final[Mapping[str, str]] = {
     "✗": "x", "✓": "+", "→": ">", "·": "-", "×": "x", "…": "...", "≤": "<=", "≥": ">=", "─": "-", "┬": "+",  # noqa: RUF001
 }  # fmt: skip
 _RED, _GREEN, _YELLOW, _CYAN, _DIM, _BOLD, _PLAIN = (f"\x1b[{n}m" for n in ("31", "32", "33", "36", "2", "1", "0"))
+#: The escape sequences that ``Style`` adds to a text, and no others.
+COLOURS: Final = frozenset({_RED, _GREEN, _YELLOW, _CYAN, _DIM, _BOLD, _PLAIN})
 _SIGNS: Final[Mapping[str, str]] = {"✗": _RED, "✓": _GREEN, "→": _CYAN, "!": _YELLOW}
 _COMMAND: Final = re.compile(r"kubectl .*?(?= {2,}| →|$)")
 _SIGN: Final = re.compile(r"(?<!\S)[✗✓→!](?!\S)")
@@ -29,10 +31,29 @@ _SIGN: Final = re.compile(r"(?<!\S)[✗✓→!](?!\S)")
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Whether to use ASCII alone, and whether to colour."""
+    """Whether to use ASCII alone, whether to colour, and the width of lines of text."""
 
     ascii_only: bool = False
     colour: bool = False
+    width: int = WIDTH
+
+    def bold(self, text: str) -> str:
+        return self._painted(_BOLD, text)
+
+    def dim(self, text: str) -> str:
+        return self._painted(_DIM, text)
+
+    def red(self, text: str) -> str:
+        return self._painted(_RED, text)
+
+    def green(self, text: str) -> str:
+        return self._painted(_GREEN, text)
+
+    def yellow(self, text: str) -> str:
+        return self._painted(_YELLOW, text)
+
+    def _painted(self, code: str, text: str) -> str:
+        return f"{code}{text}{_PLAIN}" if self.colour and text else text
 
     def finished(self, text: str) -> str:
         """Return the text with its first line emphasised and its signs and commands coloured, or with signs in ASCII."""
@@ -45,6 +66,10 @@ class Style:
             for sign, plain in _ASCII.items():
                 text = text.replace(sign, plain)
         return text
+
+
+#: No colours, 100 columns: what is printed to files and pipes.
+PLAIN: Final = Style()
 
 
 def paragraph(text: str, *, indent: str = "", hanging: str | None = None, width: int = WIDTH) -> str:

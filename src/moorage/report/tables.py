@@ -1,70 +1,100 @@
-"""A run as text for people: pods placed, pending (and why) and preempted, and how full the cluster is."""
+"""A run as text for people: what is pending and why, what changed, where pods are placed, and how full the cluster is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from moorage.printable import one_line
 from moorage.report.claim_report import claim_tables
 from moorage.report.columns import columns, human
 from moorage.report.group_report import group_table
+from moorage.report.narrowing import EVERY, Narrowing
+from moorage.report.obstacles import obstacle_lines
 from moorage.report.outcome import PodOutcome, Run
 from moorage.report.refused_report import refused_lines
-from moorage.report.style import paragraph
+from moorage.report.style import PLAIN, Style, paragraph
 
-__all__ = ["EVERY_POD", "headline", "render"]
+__all__ = ["FEW_PODS", "headline", "render"]
 
-#: The plain table lists up to this many pods; with more, it sums up by workload.
-EVERY_POD = 100
+#: Up to this many pods without a controller are listed one by one; more are summed up. So are changed and deleted pods.
+FEW_PODS = 20
 #: How many names are shown before the rest is only counted.
 _NAMES = 3
+#: From this share on, a resource is shown as scarce.
+_SCARCE_PERCENT = 90.0
 
 
-def render(run: Run, *, wide: bool = False) -> str:
-    """Return the run's tables. ``wide`` lists every pod with more columns, and every node."""
-    parts = ["\n".join([headline(run), *_changes(run), *_waits(run)])]
-    placed = run.in_state("Placed", "Finished")
+def render(run: Run, *, wide: bool = False, style: Style = PLAIN, narrowing: Narrowing = EVERY) -> str:
+    """Return the run's tables. ``wide`` lists every pod with more columns, and every node.
+
+    ``narrowing`` says which pods are listed; counts and the use of the cluster are those of the whole run.
+    """
+    listed = narrowing.narrowed(run)
+    parts = [
+        "\n".join([_styled_headline(run, style), *_changes(run), *_waits(run), *_narrowed(run, listed, narrowing)]),
+        *_first(listed, style, wide=wide),
+    ]
+    placed = listed.in_state("Placed", "Finished")
     if placed:
-        parts.append(_each(placed, wide=wide) if wide or len(placed) <= EVERY_POD else _by_workload(placed))
-    pending = run.in_state("Pending")
-    if pending:
-        parts.append("\n".join(["Pending:", *_why(pending, wide=wide)]))
-    if run.refused:
-        parts.append("\n".join(["Not created:", *refused_lines(run.refused)]))
-    preempted = run.in_state("Preempted")
-    if preempted:
-        parts.append("\n".join(["Preempted:", _preempted(preempted)]))
-    if run.lost:
-        parts.append("\n".join(["Deleted with their node:", _lost(run.lost, wide=wide)]))
-    if run.groups:
-        parts.append(group_table(run.groups, wide=wide))
-    parts += claim_tables(run.volumes, run.devices, wide=wide)
+        table = _each(placed, style) if wide else _by_workload(placed, style)
+        parts.append(_section("Placed:", table, style))
+    if listed.groups:
+        parts.append(group_table(listed.groups, wide=wide, style=style))
+    parts += claim_tables(listed.volumes, listed.devices, wide=wide, style=style)
     if run.nodes:
-        parts.append("\n".join(["Cluster at the end:", _utilisation(run)]))
+        parts.append(_section("Cluster at the end:", _utilisation(run, style), style))
     if wide and run.nodes:
-        parts.append(_nodes(run))
+        parts.append(_nodes(run, style))
     if run.notes:
-        parts.append("\n".join(["About the input:", *(f"  {note.text}" for note in run.notes)]))
+        parts.append(_section("About the input:", "\n".join(f"  {note.text}" for note in run.notes), style))
     return "\n\n".join(parts) + "\n"
+
+
+def _first(run: Run, style: Style, *, wide: bool) -> Iterator[str]:
+    """Yield what a reader looks for first: pods whose place changed, and pods without one."""
+    if run.before is not None and (moved := _differing(run.before, run)):
+        yield _section("Changed:", _changed(moved, style, wide=wide), style)
+    if pending := run.in_state("Pending"):
+        yield _section("Pending:", "\n".join(_why(pending, style, wide=wide)), style)
+    if run.refused:
+        yield _section("Not created:", "\n".join(refused_lines(run.refused, style)), style)
+    if preempted := run.in_state("Preempted"):
+        yield _section("Preempted:", _preempted(preempted, style), style)
+    if run.lost:
+        yield _section("Deleted with their node:", _lost(run.lost, style, wide=wide), style)
+
+
+def _section(title: str, text: str, style: Style) -> str:
+    return f"{style.bold(title)}\n{text}"
 
 
 def headline(run: Run) -> str:
     """Return the first line: how many pods came to which end."""
-    return f"{_counts(run)} (kube-scheduler {run.release} semantics, seed {run.seed})"
+    return _styled_headline(run, PLAIN)
+
+
+def _styled_headline(run: Run, style: Style) -> str:
+    return f"{_counts(run, style)} {style.dim(f'(kube-scheduler {run.release} semantics, seed {run.seed})')}"
 
 
 def _changes(run: Run) -> Iterator[str]:
     """Yield how it was without the changes, and the changes."""
     if run.before is not None:
-        yield paragraph(f"before: {_counts(run.before)}", indent="  ", hanging="    ")
+        yield paragraph(f"before: {_counts(run.before, PLAIN)}", indent="  ", hanging="    ")
         yield paragraph(one_line(f"with the changes: {' · '.join(run.changes)}"), indent="  ", hanging="    ")
 
 
-def _counts(run: Run) -> str:
-    counts = {state: len(run.in_state(state)) for state in ("Placed", "Finished", "Pending", "Preempted")}
-    said = [f"{count} {state.lower()}" for state, count in counts.items() if count] or ["no pods to place"]
-    said += [f"{run.not_created} not created"] if run.refused else []
-    said += [f"{len(run.lost)} deleted with their node"] if run.lost else []
+def _narrowed(run: Run, listed: Run, narrowing: Narrowing) -> Iterator[str]:
+    if narrowing:
+        yield f"{len(listed.pods)} of {len(run.pods)} pods are listed: {narrowing}"
+
+
+def _counts(run: Run, style: Style) -> str:
+    paint = {"Placed": style.green, "Finished": style.green, "Pending": style.red, "Preempted": style.yellow}
+    counts = {state: len(run.in_state(state)) for state in paint}
+    said = [paint[state](f"{count} {state.lower()}") for state, count in counts.items() if count] or ["no pods to place"]
+    said += [style.red(f"{run.not_created} not created")] if run.refused else []
+    said += [style.yellow(f"{len(run.lost)} deleted with their node")] if run.lost else []
     nodes = f"{len(run.nodes)} node{'s' if len(run.nodes) != 1 else ''}"
     return f"{', '.join(said)} on {nodes}"
 
@@ -81,12 +111,10 @@ def _waits(run: Run) -> Iterator[str]:
         yield f"{len(waits)} pods waited for their places: half of them up to {middle}, the longest {longest} of simulated time"
 
 
-def _each(pods: Iterable[PodOutcome], *, wide: bool) -> str:
-    if not wide:
-        return columns(
-            ["NAMESPACE", "NAME", "NODE", "REQUESTS"],
-            [[p.namespace, p.name, p.node, _requests(p)] for p in pods],
-        )
+# -- pods ------------------------------------------------------------------------------------------------------------------
+
+
+def _each(pods: Iterable[PodOutcome], style: Style) -> str:
     return columns(
         ["NAMESPACE", "NAME", "NODE", "REQUESTS", "PRIORITY", "SCHEDULER", "ATTEMPTS", "ARRIVED", "PLACED"],
         [
@@ -96,7 +124,7 @@ def _each(pods: Iterable[PodOutcome], *, wide: bool) -> str:
             ]
             for p in pods
         ],
-        right=(4, 6, 7, 8),
+        right=(4, 6, 7, 8), style=style,
     )  # fmt: skip
 
 
@@ -109,13 +137,25 @@ def seconds(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}".rstrip("0").rstrip(".") + "s"
 
 
-def _by_workload(pods: Iterable[PodOutcome]) -> str:
+def _by_workload(pods: tuple[PodOutcome, ...], style: Style) -> str:
+    """Return a table with a row for each workload, and one for each pod without a controller unless there are many."""
+    single = sum(not pod.workload for pod in pods) <= FEW_PODS
     groups: dict[tuple[str, str], list[PodOutcome]] = {}
     for pod in pods:
-        groups.setdefault((pod.namespace, pod.workload or "(no controller)"), []).append(pod)
-    rows = [[namespace, workload, str(len(group)), _spread(group)] for (namespace, workload), group in groups.items()]
-    table = columns(["NAMESPACE", "WORKLOAD", "PODS", "NODES"], rows, right=(2,))
-    return f"{table}\n(use -o wide for every pod)"
+        alone = f"Pod/{pod.name}" if single else "(no controller)"
+        groups.setdefault((pod.namespace, pod.workload or alone), []).append(pod)
+    rows = [
+        [namespace, workload, str(len(group)), _requests_of_each(group), _spread(group)]
+        for (namespace, workload), group in groups.items()
+    ]
+    table = columns(["NAMESPACE", "WORKLOAD", "PODS", "EACH REQUESTS", "NODES"], rows, right=(2,), style=style)
+    more = any(len(group) > 1 for group in groups.values())
+    return f"{table}\n{style.dim('(-o wide lists every pod)')}" if more else table
+
+
+def _requests_of_each(pods: list[PodOutcome]) -> str:
+    alike = all(pod.requests == pods[0].requests for pod in pods)
+    return _requests(pods[0]) if alike else "(various)"
 
 
 def _spread(pods: list[PodOutcome]) -> str:
@@ -129,32 +169,57 @@ def _spread(pods: list[PodOutcome]) -> str:
     return ", ".join(f"{node} x{count}" if count > 1 else node for node, count in fullest)
 
 
-def _why(pods: Iterable[PodOutcome], *, wide: bool) -> Iterator[str]:
-    """Yield pending pods with their message; pods that share one are listed together."""
+def _why(pods: Iterable[PodOutcome], style: Style, *, wide: bool) -> Iterator[str]:
+    """Yield pending pods with their message; pods that share one are listed together, the message of most pods first."""
     groups: dict[str, list[PodOutcome]] = {}
     for pod in pods:
         groups.setdefault(pod.message, []).append(pod)
-    for message, group in groups.items():
+    for message, group in sorted(groups.items(), key=lambda item: -len(item[1])):
         names = [f"{p.namespace}/{p.name}" + (f" (nominated to {p.nominated})" if p.nominated else "") for p in group]
         shown = names if wide else names[:_NAMES]
         more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
-        yield f"  {one_line(', '.join(shown))}{more}"
-        yield paragraph(one_line(message) or "not tried", indent="    ", hanging="      ")
+        yield f"  {style.red(one_line(', '.join(shown)) + more)}"
+        yield from obstacle_lines(message or "not tried", style=style)
 
 
-def _preempted(pods: Iterable[PodOutcome]) -> str:
+def _preempted(pods: Iterable[PodOutcome], style: Style) -> str:
     rows = [[p.namespace, p.name, p.node, p.preempted_by, p.replaced_by or "-"] for p in pods]
-    return columns(["NAMESPACE", "NAME", "NODE", "BY", "REPLACED BY"], rows)
+    return columns(["NAMESPACE", "NAME", "NODE", "BY", "REPLACED BY"], rows, style=style)
 
 
-def _lost(pods: tuple[PodOutcome, ...], *, wide: bool) -> str:
-    if not wide and len(pods) > EVERY_POD:
-        return _by_workload(pods)
+def _lost(pods: tuple[PodOutcome, ...], style: Style, *, wide: bool) -> str:
+    if not wide and len(pods) > FEW_PODS:
+        return _by_workload(pods, style)
     rows = [[p.namespace, p.name, p.node, p.replaced_by or "-"] for p in pods]
-    return columns(["NAMESPACE", "NAME", "NODE", "REPLACED BY"], rows)
+    return columns(["NAMESPACE", "NAME", "NODE", "REPLACED BY"], rows, style=style)
 
 
-def _utilisation(run: Run) -> str:
+# -- what the changes did ----------------------------------------------------------------------------------------------------
+
+
+def _differing(before: Run, after: Run) -> list[tuple[PodOutcome, PodOutcome]]:
+    """Return the pods of both runs that end elsewhere."""
+    earlier: Mapping[tuple[str, str], PodOutcome] = {(pod.namespace, pod.name): pod for pod in before.pods}
+    pairs = ((earlier[key], pod) for pod in after.pods if (key := (pod.namespace, pod.name)) in earlier)
+    return [(was, now) for was, now in pairs if _end(was) != _end(now)]
+
+
+def _end(pod: PodOutcome) -> str:
+    return pod.node if pod.state in {"Placed", "Finished"} else pod.state.lower()
+
+
+def _changed(moved: list[tuple[PodOutcome, PodOutcome]], style: Style, *, wide: bool) -> str:
+    shown = moved if wide else moved[:FEW_PODS]
+    rows = [[now.namespace, now.name, _end(was), _end(now)] for was, now in shown]
+    table = columns(["NAMESPACE", "NAME", "BEFORE", "NOW"], rows, style=style)
+    left = len(moved) - len(shown)
+    return f"{table}\n{style.dim(f'and {left} more (-o wide lists all)')}" if left else table
+
+
+# -- nodes -----------------------------------------------------------------------------------------------------------------
+
+
+def _utilisation(run: Run, style: Style) -> str:
     """Return the table of allocatable and requested resources, with peaks if pods have finished."""
     peaks = run.peaks() if run.in_state("Finished") else {}
     rows = []
@@ -163,14 +228,19 @@ def _utilisation(run: Run) -> str:
         most = peaks.get(resource, 0)
         rows.append([*row, human(resource, most), _percent(most, offered)] if peaks else row)
     header = ["RESOURCE", "ALLOCATABLE", "REQUESTED", "USED", *(["PEAK", "PEAK USED"] if peaks else [])]
-    return columns(header, rows, right=range(1, len(header)))
+
+    def scarce(cell: str) -> str:
+        number = cell.strip().removesuffix("%")
+        return style.yellow(cell) if number != "-" and float(number) >= _SCARCE_PERCENT else cell
+
+    return columns(header, rows, right=range(1, len(header)), style=style, paint={3: scarce, 5: scarce})
 
 
 def _percent(asked: int, offered: int) -> str:
     return f"{100 * asked / offered:.1f}%" if offered else "-"
 
 
-def _nodes(run: Run) -> str:
+def _nodes(run: Run, style: Style) -> str:
     rows = [
         [
             node.name,
@@ -188,7 +258,7 @@ def _nodes(run: Run) -> str:
         ]
         for node in run.nodes
     ]
-    return columns(["NODE", "PODS", "NEW", "CPU", "MEMORY", "EXTENDED"], rows, right=(1, 2))
+    return columns(["NODE", "PODS", "NEW", "CPU", "MEMORY", "EXTENDED"], rows, right=(1, 2), style=style)
 
 
 def _share(resource: str, asked: int, offered: int) -> str:

@@ -19,6 +19,7 @@ from moorage.apiserver.access.certificate_authority import SCHEDULER, Authority
 from moorage.apiserver.access.listen_addresses import LOOPBACK, Address
 from moorage.apiserver.http.limits import ServerLimits
 from moorage.apiserver.http.serve import serving
+from moorage.apiserver.http.web_site import WebSite
 from moorage.apiserver.http.worker import Worker
 from moorage.apiserver.storage.event_apis import delete_expired_events
 from moorage.apiserver.storage.store import Store
@@ -67,7 +68,7 @@ class _Start:
 class Embedded:
     """The parts of a cluster. ``scheduler`` None: another scheduler connects; ``extenders``: the scheduler's extenders.
 
-    ``report`` receives warnings.
+    ``report`` receives warnings; ``site`` serves pages beside the API.
     """
 
     store: Store
@@ -80,6 +81,7 @@ class Embedded:
     on_ready: Callable[[Ready], None] = field(default=lambda ready: None)
     extenders: ExtenderClient = field(default_factory=lambda: ExtenderClient(()))
     address: Address = LOOPBACK
+    site: WebSite | None = None
 
     async def run(self) -> None:
         """Serve until cancelled.
@@ -94,7 +96,7 @@ class Embedded:
         self.store.empties_namespaces = False
         self._admit_plugins()
         tls = self.authority.tls()
-        async with serving(self.store, guard, self.address.listens, self.port, tls, limits, worker) as port:
+        async with serving(self.store, guard, self.address.listens, self.port, tls, limits, worker, self.site) as port:
             self.authority.write_kubeconfig(self.kubeconfig, port, host=self.address.dial_address)
             start = _Start()
             parts = [

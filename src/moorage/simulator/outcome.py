@@ -85,6 +85,7 @@ def _pod(record: PodRecord, names: Mapping[str, str], simulation: SimulatedClust
         nominated=record.nominated if not record.attempts or record.message else "",
         preempted_by=record.preempted_by,
         replaced_by=record.replaced,
+        labels=pod.metadata.labels,
     )
 
 

@@ -43,4 +43,5 @@ def _outcome(held: list[NotCreated], workload: str, there: Mapping[tuple[str, st
         quota=first.refused.quota,
         message=first.refused.message,
         amounts=tuple(QuotaAmount(a.resource, a.requested, a.used, a.hard) for a in first.refused.shortages),
+        labels=first.pod.metadata.labels,
     )

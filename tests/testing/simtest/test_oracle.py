@@ -100,14 +100,14 @@ TWO = [gang(2), N, (one := pod(2, **OF_GANG)), (two := pod(3, "q", **OF_GANG)), 
 PLACED = pod(4, by=ME, nodeName="n", **OF_GANG)
 
 
-def disk(version, where="n", by="world", of=None, uid=None):
-    """A volume ``d`` that is reached from the node called so."""
+def disk(version, where="n", by="world", of=None, uid=None, name="d"):
+    """A volume that is reached from the node of this name."""
     terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [where]}]}]
     spec = {"storageClassName": "local", "nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}
     if of:
         spec["claimRef"] = {"namespace": "default", "name": of, "uid": uid or of}
-    document = {"kind": "PersistentVolume", "metadata": {"name": "d"}, "spec": spec, "status": {"phase": "Available"}}
-    return WriteRecord(0, by, "PUT", "MODIFIED", "PersistentVolume", "d", "d", version, document)
+    document = {"kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec, "status": {"phase": "Available"}}
+    return WriteRecord(0, by, "PUT", "MODIFIED", "PersistentVolume", name, name, version, document)
 
 
 def claim(version, name="c", to="", klass="local"):
@@ -132,11 +132,18 @@ def after(*writes):
 
 
 AT_N = node(meta={"kubernetes.io/hostname": "n"})
-USING = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}
+
+
+def using(*claims):
+    return {"volumes": [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]}
+
+
+USING = using("c")
 P_USING = pod(2, **USING)
 ON_DISK = pod(9, by=ME, nodeName="n", **USING)
 FREE = after(AT_N, disk(11), claim(12), P_USING)
 TAKEN = after(disk(13, by=ME, of="c"))
+RESERVED_DISK = after(AT_N, disk(11), disk(12, of="c", name="e"), claim(13))
 HOLDING = {"resourceClaims": [{"name": "r", "resourceClaimName": "rc"}]}
 WITH_DEVICE = pod(29, by=ME, nodeName="n", **HOLDING)
 CHOSEN = [*after(AT_N, device_claim(11, device="g", users=["x"]), pod(2, **HOLDING)), tried()]
@@ -168,6 +175,10 @@ GOOD = {
         Lost(0, 20, [], [AT_N.document], [device_claim(11, device="g").document]), device_claim(21, "other", device="g"),
     ],
     "a pod is bound once its claim is": [*FREE, tried(), *TAKEN, *after(claim(14, to="d")), ON_DISK],
+    "a claim leaves the free volume to the pod's other claim, because one is reserved for it": [
+        *RESERVED_DISK, *after(claim(14, "b"), pod(2, **using("c", "b"))), tried(), disk(15, by=ME, of="b"),
+        *after(claim(16, to="e"), claim(17, "b", to="d")), pod(19, by=ME, nodeName="n", **using("c", "b")),
+    ],
     "a volume whose claim was recreated": [*FREE, *after(disk(13, of="c", uid="before")), disk(14, by=ME, of="c")],
     "a volume that was taken by what was lost": [
         *FREE, *TAKEN, Lost(0, 20, [P_USING.document], [AT_N.document], [disk(11).document, claim(12).document]),
@@ -217,6 +228,10 @@ BAD = {
     "S15": [*FREE, *TAKEN, *after(claim(14, "b")), disk(15, by=ME, of="b")],
     "S15, bound twice": [*FREE, claim(14, to="d"), claim(15, "b", to="d")],
     "S15, of another class": [*FREE, *after(claim(14, "b", klass="zonal")), disk(15, by=ME, of="b")],
+    "S15, a second volume": [*RESERVED_DISK, *after(P_USING), tried(), disk(15, by=ME, of="c")],
+    "S3, a volume is reserved elsewhere": [
+        *after(AT_N, disk(11), disk(12, "m", of="c", name="e"), claim(13), P_USING), tried(), ON_DISK,
+    ],
     "L2, a volume is free": FREE,
     "S1": [*BOUND, pod(4, by="world", nodeName="m")],
     "S1, lost before": [*LOST, pod(9, by=ME, nodeName="n"), pod(10, by="world", nodeName="m")],

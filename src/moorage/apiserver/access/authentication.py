@@ -53,14 +53,26 @@ class Authenticator:
 
         Raises  ApiError 403 for a foreign host or origin, 401 without a valid credential
         """
-        self._check_host(headers.get("Host", ""))
-        self._check_origin(headers)
+        self.check_source(headers)
         if path in OPEN_PATHS:
             return None
-        user = holder if holder is not None else self.user_of(headers.get("Authorization", ""))
+        user = self.identify(headers, holder)
         if user is None:
             raise unauthorized()
-        return authenticated(user)
+        return user
+
+    def check_source(self, headers: Mapping[str, str]) -> None:
+        """Check that a request names this server, and that no page of another site sent it.
+
+        Raises  ApiError 403
+        """
+        self._check_host(headers.get("Host", ""))
+        self._check_origin(headers)
+
+    def identify(self, headers: Mapping[str, str], holder: User | None = None) -> User | None:
+        """Return the user of a request by its certificate or token; None without a valid one."""
+        user = holder if holder is not None else self.user_of(headers.get("Authorization", ""))
+        return None if user is None else authenticated(user)
 
     def user_of(self, authorization: str) -> User | None:
         """Return the user whose token an ``Authorization`` header carries, or None if there is no valid token."""

@@ -22,6 +22,7 @@ from moorage.apiserver.http.accepting import BACKLOG, AcceptLimits, ConnectionAc
 from moorage.apiserver.http.deferred_work import DeferredWork
 from moorage.apiserver.http.limits import ServerLimits
 from moorage.apiserver.http.server import Front
+from moorage.apiserver.http.web_site import WebSite
 from moorage.apiserver.http.worker import Worker
 from moorage.apiserver.storage.store import Store
 from moorage.errors import ConfigError
@@ -36,11 +37,11 @@ _SHUTDOWN_S: Final = 1.0
 @asynccontextmanager
 async def serving(
     store: Store, guard: Authenticator, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None,
-    limits: ServerLimits | None = None, worker: Worker | None = None,
+    limits: ServerLimits | None = None, worker: Worker | None = None, site: WebSite | None = None,
 ) -> AsyncIterator[int]:  # fmt: skip
     """Serve a store while the context lasts, and yield the port. Port 0 selects a free one.
 
-    kubectl sends a token over TLS only.
+    kubectl sends a token over TLS only. ``site`` adds pages beside the API.
 
     Raises  ConfigError for an address that other machines can reach without TLS, or that cannot be listened on
     """
@@ -48,7 +49,7 @@ async def serving(
         raise ConfigError(f"--bind-address: {host} can be reached from other machines, requiring TLS; use 127.0.0.1 or ::1")
     limits = limits or ServerLimits()
     worker = worker or Worker(limits)
-    front, deferred = Front(store, guard, limits, worker), DeferredWork(worker)
+    front, deferred = Front(store, guard, limits, worker, site), DeferredWork(worker)
     manager = web.Server(front.handle, request_factory=front.make_request)
     acceptor = ConnectionAcceptor(manager, AcceptLimits(limits.connections, limits.client_s, limits.answer_s, _SHUTDOWN_S, tls))
     listening = _listen(host, port)

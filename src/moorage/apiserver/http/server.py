@@ -45,6 +45,7 @@ from moorage.apiserver.http.sending import (
 )
 from moorage.apiserver.http.server_documents import check_method, document, health, is_document, is_health
 from moorage.apiserver.http.watch_stream import Stream, is_watch, open_stream
+from moorage.apiserver.http.web_site import WebSite
 from moorage.apiserver.http.worker import Worker
 from moorage.apiserver.schema.representations import check_types
 from moorage.apiserver.schema.request_bodies import MAX_BODY
@@ -74,7 +75,9 @@ _LOG: Final = logging.getLogger(__name__)
 class Front:
     """Handles the requests of a store. ``moorage.apiserver.http.serve`` runs it behind limited connections."""
 
-    def __init__(self, store: Store, authenticator: Authenticator, limits: ServerLimits, worker: Worker) -> None:
+    def __init__(
+        self, store: Store, authenticator: Authenticator, limits: ServerLimits, worker: Worker, site: WebSite | None = None
+    ) -> None:  # fmt: skip
         self.store = store
         self.authenticator = authenticator
         self.authorizer = Authorizer(store)
@@ -84,6 +87,7 @@ class Front:
         self._streams: set[Stream] = set()
         self._lines = Lines()
         self._worker = worker
+        self._site = site
 
     def make_request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
         """Return aiohttp's request object with our body limit."""
@@ -94,6 +98,8 @@ class Front:
         """End all watches, so that a stopping server does not wait for them."""
         for stream in self._streams:
             stream.end()
+        if self._site is not None:
+            self._site.end()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Return the response to any request; no exception but cancellation and lost connections escapes."""
@@ -139,6 +145,8 @@ class Front:
         """Handle a request, and add its attributes to ``about`` once they are known."""
         path = request.path.rstrip("/")
         _check_timeout(request)
+        if self._site is not None and self._site.serves(request.path):
+            return await self._visit(request, self._site)
         user = self.authenticator.authenticate(path, request.headers, _certificate_user(request))
         if not HttpVersion10 <= request.version <= HttpVersion11:
             raise ApiError(505, "", "requests must be HTTP/1.0 or HTTP/1.1")
@@ -174,6 +182,14 @@ class Front:
             # The response to a change is sent however much is unread.
             with self.seats.sending(user.name, answer.held, refusable=api_request.dry_run or api_request.method in _READ_ONLY):
                 return await self._send(request, user, answer)
+
+    async def _visit(self, request: web.BaseRequest, site: WebSite) -> web.StreamResponse:
+        """Handle a request to the web site. A certificate or token counts before the site's own session."""
+        self.authenticator.check_source(request.headers)
+        user = self.authenticator.identify(request.headers, _certificate_user(request)) or site.session_user(request)
+        if user is not None:
+            user = impersonated(user, request.headers.items(), self.authorizer)
+        return await site.answer(request, user, self.seats)
 
     def _target(self, request: web.BaseRequest, user: User) -> Target | ReviewTarget:
         """Return the target of a path. Users without the right to it get 403 instead of 404."""

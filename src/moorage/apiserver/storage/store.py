@@ -178,6 +178,10 @@ class Store:
         """Call ``follower`` after every change, in order. It may change the store itself."""
         self._followers.append(follower)
 
+    def unfollow(self, follower: Callable[[ServedKind, StoreChange], None]) -> None:
+        """Stop calling a follower."""
+        self._followers = [one for one in self._followers if one != follower]
+
     # -- persistence ---------------------------------------------------------------------------------------------------
 
     def restore(self, objects: Iterable[tuple[ServedKind, Record]], version: int) -> None:

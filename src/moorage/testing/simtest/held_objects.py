@@ -1,7 +1,7 @@
 """Volumes and devices with their users, and the oracle's independent rules for which node suits a pod that uses them.
 
-It models claims that wait for the first consumer, preprovisioned volumes and their node affinity. All volumes of a class are
-interchangeable.
+It models claims that wait for the first consumer, preprovisioned volumes and their node affinity. All free volumes of a class
+that a node can reach are interchangeable; a volume that is reserved for a claim serves no other.
 """
 
 from __future__ import annotations
@@ -71,6 +71,17 @@ class HeldObjects:
         volume = self.volume_of(claim)
         return volume is not None and reaches(volume, node)
 
+    def reserved_for(self, claim: Document) -> frozenset[str]:
+        """Return the volumes whose ``claimRef`` is this claim, except terminating ones and those of another class."""
+        uid, of_class = claim["metadata"]["uid"], claim["spec"]["storageClassName"]
+        return frozenset(
+            name
+            for name, volume in self.held["PersistentVolume"].items()
+            if (volume["spec"].get("claimRef") or {}).get("uid") == uid
+            and volume["spec"].get("storageClassName") == of_class
+            and not volume["metadata"].get("deletionTimestamp")
+        )
+
     def lacks(self, pod: Document, node: Document) -> str:
         """Return why a node does not suit a pod's volumes or devices; "" if it does."""
         return self._lacks_volume(pod, node) or self._lacks_device(pod, node)
@@ -85,7 +96,9 @@ class HeldObjects:
                 if not self.has_volume(key, node):
                     return f"the volume of {key} cannot be reached"
                 continue
-            free = (name for name in self.held["PersistentVolume"] if name not in taken and self._is_for(name, claim, node))
+            # A claim gets a volume that is reserved for it, or none; the others are left to the pod's other claims.
+            candidates = self.reserved_for(claim) or self.held["PersistentVolume"]
+            free = (name for name in candidates if name not in taken and self._is_for(name, claim, node))
             chosen = next(free, None)
             if chosen is None:
                 return f"no volume for {key}"

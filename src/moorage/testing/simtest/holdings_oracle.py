@@ -1,7 +1,8 @@
 """The oracle for volumes and devices: their owners, and whether a pod had them before it was bound.
 
         S14 a pod is bound only after its scheduler has seen that each of its claims has a volume that the node can reach
-        S15 a volume has one claim: schedulers bind it to no second one, nor to a claim that it does not suit
+        S15 a volume has one claim: schedulers bind it to no second one, nor to a claim that it does not suit, nor to one that
+            has another volume
         S16 a device has one claim
         S17 a pod is bound only when each of its claims has devices of the node and is reserved for the pod
 
@@ -25,10 +26,14 @@ Document = dict[str, Any]
 
 @dataclass
 class _Chosen:
-    """A pod with a decision, and its claims whose volumes its scheduler has not seen yet."""
+    """A pod with a decision, and its claims whose volumes its scheduler has not seen yet.
+
+    ``reserved``  the volumes that its scheduler had seen reserved for each of its claims, when it decided
+    """
 
     node: str
     missing: list[str]
+    reserved: dict[str, frozenset[str]]
 
 
 class Holdings:
@@ -69,8 +74,13 @@ class Holdings:
         else:
             self._in_doubt.discard(who)
         if wanted:
-            self._chosen[actor, pod["metadata"]["uid"]] = _Chosen(node, wanted)
+            self._chosen[who] = _Chosen(node, wanted, self._reserved_as_seen_by(actor, wanted))
             self.look(actor, nodes)
+
+    def _reserved_as_seen_by(self, actor: str, claims: list[str]) -> dict[str, frozenset[str]]:
+        seen = self.seen_by(actor)
+        known = seen.held["PersistentVolumeClaim"]
+        return {key: seen.reserved_for(known[key]) for key in claims if key in known}
 
     def _relies_on_lost(self, actor: str, pod: Document, node: Document | None) -> bool:
         """Return True if a claim had devices for the pod when the scheduler last saw it, and has them no longer."""
@@ -136,6 +146,10 @@ class Holdings:
         claim = self.seen_by(entry.actor).held["PersistentVolumeClaim"].get(key)
         if claim is not None and claim["spec"]["storageClassName"] != entry.document["spec"]["storageClassName"]:
             self._say("S15", entry.at_s, f"{entry.key} does not suit {key}, but {entry.actor} bound it")
+        mine = [one for (actor, _), one in self._chosen.items() if actor == entry.actor]
+        reserved = [one.reserved[key] for one in mine if key in one.reserved]
+        if reserved and all(names and entry.key not in names for names in reserved):
+            self._say("S15", entry.at_s, f"{key} had {min(reserved[-1])}, but {entry.actor} bound it to {entry.key} as well")
 
     def written(self, entry: WriteRecord, *, ours: bool) -> None:
         """Record a write of an object; check S15 for bound volumes and claims."""

@@ -1,0 +1,59 @@
+"""The options that say which pods a report lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from moorage.api.selectors import SelectorError, parse_selector
+from moorage.errors import InputError
+from moorage.report.narrowing import Narrowing
+from moorage.report.outcome import Run
+
+__all__ = ["narrowing_of", "narrowing_options", "refuse_unmatched"]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_OUTPUTS = ("table", "wide", "json", "yaml")
+_OPTIONS = (
+    click.option("-n", "--namespace", default="", metavar="NAMESPACE", help="List only the pods of this namespace."),
+    click.option(
+        "-l", "--selector", default="", metavar="SELECTOR", help="List only the pods that this label selector matches."
+    ),
+    click.option(
+        "--pod", "pods_listed", multiple=True, metavar="[NAMESPACE/]POD",
+        help="List only this pod; web-* lists all whose names start like that. May be repeated.",
+    ),
+)  # fmt: skip
+
+
+def narrowing_options(command: _Command) -> _Command:
+    """Add the options to a command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def narrowing_of(given: Mapping[str, Any]) -> Narrowing:
+    """Return which pods to list, from a command's parameters.
+
+    Raises  UsageError for a selector that cannot be parsed, and for an output that lists every pod
+    """
+    try:
+        selector = parse_selector(given["selector"])
+    except SelectorError as error:
+        raise click.UsageError(f"--selector: {error}") from None
+    narrowing = Narrowing(given["namespace"], selector, given["pods_listed"])
+    if narrowing and given["output"] not in _OUTPUTS:
+        raise click.UsageError(f"-n, -l and --pod need -o {', '.join(_OUTPUTS[:-1])} or {_OUTPUTS[-1]}")
+    return narrowing
+
+
+def refuse_unmatched(narrowing: Narrowing, run: Run) -> None:
+    """Refuse names of pods that are not in the run.
+
+    Raises  InputError
+    """
+    if unmatched := narrowing.unmatched(run.pods):
+        raise InputError(f"--pod {unmatched[0]}: the run has no such pod")

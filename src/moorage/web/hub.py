@@ -1,0 +1,341 @@
+"""The hub: follow the cluster while browsers look at it, and send its changes to them at most four times a second.
+
+Frames lie in one ring that all readers share. A reader holds its position only, so a slow one costs no memory: when the ring
+has left it behind, it gets a reset and reads the snapshot again. Nothing is followed while no browser is connected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+import secrets
+import time
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from itertools import islice
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from moorage.api.core import Node, Pod
+from moorage.errors import InputError
+from moorage.web.mirror import Changes, Mirror, View, causes_of
+from moorage.web.rows import PodRow, QueueState, is_ended, pod_row
+from moorage.web.snapshot import Header, SnapshotRows, snapshot_document
+
+__all__ = ["FRAME_S", "Hub", "Source"]
+
+#: Seconds between two frames.
+FRAME_S: Final = 0.25
+#: Maximum number of frames and of their rows in the ring.
+MOST_FRAMES: Final = 256
+MOST_ROWS: Final = 50_000
+#: Maximum number of objects that one frame follows; the others wait for the next.
+_MOST_CHANGES: Final = 4000
+#: Objects that are read before other tasks run, and pending pods whose queue state is looked up for a frame.
+_CHUNK: Final = 100
+_QUEUE_LOOKUPS: Final = 1000
+#: Seconds after which the hub stops following if no browser asks for anything.
+IDLE_S: Final = 60.0
+#: Seconds between two signs of life on a stream without changes.
+_QUIET_S: Final = 15.0
+#: Encoded frames and snapshots that are kept for other readers.
+_KEPT_FRAMES: Final = 16
+_KEPT_SNAPSHOTS: Final = 4
+#: Seconds after which a pod's typical shapes are computed again.
+_SHAPES_S: Final = 30.0
+
+_LOG: Final = logging.getLogger(__name__)
+
+Make = Callable[[], Node | Pod]
+
+
+class Source(Protocol):
+    """Where the cluster comes from. ``live`` is False for a cluster that does not change."""
+
+    release: str
+    live: bool
+    notes: tuple[str, ...]
+
+    def nodes(self) -> Iterator[Node]: ...
+    def pods(self) -> Iterator[Pod]: ...
+
+    def follow(self, on_change: Callable[[str, str, Make | None], None]) -> None:
+        """Call ``on_change`` for each change of a node or pod: its kind, its key, and how to read it; None if it is gone."""
+
+    def unfollow(self) -> None: ...
+
+    def queue_state(self, uid: str) -> QueueState:
+        """Return what the scheduler's queue knows of a pod."""
+
+
+class _Frame(NamedTuple):
+    number: int
+    at: str
+    changes: Changes
+
+
+class Hub:
+    """Follows a source for any number of readers."""
+
+    def __init__(self, source: Source, clock: Callable[[], float] = time.time) -> None:
+        self.source = source
+        self.mirror = Mirror()
+        #: Differs for each start of the process.
+        self._boot = secrets.token_hex(4)
+        self._clock = clock
+        self._frames: deque[_Frame] = deque()
+        self._rows = 0
+        self._number = 0
+        self._readers = 0
+        self._asked_at = 0.0
+        self._dirty: dict[tuple[str, str], Make | None] = {}
+        self._arrived = asyncio.Event()
+        self._loading: asyncio.Task[None] | None = None
+        self._ticking: asyncio.Task[None] | None = None
+        self._encoded: OrderedDict[tuple[int, View], bytes] = OrderedDict()
+        self._snapshots: OrderedDict[tuple[int, View, str], asyncio.Task[bytes]] = OrderedDict()
+        self._looked_up: Iterator[PodRow] = iter(())
+
+    @property
+    def id(self) -> str:
+        return f"{self._boot}-{self._number}"
+
+    # -- following -----------------------------------------------------------------------------------------------------
+
+    async def ready(self) -> None:
+        """Return when the mirror holds the cluster."""
+        self._asked_at = time.monotonic()
+        if self._loading is None:
+            self._loading = asyncio.create_task(self._load(), name="web interface")
+        await asyncio.shield(self._loading)
+
+    async def _load(self) -> None:
+        self.mirror = Mirror()
+        self.source.follow(self._on_change)
+        try:
+            await self._read(self.source.nodes(), self.mirror.put_node)
+            await self._read(self.source.pods(), self._put_pod)
+            await self._apply()
+            self.mirror.learn_shapes()
+            self.mirror.take()
+        except BaseException:
+            self._stop()
+            raise
+        self._frames.clear()
+        self._rows = 0
+        self._number += 1
+        self._ticking = asyncio.create_task(self._tick(), name="web interface frames")
+
+    async def _read(self, objects: Iterable[Any], put: Callable[[Any], None]) -> None:
+        read = iter(objects)
+        while chunk := list(islice(read, _CHUNK)):
+            for one in chunk:
+                put(one)
+            await asyncio.sleep(0)
+
+    def _put(self, kind: str, key: str, new: Node | Pod | None) -> None:
+        if new is None:
+            (self.mirror.drop_node if kind == "node" else self.mirror.drop_pod)(key)
+        elif isinstance(new, Node):
+            self.mirror.put_node(new)
+        else:
+            self._put_pod(new)
+
+    def _put_pod(self, pod: Pod) -> None:
+        if is_ended(pod):
+            self.mirror.drop_pod(pod.key)
+        else:
+            queue = self.source.queue_state(pod.uid) if not pod.spec.node_name else QueueState()
+            self.mirror.put_pod(pod_row(pod, queue), self._clock())
+
+    def _on_change(self, kind: str, key: str, make: Make | None) -> None:
+        self._dirty[kind, key] = make
+
+    async def _apply(self) -> None:
+        """Follow the changes that arrived; at most so many that a frame stays short."""
+        for count in range(_MOST_CHANGES):
+            if not self._dirty:
+                return
+            kind, key = first = next(iter(self._dirty))
+            make = self._dirty.pop(first)
+            with suppress(InputError):  # an object that cannot be read; the scheduler reports it
+                self._put(kind, key, None if make is None else make())
+            if count % _CHUNK == _CHUNK - 1:
+                await asyncio.sleep(0)
+
+    async def _tick(self) -> None:
+        try:
+            await self._follow()
+        except Exception:  # a bug here must not stop the server; the next reader starts again
+            _LOG.exception("the web interface stops following the cluster")
+        finally:
+            self._stop()
+
+    async def _follow(self) -> None:
+        shaped_at = time.monotonic()
+        while self._readers or time.monotonic() - self._asked_at < IDLE_S:
+            await asyncio.sleep(FRAME_S)
+            await self._apply()
+            self._look_up_queue()
+            if time.monotonic() - shaped_at > _SHAPES_S:
+                self.mirror.learn_shapes()
+                shaped_at = time.monotonic()
+            changes = self.mirror.take()
+            if changes is not None:
+                self._add(changes)
+
+    def _look_up_queue(self) -> None:
+        """Follow the queue, some pending pods at a time: pods change place in it without a change of the object."""
+        if not self.mirror.pending:
+            return
+        rows = list(islice(self._looked_up, _QUEUE_LOOKUPS))
+        if len(rows) < _QUEUE_LOOKUPS:
+            self._looked_up = iter(list(self.mirror.pending.values()))
+        for row in rows:
+            if self.mirror.pending.get(row.key) is row and row.state in {"pending", "backoff"}:
+                queue = self.source.queue_state(row.uid)
+                new = msgspec.structs.replace(row, state=queue.state or row.state, attempts=queue.attempts)
+                self.mirror.put_pod(new, self._clock())
+
+    def _add(self, changes: Changes) -> None:
+        self._number += 1
+        self._frames.append(_Frame(self._number, self.now(), changes))
+        self._rows += changes.size
+        while len(self._frames) > MOST_FRAMES or (self._rows > MOST_ROWS and len(self._frames) > 1):
+            self._rows -= self._frames.popleft().changes.size
+        self._wake()
+
+    def _stop(self) -> None:
+        """Follow nothing, and free the memory."""
+        self.source.unfollow()
+        self._dirty.clear()
+        self._loading = self._ticking = None
+        self._frames.clear()
+        self._encoded.clear()
+        self._snapshots.clear()
+        self.mirror = Mirror()
+        self._number += 1
+        self._wake()
+
+    def _wake(self) -> None:
+        arrived, self._arrived = self._arrived, asyncio.Event()
+        arrived.set()
+
+    def end(self) -> None:
+        """Stop following: the server stops."""
+        for task in (self._loading, self._ticking):
+            if task is not None:
+                task.cancel()
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def now(self) -> str:
+        return datetime.fromtimestamp(self._clock(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+    async def snapshot(self, view: View, user: str, *, writable: bool = False) -> bytes:
+        """Return the encoded snapshot, compressed with gzip. Readers who see the same share one."""
+        await self.ready()
+        key = (self._number, view, user)
+        task = self._snapshots.get(key)
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            header = Header(
+                release=self.source.release, id=self.id, at=self.now(), live=self.source.live, writable=writable, user=user,
+                notes=self.source.notes,
+            )  # fmt: skip
+            encode = partial(_encoded_snapshot, SnapshotRows.of(self.mirror), header, view)
+            task = self._snapshots[key] = asyncio.create_task(asyncio.to_thread(encode))
+            while len(self._snapshots) > _KEPT_SNAPSHOTS:
+                self._snapshots.popitem(last=False)
+        return await asyncio.shield(task)
+
+    async def events(self, view: Callable[[], Any], last: str) -> AsyncIterator[bytes]:
+        """Yield the frames after the one with the id ``last``. ``view`` returns what the reader may see now."""
+        await self.ready()
+        self._readers += 1
+        try:
+            at = self._position(last)
+            if at is None:
+                yield self._reset()
+                at = self._number
+            seen = await view()
+            yield b": connected\n\n"
+            while True:
+                arrived = self._arrived
+                for frame in self._after(at):
+                    at = frame.number
+                    yield self._encode(frame, seen)
+                if at < self._number:
+                    yield self._reset()
+                    at = self._number
+                    continue
+                try:
+                    async with asyncio.timeout(_QUIET_S):
+                        await arrived.wait()
+                except TimeoutError:
+                    yield b": \n\n"
+                if await view() != seen:
+                    yield self._reset()
+                    return
+        finally:
+            self._readers -= 1
+            self._asked_at = time.monotonic()
+
+    def _position(self, last: str) -> int | None:
+        """Return the number of a frame by its id; None if frames after it are lost."""
+        boot, _, number = last.partition("-")
+        if boot != self._boot or not (number.isascii() and number.isdigit() and len(number) < 16):
+            return None if last else self._number
+        at = int(number)
+        oldest = self._frames[0].number - 1 if self._frames else self._number
+        return at if oldest <= at <= self._number else None
+
+    def _after(self, at: int) -> list[_Frame]:
+        """Return the frames after a position; none if the ring has left it behind."""
+        if not self._frames or self._frames[0].number > at + 1:
+            return []
+        return list(islice(self._frames, at + 1 - self._frames[0].number, None))
+
+    def _reset(self) -> bytes:
+        return f"id: {self.id}\nevent: reset\ndata: {{}}\n\n".encode()
+
+    def _encode(self, frame: _Frame, view: View) -> bytes:
+        key = (frame.number, view)
+        found = self._encoded.get(key)
+        if found is None:
+            body = msgspec.json.encode(_delta(f"{self._boot}-{frame.number}", frame, self.mirror, view))
+            found = f"id: {self._boot}-{frame.number}\nevent: delta\ndata: ".encode() + body + b"\n\n"
+            self._encoded[key] = found
+            while len(self._encoded) > _KEPT_FRAMES:
+                self._encoded.popitem(last=False)
+        return found
+
+
+def _encoded_snapshot(rows: SnapshotRows, header: Header, view: View) -> bytes:
+    return gzip.compress(msgspec.json.encode(snapshot_document(rows, header, view)), compresslevel=1)
+
+
+def _delta(id_: str, frame: _Frame, mirror: Mirror, view: View) -> dict[str, Any]:
+    changes = frame.changes
+    return {
+        "id": id_,
+        "at": frame.at,
+        "nodes": {"set": changes.nodes, "gone": changes.nodes_gone},
+        "pods": {
+            "set": [_pod_document(row) for row in changes.pods if view.shows(row.key)],
+            "gone": [key for key in changes.pods_gone if view.shows(key)],
+        },
+        "causes": causes_of(mirror.causes, view),
+        "attempts": [one for one in changes.attempts if view.shows(one.pod)],
+    }
+
+
+def _pod_document(row: PodRow) -> dict[str, Any]:
+    return {
+        "key": row.key, "owner": row.owner, "node": row.node, "state": row.state, "priority": row.priority,
+        "requests": row.requests, "cause": row.cause, "arrived": row.arrived, "attempts": row.attempts,
+    }  # fmt: skip

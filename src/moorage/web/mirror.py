@@ -1,0 +1,209 @@
+"""The cluster as rows that follow its changes: what a snapshot shows, and what changed since the last frame.
+
+Rows never change, so a snapshot is made of copies of the dicts, in another thread, while the mirror follows on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from moorage.api.core import Node, NodeSpec, NodeStatus
+from moorage.laboratory.node_groups import groups_by_node
+from moorage.web.rows import BOUND, NodeRow, PodRow, node_row
+from moorage.web.stranded import TypicalShape, stranded_shares, typical_shapes
+
+__all__ = ["Changes", "Mirror", "SeenAttempt", "View", "causes_of"]
+
+#: Maximum number of causes that are listed; the rest counts as one.
+_MOST_CAUSES: Final = 50
+_OTHER_CAUSES: Final = "other causes"
+
+
+class View(Struct, frozen=True, gc=False):
+    """What a user may see: the pods of these namespaces; None stands for all."""
+
+    namespaces: frozenset[str] | None = None
+
+    def shows(self, key: str) -> bool:
+        return self.namespaces is None or key.partition("/")[0] in self.namespaces
+
+
+class SeenAttempt(Struct, frozen=True, gc=False):
+    """The outcome of an attempt to schedule a pod."""
+
+    pod: str
+    at: float
+    result: str
+    node: str | None
+
+
+class Changes(Struct, frozen=True, gc=False):
+    """What changed in one frame. ``nodes`` are documents."""
+
+    nodes: tuple[Mapping[str, Any], ...]
+    nodes_gone: tuple[str, ...]
+    pods: tuple[PodRow, ...]
+    pods_gone: tuple[str, ...]
+    attempts: tuple[SeenAttempt, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.nodes) + len(self.nodes_gone) + len(self.pods) + len(self.pods_gone) + len(self.attempts)
+
+
+class Mirror:
+    """The rows of all nodes and of all pods that have not ended."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeRow] = {}
+        self.pods: dict[str, PodRow] = {}
+        #: The pods without a node.
+        self.pending: dict[str, PodRow] = {}
+        #: (namespace, cause) → number of those pods.
+        self.causes: Counter[tuple[str, str]] = Counter()
+        self.groups: Mapping[str, str] = {}
+        self.used: dict[str, Counter[str]] = {}
+        self.shapes: tuple[TypicalShape, ...] = ()
+        self._grouped: dict[str, Node] = {}
+        self._regroup = False
+        self._nodes_changed: dict[str, None] = {}
+        self._pods_changed: dict[str, None] = {}
+        self._attempts: list[SeenAttempt] = []
+
+    # -- following -----------------------------------------------------------------------------------------------------
+
+    def put_node(self, node: Node) -> None:
+        """Add a node, or replace it."""
+        row, slim = node_row(node), _slim(node)
+        self._regroup = self._regroup or self._grouped.get(node.name) != slim
+        self._grouped[node.name] = slim
+        if self.nodes.get(node.name) != row:
+            self.nodes[node.name] = row
+            self._nodes_changed[node.name] = None
+
+    def drop_node(self, name: str) -> None:
+        if self.nodes.pop(name, None) is not None:
+            self._grouped.pop(name, None)
+            self._nodes_changed[name] = None
+            self._regroup = True
+
+    def put_pod(self, row: PodRow, now: float) -> None:
+        """Add a pod, or replace it."""
+        old = self.pods.get(row.key)
+        if old == row:
+            return
+        self._note_attempt(old, row, now)
+        self._use(old, -1)
+        self._use(row, +1)
+        self.pods[row.key] = row
+        self._wait(old, row)
+        self._pods_changed[row.key] = None
+
+    def drop_pod(self, key: str) -> None:
+        old = self.pods.pop(key, None)
+        if old is not None:
+            self._wait(old, None)
+            self._use(old, -1)
+            self._pods_changed[key] = None
+
+    def _wait(self, old: PodRow | None, new: PodRow | None) -> None:
+        """Count the causes of pending pods."""
+        if old is not None and self.pending.pop(old.key, None) is not None:
+            place = (old.key.partition("/")[0], old.cause)
+            self.causes[place] -= 1
+            if not self.causes[place]:
+                del self.causes[place]
+        if new is not None and new.node is None:
+            self.pending[new.key] = new
+            self.causes[new.key.partition("/")[0], new.cause] += 1
+
+    def _use(self, row: PodRow | None, sign: int) -> None:
+        if row is None or row.node is None:
+            return
+        used = self.used.get(row.node)
+        if used is None:
+            used = self.used[row.node] = Counter()
+        for name, amount in row.requests.items():
+            used[name] += sign * amount
+        used["pods"] += sign
+        if not used["pods"]:
+            del self.used[row.node]
+        if row.node in self.nodes:
+            self._nodes_changed[row.node] = None
+
+    def _note_attempt(self, old: PodRow | None, new: PodRow, now: float) -> None:
+        if new.state == BOUND and old is not None and old.node is None:
+            self._attempts.append(SeenAttempt(new.key, now, "scheduled", new.node))
+        elif new.node is None and new.cause and (old is None or (old.cause, old.attempts) != (new.cause, new.attempts)):
+            self._attempts.append(SeenAttempt(new.key, now, "unschedulable", None))
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Compute the groups again if nodes came, went or changed their kind."""
+        if self._regroup:
+            self._regroup = False
+            groups = groups_by_node(self._grouped.values())
+            for name, group in groups.items():
+                if self.groups.get(name) != group:
+                    self._nodes_changed[name] = None
+            self.groups = groups
+
+    def learn_shapes(self) -> None:
+        """Find the typical pods, by which stranded resources are measured."""
+        self.shapes = typical_shapes(row.requests for row in self.pods.values())
+
+    def take(self) -> Changes | None:
+        """Return what changed since the last call; None if nothing did."""
+        self.refresh()
+        if not (self._nodes_changed or self._pods_changed):
+            return None
+        names, keys, attempts = self._nodes_changed, self._pods_changed, self._attempts
+        self._nodes_changed, self._pods_changed, self._attempts = {}, {}, []
+        return Changes(
+            tuple(self.node_documents(name for name in names if name in self.nodes)),
+            tuple([name for name in names if name not in self.nodes]),
+            tuple([self.pods[key] for key in keys if key in self.pods]),
+            tuple([key for key in keys if key not in self.pods]),
+            tuple(attempts),
+        )
+
+    def node_documents(self, names: Iterable[str]) -> list[dict[str, Any]]:
+        """Return nodes as documents."""
+        rows = [self.nodes[name] for name in names]
+        used: list[Mapping[str, int]] = [self.used.get(row.name, {}) for row in rows]
+        stranded = stranded_shares(self.shapes, [row.allocatable for row in rows], used)
+        return [
+            {
+                "name": row.name, "zone": row.zone, "labels": row.labels, "group": self.groups.get(row.name, ""),
+                "ready": row.ready, "cordoned": row.cordoned, "taints": row.taints, "allocatable": row.allocatable,
+                "requested": {name: held.get(name, 0) for name in row.allocatable}, "stranded": share,
+            }
+            for row, held, share in zip(rows, used, stranded, strict=True)
+        ]  # fmt: skip
+
+
+def causes_of(causes: Mapping[tuple[str, str], int], view: View) -> list[dict[str, Any]]:
+    """Return why the pods without a node have none, most frequent first."""
+    counts: Counter[str] = Counter()
+    for (namespace, cause), count in causes.items():
+        if view.namespaces is None or namespace in view.namespaces:
+            counts[cause] += count
+    ordered = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    found = [{"text": text, "pods": count} for text, count in ordered[:_MOST_CAUSES]]
+    rest = sum(count for _, count in ordered[_MOST_CAUSES:])
+    return [*found, {"text": _OTHER_CAUSES, "pods": rest}] if rest else found
+
+
+def _slim(node: Node) -> Node:
+    """Return what decides a node's group."""
+    status = node.status
+    return Node(
+        metadata=node.metadata.replace(annotations={}, resource_version="", finalizers=()),
+        spec=NodeSpec(taints=node.spec.taints),
+        status=NodeStatus(capacity=status.capacity, allocatable=status.allocatable),
+    )

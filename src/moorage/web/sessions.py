@@ -1,0 +1,84 @@
+"""Sessions of browsers: a link with a token that works once, then a cookie.
+
+The token is in the fragment of the link, which browsers send to no server. The page sends it in a request and gets a cookie
+that scripts cannot read and that the browser sends to this site only. Only hashes are kept here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, Generic, NamedTuple, TypeVar
+
+__all__ = ["SESSION_S", "Sessions"]
+
+T = TypeVar("T")
+#: Seconds after which an unused link and a session end.
+LINK_S: Final = 24 * 3600.0
+SESSION_S: Final = 12 * 3600.0
+#: Maximum number of unused links and of sessions; the oldest end first.
+_MOST_LINKS: Final = 64
+_MOST_SESSIONS: Final = 256
+_MOST_SECRET: Final = 128
+
+
+class _Held(NamedTuple, Generic[T]):
+    user: T
+    until: float
+
+
+class Sessions(Generic[T]):
+    """The unused links and the sessions, each with its user."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._links: OrderedDict[bytes, _Held[T]] = OrderedDict()
+        self._sessions: OrderedDict[bytes, _Held[T]] = OrderedDict()
+
+    def make_token(self, user: T) -> str:
+        """Return a token that opens one session of a user."""
+        return self._add(self._links, user, LINK_S, _MOST_LINKS)
+
+    def open(self, token: str) -> str | None:
+        """Return the cookie of a new session for a token, which is used up; None for a token that is not valid."""
+        held = self._valid(self._links, token)
+        if held is None:
+            return None
+        del self._links[_hash(token)]
+        return self.start(held.user)
+
+    def start(self, user: T) -> str:
+        """Return the cookie of a new session."""
+        return self._add(self._sessions, user, SESSION_S, _MOST_SESSIONS)
+
+    def user_of(self, cookie: str) -> T | None:
+        """Return the user of a session; None if it has ended or never was."""
+        held = self._valid(self._sessions, cookie)
+        return None if held is None else held.user
+
+    def end(self, cookie: str) -> None:
+        self._sessions.pop(_hash(cookie), None)
+
+    def _add(self, place: OrderedDict[bytes, _Held[T]], user: T, lasts_s: float, most: int) -> str:
+        secret = secrets.token_urlsafe(32)
+        place[_hash(secret)] = _Held(user, self._clock() + lasts_s)
+        while len(place) > most:
+            place.popitem(last=False)
+        return secret
+
+    def _valid(self, place: OrderedDict[bytes, _Held[T]], secret: str) -> _Held[T] | None:
+        """Return what a secret opens. It is looked up by its hash, so timing says nothing of it."""
+        if not secret or len(secret) > _MOST_SECRET:
+            return None
+        held = place.get(_hash(secret))
+        if held is None or held.until >= self._clock():
+            return held
+        del place[_hash(secret)]
+        return None
+
+
+def _hash(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()

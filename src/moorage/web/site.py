@@ -1,0 +1,249 @@
+"""The web interface's requests: pages under /ui/, data and questions under /lab/v1/.
+
+The server that it is part of checks Host and Origin, and authenticates certificates and tokens; here a cookie identifies a
+session. Every error is an ApiError, which that server sends as a Status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from functools import partial
+from typing import Any, Final, Protocol
+
+import msgspec
+from aiohttp import web
+
+from moorage.apiserver.http.connections import Connection
+from moorage.apiserver.http.sending import abort, limit_buffers, write
+from moorage.apiserver.vocabulary.statuses import ApiError, bad_request, no_such_page, not_allowed, too_large, unauthorized
+from moorage.web.bundle_files import LIVE_POLICY, bundle_file
+from moorage.web.hub import Hub
+from moorage.web.mirror import View
+from moorage.web.sessions import SESSION_S, Sessions
+from moorage.web.visitors import Visitor, view_of
+
+__all__ = ["PREFIXES", "Limits", "Site", "is_own_path"]
+
+PREFIXES: Final = ("/ui", "/lab/v1")
+_MOST_BODY: Final = 1 << 20
+#: Seconds in which a client must take a piece of a stream, and send the body of a request.
+_PATIENCE_S: Final = 10.0
+_JSON: Final = "application/json"
+_NAME: Final = "[^/]{1,253}"
+
+Handler = Callable[[web.BaseRequest, Visitor], Awaitable[web.StreamResponse]]
+
+
+class Limits(Protocol):
+    """Seats for requests and streams, which the server limits."""
+
+    def taken(self, client: str, *, mutating: bool) -> AbstractAsyncContextManager[None]: ...
+    def watching(self, client: str) -> AbstractContextManager[None]: ...
+
+
+class TokenBody(msgspec.Struct):
+    token: str
+
+
+def is_own_path(path: str) -> bool:
+    """Return True for a path of the web interface."""
+    return path == "/ui" or path.startswith(("/ui/", "/lab/v1/"))
+
+
+class Site:
+    """Answers requests. ``sessions`` hold visitors; ``admit`` may find a visitor by a token that is no link's."""
+
+    def __init__(
+        self, hub: Hub, sessions: Sessions[Any], admit: Callable[[str], Awaitable[Any | None]] | None = None,
+        namespaces: Callable[[], list[str]] = list,
+    ) -> None:  # fmt: skip
+        self.hub = hub
+        self.sessions = sessions
+        self._admit = admit
+        self._namespaces = namespaces
+        self._streams: set[asyncio.Task[Any] | None] = set()
+        self._routes: list[tuple[str, re.Pattern[str], Any]] = []
+        self.route("GET", "/lab/v1/snapshot", self._snapshot)
+        self.route("GET", "/lab/v1/events", self._events)
+        self.route("DELETE", "/lab/v1/session", self._leave)
+
+    def route(self, method: str, path: str, handler: Any) -> None:
+        """Add a route; ``{name}`` in its path stands for one segment, which the handler gets."""
+        pattern = re.compile(re.sub(r"\\{(\w+)\\}", rf"(?P<\1>{_NAME})", re.escape(path)))
+        self._routes.append((method, pattern, handler))
+
+    def end(self) -> None:
+        """End all streams, so that a stopping server does not wait for them."""
+        for task in self._streams:
+            _cancel(task)
+        self.hub.end()
+
+    # -- who asks ------------------------------------------------------------------------------------------------------
+
+    def session_user(self, request: web.BaseRequest) -> Any | None:
+        """Return the user of the request's session; None without one."""
+        return self.sessions.user_of(request.cookies.get(cookie_name(request), ""))
+
+    async def respond(self, request: web.BaseRequest, visitor: Visitor | None, limits: Limits) -> web.StreamResponse:
+        """Return the response to a request for one of our paths.
+
+        Raises  ApiError
+        """
+        path = request.path
+        if not path.startswith("/lab/v1/"):
+            return _page(request)
+        if path == "/lab/v1/session" and request.method == "POST":
+            return await self._enter(request, limits)
+        if visitor is None:
+            raise unauthorized()
+        handler = self._handler(request.method, path)
+        if request.method == "GET" and path == "/lab/v1/events":
+            with limits.watching(visitor.name):
+                return await self._stream(request, handler(request, visitor))
+        async with limits.taken(visitor.name, mutating=request.method != "GET"):
+            response: web.StreamResponse = await handler(request, visitor)
+            return response
+
+    def _handler(self, method: str, path: str) -> Handler:
+        others = False
+        for wanted, pattern, handler in self._routes:
+            found = pattern.fullmatch(path)
+            if found is not None:
+                if wanted == method:
+                    return partial(handler, **found.groupdict())
+                others = True
+        raise not_allowed() if others else no_such_page()
+
+    # -- sessions ------------------------------------------------------------------------------------------------------
+
+    async def _enter(self, request: web.BaseRequest, limits: Limits) -> web.StreamResponse:
+        """Begin a session with the token of a link, or with one that the server accepts."""
+        async with limits.taken("system:anonymous", mutating=True):
+            token = (await read_body(request, TokenBody)).token
+        cookie = self.sessions.open(token)
+        if cookie is None and self._admit is not None:
+            user = await self._admit(token)
+            cookie = None if user is None else self.sessions.start(user)
+        if cookie is None:
+            raise unauthorized()
+        response = web.Response(status=204)
+        response.set_cookie(
+            cookie_name(request), cookie, max_age=int(SESSION_S), path="/lab/v1", secure=_is_secure(request), httponly=True,
+            samesite="Strict",
+        )  # fmt: skip
+        return response
+
+    async def _leave(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
+        """End the session."""
+        del visitor
+        self.sessions.end(request.cookies.get(cookie_name(request), ""))
+        response = web.Response(status=204)
+        response.del_cookie(cookie_name(request), path="/lab/v1")
+        return response
+
+    # -- the cluster ---------------------------------------------------------------------------------------------------
+
+    async def view(self, visitor: Visitor) -> View:
+        return await view_of(visitor, self._namespaces())
+
+    async def _snapshot(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
+        body = await self.hub.snapshot(await self.view(visitor), visitor.name)
+        return compressed(request, body)
+
+    async def _events(self, request: web.BaseRequest, visitor: Visitor) -> Any:
+        await self.view(visitor)
+        last = request.headers.get("Last-Event-ID") or request.query.get("after", "")
+        return self.hub.events(partial(self.view, visitor), last)
+
+    async def _stream(self, request: web.BaseRequest, opening: Awaitable[Any]) -> web.StreamResponse:
+        """Send a stream of events until either side ends it. A client that stops reading is disconnected."""
+        frames = await opening
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
+        if isinstance(request.protocol, Connection):
+            task = asyncio.current_task()
+            self._streams.add(task)
+            request.protocol.when_lost = partial(_cancel, task)
+        limit_buffers(request)
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                writer = await response.prepare(request)
+            async for frame in frames:
+                async with asyncio.timeout(_PATIENCE_S):
+                    await write(response, writer, frame)
+        except (TimeoutError, ApiError):
+            abort(request)
+        except ConnectionError:
+            pass
+        finally:
+            await frames.aclose()
+            self._streams.discard(asyncio.current_task())
+            if isinstance(request.protocol, Connection):
+                request.protocol.when_lost = None
+        return response
+
+
+# -- requests and responses ---------------------------------------------------------------------------------------------
+
+
+def cookie_name(request: web.BaseRequest) -> str:
+    """Return the name of the session's cookie: browsers share cookies between the ports of a host."""
+    socket = request.get_extra_info("sockname")
+    return f"moorage-{socket[1]}" if socket else "moorage"
+
+
+def json_response(body: Any, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(body), status=status, content_type=_JSON)
+
+
+def compressed(request: web.BaseRequest, body: bytes) -> web.Response:
+    """Return a response with a body that is compressed with gzip already."""
+    import gzip
+
+    if "gzip" in request.headers.get("Accept-Encoding", ""):
+        return web.Response(body=body, headers={"Content-Type": _JSON, "Content-Encoding": "gzip", "Vary": "Accept-Encoding"})
+    return web.Response(body=gzip.decompress(body), headers={"Content-Type": _JSON, "Vary": "Accept-Encoding"})
+
+
+async def read_body(request: web.BaseRequest, form: type[Any], most: int = _MOST_BODY) -> Any:
+    """Return the decoded body of a request. Pages of other sites cannot send this media type.
+
+    Raises  ApiError
+    """
+    if request.content_type != _JSON:
+        raise ApiError(415, "UnsupportedMediaType", f"send {_JSON}")
+    if (request.content_length or 0) > most:
+        raise too_large(most)
+    body = bytearray()
+    async with asyncio.timeout(_PATIENCE_S):
+        async for piece in request.content.iter_any():
+            body += piece
+            if len(body) > most:
+                raise too_large(most)
+    try:
+        return msgspec.json.decode(bytes(body), type=form)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise bad_request(str(error)) from None
+
+
+def _cancel(task: asyncio.Task[Any] | None) -> None:
+    if task is not None:
+        task.cancel()
+
+
+def _page(request: web.BaseRequest) -> web.Response:
+    if request.method not in {"GET", "HEAD"}:
+        raise not_allowed()
+    if request.path == "/ui":
+        return web.Response(status=308, headers={"Location": "/ui/"})
+    found = bundle_file(request.path.removeprefix("/ui/"))
+    if found is None:
+        raise no_such_page()
+    headers = {"Content-Type": found.media, "Content-Security-Policy": LIVE_POLICY, "Cross-Origin-Opener-Policy": "same-origin"}
+    return web.Response(body=found.body, headers=headers)
+
+
+def _is_secure(request: web.BaseRequest) -> bool:
+    return request.get_extra_info("ssl_object") is not None

@@ -1,0 +1,109 @@
+/** The page of one pod: the decision, what refused it, what would change it. */
+import type { ComponentChildren } from "preact";
+import type { Explanation, ExplanationAnswer, Remedy } from "../../documents";
+import { Chips, Facts, Quote, Section, type Tone } from "../../kit/basics";
+import type { ScoreColumns } from "../../ranking";
+import { plural, visible } from "../../text";
+import { AnswerHead } from "../envelope";
+import { Changes } from "./changes";
+import { Funnel } from "./funnel";
+import { Groups } from "./groups";
+import { PreemptionTable } from "./preemption";
+import { ScoreSection } from "./scores";
+
+const OUTCOMES: Readonly<Record<ExplanationAnswer["outcome"], readonly [Tone, string]>> = {
+  pending: ["no", "pending"],
+  placed: ["ok", "placed"],
+  preempts: ["risk", "preempts"],
+  gated: ["risk", "gated"],
+  notOurs: ["idle", "another scheduler"],
+  notCreated: ["no", "not created"],
+  ended: ["idle", "ended"],
+};
+
+interface ExplanationProps {
+  document: Explanation;
+  offer?: ((change: Remedy) => ComponentChildren) | undefined;
+  /** The scores of all nodes that fit; the document has the best ten. */
+  scores?: ScoreColumns | undefined;
+}
+
+export function ExplanationPage({ document, offer, scores }: ExplanationProps) {
+  const answer = document.answer;
+  const [tone, verdict] = OUTCOMES[answer.outcome] ?? ["idle", answer.outcome];
+  const changes = <Changes changes={answer.changes} nodes={answer.nodes} offer={offer} />;
+  const refusals = (
+    <>
+      <Funnel steps={answer.funnel} nodes={answer.nodes.length} />
+      <Groups groups={answer.groups} nodes={answer.nodes} />
+      <Conflicts conflicts={answer.conflicts} />
+    </>
+  );
+  return (
+    <>
+      <AnswerHead document={document} tone={tone} verdict={verdict}>
+        {answer.state.text && <p class="certain">{visible(answer.state.text)}</p>}
+      </AnswerHead>
+      <State answer={answer} />
+      {answer.scores && <ScoreSection scores={answer.scores} nodes={answer.nodes} all={scores} />}
+      {answer.changes.length ? (
+        <div class="columns reversed">
+          <div class="stack">{refusals}</div>
+          {changes}
+        </div>
+      ) : (
+        refusals
+      )}
+      {answer.preemption && <PreemptionTable preemption={answer.preemption} nodes={answer.nodes} />}
+      {answer.message && (
+        <Section title="The event" aside="kube-scheduler’s own words">
+          <Quote>{answer.message}</Quote>
+        </Section>
+      )}
+    </>
+  );
+}
+
+function Conflicts({ conflicts }: { conflicts: ExplanationAnswer["conflicts"] }) {
+  if (!conflicts.length) return null;
+  return (
+    <Section title="No node satisfies together" aside={plural(conflicts.length, "combination")}>
+      <ul class="cards">
+        {conflicts.map((terms, index) => (
+          <li key={index}>
+            <Chips names={terms.map((term) => term.term)} />
+          </li>
+        ))}
+      </ul>
+    </Section>
+  );
+}
+
+function State({ answer }: { answer: ExplanationAnswer }) {
+  const { state, notCreated, nearestMiss } = answer;
+  const facts = [
+    ["Causes", state.causes?.length ? <List of={state.causes} /> : ""],
+    ["Tried again after", state.endedBy?.length ? <Folded of={state.endedBy} /> : ""],
+    ["Once released", state.fitsOnceReleased === undefined ? "" : state.fitsOnceReleased ? "it fits" : "it does not fit"],
+    ["Nominated to", visible(state.nominatedNode ?? "")],
+    ["Did you mean", nearestMiss?.hints.length ? <List of={nearestMiss.hints} /> : ""],
+    ["Refused by", notCreated ? visible([notCreated.by, notCreated.quota].filter(Boolean).join(" ")) : ""],
+    ["Message", visible(notCreated?.message ?? "")],
+  ] as const;
+  return facts.some(([, value]) => value !== "") ? <Facts of={facts} /> : null;
+}
+
+const List = ({ of }: { of: readonly string[] }) => (
+  <ul>
+    {of.map((text) => (
+      <li key={text}>{visible(text)}</li>
+    ))}
+  </ul>
+);
+
+const Folded = ({ of }: { of: readonly string[] }) => (
+  <details>
+    <summary>{plural(of.length, "kind of event", "kinds of event")}</summary>
+    <List of={of} />
+  </details>
+);

@@ -1,0 +1,21 @@
+/** Any value, as nested lists: for documents of a kind that has no page. */
+import { visible } from "../text";
+
+const MANY = 100;
+
+export function Raw({ value }: { value: unknown }) {
+  if (value === null || typeof value !== "object") return <span class="name">{visible(String(value))}</span>;
+  const entries = Object.entries(value);
+  if (!entries.length) return <span class="muted">none</span>;
+  return (
+    <dl class="facts">
+      {entries.slice(0, MANY).map(([key, inner]) => [
+        <dt key={key + "-t"}>{visible(key)}</dt>,
+        <dd key={key + "-d"}>
+          <Raw value={inner} />
+        </dd>,
+      ])}
+      {entries.length > MANY && <dd class="muted">and {entries.length - MANY} more</dd>}
+    </dl>
+  );
+}

@@ -1,0 +1,104 @@
+/** The small parts that all pages share: signs, badges, names, sections, facts. */
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import { visible } from "../text";
+
+export type Tone = "ok" | "no" | "risk" | "subject" | "idle";
+
+const SIGNS: Readonly<Record<Tone, string>> = { ok: "✓", no: "✗", risk: "!", subject: "→", idle: "·" };
+
+/** A sign beside a colour. It is not read out: the words next to it say the same. */
+export const Sign = ({ tone }: { tone: Tone }) => (
+  <span class={`sign ${tone}`} aria-hidden="true">
+    {SIGNS[tone]}
+  </span>
+);
+
+export const Badge = ({ tone, children }: { tone: Tone; children: ComponentChildren }) => (
+  <span class={`badge ${tone}`}>
+    <Sign tone={tone} />
+    <span>{children}</span>
+  </span>
+);
+
+/** A name from the input, which may hold anything. */
+export const Name = ({ of, href }: { of: string; href?: string | undefined }) =>
+  href ? (
+    <a class="name" href={href}>
+      {visible(of)}
+    </a>
+  ) : (
+    <span class="name">{visible(of)}</span>
+  );
+
+export const Chip = ({ children }: { children: string }) => <span class="chip">{visible(children)}</span>;
+
+/** Names as chips: the first few, and a button for the others. */
+export function Chips({ names, first = 8, label }: { names: readonly string[]; first?: number; label?: string }) {
+  const [all, setAll] = useState(false);
+  const shown = all ? names : names.slice(0, first);
+  return (
+    <span class="chips" role="group" aria-label={label}>
+      {shown.map((name) => (
+        <Chip key={name}>{name}</Chip>
+      ))}
+      {names.length > shown.length && (
+        <button class="button quiet small" type="button" onClick={() => setAll(true)}>
+          and {names.length - shown.length} more
+        </button>
+      )}
+    </span>
+  );
+}
+
+interface SectionProps {
+  title: string;
+  aside?: ComponentChildren;
+  class?: string;
+  children: ComponentChildren;
+}
+
+/** A part of a page under its heading. */
+export function Section({ title, aside, class: extra = "", children }: SectionProps) {
+  const id = "s-" + title.toLowerCase().replace(/[^a-z0-9]+/g, "-");
+  return (
+    <section class={`section ${extra}`} aria-labelledby={id}>
+      <header>
+        <h2 id={id}>{title}</h2>
+        {aside && <span class="aside">{aside}</span>}
+      </header>
+      {children}
+    </section>
+  );
+}
+
+/** Terms and what they are; entries without a value are left out. */
+export const Facts = ({ of }: { of: readonly (readonly [string, ComponentChildren])[] }) => (
+  <dl class="facts">
+    {of
+      .filter(([, value]) => value !== undefined && value !== null && value !== "" && value !== false)
+      .map(([term, value]) => [<dt key={term + "-t"}>{term}</dt>, <dd key={term + "-d"}>{value}</dd>])}
+  </dl>
+);
+
+/** A large number with its label. */
+export const Figure = ({ value, label }: { value: ComponentChildren; label: ComponentChildren }) => (
+  <div class="figure">
+    <div class="value">{value}</div>
+    <div class="label">{label}</div>
+  </div>
+);
+
+/** Text that another program wrote, such as the message of an event. */
+export const Quote = ({ children }: { children: string }) => <p class="quote">{visible(children)}</p>;
+
+export const Legend = ({ of }: { of: readonly (readonly [string, string])[] }) => (
+  <ul class="legend">
+    {of.map(([fill, text]) => (
+      <li key={text}>
+        <span class={`swatch ${fill}`} aria-hidden="true" />
+        {text}
+      </li>
+    ))}
+  </ul>
+);

@@ -1,0 +1,27 @@
+/** A command that the reader can copy. */
+import { useRef, useState } from "preact/hooks";
+import { visible } from "../text";
+
+export function Command({ text }: { text: string }) {
+  const code = useRef<HTMLElement>(null);
+  const [copied, setCopied] = useState<"" | "Copied" | "Selected">("");
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      setCopied("Copied");
+    } catch {
+      // No permission: select the text instead, so that the reader's own shortcut copies it.
+      if (code.current) getSelection()?.selectAllChildren(code.current);
+      setCopied("Selected");
+    }
+    setTimeout(() => setCopied(""), 2000);
+  };
+  return (
+    <div class="command">
+      <code ref={code}>{visible(text)}</code>
+      <button class="button" type="button" onClick={copy} aria-label={`Copy: ${text}`}>
+        <span aria-live="polite">{copied || "Copy"}</span>
+      </button>
+    </div>
+  );
+}

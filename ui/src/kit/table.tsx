@@ -1,0 +1,55 @@
+/** Tables with aligned numbers, which show the first rows and the others on demand. */
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+
+export interface Column<Row> {
+  readonly head: string;
+  readonly num?: boolean;
+  readonly cell: (row: Row, index: number) => ComponentChildren;
+}
+
+interface TableProps<Row> {
+  label: string;
+  columns: readonly Column<Row>[];
+  rows: readonly Row[];
+  first?: number;
+  strong?: (row: Row) => boolean;
+}
+
+export function Table<Row>({ label, columns, rows, first = 50, strong }: TableProps<Row>) {
+  const [limit, setLimit] = useState(first);
+  const rest = rows.length - limit;
+  return (
+    <>
+      <div class="table-box">
+        <table aria-label={label}>
+          <thead>
+            <tr>
+              {columns.map((column) => (
+                <th key={column.head} scope="col" class={column.num ? "num" : ""}>
+                  {column.head}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {rows.slice(0, limit).map((row, index) => (
+              <tr key={index} class={strong?.(row) ? "strong" : ""}>
+                {columns.map((column) => (
+                  <td key={column.head} class={column.num ? "num" : ""}>
+                    {column.cell(row, index)}
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {rest > 0 && (
+        <button class="button quiet small" type="button" onClick={() => setLimit(limit + 500)}>
+          Show {Math.min(rest, 500)} more of {rest}
+        </button>
+      )}
+    </>
+  );
+}

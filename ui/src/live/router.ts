@@ -1,0 +1,45 @@
+/** Pages by the fragment of the address: `#/pod/default/web`, with `?key=value` behind it. */
+import { signal } from "@preact/signals";
+
+export interface Place {
+  /** The segments of the path, decoded. */
+  readonly path: readonly string[];
+  readonly query: URLSearchParams;
+}
+
+export function placeOf(hash: string): Place {
+  const [path = "", query = ""] = hash.replace(/^#\/?/, "").split(/\?(.*)/s);
+  return { path: path.split("/").filter(Boolean).map(decoded), query: new URLSearchParams(query) };
+}
+
+export const place = signal<Place>(placeOf(location.hash));
+
+addEventListener("hashchange", () => {
+  place.value = placeOf(location.hash);
+  scrollTo(0, 0);
+});
+
+/** Return the link to a page. */
+export function linkTo(path: readonly string[], query: Readonly<Record<string, string>> = {}): string {
+  const search = new URLSearchParams(query).toString();
+  return "#/" + path.map(encodeURIComponent).join("/") + (search ? "?" + search : "");
+}
+
+export const podLink = (pod: string): string => linkTo(["pod", ...pod.split("/")]);
+
+export const nodeLink = (node: string): string => linkTo(["node", node]);
+
+/** Change the query of the address without a new entry in the history. */
+export function setQuery(query: Readonly<Record<string, string>>): void {
+  const kept = Object.fromEntries(Object.entries(query).filter(([, value]) => value));
+  history.replaceState(null, "", linkTo(place.value.path, kept));
+  place.value = { path: place.value.path, query: new URLSearchParams(kept) };
+}
+
+function decoded(segment: string): string {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return segment;
+  }
+}

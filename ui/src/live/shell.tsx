@@ -1,0 +1,95 @@
+/** The frame of the live interface: navigation, the state of the connection, and the page. */
+import { useEffect } from "preact/hooks";
+import { Badge } from "../kit/basics";
+import { PAGES } from "../pages";
+import { visible } from "../text";
+import { linkTo, place } from "./router";
+import { cluster, type Link, link } from "./state";
+
+export function Shell() {
+  const [name = "", ...rest] = place.value.path;
+  const page = PAGES.find((one) => one.name === name);
+  const now = cluster.value;
+  const state = link.value;
+  useEffect(() => {
+    document.title = ["Moorage", page?.label ?? rest.join("/")].filter(Boolean).reverse().join(" · ");
+  }, [name, rest.join("/")]);
+  return (
+    <>
+      <a class="skip" href="#main" onClick={skip}>
+        Skip to the content
+      </a>
+      <nav class="shell" aria-label="Pages">
+        <a class="brand" href="#/">
+          Moorage
+        </a>
+        <ul>
+          {PAGES.filter((one) => one.label).map((one) => (
+            <li key={one.name}>
+              <a href={linkTo(one.name ? [one.name] : [])} aria-current={one === page ? "page" : undefined}>
+                {one.label}
+              </a>
+            </li>
+          ))}
+        </ul>
+        <Connection state={state} />
+      </nav>
+      <div id="main" tabIndex={-1}>
+        {state.name === "refused" ? (
+          <Refused why={state.why} />
+        ) : !now ? (
+          <p class="page muted" role="status">
+            {state.name === "away" ? "The server does not answer; trying again …" : "Loading the cluster …"}
+          </p>
+        ) : page ? (
+          page.show(now, rest)
+        ) : (
+          <main class="page">
+            <h1>There is no page {visible(name)}.</h1>
+          </main>
+        )}
+        {now && now.head.notes.length > 0 && (
+          <aside class="page small muted notes" aria-label="Notes on the input">
+            {now.head.notes.map((note) => (
+              <p key={note}>{visible(note)}</p>
+            ))}
+          </aside>
+        )}
+      </div>
+    </>
+  );
+}
+
+function skip(event: Event): void {
+  event.preventDefault();
+  document.getElementById("main")?.focus();
+}
+
+function Connection({ state }: { state: Link }) {
+  const text = {
+    loading: () => <Badge tone="idle">loading</Badge>,
+    live: () => <Badge tone="ok">live</Badge>,
+    still: () => <Badge tone="idle">a snapshot</Badge>,
+    refused: () => <Badge tone="no">no access</Badge>,
+    away: () => <Badge tone="no">{`server away since ${state.name === "away" ? clock(state.since) : ""}`}</Badge>,
+  }[state.name];
+  return (
+    <span class="connection" role="status">
+      {text()}
+    </span>
+  );
+}
+
+const clock = (time: Date) => time.toTimeString().slice(0, 8);
+
+const Refused = ({ why }: { why: string }) => (
+  <main class="page stack">
+    <header class="answer">
+      <h1>This page needs a link with a token.</h1>
+      <p class="certain">{visible(why)}</p>
+    </header>
+    <p>
+      <code>moorage up</code> prints a link when it starts. Each link works once; a session lasts until the server stops.
+    </p>
+  </main>
+);

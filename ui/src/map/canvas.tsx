@@ -1,0 +1,193 @@
+/**
+ * The map of many nodes: a canvas for each group, and a list box over them for keyboards and screen readers.
+ *
+ * Only tiles that a change touched are drawn again. The one option of the list box stands where the active tile is; moving with the
+ * arrow keys moves it, so that every tile can be reached and has a name.
+ */
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { NodeFields, Touched } from "../live/cluster";
+import { count, plural, visible } from "../text";
+import { columnsIn, neighbour, type TileGroup, tileSize } from "./layout";
+import type { Look } from "./look";
+import { drawTile, type Palette, paletteOf } from "./paint";
+
+export interface MapProps {
+  readonly groups: readonly TileGroup[];
+  readonly nodeOf: (name: string) => NodeFields | undefined;
+  readonly lookOf: (node: NodeFields) => Look;
+  readonly describe: (node: NodeFields) => string;
+  readonly pick: (name: string) => void;
+  /** Call with each change, so that tiles are drawn again. Return how to stop. */
+  readonly follow?: (listener: (touched: Touched | undefined) => void) => () => void;
+}
+
+export function CanvasMap({ groups, nodeOf, lookOf, describe, pick, follow }: MapProps) {
+  const box = useRef<HTMLDivElement>(null);
+  const [width, setWidth] = useState(0);
+  const [active, setActive] = useState(-1);
+  const [scheme, setScheme] = useState(0);
+  const names = useMemo(() => groups.flatMap((group) => group.names), [groups]);
+  const places = useMemo(() => placesOf(groups), [groups]);
+  const side = tileSize(names.length, width || 1200);
+  const columns = columnsIn(width || 1200, side);
+  const palette = useRef<Palette>(undefined);
+
+  useLayoutEffect(() => {
+    const element = box.current!;
+    setWidth(element.clientWidth);
+    const observer = new ResizeObserver(() => setWidth(element.clientWidth));
+    observer.observe(element);
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    const change = () => setScheme((value) => value + 1);
+    dark.addEventListener("change", change);
+    return () => {
+      observer.disconnect();
+      dark.removeEventListener("change", change);
+    };
+  }, []);
+
+  const contextOf = (group: number) => box.current?.querySelectorAll("canvas")[group]?.getContext("2d") ?? undefined;
+
+  const draw = (context: CanvasRenderingContext2D, index: number, name: string) => {
+    const node = nodeOf(name);
+    if (node) drawTile(context, (index % columns) * side, Math.floor(index / columns) * side, side, node, lookOf(node), palette.current!);
+  };
+
+  useLayoutEffect(() => {
+    palette.current = paletteOf(box.current!);
+    if (!width) return;
+    groups.forEach((group, at) => {
+      const context = contextOf(at);
+      if (!context) return;
+      fit(context.canvas, columns * side, Math.ceil(group.names.length / columns) * side);
+      group.names.forEach((name, index) => draw(context, index, name));
+    });
+    performance.mark("map");
+  }, [groups, width, side, columns, scheme, lookOf]);
+
+  useEffect(
+    () =>
+      follow?.((touched) => {
+        const contexts = new Map<number, CanvasRenderingContext2D | undefined>();
+        for (const name of touched?.nodes ?? []) {
+          const place = places.get(name);
+          if (!place || !palette.current) continue;
+          if (!contexts.has(place.group)) contexts.set(place.group, contextOf(place.group));
+          const context = contexts.get(place.group);
+          if (context) draw(context, place.index, name);
+        }
+      }),
+    [follow, places, width, side, columns, lookOf],
+  );
+
+  const at = (event: MouseEvent, group: number): number => {
+    const canvas = (event.currentTarget as HTMLElement).getBoundingClientRect();
+    const column = Math.floor((event.clientX - canvas.left) / side);
+    const index = Math.floor((event.clientY - canvas.top) / side) * columns + column;
+    return column < columns && index < groups[group]!.names.length ? firstOf(groups, group) + index : -1;
+  };
+
+  const key = (event: KeyboardEvent) => {
+    if (event.key === "Enter" && active >= 0) return pick(names[active]!);
+    if (!/^(Arrow|Home|End)/.test(event.key)) return;
+    event.preventDefault();
+    setActive(active < 0 ? 0 : neighbour(groups.map((group) => group.names.length), columns, active, event.key));
+  };
+
+  const node = active >= 0 && names[active] !== undefined ? nodeOf(names[active]) : undefined;
+  const place = node && places.get(node.name);
+  return (
+    <div
+      class="canvas-map"
+      ref={box}
+      role="listbox"
+      tabIndex={0}
+      aria-label={`${plural(names.length, "node")}; arrow keys move, Enter opens`}
+      aria-activedescendant={node ? "active-tile" : undefined}
+      onKeyDown={key}
+      onFocus={() => active < 0 && setActive(0)}
+    >
+      {groups.map((group, index) => (
+        <div key={group.title} class="tile-group" role="group" aria-label={visible(group.title) || "all nodes"}>
+          {group.title && (
+            <p class="tile-title">
+              <span class="name">{visible(group.title)}</span> <span class="muted small">{count(group.names.length)}</span>
+            </p>
+          )}
+          <div class="tile-plane">
+            <canvas
+              aria-hidden="true"
+              onMouseMove={(event) => setActive(at(event, index))}
+              onClick={(event) => {
+                const found = at(event, index);
+                if (found >= 0) pick(names[found]!);
+              }}
+            />
+            {node && place?.group === index && (
+              <Active key="active" text={describe(node)} index={active} total={names.length} side={side} x={(place.index % columns) * side} y={Math.floor(place.index / columns) * side} width={width} />
+            )}
+          </div>
+        </div>
+      ))}
+    </div>
+  );
+}
+
+interface ActiveProps {
+  text: string;
+  index: number;
+  total: number;
+  side: number;
+  x: number;
+  y: number;
+  width: number;
+}
+
+/** The active tile as an element: its frame, and its words. */
+function Active({ text, index, total, side, x, y, width }: ActiveProps) {
+  const element = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (element.current?.closest("[role=listbox]") === document.activeElement) element.current?.scrollIntoView({ block: "nearest" });
+  }, [index]);
+  return (
+    <div
+      id="active-tile"
+      ref={element}
+      class={`active-tile ${x > width / 2 ? "to-left" : ""}`}
+      role="option"
+      aria-selected="true"
+      aria-posinset={index + 1}
+      aria-setsize={total}
+      aria-label={text}
+      style={{ left: `${x}px`, top: `${y}px`, width: `${side}px`, height: `${side}px` }}
+    >
+      <span class="tip" aria-hidden="true">
+        {text}
+      </span>
+    </div>
+  );
+}
+
+interface TilePlace {
+  readonly group: number;
+  readonly index: number;
+}
+
+function placesOf(groups: readonly TileGroup[]): Map<string, TilePlace> {
+  const places = new Map<string, TilePlace>();
+  groups.forEach((group, at) => group.names.forEach((name, index) => places.set(name, { group: at, index })));
+  return places;
+}
+
+const firstOf = (groups: readonly TileGroup[], group: number): number =>
+  groups.slice(0, group).reduce((sum, one) => sum + one.names.length, 0);
+
+/** Give a canvas its size on the page, with as many dots as the screen has. */
+function fit(canvas: HTMLCanvasElement, width: number, height: number): void {
+  const scale = devicePixelRatio || 1;
+  canvas.width = Math.round(width * scale);
+  canvas.height = Math.round(height * scale);
+  canvas.style.setProperty("width", `${width}px`);
+  canvas.style.setProperty("height", `${height}px`);
+  canvas.getContext("2d")!.setTransform(scale, 0, 0, scale, 0, 0);
+}

@@ -1,0 +1,81 @@
+/** Pending pods, grouped by cause. */
+import type { PodFields } from "../live/cluster";
+import { podLink } from "../live/router";
+import { Sign } from "../kit/basics";
+import { byCause, reasonsOf } from "./causes";
+import { count, plural, visible } from "../text";
+
+const SIGNS: Readonly<Record<string, readonly [string, string]>> = {
+  pending: ["·", "pending"],
+  backoff: ["↻", "backing off"],
+  gated: ["⊘", "gated"],
+  nominated: ["→", "nominated"],
+};
+
+const FIRST = 14;
+const CAUSES = 12;
+
+interface TrayProps {
+  pods: readonly PodFields[];
+  subject: string | undefined;
+  /** Show on the map how nodes answer this pod; undefined ends it. */
+  show: (pod: string | undefined) => void;
+  matches: (pod: PodFields) => boolean;
+}
+
+export function Tray({ pods, subject, show, matches }: TrayProps) {
+  if (!pods.length) {
+    return (
+      <section class="tray" aria-label="Pending pods">
+        <p>
+          <Sign tone="ok" /> No pod is pending.
+        </p>
+      </section>
+    );
+  }
+  const causes = byCause(pods);
+  return (
+    <section class="tray" aria-label="Pending pods">
+      <h2>
+        <Sign tone="no" /> {plural(pods.length, "pending pod")}
+      </h2>
+      <ul class="causes" onMouseLeave={() => show(undefined)}>
+        {causes.slice(0, CAUSES).map(([cause, members]) => (
+          <li key={cause}>
+            <Cause text={cause} total={members.length} />
+            <span class="chips">
+              {members.slice(0, FIRST).map((pod) => (
+                <a
+                  key={pod.key}
+                  class={`chip pod ${pod.key === subject ? "subject" : ""} ${matches(pod) ? "" : "dim"}`}
+                  href={podLink(pod.key)}
+                  data-pod={pod.key}
+                  title={`${SIGNS[pod.state]?.[1] ?? pod.state}, ${plural(pod.attempts, "attempt")}`}
+                  onMouseEnter={() => show(pod.key)}
+                  onFocus={() => show(pod.key)}
+                  onBlur={() => show(undefined)}
+                >
+                  <span aria-hidden="true">{SIGNS[pod.state]?.[0] ?? "·"} </span>
+                  {visible(pod.key)}
+                  <span class="hidden-text"> {SIGNS[pod.state]?.[1] ?? pod.state}</span>
+                </a>
+              ))}
+              {members.length > FIRST && <span class="small muted">and {count(members.length - FIRST)} more</span>}
+            </span>
+          </li>
+        ))}
+        {causes.length > CAUSES && <li class="small muted">and {plural(causes.length - CAUSES, "more cause")}</li>}
+      </ul>
+    </section>
+  );
+}
+
+function Cause({ text, total }: { text: string; total: number }) {
+  const reasons = reasonsOf(text);
+  return (
+    <p class="cause small" title={visible(text)}>
+      <strong>{plural(total, "pod")}:</strong>{" "}
+      {reasons.length ? visible(reasons.join(" · ")) : text ? visible(text) : <span class="muted">not tried yet</span>}
+    </p>
+  );
+}

@@ -1,0 +1,20 @@
+/** The pages of the live interface. A page is one file here and one line in PAGES. */
+import type { ComponentChildren } from "preact";
+import type { Cluster } from "../live/cluster";
+import { MapPage } from "./map";
+import { NodePage } from "./node";
+import { PodPage } from "./pod";
+
+interface Page {
+  /** The first segment of the path. */
+  readonly name: string;
+  /** What the navigation calls it; pages without a label are reached by links. */
+  readonly label?: string;
+  readonly show: (cluster: Cluster, rest: readonly string[]) => ComponentChildren;
+}
+
+export const PAGES: readonly Page[] = [
+  { name: "", label: "Map", show: (cluster) => <MapPage cluster={cluster} /> },
+  { name: "node", show: (cluster, [name = ""]) => <NodePage cluster={cluster} name={name} /> },
+  { name: "pod", show: (cluster, [namespace = "", name = ""]) => <PodPage cluster={cluster} pod={`${namespace}/${name}`} /> },
+];

@@ -1,0 +1,92 @@
+/** One pod of the live cluster: the explanation of its decision, and changes to try. */
+import { useEffect, useState } from "preact/hooks";
+import { Basis } from "../answers/envelope";
+import { ExplanationPage } from "../answers/explanation";
+import type { Explanation, Remedy } from "../documents";
+import { Badge } from "../kit/basics";
+import { ask, get, podPath } from "../live/api";
+import type { Cluster } from "../live/cluster";
+import { answerOf, answerTo, useQuestion } from "../live/questions";
+import { version } from "../live/state";
+import type { ScoreColumns } from "../ranking";
+import { visible } from "../text";
+import { Waiting } from "./waiting";
+import { Attempts } from "./attempts";
+
+export function PodPage({ cluster, pod }: { cluster: Cluster; pod: string }) {
+  const [asked, run, cancel] = useQuestion<Explanation>();
+  const [scores, setScores] = useState<ScoreColumns>();
+  const [askedAt, setAskedAt] = useState("");
+  const explain = () => {
+    setAskedAt(stateOf(cluster, pod));
+    run((progress, signal) => answerTo<Explanation>(() => ask(podPath("pods", pod) + "/explanation"), progress, signal));
+  };
+  useEffect(() => {
+    setScores(undefined);
+    explain();
+  }, [pod, cluster]);
+  const answer = asked.state === "done" ? asked.answer : asked.state === "running" ? asked.last : undefined;
+  useEffect(() => {
+    if (!answer?.answer.scores) return;
+    const control = new AbortController();
+    get<ScoreColumns>(podPath("scores", pod), control.signal).then(setScores, () => undefined);
+    return () => control.abort();
+  }, [answer]);
+  void version.value;
+  return (
+    <main class="page stack">
+      {answer && askedAt !== stateOf(cluster, pod) && (
+        <p class="notice" role="status">
+          The pod has changed since this answer.{" "}
+          <button class="button" type="button" onClick={explain}>
+            Ask again
+          </button>
+        </p>
+      )}
+      {!answer && <Waiting asked={asked} what={`Explaining ${pod}`} cancel={cancel} again={explain} />}
+      {answer && (
+        <>
+          <ExplanationPage document={answer} scores={scores} offer={(change) => <Try key={change.commands.join()} pod={pod} change={change} />} />
+          <Attempts cluster={cluster} pod={pod} />
+          <Basis document={answer} />
+        </>
+      )}
+    </main>
+  );
+}
+
+/** What of a pod makes an older answer doubtful. */
+function stateOf(cluster: Cluster, key: string): string {
+  const pod = cluster.pods.get(key);
+  return pod ? `${pod.node} ${pod.state} ${pod.attempts}` : "gone";
+}
+
+/** Run a change in a fork and show what the pod's answer is then. */
+function Try({ pod, change }: { pod: string; change: Remedy }) {
+  const [asked, run, cancel] = useQuestion<Explanation>();
+  const go = () =>
+    run((progress, signal) => answerOf({ kind: "Explanation", question: { pods: [pod] }, changes: change.atoms }, progress, signal));
+  return (
+    <div class="try">
+      {asked.state !== "done" && asked.state !== "running" && (
+        <button class="button" type="button" onClick={go}>
+          Try
+        </button>
+      )}
+      {(asked.state === "running" || asked.state === "failed") && <Waiting asked={asked} what="Trying" cancel={cancel} again={go} />}
+      {asked.state === "done" && (
+        <dl class="before-after" aria-live="polite">
+          <dt>before</dt>
+          <dd>
+            <Badge tone="no">{asked.answer.before?.answer.outcome ?? "pending"}</Badge>
+          </dd>
+          <dt>after</dt>
+          <dd>
+            <Badge tone={asked.answer.answer.outcome === "placed" ? "ok" : "risk"}>{asked.answer.answer.outcome}</Badge> {visible(asked.answer.summary)}
+          </dd>
+        </dl>
+      )}
+    </div>
+  );
+}
+

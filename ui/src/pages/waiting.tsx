@@ -1,0 +1,45 @@
+/** What stands in place of an answer: progress with a way to cancel, or why there is none. */
+import { Badge } from "../kit/basics";
+import type { Asked } from "../live/questions";
+import { visible } from "../text";
+
+interface WaitingProps {
+  asked: Asked<unknown>;
+  what: string;
+  cancel: () => void;
+  again: () => void;
+}
+
+export function Waiting({ asked, what, cancel, again }: WaitingProps) {
+  if (asked.state === "failed") {
+    return (
+      <div class="waiting" role="alert">
+        <p>
+          <Badge tone="no">no answer</Badge> {visible(asked.why)}
+        </p>
+        <button class="button" type="button" onClick={again}>
+          Ask again
+        </button>
+      </div>
+    );
+  }
+  if (asked.state === "idle") {
+    return (
+      <button class="button" type="button" onClick={again}>
+        Ask
+      </button>
+    );
+  }
+  const progress = asked.state === "running" ? asked.progress : undefined;
+  return (
+    <div class="waiting" role="status">
+      <p>
+        {visible(what)} …{progress && <span class="muted"> {visible(progress.text)}</span>}
+      </p>
+      {progress?.total ? <progress value={progress.done ?? 0} max={progress.total} /> : <progress />}
+      <button class="button" type="button" onClick={cancel}>
+        Cancel
+      </button>
+    </div>
+  );
+}

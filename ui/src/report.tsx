@@ -1,0 +1,35 @@
+/** The report file: one document, or several of a List, with what they rest on. */
+import { Answer } from "./answers";
+import { Basis } from "./answers/envelope";
+import type { AnyDocument } from "./documents";
+import { visible } from "./text";
+
+/** What the writer of the file adds to the document. */
+export interface Context {
+  readonly command?: string;
+}
+
+type Input = AnyDocument | { readonly kind: "List"; readonly items: readonly AnyDocument[] };
+
+export function Report({ input, context }: { input: Input; context: Context }) {
+  const documents = input.kind === "List" ? input.items : [input];
+  return (
+    <div class="page report">
+      <main class="stack">
+        {documents.map((document, index) => (
+          <article key={index} class="stack" aria-label={visible(document.summary)}>
+            <Answer document={document} />
+            <Basis document={document} command={index === documents.length - 1 ? context.command : undefined} />
+          </article>
+        ))}
+      </main>
+      <footer class="small muted foot">Moorage report · works without a network</footer>
+    </div>
+  );
+}
+
+/** Return the JSON of a data block of the page, or undefined if there is none. */
+export function embedded<T>(id: string): T | undefined {
+  const text = document.getElementById(id)?.textContent;
+  return text ? (JSON.parse(text) as T) : undefined;
+}

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
-from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import click
@@ -28,6 +26,7 @@ from moorage.cli.gate_options import (
 from moorage.cli.progress import Progress
 from moorage.cli.question import Asked, exit_status, open_question, print_answer, question_options
 from moorage.cli.release_options import EmulatedRelease
+from moorage.cli.worker_options import dask_option, executor_of
 from moorage.errors import InputError
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.comparison import CompareSetting, Comparison
@@ -66,6 +65,7 @@ All that is printed, and the metrics that gates may name: docs/reference/compare
 @click.option("--prices", metavar="FILE", help="YAML with the price of nodes, by node, node group or instance type.")
 @click.option("--timing", is_flag=True, help="Report decisions per second as well, which differ from run to run.")
 @click.option("--processes", type=click.IntRange(1), default=1, show_default=True, help="Spread the runs over processes.")
+@dask_option
 @gate_options
 def compare(**given: Any) -> int:
     """Say whether B is better than A: another configuration, release or cluster, run with the same arrivals and seeds.
@@ -79,7 +79,7 @@ def compare(**given: Any) -> int:
         found = compare_runs(
             sides.cluster, sides.a, sides.b, _seeds(given, asked, baseline), other=sides.other,
             baseline=() if baseline is None else baseline.runs, setting=_setting(given, sides.names),
-            request=_request(given, asked, sides, baseline), executor=_executor(given, block),
+            request=_request(given, asked, sides, baseline), executor=executor_of(given, block),
             on_run=lambda done, of: progress.say(f"run {done} of {of} …"),
         )  # fmt: skip
     if given["output"] in PIPELINE_OUTPUTS:
@@ -177,15 +177,6 @@ def _request(given: Mapping[str, Any], asked: Asked, sides: _Sides, baseline: St
     seeds = tuple(_seeds(given, asked, baseline))
     notes = tuple(note.text for note in sides.cluster.notes)
     return with_values(asked_for, release=load_options(sides.b).release, seeds=seeds, notes=notes)
-
-
-def _executor(given: Mapping[str, Any], block: ExitStack) -> Executor | None:
-    """Return worker processes. They are started afresh: a fork would copy the threads of this process half-way."""
-    if given["processes"] == 1:
-        return None
-    if given["extenders"] == "ask":
-        raise click.UsageError("extenders are asked from one process: give --processes or --extenders=ask, not both")
-    return block.enter_context(ProcessPoolExecutor(given["processes"], mp_context=get_context("spawn")))
 
 
 # -- pipelines -----------------------------------------------------------------------------------------------------------

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from concurrent.futures import Executor
+from contextlib import ExitStack
 from typing import Any
 
 import click
@@ -11,6 +13,7 @@ import click
 from moorage.cli.command_help import DescribedCommand
 from moorage.cli.progress import Progress
 from moorage.cli.question import Asked, exit_status, open_question, print_answer, question_options
+from moorage.cli.worker_options import dask_option, executor_of
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.cluster_plan import planned_pods
 from moorage.laboratory.consolidation import ConsolidationQuestion, consolidation_of
@@ -46,6 +49,10 @@ The file of types, and how the answer is found: docs/reference/plan.md
 @click.option("--unit", default="per hour", show_default=True, help="The unit of the prices, for the text.")
 @click.option("--time-limit", type=click.FloatRange(0.1, 3600), default=30.0, show_default=True, metavar="SECONDS",
               help="How long to look for a cheaper set.")  # fmt: skip
+@click.option(
+    "--processes", type=click.IntRange(1), default=1, show_default=True, help="Try sets of nodes in so many processes."
+)
+@dask_option
 def plan(**given: Any) -> int:
     """Say which nodes to buy so that kube-scheduler places all pending pods, and what they cost at least.
 
@@ -55,9 +62,12 @@ def plan(**given: Any) -> int:
     time, 1 when something is wrong with the input or the options.
     """
     _check(given)
-    with Progress(quiet=given["quiet"]) as progress, open_question(given, progress) as asked:
-        ask = _consolidation if given["consolidate"] else _plan
-        found = asked.answered(lambda cluster: ask(cluster, asked, given, progress))
+    with Progress(quiet=given["quiet"]) as progress, open_question(given, progress) as asked, ExitStack() as block:
+        if given["consolidate"]:
+            found = asked.answered(lambda cluster: _consolidation(cluster, asked, given, progress))
+        else:
+            executor = executor_of(given, block)
+            found = asked.answered(lambda cluster: _plan(cluster, asked, given, progress, executor))
     print_answer(found, given)
     return exit_status(found)
 
@@ -66,6 +76,8 @@ def _check(given: Mapping[str, Any]) -> None:
     of_removals = [name for name in ("buy", "delete_emptydir_data", "force") if given[name]]
     if of_removals and not given["consolidate"]:
         raise click.UsageError(f"--{of_removals[0].replace('_', '-')} needs --consolidate")
+    if given["consolidate"] and (given["dask"] or given["processes"] > 1):
+        raise click.UsageError("--consolidate tries one node after the other: give neither --processes nor --dask")
     if given["consolidate"] and given["pods"]:
         raise click.UsageError("--consolidate and --pods exclude each other")
     if not given["types"] and (not given["consolidate"] or given["buy"]):
@@ -86,7 +98,9 @@ def _consolidation(cluster: Cluster, asked: Asked, given: Mapping[str, Any], pro
     return consolidation_of(cluster, request, question)
 
 
-def _plan(cluster: Cluster, asked: Asked, given: Mapping[str, Any], progress: Progress) -> NodePlan:
+def _plan(
+    cluster: Cluster, asked: Asked, given: Mapping[str, Any], progress: Progress, executor: Executor | None
+) -> NodePlan:  # fmt: skip
     types = tuple(read_types(given["types"]))
     request = asked.request({
         "plan": [one.name for one in types], "objective": given["objective"], "timeLimitSeconds": given["time_limit"],
@@ -95,7 +109,7 @@ def _plan(cluster: Cluster, asked: Asked, given: Mapping[str, Any], progress: Pr
     named = _added(cluster, given["pods"]) if given["pods"] else None
     question = PlanQuestion(
         planned_pods(cluster, named), types, time.monotonic, given["objective"], given["time_limit"], given["unit"],
-        whole_queue=named is None, tell=progress.say,
+        whole_queue=named is None, executor=executor, tell=progress.say,
     )  # fmt: skip
     return plan_of(cluster, request, question)
 

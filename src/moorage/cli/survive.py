@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from itertools import count
 from typing import Any
 
@@ -12,6 +13,7 @@ from moorage.cli.command_help import DescribedCommand
 from moorage.cli.node_arguments import seldom
 from moorage.cli.progress import Progress
 from moorage.cli.question import exit_status, open_question, print_answer, question_options
+from moorage.cli.worker_options import dask_option, executor_of
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.survival_question import SurvivalAsked, survival_report
 from moorage.report.outage_values import NodeLoss
@@ -42,6 +44,7 @@ All that is printed, and how losses are compared: docs/reference/survive.md
 @click.option(
     "--processes", type=click.IntRange(1, 64), default=1, show_default=True, help="Compute losses in so many processes."
 )
+@dask_option
 @question_options()
 def survive(**given: Any) -> int:
     """Say whether a cluster survives the loss of any node, any zone, or any value of a label.
@@ -51,8 +54,11 @@ def survive(**given: Any) -> int:
     searched that let every loss be survived. Exits with 0 when every loss is survived, 2 when not, 1 when something is wrong
     with the input or the options.
     """
-    with Progress(quiet=given["quiet"]) as progress, open_question(given, progress) as asked:
-        what = SurvivalAsked(given["over"], given["depth"], given["probes"], given["spare"], processes=given["processes"])
+    with Progress(quiet=given["quiet"]) as progress, open_question(given, progress) as asked, ExitStack() as block:
+        executor = executor_of(given, block) if given["dask"] else None
+        what = SurvivalAsked(
+            given["over"], given["depth"], given["probes"], given["spare"], processes=given["processes"], executor=executor
+        )
         asks = {"survive": given["over"], "depth": given["depth"], **({"spare": given["spare"]} if given["spare"] else {})}
         question = asked.request(asks)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor
 from functools import partial
 from typing import Protocol
 
@@ -105,6 +106,7 @@ class OutageQuestions:
         spare: str = "",
         fix_probes: int = 2000,
         on_loss: Callable[[NodeLoss], None] | None = None,
+        executor: Executor | None = None,
     ) -> Survival:
         """Return whether the cluster survives the loss of each node, zone or value of a label. Nothing changes.
 
@@ -116,10 +118,11 @@ class OutageQuestions:
         ``spare``       find the fewest nodes like this one with which every loss is survived
         ``fix_probes``  how many losses the search for a fix may compute; 0 leaves the fix out
         ``on_loss``     called with every loss that was computed
+        ``executor``    computes losses, in place of ``processes``: any executor of concurrent.futures
 
         Raises  InputError for a label or a node that is not there
         """
-        asked = SurvivalAsked(over, depth, fix_probes, spare, processes=processes)
+        asked = SurvivalAsked(over, depth, fix_probes, spare, processes=processes, executor=executor)
         return survival_report(self, _request(self, {"survive": over, "depth": depth}), asked, on_loss)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from os import PathLike
 from typing import Any, Protocol
 
@@ -48,6 +49,7 @@ class PlanQuestions:
         *,
         unit: str = "",
         clock: Callable[[], float] = time.monotonic,
+        executor: Executor | None = None,
     ) -> NodePlan:
         """Return which nodes to buy so that kube-scheduler places all pods, and what they cost at least. Nothing changes.
 
@@ -55,6 +57,7 @@ class PlanQuestions:
         ``pods``       None: all pending pods
         ``objective``  ``price``, or ``nodes`` to buy as few as possible
         ``unit``       of the prices, for the text: ``per hour``
+        ``executor``   tries several sets of nodes at once: any executor of concurrent.futures
 
         The bound and the packing are sharper with HiGHS installed, the extra ``plan``.
         Raises  InputError
@@ -66,7 +69,9 @@ class PlanQuestions:
             release=self.simulation.scheduler.gates.release, seeds=(self.options.seed,), digest=self.digest(),
             notes=tuple(note.text for note in self.notes), question={"plan": [one.name for one in found]},
         )  # fmt: skip
-        question = PlanQuestion(planned_pods(self, pods), found, clock, objective, time_limit_s, unit, whole_queue=pods is None)
+        question = PlanQuestion(
+            planned_pods(self, pods), found, clock, objective, time_limit_s, unit, whole_queue=pods is None, executor=executor
+        )
         return plan_of(self, request, question)
 
     def consolidate(

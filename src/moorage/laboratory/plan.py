@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from typing import Any, Final
@@ -21,6 +22,7 @@ from moorage.laboratory.plan_packing import NodePacking, pack_nodes
 from moorage.laboratory.plan_problem import PlannedCluster, PlanProblem, state_problem
 from moorage.laboratory.plan_search import FoundSet, SetSearch
 from moorage.laboratory.plan_trials import ORDERS, NodeTrials
+from moorage.laboratory.spread_trials import SpreadTrials
 from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.plan import NodePlan
 from moorage.report.plan_values import NodeSet, UnplaceablePods, WhyNot
@@ -43,6 +45,7 @@ class PlanQuestion:
     ``pods``   those to be placed, in order; ``whole_queue``: they are all that is pending
     ``types``  what nodes there are to buy; ``objective`` is ``price`` or ``nodes``
     ``clock``  seconds that pass, for the time limit
+    ``executor``  tries several sets of nodes at once; with time enough, the answer is the same
     """
 
     pods: tuple[Pod, ...]
@@ -52,6 +55,7 @@ class PlanQuestion:
     time_limit_s: float = 30.0
     unit: str = ""
     whole_queue: bool = True
+    executor: Executor | None = None
     tell: Callable[[str], None] = field(default=_silent)
 
 
@@ -94,6 +98,7 @@ class _Planning:
         search = SetSearch(
             self.problem, trials, self.prices, bound.cost or 0.0, least_count(self.problem), question.clock,
             self.begin + _SEARCH * question.time_limit_s, self.begin + question.time_limit_s, question.tell,
+            spread=self._spread(pods),
         )  # fmt: skip
         found = None if packing is None else search.find(packing.counts, bound.counts)
         plan = NodePlan(
@@ -105,8 +110,18 @@ class _Planning:
         fields = {"left": _left(search)} if found is None else self._found(found, bound, search)
         fields |= {} if packing is None else {"packing": self._set(packing.counts, search), "packing_proven": packing.proven}
         proof = Proof("bound" if fields.get("gap") == 0 else "exhaustive" if found is not None and found.least else "run")
-        proof = Proof(proof.kind, runs=trials.runs, probes=trials.probes, lower_bound=bound.cost)
+        others = search.spread
+        runs, probes = (
+            (trials.runs, trials.probes) if others is None else (trials.runs + others.runs, trials.probes + others.probes)
+        )
+        proof = Proof(proof.kind, runs=runs, probes=probes, lower_bound=bound.cost)
         return plan.with_values(**fields, proof=proof)
+
+    def _spread(self, pods: Sequence[Pod]) -> SpreadTrials | None:
+        executor = self.question.executor
+        if executor is None:
+            return None
+        return SpreadTrials(executor, self.cluster, self.problem, pods, self.policies, whole_queue=self.question.whole_queue)
 
     def _packed(self) -> NodePacking | None:
         self.question.tell("packing …")

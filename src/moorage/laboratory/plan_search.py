@@ -14,6 +14,7 @@ from typing import Final
 from moorage.laboratory.plan_packing import best_offer
 from moorage.laboratory.plan_problem import PlanProblem
 from moorage.laboratory.plan_trials import NodeTrials
+from moorage.laboratory.spread_trials import SpreadTrials
 
 __all__ = ["FoundSet", "SetSearch"]
 
@@ -21,6 +22,8 @@ Counts = tuple[int, ...]
 #: So many sets are looked at to find those that may be enough.
 _MOST: Final = 200_000
 _EPSILON: Final = 1e-9
+#: How many sets a search looks ahead.
+_AHEAD: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class SetSearch:
     repairs_end_s: float
     tell: Callable[[str], None] = lambda text: None
     tried: dict[tuple[Counts, str], tuple[str, ...]] = field(default_factory=dict)
+    #: Tries several sets at once; None: each is tried when it is its turn.
+    spread: SpreadTrials | None = None
 
     def cost(self, counts: Sequence[int]) -> float:
         return round(sum(price * count for price, count in zip(self.prices, counts, strict=True)), 9)
@@ -62,6 +67,16 @@ class SetSearch:
             self.tell(f"trying {sum(counts)} nodes for {self.cost(counts):g} …")
             self.tried[key] = self.trials.pending(counts, order)
         return self.tried[key]
+
+    def _try_ahead(self, turns: Sequence[Counts]) -> None:
+        """Try the next sets at once, if they can be spread. The first that is enough counts, as if each were tried in turn."""
+        if self.spread is None or (turns[0], "asGiven") in self.tried:
+            return
+        ahead = [counts for counts in turns[: 4 * self.spread.workers] if (counts, "asGiven") not in self.tried]
+        ahead = ahead[: self.spread.workers]
+        self.tell(f"trying {len(ahead)} sets of nodes …")
+        for counts, left in zip(ahead, self.spread.pending(ahead), strict=True):
+            self.tried[counts, "asGiven"] = left
 
     def find(self, start: Counts, first: Counts = ()) -> FoundSet | None:
         """Return the cheapest verified set that is found in time: ``start`` is a packing, ``first`` is tried before."""
@@ -94,6 +109,7 @@ class SetSearch:
         first = max(self.least_nodes, by_cost, 0)
         most = offer.type.max if offer.type.max is not None else first + sum(shape.count for shape in self.problem.shapes)
         for number in range(first, most + 1):
+            self._try_ahead([(count,) for count in range(number, min(most, number + _AHEAD) + 1)])
             if not self.pending((number,)):
                 return FoundSet((number,), self.cost((number,)), least=True)
             if self.is_over:
@@ -143,9 +159,11 @@ class SetSearch:
         held = list(candidates)
         by_cost = sorted(held, key=lambda one: (self.cost(one), one))
         by_room = sorted(held, key=lambda one: (-self._room(one), self.cost(one), one))
-        for candidate in dict.fromkeys(one for pair in zip(by_cost, by_room, strict=True) for one in pair):
+        turns = list(dict.fromkeys(one for pair in zip(by_cost, by_room, strict=True) for one in pair))
+        for at, candidate in enumerate(turns):
             if self.is_over:
                 return None
+            self._try_ahead(turns[at : at + _AHEAD])
             if not self.pending(candidate):
                 return candidate
         return None

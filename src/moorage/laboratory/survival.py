@@ -7,7 +7,9 @@ computed once.
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from itertools import combinations
 from multiprocessing import get_context
@@ -21,6 +23,7 @@ from moorage.laboratory.drain_question import OutageCluster
 from moorage.laboratory.failures import NodeFailures
 from moorage.laboratory.history import Ran
 from moorage.laboratory.node_twins import pod_shape, twins_of
+from moorage.laboratory.workers import kept, workers_of
 from moorage.printable import one_line
 from moorage.report.outage_values import NodeLoss
 from moorage.simulator.replacing import REPLACING_ELSEWHERE, replacement
@@ -74,13 +77,17 @@ def failure_domains(nodes: Sequence[Node], over: str) -> tuple[list[FailureDomai
 
 @dataclass
 class SurvivalRun:
-    """Losses of one cluster, in an open transaction. ``on_loss`` is called with every loss that was computed."""
+    """Losses of one cluster, in an open transaction. ``on_loss`` is called with every loss that was computed.
+
+    ``processes``  computes losses in forked processes; ``executor`` anywhere: workers get the cluster as it is now
+    """
 
     cluster: OutageCluster
     over: str = "node"
     depth: int = 1
     on_loss: Callable[[NodeLoss], None] | None = None
     processes: int = 1
+    executor: Executor | None = None
     #: How many losses were computed in all.
     computed: int = field(default=0, init=False)
 
@@ -142,7 +149,12 @@ class SurvivalRun:
         return self._computed(failures, [_joined(*pair) for pair in combinations(domains, 2)])
 
     def _computed(self, failures: NodeFailures, domains: Sequence[FailureDomain]) -> Iterator[NodeLoss]:
-        """Compute losses, in their order; in several processes if that was asked for and the system can fork."""
+        """Compute losses, in their order; elsewhere or in several processes if that was asked for and the system can fork."""
+        if self.executor is not None and len(domains) > 1:
+            for loss in self._spread(self.executor, domains):
+                self._note(loss)
+                yield loss
+            return
         if self.processes < 2 or len(domains) < 2 or not hasattr(os, "fork"):
             yield from (self._lose(failures, domain) for domain in domains)
             return
@@ -156,6 +168,14 @@ class SurvivalRun:
                     yield loss
         finally:
             _forked.pop()
+
+    def _spread(self, executor: Executor, domains: Sequence[FailureDomain]) -> Iterator[NodeLoss]:
+        cluster = pickle.dumps(self.cluster)
+        size = max(1, len(domains) // (4 * workers_of(executor)))
+        chunks = [tuple(domains[at : at + size]) for at in range(0, len(domains), size)]
+        waiting = [executor.submit(_lose_elsewhere, cluster, chunk) for chunk in chunks]
+        for one in waiting:
+            yield from one.result()
 
     def _lose(self, failures: NodeFailures, domain: FailureDomain) -> NodeLoss:
         with self.cluster.transaction():
@@ -177,6 +197,14 @@ def _lose_forked(at: int) -> NodeLoss:
     run, failures, domains = _forked[-1]
     run.on_loss = None
     return run._lose(failures, domains[at])
+
+
+def _lose_elsewhere(data: bytes, domains: Sequence[FailureDomain]) -> list[NodeLoss]:
+    """Compute losses in a worker, which keeps the cluster of its last call."""
+    cluster: OutageCluster = kept(data)
+    run = SurvivalRun(cluster)
+    failures = NodeFailures(lambda: cluster.simulation, cluster._step)
+    return [run._lose(failures, domain) for domain in domains]
 
 
 def _joined(first: FailureDomain, second: FailureDomain) -> FailureDomain:

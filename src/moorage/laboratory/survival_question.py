@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from typing import Protocol
 
 from msgspec import Struct
@@ -38,6 +39,7 @@ class SurvivalAsked(Struct, frozen=True):
     ``over``         ``node``, ``zone`` or a label
     ``depth``        2: every two of them as well
     ``fix_probes``   how many losses the search for a fix may compute; 0 leaves the fix out
+    ``processes``    compute losses in so many processes, where the system can fork; ``executor``: or with this
     ``spare``        find the fewest nodes like this one that let every loss be survived, up to ``spare_most``
     """
 
@@ -47,6 +49,7 @@ class SurvivalAsked(Struct, frozen=True):
     spare: str = ""
     spare_most: int = 20
     processes: int = 1
+    executor: Executor | None = None
 
 
 def failure_report(
@@ -80,7 +83,7 @@ def survival_report(
     """
     if asked.spare:
         check_nodes(cluster, [asked.spare])
-    run = SurvivalRun(cluster, asked.over, asked.depth, on_loss, asked.processes)
+    run = SurvivalRun(cluster, asked.over, asked.depth, on_loss, asked.processes, asked.executor)
     with cluster.transaction():
         run.rest()
         records = cluster.simulation.records.values()

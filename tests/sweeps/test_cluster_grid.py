@@ -54,7 +54,7 @@ def test_another_content_of_a_file_is_another_key(grid, tmp_path):
 
 FAULTS = {  # the grid, what the message says after the file's name
     "no mapping": ("[1]\n", ": expected a mapping, found a list"),
-    "no clusters": ("seeds: 3\n", ": clusters: required"),
+    "no clusters": ("seeds: 3\n", ": clusters or traces: required"),
     "an unknown field": (f"{GOOD}seed: 3\n", ":2: seed: no such field; did you mean seeds?"),
     "a field twice": (f"{GOOD}seeds: 3\nseeds: 4\n", ':3: key "seeds" already set in map'),
     "no YAML": (f"{GOOD}seeds: [\n", ":2: did not find"),
@@ -72,6 +72,21 @@ FAULTS = {  # the grid, what the message says after the file's name
     "a configuration with extenders": (
         f"{GOOD}configs: {{asks: extended.yaml}}\n",
         ": configs: asks has extenders, and a sweep asks none; extenders: skip leaves them out",
+    ),
+    "a trace without files": (f"{GOOD}traces:\n  t: {{format: openb}}\n", ":3: traces.t: expected format (openb, "),
+    "an unknown format": (f"{GOOD}traces: {{t: {{format: x, pods: cluster.yaml}}}}\n", ":2: traces.t.format: no such format"),
+    "an unknown step": (
+        f"{GOOD}traces: {{t: {{format: openb, pods: p, shufle: true}}}}\n",
+        ":2: traces.t.shufle: no such field; did you mean shuffle?",
+    ),
+    "a trace that is not there": (f"{GOOD}traces: {{t: {{format: philly, pods: p}}}}\n", ":2: traces.t: /"),
+    "two resources": (
+        f"{GOOD}traces: {{t: {{format: kwok, pods: cluster.yaml, scaleTo: {{cpu: 1, gpu: 2}}}}}}\n",
+        ":2: traces.t.scaleTo: expected one of cpu, memory, gpu",
+    ),
+    "times backwards": (
+        f"{GOOD}traces: {{t: {{format: kwok, pods: cluster.yaml, between: [9, 3]}}}}\n",
+        ":2: traces.t.between: expected two times",
     ),
     "an unknown metric is found at the end": (f"{GOOD}metrics: []\n", ":2: metrics: expected a list"),
 }

@@ -184,3 +184,29 @@ def test_parameters_change_the_configuration(tmp_path):
     assert least > most
     with pytest.raises(moorage.errors.ConfigError, match=r"with NodeResourcesFit.scoringStrategy.type=Most"):
         here({**grid, "parameters": {"NodeResourcesFit.scoringStrategy.type": ["Most"]}}, (), tmp_path)
+
+
+def test_traces_are_changed_by_the_seed_of_the_run(tmp_path):
+    files = {"format": "openb", "pods": "examples/trace-openb/pods.csv", "nodes": "examples/trace-openb/nodes.csv"}
+    grid = {
+        "traces": {"as it was": files, "busy": {**files, "shuffle": True, "inflate": 8, "lifetimes": 3600}},
+        "configs": {"a": None}, "seeds": 2,
+    }  # fmt: skip
+    found = here(grid, ("pending", "nodesUsed"), tmp_path)
+    quiet, busy = (found.select(trace=name).columns() for name in ("as it was", "busy"))
+    assert quiet["attempts"][0] == quiet["attempts"][1] < busy["attempts"].min()
+    assert busy["utilisation.cpu.mean"][0] != busy["utilisation.cpu.mean"][1]
+    assert here(grid, (), tmp_path).made == 0
+
+
+def test_the_pods_of_a_trace_on_the_nodes_of_a_cluster(tmp_path):
+    files = {
+        "format": "openb",
+        "pods": "examples/trace-openb/pods.csv",
+        "nodes": "examples/trace-openb/nodes.csv",
+        "stay": True,
+    }
+    found = here({"traces": {"t": files}, "clusters": {"c": small_cluster()}}, ("nodesUsed",), tmp_path)
+    on_its_own = here({"traces": {"t": files}}, (), tmp_path)
+    assert "utilisation.alibabacloud.com/gpu-milli" in on_its_own.columns()
+    assert "utilisation.alibabacloud.com/gpu-milli" not in found.columns()

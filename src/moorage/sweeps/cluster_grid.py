@@ -30,14 +30,15 @@ from moorage.sweeps.cluster_runs import ClusterRuns
 from moorage.sweeps.grid import SEED, AxisValue, Label, SweepAxis, SweepGrid, axis_of
 from moorage.sweeps.grid_document import GridField
 from moorage.sweeps.sources import ClusterFiles, ConfigText, PackedCluster
+from moorage.sweeps.trace_sources import read_trace_source
 
 __all__ = ["DEFAULT_METRICS", "ClusterGrid", "read_grid"]
 
 #: What is summarised if the grid does not say.
 DEFAULT_METRICS: Final = ("pending", "nodesUsed", "utilisation.cpu", "utilisation.memory", "fragmentation", "wait.p99")
 _FIELDS: Final = (
-    "clusters", "configs", "releases", "parameters", "seeds", "metrics", "against", "plugins", "featureGates", "replaceAll",
-    "allNodes", "prices", "quota", "extenders",
+    "clusters", "traces", "configs", "releases", "parameters", "seeds", "metrics", "against", "plugins", "featureGates",
+    "replaceAll", "allNodes", "prices", "quota", "extenders",
 )  # fmt: skip
 #: The largest grid file, and the largest configuration, in bytes.
 _MOST_BYTES: Final = 4 << 20
@@ -75,7 +76,8 @@ class _Reader:
 
     def grid(self) -> ClusterGrid:
         function = self._function()
-        axes = [axis for axis in (self._clusters(), self._configs(), self._releases(), *self._parameters()) if axis is not None]
+        found = (self._clusters(), self._traces(), self._configs(), self._releases(), *self._parameters())
+        axes = [axis for axis in found if axis is not None]
         self._check(function, axes)
         seeds = axis_of(SEED, self._seeds())
         metrics = self._fields.get("metrics")
@@ -124,8 +126,10 @@ class _Reader:
 
     def _clusters(self) -> SweepAxis | None:
         clusters = self._fields.get("clusters")
+        if clusters is None and "traces" in self._fields:
+            return None
         if clusters is None:
-            raise self._root.fault("clusters: required; for example clusters: {now: dump.json}")
+            raise self._root.fault("clusters or traces: required; for example clusters: {now: dump.json}")
         return SweepAxis("cluster", tuple(self._cluster(name, one) for name, one in clusters.fields().items()))
 
     def _cluster(self, name: str, given: GridField) -> AxisValue:
@@ -137,6 +141,13 @@ class _Reader:
         except MoorageError as error:
             raise given.fault(str(error)) from None
         return AxisValue(name, files, files.digest)
+
+    def _traces(self) -> SweepAxis | None:
+        traces = self._fields.get("traces")
+        if traces is None:
+            return None
+        sources = {name: read_trace_source(one, self._path) for name, one in traces.fields().items()}
+        return SweepAxis("trace", tuple(AxisValue(name, source, source.digest) for name, source in sources.items()))
 
     def _configs(self) -> SweepAxis | None:
         configs = self._fields.get("configs")
@@ -189,7 +200,7 @@ class _Reader:
 
         Raises  InputError, ConfigError
         """
-        varied = [axis for axis in axes if axis.name != "cluster"]
+        varied = [axis for axis in axes if axis.name not in {"cluster", "trace"}]
         for chosen in product(*(axis.values for axis in varied)):
             values = {axis.name: one.value for axis, one in zip(varied, chosen, strict=True)}
             labels: dict[str, Label] = {axis.name: one.label for axis, one in zip(varied, chosen, strict=True)}

@@ -15,10 +15,16 @@ from moorage.errors import InputError
 from moorage.framework.registry import load
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.measured_run import RunInput, measure_run
-from moorage.laboratory.run_inputs import input_of_runs
+from moorage.laboratory.run_inputs import input_of_runs, priced
+from moorage.laboratory.run_metrics import MeasureSetting, RunMeter
+from moorage.laboratory.typical_mix import typical_mix
 from moorage.simulator.simulate import Options, kinds_named, load_options
+from moorage.simulator.simulation import SimulatedCluster
+from moorage.simulator.trace import Trace
+from moorage.simulator.trace_run import simulate_trace
 from moorage.sweeps.parameters import with_parameters
 from moorage.sweeps.sources import ClusterFiles, ConfigText, PackedCluster
+from moorage.sweeps.trace_sources import TraceSource
 
 __all__ = ["ClusterRuns"]
 
@@ -68,11 +74,25 @@ class ClusterRuns:
         )  # fmt: skip
 
     def __call__(
-        self, *, cluster: ClusterSource, seed: int = 0, config: ConfigText = _DEFAULT, release: str | None = None,
-        **parameters: Any,
+        self, *, cluster: ClusterSource | None = None, trace: TraceSource | None = None, seed: int = 0,
+        config: ConfigText = _DEFAULT, release: str | None = None, **parameters: Any,
     ) -> Mapping[str, Any]:  # fmt: skip
         options = self.options(config, release, parameters, seed)
-        return measure_run(self._input(cluster, options), options).metrics
+        given = None if cluster is None else self._input(cluster, options)
+        if trace is not None:
+            return self._replayed(trace.trace(seed), given, options)
+        assert given is not None, "a grid has clusters or traces"
+        return measure_run(given, options).metrics
+
+    def _replayed(self, trace: Trace, given: RunInput | None, options: Options) -> Mapping[str, float]:
+        """Replay a trace, on the nodes of a cluster if there is one, and measure it."""
+        if given is not None:
+            trace = trace.with_nodes(given.nodes)
+        meter, ended = RunMeter(), list[SimulatedCluster]()
+        run = simulate_trace(trace, options, on_attempt=meter.hear, on_end=ended.append)
+        mix = tuple(typical_mix(arrival.pod for arrival in trace.arrivals))
+        setting = MeasureSetting(mix, priced(list(trace.nodes), dict(self.prices)), self.all_nodes)
+        return meter.measured(ended[0], run, setting).metrics
 
     def _input(self, source: ClusterSource, options: Options) -> RunInput:
         profiles = load_options(options).profiles if self.replace_all else ()

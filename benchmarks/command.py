@@ -23,6 +23,7 @@ from benchmarks.mechanisms import MECHANISMS
 from benchmarks.program import help_text, library_import, reading, whole_run
 from benchmarks.running import run as run_one
 from benchmarks.single import first_of_class, preemption_attempt
+from benchmarks.sweeps import measure_sweeps
 from benchmarks.watches import measure_watches
 from benchmarks.what_ifs import measure_forks, measure_what_ifs
 from benchmarks.workloads import WORKLOADS, Sizes
@@ -132,6 +133,14 @@ def what_ifs(nodes: int, pods: int, times: int) -> None:
     ):
         for figures in measured:
             click.echo(json.dumps(figures))
+
+
+@main.command()
+@click.option("--runs", default=400, help="Number of runs.")
+def sweeps(runs: int) -> None:
+    """Measure what a sweep costs beside its runs. Prints one JSON object per line."""
+    for figures in measure_sweeps(runs):
+        click.echo(json.dumps(figures))
 
 
 @main.command()

@@ -81,10 +81,14 @@ class Record:
     fragments: float
 
 
+def list_file(path):
+    """Return the path of a list, which may be compressed."""
+    packed = Path(f"{path}.gz")
+    return packed if not Path(path).exists() and packed.exists() else Path(path)
+
+
 def read_rows(path):
-    path = Path(path)
-    if not path.exists() and Path(f"{path}.gz").exists():
-        path = Path(f"{path}.gz")
+    path = list_file(path)
     if path.suffix == ".gz":
         with gzip.open(path, "rt", encoding="utf-8") as file:
             return list(csv.DictReader(file))

@@ -6,41 +6,54 @@ The folder has the lists of Alibaba's cluster-trace-gpu-v2023 (openb_node_list_g
 Without --traces, a small example beside this file runs. Rows of the CSV file: list, policy, seed, arrived, alloc, frag. arrived
 is what pods requested so far, alloc what is in use and frag the fragment amount, all in percent of the cluster's GPUs; alloc
 and frag are means over the pods that arrived within arrived +- 0.5.
+
+moorage.sweep makes the runs: in processes or on a Dask cluster, and with --store an interrupted experiment goes on.
 """
 
 import argparse
 import csv
 import sys
+import tempfile
 from collections import defaultdict
-from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from hashlib import blake2b
 from pathlib import Path
 from statistics import mean
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from protocol import LISTS, POLICIES, Run, read_rows, read_tasks
+from protocol import LISTS, POLICIES, Run, list_file, read_rows, read_tasks
 
+import moorage
+from moorage.sweeps.executors import CallingThread, dask_executor, process_pool
+
+HERE = Path(__file__).parent
 NODES = "openb_node_list_gpu_node.csv"
 #: The loads that the printed table shows.
 SHOWN = (50, 80, 100, 120, 130)
 
 
-def rows_of(traces, name, policy, seed):
-    """Return the rows of one run: (arrived, alloc, frag) by percent."""
-    nodes = read_rows(traces / NODES)
-    capacity = 1000 * sum(int(row["gpu"]) for row in nodes)
-    cells = defaultdict(list)
-    for record in Run(nodes, read_tasks(traces / f"openb_pod_list_{name}.csv"), policy, seed).records():
-        alloc, frag = (100 * value / capacity for value in (record.used, record.fragments))
-        cells[round(100 * record.arrived / capacity)].append((round(alloc, 2), frag))
-    return [
-        (percent, round(mean(alloc for alloc, _ in cell), 2), round(mean(frag for _, frag in cell), 2))
-        for percent, cell in sorted(cells.items())
-    ]
+class Experiment:
+    """One run of the experiment, as a sweep calls it. ``digest`` stands for the lists and for this program."""
 
+    def __init__(self, traces, lists):
+        self.traces = traces
+        files = [HERE / "protocol.py", traces / NODES, *(list_file(traces / f"openb_pod_list_{name}.csv") for name in lists)]
+        self.digest = blake2b(b"".join(path.read_bytes() for path in files), digest_size=16).hexdigest()
 
-def one(job):
-    return job, rows_of(*job)
+    def __call__(self, *, pods, policy, seed):
+        """Return the columns of one run, by percent of the cluster's GPUs that arrived."""
+        nodes = read_rows(self.traces / NODES)
+        capacity = 1000 * sum(int(row["gpu"]) for row in nodes)
+        cells = defaultdict(list)
+        for record in Run(nodes, read_tasks(self.traces / f"openb_pod_list_{pods}.csv"), policy, seed).records():
+            alloc, frag = (100 * value / capacity for value in (record.used, record.fragments))
+            cells[round(100 * record.arrived / capacity)].append((round(alloc, 2), frag))
+        return {
+            "arrived": sorted(cells),
+            "alloc": [round(mean(alloc for alloc, _ in cells[percent]), 2) for percent in sorted(cells)],
+            "frag": [round(mean(frag for _, frag in cells[percent]), 2) for percent in sorted(cells)],
+        }
 
 
 def seeds_of(text):
@@ -50,44 +63,79 @@ def seeds_of(text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--traces", type=Path, default=Path(__file__).parent / "small", help="the folder of the lists")
+    parser.add_argument("--traces", type=Path, default=HERE / "small", help="the folder of the lists")
     parser.add_argument("--lists", default="default", help=f"separated by commas, or all: {', '.join(LISTS)}")
     parser.add_argument("--policies", default="all", help=f"separated by commas, or all: {', '.join(POLICIES)}")
     parser.add_argument("--seeds", type=seeds_of, default=range(42, 43), help="42, or 42-51")
     parser.add_argument("--csv", type=Path, help="where to write the rows")
+    parser.add_argument("--store", type=Path, help="where to keep runs, so that an interrupted experiment goes on")
+    parser.add_argument("--plot", type=Path, help="a folder for the plots; needs moorage[plot]")
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--dask", help="the address of a Dask scheduler, whose workers make the runs")
     given = parser.parse_args()
     lists = LISTS if given.lists == "all" else given.lists.split(",")
     policies = list(POLICIES) if given.policies == "all" else given.policies.split(",")
     if unknown := sorted({*lists} - {*LISTS}) + sorted({*policies} - {*POLICIES}):
         parser.error(f"unknown: {', '.join(unknown)}; lists: {', '.join(LISTS)}; policies: {', '.join(POLICIES)}")
-    jobs = [(given.traces, name, policy, seed) for name in lists for policy in policies for seed in given.seeds]
-    results = {}
-    with ProcessPoolExecutor(given.processes) as pool:
-        for job, rows in pool.map(one, jobs) if given.processes > 1 else map(one, jobs):
-            results[job] = rows
-            if sys.stderr.isatty():
-                print(f"\r{len(results)} of {len(jobs)} runs", end="", file=sys.stderr)
+    grid = {"pods": lists, "policy": policies, "seed": given.seeds}
+    with ExitStack() as block:
+        store = given.store or block.enter_context(tempfile.TemporaryDirectory())
+        experiment = Experiment(given.traces.absolute(), lists)
+        found = moorage.sweep(grid, experiment, executor_of(given, block), store, on_run=progress)
+    for failed in found.failed:
+        print(f"{dict(failed.labels)}: {failed.message}", file=sys.stderr)
     if given.csv:
-        write(given.csv, results)
-    show(results)
+        write(given.csv, found)
+    if given.plot:
+        draw(given.plot, found, lists)
+    show(found)
+    return 1 if found.failed else 0
 
 
-def write(path, results):
+def executor_of(given, block):
+    if given.dask:
+        return block.enter_context(dask_executor(given.dask))
+    return CallingThread() if given.processes == 1 else block.enter_context(process_pool(given.processes))
+
+
+def progress(there, of, failed):
+    if sys.stderr.isatty():
+        print(f"\r{there} of {of} runs", end="", file=sys.stderr)
+
+
+def rows(run):
+    """Return (arrived, alloc, frag) of a run."""
+    return list(zip(*(run.series[name].tolist() for name in ("arrived", "alloc", "frag")), strict=True))
+
+
+def write(path, found):
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("list", "policy", "seed", "arrived", "alloc", "frag"))
-        for (_, name, policy, seed), rows in results.items():
-            writer.writerows((name, policy, seed, *row) for row in rows)
+        for run in found.all:
+            writer.writerows((run.labels["pods"], run.labels["policy"], run.labels["seed"], *row) for row in rows(run))
 
 
-def show(results):
+def draw(folder, found, lists):
+    from moorage.plots import plot_curves
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in lists:
+        for what, told in {"alloc": "allocated", "frag": "fragment amount"}.items():
+            figure = plot_curves(
+                found.select(pods=name).series, "arrived", what, "policy", title=f"list {name}",
+                xlabel="requested, % of the GPUs", ylabel=f"{told}, % of the GPUs",
+            )  # fmt: skip
+            figure.savefig(folder / f"{name}-{what}.svg")
+
+
+def show(found):
     """Print the means over seeds at some loads."""
-    loads = [load for load in SHOWN if any(row[0] == load for rows in results.values() for row in rows)]
+    loads = [load for load in SHOWN if any(row[0] == load for run in found.all for row in rows(run))]
     print(f"{'list':12} {'policy':14}" + "".join(f"{f'{what} {load}%':>12}" for what in ("alloc", "frag") for load in loads))
     grouped = defaultdict(list)
-    for (_, name, policy, _), rows in results.items():
-        grouped[name, policy].append({row[0]: row[1:] for row in rows})
+    for run in found.all:
+        grouped[run.labels["pods"], run.labels["policy"]].append({row[0]: row[1:] for row in rows(run)})
     for (name, policy), runs in grouped.items():
         cells = [
             f"{mean(run[load][i] for run in runs if load in run):>12.2f}" for i in (0, 1) for load in loads
@@ -96,4 +144,4 @@ def show(results):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

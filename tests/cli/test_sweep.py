@@ -17,13 +17,25 @@ GRID = ROOT / "examples/sweep/grid.yaml"
 
 
 def test_documents_keep_to_their_schema(moorage, tmp_path):
-    asked = ["sweep", GRID, "--store", tmp_path / "store", "--processes", "1", "--csv", tmp_path / "runs.csv"]
+    asked = [
+        "sweep",
+        GRID,
+        "--store",
+        tmp_path / "store",
+        "--processes",
+        "1",
+        "--csv",
+        tmp_path / "runs.csv",
+        "--plot",
+        tmp_path,
+    ]
     ran = moorage(*asked, "-o", "json")
     document = json.loads(ran.out)
     assert list(violations(document, SCHEMA, root=SCHEMA)) == []
     assert (ran.status, len(document["runs"]), document["failed"]) == (0, 20, [])
     assert document["groups"][2]["metrics"]["nodesUsed"]["difference"]["mean"] < 0
     assert len((tmp_path / "runs.csv").read_text().splitlines()) == 21
+    assert (tmp_path / "balance.cpu.svg").read_text().startswith("<?xml")
     again = moorage(*asked, "-o", "yaml")
     assert yaml.safe_load(again.out) == {
         **document,

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import click
@@ -17,7 +18,9 @@ from moorage.cli.command_help import DescribedCommand
 from moorage.cli.main import ERROR, OK
 from moorage.cli.memory import collect_seldom
 from moorage.cli.progress import Progress
+from moorage.cli.terminal import say
 from moorage.cli.worker_options import dask_option
+from moorage.errors import InputError
 from moorage.printable import escape_json
 from moorage.report.style import Style
 from moorage.sweeps.cluster_grid import read_grid
@@ -61,6 +64,9 @@ The file of a grid, the store, and all that is printed: docs/reference/sweep.md
 )  # fmt: skip
 @click.option("--csv", "csv_file", metavar="FILE", help="Also write a row for each run as CSV.")
 @click.option(
+    "--plot", "plot_directory", metavar="DIR", help="Also draw each metric into a file METRIC.svg there. Needs moorage[plot]."
+)
+@click.option(
     "-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True,
     help="How to print the result.",
 )  # fmt: skip
@@ -89,6 +95,8 @@ def sweep(**given: Any) -> int:
         )  # fmt: skip
     if given["csv_file"] is not None:
         result.runs.to_csv(given["csv_file"])
+    if given["plot_directory"] is not None:
+        _draw(result, given["plot_directory"])
     _print(result, against, given)
     return ERROR if result.failed else OK
 
@@ -104,6 +112,20 @@ def _counter(progress: Progress) -> Callable[[int, int, int], None]:
         progress.say(f"run {there} of {of}{lost}, about {left_s:,.0f} s left …")
 
     return show
+
+
+def _draw(result: SweepResult, directory: str) -> None:
+    from moorage.plots import plot_sweep  # imports matplotlib, which is rarely needed
+
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    for metric in result.metrics:
+        try:
+            plot_sweep(result, metric).savefig(folder / f"{metric.replace('/', '-')}.svg")
+        except InputError as error:
+            if "pip install" in str(error):
+                raise
+            say(f"note: no plot of {error}", err=True)
 
 
 def _print(result: SweepResult, against: str | None, given: dict[str, Any]) -> None:

@@ -1,0 +1,73 @@
+"""How plots look, and the data that they take: a mapping of columns, or anything with ``columns()``."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.errors import InputError
+
+__all__ = ["COLOURS", "Columns", "PlotData", "column_of", "columns_of", "new_figure", "plain_axes"]
+
+Columns = Mapping[str, npt.NDArray[Any]]
+#: Colours that people with colour-blindness can tell apart (Okabe and Ito).
+COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
+_WIDTH, _HEIGHT = 6.4, 3.6
+
+
+class HasColumns(Protocol):
+    """A frame, a recorder or the result of a sweep."""
+
+    def columns(self) -> Columns: ...
+
+
+PlotData = Columns | HasColumns
+
+
+def columns_of(data: PlotData) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns as arrays.
+
+    Raises  InputError if there is no row
+    """
+    found = data if isinstance(data, Mapping) else data.columns()
+    columns = {name: np.asarray(column) for name, column in found.items()}
+    if not columns or not len(next(iter(columns.values()))):
+        raise InputError("nothing to plot: the data has no rows")
+    return columns
+
+
+def column_of(columns: Columns, name: str) -> npt.NDArray[Any]:
+    """Return a column.
+
+    Raises  InputError if it is not there
+    """
+    if name not in columns:
+        raise InputError(f"{name}: no such column; there are {', '.join(columns)}")
+    return columns[name]
+
+
+def new_figure(title: str = "", *, width: float = _WIDTH, height: float = _HEIGHT) -> tuple[Any, Any]:
+    """Return a figure with one pair of axes.
+
+    Raises  InputError if matplotlib is not installed
+    """
+    try:
+        figures = importlib.import_module("matplotlib.figure")
+    except ImportError:
+        raise InputError("plots need matplotlib: pip install 'moorage[plot]'") from None
+    figure = figures.Figure(figsize=(width, height), layout="constrained")
+    axes = figure.add_subplot()
+    if title:
+        axes.set_title(title, loc="left", fontsize="medium")
+    return figure, axes
+
+
+def plain_axes(axes: Any) -> None:
+    """Remove what says nothing."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(visible=True, alpha=0.25, linewidth=0.6)
+    axes.set_axisbelow(True)

@@ -1,0 +1,79 @@
+"""Plots over the time of a run: of a ``StateRecorder``, or any columns with ``time_s``."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.errors import InputError
+from moorage.plots.drawing import COLOURS, Columns, PlotData, column_of, columns_of, new_figure, plain_axes
+
+__all__ = ["plot_fragmentation", "plot_pending", "plot_utilisation"]
+
+#: Unit, its length in seconds, and from which span on it is used.
+_UNITS: Final = (
+    ("days", 86_400.0, 4 * 86_400.0),
+    ("hours", 3600.0, 2 * 3600.0),
+    ("minutes", 60.0, 120.0),
+    ("seconds", 1.0, 0.0),
+)
+
+
+def plot_utilisation(data: PlotData, *, title: str = "Utilisation") -> Any:
+    """Plot ``utilisation.RESOURCE``, in percent, for each resource that there is.
+
+    Raises  InputError without such columns
+    """
+    return _shares(data, "utilisation", title, "used")
+
+
+def plot_fragmentation(data: PlotData, *, title: str = "Fragmentation") -> Any:
+    """Plot ``fragmentation``, and ``fragmentation.NAME`` if there are any, in percent.
+
+    Raises  InputError without such columns
+    """
+    return _shares(data, "fragmentation", title, "of what is free")
+
+
+def plot_pending(data: PlotData, *, title: str = "Pending pods") -> Any:
+    """Plot the number of pods that wait.
+
+    Raises  InputError without the column ``pending``
+    """
+    columns = columns_of(data)
+    times, unit = _times(columns)
+    pending = column_of(columns, "pending")
+    figure, axes = new_figure(title)
+    axes.fill_between(times, pending, step="post", color=COLOURS[1], alpha=0.25, linewidth=0)
+    axes.step(times, pending, where="post", color=COLOURS[1], linewidth=1.2)
+    axes.set(xlabel=unit, ylabel="pods", ylim=(0, max(1.0, 1.05 * float(pending.max()))), xlim=(times[0], times[-1]))
+    plain_axes(axes)
+    return figure
+
+
+def _shares(data: PlotData, kind: str, title: str, what: str) -> Any:
+    columns = columns_of(data)
+    times, unit = _times(columns)
+    names = [name for name in columns if name == kind or name.startswith(f"{kind}.")]
+    if not names:
+        raise InputError(f"no column {kind} or {kind}.NAME; there are {', '.join(columns)}")
+    figure, axes = new_figure(title)
+    for number, name in enumerate(names):
+        label = name.partition(".")[2] or kind
+        axes.plot(times, 100 * columns[name], color=COLOURS[number % len(COLOURS)], linewidth=1.4, label=label)
+    top = 100 * max(float(columns[name].max()) for name in names)
+    axes.set(xlabel=unit, ylabel=f"% {what}", ylim=(0, 100 if top > 50 else max(1.1 * top, 1.0)), xlim=(times[0], times[-1]))
+    if len(names) > 1:
+        axes.legend(frameon=False, ncols=len(names), loc="best")
+    plain_axes(axes)
+    return figure
+
+
+def _times(columns: Columns) -> tuple[npt.NDArray[np.float64], str]:
+    """Return the times in the unit that suits their span, and the unit."""
+    times: npt.NDArray[np.float64] = column_of(columns, "time_s").astype(np.float64)
+    span = float(times[-1] - times[0])
+    unit, seconds = next((unit, seconds) for unit, seconds, least in _UNITS if span >= least)
+    return times / seconds, unit

@@ -12,6 +12,7 @@ import pytest
 import moorage
 from moorage.errors import InputError
 from moorage.sweeps.executors import CallingThread, process_pool
+from moorage.sweeps.grid import SweepGrid, axis_of
 from moorage.sweeps.store import open_store
 from moorage.sweeps.sweep import SweepPlan, _plan_of, run_sweep
 from moorage.testing.builders import a_node, a_pod
@@ -30,6 +31,10 @@ def test_every_point_runs_in_order(tmp_path):
     assert found.columns()["square"].tolist() == SQUARES
     assert found.runs[3] == {"number": 2, "seed": 1, "square": 5.0, "half": 1.0}
     assert (found.made, found.failed) == (6, ())
+
+
+def test_a_value_may_have_the_name_of_its_axis():
+    assert SweepGrid((axis_of("config", ["config", "other"]),), "f").axes[0].varies
 
 
 def test_a_sweep_goes_on_where_it_was_interrupted(tmp_path):

@@ -67,10 +67,11 @@ class SweepGrid:
         for axis in self.axes:
             if not axis.values:
                 raise InputError(f"{axis.name}: no values; give at least one")
-            labels = [axis.name, *(value.label for value in axis.values)]
-            twice = next((one for at, one in enumerate(labels) if one in labels[:at] and at), None)
-            if twice is not None:
-                raise InputError(f"{axis.name}: {twice} is there twice")
+            seen: set[Label] = set()
+            for value in axis.values:
+                if value.label in seen:
+                    raise InputError(f"{axis.name}: {value.label} is there twice")
+                seen.add(value.label)
         if len(set(names)) < len(names):
             raise InputError(f"two axes have the same name: {', '.join(map(str, names))}")
 

@@ -142,10 +142,9 @@ def _run(
         if executor is None and (processes == 1 or len(jobs) == 1):
             executor = CallingThread()
         elif executor is None:
-            wanted = processes
 
             def renew() -> Executor:
-                return block.enter_context(process_pool(wanted))
+                return block.enter_context(process_pool(processes))
 
             executor = renew()
         runner = JobRunner(executor, renew, retries)

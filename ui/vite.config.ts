@@ -2,8 +2,8 @@ import { defineConfig } from "vite";
 import { htmlFiles } from "./bundling/html.ts";
 
 export default defineConfig({
-  // Preact's own runtime; no plugin is needed.
-  oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
+  // Calls of `h` are shorter than those of the automatic runtime, which wraps children in properties.
+  oxc: { jsx: { runtime: "classic", pragma: "h", pragmaFrag: "Fragment" }, jsxInject: 'import { h, Fragment } from "preact"' },
   plugins: [htmlFiles()],
   build: {
     outDir: "../src/moorage/web/bundle",

@@ -3,6 +3,7 @@ import "./styles/tokens.css";
 import "./styles/base.css";
 import "./styles/kit.css";
 import "./styles/explanation.css";
+import "./styles/answers.css";
 import "./styles/shell.css";
 import "./styles/map.css";
 import "./styles/print.css";

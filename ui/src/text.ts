@@ -70,6 +70,9 @@ export function shortName(pod: string): string {
   return pod.slice(pod.indexOf("/") + 1);
 }
 
+/** Compares names, and numbers in them as numbers: n9 comes before n10. */
+export const natural = new Intl.Collator("en", { numeric: true });
+
 function digits(value: number): string {
   if (value >= 100 || Number.isInteger(value)) return String(Math.round(value));
   return String(Number(value.toPrecision(3)));

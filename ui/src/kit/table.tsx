@@ -5,6 +5,8 @@ import { useState } from "preact/hooks";
 export interface Column<Row> {
   readonly head: string;
   readonly num?: boolean;
+  /** Holds sentences: never narrower than a few words. */
+  readonly prose?: boolean;
   readonly cell: (row: Row, index: number) => ComponentChildren;
 }
 
@@ -36,7 +38,7 @@ export function Table<Row>({ label, columns, rows, first = 50, strong }: TablePr
             {rows.slice(0, limit).map((row, index) => (
               <tr key={index} class={strong?.(row) ? "strong" : ""}>
                 {columns.map((column) => (
-                  <td key={column.head} class={column.num ? "num" : ""}>
+                  <td key={column.head} class={column.num ? "num" : column.prose ? "prose" : ""}>
                     {column.cell(row, index)}
                   </td>
                 ))}

@@ -1,5 +1,6 @@
 /** Which node stands where on the map: groups of tiles, and the size of a tile. */
 import type { NodeFields } from "../live/cluster";
+import { natural } from "../text";
 
 /** How nodes are grouped: by zone, by node group, by a label, or not at all. */
 export type Grouping = "zone" | "group" | "none" | `label:${string}`;
@@ -10,8 +11,6 @@ export interface TileGroup {
 }
 
 const MOST_GROUPS = 200;
-
-const natural = new Intl.Collator("en", { numeric: true });
 
 export function groupsOf(nodes: Iterable<NodeFields>, grouping: Grouping): TileGroup[] {
   const found = new Map<string, string[]>();

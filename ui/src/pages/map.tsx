@@ -14,7 +14,7 @@ import { Tray } from "../map/tray";
 import { useVerdicts, type Verdicts } from "../map/verdicts";
 import { MapControls } from "../map/controls";
 import { Meters } from "../map/meters";
-import { plural } from "../text";
+import { count, plural } from "../text";
 
 /** Rises when nodes come, go or move between groups. */
 const layoutVersion = signal(0);
@@ -47,6 +47,7 @@ export function MapPage({ cluster }: { cluster: Cluster }) {
         <Meters nodes={cluster.nodes.values()} resources={cluster.resources} />
       </header>
       <MapControls {...{ grouping, measure, table, search, labels, set, setSearch }} resources={cluster.resources} />
+      {!table && <Key measure={measure} verdicts={verdicts} />}
       {table ? (
         <NodeTable nodes={groups.flatMap((group) => group.names.flatMap((name) => cluster.nodes.get(name) ?? []))} matched={matched} measure={measure} />
       ) : cluster.nodes.size <= MOST_CARDS ? (
@@ -54,7 +55,6 @@ export function MapPage({ cluster }: { cluster: Cluster }) {
       ) : (
         <CanvasMap {...{ groups, nodeOf, lookOf, describe }} pick={(name) => (location.hash = nodeLink(name))} follow={onChange} />
       )}
-      <Key measure={measure} verdicts={verdicts} />
       <Tray pods={waiting} subject={pod} show={setPod} matches={(one) => !search || podMatches(one, search.toLowerCase())} />
     </main>
   );
@@ -73,7 +73,7 @@ function headline(cluster: Cluster, pending: number): string {
   let open = 0;
   for (const node of cluster.nodes.values()) if (node.ready && !node.cordoned) open += 1;
   const pods = pending ? `${plural(pending, "pod is", "pods are")} pending` : "No pod is pending";
-  return `${pods}; ${open === cluster.nodes.size ? "all" : `${open} of`} ${plural(cluster.nodes.size, "node")} take pods.`;
+  return `${pods}; ${open === cluster.nodes.size ? "all" : `${count(open)} of`} ${plural(cluster.nodes.size, "node")} take pods.`;
 }
 
 /** Return the nodes that match the search, by their own words or by a pod on them; undefined without a search. */

@@ -39,7 +39,7 @@ export function PreemptionTable({ preemption, nodes }: { preemption: Preemption;
             columns={[
               { head: "Node", cell: (row) => <Name of={nodes[row.node] ?? String(row.node)} /> },
               { head: "Verdict", cell: (row) => <Verdict row={row} chosen={row.node === preemption.chosen} /> },
-              { head: "Victims", cell: (row) => <Victims row={row} /> },
+              { head: "Victims", prose: true, cell: (row) => <Victims row={row} /> },
               { head: "Highest priority", num: true, cell: (row) => row.highestPriority ?? "" },
               { head: "Budgets broken", num: true, cell: (row) => row.violations ?? "" },
             ]}

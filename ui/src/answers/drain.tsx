@@ -1,0 +1,149 @@
+/** What kubectl drain does to nodes, and what becomes of their pods. */
+import type { DrainAnswer, DrainedPod, DrainReport } from "../documents";
+import { Badge, Chips, Figure, Name, Quote, Section, type Tone } from "../kit/basics";
+import { MoveMaps } from "../kit/moves";
+import { Table } from "../kit/table";
+import { count, plural, seconds, visible } from "../text";
+import { AnswerHead } from "./envelope";
+
+const OUTCOMES: Readonly<Record<DrainedPod["outcome"], readonly [Tone, string]>> = {
+  moves: ["ok", "moves"],
+  waits: ["risk", "waits"],
+  never: ["no", "never evicted"],
+  refused: ["no", "refused"],
+  pending: ["no", "then pending"],
+  lost: ["risk", "lost"],
+  stays: ["idle", "stays"],
+  finished: ["idle", "finished"],
+};
+
+const ORDER = Object.keys(OUTCOMES);
+
+export function DrainPage({ document }: { document: DrainReport }) {
+  const answer = document.answer;
+  const verdict = answer.possible ? (answer.pending.length ? "possible, but leaves pods pending" : "possible") : "not possible";
+  const counts = ORDER.map((outcome) => [outcome, answer.pods.filter((pod) => pod.outcome === outcome).length] as const);
+  const pods = [...answer.pods].sort((a, b) => ORDER.indexOf(a.outcome) - ORDER.indexOf(b.outcome));
+  const errors = answer.nodes.filter((node) => node.errors.length);
+  return (
+    <>
+      <AnswerHead document={document} tone={!answer.possible ? "no" : answer.pending.length ? "risk" : "ok"} verdict={verdict} />
+      <div class="figures">
+        {counts.filter(([, pods]) => pods).map(([outcome, pods]) => (
+          <Figure key={outcome} value={count(pods)} label={<Outcome of={outcome as DrainedPod["outcome"]} />} />
+        ))}
+        {answer.readySeconds !== undefined && <Figure value={seconds(answer.readySeconds)} label="until all are ready" />}
+      </div>
+      <Section title="Before and after" aside="point at a pod to see where it goes">
+        <MoveMaps
+          before="Before"
+          after="After"
+          mark="drained"
+          marked={new Set(answer.order)}
+          moves={pods.map((pod) => ({
+            pod: pod.pod,
+            from: pod.origin,
+            to: pod.node ?? "",
+            end: pod.outcome === "pending" ? "pending" : pod.outcome === "finished" ? "finished" : "lost for good",
+            title: OUTCOMES[pod.outcome]?.[1] ?? pod.outcome,
+          }))}
+        />
+      </Section>
+      <Timeline answer={answer} />
+      <Section title="Pods" aside={plural(pods.length, "pod")}>
+        <Table
+          label="Pods"
+          rows={pods}
+          columns={[
+            { head: "Pod", cell: (pod) => <Name of={pod.pod} /> },
+            { head: "Outcome", cell: (pod) => <Outcome of={pod.outcome} /> },
+            { head: "From", cell: (pod) => <Name of={pod.origin} /> },
+            { head: "To", cell: (pod) => <Name of={pod.outcome === "moves" || pod.outcome === "waits" ? (pod.node ?? "") : ""} /> },
+            { head: "at", num: true, cell: (pod) => (pod.at === undefined ? "" : seconds(pod.at)) },
+            { head: "Why", prose: true, cell: (pod) => <span class="small">{visible([pod.budget && `budget ${pod.budget}`, pod.why].filter(Boolean).join(": "))}</span> },
+          ]}
+        />
+      </Section>
+      {errors.length > 0 && (
+        <Section title="What kubectl prints">
+          <div class="cards">
+            {errors.flatMap((node) => node.errors.map((error) => <Quote key={node.name + error}>{error}</Quote>))}
+          </div>
+        </Section>
+      )}
+      {answer.ifLost && (
+        <Section title="If the nodes are lost instead">
+          <p>
+            {plural(answer.ifLost.moves, "pod")} {answer.ifLost.moves === 1 ? "moves" : "move"}.
+          </p>
+          {answer.ifLost.pending.length > 0 && (
+            <p>
+              <Badge tone="no">then pending</Badge> <Chips names={answer.ifLost.pending} />
+            </p>
+          )}
+          {answer.ifLost.lostForGood.length > 0 && (
+            <p>
+              <Badge tone="risk">lost for good</Badge> <Chips names={answer.ifLost.lostForGood} />
+            </p>
+          )}
+        </Section>
+      )}
+    </>
+  );
+}
+
+function Outcome({ of }: { of: DrainedPod["outcome"] }) {
+  const [tone, text] = OUTCOMES[of] ?? ["idle", of];
+  return <Badge tone={tone}>{text}</Badge>;
+}
+
+/** When each pod is evicted, gone and placed again. */
+function Timeline({ answer }: { answer: DrainAnswer }) {
+  const pods = answer.pods.filter((pod) => pod.evictedSeconds !== undefined || pod.outcome === "never" || pod.outcome === "waits");
+  const times = pods.flatMap((pod) => [pod.evictedSeconds ?? 0, pod.goneSeconds ?? 0, pod.placedSeconds ?? 0]);
+  const end = Math.max(answer.readySeconds ?? 0, ...times);
+  if (!pods.length || end <= 0) return null;
+  const at = (time: number) => `${(100 * time) / end}%`;
+  const span = (from: number, to: number, kind: string) => <span class={kind} style={{ left: at(from), width: at(Math.max(0, to - from)) }} />;
+  return (
+    <Section title="Timeline" aside={`0s to ${seconds(end)}`}>
+      <div class="timeline">
+        {pods.slice(0, 40).map((pod) => (
+          <div key={pod.pod} class="row-bar small">
+            <span class="name">{visible(pod.pod)}</span>
+            <span class="lane" aria-hidden="true">
+              {pod.evictedSeconds !== undefined && pod.evictedSeconds > 0 && span(0, pod.evictedSeconds, "waits")}
+              {pod.evictedSeconds !== undefined && span(pod.evictedSeconds, pod.goneSeconds ?? end, "goes")}
+              {pod.goneSeconds !== undefined && pod.placedSeconds === undefined && pod.outcome === "pending" && span(pod.goneSeconds, end, "pends")}
+              {pod.placedSeconds !== undefined && span(pod.placedSeconds, end, "runs")}
+              {pod.evictedSeconds === undefined && span(0, end, "waits")}
+            </span>
+            <span class="num muted">{timeText(pod)}</span>
+          </div>
+        ))}
+        {pods.length > 40 && <p class="small muted">and {pods.length - 40} more pods</p>}
+        <ul class="legend">
+          {(
+            [
+              ["waits", "waits for a budget"],
+              ["goes", "terminates"],
+              ["runs", "placed again"],
+              ["pends", "pending"],
+            ] as const
+          ).map(([kind, text]) => (
+            <li key={kind}>
+              <span class={`swatch lane-${kind}`} aria-hidden="true" />
+              {text}
+            </li>
+          ))}
+        </ul>
+      </div>
+    </Section>
+  );
+}
+
+function timeText(pod: DrainedPod): string {
+  if (pod.evictedSeconds === undefined) return "never";
+  if (pod.placedSeconds !== undefined) return `placed ${seconds(pod.placedSeconds)}`;
+  return pod.goneSeconds === undefined ? "" : `gone ${seconds(pod.goneSeconds)}`;
+}

@@ -1,0 +1,127 @@
+/** How full a cluster is, what is pending, and what still fits. */
+import type { Overview, OverviewAnswer, PendingCause, Place, ResourceUse } from "../documents";
+import { Badge, Chips, Figure, Section } from "../kit/basics";
+import { Bar } from "../kit/bar";
+import { Table } from "../kit/table";
+import { amount, amounts, count, percent, plural, visible } from "../text";
+import { AnswerHead } from "./envelope";
+
+export function OverviewPage({ document }: { document: Overview }) {
+  const { answer } = document;
+  const { nodes, pods } = answer;
+  return (
+    <>
+      <AnswerHead document={document} tone={pods.pending ? "no" : "ok"} verdict={pods.pending ? `${count(pods.pending)} pending` : "nothing pending"} />
+      <div class="figures">
+        <Figure value={count(pods.placed)} label="pods placed" />
+        <Figure value={count(pods.pending)} label="pods pending" />
+        <Figure value={count(nodes.counted)} label={`of ${plural(nodes.all, "node")} take pods`} />
+        {nodes.cordoned > 0 && <Figure value={count(nodes.cordoned)} label="cordoned" />}
+        {nodes.notReady > 0 && <Figure value={count(nodes.notReady)} label="not ready" />}
+        <Figure value={percent(answer.all.fragmentation)} label="fragmentation of the typical mix" />
+      </div>
+      {answer.pending.length > 0 && <Pending causes={answer.pending} />}
+      <Section title="Resources" aside="of the nodes that take pods">
+        <Table
+          label="Resources"
+          rows={answer.all.resources}
+          columns={[
+            { head: "Resource", cell: (one) => visible(one.resource) },
+            { head: "", cell: (one) => <Bar of={1} parts={[{ value: one.utilisation, fill: "rest" }]} class="wide-bar" /> },
+            { head: "requested", num: true, cell: (one) => percent(one.utilisation) },
+            { head: "free", num: true, cell: (one) => amount(one.resource, one.free) },
+            { head: "unusable", num: true, cell: (one) => percent(one.stranded) },
+            { head: "σ of nodes", num: true, cell: (one) => percent(one.sigma) },
+            { head: "Jain’s index", num: true, cell: (one) => one.jain.toFixed(2) },
+          ]}
+        />
+        <p class="small muted after">“unusable”: the share of what is free on nodes where no pod of the typical mix fits.</p>
+      </Section>
+      <Places title="Node groups" places={answer.groups} />
+      <Places title="Zones" places={answer.zones} />
+      <Mix answer={answer} />
+    </>
+  );
+}
+
+const Pending = ({ causes }: { causes: readonly PendingCause[] }) => (
+  <Section title="Pending" aside="by cause">
+    <ul class="groups">
+      {causes.map((cause) => (
+        <li key={cause.message + cause.pods.join()} class="keep">
+          <div class="who">
+            <p>
+              <Badge tone="no">{plural(cause.pods.length, "pod")}</Badge>
+            </p>
+            <Chips names={cause.pods} first={6} />
+          </div>
+          <div class="why">
+            <div class="chips">
+              {Object.entries(cause.plugins)
+                .sort((a, b) => b[1] - a[1])
+                .map(([plugin, nodes]) => (
+                  <span key={plugin} class="chip">
+                    {visible(plugin)} <strong>{count(nodes)}</strong>
+                  </span>
+                ))}
+            </div>
+            <p class="small muted">{visible(cause.message)}</p>
+          </div>
+        </li>
+      ))}
+    </ul>
+  </Section>
+);
+
+/** The same resources of several places, as small bars in a row. */
+function Places({ title, places }: { title: string; places: readonly Place[] }) {
+  if (places.length < 2) return null;
+  const resources = [...new Set(places.flatMap((place) => place.resources.map((one) => one.resource)))].filter((one) => one !== "pods");
+  const use = (place: Place, resource: string): ResourceUse | undefined => place.resources.find((one) => one.resource === resource);
+  return (
+    <Section title={title}>
+      <Table
+        label={title}
+        rows={places}
+        columns={[
+          { head: "Name", cell: (place) => <strong class="name">{visible(place.name || "none")}</strong> },
+          { head: "nodes", num: true, cell: (place) => count(place.nodes) },
+          { head: "pods", num: true, cell: (place) => count(place.pods) },
+          ...resources.slice(0, 5).map((resource) => ({
+            head: visible(resource),
+            cell: (place: Place) => {
+              const one = use(place, resource);
+              return one && one.allocatable > 0 ? (
+                <div class="cell-bar">
+                  <Bar of={1} parts={[{ value: one.utilisation, fill: "rest" }]} />
+                  <span class="num small">{percent(one.utilisation, 0)}</span>
+                </div>
+              ) : (
+                <span class="muted">–</span>
+              );
+            },
+          })),
+          { head: "fragmentation", num: true, cell: (place) => percent(place.fragmentation) },
+        ]}
+      />
+    </Section>
+  );
+}
+
+const Mix = ({ answer }: { answer: OverviewAnswer }) =>
+  answer.mix.length ? (
+    <Section title="What still fits" aside="shapes of pods in the cluster, by how many there are">
+      <Table
+        label="What still fits"
+        rows={answer.mix}
+        first={20}
+        columns={[
+          { head: "Like", cell: (shape) => <span class="name">{visible(shape.example)}</span> },
+          { head: "Requests", cell: (shape) => amounts(shape.requests) },
+          { head: "there are", num: true, cell: (shape) => count(shape.pods) },
+          { head: "more fit by arithmetic", num: true, cell: (shape) => count(shape.arithmetic) },
+          { head: "by the engine", num: true, cell: (shape) => (shape.engine === undefined ? "" : `${count(shape.engine)}${shape.complete === false ? "+" : ""}`) },
+        ]}
+      />
+    </Section>
+  ) : null;

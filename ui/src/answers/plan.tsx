@@ -1,0 +1,167 @@
+/** Which nodes to buy, or which can be removed. */
+import type { NodePlan, PlanAnswer } from "../documents";
+import { Badge, Chips, Facts, Figure, Name, Section, type Tone } from "../kit/basics";
+import { Bar } from "../kit/bar";
+import { MoveMaps } from "../kit/moves";
+import { Table } from "../kit/table";
+import { amount, amounts, count, percent, plural, visible } from "../text";
+import { AnswerHead } from "./envelope";
+
+const STATUS: Readonly<Record<PlanAnswer["status"], readonly [Tone, string]>> = {
+  optimal: ["ok", "no cheaper set works"],
+  gap: ["ok", "verified"],
+  impossible: ["no", "impossible"],
+  undecided: ["risk", "undecided"],
+};
+
+const ORDERS: Readonly<Record<string, string>> = {
+  asGiven: "verified as given",
+  largestFirst: "also largest first",
+  smallestFirst: "also smallest first",
+};
+
+export function PlanPage({ document }: { document: NodePlan }) {
+  const answer = document.answer;
+  const [tone, verdict] = STATUS[answer.status] ?? ["idle", answer.status];
+  return (
+    <>
+      <AnswerHead document={document} tone={tone} verdict={verdict} />
+      <div class="figures">
+        {answer.cost !== null && <Figure value={price(answer.cost)} label={answer.remove.length ? "remaining cost" : "cost"} />}
+        {answer.saved ? <Figure value={price(answer.saved)} label="saved" /> : null}
+        {answer.lowerBound !== null && <Figure value={price(answer.lowerBound)} label="lower bound for any scheduler" />}
+        {answer.gap !== null && <Figure value={percent(answer.gap)} label="above the bound" />}
+        {answer.pods ? <Figure value={count(answer.pods)} label="pods to place" /> : null}
+      </div>
+      {answer.remove.length > 0 && (
+        <Section title="Remove" aside={plural(answer.remove.length, "node")}>
+          <div class="cards">
+            <Chips names={answer.remove} first={30} />
+            {answer.lost?.length ? <Facts of={[["Lost for good", <Chips names={answer.lost} />]]} /> : null}
+          </div>
+        </Section>
+      )}
+      {answer.moved.length > 0 && (
+        <Section title="Pods that move" aside={plural(answer.moved.length, "pod")}>
+          <MoveMaps
+            before="Before"
+            after="After"
+            mark="removed"
+            marked={new Set(answer.remove)}
+            moves={answer.moved.map((move) => ({ pod: move.pod, from: move.source, to: move.to }))}
+          />
+        </Section>
+      )}
+      <Ladder answer={answer} />
+      <Used answer={answer} />
+      <Unplaceable answer={answer} />
+      <Blocked blocked={answer.blocked} />
+      {answer.left?.length ? (
+        <Section title="Pods that stay pending" aside="with the best set that was tried">
+          <Chips names={answer.left} first={30} />
+        </Section>
+      ) : null}
+    </>
+  );
+}
+
+/** The bound, the packing and the verified sets, as bars of their cost. */
+function Ladder({ answer }: { answer: PlanAnswer }) {
+  const rows: { name: string; cost: number; nodes: string; pending: string }[] = [];
+  if (answer.lowerBound !== null) rows.push({ name: "lower bound", cost: answer.lowerBound, nodes: "", pending: "" });
+  if (answer.packing) rows.push({ name: `cheapest packing${answer.packing.proven ? ", proven" : ""}`, ...setOf(answer.packing) });
+  for (const [order, set] of Object.entries(answer.sets ?? {})) rows.push({ name: ORDERS[order] ?? visible(order), ...setOf(set) });
+  if (rows.length < 2) return null;
+  const most = Math.max(...rows.map((row) => row.cost));
+  return (
+    <Section title="Cost" aside="a packing is arithmetic; a verified set was run by the engine">
+      <Table
+        label="Cost of sets of nodes"
+        rows={rows}
+        columns={[
+          { head: "Set", cell: (row) => row.name },
+          { head: "", cell: (row) => <Bar of={most} parts={[{ value: row.cost, fill: row.name.startsWith("verified") ? "subject" : "rest" }]} class="wide-bar" /> },
+          { head: "cost", num: true, cell: (row) => price(row.cost) },
+          { head: "Nodes", cell: (row) => row.nodes },
+          { head: "Pending", cell: (row) => row.pending },
+        ]}
+      />
+    </Section>
+  );
+}
+
+const setOf = (set: NonNullable<PlanAnswer["packing"]>) => ({
+  cost: set.cost,
+  nodes: listed(set.nodes),
+  pending: Object.entries(set.pending ?? {})
+    .map(([order, pods]) => `${pods} ${order === "asGiven" ? "as given" : order === "largestFirst" ? "largest first" : "smallest first"}`)
+    .join(", "),
+});
+
+const price = (value: number) => String(Number(value.toFixed(3)));
+
+const listed = (nodes: Readonly<Record<string, number>>) =>
+  Object.entries(nodes)
+    .map(([type, number]) => `${count(number)} ${visible(type)}`)
+    .join(", ");
+
+function Used({ answer }: { answer: PlanAnswer }) {
+  const used = Object.entries(answer.used ?? {});
+  if (!used.length) return null;
+  return (
+    <Section title="The new nodes" aside={listed(answer.nodes)}>
+      <div class="why">
+        {used.map(([resource, { requested, allocatable }]) => (
+          <div key={resource} class="row-bar">
+            <span>{visible(resource)}</span>
+            <Bar of={allocatable} parts={[{ value: requested, fill: "rest" }]} />
+            <span class="num">
+              {percent(allocatable ? requested / allocatable : 0)} <span class="muted small">of {amount(resource, allocatable)}</span>
+            </span>
+          </div>
+        ))}
+        {Object.entries(answer.perZone ?? {}).map(([type, zones]) => (
+          <p key={type} class="small muted">
+            {visible(type)}: {listed(zones)}
+          </p>
+        ))}
+      </div>
+    </Section>
+  );
+}
+
+function Unplaceable({ answer }: { answer: PlanAnswer }) {
+  if (!answer.unplaceable?.length) return null;
+  return (
+    <Section title="Pods that fit on no node">
+      <Table
+        label="Pods that fit on no node"
+        rows={answer.unplaceable}
+        columns={[
+          { head: "Pods", cell: (row) => <Chips names={row.pods} first={3} /> },
+          { head: "Requests", cell: (row) => amounts(row.requests) },
+          { head: "Why", prose: true, cell: (row) => row.why.map((why) => <p key={why.type + why.plugin} class="small">{visible(`${why.type}: ${why.plugin} ${why.reason}`)}</p>) },
+        ]}
+      />
+    </Section>
+  );
+}
+
+function Blocked({ blocked }: { blocked: PlanAnswer["blocked"] }) {
+  const rows = Object.entries(blocked).flatMap(([node, reasons]) => reasons.map((reason) => ({ node, ...reason })));
+  if (!rows.length) return null;
+  return (
+    <Section title="Why the other nodes stay">
+      <Table
+        label="Why the other nodes stay"
+        rows={rows}
+        columns={[
+          { head: "Node", cell: (row) => <Name of={row.node} /> },
+          { head: "Pod", cell: (row) => <Name of={row.pod ?? ""} /> },
+          { head: "Rule", cell: (row) => (row.rule || row.plugin ? <Badge tone="no">{visible(row.rule ?? row.plugin ?? "")}</Badge> : "") },
+          { head: "Why", prose: true, cell: (row) => visible(row.text ?? "") },
+        ]}
+      />
+    </Section>
+  );
+}

@@ -1,0 +1,108 @@
+/** What happens when nodes or zones are lost. */
+import type { Failure, Survival } from "../documents";
+import { Badge, Chips, Facts, Name, Section } from "../kit/basics";
+import { Bar } from "../kit/bar";
+import { Command } from "../kit/command";
+import { Table } from "../kit/table";
+import { bytes, cores, count, plural, visible } from "../text";
+import { AnswerHead } from "./envelope";
+
+export function SurvivalPage({ document }: { document: Survival }) {
+  const answer = document.answer;
+  const worst = new Set(answer.worst);
+  const most = Math.max(1, ...answer.failures.map((failure) => failure.pods));
+  const failures = [...answer.failures].sort((a, b) => Number(worst.has(b.lost)) - Number(worst.has(a.lost)) || b.pending.length - a.pending.length);
+  const bad = failures.filter((failure) => failure.pending.length || failure.lostForGood.length || failure.stuck.length);
+  return (
+    <>
+      <AnswerHead document={document} tone={answer.survives ? "ok" : "no"} verdict={answer.survives ? "survives" : "not safe"} />
+      <Section title="Losses" aside={`of the pods there: how many move, stay pending, or are lost for good`}>
+        <Table
+          label="Losses"
+          rows={failures}
+          columns={[
+            { head: "Lost", cell: (failure) => <Lost failure={failure} worst={worst.has(failure.lost) && !answer.survives} /> },
+            { head: "nodes", num: true, cell: (failure) => count(failure.nodes.length) },
+            { head: "pods", num: true, cell: (failure) => count(failure.pods) },
+            {
+              head: "",
+              cell: (failure) => (
+                <Bar
+                  of={most}
+                  class="wide-bar"
+                  parts={[
+                    { value: failure.moves, fill: "rest" },
+                    { value: failure.pending.length, fill: "no" },
+                    { value: failure.lostForGood.length, fill: "old" },
+                  ]}
+                />
+              ),
+            },
+            { head: "move", num: true, cell: (failure) => count(failure.moves) },
+            { head: "pending", num: true, cell: (failure) => (failure.pending.length ? <span class="sign no">{failure.pending.length}</span> : "0") },
+            { head: "lost for good", num: true, cell: (failure) => count(failure.lostForGood.length) },
+            { head: "Room left", num: true, cell: (failure) => `${cores(failure.freeCpuMilli)} cpu, ${bytes(failure.freeMemoryBytes)}` },
+          ]}
+        />
+        <ul class="legend">
+          <li><span class="swatch fill-rest" aria-hidden="true" />move</li>
+          <li><span class="swatch fill-no" aria-hidden="true" />stay pending</li>
+          <li><span class="swatch fill-old" aria-hidden="true" />lost for good: no controller</li>
+        </ul>
+      </Section>
+      {answer.fix && (
+        <Section title="What would make it safe" aside={`cost ${count(answer.fix.cost)}; run for every loss`}>
+          <div class="cards">
+            {answer.fix.commands.length ? answer.fix.commands.map((command) => <Command key={command} text={command} />) : <Chips names={answer.fix.changes} />}
+            {answer.fix.notes.map((note) => (
+              <p key={note} class="small">
+                <Badge tone="risk">note</Badge> {visible(note)}
+              </p>
+            ))}
+          </div>
+        </Section>
+      )}
+      {answer.spare && (
+        <Section title="Spare nodes">
+          <p>
+            {answer.spare.nodes === undefined
+              ? `Up to ${answer.spare.tried} more nodes like ${visible(answer.spare.like)} are not enough.`
+              : `${plural(answer.spare.nodes, "more node")} like ${visible(answer.spare.like)} would be enough.`}
+          </p>
+        </Section>
+      )}
+      {bad.length > 0 && (
+        <Section title="Pods that suffer">
+          <ul class="groups">
+            {bad.slice(0, 30).map((failure) => (
+              <li key={failure.lost} class="keep">
+                <div class="who">
+                  <strong class="name">{visible(failure.lost)}</strong>
+                </div>
+                <Facts
+                  of={[
+                    ["Pending", failure.pending.length ? <Chips names={failure.pending} /> : ""],
+                    ["Why", failure.why ? <span class="small">{visible(failure.why)}</span> : ""],
+                    ["Lost for good", failure.lostForGood.length ? <Chips names={failure.lostForGood} /> : ""],
+                    ["Stuck", failure.stuck.length ? <Chips names={failure.stuck} /> : ""],
+                    ["Evicted", failure.preempted.length ? <Chips names={failure.preempted} /> : ""],
+                  ]}
+                />
+              </li>
+            ))}
+          </ul>
+        </Section>
+      )}
+      {answer.pendingBefore.length > 0 && (
+        <p class="small muted">Pending without any loss, and not counted: {visible(answer.pendingBefore.join(", "))}.</p>
+      )}
+    </>
+  );
+}
+
+const Lost = ({ failure, worst }: { failure: Failure; worst: boolean }) => (
+  <>
+    <Name of={failure.lost} /> {worst && <Badge tone="no">worst</Badge>}
+    {failure.sameAs && <span class="small muted"> equal to {visible(failure.sameAs)}</span>}
+  </>
+);

@@ -23,8 +23,13 @@ def snapshot(nodes: list[dict[str, Any]], pods: list[dict[str, Any]], **more: An
         "resources": resources,
         "unit": {"cpu": "milli", "memory": "bytes", "pods": "count", "nvidia.com/gpu": "count"},
         "nodes": {name: [node[name] for node in nodes] for name in columns}
-        | {side: {one: [node[side].get(one, 0) for node in nodes] for one in resources} for side in ("allocatable", "requested")},
-        "pods": {name: [pod[name] for pod in pods] for name in ("key", "owner", "state", "priority", "cause", "arrived", "attempts")}
+        | {
+            side: {one: [node[side].get(one, 0) for node in nodes] for one in resources}
+            for side in ("allocatable", "requested")
+        },
+        "pods": {
+            name: [pod[name] for pod in pods] for name in ("key", "owner", "state", "priority", "cause", "arrived", "attempts")
+        }
         | {
             "node": [index.get(pod["node"], -1) for pod in pods],
             "requests": {one: [pod["requests"].get(one, 0) for pod in pods] for one in ("cpu", "memory")},
@@ -80,9 +85,16 @@ def large(nodes: int = 5000, pods_per_node: int = 10, pending: int = 200) -> dic
             }
             for at in range(nodes)
         ],
-        [{"key": f"load/app-{at}", "node": f"node-{at % nodes:04}", "owner": f"Deployment/app-{at % 50}"} for at in range(nodes * pods_per_node)]
+        [
+            {"key": f"load/app-{at}", "node": f"node-{at % nodes:04}", "owner": f"Deployment/app-{at % 50}"}
+            for at in range(nodes * pods_per_node)
+        ]
         + [
-            {"key": f"load/wait-{at}", "cause": f"0/{nodes} nodes are available: {nodes} Insufficient cpu. preemption: none", "attempts": 3}
+            {
+                "key": f"load/wait-{at}",
+                "cause": f"0/{nodes} nodes are available: {nodes} Insufficient cpu. preemption: none",
+                "attempts": 3,
+            }
             for at in range(pending)
         ],
     )

@@ -54,7 +54,7 @@ def _handler(lab: LabServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def log_message(self, format: str, *args: Any) -> None:
+        def log_message(self, *args: Any) -> None:
             pass
 
         def do_GET(self) -> None:
@@ -105,7 +105,9 @@ def _handler(lab: LabServer) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def stream(self, query: str) -> None:
-            last = self.headers.get("Last-Event-ID") or dict(part.split("=") for part in query.split("&") if part).get("after", "")
+            last = self.headers.get("Last-Event-ID") or dict(part.split("=") for part in query.split("&") if part).get(
+                "after", ""
+            )
             at = int(last.partition(".")[2] or 0)
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")

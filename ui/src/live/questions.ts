@@ -1,6 +1,5 @@
 /** Questions to the server: asked on a fork of the cluster, with progress and cancel. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { AnyDocument } from "../documents";
 import { ApiError, ask, get, post } from "./api";
 
 export interface Progress {
@@ -13,11 +12,11 @@ interface Status<T> {
   readonly state: "running" | "done" | "failed" | "cancelled";
   readonly progress?: Progress;
   readonly answer?: T;
-  readonly message?: string;
+  readonly error?: string;
 }
 
 export interface Question {
-  readonly kind: AnyDocument["kind"];
+  /** The fields of the document's own `question`: they say which command answers. */
   readonly question: Readonly<Record<string, unknown>>;
   readonly changes?: readonly unknown[];
 }
@@ -42,7 +41,7 @@ export async function answerTo<T>(
       signal.removeEventListener("abort", cancel);
       return now.answer!;
     }
-    if (now.state !== "running") throw new ApiError(0, now.message ?? (now.state === "failed" ? "The question failed." : "Cancelled."));
+    if (now.state !== "running") throw new ApiError(0, now.error ?? (now.state === "failed" ? "The question failed." : "Cancelled."));
     if (now.progress) progress(now.progress);
     await new Promise((resolve) => setTimeout(resolve, POLL_MS));
   }

@@ -1,12 +1,13 @@
 /** The first page: is anything pending, and where is free capacity? */
 import { signal } from "@preact/signals";
-import { useCallback, useMemo, useState } from "preact/hooks";
+import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
 import { Legend } from "../kit/basics";
 import { type Cluster, type NodeFields, type PodFields, share } from "../live/cluster";
 import { nodeLink, place, setQuery } from "../live/router";
 import { onChange, version } from "../live/state";
 import { CanvasMap } from "../map/canvas";
 import { CardMap } from "../map/cards";
+import { chipsOf, fly } from "../map/flight";
 import { type Grouping, groupingLabels, groupsOf, MOST_CARDS } from "../map/layout";
 import { described, type Look, type Measure, measured, secondOf } from "../map/look";
 import { NodeTable } from "../map/table";
@@ -38,6 +39,7 @@ export function MapPage({ cluster }: { cluster: Cluster }) {
   const podsOf = (name: string) => [...(cluster.nodes.get(name)?.pods ?? [])].flatMap((key) => cluster.pods.get(key) ?? []);
   const describe = (node: NodeFields) => described(node, cluster.nodes.get(node.name)?.pods.size ?? 0, measure, verdicts?.get(node.name));
   const set = (changes: Record<string, string>) => setQuery({ ...Object.fromEntries(query), ...changes });
+  useEffect(flights, []);
   void version.value;
   const waiting = [...cluster.waiting].flatMap((key) => cluster.pods.get(key) ?? []);
   return (
@@ -58,6 +60,17 @@ export function MapPage({ cluster }: { cluster: Cluster }) {
       <Tray pods={waiting} subject={pod} show={setPod} matches={(one) => !search || podMatches(one, search.toLowerCase())} />
     </main>
   );
+}
+
+/** Follow the changes, and let each pod that is bound fly to its card. Deltas come before the page is drawn again. */
+function flights(): () => void {
+  return onChange((touched) => {
+    for (const [pod, from] of chipsOf(touched?.bound ?? [])) {
+      const name = touched!.bound.find(([key]) => key === pod)![1];
+      const tile = document.querySelector(`[data-node="${CSS.escape(name)}"]`);
+      if (tile) fly(from, tile.getBoundingClientRect());
+    }
+  });
 }
 
 function look(node: NodeFields, measure: Measure, matched: ReadonlySet<string> | undefined, verdicts: Verdicts | undefined): Look {

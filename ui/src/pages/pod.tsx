@@ -65,7 +65,7 @@ function stateOf(cluster: Cluster, key: string): string {
 function Try({ pod, change }: { pod: string; change: Remedy }) {
   const [asked, run, cancel] = useQuestion<Explanation>();
   const go = () =>
-    run((progress, signal) => answerOf({ kind: "Explanation", question: { pods: [pod] }, changes: change.atoms }, progress, signal));
+    run((progress, signal) => answerOf({ question: { explain: pod }, changes: change.atoms }, progress, signal));
   return (
     <div class="try">
       {asked.state !== "done" && asked.state !== "running" && (

@@ -15,6 +15,6 @@ interface Page {
 
 export const PAGES: readonly Page[] = [
   { name: "", label: "Map", show: (cluster) => <MapPage cluster={cluster} /> },
-  { name: "node", show: (cluster, [name = ""]) => <NodePage cluster={cluster} name={name} /> },
-  { name: "pod", show: (cluster, [namespace = "", name = ""]) => <PodPage cluster={cluster} pod={`${namespace}/${name}`} /> },
+  { name: "node", show: (cluster, [name = ""]) => <NodePage key={name} cluster={cluster} name={name} /> },
+  { name: "pod", show: (cluster, [namespace = "", name = ""]) => <PodPage key={`${namespace}/${name}`} cluster={cluster} pod={`${namespace}/${name}`} /> },
 ];

@@ -51,9 +51,9 @@ def printed(*command: str) -> dict[str, Any]:
     return found
 
 
-def report(path: Path, value: dict[str, Any], command: str = "moorage explain") -> Path:
+def report(path: Path, value: dict[str, Any], **context: Any) -> Path:
     """Write a report file as the commands do."""
-    blocks = block("moorage-document", value) + block("moorage-context", {"command": command})
+    blocks = block("moorage-document", value) + block("moorage-context", {"command": "moorage explain", **context})
     text = bundle_text("report.html").replace("<!--moorage-title-->", escape(value.get("summary", "")))
     path.write_text(text.replace("<!--moorage-document-->", blocks), "utf-8")
     return path

@@ -149,6 +149,18 @@ def test_a_pod_is_explained_and_a_change_tried(lab, visit, text_of):
     assert body["changes"] == pending["answer"]["changes"][0]["atoms"]
 
 
+def test_another_pod_does_not_stand_over_the_last_answer(lab, visit):
+    server = lab()
+    server.answers["GET /lab/v1/pods/default/web-1/explanation"] = document("placed")
+    server.answers["GET /lab/v1/pods/default/web-2/explanation"] = {"_status": 202, "id": "q1"}
+    server.answers["GET /lab/v1/questions/q1"] = {"state": "running"}
+    with visit.page(server.url + "#/pod/default/web-1", allow=NETWORK) as page:
+        page.get_by_role("heading", level=1).wait_for()
+        page.goto(server.url + "#/pod/default/web-2")
+        page.get_by_text("Explaining default/web-2").wait_for()
+        assert page.get_by_role("heading", level=1).count() == 0
+
+
 def test_a_question_that_fails_says_why_and_one_that_runs_can_be_cancelled(lab, visit):
     server = lab()
     path = "GET /lab/v1/pods/default/web-1/explanation"

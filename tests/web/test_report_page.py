@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.web.clusters import snapshot
 from tests.web.reports import QUESTIONS, document, printed, renamed, report
 
 pytestmark = pytest.mark.slow
@@ -80,6 +81,17 @@ def test_several_pods_stand_below_each_other(visit, tmp_path):
     file = report(tmp_path / "report.html", {"kind": "List", "items": documents})
     with visit.page(file.as_uri(), offline=True) as page:
         assert [one.inner_text() for one in page.get_by_role("heading", level=1).all()] == [one["summary"] for one in documents]
+
+
+def test_the_map_of_a_report_shows_how_nodes_answer_the_pod(visit, tmp_path):
+    nodes = [{"name": name, "zone": "east"} for name in document("pending")["answer"]["nodes"]]
+    cluster = snapshot(nodes, [{"key": "default/search-0", "node": "general-a1"}])
+    file = report(tmp_path / "report.html", document("pending"), snapshot=cluster)
+    with visit.page(file.as_uri(), offline=True) as page:
+        east = page.get_by_role("group", name="east")
+        assert east.get_by_role("img").count() == len(nodes)
+        east.get_by_role("img", name="general-a1: cpu 25%, memory 50%, 1 pod, refuses the pod: InterPodAffinity").wait_for()
+        assert page.get_by_text("refused by NodeAffinity: 3 nodes").count() == 1
 
 
 def test_a_document_of_a_later_release_is_listed(visit, tmp_path, text_of):

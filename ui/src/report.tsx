@@ -1,28 +1,35 @@
 /** The report file: one document, or several of a List, with what they rest on. */
+import { useMemo } from "preact/hooks";
 import { Answer } from "./answers";
 import { Basis } from "./answers/envelope";
 import type { AnyDocument } from "./documents";
+import { Cluster, type Snapshot } from "./live/cluster";
+import { StillCluster } from "./map/still";
 import { visible } from "./text";
 
 /** What the writer of the file adds to the document. */
 export interface Context {
   readonly command?: string;
+  readonly snapshot?: Snapshot;
 }
 
 type Input = AnyDocument | { readonly kind: "List"; readonly items: readonly AnyDocument[] };
 
 export function Report({ input, context }: { input: Input; context: Context }) {
   const documents = input.kind === "List" ? input.items : [input];
+  const cluster = useMemo(() => context.snapshot && new Cluster(context.snapshot), [context]);
   return (
     <div class="page report">
-      <main class="stack">
-        {documents.map((document, index) => (
-          <article key={index} class="stack" aria-label={visible(document.summary)}>
-            <Answer document={document} />
-            <Basis document={document} command={index === documents.length - 1 ? context.command : undefined} />
-          </article>
-        ))}
-      </main>
+      <StillCluster.Provider value={cluster}>
+        <main class="stack">
+          {documents.map((document, index) => (
+            <article key={index} class="stack" aria-label={visible(document.summary)}>
+              <Answer document={document} />
+              <Basis document={document} command={index === documents.length - 1 ? context.command : undefined} />
+            </article>
+          ))}
+        </main>
+      </StillCluster.Provider>
       <footer class="small muted foot">Moorage report · works without a network</footer>
     </div>
   );

@@ -3,6 +3,7 @@ import type { ComponentChildren } from "preact";
 import type { AnyDocument, UnknownDocument } from "../documents";
 import { Badge, Facts, Section, type Tone } from "../kit/basics";
 import { Command } from "../kit/command";
+import { StillMap } from "../map/still";
 import { plural, visible } from "../text";
 
 type Document = AnyDocument | UnknownDocument;
@@ -25,20 +26,23 @@ interface HeadProps {
 }
 
 export const AnswerHead = ({ document, tone, verdict, children }: HeadProps) => (
-  <header class="answer">
-    <p class="kind">
-      <Badge tone={tone}>{verdict}</Badge> {KINDS[document.kind] ?? visible(document.kind)}
-    </p>
-    <h1>{visible(document.summary)}</h1>
-    {document.before && (
-      <p class="certain">
-        <strong>Before:</strong> {visible(document.before.summary)}
-        <br />
-        <strong>With the changes:</strong> {visible((document.question.changes ?? []).join(" · "))}
+  <>
+    <header class="answer">
+      <p class="kind">
+        <Badge tone={tone}>{verdict}</Badge> {KINDS[document.kind] ?? visible(document.kind)}
       </p>
-    )}
-    {children}
-  </header>
+      <h1>{visible(document.summary)}</h1>
+      {document.before && (
+        <p class="certain">
+          <strong>Before:</strong> {visible(document.before.summary)}
+          <br />
+          <strong>With the changes:</strong> {visible((document.question.changes ?? []).join(" · "))}
+        </p>
+      )}
+      {children}
+    </header>
+    <StillMap document={document} />
+  </>
 );
 
 /** Say how certain the answer is, as the last line of the commands does. */
@@ -65,7 +69,7 @@ export const Basis = ({ document, command }: { document: Document; command?: str
           ["How certain", certainty(document)],
           ["Rules", `kube-scheduler ${visible(document.release)}`],
           ["Seeds", document.seeds.join(", ")],
-          ["Input", visible(document.input.files.join(", "))],
+          ["Input", visible(document.input.files.filter((file) => file !== "-").join(", "))],
           ["Taken at", visible(document.input.takenAt ?? "")],
           ["Digest", <code>{visible(document.input.digest)}</code>],
           ...document.assumptions.map((one) => [`Assumed: ${visible(one.name)}`, visible(one.value)] as const),

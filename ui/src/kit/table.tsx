@@ -27,11 +27,15 @@ export function Table<Row>({ label, columns, rows, first = 50, strong }: TablePr
         <table aria-label={label}>
           <thead>
             <tr>
-              {columns.map((column) => (
-                <th key={column.head} scope="col" class={column.num ? "num" : ""}>
-                  {column.head}
-                </th>
-              ))}
+              {columns.map((column) =>
+                column.head ? (
+                  <th key={column.head} scope="col" class={column.num ? "num" : ""}>
+                    {column.head}
+                  </th>
+                ) : (
+                  <td key="" class="no-head" />
+                ),
+              )}
             </tr>
           </thead>
           <tbody>

@@ -10,6 +10,7 @@ export function Attempts({ cluster, pod }: { cluster: Cluster; pod: string }) {
   if (!seen.length && !total) return null;
   return (
     <Section title="Attempts" aside={`${plural(Math.max(total, seen.length), "attempt")}; new ones appear here`}>
+      {!seen.length && <p class="small muted">None since this page was opened.</p>}
       {seen.length > 0 && (
         <Table
           label="Attempts"

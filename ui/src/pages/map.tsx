@@ -1,7 +1,6 @@
 /** The first page: is anything pending, and where is free capacity? */
 import { signal } from "@preact/signals";
 import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
-import { Legend } from "../kit/basics";
 import { type Cluster, type NodeFields, type PodFields, share } from "../live/cluster";
 import { nodeLink, place, setQuery } from "../live/router";
 import { onChange, version } from "../live/state";
@@ -10,12 +9,13 @@ import { CardMap } from "../map/cards";
 import { chipsOf, fly } from "../map/flight";
 import { type Grouping, groupingLabels, groupsOf, MOST_CARDS } from "../map/layout";
 import { described, type Look, type Measure, measured, secondOf } from "../map/look";
+import { Key } from "../map/still";
 import { NodeTable } from "../map/table";
 import { Tray } from "../map/tray";
 import { useVerdicts, type Verdicts } from "../map/verdicts";
 import { MapControls } from "../map/controls";
 import { Meters } from "../map/meters";
-import { count, plural } from "../text";
+import { count, plural, visible } from "../text";
 
 /** Rises when nodes come, go or move between groups. */
 const layoutVersion = signal(0);
@@ -49,7 +49,11 @@ export function MapPage({ cluster }: { cluster: Cluster }) {
         <Meters nodes={cluster.nodes.values()} resources={cluster.resources} />
       </header>
       <MapControls {...{ grouping, measure, table, search, labels, set, setSearch }} resources={cluster.resources} />
-      {!table && <Key measure={measure} verdicts={verdicts} />}
+      {!table && (
+        <div class="map-key" role="status">
+          <Key verdicts={verdicts} measure={filled(measure)} />
+        </div>
+      )}
       {table ? (
         <NodeTable nodes={groups.flatMap((group) => group.names.flatMap((name) => cluster.nodes.get(name) ?? []))} matched={matched} measure={measure} />
       ) : cluster.nodes.size <= MOST_CARDS ? (
@@ -104,30 +108,7 @@ function matching(cluster: Cluster, search: string): ReadonlySet<string> | undef
 
 const podMatches = (pod: PodFields, words: string) => pod.key.toLowerCase().includes(words) || pod.owner.toLowerCase().includes(words);
 
-function Key({ measure, verdicts }: { measure: Measure; verdicts: Verdicts | undefined }) {
-  if (verdicts) {
-    const counts = new Map<string, { colour: number; nodes: number }>();
-    for (const { fits, plugin, colour } of verdicts.values()) {
-      const name = fits ? "fits" : `refused by ${plugin}`;
-      counts.set(name, { colour, nodes: (counts.get(name)?.nodes ?? 0) + 1 });
-    }
-    const entries = [...counts].sort((a, b) => b[1].nodes - a[1].nodes);
-    return (
-      <div class="map-key" role="status">
-        <Legend of={entries.map(([name, { colour, nodes }]) => [colour ? `fill-${colour}` : "fill-ok", `${name}: ${plural(nodes, "node")}`] as const)} />
-      </div>
-    );
-  }
-  return (
-    <div class="map-key">
-      <Legend
-        of={[
-          ["ramp", `${measure === "dominant" ? "largest share of any resource" : measure === "stranded" ? "share of typical pods that do not fit" : measure} requested`],
-          ["second-bar", secondOf(measure)],
-          ["hatched", "cordoned"],
-          ["red-frame", "not ready"],
-        ]}
-      />
-    </div>
-  );
+function filled(measure: Measure): string {
+  if (measure === "dominant") return "largest share of any resource requested";
+  return measure === "stranded" ? "share of typical pods that do not fit" : `${visible(measure)} requested`;
 }

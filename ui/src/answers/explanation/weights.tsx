@@ -16,6 +16,7 @@ interface WeightsProps {
 
 export function Weights({ columns, weights, differing, winner, set, complete }: WeightsProps) {
   const changed = weights.some((weight, plugin) => weight !== columns.weights[plugin]);
+  if (columns.nodes.length < 2) return null;
   if (!differing.length) {
     return <p class="muted small">All plugins give every node the same score: no weight changes the choice.</p>;
   }

@@ -14,11 +14,10 @@ from moorage.web.bundle_files import bundle_text
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DEMO = ("-f", str(EXAMPLES / "demo"))
 
-#: Questions by the name of their report: one of each kind of answer, and the outcomes of a pod.
+#: Questions by the name of their report: one of each kind of answer, and two of a pod.
 QUESTIONS = {
     "pending": ("explain", "search-2", *DEMO),
     "placed": ("explain", "search-0", *DEMO),
-    "preempts": ("explain", "inference", *DEMO),
     "capacity": ("capacity", str(EXAMPLES / "capacity" / "job.yaml"), *DEMO, "--no-gains"),
     "plan": ("plan", "--consolidate", *DEMO),
     "drain": ("drain", "worker-3", "-f", str(EXAMPLES / "drain"), "--ignore-daemonsets"),
@@ -37,12 +36,12 @@ QUESTIONS = {
 }
 
 
-@cache
 def document(name: str) -> dict[str, Any]:
     """Return the document that the command of a question prints."""
     return printed(*QUESTIONS[name])
 
 
+@cache
 def printed(*command: str) -> dict[str, Any]:
     out = StringIO()
     with redirect_stdout(out), suppress(SystemExit):

@@ -14,7 +14,7 @@ SHOWN = HOSTILE.replace("\u202e", "\\u202e")
 def names_in(name, answer):
     """Return the names of pods and nodes that the page of an answer shows."""
     match name:
-        case "pending" | "placed" | "preempts":
+        case "pending" | "placed":
             return [answer["nodes"][at] for group in answer["groups"] for at in group["nodes"][:4]] + [
                 step["plugin"] for step in answer["funnel"]
             ]
@@ -65,9 +65,9 @@ def test_the_page_says_what_the_document_says(name, visit, tmp_path, text_of):
     assert visit.asked == {file.as_uri()} | {url for url in visit.asked if url.startswith("data:")}
 
 
-@pytest.mark.parametrize("name", ["pending", "drain", "overview"])
+@pytest.mark.parametrize("name", ["pending", "drain"])
 def test_hostile_names_stay_text(name, visit, tmp_path, text_of):
-    old = {"pending": "general-a1", "drain": "web-6d5f", "overview": "zone-a"}[name]
+    old = {"pending": "general-a1", "drain": "web-6d5f"}[name]
     file = report(tmp_path / "report.html", renamed(document(name), old, HOSTILE))
     with visit.page(file.as_uri(), offline=True) as page:
         assert " ".join(SHOWN.split()) in text_of(page)

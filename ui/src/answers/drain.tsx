@@ -55,10 +55,10 @@ export function DrainPage({ document }: { document: DrainReport }) {
           label="Pods"
           rows={pods}
           columns={[
-            { head: "Pod", cell: (pod) => <Name of={pod.pod} /> },
+            { head: "Pod", cell: (pod) => <Name of={pod.pod} to="pod" /> },
             { head: "Outcome", cell: (pod) => <Outcome of={pod.outcome} /> },
-            { head: "From", cell: (pod) => <Name of={pod.origin} /> },
-            { head: "To", cell: (pod) => <Name of={pod.outcome === "moves" || pod.outcome === "waits" ? (pod.node ?? "") : ""} /> },
+            { head: "From", cell: (pod) => <Name of={pod.origin} to="node" /> },
+            { head: "To", cell: (pod) => <Name of={pod.outcome === "moves" || pod.outcome === "waits" ? (pod.node ?? "") : ""} to="node" /> },
             { head: "at", num: true, cell: (pod) => (pod.at === undefined ? "" : seconds(pod.at)) },
             { head: "Why", prose: true, cell: (pod) => <span class="small">{visible([pod.budget && `budget ${pod.budget}`, pod.why].filter(Boolean).join(": "))}</span> },
           ]}

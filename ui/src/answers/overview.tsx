@@ -53,7 +53,7 @@ const Pending = ({ causes }: { causes: readonly PendingCause[] }) => (
             <p>
               <Badge tone="no">{plural(cause.pods.length, "pod")}</Badge>
             </p>
-            <Chips names={cause.pods} first={6} />
+            <Chips names={cause.pods} first={6} to="pod" />
           </div>
           <div class="why">
             <div class="chips">

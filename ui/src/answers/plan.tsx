@@ -36,7 +36,7 @@ export function PlanPage({ document }: { document: NodePlan }) {
       {answer.remove.length > 0 && (
         <Section title="Remove" aside={plural(answer.remove.length, "node")}>
           <div class="cards">
-            <Chips names={answer.remove} first={30} />
+            <Chips names={answer.remove} first={30} to="node" />
             {answer.lost?.length ? <Facts of={[["Lost for good", <Chips names={answer.lost} />]]} /> : null}
           </div>
         </Section>
@@ -156,8 +156,8 @@ function Blocked({ blocked }: { blocked: PlanAnswer["blocked"] }) {
         label="Why the other nodes stay"
         rows={rows}
         columns={[
-          { head: "Node", cell: (row) => <Name of={row.node} /> },
-          { head: "Pod", cell: (row) => <Name of={row.pod ?? ""} /> },
+          { head: "Node", cell: (row) => <Name of={row.node} to="node" /> },
+          { head: "Pod", cell: (row) => <Name of={row.pod ?? ""} to="pod" /> },
           { head: "Rule", cell: (row) => (row.rule || row.plugin ? <Badge tone="no">{visible(row.rule ?? row.plugin ?? "")}</Badge> : "") },
           { head: "Why", prose: true, cell: (row) => visible(row.text ?? "") },
         ]}

@@ -81,9 +81,9 @@ export function SurvivalPage({ document }: { document: Survival }) {
                 </div>
                 <Facts
                   of={[
-                    ["Pending", failure.pending.length ? <Chips names={failure.pending} /> : ""],
+                    ["Pending", failure.pending.length ? <Chips names={failure.pending} to="pod" /> : ""],
                     ["Why", failure.why ? <span class="small">{visible(failure.why)}</span> : ""],
-                    ["Lost for good", failure.lostForGood.length ? <Chips names={failure.lostForGood} /> : ""],
+                    ["Lost for good", failure.lostForGood.length ? <Chips names={failure.lostForGood} to="pod" /> : ""],
                     ["Stuck", failure.stuck.length ? <Chips names={failure.stuck} /> : ""],
                     ["Evicted", failure.preempted.length ? <Chips names={failure.preempted} /> : ""],
                   ]}

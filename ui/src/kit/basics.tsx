@@ -1,7 +1,8 @@
 /** The small parts that all pages share: signs, badges, names, sections, facts. */
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useContext, useState } from "preact/hooks";
 import { visible } from "../text";
+import { type LinkKind, Links } from "./links";
 
 export type Tone = "ok" | "no" | "risk" | "subject" | "idle";
 
@@ -21,26 +22,27 @@ export const Badge = ({ tone, children }: { tone: Tone; children: ComponentChild
   </span>
 );
 
-/** A name from the input, which may hold anything. */
-export const Name = ({ of, href }: { of: string; href?: string | undefined }) =>
-  href ? (
-    <a class="name" href={href}>
+/** A name from the input, which may hold anything; `to` says what it is the name of. */
+export function Name({ of, to, class: extra = "name" }: { of: string; to?: LinkKind | undefined; class?: string }) {
+  const links = useContext(Links);
+  const href = to && of ? links[to](of) : undefined;
+  return href ? (
+    <a class={extra} href={href}>
       {visible(of)}
     </a>
   ) : (
-    <span class="name">{visible(of)}</span>
+    <span class={extra}>{visible(of)}</span>
   );
-
-export const Chip = ({ children }: { children: string }) => <span class="chip">{visible(children)}</span>;
+}
 
 /** Names as chips: the first few, and a button for the others. */
-export function Chips({ names, first = 8, label }: { names: readonly string[]; first?: number; label?: string }) {
+export function Chips({ names, first = 8, label, to }: { names: readonly string[]; first?: number; label?: string; to?: LinkKind }) {
   const [all, setAll] = useState(false);
   const shown = all ? names : names.slice(0, first);
   return (
     <span class="chips" role="group" aria-label={label}>
       {shown.map((name) => (
-        <Chip key={name}>{name}</Chip>
+        <Name key={name} of={name} to={to} class="chip" />
       ))}
       {names.length > shown.length && (
         <button class="button quiet small" type="button" onClick={() => setAll(true)}>

@@ -1,9 +1,10 @@
 /** The frame of the live interface: navigation, the state of the connection, and the page. */
 import { useEffect } from "preact/hooks";
 import { Badge } from "../kit/basics";
+import { Links } from "../kit/links";
 import { PAGES } from "../pages";
 import { visible } from "../text";
-import { linkTo, place } from "./router";
+import { linkTo, nodeLink, place, podLink } from "./router";
 import { cluster, type Link, link } from "./state";
 
 export function Shell() {
@@ -15,7 +16,7 @@ export function Shell() {
     document.title = ["Moorage", page?.label ?? rest.join("/")].filter(Boolean).reverse().join(" · ");
   }, [name, rest.join("/")]);
   return (
-    <>
+    <Links.Provider value={PLACES}>
       <a class="skip" href="#main" onClick={skip}>
         Skip to the content
       </a>
@@ -56,9 +57,11 @@ export function Shell() {
           </aside>
         )}
       </div>
-    </>
+    </Links.Provider>
   );
 }
+
+const PLACES = { node: nodeLink, pod: podLink };
 
 function skip(event: Event): void {
   event.preventDefault();

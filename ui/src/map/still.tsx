@@ -1,8 +1,9 @@
-/** The cluster of a report as a map: how full nodes are, or how they answer the pod of an explanation. */
+/** A map under an answer: how full nodes are, or how they answer the pod of an explanation. */
 import { createContext } from "preact";
 import { useContext, useMemo } from "preact/hooks";
 import type { AnyDocument, ExplanationAnswer, UnknownDocument } from "../documents";
 import { Legend, Section } from "../kit/basics";
+import { Links } from "../kit/links";
 import { type Cluster, type NodeFields, share } from "../live/cluster";
 import { plural } from "../text";
 import { CanvasMap } from "./canvas";
@@ -10,11 +11,12 @@ import { CardMap } from "./cards";
 import { groupsOf, MOST_CARDS } from "./layout";
 import { described, type Look, measured, type NodeVerdict, secondOf } from "./look";
 
-/** The cluster that came with a report; the live page has a map of its own. */
+/** The cluster that came with a report, or the live one. */
 export const StillCluster = createContext<Cluster | undefined>(undefined);
 
 export function StillMap({ document }: { document: AnyDocument | UnknownDocument }) {
   const cluster = useContext(StillCluster);
+  const links = useContext(Links);
   const verdicts = useMemo(() => (document.kind === "Explanation" ? verdictsIn(document.answer as ExplanationAnswer) : undefined), [document]);
   const subjects = useMemo(() => subjectsOf(document), [document]);
   const groups = useMemo(() => groupsOf(cluster?.nodes.values() ?? [], "zone"), [cluster]);
@@ -24,13 +26,13 @@ export function StillMap({ document }: { document: AnyDocument | UnknownDocument
   const podsOf = (name: string) => [...(cluster.nodes.get(name)?.pods ?? [])].flatMap((key) => cluster.pods.get(key) ?? []);
   const describe = (node: NodeFields) => described(node, cluster.nodes.get(node.name)!.pods.size, "dominant", verdicts?.get(node.name));
   return (
-    <Section title="Map" aside={`${plural(cluster.nodes.size, "node")}, as the input has them`}>
+    <Section title="Map" aside={plural(cluster.nodes.size, "node") + (cluster.head.live ? "" : ", as the input has them")}>
       <div class="cards">
         <Key verdicts={verdicts} />
         {cluster.nodes.size <= MOST_CARDS ? (
-          <CardMap {...{ groups, nodeOf, podsOf, lookOf, describe, subjects }} href={() => undefined} measure="dominant" />
+          <CardMap {...{ groups, nodeOf, podsOf, lookOf, describe, subjects }} href={links.node} measure="dominant" />
         ) : (
-          <CanvasMap {...{ groups, nodeOf, lookOf, describe }} pick={() => undefined} />
+          <CanvasMap {...{ groups, nodeOf, lookOf, describe }} pick={(name) => (location.hash = links.node(name) ?? location.hash)} />
         )}
       </div>
     </Section>
@@ -47,7 +49,8 @@ const look = (node: NodeFields, verdicts: ReadonlyMap<string, NodeVerdict> | und
 /** The first plugin that refuses each node, as the groups of an explanation say. */
 export function verdictsIn(answer: ExplanationAnswer): ReadonlyMap<string, NodeVerdict> | undefined {
   if (!answer.funnel.length) return undefined;
-  const order = answer.funnel.map((step) => step.plugin);
+  const first = new Set(answer.groups.map((group) => group.refusals[0]?.plugin ?? ""));
+  const order = [...new Set(answer.funnel.map((step) => step.plugin))].filter((plugin) => first.has(plugin));
   const fits: NodeVerdict = { fits: true, plugin: "", text: "fits", colour: 0 };
   const found = new Map(answer.nodes.map((name) => [name, fits]));
   for (const group of answer.groups) {

@@ -2,7 +2,6 @@
 import { Name } from "../kit/basics";
 import { Table } from "../kit/table";
 import { type NodeRow, share } from "../live/cluster";
-import { nodeLink } from "../live/router";
 import { percent, visible } from "../text";
 import { type Measure, measured, measureName } from "./look";
 
@@ -20,7 +19,7 @@ export function NodeTable({ nodes, matched, measure }: NodeTableProps) {
       rows={matched ? nodes.filter((node) => matched.has(node.name)) : nodes}
       first={100}
       columns={[
-        { head: "Node", cell: (node) => <Name of={node.name} href={nodeLink(node.name)} /> },
+        { head: "Node", cell: (node) => <Name of={node.name} to="node" /> },
         { head: "Zone", cell: (node) => visible(node.zone) },
         { head: "State", cell: (node) => stateOf(node) },
         ...extra.map((one) => ({ head: measureName(one), num: true, cell: (node: NodeRow) => percent(measured(node, one), 0) })),

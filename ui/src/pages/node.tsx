@@ -3,7 +3,6 @@ import { Chips, Facts, Name, Section, Sign } from "../kit/basics";
 import { Bar } from "../kit/bar";
 import { Table } from "../kit/table";
 import { type Cluster, share } from "../live/cluster";
-import { podLink } from "../live/router";
 import { version } from "../live/state";
 import { amount, percent, plural, visible } from "../text";
 
@@ -51,7 +50,7 @@ export function NodePage({ cluster, name }: { cluster: Cluster; name: string }) 
           label="Pods"
           rows={pods}
           columns={[
-            { head: "Pod", cell: (pod) => <Name of={pod.key} href={podLink(pod.key)} /> },
+            { head: "Pod", cell: (pod) => <Name of={pod.key} to="pod" /> },
             { head: "Workload", cell: (pod) => visible(pod.owner) },
             { head: "Priority", num: true, cell: (pod) => pod.priority },
             { head: "cpu", num: true, cell: (pod) => amount("cpu", pod.requests.cpu ?? 0) },

@@ -9,6 +9,7 @@ import type { Cluster } from "../live/cluster";
 import { answerOf, answerTo, useQuestion } from "../live/questions";
 import { version } from "../live/state";
 import type { ScoreColumns } from "../ranking";
+import { StillCluster } from "../map/still";
 import { visible } from "../text";
 import { Waiting } from "./waiting";
 import { Attempts } from "./attempts";
@@ -45,11 +46,11 @@ export function PodPage({ cluster, pod }: { cluster: Cluster; pod: string }) {
       )}
       {!answer && <Waiting asked={asked} what={`Explaining ${pod}`} cancel={cancel} again={explain} />}
       {answer && (
-        <>
+        <StillCluster.Provider value={cluster}>
           <ExplanationPage document={answer} scores={scores} offer={(change) => <Try key={change.commands.join()} pod={pod} change={change} />} />
           <Attempts cluster={cluster} pod={pod} />
           <Basis document={answer} />
-        </>
+        </StillCluster.Provider>
       )}
     </main>
   );

@@ -53,7 +53,7 @@ function Card({ change, nodes, offer }: { change: Remedy } & Omit<ChangesProps, 
       ))}
       <p class="lead small">
         <span class="muted">places it on </span>
-        <Chips names={places} first={4} label="Nodes where the pod could go then" />
+        <Chips names={places} first={4} to="node" label="Nodes where the pod could go then" />
       </p>
       {change.displaced.length > 0 && (
         <p class="small">

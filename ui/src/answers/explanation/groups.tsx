@@ -12,7 +12,7 @@ export function Groups({ groups, nodes }: { groups: readonly RefusedGroup[]; nod
         {groups.map((group, index) => (
           <li key={index} class="keep">
             <div class="who">
-              <Chips names={group.nodes.map((node) => nodes[node] ?? String(node))} first={6} />
+              <Chips names={group.nodes.map((node) => nodes[node] ?? String(node))} first={6} to="node" />
               {group.cost !== undefined && <span class="small muted">opened at cost {count(Number(group.cost.toFixed(1)))}</span>}
             </div>
             <ul class="why">

@@ -37,7 +37,7 @@ export function PreemptionTable({ preemption, nodes }: { preemption: Preemption;
             first={12}
             strong={(row) => row.node === preemption.chosen}
             columns={[
-              { head: "Node", cell: (row) => <Name of={nodes[row.node] ?? String(row.node)} /> },
+              { head: "Node", cell: (row) => <Name of={nodes[row.node] ?? String(row.node)} to="node" /> },
               { head: "Verdict", cell: (row) => <Verdict row={row} chosen={row.node === preemption.chosen} /> },
               { head: "Victims", prose: true, cell: (row) => <Victims row={row} /> },
               { head: "Highest priority", num: true, cell: (row) => row.highestPriority ?? "" },
@@ -69,7 +69,7 @@ function Victims({ row }: { row: PreemptionNode }) {
     <ul>
       {row.victims.map((victim) => (
         <li key={victim.pod}>
-          <Name of={victim.pod} /> <span class="small muted">priority {victim.priority}</span>
+          <Name of={victim.pod} to="pod" /> <span class="small muted">priority {victim.priority}</span>
           {victim.budgets?.length ? <span class="small muted"> · breaks {visible(victim.budgets.join(", "))}</span> : null}
           {victim.shortOf && <span class="small muted"> · {visible(victim.shortOf)}</span>}
         </li>

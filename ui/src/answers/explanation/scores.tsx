@@ -1,7 +1,7 @@
 /** Why this node among those that fit: the scores, the margin, and weights to play with. */
 import { useEffect, useMemo, useState } from "preact/hooks";
 import type { Scores } from "../../documents";
-import { Badge, Section } from "../../kit/basics";
+import { Badge, Name, Section } from "../../kit/basics";
 import { Bar } from "../../kit/bar";
 import { columnsOf, ranking, type ScoreColumns } from "../../ranking";
 import { count, plural, visible } from "../../text";
@@ -88,7 +88,7 @@ function Ranked({ columns, weights, differing, winner, changed }: RankedProps) {
             <tr key={columns.nodes[node]} class={columns.nodes[node] === winner ? "strong" : ""}>
               <td class="num muted">{result.best.includes(node) ? 1 : index + 1}</td>
               <td>
-                <span class="name">{visible(columns.nodes[node]!)}</span>
+                <Name of={columns.nodes[node]!} to="node" />
                 {columns.nodes[node] === winner && <span class="chosen"> ● {changed ? "now" : "chosen"}</span>}
               </td>
               <td class="wide">

@@ -34,6 +34,8 @@ def a_store(nodes=2, pods=()):
 
 def node(name, **labels):
     return {
+        "apiVersion": "v1",
+        "kind": "Node",
         "metadata": {"name": name, "labels": {"topology.kubernetes.io/zone": "a", **labels}},
         "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110", "x.io/gpu": "2"}},
     }
@@ -41,7 +43,8 @@ def node(name, **labels):
 
 def pod(name, cpu="500m"):
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}
-    return {"metadata": {"name": name}, "spec": {"containers": [container]}}
+    head = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
+    return {**head, "spec": {"containers": [container]}}
 
 
 def bind(store, name, where):

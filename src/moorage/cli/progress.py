@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from moorage.cli.terminal import bare
 from moorage.printable import one_line
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "tell_progress_to"]
 
 #: Seconds before anything is shown, and between two updates.
 _PATIENCE_S, _EVERY_S = 0.5, 0.1
+_listeners: list[Callable[[str], None]] = []
+
+
+def tell_progress_to(listener: Callable[[str], None]) -> None:
+    """Also pass all progress of this process to a function."""
+    _listeners.append(listener)
 
 
 class Progress:
@@ -20,7 +27,8 @@ class Progress:
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._terminal = bare(sys.stderr)
-        self._shows = not quiet and self._terminal.isatty()
+        self._on_terminal = not quiet and self._terminal.isatty()
+        self._shows = self._on_terminal or bool(_listeners)
         self._decisions = self._placed = 0
         self._begun = self._next = 0.0
         self._wipe = False
@@ -33,9 +41,7 @@ class Progress:
     def say(self, text: str) -> None:
         """Show a message until the first decision is made."""
         if self._shows:
-            self._wipe = True
-            self._terminal.write(f"\r{one_line(text)}\x1b[K")
-            self._terminal.flush()
+            self._show(one_line(text))
 
     def count(self, *, placed: bool) -> None:
         """Count one decision."""
@@ -46,9 +52,15 @@ class Progress:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + _EVERY_S
-            self._wipe = True
             rate = self._decisions / (now - self._begun)
-            self._terminal.write(f"\r{self._decisions:,} decisions, {self._placed:,} pods placed, {rate:,.0f}/s\x1b[K")
+            self._show(f"{self._decisions:,} decisions, {self._placed:,} pods placed, {rate:,.0f}/s")
+
+    def _show(self, text: str) -> None:
+        for listener in _listeners:
+            listener(text)
+        if self._on_terminal:
+            self._wipe = True
+            self._terminal.write(f"\r{text}\x1b[K")
             self._terminal.flush()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

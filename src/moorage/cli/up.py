@@ -24,6 +24,7 @@ from moorage.cli.legacy_options import policy_of
 from moorage.cli.main import ERROR, OK
 from moorage.cli.memory import collect_seldom
 from moorage.cli.patience import report_if_slow
+from moorage.cli.question_worker import ANSWERING, question_words
 from moorage.cli.release_options import TakesFilesAndFlags, emulate_option, max_disks_option, old_flag_options
 from moorage.cli.store_loader import fill, lost_pods
 from moorage.cli.terminal import say
@@ -33,6 +34,7 @@ from moorage.controllers.all_controllers import all_controllers, chosen
 from moorage.controllers.machinery.kind_names import CONFIG_MAPS, NODES, STORAGE_CLASSES
 from moorage.controllers.nodes.hollow_nodes import STANDARD_CLASS, NodeShape, make_nodes
 from moorage.controllers.nodes.kubelets import KUBELET
+from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.features import FeatureGates
 from moorage.private_files import expanded, home_folder
@@ -147,7 +149,7 @@ def up(**given: Any) -> int:
         if wanted is not None and built is None:
             built = wanted.build(lambda namespace, name: _policy(store, namespace, name))
         scheduler, extenders = built or (None, ExtenderClient(()))
-        site = EmbeddedSite(store, scheduler) if given["has_ui"] else None
+        site = _site(store, scheduler, given) if given["has_ui"] else None
         cluster = Embedded(
             store,
             authority,
@@ -179,6 +181,11 @@ def _policy(store: Store, namespace: str, name: str) -> bytes:
     if found is None:
         raise InputError(f'couldn\'t get policy config map {namespace}/{name}: configmaps "{name}" not found')
     return policy_of(found.document().get("data"))
+
+
+def _site(store: Store, scheduler: Scheduler | None, given: dict[str, Any]) -> EmbeddedSite:
+    """Return the web interface, whose questions have the scheduler's options."""
+    return EmbeddedSite(store, scheduler, answer=ANSWERING, options=question_words(given))
 
 
 def _steady_clock() -> Any:

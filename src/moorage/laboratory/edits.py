@@ -10,16 +10,21 @@ An edit names an object and one field of it. A pod without a namespace is in ``d
     pod/web priority=1000                     node/n1 allocatable.memory=32Gi
     pod/web schedulingGates.example.com/wait- node/n9 like=n1
     pod/web evict                             config/default-scheduler/NodeAffinity disable
+
+A change of an explanation's document is an edit, too: a JSON object with ``owner``, ``verb``, ``target``, ``path`` and ``new``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
+
+import msgspec
 
 from moorage.errors import InputError
 from moorage.framework.changes import Change, ChangeValue, Owner
+from moorage.laboratory.costs import BASE_COSTS
 from moorage.printable import one_line
 from moorage.state.pod_requests import amount
 
@@ -84,6 +89,8 @@ def parse_edit(text: str) -> Change:
 
     Raises  InputError, with the forms that would work, if it has none of them
     """
+    if text.lstrip().startswith("{"):
+        return _atom(text)
     target, _, field = text.strip().partition(" ")
     kind, _, name = target.partition("/")
     field = field.strip()
@@ -98,6 +105,24 @@ def parse_edit(text: str) -> Change:
     if (kind, field) == ("config", "disable"):
         return Change("config", "disable-plugin", target)
     return _by_form(kind, target, field, text)
+
+
+#: The types of the new values of changes; those of other verbs are texts.
+_NEW: Final[Mapping[str, type]] = {
+    "request": int, "max-skew": int, "priority": int, "allocatable": int, "pods": int, "cordon": bool, "uncordon": bool,
+}  # fmt: skip
+
+
+def _atom(text: str) -> Change:
+    """Read a change as it is in a document."""
+    try:
+        found = msgspec.json.decode(text, type=Change, strict=True)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InputError(one_line(f"edit {text!r}: {error}")) from None
+    wanted = _NEW.get(found.verb, str)
+    if found.verb not in BASE_COSTS or not (type(found.new) is wanted or (found.new is None and wanted is str)):
+        raise InputError(one_line(f"edit {text!r}: no change has this verb with this new value"))
+    return found
 
 
 def _cordon(target: str, field: str) -> Change:

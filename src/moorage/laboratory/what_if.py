@@ -18,6 +18,7 @@ from moorage.api.selectors import SelectorError, parse_selector
 from moorage.config.scheduler_document import Loaded
 from moorage.errors import InputError
 from moorage.framework.changes import Change
+from moorage.laboratory.change_text import describe
 from moorage.laboratory.changes import apply_all, reconfigure, target_of
 from moorage.laboratory.edits import parse_edit
 from moorage.laboratory.replaced_objects import replaced
@@ -74,12 +75,12 @@ class InputChanges:
     @property
     def config_edits(self) -> tuple[str, ...]:
         """The edits that change the configuration."""
-        return tuple(edit for edit in self.edits if edit.lstrip().startswith("config/"))
+        return tuple(edit for edit in self.edits if _is_of_configuration(edit))
 
     @property
     def object_edits(self) -> tuple[str, ...]:
         """The other edits."""
-        return tuple(edit for edit in self.edits if not edit.lstrip().startswith("config/"))
+        return tuple(edit for edit in self.edits if not _is_of_configuration(edit))
 
     def texts(self) -> tuple[str, ...]:
         """Return the changes in words, in the order in which they are made."""
@@ -89,7 +90,7 @@ class InputChanges:
             *(f"add {one.count} node{'s' if one.count > 1 else ''} like {one.like}" for one in self.added),
             *(f"cordon {one}" for one in self.cordoned),
             *(f"scale {one}" for one in self.scaled),
-            *self.edits,
+            *(describe(parse_edit(edit)) if _is_document(edit) else edit for edit in self.edits),
         )
 
     def changed(self, given: ClusterInput) -> ClusterInput:
@@ -124,6 +125,14 @@ class InputChanges:
             return options
         changes = tuple(map(parse_edit, self.config_edits))
         return with_fields(options, reconfigure=partial(_reconfigured, changes))
+
+
+def _is_document(edit: str) -> bool:
+    return edit.lstrip().startswith("{")
+
+
+def _is_of_configuration(edit: str) -> bool:
+    return parse_edit(edit).owner == "config" if _is_document(edit) else edit.lstrip().startswith("config/")
 
 
 def _reconfigured(changes: Iterable[Change], loaded: Loaded) -> Loaded:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+import os
+import secrets
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from aiohttp import web
@@ -16,12 +21,17 @@ from moorage.apiserver.http.limits import Seats
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.storage.watch_cache import StoreChange
 from moorage.apiserver.vocabulary.records import Record
+from moorage.apiserver.vocabulary.served_kinds import KINDS as SERVED_KINDS
 from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.apiserver.vocabulary.users import User
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
+from moorage.inputs.kinds import KINDS
 from moorage.releases import CURRENT
 from moorage.web.hub import Hub, Make
+from moorage.web.question_processes import Answering, prepare
+from moorage.web.question_routes import QuestionRoutes
+from moorage.web.questions import Board
 from moorage.web.queue_state import queue_state
 from moorage.web.rows import QueueState
 from moorage.web.sessions import Sessions
@@ -29,9 +39,15 @@ from moorage.web.site import Site, is_own_path
 
 __all__ = ["EmbeddedSite", "StoreSource"]
 
+#: Seconds after which a process must have opened its input.
+_STARTS_S: Final = 60.0
 _NODES: Final = served("nodes")
 _PODS: Final = served("pods")
 _NAMESPACES: Final = served("namespaces")
+#: The kinds that questions read.
+_READ: Final = tuple(
+    kind for kind in SERVED_KINDS if any((kind.group, kind.kind) == (one.group, one.name) for one in KINDS)
+)  # fmt: skip
 
 
 class StoreSource:
@@ -44,6 +60,9 @@ class StoreSource:
         self._scheduler = scheduler
         self._on_change: Callable[[str, str, Make | None], None] | None = None
         self.notes = notes
+        #: Grows with each change of a kind that questions read; only while followed.
+        self.changes = 0
+        self.is_followed = False
         self.release = CURRENT.name if scheduler is None else scheduler.gates.release
 
     def nodes(self) -> Iterator[Node]:
@@ -64,17 +83,25 @@ class StoreSource:
         self.unfollow()
         self._on_change = on_change
         self._store.follow(self._follow)
+        self.is_followed = True
 
     def unfollow(self) -> None:
+        self.is_followed = False
+        self.changes += 1
         self._store.unfollow(self._follow)
 
     def _follow(self, kind: ServedKind, change: StoreChange) -> None:
         if self._on_change is None:
             return
+        self.changes += kind in _READ
         if kind is _PODS:
             self._on_change("pod", change.after.key, None if change.gone else partial(_pod, change.after))
         elif kind is _NODES:
             self._on_change("node", change.after.name, None if change.gone else partial(_node, change.after))
+
+    def records(self) -> list[Record]:
+        """Return all objects that questions read."""
+        return [record for kind in _READ for record in self._store.all(kind)]
 
     def queue_state(self, uid: str) -> QueueState:
         return QueueState() if self._scheduler is None else queue_state(self._scheduler, uid)
@@ -100,15 +127,61 @@ class _Visitor:
         self._authorizer.check(self.user, Attributes(verb, group, resource, name=name, namespace=namespace))
 
 
-class EmbeddedSite:
-    """The web interface as the embedded server calls it. ``user_of_token`` finds the user of a bearer token."""
+class StoreInputs:
+    """A store as the input of questions: a List of all objects that they read, as ``moorage dump`` would write it."""
 
-    def __init__(self, store: Store, scheduler: Scheduler | None = None, notes: tuple[str, ...] = ()) -> None:
+    def __init__(self, source: StoreSource, options: Sequence[str]) -> None:
+        self._source, self._options = source, tuple(options)
+        self._written = -1
+        self._path: Path | None = None
+
+    async def current(self, folder: Path) -> tuple[Sequence[str], Path]:
+        changes = self._source.changes
+        if self._path is None or self._written != changes or not self._source.is_followed:
+            records = self._source.records()
+            path = folder / f"cluster-{changes}-{secrets.token_hex(4)}"
+            await asyncio.to_thread(_write_list, path, records)
+            old, self._path, self._written = self._path, path, changes
+            if old is not None:
+                # A process that still starts with it waits at most this long.
+                asyncio.get_running_loop().call_later(_STARTS_S, partial(old.unlink, missing_ok=True))
+        return ("-f", "-", *self._options), self._path
+
+
+def _write_list(path: Path, records: Sequence[Record]) -> None:
+    with open(path, "xb", opener=_private) as file:
+        file.write(b'{"apiVersion":"v1","kind":"List","items":[\n')
+        for at, record in enumerate(records):
+            file.write(b",\n" if at else b"")
+            file.write(record.body)
+        file.write(b"\n]}\n")
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+class EmbeddedSite:
+    """The web interface as the embedded server calls it.
+
+    ``answer`` runs the command that answers a question, with ``options`` for the scheduler; without it there are no questions.
+    """
+
+    def __init__(
+        self, store: Store, scheduler: Scheduler | None = None, notes: tuple[str, ...] = (), *,
+        answer: Answering | None = None, options: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         self._store = store
         self._authorizer = Authorizer(store)
         self.sessions: Sessions[User] = Sessions()
-        self.hub = Hub(StoreSource(store, scheduler, notes))
+        source = StoreSource(store, scheduler, notes)
+        self.hub = Hub(source)
         self.site = Site(self.hub, self.sessions, namespaces=self._namespaces)
+        self.folder: TemporaryDirectory[str] | None = None
+        if answer is not None:
+            self.folder = TemporaryDirectory(prefix="moorage-questions-", ignore_cleanup_errors=True)
+            board = Board(Path(self.folder.name), StoreInputs(source, options), answer, on_change=self.hub.wake)
+            QuestionRoutes(self.site, board, [(kind.group, kind.resource) for kind in _READ], partial(prepare, answer))
 
     def _namespaces(self) -> list[str]:
         return [record.name for record in self._store.all(_NAMESPACES)]
@@ -126,3 +199,5 @@ class EmbeddedSite:
 
     def end(self) -> None:
         self.site.end()
+        if self.folder is not None:
+            self.folder.cleanup()

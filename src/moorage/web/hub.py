@@ -208,7 +208,7 @@ class Hub:
         self._rows += changes.size
         while len(self._frames) > MOST_FRAMES or (self._rows > MOST_ROWS and len(self._frames) > 1):
             self._rows -= self._frames.popleft().changes.size
-        self._wake()
+        self.wake()
 
     def _stop(self) -> None:
         """Follow nothing, and free the memory."""
@@ -220,9 +220,10 @@ class Hub:
         self._snapshots.clear()
         self.mirror = Mirror()
         self._number += 1
-        self._wake()
+        self.wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Let all readers look for notices."""
         arrived, self._arrived = self._arrived, asyncio.Event()
         arrived.set()
 
@@ -253,8 +254,13 @@ class Hub:
                 self._snapshots.popitem(last=False)
         return await asyncio.shield(task)
 
-    async def events(self, view: Callable[[], Any], last: str) -> AsyncIterator[bytes]:
-        """Yield the frames after the one with the id ``last``. ``view`` returns what the reader may see now."""
+    async def events(
+        self, view: Callable[[], Any], last: str, notices: Callable[[], list[bytes]] = list
+    ) -> AsyncIterator[bytes]:  # fmt: skip
+        """Yield the frames after the one with the id ``last``. ``view`` returns what the reader may see now.
+
+        ``notices`` returns events for this reader alone since the last call.
+        """
         await self.ready()
         self._readers += 1
         try:
@@ -273,6 +279,8 @@ class Hub:
                     yield self._reset()
                     at = self._number
                     continue
+                for notice in notices():
+                    yield notice
                 try:
                     async with asyncio.timeout(_QUIET_S):
                         await arrived.wait()

@@ -65,6 +65,11 @@ class Site:
         self._admit = admit
         self._namespaces = namespaces
         self._streams: set[asyncio.Task[Any] | None] = set()
+        #: Called when a session begins, and when the server stops.
+        self.on_enter: list[Callable[[], None]] = []
+        self.on_end: list[Callable[[], None]] = [hub.end]
+        #: Return the events of a user since a call before; each stream has its own.
+        self.notices: Callable[[str], Callable[[], list[bytes]]] = lambda name: list
         self._routes: list[tuple[str, re.Pattern[str], Any]] = []
         self.route("GET", "/lab/v1/snapshot", self._snapshot)
         self.route("GET", "/lab/v1/events", self._events)
@@ -79,7 +84,8 @@ class Site:
         """End all streams, so that a stopping server does not wait for them."""
         for task in self._streams:
             _cancel(task)
-        self.hub.end()
+        for end in self.on_end:
+            end()
 
     # -- who asks ------------------------------------------------------------------------------------------------------
 
@@ -129,6 +135,8 @@ class Site:
             cookie = None if user is None else self.sessions.start(user)
         if cookie is None:
             raise unauthorized()
+        for enter in self.on_enter:
+            enter()
         response = web.Response(status=204)
         response.set_cookie(
             cookie_name(request), cookie, max_age=int(SESSION_S), path="/lab/v1", secure=_is_secure(request), httponly=True,
@@ -156,7 +164,7 @@ class Site:
     async def _events(self, request: web.BaseRequest, visitor: Visitor) -> Any:
         await self.view(visitor)
         last = request.headers.get("Last-Event-ID") or request.query.get("after", "")
-        return self.hub.events(partial(self.view, visitor), last)
+        return self.hub.events(partial(self.view, visitor), last, self.notices(visitor.name))
 
     async def _stream(self, request: web.BaseRequest, opening: Awaitable[Any]) -> web.StreamResponse:
         """Send a stream of events until either side ends it. A client that stops reading is disconnected."""

@@ -1,0 +1,167 @@
+"""Questions of browsers: answered by processes of their own, with limits, and kept for a while.
+
+A question runs the command that answers it, on a copy of the cluster, in a process that is forked from one that has
+everything imported. So a question can change neither the cluster nor the server, and takes none of the event loop's time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from moorage.apiserver.vocabulary.statuses import ApiError, too_many
+from moorage.web.question_arguments import Arguments
+from moorage.web.question_processes import Answering, AnswerProcess, ProcessLimits
+
+__all__ = ["Board", "ClusterInputs", "QuestionLimits"]
+
+_RUNNING: Final = "running"
+
+
+class QuestionLimits(msgspec.Struct, frozen=True):
+    """``running`` questions run at a time, ``waiting`` wait, ``per_user`` of one user; ``kept`` answers, for ``kept_s``."""
+
+    running: int = 2
+    waiting: int = 32
+    per_user: int = 8
+    kept: int = 64
+    kept_bytes: int = 128 << 20
+    kept_s: float = 600.0
+    process: ProcessLimits = ProcessLimits()
+
+
+class ClusterInputs(Protocol):
+    """The cluster that questions are about, as arguments of a command and a file for its standard input."""
+
+    async def current(self, folder: Path) -> tuple[Sequence[str], Path | None]:
+        """Return both for the cluster as it is now; ``folder`` is the place for the file."""
+
+
+class Question(msgspec.Struct, gc=False):
+    """A question: its state, and its answer when it has one. ``version`` grows with each change."""
+
+    id: str
+    user: str
+    state: str = _RUNNING
+    text: str = "waiting for its turn"
+    done: int = 0
+    total: int = 0
+    answer: bytes = b""
+    error: str = ""
+    version: int = 0
+    ended_at: float = 0.0
+    task: asyncio.Task[None] | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return the state without the answer."""
+        progress = {"text": self.text, "done": self.done, "total": self.total}
+        return {"id": self.id, "state": self.state, "progress": progress, **({"error": self.error} if self.error else {})}
+
+
+class Board:
+    """All questions. ``on_change`` is called when the state of one changed."""
+
+    def __init__(
+        self, folder: Path, inputs: ClusterInputs, answer: Answering, limits: QuestionLimits | None = None,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        self.limits = limits or QuestionLimits()
+        self._folder, self._inputs, self._answer, self._on_change = folder, inputs, answer, on_change
+        self._questions: OrderedDict[str, Question] = OrderedDict()
+        self._turn = asyncio.Semaphore(self.limits.running)
+        self._copying = asyncio.Lock()
+        self._number = 0
+
+    def ask(self, user: str, arguments: Arguments) -> Question:
+        """Begin to answer a question.
+
+        Raises  ApiError 429 if there are too many
+        """
+        self._forget()
+        running = Counter(one.user for one in self._questions.values() if one.state == _RUNNING)
+        if running[user] >= self.limits.per_user or running.total() >= self.limits.running + self.limits.waiting:
+            raise too_many("too many questions, please try again later", 1)
+        self._number += 1
+        question = Question(str(self._number), user)
+        self._questions[question.id] = question
+        question.task = asyncio.create_task(self._carry_out(question, arguments), name=f"question {question.id}")
+        return question
+
+    def find(self, user: str, id_: str) -> Question | None:
+        """Return a user's question; None if there is none with this id."""
+        found = self._questions.get(id_)
+        return found if found is not None and found.user == user else None
+
+    def of(self, user: str) -> list[Question]:
+        return [one for one in self._questions.values() if one.user == user]
+
+    def cancel(self, question: Question) -> None:
+        """Stop answering."""
+        if question.state == _RUNNING:
+            self._end(question, "cancelled", "cancelled")
+            if question.task is not None:
+                question.task.cancel()
+
+    def end(self) -> None:
+        """Stop answering all questions: the server stops."""
+        for question in self._questions.values():
+            self.cancel(question)
+
+    # -- answering -----------------------------------------------------------------------------------------------------
+
+    async def _carry_out(self, question: Question, arguments: Arguments) -> None:
+        folder = self._folder / f"question-{question.id}"
+        try:
+            async with self._turn:
+                self._change(question, "copying the cluster")
+                folder.mkdir(mode=0o700)
+                for name, text in arguments.files.items():
+                    (folder / name).write_text(text, "utf-8")
+                async with self._copying:
+                    given, stdin = await self._inputs.current(self._folder)
+                command, *rest = arguments.words
+                process = AnswerProcess(self._answer, (command, *given, "-o", "json", *rest), folder, stdin)
+                self._change(question, "computing")
+                await process.run(self.limits.process, lambda text: self._change(question, text))
+                question.answer = process.answer
+                self._end(question, "done" if process.answer else "failed", "", process.error)
+        except asyncio.CancelledError:
+            self._end(question, "cancelled", "cancelled")
+            raise
+        except ApiError as error:
+            self._end(question, "failed", "", str(error))
+        except Exception as error:
+            self._end(question, "failed", "", f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _change(self, question: Question, text: str) -> None:
+        if question.state == _RUNNING:
+            question.text = text
+            question.version += 1
+            self._on_change()
+
+    def _end(self, question: Question, state: str, text: str, error: str = "") -> None:
+        if question.state == _RUNNING:
+            question.state, question.text, question.error = state, text, error
+            question.ended_at = time.monotonic()
+            question.version += 1
+            self._on_change()
+
+    def _forget(self) -> None:
+        """Forget old answers."""
+        ended = [one for one in self._questions.values() if one.state != _RUNNING]
+        size = sum(len(one.answer) for one in ended)
+        for at, one in enumerate(ended):
+            old = time.monotonic() - one.ended_at > self.limits.kept_s
+            if old or len(ended) - at > self.limits.kept or size > self.limits.kept_bytes:
+                size -= len(one.answer)
+                del self._questions[one.id]

@@ -1,0 +1,195 @@
+"""Questions over HTTP: the answers are the command's documents; limits, cancelling, other users and hostile questions."""
+
+import asyncio
+import json
+import os
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from moorage.apiserver.vocabulary.served_kinds import KINDS
+from moorage.apiserver.vocabulary.statuses import ApiError
+from moorage.apiserver.vocabulary.users import User
+from moorage.cli.main import cli
+from moorage.cli.question_worker import ANSWERING
+from moorage.web.question_arguments import Arguments, QuestionBody, arguments_of
+from moorage.web.question_processes import Answering, ProcessLimits
+from moorage.web.questions import Board, QuestionLimits
+from tests.web.test_site import PODS, a_store, browse, pod
+
+# -- arguments ----------------------------------------------------------------------------------------------------------
+
+READ = {
+    "a pod": ({"explain": "default/web"}, ["explain", "--", "default/web"]),
+    "all pods": ({"all": True}, ["explain", "--all", "--"]),
+    "a workload": ({"capacity": ["deployment/web"]}, ["capacity", "--", "deployment/web"]),
+    "a drain": ({"drain": ["n1"], "ignore_daemonsets": True}, ["drain", "--ignore-daemonsets", "--", "n1"]),
+    "a zone": ({"fail": ["n1"], "zone": "a", "mode": "deleted"}, ["fail", "--mode=deleted", "--zone=a", "--"]),
+    "changes in words": (
+        {"report": {}, "changes": ["cordon n1", "add 2 nodes like n1", "pod/web priority=5"]},
+        ["report", "--cordon=n1", "--add-nodes=like=n1,count=2", "--edit=pod/web priority=5", "--"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("question", "words"), READ.values(), ids=READ)
+def test_a_question_becomes_arguments(question, words):
+    assert list(arguments_of(QuestionBody(question)).words) == words
+
+
+def test_a_manifest_becomes_a_file_of_the_question():
+    found = arguments_of(QuestionBody({"template": pod("web")}))
+    assert found.words[-1] == "template.yaml"
+    assert json.loads(found.files["template.yaml"]) == pod("web")
+
+
+HOSTILE = {
+    "a file": {"capacity": ["/etc/passwd"]},
+    "a file above": {"capacity": ["deployment/../../etc/passwd"]},
+    "a file to plan": {"plan": [], "pods": ["/etc/passwd"]},
+    "a hidden file": {"numbers": {"a/.ssh": 1}},
+    "an unknown field": {"explain": "web", "config": "/etc/passwd"},
+    "an unknown question": {"redact": "web"},
+    "two lines": {"explain": "a\nb"},
+    "another type": {"drain": [1]},
+    "too many": {"explain": ["a"] * 3000},
+    "a long search": {"explain": "a", "probes": 10**9},
+    "no edit": {"report": {}, "changes": [5]},
+}
+
+
+@pytest.mark.parametrize("question", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_question_is_refused(question):
+    with pytest.raises(ApiError) as error:
+        arguments_of(QuestionBody(question))
+    assert error.value.code == 400
+
+
+def test_an_option_as_a_name_stays_a_name():
+    assert arguments_of(QuestionBody({"explain": "--config=/etc/passwd"})).words[-2:] == ("--", "--config=/etc/passwd")
+
+
+# -- processes ----------------------------------------------------------------------------------------------------------
+
+
+def sleeps(words, folder, stdin, limits, pipe):
+    pipe.send("asleep")
+    time.sleep(60)
+
+
+class NoInput:
+    async def current(self, folder):
+        return (), None
+
+
+async def until(condition, seconds=30):
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.slow
+def test_a_question_that_takes_too_long_is_stopped_and_one_can_be_cancelled(tmp_path):
+    async def test():
+        limits = QuestionLimits(process=ProcessLimits(wall_s=0.3))
+        asked = Board(tmp_path, NoInput(), Answering(sleeps, ()), limits)
+        late = asked.ask("ann", Arguments(("explain",), {"f": "x"}))
+        await until(lambda: late.state != "running")
+        assert (late.state, "longer than 0.3 seconds" in late.error) == ("failed", True)
+
+        asked.limits = QuestionLimits()
+        other = asked.ask("ann", Arguments(("explain",), {}))
+        await until(lambda: other.text == "asleep")
+        asked.cancel(other)
+        await asyncio.wait([other.task])
+        assert other.state == "cancelled"
+        assert not any(tmp_path.iterdir())
+
+    asyncio.run(test())
+
+
+def test_a_flood_of_questions_is_refused_for_each_user_and_for_all(tmp_path):
+    async def test():
+        limits = QuestionLimits(running=1, waiting=2, per_user=2)
+        asked = Board(tmp_path, Waiting(), Answering(sleeps, ()), limits)
+        for user in ("ann", "ann", "bob"):
+            asked.ask(user, Arguments(("explain",), {}))
+        for user in ("ann", "bob"):
+            with pytest.raises(ApiError, match="too many questions"):
+                asked.ask(user, Arguments(("explain",), {}))
+        tasks = [one.task for one in asked.of("ann") + asked.of("bob")]
+        asked.end()
+        await asyncio.wait(tasks)
+
+    asyncio.run(test())
+
+
+class Waiting:
+    async def current(self, folder):
+        await asyncio.Event().wait()
+
+
+# -- over HTTP ----------------------------------------------------------------------------------------------------------
+
+
+def command(tmp_path, store, *words):
+    """Return what the command prints for the objects of a store."""
+    items = [one.document() for kind in KINDS for one in store.all(kind)]
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    ran = CliRunner().invoke(cli, [*words, "-f", str(path), "-o", "json"])
+    assert ran.stdout, ran.output
+    return json.loads(ran.stdout)
+
+
+async def answer(browser, question, **body):
+    """Return the answer to a question, when there is one."""
+    status, found = await browser.ask("POST", "/lab/v1/questions", {"question": question, **body})
+    async with asyncio.timeout(120):
+        while status in {200, 202} and found.get("state") == "running":
+            await asyncio.sleep(0.05)
+            status, found = await browser.get(f"/lab/v1/questions/{found['id']}")
+    return status, found.get("answer", found)
+
+
+@pytest.mark.slow
+def test_answers_are_the_documents_of_the_command(tmp_path):
+    store = a_store(nodes=2, pods=("web",))
+    store.create(PODS, "default", pod("large", cpu="9"))
+
+    async def test(browser, store):
+        await browser.enter()
+        status, found = await answer(browser, {"explain": "default/large"})
+        expected = await asyncio.to_thread(command, tmp_path, store, "explain", "default/large")
+        assert (status, found["kind"], found["answer"]) == (200, "Explanation", expected["answer"])
+        assert {**found, "input": 0} == {**expected, "input": 0}
+        assert found["input"]["digest"] == expected["input"]["digest"]
+
+        atoms = found["answer"]["changes"][0]["atoms"]
+        _, tried = await answer(browser, {"explain": "default/large"}, changes=atoms)
+        assert (tried["answer"]["outcome"], tried["before"]["answer"]["outcome"]) == ("placed", "pending")
+
+        status, found = await answer(browser, {"explain": "default/none"})
+        assert (status, found["reason"], "none" in found["message"]) == (422, "Invalid", True)
+        assert (await browser.get("/lab/v1/questions/99"))[0] == 404
+        assert not [name for name in os.listdir(browser.site.folder.name) if name.startswith("question-")]
+
+    browse(test, store, answer=ANSWERING)
+
+
+@pytest.mark.slow
+def test_another_user_sees_no_question_and_one_without_rights_may_ask_none():
+    users = {"secret": User("admin", ("system:masters",)), "other": User("root", ("system:masters",)), "weak": User("weak")}
+
+    async def test(browser, store):
+        body = {"question": {"report": {}}}
+        status, _ = await browser.ask("POST", "/lab/v1/questions", body, Authorization="Bearer weak")
+        assert status == 403
+        status, found = await browser.ask("POST", "/lab/v1/questions", body, Authorization="Bearer secret")
+        if status == 202:
+            assert (await browser.get(f"/lab/v1/questions/{found['id']}", Authorization="Bearer other"))[0] == 404
+            status, found = await browser.ask("DELETE", f"/lab/v1/questions/{found['id']}", Authorization="Bearer secret")
+            assert (status, found["state"]) == (200, "cancelled")
+
+    browse(test, a_store(), users, answer=ANSWERING)

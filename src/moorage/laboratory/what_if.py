@@ -78,9 +78,13 @@ class InputChanges:
         return tuple(edit for edit in self.edits if _is_of_configuration(edit))
 
     @property
-    def object_edits(self) -> tuple[str, ...]:
-        """The other edits."""
-        return tuple(edit for edit in self.edits if not _is_of_configuration(edit))
+    def object_edits(self) -> tuple[Change | str, ...]:
+        """The other edits.
+
+        Raises  InputError
+        """
+        others = (edit for edit in self.edits if not _is_of_configuration(edit))
+        return tuple(parse_edit(edit) if _is_atom(edit) else edit for edit in others)
 
     def texts(self) -> tuple[str, ...]:
         """Return the changes in words, in the order in which they are made."""
@@ -90,7 +94,7 @@ class InputChanges:
             *(f"add {one.count} node{'s' if one.count > 1 else ''} like {one.like}" for one in self.added),
             *(f"cordon {one}" for one in self.cordoned),
             *(f"scale {one}" for one in self.scaled),
-            *(describe(parse_edit(edit)) if _is_document(edit) else edit for edit in self.edits),
+            *(describe(parse_edit(edit)) if _is_atom(edit) else edit for edit in self.edits),
         )
 
     def changed(self, given: ClusterInput) -> ClusterInput:
@@ -127,12 +131,13 @@ class InputChanges:
         return with_fields(options, reconfigure=partial(_reconfigured, changes))
 
 
-def _is_document(edit: str) -> bool:
-    return edit.lstrip().startswith("{")
+def _is_atom(edit: str) -> bool:
+    """Return True for a change as documents have it, not an object in JSON."""
+    return edit.lstrip().startswith("{") and '"verb"' in edit
 
 
 def _is_of_configuration(edit: str) -> bool:
-    return parse_edit(edit).owner == "config" if _is_document(edit) else edit.lstrip().startswith("config/")
+    return parse_edit(edit).owner == "config" if _is_atom(edit) else edit.lstrip().startswith("config/")
 
 
 def _reconfigured(changes: Iterable[Change], loaded: Loaded) -> Loaded:

@@ -47,6 +47,11 @@ class FeatureGates:
         return self._open[gate]
 
     @property
+    def names(self) -> list[str]:
+        """The names of all gates, sorted."""
+        return sorted(self._open)
+
+    @property
     def value(self) -> Hashable:
         """The release and every gate that is open: equal for equal gates."""
         return self.release, frozenset(name for name, is_open in self._open.items() if is_open)

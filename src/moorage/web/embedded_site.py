@@ -29,12 +29,14 @@ from moorage.errors import InputError
 from moorage.inputs.kinds import KINDS
 from moorage.releases import CURRENT
 from moorage.web.hub import Hub, Make
+from moorage.web.pod_routes import PodRoutes, SchedulerTurns
 from moorage.web.question_processes import Answering, prepare
 from moorage.web.question_routes import QuestionRoutes
 from moorage.web.questions import Board
 from moorage.web.queue_state import queue_state
 from moorage.web.rows import QueueState
 from moorage.web.sessions import Sessions
+from moorage.web.setup import SetupRoute
 from moorage.web.site import Site, is_own_path
 
 __all__ = ["EmbeddedSite", "StoreSource"]
@@ -98,6 +100,11 @@ class StoreSource:
             self._on_change("pod", change.after.key, None if change.gone else partial(_pod, change.after))
         elif kind is _NODES:
             self._on_change("node", change.after.name, None if change.gone else partial(_node, change.after))
+
+    def pod(self, key: str) -> Pod | None:
+        namespace, _, name = key.partition("/")
+        record = self._store.find(_PODS, namespace, name)
+        return None if record is None else _pod(record)
 
     def records(self) -> list[Record]:
         """Return all objects that questions read."""
@@ -177,6 +184,9 @@ class EmbeddedSite:
         source = StoreSource(store, scheduler, notes)
         self.hub = Hub(source)
         self.site = Site(self.hub, self.sessions, namespaces=self._namespaces)
+        turns = None if scheduler is None else SchedulerTurns(scheduler, scheduler.profiles)
+        PodRoutes(self.site, source, turns)
+        SetupRoute(self.site, scheduler, notes)
         self.folder: TemporaryDirectory[str] | None = None
         if answer is not None:
             self.folder = TemporaryDirectory(prefix="moorage-questions-", ignore_cleanup_errors=True)

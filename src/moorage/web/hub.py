@@ -26,6 +26,7 @@ from moorage.errors import InputError
 from moorage.web.mirror import Changes, Mirror, View, causes_of
 from moorage.web.rows import PodRow, QueueState, is_ended, pod_row
 from moorage.web.snapshot import Header, SnapshotRows, snapshot_document
+from moorage.web.timeline import TimelineRows, timeline_document
 
 __all__ = ["FRAME_S", "Hub", "Source"]
 
@@ -140,7 +141,10 @@ class Hub:
 
     def _put(self, kind: str, key: str, new: Node | Pod | None) -> None:
         if new is None:
-            (self.mirror.drop_node if kind == "node" else self.mirror.drop_pod)(key)
+            if kind == "node":
+                self.mirror.drop_node(key)
+            else:
+                self.mirror.drop_pod(key, self._clock())
         elif isinstance(new, Node):
             self.mirror.put_node(new)
         else:
@@ -148,7 +152,7 @@ class Hub:
 
     def _put_pod(self, pod: Pod) -> None:
         if is_ended(pod):
-            self.mirror.drop_pod(pod.key)
+            self.mirror.drop_pod(pod.key, self._clock())
         else:
             queue = self.source.queue_state(pod.uid) if not pod.spec.node_name else QueueState()
             self.mirror.put_pod(pod_row(pod, queue), self._clock())
@@ -254,6 +258,12 @@ class Hub:
                 self._snapshots.popitem(last=False)
         return await asyncio.shield(task)
 
+    async def history(self, view: View) -> bytes:
+        """Return the encoded history, compressed with gzip."""
+        await self.ready()
+        rows, now = TimelineRows.of(self.mirror), self._clock()
+        return await asyncio.to_thread(lambda: _compressed(timeline_document(rows, now, view)))
+
     async def events(
         self, view: Callable[[], Any], last: str, notices: Callable[[], list[bytes]] = list
     ) -> AsyncIterator[bytes]:  # fmt: skip
@@ -324,7 +334,11 @@ class Hub:
 
 
 def _encoded_snapshot(rows: SnapshotRows, header: Header, view: View) -> bytes:
-    return gzip.compress(msgspec.json.encode(snapshot_document(rows, header, view)), compresslevel=1)
+    return _compressed(snapshot_document(rows, header, view))
+
+
+def _compressed(document: dict[str, Any]) -> bytes:
+    return gzip.compress(msgspec.json.encode(document), compresslevel=1)
 
 
 def _delta(id_: str, frame: _Frame, mirror: Mirror, view: View) -> dict[str, Any]:

@@ -5,7 +5,7 @@ Rows never change, so a snapshot is made of copies of the dicts, in another thre
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -16,10 +16,13 @@ from moorage.laboratory.node_groups import groups_by_node
 from moorage.web.rows import BOUND, NodeRow, PodRow, node_row
 from moorage.web.stranded import TypicalShape, stranded_shares, typical_shapes
 
-__all__ = ["Changes", "Mirror", "SeenAttempt", "View", "causes_of"]
+__all__ = ["Changes", "GonePod", "Mirror", "SeenAttempt", "View", "causes_of"]
 
 #: Maximum number of causes that are listed; the rest counts as one.
 _MOST_CAUSES: Final = 50
+#: How many attempts and pods that went away are kept.
+_MOST_ATTEMPTS: Final = 20_000
+_MOST_GONE: Final = 5000
 _OTHER_CAUSES: Final = "other causes"
 
 
@@ -39,6 +42,13 @@ class SeenAttempt(Struct, frozen=True, gc=False):
     at: float
     result: str
     node: str | None
+
+
+class GonePod(Struct, frozen=True, gc=False):
+    """A pod that is gone or has ended, as it was before."""
+
+    row: PodRow
+    at: float
 
 
 class Changes(Struct, frozen=True, gc=False):
@@ -73,6 +83,9 @@ class Mirror:
         self._nodes_changed: dict[str, None] = {}
         self._pods_changed: dict[str, None] = {}
         self._attempts: list[SeenAttempt] = []
+        #: The latest attempts and the latest pods that went away.
+        self.attempts: deque[SeenAttempt] = deque(maxlen=_MOST_ATTEMPTS)
+        self.gone: deque[GonePod] = deque(maxlen=_MOST_GONE)
 
     # -- following -----------------------------------------------------------------------------------------------------
 
@@ -103,9 +116,10 @@ class Mirror:
         self._wait(old, row)
         self._pods_changed[row.key] = None
 
-    def drop_pod(self, key: str) -> None:
+    def drop_pod(self, key: str, now: float) -> None:
         old = self.pods.pop(key, None)
         if old is not None:
+            self.gone.append(GonePod(old, now))
             self._wait(old, None)
             self._use(old, -1)
             self._pods_changed[key] = None
@@ -137,9 +151,13 @@ class Mirror:
 
     def _note_attempt(self, old: PodRow | None, new: PodRow, now: float) -> None:
         if new.state == BOUND and old is not None and old.node is None:
-            self._attempts.append(SeenAttempt(new.key, now, "scheduled", new.node))
+            self._tried(SeenAttempt(new.key, now, "scheduled", new.node))
         elif new.node is None and new.cause and (old is None or (old.cause, old.attempts) != (new.cause, new.attempts)):
-            self._attempts.append(SeenAttempt(new.key, now, "unschedulable", None))
+            self._tried(SeenAttempt(new.key, now, "unschedulable", None))
+
+    def _tried(self, attempt: SeenAttempt) -> None:
+        self._attempts.append(attempt)
+        self.attempts.append(attempt)
 
     # -- reading -------------------------------------------------------------------------------------------------------
 

@@ -73,6 +73,7 @@ class Site:
         self._routes: list[tuple[str, re.Pattern[str], Any]] = []
         self.route("GET", "/lab/v1/snapshot", self._snapshot)
         self.route("GET", "/lab/v1/events", self._events)
+        self.route("GET", "/lab/v1/history", self._history)
         self.route("DELETE", "/lab/v1/session", self._leave)
 
     def route(self, method: str, path: str, handler: Any) -> None:
@@ -160,6 +161,9 @@ class Site:
     async def _snapshot(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
         body = await self.hub.snapshot(await self.view(visitor), visitor.name)
         return compressed(request, body)
+
+    async def _history(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
+        return compressed(request, await self.hub.history(await self.view(visitor)))
 
     async def _events(self, request: web.BaseRequest, visitor: Visitor) -> Any:
         await self.view(visitor)

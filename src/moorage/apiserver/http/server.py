@@ -186,7 +186,9 @@ class Front:
     async def _visit(self, request: web.BaseRequest, site: WebSite) -> web.StreamResponse:
         """Handle a request to the web site. A certificate or token counts before the site's own session."""
         self.authenticator.check_source(request.headers)
-        user = self.authenticator.identify(request.headers, _certificate_user(request)) or site.session_user(request)
+        user = self.authenticator.identify(request.headers, _certificate_user(request))
+        if user is None and "Authorization" not in request.headers:
+            user = site.session_user(request)
         if user is not None:
             user = impersonated(user, request.headers.items(), self.authorizer)
         return await site.answer(request, user, self.seats)

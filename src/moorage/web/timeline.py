@@ -1,0 +1,89 @@
+"""The history of the cluster as far as it is known: pods that wait and resources in use over time, and the lanes of pods.
+
+Objects carry when they were created and bound, so the past of the pods that are still there is known from the start. Pods that
+went away and attempts are known from when the first browser connected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from moorage.web.mirror import GonePod, Mirror, SeenAttempt, View
+from moorage.web.rows import PodRow
+
+__all__ = ["TimelineRows", "timeline_document"]
+
+#: Number of samples, and of lanes: pending pods first, then the latest.
+_SAMPLES: Final = 600
+_LANES: Final = 1000
+_SHOWN: Final = ("cpu", "memory", "pods")
+
+
+class TimelineRows(msgspec.Struct, frozen=True):
+    """What a mirror knows at one moment."""
+
+    pods: Sequence[PodRow]
+    gone: Sequence[GonePod]
+    attempts: Sequence[SeenAttempt]
+    capacity: Mapping[str, int]
+
+    @classmethod
+    def of(cls, mirror: Mirror) -> TimelineRows:
+        capacity = {name: sum(row.allocatable.get(name, 0) for row in mirror.nodes.values()) for name in _SHOWN}
+        return cls(list(mirror.pods.values()), list(mirror.gone), list(mirror.attempts), capacity)
+
+
+def timeline_document(rows: TimelineRows, now: float, view: View) -> dict[str, Any]:
+    """Return the samples and lanes, as far as ``view`` shows the pods."""
+    lives = [(row, now, False) for row in rows.pods] + [(one.row, one.at, True) for one in rows.gone]
+    lives = [one for one in lives if view.shows(one[0].key)]
+    began = min((row.arrived for row, _, _ in lives if row.arrived), default=now)
+    at = np.linspace(began, max(now, began + 1.0), _SAMPLES)
+    return {
+        "apiVersion": "moorage.dev/v1", "kind": "History", "now": now,
+        "samples": _samples(lives, at, rows.capacity), "lanes": _lanes(lives, rows, view),
+    }  # fmt: skip
+
+
+def _samples(lives: Sequence[tuple[PodRow, float, bool]], at: Any, capacity: Mapping[str, int]) -> dict[str, Any]:
+    arrived = np.array([row.arrived for row, _, _ in lives])
+    ended = np.array([end if gone else np.inf for _, end, gone in lives])
+    bound = np.array([(row.bound_at or row.arrived) if row.node else np.inf for row, _, _ in lives])
+    pending = _standing(arrived, np.minimum(bound, ended), np.ones(len(lives)), at)
+    used = {}
+    for name in _SHOWN:
+        amounts = [1 if name == "pods" else row.requests.get(name, 0) for row, _, _ in lives]
+        held = _standing(bound, np.maximum(bound, ended), np.array(amounts, dtype=float), at)
+        used[name] = np.round(held / capacity[name], 4).tolist() if capacity.get(name) else [0.0] * len(at)
+    return {"at": np.round(at, 3).tolist(), "pending": pending.astype(int).tolist(), "utilisation": used}
+
+
+def _standing(begins: Any, ends: Any, amounts: Any, at: Any) -> Any:
+    """Return the sum of the amounts of what has begun and not ended, at each time."""
+    total = np.zeros(len(at) + 1)
+    np.add.at(total, np.searchsorted(at, begins, side="left"), amounts)
+    np.subtract.at(total, np.searchsorted(at, ends, side="left"), amounts)
+    return np.cumsum(total)[:-1]
+
+
+def _lanes(lives: Sequence[tuple[PodRow, float, bool]], rows: TimelineRows, view: View) -> dict[str, Any]:
+    chosen = sorted(lives, key=lambda one: (one[0].node is not None or one[2], -one[0].arrived))[:_LANES]
+    attempts: dict[str, list[dict[str, Any]]] = {}
+    for one in rows.attempts:
+        if view.shows(one.pod):
+            attempts.setdefault(one.pod, []).append({"at": one.at, "result": one.result})
+    return {
+        "pod": [row.key for row, _, _ in chosen],
+        "owner": [row.owner for row, _, _ in chosen],
+        "state": ["gone" if gone else row.state for row, _, gone in chosen],
+        "arrived": [row.arrived for row, _, _ in chosen],
+        "bound": [(row.bound_at or row.arrived) if row.node else None for row, _, _ in chosen],
+        "gone": [end if gone else None for _, end, gone in chosen],
+        "node": [row.node for row, _, _ in chosen],
+        "tries": [row.attempts for row, _, _ in chosen],
+        "attempts": [attempts.get(row.key, []) for row, _, _ in chosen],
+    }

@@ -50,7 +50,7 @@ All that is printed, and the metrics that gates may name: docs/reference/compare
 
 
 @click.command(cls=DescribedCommand, epilog=EPILOG)
-@question_options(outputs=("text", "wide", "json", "yaml", *PIPELINE_OUTPUTS))
+@question_options(outputs=("text", "wide", "json", "yaml", "html", *PIPELINE_OUTPUTS))
 @click.option("--a", "a_config", metavar="FILE", help="The configuration A; without it, that of --config.")
 @click.option("--b", "b_config", metavar="FILE", help="The configuration B; without it, that of --config.")
 @click.option("--a-release", type=EmulatedRelease(), metavar="RELEASE", help="The release whose rules A follows.")
@@ -85,7 +85,7 @@ def compare(**given: Any) -> int:
     if given["output"] in PIPELINE_OUTPUTS:
         print_gate_report(_report(found, given), given["output"])
     else:
-        print_answer(found, given)
+        print_answer(found, given, asked)
     return exit_status(found)
 
 

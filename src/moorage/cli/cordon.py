@@ -40,5 +40,5 @@ def cordon(**given: Any) -> int:
         nodes = named_nodes(asked.cluster, given)
         question = asked.request({"cordon": list(nodes)})
         found = asked.answered(lambda cluster: cordon_report(cluster, question, nodes))
-    print_answer(found, given)
+    print_answer(found, given, asked)
     return exit_status(found)

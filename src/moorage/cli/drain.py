@@ -88,7 +88,7 @@ def drain(**given: Any) -> int:
             return drain_report(cluster, question, nodes, plan, find_order=given["find_order"], on_drain=count)
 
         found = asked.answered(ask)
-    print_answer(found, given)
+    print_answer(found, given, asked)
     return exit_status(found)
 
 

@@ -51,7 +51,7 @@ def fail(**given: Any) -> int:
         asks = {"fail": list(nodes), "mode": given["mode"], **({"zone": given["zone"]} if given["zone"] else {})}
         question = asked.request(asks)
         found = asked.answered(lambda cluster: failure_report(cluster, question, nodes, given["mode"], given["zone"]))
-    print_answer(found, given)
+    print_answer(found, given, asked)
     return exit_status(found)
 
 

@@ -68,7 +68,7 @@ def plan(**given: Any) -> int:
         else:
             executor = executor_of(given, block)
             found = asked.answered(lambda cluster: _plan(cluster, asked, given, progress, executor))
-    print_answer(found, given)
+    print_answer(found, given, asked)
     return exit_status(found)
 
 

@@ -14,6 +14,7 @@ def capacity(**given: Any) -> int:
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -33,7 +34,7 @@ from moorage.cli.main import OK, PENDING, UNDECIDED
 from moorage.cli.memory import collect_seldom
 from moorage.cli.progress import Progress
 from moorage.cli.question_options import question_options
-from moorage.cli.terminal import output_style, print_styled
+from moorage.cli.terminal import bare, output_style, print_styled
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.input_digest import input_digest
 from moorage.laboratory.live_dump import endpoint_of, take_dump
@@ -194,9 +195,12 @@ def _read_input(given: Mapping[str, Any], custom: tuple[str, ...]) -> ClusterInp
 # -- the answer -------------------------------------------------------------------------------------------------------
 
 
-def print_answer(answer: Answer, given: Mapping[str, Any]) -> None:
-    """Print one answer in the form that ``-o`` asks for."""
-    print_answers([answer], given["output"], ascii_only=given["ascii_only"])
+def print_answer(answer: Answer, given: Mapping[str, Any], asked: Asked | None = None) -> None:
+    """Print one answer in the form that ``-o`` asks for. A page shows maps of the cluster that was ``asked`` about."""
+    if given["output"] == "html":
+        _print_page([answer], asked)
+    else:
+        print_answers([answer], given["output"], ascii_only=given["ascii_only"])
 
 
 def print_answers(found: Sequence[Answer], output: str, *, ascii_only: bool = False) -> None:
@@ -204,12 +208,25 @@ def print_answers(found: Sequence[Answer], output: str, *, ascii_only: bool = Fa
     if output in {"text", "wide"}:
         _print_text(found, wide=output == "wide", ascii_only=ascii_only)
         return
+    if output == "html":
+        _print_page(found)
+        return
     documents = [one.to_dict() for one in found]
     whole = documents[0] if len(documents) == 1 else {"apiVersion": "v1", "kind": "List", "items": documents}
     if output == "json":
         sys.stdout.write(escape_json(json.dumps(whole, indent=2, sort_keys=True, ensure_ascii=False)) + "\n")
     else:
         sys.stdout.write(yaml.dump(whole, Dumper=PrintableDumper, sort_keys=True, allow_unicode=True, width=100))
+
+
+def _print_page(found: Sequence[Answer], asked: Asked | None = None) -> None:
+    """Print answers as a page for a browser: ASCII but for our own script, so the terminal needs no guard."""
+    from moorage.web.cluster_source import snapshot_of  # loaded when a page is asked for
+    from moorage.web.report_file import report_page
+
+    command = shlex.join(["moorage", *sys.argv[1:]])
+    snapshot = None if asked is None else snapshot_of(asked.before or asked.cluster, asked.given.report.taken_at)
+    bare(sys.stdout).write(report_page([one.to_dict() for one in found], command, snapshot))
 
 
 def _print_text(found: Sequence[Answer], *, wide: bool, ascii_only: bool) -> None:

@@ -15,7 +15,7 @@ __all__ = ["question_options", "what_if_options"]
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def question_options(*, outputs: Sequence[str] = ("text", "wide", "json", "yaml")) -> Callable[[_Command], _Command]:
+def question_options(*, outputs: Sequence[str] = ("text", "wide", "json", "yaml", "html")) -> Callable[[_Command], _Command]:
     """Add the options that all questions have to a command; ``outputs`` are the choices of ``-o``."""
     options = (
         _files_option,

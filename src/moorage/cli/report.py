@@ -30,7 +30,7 @@ All that is printed: docs/reference/report.md
 
 
 @click.command(cls=DescribedCommand, epilog=EPILOG)
-@question_options(outputs=("text", "wide", "json", "yaml", "csv"))
+@question_options(outputs=("text", "wide", "json", "yaml", "csv", "html"))
 @click.option("--all-nodes", is_flag=True, help="Count nodes that are not ready or not schedulable as well.")
 @click.option(
     "--by-engine", type=click.IntRange(0), default=3, show_default=True,
@@ -52,7 +52,7 @@ def report(**given: Any) -> int:
     if given["output"] == "csv":
         sys.stdout.write(overview_csv(found))
     else:
-        print_answer(found, given)
+        print_answer(found, given, asked)
     return 0
 
 

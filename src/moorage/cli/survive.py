@@ -66,7 +66,7 @@ def survive(**given: Any) -> int:
             return survival_report(cluster, question, what, _counter(progress))
 
         found = asked.answered(ask)
-    print_answer(found, given)
+    print_answer(found, given, asked)
     return exit_status(found)
 
 

@@ -43,6 +43,7 @@ class QueueState(Struct, frozen=True, gc=False):
 
     state: str = ""
     attempts: int = 0
+    cause: str = ""
 
 
 class PodRow(Struct, frozen=True, gc=False):
@@ -88,6 +89,8 @@ def pod_row(pod: Pod, queue: QueueState = _UNKNOWN) -> PodRow:
     metadata, spec, node = pod.metadata, pod.spec, pod.spec.node_name
     scheduled = next((one for one in pod.status.conditions if one.type == "PodScheduled"), None)
     cause = "" if node or scheduled is None or scheduled.status == "True" else scheduled.message[:_MOST_CAUSE]
+    if not node and not cause:
+        cause = queue.cause[:_MOST_CAUSE]
     bound_at = seconds_of(scheduled.last_transition_time) if node and scheduled is not None else 0.0
     return PodRow(
         pod.key, _owner(pod), node or None, _state(pod, queue), spec.priority or 0, _requests(pod), cause,

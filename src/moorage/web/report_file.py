@@ -1,0 +1,44 @@
+"""Answers as one HTML file that needs no network: the built page with the documents in it.
+
+The documents are data in the page, never markup: the characters that could end their element are escaped, and the page's policy
+allows no script but its own.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from moorage.printable import one_line
+from moorage.web.bundle_files import bundle_text
+
+__all__ = ["MOST_SNAPSHOT", "report_page"]
+
+#: Maximum size of a snapshot in a file, in bytes.
+MOST_SNAPSHOT: Final = 5 << 20
+_TITLE: Final = "<!--moorage-title-->"
+_DOCUMENT: Final = "<!--moorage-document-->"
+_MARKUP: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+
+
+def report_page(
+    documents: Sequence[Mapping[str, Any]], command: str = "", snapshot: Mapping[str, Any] | None = None
+) -> str:  # fmt: skip
+    """Return the page of one document or of several. ``command`` makes it again; ``snapshot`` is the cluster, for maps."""
+    whole = documents[0] if len(documents) == 1 else {"apiVersion": "v1", "kind": "List", "items": documents}
+    title = str(documents[0].get("summary", "Moorage")) if len(documents) == 1 else f"{len(documents)} answers"
+    context: dict[str, Any] = {"command": command} if command else {}
+    if snapshot is not None and len(json.dumps(snapshot)) <= MOST_SNAPSHOT:
+        context["snapshot"] = snapshot
+    before, _, rest = bundle_text("report.html").partition(_TITLE)
+    middle, _, after = rest.partition(_DOCUMENT)
+    data = _data("moorage-document", whole) + (_data("moorage-context", context) if context else "")
+    return f"{before}{html.escape(one_line(title))}{middle}{data}{after}"
+
+
+def _data(name: str, document: Mapping[str, Any]) -> str:
+    """Return an element with a document as JSON in ASCII."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":")).translate(_MARKUP)
+    return f'<script type="application/json" id="{name}">{text}</script>\n'

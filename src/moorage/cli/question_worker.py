@@ -13,7 +13,7 @@ from moorage.cli.main import main
 from moorage.cli.progress import tell_progress_to
 from moorage.web.question_processes import ANSWER, ERRORS, Answering, ProcessLimits, Telling, limit_process
 
-__all__ = ["ANSWERING", "answer_question", "question_words"]
+__all__ = ["ANSWERING", "absolute_plugin", "answer_question", "question_words"]
 
 #: Options of ``moorage up`` that questions have as well.
 _SAME: Final = {"config": "config", "emulate": "emulate", "feature_gates": "feature-gates", "max_disks": "max-pd-vols"}
@@ -45,10 +45,11 @@ def question_words(given: Mapping[str, Any]) -> list[str]:
         value = given[name]
         if value not in (None, ""):
             words.append(f"--{option}={Path(value).absolute() if name == 'config' else value}")
-    return words + [f"--plugins={_absolute(plugin)}" for plugin in given["plugins"]]
+    return words + [f"--plugins={absolute_plugin(plugin)}" for plugin in given["plugins"]]
 
 
-def _absolute(plugin: str) -> str:
+def absolute_plugin(plugin: str) -> str:
+    """Return a plugin's reference with the absolute path of its file, if it names one."""
     path, colon, name = plugin.rpartition(":")
     return f"{Path(path).absolute()}{colon}{name}" if path.endswith(".py") else plugin
 

@@ -24,6 +24,7 @@ EPILOG = """\b
 Examples:
     moorage report -f cluster.json
     moorage report --live -o csv > today.csv
+    moorage report -f cluster.json --serve
 
 All that is printed: docs/reference/report.md
 """
@@ -36,6 +37,8 @@ All that is printed: docs/reference/report.md
     "--by-engine", type=click.IntRange(0), default=3, show_default=True,
     help="Of how many shapes the engine counts how many more pods fit.",
 )  # fmt: skip
+@click.option("--serve", is_flag=True, help="Show the cluster in a browser and answer its questions, until Ctrl-C.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port for --serve [a free one].")
 @click.option("--csv", "csv_directory", metavar="DIR", help="Also write the nodes, pods, attempts, verdicts and scores as CSV.")
 def report(**given: Any) -> int:
     """Print an overview of a cluster: what is pending and why, how full and how evenly full nodes are, and what still fits.
@@ -44,6 +47,8 @@ def report(**given: Any) -> int:
     input or the options.
     """
     setting = OverviewSetting(all_nodes=given["all_nodes"], by_engine=given["by_engine"])
+    if given["serve"]:
+        return _serve(given)
     with Progress(quiet=given["quiet"]) as progress, open_question(given, progress) as asked:
         progress.say("placing pods and counting what fits …")
         found = asked.answered(lambda cluster: overview_of(cluster, asked.request({"report": {}}), setting))
@@ -53,6 +58,19 @@ def report(**given: Any) -> int:
         sys.stdout.write(overview_csv(found))
     else:
         print_answer(found, given, asked)
+    return 0
+
+
+def _serve(given: dict[str, Any]) -> int:
+    """Place the pending pods and serve the cluster as it is then."""
+    from moorage.cli.report_serving import kept_stdin, serve  # aiohttp is loaded only for this
+
+    with kept_stdin(given) as stdin:
+        with Progress(quiet=given["quiet"]) as progress, open_question(given, progress) as asked:
+            progress.say("placing pods …")
+            cluster = asked.cluster
+            cluster.run()
+        serve(cluster, given, stdin)
     return 0
 
 

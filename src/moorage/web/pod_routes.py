@@ -1,4 +1,4 @@
-"""The requests about one pod's nodes: verdicts to colour the map by, and scores to weigh anew.
+"""The requests about one pod's nodes: verdicts to colour the map by, and scores to weigh again.
 
 The live scheduler answers them between two attempts. They take the event loop's time, so they come one at a time, and after
 each the next one waits several times as long as it took.

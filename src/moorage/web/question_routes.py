@@ -11,7 +11,7 @@ from aiohttp import web
 
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.web.question_arguments import QuestionBody, arguments_of
-from moorage.web.questions import Board, Question
+from moorage.web.questions import AskedQuestion, Board
 from moorage.web.site import Site, json_response, read_body
 from moorage.web.visitors import Visitor, check_may_list
 
@@ -76,7 +76,7 @@ class QuestionRoutes:
         self._board.cancel(question)
         return json_response(question.document())
 
-    def _find(self, visitor: Visitor, id_: str) -> Question:
+    def _find(self, visitor: Visitor, id_: str) -> AskedQuestion:
         question = self._board.find(visitor.name, id_)
         if question is None:
             raise ApiError(404, "NotFound", f'question "{id_}" not found', kind="questions", name=id_)

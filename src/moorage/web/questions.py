@@ -44,7 +44,7 @@ class ClusterInputs(Protocol):
         """Return both for the cluster as it is now; ``folder`` is the place for the file."""
 
 
-class Question(msgspec.Struct, gc=False):
+class AskedQuestion(msgspec.Struct, gc=False):
     """A question: its state, and its answer when it has one. ``version`` grows with each change."""
 
     id: str
@@ -74,12 +74,12 @@ class Board:
     ) -> None:  # fmt: skip
         self.limits = limits or QuestionLimits()
         self._folder, self._inputs, self._answer, self._on_change = folder, inputs, answer, on_change
-        self._questions: OrderedDict[str, Question] = OrderedDict()
+        self._questions: OrderedDict[str, AskedQuestion] = OrderedDict()
         self._turn = asyncio.Semaphore(self.limits.running)
         self._copying = asyncio.Lock()
         self._number = 0
 
-    def ask(self, user: str, arguments: Arguments) -> Question:
+    def ask(self, user: str, arguments: Arguments) -> AskedQuestion:
         """Begin to answer a question.
 
         Raises  ApiError 429 if there are too many
@@ -89,20 +89,20 @@ class Board:
         if running[user] >= self.limits.per_user or running.total() >= self.limits.running + self.limits.waiting:
             raise too_many("too many questions, please try again later", 1)
         self._number += 1
-        question = Question(str(self._number), user)
+        question = AskedQuestion(str(self._number), user)
         self._questions[question.id] = question
         question.task = asyncio.create_task(self._carry_out(question, arguments), name=f"question {question.id}")
         return question
 
-    def find(self, user: str, id_: str) -> Question | None:
+    def find(self, user: str, id_: str) -> AskedQuestion | None:
         """Return a user's question; None if there is none with this id."""
         found = self._questions.get(id_)
         return found if found is not None and found.user == user else None
 
-    def of(self, user: str) -> list[Question]:
+    def of(self, user: str) -> list[AskedQuestion]:
         return [one for one in self._questions.values() if one.user == user]
 
-    def cancel(self, question: Question) -> None:
+    def cancel(self, question: AskedQuestion) -> None:
         """Stop answering."""
         if question.state == _RUNNING:
             self._end(question, "cancelled", "cancelled")
@@ -116,7 +116,7 @@ class Board:
 
     # -- answering -----------------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, question: Question, arguments: Arguments) -> None:
+    async def _carry_out(self, question: AskedQuestion, arguments: Arguments) -> None:
         folder = self._folder / f"question-{question.id}"
         try:
             async with self._turn:
@@ -143,13 +143,13 @@ class Board:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _change(self, question: Question, text: str) -> None:
+    def _change(self, question: AskedQuestion, text: str) -> None:
         if question.state == _RUNNING:
             question.text = text
             question.version += 1
             self._on_change()
 
-    def _end(self, question: Question, state: str, text: str, error: str = "") -> None:
+    def _end(self, question: AskedQuestion, state: str, text: str, error: str = "") -> None:
         if question.state == _RUNNING:
             question.state, question.text, question.error = state, text, error
             question.ended_at = time.monotonic()

@@ -1,0 +1,82 @@
+"""``moorage report --serve``: show a cluster in a browser, and answer questions about it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from moorage.cli.bounded_files import STDIN
+from moorage.cli.question_worker import ANSWERING, absolute_plugin
+from moorage.cli.terminal import say
+from moorage.laboratory.cluster import Cluster
+from moorage.web.cluster_source import ClusterSource
+from moorage.web.standalone import serve_cluster
+
+__all__ = ["input_words", "kept_stdin", "serve"]
+
+#: Parameters of a question command → options, by how their values are written.
+_FILES: Final = {"paths": "filename", "config": "config", "replacements": "replace", "kubeconfig": "kubeconfig"}
+_VALUES: Final = {
+    "edits": "edit", "cordoned": "cordon", "removed": "remove-nodes", "added": "add-nodes", "scaled": "scale",
+    "treat_as": "treat-as", "validate": "validate", "emulate": "emulate", "algorithm_provider": "algorithm-provider",
+    "feature_gates": "feature-gates", "max_disks": "max-pd-vols", "extenders": "extenders", "seed": "seed",
+    "context": "context",
+}  # fmt: skip
+_FLAGS: Final = {"recursive": "recursive", "live": "live", "no_quota": "no-quota"}
+
+
+def input_words(given: Mapping[str, Any]) -> list[str]:
+    """Return the options for input, scheduler and changes of a question command, with absolute paths."""
+    words = [f"--{option}" for name, option in _FLAGS.items() if given[name]]
+    for name, option in _FILES.items():
+        words += [f"--{option}={one if one == STDIN else Path(one).absolute()}" for one in _all(given[name])]
+    for name, option in _VALUES.items():
+        words += [f"--{option}={one}" for one in _all(given[name])]
+    return words + [f"--plugins={absolute_plugin(one)}" for one in given["plugins"]]
+
+
+def _all(value: Any) -> list[Any]:
+    return [] if value in (None, "") else list(value) if isinstance(value, tuple) else [value]
+
+
+@contextmanager
+def kept_stdin(given: Mapping[str, Any]) -> Iterator[Path | None]:
+    """Keep standard input in a file, if the input is read from it, so that it can be read again."""
+    if STDIN not in given["paths"]:
+        yield None
+        return
+    with tempfile.NamedTemporaryFile(prefix="moorage-") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+        file.flush()
+        os.dup2(os.open(file.name, os.O_RDONLY), 0)
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+        yield Path(file.name)
+
+
+def serve(cluster: Cluster, given: Mapping[str, Any], stdin: Path | None) -> None:
+    """Serve until Ctrl-C."""
+    asyncio.run(_serve(cluster, given, stdin))
+
+
+async def _serve(cluster: Cluster, given: Mapping[str, Any], stdin: Path | None) -> None:
+    serving = asyncio.ensure_future(
+        serve_cluster(ClusterSource(cluster), given["port"], ANSWERING, input_words(given), stdin, _announce)
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
+    await asyncio.wait({serving})
+    if not serving.cancelled():
+        await serving
+
+
+def _announce(link: str) -> None:
+    say(f"In a browser, once: {link}")
+    say("Ctrl-C stops it.")

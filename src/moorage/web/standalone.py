@@ -1,0 +1,124 @@
+"""A small server of its own for the web interface, on this machine only: for a cluster that was read from files."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from aiohttp import web
+
+from moorage.apiserver.access.authentication import Authenticator
+from moorage.apiserver.http.connections import HEADERS, Connection
+from moorage.apiserver.http.limits import Seats, ServerLimits
+from moorage.apiserver.http.responses import error_response
+from moorage.apiserver.vocabulary.statuses import ApiError, internal, no_such_page
+from moorage.server.listener import listen, serving
+from moorage.web.cluster_source import ClusterSource
+from moorage.web.hub import Hub
+from moorage.web.pod_routes import PodRoutes, SchedulerTurns
+from moorage.web.question_processes import Answering, prepare
+from moorage.web.question_routes import QuestionRoutes
+from moorage.web.questions import Board
+from moorage.web.sessions import Sessions
+from moorage.web.setup import SetupRoute
+from moorage.web.site import Site, is_own_path
+
+__all__ = ["serve_cluster"]
+
+_LOCAL: Final = "127.0.0.1"
+_JSON: Final = "application/json"
+_LOG: Final = logging.getLogger(__name__)
+
+
+class _Reader:
+    """The one who opened the link; the cluster is theirs."""
+
+    name = "reader"
+
+    async def check(self, verb: str, resource: str, namespace: str = "", group: str = "", name: str = "") -> None:
+        """Allow everything: there is nothing to change here."""
+
+
+class _Inputs:
+    """The input of questions: the options that the command was given."""
+
+    def __init__(self, words: Sequence[str], stdin: Path | None) -> None:
+        self._words, self._stdin = tuple(words), stdin
+
+    async def current(self, folder: Path) -> tuple[Sequence[str], Path | None]:
+        del folder
+        return self._words, self._stdin
+
+
+async def serve_cluster(
+    source: ClusterSource, port: int, answer: Answering, words: Sequence[str], stdin: Path | None,
+    on_ready: Callable[[str], None],
+) -> None:  # fmt: skip
+    """Serve until cancelled; ``on_ready`` gets the link. Questions are about the input that ``words`` name.
+
+    Raises  InputError if the port cannot be listened on
+    """
+    sessions: Sessions[_Reader] = Sessions()
+    hub = Hub(source)
+    site = Site(hub, sessions, namespaces=source.namespaces)
+    PodRoutes(site, source, SchedulerTurns(source.scheduler, source.scheduler.profiles))
+    SetupRoute(site, source.scheduler, source.notes)
+    with TemporaryDirectory(prefix="moorage-questions-", ignore_cleanup_errors=True) as folder:
+        board = Board(Path(folder), _Inputs(words, stdin), answer, on_change=hub.wake)
+        QuestionRoutes(site, board, (), partial(prepare, answer))
+        async with serving(_application(site), listen(_LOCAL, port), None) as bound:
+            on_ready(f"http://{_LOCAL}:{bound}/ui/#token={sessions.make_token(_Reader())}")
+            try:
+                await asyncio.Event().wait()
+            finally:
+                site.end()
+
+
+def _application(site: Site) -> web.Application:
+    guard, seats = Authenticator({}), Seats(ServerLimits())
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        connection = request.protocol
+        if isinstance(connection, Connection):
+            connection.began()
+        try:
+            response = await _without_errors(_respond(site, guard, seats, request))
+        finally:
+            if isinstance(connection, Connection):
+                connection.ended()
+        if not response.prepared:
+            for name, value in HEADERS.items():
+                response.headers.setdefault(name, value)
+        return response
+
+    app = web.Application(client_max_size=1 << 20)
+    app.router.add_route("*", "/{path:.*}", handle)
+    return app
+
+
+async def _respond(site: Site, guard: Authenticator, seats: Seats, request: web.Request) -> web.StreamResponse:
+    guard.check_source(request.headers)
+    if request.path == "/":
+        return web.Response(status=308, headers={"Location": "/ui/"})
+    if not is_own_path(request.path):
+        raise no_such_page()
+    return await site.respond(request, site.session_user(request), seats)
+
+
+async def _without_errors(responding: Awaitable[web.StreamResponse]) -> web.StreamResponse:
+    try:
+        return await responding
+    except ApiError as error:
+        return error_response(error, _JSON)
+    except TimeoutError:
+        return error_response(ApiError(408, "Timeout", "the request's body did not arrive in time"), _JSON)
+    except (ConnectionError, web.HTTPException):
+        raise
+    except Exception as error:  # a bug must not end the server
+        _LOG.exception("the web interface")
+        return error_response(internal(type(error).__name__), _JSON)

@@ -3,7 +3,9 @@
 import asyncio
 import json
 import os
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -14,7 +16,7 @@ from moorage.apiserver.vocabulary.users import User
 from moorage.cli.main import cli
 from moorage.cli.question_worker import ANSWERING
 from moorage.web.question_arguments import Arguments, QuestionBody, arguments_of
-from moorage.web.question_processes import Answering, ProcessLimits
+from moorage.web.question_processes import ANSWER, ERRORS, Answering, ProcessLimits, limit_process
 from moorage.web.questions import Board, QuestionLimits
 from tests.web.test_site import PODS, a_store, browse, pod
 
@@ -78,6 +80,17 @@ def sleeps(words, folder, stdin, limits, pipe):
     time.sleep(60)
 
 
+def grows(words, folder, stdin, limits, pipe):
+    limit_process(limits)
+    os.chdir(folder)
+    try:
+        held = bytearray(4 << 30)
+    except MemoryError:
+        Path(ERRORS).write_text("error: out of memory\n", "utf-8")
+        sys.exit(1)
+    Path(ANSWER).write_bytes(held[:2])
+
+
 class NoInput:
     async def current(self, folder):
         return (), None
@@ -105,6 +118,17 @@ def test_a_question_that_takes_too_long_is_stopped_and_one_can_be_cancelled(tmp_
         await asyncio.wait([other.task])
         assert other.state == "cancelled"
         assert not any(tmp_path.iterdir())
+
+    asyncio.run(test())
+
+
+@pytest.mark.slow
+def test_a_question_that_needs_too_much_memory_fails_with_a_reason(tmp_path):
+    async def test():
+        asked = Board(tmp_path, NoInput(), Answering(grows, ()))
+        found = asked.ask("ann", Arguments(("explain",), {}))
+        await asyncio.wait([found.task])
+        assert (found.state, found.error) == ("failed", "the question needs more than 4096 MiB of memory")
 
     asyncio.run(test())
 

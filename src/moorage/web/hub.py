@@ -89,7 +89,7 @@ class Hub:
         #: Differs for each start of the process.
         self._boot = secrets.token_hex(4)
         self._clock = clock
-        self._frames: deque[_Frame] = deque()
+        self.frames: deque[_Frame] = deque()
         self._rows = 0
         self._number = 0
         self._readers = 0
@@ -127,7 +127,7 @@ class Hub:
         except BaseException:
             self._stop()
             raise
-        self._frames.clear()
+        self.frames.clear()
         self._rows = 0
         self._number += 1
         self._ticking = asyncio.create_task(self._tick(), name="web interface frames")
@@ -208,10 +208,10 @@ class Hub:
 
     def _add(self, changes: Changes) -> None:
         self._number += 1
-        self._frames.append(_Frame(self._number, self.now(), changes))
+        self.frames.append(_Frame(self._number, self.now(), changes))
         self._rows += changes.size
-        while len(self._frames) > MOST_FRAMES or (self._rows > MOST_ROWS and len(self._frames) > 1):
-            self._rows -= self._frames.popleft().changes.size
+        while len(self.frames) > MOST_FRAMES or (self._rows > MOST_ROWS and len(self.frames) > 1):
+            self._rows -= self.frames.popleft().changes.size
         self.wake()
 
     def _stop(self) -> None:
@@ -219,7 +219,7 @@ class Hub:
         self.source.unfollow()
         self._dirty.clear()
         self._loading = self._ticking = None
-        self._frames.clear()
+        self.frames.clear()
         self._encoded.clear()
         self._snapshots.clear()
         self.mirror = Mirror()
@@ -309,14 +309,14 @@ class Hub:
         if boot != self._boot or not (number.isascii() and number.isdigit() and len(number) < 16):
             return None if last else self._number
         at = int(number)
-        oldest = self._frames[0].number - 1 if self._frames else self._number
+        oldest = self.frames[0].number - 1 if self.frames else self._number
         return at if oldest <= at <= self._number else None
 
     def _after(self, at: int) -> list[_Frame]:
         """Return the frames after a position; none if the ring has left it behind."""
-        if not self._frames or self._frames[0].number > at + 1:
+        if not self.frames or self.frames[0].number > at + 1:
             return []
-        return list(islice(self._frames, at + 1 - self._frames[0].number, None))
+        return list(islice(self.frames, at + 1 - self.frames[0].number, None))
 
     def _reset(self) -> bytes:
         return f"id: {self.id}\nevent: reset\ndata: {{}}\n\n".encode()

@@ -11,13 +11,12 @@ import os
 import resource
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
-
-import msgspec
 
 from moorage.printable import clip
 
@@ -35,7 +34,8 @@ _EXIT_S: Final = 5.0
 _NICE: Final = 5
 
 
-class ProcessLimits(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class ProcessLimits:
     """``wall_s``: how long a question may take; ``memory``: address space; ``answer``: size of an answer; both in bytes."""
 
     wall_s: float = 60.0

@@ -11,6 +11,7 @@ import shutil
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -25,7 +26,8 @@ __all__ = ["Board", "ClusterInputs", "QuestionLimits"]
 _RUNNING: Final = "running"
 
 
-class QuestionLimits(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class QuestionLimits:
     """``running`` questions run at a time, ``waiting`` wait, ``per_user`` of one user; ``kept`` answers, for ``kept_s``."""
 
     running: int = 2

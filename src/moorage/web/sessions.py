@@ -20,8 +20,8 @@ T = TypeVar("T")
 LINK_S: Final = 24 * 3600.0
 SESSION_S: Final = 12 * 3600.0
 #: Maximum number of unused links and of sessions; the oldest end first.
-_MOST_LINKS: Final = 64
-_MOST_SESSIONS: Final = 256
+MOST_LINKS: Final = 64
+MOST_SESSIONS: Final = 256
 _MOST_SECRET: Final = 128
 
 
@@ -40,7 +40,7 @@ class Sessions(Generic[T]):
 
     def make_token(self, user: T) -> str:
         """Return a token that opens one session of a user."""
-        return self._add(self._links, user, LINK_S, _MOST_LINKS)
+        return self._add(self._links, user, LINK_S, MOST_LINKS)
 
     def open(self, token: str) -> str | None:
         """Return the cookie of a new session for a token, which is used up; None for a token that is not valid."""
@@ -52,7 +52,7 @@ class Sessions(Generic[T]):
 
     def start(self, user: T) -> str:
         """Return the cookie of a new session."""
-        return self._add(self._sessions, user, SESSION_S, _MOST_SESSIONS)
+        return self._add(self._sessions, user, SESSION_S, MOST_SESSIONS)
 
     def user_of(self, cookie: str) -> T | None:
         """Return the user of a session; None if it has ended or never was."""

@@ -123,7 +123,7 @@ class Hub:
             await self._read(self.source.pods(), self._put_pod)
             await self._apply()
             self.mirror.learn_shapes()
-            self.mirror.take()
+            self.mirror.settle()
         except BaseException:
             self._stop()
             raise

@@ -190,6 +190,11 @@ class Mirror:
             tuple(attempts),
         )
 
+    def settle(self) -> None:
+        """Forget what changed: the readers begin with a snapshot."""
+        self.refresh()
+        self._nodes_changed, self._pods_changed, self._attempts = {}, {}, []
+
     def node_documents(self, names: Iterable[str]) -> list[dict[str, Any]]:
         """Return nodes as documents."""
         rows = [self.nodes[name] for name in names]

@@ -11,7 +11,7 @@ import shutil
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -36,7 +36,7 @@ class QuestionLimits:
     kept: int = 64
     kept_bytes: int = 128 << 20
     kept_s: float = 600.0
-    process: ProcessLimits = ProcessLimits()
+    process: ProcessLimits = field(default_factory=ProcessLimits)
 
 
 class ClusterInputs(Protocol):

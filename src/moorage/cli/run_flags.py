@@ -341,6 +341,7 @@ _OWN: Final = (
         metavar="N",
     ),
     Flag("seed", "int", 0, "Moorage", "Seed for breaking ties between equally scored nodes."),
+    Flag("ui", "bool", False, "Moorage", "Serve the web interface under /ui/ on the secure port; it changes nothing."),
 )
 
 FLAGS: Final = (

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -43,7 +43,7 @@ from moorage.server.authorization import RequestAuthorizer
 from moorage.server.cache_debugger import compare, dump
 from moorage.server.client_ca import ClientCas
 from moorage.server.delegated_authentication import Delegate
-from moorage.server.endpoints import Served, make_app, make_plain_app
+from moorage.server.endpoints import AuthenticatingSite, Served, make_app, make_plain_app
 from moorage.server.health import Check, Health, watchdog
 from moorage.server.klog import Klog
 from moorage.server.listener import serving
@@ -122,11 +122,21 @@ async def run_process(process: Process) -> int:
             scheduler, rest, settings, identity=identity, wall=Wall(), chance=random.Random(identity),  # noqa: S311
             observers=Observers(reports_for(f"{scheme}://{host}", log.warning), log, meter),
         )  # fmt: skip
-        await _serve(stack, process, _served(process, live, meter, ending, LiveExplainer(live, bare)))
+        explainer = LiveExplainer(live, bare)
+        site = _site(live, bare, explainer) if process.given["ui"] else None
+        await _serve(stack, process, replace(_served(process, live, meter, ending, explainer), site=site))
+        if site is not None:
+            stack.callback(site.end)  # before the server waits for its streams
         log.info(0, "Scheduling", profiles=list(scheduler.profiles), server=f"{scheme}://{host}", identity=identity)
         running = asyncio.ensure_future(live.run())
         ending.listen(running, lambda: _debug(live, scheduler, log))
         return await _outcome(running, ending, process)
+
+
+def _site(live: Live, profiles: Mapping[str, Profile], explainer: LiveExplainer) -> AuthenticatingSite:
+    from moorage.web.live_site import LiveSite  # loaded only if it is served
+
+    return LiveSite(live, profiles, explainer.answer)
 
 
 async def _outcome(running: asyncio.Future[None], ending: _Ending, process: Process) -> int:

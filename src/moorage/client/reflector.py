@@ -108,6 +108,8 @@ class Reflector(Generic[T]):
         self._raw_objects = raw_objects
         self._backoff, self._expired_backoff = Backoff(clock, rng), Backoff(clock, rng)
         self._unreachable_backoff = Backoff(clock, rng, max_s=_MAX_UNREACHABLE_PAUSE_S)
+        #: Called after each change of a known object: its key, and the object or None.
+        self.on_change: Callable[[str, T | None], None] | None = None
         self._known: dict[str, T] = {}
         self._version = ""
         self._must_list = True
@@ -341,8 +343,7 @@ class Reflector(Generic[T]):
                 return
             if is_back or was == now or is_older(now, was):
                 await self._sink.put(Gone(known))
-        self._known[key] = obj
-        await self._sink.put(Seen(obj))
+        await self._deliver_seen(key, obj)
 
     async def _deliver(self, key: str, obj: T) -> None:
         known = self._known.get(key)
@@ -350,11 +351,18 @@ class Reflector(Generic[T]):
             was, now = known.metadata.resource_version, obj.metadata.resource_version
             if was == now or is_older(now, was):
                 return
+        await self._deliver_seen(key, obj)
+
+    async def _deliver_seen(self, key: str, obj: T) -> None:
         self._known[key] = obj
+        if self.on_change is not None:
+            self.on_change(key, obj)
         await self._sink.put(Seen(obj))
 
     async def _deliver_deleted(self, key: str, obj: T) -> None:
         self._known.pop(key, None)
+        if self.on_change is not None:
+            self.on_change(key, None)
         if self._raw_objects is not None:
             self._raw_objects.drop(obj)
         await self._sink.put(Gone(obj))

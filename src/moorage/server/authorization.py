@@ -5,15 +5,15 @@ Source  apiserver/pkg/server/options/authorization.go; authorization/path/path.g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from moorage.errors import InputError
 from moorage.server.authentication import Caller
 from moorage.server.expiring_cache import Expiring
 
-__all__ = ["AccessDecision", "AccessReviewer", "OpenPaths", "RequestAuthorizer"]
+__all__ = ["AccessDecision", "AccessReviewer", "OpenPaths", "RequestAuthorizer", "ResourceAccess"]
 
 _ADMINS: Final = "system:masters"
 
@@ -26,11 +26,27 @@ class AccessDecision:
     reason: str = ""
 
 
+class ResourceAccess(NamedTuple):
+    """A verb on a resource; "" as namespace stands for all."""
+
+    verb: str
+    group: str
+    resource: str
+    namespace: str = ""
+    name: str = ""
+
+
 class AccessReviewer(Protocol):
-    """Reviews access to paths."""
+    """Reviews access to paths and to resources."""
 
     async def access(self, caller: Caller, verb: str, path: str) -> AccessDecision:
         """Review access to a non-resource path.
+
+        Raises  ClusterError
+        """
+
+    async def resource_access(self, caller: Caller, access: ResourceAccess) -> AccessDecision:
+        """Review access to a resource.
 
         Raises  ClusterError
         """
@@ -79,6 +95,23 @@ class RequestAuthorizer:
         found = self._known.get(key, now)
         if found is not None:
             return found[0]
-        answer = await self.reviewer.access(caller, verb, path)
+        return self._keep(key, await self.reviewer.access(caller, verb, path), now)
+
+    async def authorize_resource(self, caller: Caller, access: ResourceAccess) -> AccessDecision:
+        """Return whether a user may access a resource.
+
+        Raises  ClusterError if the cluster cannot be reached
+        """
+        if _ADMINS in caller.groups:
+            return AccessDecision(True)
+        if self.reviewer is None:
+            return AccessDecision(False)
+        key, now = (caller.key, access), self.clock()
+        found = self._known.get(key, now)
+        if found is not None:
+            return found[0]
+        return self._keep(key, await self.reviewer.resource_access(caller, access), now)
+
+    def _keep(self, key: Hashable, answer: AccessDecision, now: float) -> AccessDecision:
         self._known.put(key, answer, now + (self.allowed_ttl_s if answer.allowed else self.refused_ttl_s), now)
         return answer

@@ -12,7 +12,7 @@ from typing import Any, Final
 from moorage.client.rest import Rest
 from moorage.errors import ClusterError
 from moorage.server.authentication import Caller
-from moorage.server.authorization import AccessDecision
+from moorage.server.authorization import AccessDecision, ResourceAccess
 
 __all__ = ["Delegate", "read_lookup"]
 
@@ -36,9 +36,14 @@ class Delegate:
         return Caller(str(user.get("username") or ""), _texts(user.get("groups")), str(user.get("uid") or ""), extra)
 
     async def access(self, caller: Caller, verb: str, path: str) -> AccessDecision:
-        spec: dict[str, Any] = {
-            "user": caller.name, "groups": list(caller.groups), "nonResourceAttributes": {"path": path, "verb": verb},
-        }  # fmt: skip
+        return await self._review_access(caller, {"nonResourceAttributes": {"path": path, "verb": verb}})
+
+    async def resource_access(self, caller: Caller, access: ResourceAccess) -> AccessDecision:
+        attributes = {name: value for name, value in access._asdict().items() if value}
+        return await self._review_access(caller, {"resourceAttributes": attributes})
+
+    async def _review_access(self, caller: Caller, attributes: dict[str, Any]) -> AccessDecision:
+        spec: dict[str, Any] = {"user": caller.name, "groups": list(caller.groups), **attributes}
         if caller.uid:
             spec["uid"] = caller.uid
         if caller.extra:

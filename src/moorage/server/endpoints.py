@@ -14,7 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import yaml
 from aiohttp import web
@@ -62,12 +62,29 @@ class Page(NamedTuple):
     status: int = 200
 
 
+class AuthenticatingSite(Protocol):
+    """Pages that authenticate and authorize requests themselves, such as a web interface."""
+
+    def serves(self, path: str) -> bool: ...
+
+    def streams(self, path: str) -> bool:
+        """Return True for a path whose response lasts."""
+
+    async def answer(
+        self, request: web.Request, authenticator: RequestAuthenticator, authorizer: RequestAuthorizer
+    ) -> web.StreamResponse: ...
+
+    def end(self) -> None:
+        """End all streams: the server stops."""
+
+
 @dataclass(frozen=True, slots=True)
 class Served:
     """The content of the endpoints. ``pod_metrics`` returns None while this replica does not lead.
 
     ``profiling``: whether /debug is served; ``hidden``: paths that are not served.
     ``set_verbosity`` raises InputError. ``explain`` answers the parameters of /debug/explain; None: it is not served.
+    ``site`` has further pages, over HTTPS only.
     """
 
     health: Health
@@ -82,17 +99,20 @@ class Served:
     profiling: bool = True
     hidden: frozenset[str] = frozenset()
     explain: Callable[[Mapping[str, str]], Awaitable[Page]] | None = None
+    site: AuthenticatingSite | None = None
 
 
 def make_app(served: Served, authenticator: RequestAuthenticator, authorizer: RequestAuthorizer, log: Log) -> web.Application:
     """Return the HTTPS application; the TLS context must request client certificates where they are to authenticate."""
-    pages = _Pages(served)
+    pages, site = _Pages(served), served.site
 
     async def answer(request: web.Request) -> web.StreamResponse:
+        if site is not None and site.serves(request.path):
+            return await site.answer(request, authenticator, authorizer)
         refused = await _admit(request, authenticator, authorizer, log)
         return refused if refused is not None else await pages.answer(request)
 
-    return _app(answer, log)
+    return _app(answer, log, site)
 
 
 def make_plain_app(served: Served, log: Log, paths: Collection[str]) -> web.Application:
@@ -113,13 +133,13 @@ def make_plain_app(served: Served, log: Log, paths: Collection[str]) -> web.Appl
     return _app(answer, log)
 
 
-def _app(answer: _Handler, log: Log) -> web.Application:
-    app = web.Application(client_max_size=_MOST_BODY, middlewares=[_chain(log)])
+def _app(answer: _Handler, log: Log, site: AuthenticatingSite | None = None) -> web.Application:
+    app = web.Application(client_max_size=_MOST_BODY, middlewares=[_chain(log, site)])
     app.router.add_route("*", "/{path:.*}", answer)
     return app
 
 
-def _chain(log: Log) -> Any:
+def _chain(log: Log, site: AuthenticatingSite | None) -> Any:
     @web.middleware
     async def chain(request: web.Request, handler: _Handler) -> web.StreamResponse:
         """Log the request, and turn an exception into a response."""
@@ -127,7 +147,10 @@ def _chain(log: Log) -> Any:
         if isinstance(connection, Connection):
             connection.began()
         try:
-            response = await _in_time(request, handler)
+            if site is not None and site.streams(request.path):
+                response = await handler(request)
+            else:
+                response = await _in_time(request, handler)
         except web.HTTPException as refusal:
             response = _plain(refusal.text or refusal.reason, refusal.status)
         except Exception as error:  # keep serving the other requests of the connection
@@ -136,8 +159,9 @@ def _chain(log: Log) -> Any:
         finally:
             if isinstance(connection, Connection):
                 connection.ended()
-        for name, value in HEADERS.items():
-            response.headers.setdefault(name, value)
+        if not response.prepared:
+            for name, value in HEADERS.items():
+                response.headers.setdefault(name, value)
         if log.shows(3):
             agent = request.headers.get("User-Agent", "")
             log.info(

@@ -17,7 +17,7 @@ from moorage.cli.run_release import Era
 from moorage.errors import InputError
 from tests.cli.test_run import PAGE, run_here
 
-OWN = {"emulate", "max-pd-vols", "plugins", "seed"}
+OWN = {"emulate", "max-pd-vols", "plugins", "seed", "ui"}
 
 #: From the sources of kube-scheduler 1.19.7: every flag, with its default. (The generated reference pages of these releases
 #: also list --azure-container-registry-config, which their generator links in and kube-scheduler does not.)

@@ -206,3 +206,43 @@ def test_changes_arrive_as_deltas_that_resume_after_the_last_one():
             assert (await events.next())[0] == "reset"
 
     browse(test, a_store(pods=("a",)))
+
+
+def test_a_user_sees_the_pods_of_the_namespaces_that_they_may_list():
+    store = a_store(pods=("secret",))
+    store.create(NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+    store.create(PODS, "team", pod("mine"))
+    allow(store, "clusterroles", "", "nodes")
+    allow(store, "roles", "team", "pods")
+
+    async def test(browser, store):
+        status, found = await browser.get("/lab/v1/snapshot", Authorization="Bearer weak")
+        assert (status, found["message"]) == (
+            403, 'nodes is forbidden: User "weak" cannot list resource "nodes" in API group "" at the cluster scope'
+        )  # fmt: skip
+        await browser.enter(User("tim"))
+        _, found = await browser.get("/lab/v1/snapshot")
+        assert (found["user"], found["nodes"]["name"], found["pods"]["key"]) == ("tim", ["n0", "n1"], ["team/mine"])
+        async with browser.events(found["id"]) as events:
+            bind(store, "secret", "n0")
+            store.delete(PODS, "team", "mine")
+            _, _, delta = await events.next()
+        assert delta["pods"] == {"set": [], "gone": ["team/mine"]}
+        assert delta["attempts"] == []
+        assert [one["name"] for one in delta["nodes"]["set"]] == ["n0"]
+        for path in ("history", "snapshot"):
+            assert "secret" not in json.dumps((await browser.get(f"/lab/v1/{path}"))[1])
+        assert (await browser.get("/lab/v1/verdicts/default/secret"))[0] == 403
+
+    browse(test, store, {"weak": User("weak"), "secret": ADMIN})
+
+
+def allow(store, roles, namespace, resource):
+    """Let tim list a resource."""
+    group = "rbac.authorization.k8s.io"
+    kind = "ClusterRole" if roles == "clusterroles" else "Role"
+    rules = [{"apiGroups": [""], "resources": [resource], "verbs": ["list"]}]
+    store.create(served(roles, group), namespace, {"metadata": {"name": "see"}, "rules": rules})
+    subjects = [{"kind": "User", "name": "tim", "apiGroup": group}]
+    binding = {"metadata": {"name": "see"}, "subjects": subjects, "roleRef": {"apiGroup": group, "kind": kind, "name": "see"}}
+    store.create(served(roles.replace("roles", "rolebindings"), group), namespace, binding)

@@ -7,6 +7,7 @@ everything imported. So a question can change neither the cluster nor the server
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 import time
 from collections import Counter, OrderedDict
@@ -24,6 +25,7 @@ from moorage.web.question_processes import Answering, AnswerProcess, ProcessLimi
 __all__ = ["Board", "ClusterInputs", "QuestionLimits"]
 
 _RUNNING: Final = "running"
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -139,9 +141,9 @@ class Board:
             raise
         except ApiError as error:
             self._end(question, "failed", "", str(error))
-        except Exception as error:
+        except Exception as error:  # a bug must not end the server
+            _LOG.exception("question %s", question.id)
             self._end(question, "failed", "", f"{type(error).__name__}: {error}")
-            raise
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -140,6 +140,17 @@ def test_the_page_needs_no_session_and_allows_no_foreign_script():
     browse(test)
 
 
+def test_a_credential_makes_links_and_a_session_does_not():
+    async def test(browser, store):
+        status, link = await browser.ask("POST", "/lab/v1/links", {}, Authorization="Bearer secret")
+        assert status == 201
+        assert (await browser.ask("POST", "/lab/v1/session", {"token": link["token"]}))[0] == 204
+        assert (await browser.get("/lab/v1/snapshot"))[1]["user"] == "admin"
+        assert (await browser.ask("POST", "/lab/v1/links", {}))[0] == 403
+
+    browse(test)
+
+
 FOREIGN = {
     "another host": {"Host": "evil.example"},
     "a page of another origin": {"Origin": "https://evil.example"},

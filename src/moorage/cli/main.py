@@ -44,6 +44,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "simulate": ("moorage.cli.simulate:simulate", "Show where every pending pod is scheduled, and why."),
     "survive": ("moorage.cli.survive:survive", "Say whether the cluster survives the loss of any node or zone."),
     "sweep": ("moorage.cli.sweep:sweep", "Simulate a grid of configurations and seeds."),
+    "ui": ("moorage.cli.ui:ui", "Print a link to the web interface of a running cluster."),
     "up": ("moorage.cli.up:up", "Run an embedded cluster with simulated nodes."),
 }
 
@@ -52,7 +53,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Ask about a cluster": (
         "simulate", "explain", "report", "capacity", "plan", "drain", "cordon", "fail", "survive", "compare", "sweep",
     ),
-    "Schedule a cluster": ("run", "up"),
+    "Schedule a cluster": ("run", "up", "ui"),
     "Get and share input": ("dump", "redact", "demo"),
     "Set up": ("config", "plugin", "completion"),
 }  # fmt: skip

@@ -125,8 +125,9 @@ def _pod(record: Record) -> Pod:
 class _Visitor:
     """A user of the embedded cluster."""
 
-    def __init__(self, user: User, authorizer: Authorizer) -> None:
+    def __init__(self, user: User, authorizer: Authorizer, *, by_session: bool) -> None:
         self.user = user
+        self.credential = None if by_session else user
         self.name = user.name
         self._authorizer = authorizer
 
@@ -204,7 +205,8 @@ class EmbeddedSite:
         return user
 
     async def answer(self, request: web.BaseRequest, user: User | None, seats: Seats) -> web.StreamResponse:
-        visitor = None if user is None else _Visitor(user, self._authorizer)
+        by_session = user is not None and user == self.session_user(request)
+        visitor = None if user is None else _Visitor(user, self._authorizer, by_session=by_session)
         return await self.site.respond(request, visitor, seats)
 
     def end(self) -> None:

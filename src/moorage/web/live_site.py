@@ -95,6 +95,8 @@ class _ReviewedVisitor:
 
     def __init__(self, caller: Caller, authorizer: RequestAuthorizer) -> None:
         self.caller, self.name, self._authorizer = caller, caller.name, authorizer
+        #: Tokens of the cluster begin sessions here, so there are no links.
+        self.credential = None
 
     async def check(self, verb: str, resource: str, namespace: str = "", group: str = "", name: str = "") -> None:
         try:

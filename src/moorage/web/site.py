@@ -74,6 +74,7 @@ class Site:
         self.route("GET", "/lab/v1/snapshot", self._snapshot)
         self.route("GET", "/lab/v1/events", self._events)
         self.route("GET", "/lab/v1/history", self._history)
+        self.route("POST", "/lab/v1/links", self._link)
         self.route("DELETE", "/lab/v1/session", self._leave)
 
     def route(self, method: str, path: str, handler: Any) -> None:
@@ -144,6 +145,13 @@ class Site:
             samesite="Strict",
         )  # fmt: skip
         return response
+
+    async def _link(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
+        """Return the token of a link for another session of the same user. A session cannot ask for one: it would never end."""
+        del request
+        if visitor.credential is None:
+            raise ApiError(403, "Forbidden", "links are made for a certificate or a token of the cluster")
+        return json_response({"token": self.sessions.make_token(visitor.credential)}, status=201)
 
     async def _leave(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
         """End the session."""

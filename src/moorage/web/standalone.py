@@ -39,6 +39,7 @@ class _Reader:
     """The one who opened the link; the cluster is theirs."""
 
     name = "reader"
+    credential = None
 
     async def check(self, verb: str, resource: str, namespace: str = "", group: str = "", name: str = "") -> None:
         """Allow everything: there is nothing to change here."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.web.mirror import View
@@ -16,6 +16,10 @@ class Visitor(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def credential(self) -> Any | None:
+        """What sessions keep of the user; None for a visitor who is here by a session."""
 
     async def check(self, verb: str, resource: str, namespace: str = "", group: str = "", name: str = "") -> None:
         """Check that the user may do something; without a namespace, in all of them.

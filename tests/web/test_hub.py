@@ -161,6 +161,7 @@ def count_causes(state):
     return {cause: causes.count(cause) for cause in causes}
 
 
+@pytest.mark.slow
 def test_a_reader_that_falls_behind_is_sent_to_the_snapshot_and_costs_no_memory(monkeypatch):
     monkeypatch.setattr(hub_module, "FRAME_S", 0.0)
 
@@ -179,7 +180,7 @@ def test_a_reader_that_falls_behind_is_sent_to_the_snapshot_and_costs_no_memory(
         assert (await anext(stream)).startswith(b"id: " + hub.id.encode() + b"\nevent: reset")
         await stream.aclose()
 
-        for number in range(MOST_ROWS // 4000 + 8):
+        for number in range(MOST_ROWS // 4000 + 2):
             for other in range(4000):
                 source.put(a_pod(f"q{other}", cpu=f"{number + 1}m"))
             count = hub.id

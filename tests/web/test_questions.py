@@ -106,7 +106,7 @@ async def until(condition, seconds=30):
 def test_a_question_that_takes_too_long_is_stopped_and_one_can_be_cancelled(tmp_path):
     async def test():
         limits = QuestionLimits(process=ProcessLimits(wall_s=0.3))
-        asked = Board(tmp_path, NoInput(), Answering(sleeps, ()), limits)
+        asked = Board(tmp_path, NoInput(), Answering(sleeps, ANSWERING.modules), limits)
         late = asked.ask("ann", Arguments(("explain",), {"f": "x"}))
         await until(lambda: late.state != "running")
         assert (late.state, "longer than 0.3 seconds" in late.error) == ("failed", True)
@@ -125,7 +125,7 @@ def test_a_question_that_takes_too_long_is_stopped_and_one_can_be_cancelled(tmp_
 @pytest.mark.slow
 def test_a_question_that_needs_too_much_memory_fails_with_a_reason(tmp_path):
     async def test():
-        asked = Board(tmp_path, NoInput(), Answering(grows, ()))
+        asked = Board(tmp_path, NoInput(), Answering(grows, ANSWERING.modules))
         found = asked.ask("ann", Arguments(("explain",), {}))
         await asyncio.wait([found.task])
         assert (found.state, found.error) == ("failed", "the question needs more than 4096 MiB of memory")
@@ -136,7 +136,7 @@ def test_a_question_that_needs_too_much_memory_fails_with_a_reason(tmp_path):
 def test_a_flood_of_questions_is_refused_for_each_user_and_for_all(tmp_path):
     async def test():
         limits = QuestionLimits(running=1, waiting=2, per_user=2)
-        asked = Board(tmp_path, Waiting(), Answering(sleeps, ()), limits)
+        asked = Board(tmp_path, Waiting(), Answering(sleeps, ANSWERING.modules), limits)
         for user in ("ann", "ann", "bob"):
             asked.ask(user, Arguments(("explain",), {}))
         for user in ("ann", "bob"):
@@ -184,14 +184,14 @@ def test_answers_are_the_documents_of_the_command(tmp_path):
 
     async def test(browser, store):
         await browser.enter()
-        status, found = await answer(browser, {"explain": "default/large"})
-        expected = await asyncio.to_thread(command, tmp_path, store, "explain", "default/large")
+        status, found = await answer(browser, {"explain": "default/large", "probes": 40})
+        expected = await asyncio.to_thread(command, tmp_path, store, "explain", "default/large", "--probes=40")
         assert (status, found["kind"], found["answer"]) == (200, "Explanation", expected["answer"])
         assert {**found, "input": 0} == {**expected, "input": 0}
         assert found["input"]["digest"] == expected["input"]["digest"]
 
         atoms = found["answer"]["changes"][0]["atoms"]
-        _, tried = await answer(browser, {"explain": "default/large"}, changes=atoms)
+        _, tried = await answer(browser, {"explain": "default/large", "probes": 40}, changes=atoms)
         assert (tried["answer"]["outcome"], tried["before"]["answer"]["outcome"]) == ("placed", "pending")
 
         status, found = await answer(browser, {"explain": "default/none"})

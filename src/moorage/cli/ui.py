@@ -19,7 +19,7 @@ __all__ = ["ui"]
 
 EPILOG = """\b
 Examples:
-    moorage ui
+    moorage ui --context moorage
     moorage ui --kubeconfig ~/.moorage/kubeconfig
 
 The web interface: docs/reference/web-ui.md

@@ -47,8 +47,9 @@ _QUIET_S: Final = 15.0
 #: Encoded frames and snapshots that are kept for other readers.
 _KEPT_FRAMES: Final = 16
 _KEPT_SNAPSHOTS: Final = 4
-#: Seconds after which a pod's typical shapes are computed again.
+#: Seconds after which the typical shapes of pods, and the groups of nodes, are computed again.
 _SHAPES_S: Final = 30.0
+_GROUPS_S: Final = 2.0
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -181,15 +182,18 @@ class Hub:
             self._stop()
 
     async def _follow(self) -> None:
-        shaped_at = time.monotonic()
+        shaped_at = grouped_at = time.monotonic()
         while self._readers or time.monotonic() - self._asked_at < IDLE_S:
             await asyncio.sleep(FRAME_S)
             await self._apply()
             self._look_up_queue()
-            if time.monotonic() - shaped_at > _SHAPES_S:
+            now = time.monotonic()
+            if now - shaped_at > _SHAPES_S:
                 self.mirror.learn_shapes()
-                shaped_at = time.monotonic()
-            changes = self.mirror.take()
+                shaped_at = now
+            regroup = now - grouped_at > _GROUPS_S
+            grouped_at = now if regroup else grouped_at
+            changes = self.mirror.take(regroup=regroup)
             if changes is not None:
                 self._add(changes)
 

@@ -175,9 +175,10 @@ class Mirror:
         """Find the typical pods, by which stranded resources are measured."""
         self.shapes = typical_shapes(row.requests for row in self.pods.values())
 
-    def take(self) -> Changes | None:
-        """Return what changed since the last call; None if nothing did."""
-        self.refresh()
+    def take(self, *, regroup: bool = True) -> Changes | None:
+        """Return what changed since the last call; None if nothing did. ``regroup`` False leaves the groups as they are."""
+        if regroup:
+            self.refresh()
         if not (self._nodes_changed or self._pods_changed):
             return None
         names, keys, attempts = self._nodes_changed, self._pods_changed, self._attempts

@@ -7,8 +7,11 @@ import time
 from contextlib import asynccontextmanager
 
 import aiohttp
+import msgspec
 import pytest
 
+from moorage.api.core import Pod
+from moorage.api.meta import ObjectMeta
 from moorage.apiserver.access.authentication import Authenticator
 from moorage.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.apiserver.http.serve import serving
@@ -16,7 +19,10 @@ from moorage.apiserver.storage import pod_subresources
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.apiserver.vocabulary.users import User
+from moorage.web import hub as hub_module
+from moorage.web import site as site_module
 from moorage.web.embedded_site import EmbeddedSite
+from moorage.web.rows import pod_row
 
 NODES, PODS, NAMESPACES = served("nodes"), served("pods"), served("namespaces")
 ADMIN = User("admin", ("system:masters",))
@@ -257,3 +263,55 @@ def allow(store, roles, namespace, resource):
     subjects = [{"kind": "User", "name": "tim", "apiGroup": group}]
     binding = {"metadata": {"name": "see"}, "subjects": subjects, "roleRef": {"apiGroup": group, "kind": kind, "name": "see"}}
     store.create(served(roles.replace("roles", "rolebindings"), group), namespace, binding)
+
+
+# -- attacks ------------------------------------------------------------------------------------------------------------
+
+
+def test_names_and_causes_stay_text():
+    hostile = "</script><img src=x onerror=alert(1)>\nevent: reset\ndata: {}\n\n\u2028"
+    store = a_store()
+    labels = {"metadata": {"name": "odd", "labels": {"a": "b"}, "annotations": {"note": hostile}}}
+    store.create(NODES, "", {**node("odd"), **labels})
+    store.create(PODS, "default", pod("web"))
+
+    def blame(found):
+        found["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "R", "message": hostile}]
+        return found
+
+    async def test(browser, store):
+        await browser.enter()
+        _, found = await browser.get("/lab/v1/snapshot")
+        assert browser.headers["Content-Type"] == "application/json"
+        assert browser.headers["X-Content-Type-Options"] == "nosniff"
+        async with browser.events(found["id"]) as events:
+            store.change(PODS, "default", "web", blame, subresource="status")
+            name, _, delta = await events.next()
+        assert (name, delta["pods"]["set"][0]["cause"]) == ("delta", hostile)
+        assert delta["causes"] == [{"text": hostile, "pods": 1}]
+
+    browse(test, store)
+
+
+@pytest.mark.slow
+def test_a_reader_that_stops_reading_is_disconnected(monkeypatch):
+    monkeypatch.setattr(site_module, "_PATIENCE_S", 0.3)
+    monkeypatch.setattr(hub_module, "FRAME_S", 0.01)
+
+    async def test(browser, store):
+        reader, writer = await asyncio.open_connection("127.0.0.1", browser.port, limit=1024)
+        writer.write(b"GET /lab/v1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\n\r\n")
+        assert b"200 OK" in await reader.readuntil(b"\r\n\r\n")
+        streams = browser.site.site.streams
+        assert len(streams) == 1
+        async with asyncio.timeout(30):
+            number = 0
+            while streams:
+                for at in range(300):
+                    row = pod_row(Pod(metadata=ObjectMeta(name=f"p{at}", namespace="default")))
+                    browser.site.hub.mirror.put_pod(msgspec.structs.replace(row, cause="x" * 900 + str(number)), 0.0)
+                number += 1
+                await asyncio.sleep(0.02)
+        writer.close()
+
+    browse(test)

@@ -64,7 +64,7 @@ class Site:
         self.sessions = sessions
         self._admit = admit
         self._namespaces = namespaces
-        self._streams: set[asyncio.Task[Any] | None] = set()
+        self.streams: set[asyncio.Task[Any] | None] = set()
         #: Called when a session begins, and when the server stops.
         self.on_enter: list[Callable[[], None]] = []
         self.on_end: list[Callable[[], None]] = [hub.end]
@@ -84,7 +84,7 @@ class Site:
 
     def end(self) -> None:
         """End all streams, so that a stopping server does not wait for them."""
-        for task in self._streams:
+        for task in self.streams:
             _cancel(task)
         for end in self.on_end:
             end()
@@ -184,7 +184,7 @@ class Site:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
         if isinstance(request.protocol, Connection):
             task = asyncio.current_task()
-            self._streams.add(task)
+            self.streams.add(task)
             request.protocol.when_lost = partial(_cancel, task)
         limit_buffers(request)
         try:
@@ -199,7 +199,7 @@ class Site:
             pass
         finally:
             await frames.aclose()
-            self._streams.discard(asyncio.current_task())
+            self.streams.discard(asyncio.current_task())
             if isinstance(request.protocol, Connection):
                 request.protocol.when_lost = None
         return response

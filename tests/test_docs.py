@@ -4,16 +4,15 @@ A page's ``python`` blocks run from top to bottom in one namespace. In a ``conso
 the root of the project and must print the lines that follow it; a line ``…`` stands for any number of lines.
 """
 
+import functools
 import importlib
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from moorage.cli.main import main
 from moorage.framework.points import POINTS
 from moorage.plugins import builtin_registry
 
@@ -56,17 +55,28 @@ def tells(promised, printed):
     return re.fullmatch(pattern, printed, re.DOTALL) is not None
 
 
+@pytest.fixture
+def moorage(monkeypatch, capsys):
+    """Run the command in this process and in the root of the project; return what it printed."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def run(*words):
+        with pytest.raises(SystemExit):
+            main(list(words))
+        printed = capsys.readouterr()
+        return printed.out + printed.err
+
+    return run
+
+
 @pytest.mark.parametrize("page", with_blocks("console"))
-def test_the_commands_on_a_page_print_what_it_says(page):
+def test_the_commands_on_a_page_print_what_it_says(moorage, page):
     for command, promised in sessions(page.read_text("utf-8")):
         words = shlex.split(command)
         assert words[0] == "moorage", f"{command}: only moorage is run here; show other commands in an indented block"
-        run = subprocess.run(
-            [sys.executable, "-c", "import sys; from moorage.cli.main import main; sys.exit(main())", *words[1:]],
-            cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1", "COLUMNS": "120"},
-            capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
-        printed = "\n".join(line.rstrip() for line in (run.stdout + run.stderr).splitlines())
+        printed = "\n".join(line.rstrip() for line in moorage(*words[1:]).splitlines())
         assert tells(promised, printed), f"$ {command}\n{printed}"
 
 
@@ -157,11 +167,15 @@ def test_the_check_of_names_can_fail(name, there):
     assert is_there(name) is there
 
 
+@functools.cache
+def known_names():
+    functions = {name for source in SOURCES for name in re.findall(r"def (test_\w+)", source.read_text("utf-8"))}
+    return functions | {source.stem for source in SOURCES}
+
+
 @pytest.mark.parametrize("page", [pytest.param(page, id=page.relative_to(ROOT).as_posix()) for page in PAGES])
 def test_tests_that_a_page_names_exist(page):
-    known = {source.stem for source in SOURCES}
-    known.update(name for source in SOURCES for name in re.findall(r"def (test_\w+)", source.read_text("utf-8")))
-    assert set(re.findall(r"`(test_\w+)(?:\.py)?`", page.read_text("utf-8"))) - known == set()
+    assert set(re.findall(r"`(test_\w+)(?:\.py)?`", page.read_text("utf-8"))) - known_names() == set()
 
 
 def options_of(command):

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from moorage.simulator.trace_run import simulate_trace
+
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -221,17 +223,45 @@ def test_a_trace_that_is_none(moorage, tmp_path):
 SHARED = Path(os.environ.get("MOORAGE_SHARED") or ROOT.parent / "shared") / "traces"
 
 
+OPENB = ["--nodes", SHARED / "openb_node_list_all_node.csv", "--pods", SHARED / "openb_pod_list_default.csv"]
+needs_openb = pytest.mark.skipif(
+    not SHARED.is_dir(), reason="the openb trace is not beside the project; MOORAGE_SHARED says where it is"
+)
+
+
+@pytest.fixture(scope="module")
+def runs_of_traces():
+    return {}
+
+
+@pytest.fixture
+def one_run(monkeypatch, runs_of_traces):
+    """Simulate a trace once for all commands with the same ``--stay``; each prints its own output."""
+
+    def once(trace, options, *, stay, on_attempt):
+        if stay not in runs_of_traces:
+            runs_of_traces[stay] = simulate_trace(trace, options, stay=stay, on_attempt=on_attempt)
+        return runs_of_traces[stay]
+
+    monkeypatch.setattr("moorage.simulator.trace_run.simulate_trace", once)
+
+
+@needs_openb
 @pytest.mark.slow
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the openb trace is not beside the project; MOORAGE_SHARED says where it is")
-def test_the_whole_openb_trace_in_arrival_order(process):
-    files = ["--nodes", SHARED / "openb_node_list_all_node.csv", "--pods", SHARED / "openb_pod_list_default.csv"]
-    ran = process("simulate", "--trace", "openb", *files, "-o", "json", timeout=200)
+def test_openb_pods_arrive_in_order_and_finish(moorage, tmp_path):
+    first = "".join((SHARED / "openb_pod_list_default.csv").read_text().splitlines(keepends=True)[:2001])
+    (tmp_path / "pods.csv").write_text(first)
+    ran = moorage("simulate", "--trace", "openb", *OPENB[:2], "--pods", tmp_path / "pods.csv", "-o", "json")
     assert (ran.status, ran.err) == (0, "")
     pods = json.loads(ran.out)["pods"]
-    assert [pod["state"] for pod in pods] == ["Finished"] * 8152
+    assert [pod["state"] for pod in pods] == ["Finished"] * 2000
     assert [pod["arrivedSeconds"] for pod in pods] == sorted(pod["arrivedSeconds"] for pod in pods)
 
-    full = json.loads(process("simulate", "--trace", "openb", *files, "--stay", "-o", "json", timeout=200).out)
+
+@needs_openb
+@pytest.mark.slow
+def test_the_whole_openb_trace_stays_within_its_nodes(moorage, one_run):
+    full = json.loads(moorage("simulate", "--trace", "openb", *OPENB, "--stay", "-o", "json").out)
     assert full["summary"]["pods"] == {"placed": 8109, "pending": 43, "preempted": 0, "finished": 0, "deleted": 0}
     for node in full["nodes"]:
         assert all(amount <= node["allocatable"][name] for name, amount in node["requested"].items()), node["name"]
@@ -240,12 +270,12 @@ def test_the_whole_openb_trace_in_arrival_order(process):
         assert pod["state"] == "Placed" or pod["message"].startswith("0/1523 nodes are available: ")
 
 
+@needs_openb
 @pytest.mark.slow
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the openb trace is not beside the project; MOORAGE_SHARED says where it is")
-def test_the_trace_in_the_reference_is_a_real_run(process):
+def test_the_trace_in_the_reference_is_a_real_run(moorage, one_run):
     promised = (ROOT / "docs/reference/inputs.md").read_text().partition("```text\n$ moorage ")[2].partition("\n```")[0]
     command, *lines = promised.splitlines()
-    ran = process(*(SHARED / word if word.endswith(".csv") else word for word in command.split()), timeout=200)
+    ran = moorage(*(SHARED / word if word.endswith(".csv") else word for word in command.split()))
     pattern = "\n".join(".*?" if line == "…" else re.escape(line) for line in lines)
     assert re.fullmatch(pattern + "\n", ran.out, re.DOTALL), ran.out
 

@@ -197,14 +197,14 @@ specs = st.fixed_dictionaries(
 
 
 @pytest.mark.slow
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(spec=specs)
 def test_defaulting_is_idempotent_and_keeps_the_object(spec):
     once = default_pod(pod(spec))
     assert default_pod(once) is once
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(nano=st.integers(0, 10**21))
 def test_nano_quantities_keep_their_exact_text(nano):
     assert parse(quantity_of_nano(nano)) == nano

@@ -93,7 +93,7 @@ rules = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(held=st.lists(rules, max_size=3), wanted=rules)
 def test_covered_rules_are_allowed_already(held, wanted):
     asked = [
@@ -133,7 +133,7 @@ names = st.lists(st.sampled_from(["n", "m", "*", "/", ""]), max_size=2).map(tupl
 any_rules = st.builds(PolicyRule, verbs=words, api_groups=words, resources=words, resource_names=names, paths=paths)
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(held=st.lists(any_rules, max_size=4), wanted=st.lists(any_rules, max_size=2))
 def test_missing_returns_what_no_rule_covers(held, wanted):
     parts = [part for rule in wanted for part in in_parts(rule) if not any(covers(one, part) for one in held)]

@@ -141,7 +141,7 @@ def without_nulls(value):
 
 
 @given(CASES, st.sampled_from(["Strict", "Warn", "Ignore"]))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_arbitrary_objects_are_accepted_or_rejected(held, case, validation):
     resource, document = case
     kind = kind_of(resource)
@@ -184,7 +184,7 @@ def values_of(shape, depth=0):
 
 
 @given(st.sampled_from(KINDS).flatmap(lambda kind: st.tuples(st.just(kind), values_of(kind_schema(kind)))))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_valid_values_stay_unchanged(case):
     kind, document = case
     shape = kind_schema(kind)

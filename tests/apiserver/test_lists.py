@@ -36,7 +36,7 @@ def listing_of(documents):
 
 
 @pytest.mark.slow
-@hypothesis_settings(max_examples=80, deadline=None)
+@hypothesis_settings(max_examples=40, deadline=None)
 @given(documents=st.lists(objects, max_size=3))
 def test_a_list_in_parts_equals_the_list(documents):
     listing = listing_of(documents)

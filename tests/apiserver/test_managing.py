@@ -43,7 +43,7 @@ PATHS = st.sets(st.lists(ELEMENTS, min_size=1, max_size=4).map(tuple), max_size=
 
 
 @given(PATHS, PATHS)
-@settings(max_examples=150)
+@settings(max_examples=75)
 def test_field_sets_are_sets_of_paths(left, right):
     one, two = set_of(left), set_of(right)
     assert set(paths(one)) == left
@@ -58,7 +58,7 @@ def test_field_sets_are_sets_of_paths(left, right):
 
 
 @given(st.lists(PATHS, max_size=4))
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_the_union_of_many_sets_has_all_their_paths(many):
     assert set(paths(union_all(map(set_of, many)))) == set().union(*many)
 
@@ -169,7 +169,7 @@ events = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(events, min_size=2, max_size=6))
 def test_a_new_object_s_fields_do_not_depend_on_cached_ones(documents):
     for document in documents:
@@ -335,7 +335,7 @@ NAMES = st.lists(st.sampled_from("abcdef"), unique=True, max_size=6)
 
 
 @given(NAMES, NAMES)
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_merged_lists_have_all_items_in_the_applied_order(live, config):
     shape = PODS.fields["spec"].type
     held, given_ = (
@@ -362,7 +362,7 @@ SPECS = st.fixed_dictionaries(
 
 
 @given(st.lists(st.tuples(st.sampled_from(["me", "you"]), SPECS), min_size=1, max_size=5))
-@settings(max_examples=150)
+@settings(max_examples=75)
 def test_an_applied_object_has_what_each_manager_applied_last(steps):
     """With force, each step's own fields have the applied values, and fields that no manager applies are removed."""
     live = None

@@ -139,7 +139,7 @@ def test_invalid_bodies_are_rejected(sent):
     assert caught.value.code == 400
 
 
-@hypothesis_settings(max_examples=300, deadline=None)
+@hypothesis_settings(max_examples=150, deadline=None)
 @given(at=st.integers(0, 400), flip=st.binary(min_size=1, max_size=4), cut=st.integers(0, 400))
 def test_damaged_bodies_are_decoded_or_rejected(at, flip, cut):
     whole = READ["a pod"][0]
@@ -304,7 +304,7 @@ def test_objects_without_a_protobuf_message_are_not_sent_as_protobuf():
 
 
 @given(st.text(alphabet="01789eEoOxX_.+-:yYnN~abß ,", max_size=6) | st.text(max_size=6))
-@hypothesis_settings(max_examples=300, deadline=None)
+@hypothesis_settings(max_examples=150, deadline=None)
 def test_strings_in_yaml_stay_strings(text):
     found = {"items": [text], **({"labels": {text: text}} if text else {})}
     (read,) = read_yaml(encoded_as("application/yaml", json.dumps(found).encode()), "")

@@ -470,7 +470,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["create", "update", "delete"]), NAME
 
 
 @pytest.mark.slow
-@hypothesis_settings(max_examples=60, deadline=None)
+@hypothesis_settings(max_examples=30, deadline=None)
 @given(steps=STEPS, start=st.integers(0, 30), label=st.sampled_from(["", "app=x", "app!=x"]))
 def test_list_then_watch_equals_list(steps, start, label):
     """For any history, a list at any version plus the watch from there equals the current list, and versions only increase."""

@@ -120,7 +120,7 @@ STEPS = st.lists(st.tuples(VERBS, st.sampled_from("abcdef"), st.sampled_from("xy
 
 
 @pytest.mark.slow
-@hypothesis_settings(max_examples=150, deadline=None)
+@hypothesis_settings(max_examples=75, deadline=None)
 @given(there=st.sets(st.sampled_from("abcdef")), steps=STEPS, label=st.sampled_from(["", "app=x", "app!=x"]))
 def test_a_list_read_in_pieces_ends_in_the_current_state(there, steps, label):
     """Whatever happens between two pieces, a watch shows nothing twice or out of order, and at its end its reader knows

@@ -125,7 +125,7 @@ DATA = st.fixed_dictionaries({
 })  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32), DATA)
 @example(0, {"i": 0, "j": 0, "u": 0, "f": 0.0, "s": "", "b": True, "d": 1, "l": [], "m": {}})
 def test_agrees_with_the_cpp_implementation(seed, data):

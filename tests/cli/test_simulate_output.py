@@ -225,11 +225,3 @@ def test_plugin_durations_are_printed_to_standard_error(moorage):
     header, *rows = timed.err.splitlines()
     assert header.split() == ["POINT", "PLUGIN", "CALLS", "TOTAL", "EACH"]
     assert ["filter", "NodeResourcesFit"] in [row.split()[:2] for row in rows]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("output", ["table", "json"])
-def test_equal_runs_print_equal_bytes_whatever_the_hash_seed(process, output):
-    said = {process(*DEMO, "--events", "-o", output, PYTHONHASHSEED=seed) for seed in ("0", "1", "random")}
-    assert len(said) == 1
-    assert next(iter(said)).status == 2

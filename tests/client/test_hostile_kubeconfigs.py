@@ -94,7 +94,7 @@ def endpoint_of(folder, text):
 
 
 @pytest.mark.slow
-@settings(max_examples=250)
+@settings(max_examples=125)
 @given(CONFIGS)
 def test_an_endpoint_or_a_one_line_error(folder, config):
     try:

@@ -913,7 +913,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(STEPS, st.sampled_from([1, 3, 1000]))
 def test_the_view_converges_after_any_faults(steps, window):
     async def main():

@@ -99,7 +99,7 @@ unique = st.lists(names, unique=True, max_size=4)
 gone = st.lists(st.sampled_from(["A", "B", "C", "D", "*"]), unique=True, max_size=2)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(everywhere=unique, here=unique, off=gone)
 def test_the_order_at_a_point_is_the_documented_one(everywhere, here, off):
     """First what the point enables of ``multiPoint``, in the point's order; then the rest of that; then of the point."""

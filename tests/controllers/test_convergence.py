@@ -120,7 +120,7 @@ def take(lab, step):
     lab.settle()
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(STEPS)
 def test_the_cluster_converges_to_its_desired_state(lab_class, steps):
     lab = lab_class(*controllers())

@@ -328,7 +328,7 @@ CHANGES = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(CHANGES, st.sampled_from([(1, 0), (2, 1), ("25%", "25%"), (0, 2)]))
 def test_a_deployment_keeps_its_bounds_and_completes_under_faults(lab_class, changes, bounds):
     lab = lab_class(*(one for one in all_controllers() if one.name != "kubelet"))

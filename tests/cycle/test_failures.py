@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from random import Random
 from types import MappingProxyType
 
@@ -406,5 +407,5 @@ def play(seed, events=25):
 
 @pytest.mark.slow
 def test_a_reused_failure_equals_a_new_search():
-    for seed in range(10):
+    for seed in range(100 if os.environ.get("MOORAGE_LONG_TESTS") else 5):
         play(seed)

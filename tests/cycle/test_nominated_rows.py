@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from types import MappingProxyType
 
@@ -25,7 +26,7 @@ SPREAD = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfia
           "labelSelector": {"matchLabels": {"app": "x"}}}  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(100 if os.environ.get("MOORAGE_LONG_TESTS") else 6))
 @pytest.mark.parametrize("immutable", [True, False], ids=["lists that are replaced", "one mapping that changes"])
 def test_decisions_with_nominated_pods_equal_the_full_path(seed, immutable):
     chance = random.Random(seed)

@@ -145,7 +145,7 @@ class History:
             self.placed.append(pod)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     nodes=st.lists(node, min_size=1, max_size=8, unique_by=lambda n: n.name),
     templates=st.lists(st.tuples(template, st.sampled_from(["x", "y"])), min_size=4, max_size=4),

@@ -269,7 +269,7 @@ def refused(cluster, want):
 
 
 @given(clusters.map(named), st.integers(1, 6), st.sampled_from([0, 5, 6, 9]), budgets)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=125, deadline=None)
 def test_the_search_agrees_with_a_plain_implementation(cluster, want, priority, allowed):
     real = built(cluster)
     found = search(real, wants(want, priority), budgets=Budgets([budget(count, app=app) for app, count in allowed.items()]))
@@ -289,7 +289,7 @@ def test_the_search_agrees_with_a_plain_implementation(cluster, want, priority, 
 
 
 @given(clusters.map(named), st.integers(1, 6), st.sampled_from([0, 5, 6, 9]), budgets, st.booleans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_victims_have_lower_priority_and_are_sufficient_and_necessary(cluster, want, priority, allowed, port):
     real = built(cluster)
     pod = wants(want, priority, ports=[80] if port else [])
@@ -320,7 +320,7 @@ nominations = st.dictionaries(st.sampled_from(["n0", "n1", "n2", "gone"]), st.li
 
 
 @given(clusters.map(named), st.integers(1, 6), st.sampled_from([0, 5, 6, 9]), budgets, nominations, st.integers(1, 4))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_the_batched_search_equals_the_search_node_by_node(cluster, want, priority, allowed, nominated, enough):
     real = built(cluster)
     limits = Budgets([budget(count, app=app) for app, count in allowed.items()])

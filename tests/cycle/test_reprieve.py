@@ -195,7 +195,7 @@ def sums(table):
 
 
 @given(crowds, requests, budgets, st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_batched_nodes_equal_single_nodes(crowd, facts, limits, data):
     cluster = built(crowd)
     table = cluster.table
@@ -216,7 +216,7 @@ waiting = st.dictionaries(st.integers(0, 5), st.lists(requests, min_size=1, max_
 
 
 @given(crowds, requests, waiting, budgets, st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_batched_nodes_with_nominated_pods_equal_single_nodes(crowd, facts, nominees, limits, data):
     cluster = built(crowd)
     table = cluster.table
@@ -333,7 +333,7 @@ steps = st.lists(
 
 
 @given(steps)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_the_cache_of_a_row_follows_its_changes(steps):
     cluster = a_cluster([node("n0"), node("n1")])
     kept = Ranking()

@@ -294,7 +294,7 @@ ACTS = [*ONCE, *["allocate", "tell"] * 3, *["pass_through", "lose"] * 2]
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @example(
     acts=[("allocate", "c1"), ("tell", ""), ("allocate", "c2")], loses=False
 )  # the protection is told, the devices not yet

@@ -104,7 +104,7 @@ class Story:
 stories = st.tuples(st.tuples(*[st.integers(1, 4)] * 3), st.lists(arrivals, min_size=5, max_size=40))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(story=stories)
 def test_at_least_min_count_pods_of_a_gang_are_bound_or_none(story):
     least, events = story

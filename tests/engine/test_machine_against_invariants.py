@@ -499,6 +499,6 @@ def contents(cluster):
 
 
 World.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestWorld = pytest.mark.slow(World.TestCase)

@@ -177,7 +177,7 @@ pods = st.tuples(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     pods, st.lists(st.sampled_from([None, "a", "b"]), min_size=1, max_size=4),
     st.lists(st.tuples(st.integers(0, 3), pods), max_size=6), st.integers(0, 3),

@@ -105,7 +105,7 @@ def as_before(claim):
     return replace(claim, metadata=replace(claim.metadata, finalizers=finalizers), status=ResourceClaimStatus())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(names=st.lists(st.sampled_from("cd"), unique=True), extended=st.integers(0, 2), writes=st.none() | st.integers(0, 5))
 def test_reserve_writes_failure_and_unreserve_leave_no_trace(names, extended, writes):
     cluster = with_devices(a_claim("c"), a_claim("d"), a_slice("a", ["d1", "d2", "d3", "d4"]), nodes=("a",))

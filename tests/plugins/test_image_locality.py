@@ -112,7 +112,7 @@ SIZES = {"a:1": 90 * MIB + 1, "b:1": 700 * MIB + 7, "c:1": 5000 * MIB}
 names = st.sampled_from([*SIZES, "d:1"])
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     st.lists(names, min_size=1, max_size=3),
     st.lists(st.sets(st.sampled_from(sorted(SIZES))), min_size=1, max_size=5),

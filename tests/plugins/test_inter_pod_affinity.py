@@ -266,7 +266,7 @@ def clustered(nodes, placed):
     return cluster
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(node_lists, wheres, waiting_pods, st.data())
 def test_agrees_with_a_reference_implementation(nodes, where, pod, data):
     placed = settle(nodes, where)
@@ -291,7 +291,7 @@ def judged(plugin, state, snapshot):
     return reasons
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(node_lists, wheres, waiting_pods, st.integers(0, 4), wheres, st.data())
 def test_add_and_remove_pod_equal_a_changed_cluster(nodes, where, pod, number, comers, data):
     placed = settle(nodes, where)
@@ -416,7 +416,7 @@ def events(draw, nodes, placed):
     return Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL, old, new
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(node_lists, wheres, waiting_pods, st.data())
 def test_every_change_that_lets_the_pod_fit_wakes_it(nodes, where, pod, data):
     placed = settle(nodes, where)

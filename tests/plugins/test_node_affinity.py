@@ -255,7 +255,7 @@ def matches(one, labels):
 
 
 @pytest.mark.slow
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(required_terms, label_sets, weighted_terms, st.lists(label_sets, min_size=1, max_size=5), st.data())
 def test_agrees_with_a_reference_implementation(required, selector, preferred, label_lists, data):
     labels_of = {f"n{i}": labels for i, labels in enumerate(label_lists)}
@@ -275,7 +275,7 @@ def test_agrees_with_a_reference_implementation(required, selector, preferred, l
 
 
 @pytest.mark.slow
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(required_terms, label_sets, label_sets, label_sets, st.none() | terms)
 def test_every_change_that_makes_a_node_match_wakes(required, selector, before, after, enforced):
     pod, plugin = wanting(*required, labels=selector), added(required=enforced) if enforced else NodeAffinity()

@@ -88,7 +88,7 @@ def conflicts(one, other):
     return (protocol, number) == (its_protocol, its_number) and same_address
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(port_sets, st.lists(st.lists(port_sets, max_size=2), max_size=4), st.data())
 def test_agrees_with_a_reference_implementation(requested, held_by_pods, data):
     names = [f"n{i}" for i in range(len(held_by_pods))]
@@ -106,7 +106,7 @@ def test_agrees_with_a_reference_implementation(requested, held_by_pods, data):
     assert refusals(NodePorts(), requesting(*requested), nodes.only(nodes.named(part))) == expected
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(port_sets, port_sets, port_sets)
 def test_every_deletion_that_frees_a_port_wakes(requested, deleted, kept):
     cluster = a_cluster([a_node("n")], {"n": [requesting(*kept, name="stays"), requesting(*deleted, name="leaves")]})

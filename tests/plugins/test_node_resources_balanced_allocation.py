@@ -179,7 +179,7 @@ def with_units(requests):
     return {name: f"{count}m" if name == "cpu" else count for name, count in requests.items()}
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(
     st.lists(st.sampled_from(NAMES), min_size=1, unique=True),
     lists,

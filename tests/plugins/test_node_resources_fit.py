@@ -390,7 +390,7 @@ def with_pods(given_nodes):
     return a_cluster(made, placed)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(lists, nodes, st.data())
 def test_agrees_with_a_reference_implementation(requests, given_nodes, data):
     snapshot = with_pods(given_nodes).snapshot
@@ -402,7 +402,7 @@ def test_agrees_with_a_reference_implementation(requests, given_nodes, data):
     assert part == {f"n{row}": expected[f"n{row}"] for row in rows if f"n{row}" in expected}
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(lists, nodes, lists)
 def test_a_fuller_node_never_fits_better(requests, given_nodes, more):
     cluster = with_pods(given_nodes)
@@ -420,7 +420,7 @@ def test_a_fuller_node_never_fits_better(requests, given_nodes, more):
     assert refusals(plugin(), pod, cluster.snapshot) == before
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(lists, st.integers(0, 2), lists, st.integers(0, 2), lists, lists, st.booleans())
 def test_every_change_that_frees_resources_wakes(requests, pods, offers, more_pods, more_offers, held, ignore):
     """If a change to a node or the deletion of a pod makes the node fit, the hint says so."""

@@ -376,7 +376,7 @@ class World:
 
 
 @pytest.mark.slow
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(st.lists(st.lists(st.sampled_from("abcde"), max_size=3), min_size=1, max_size=6), steps)
 def test_agrees_with_a_reference_implementation_after_any_changes(needs, steps):
     world = World(needs)
@@ -390,7 +390,7 @@ def test_agrees_with_a_reference_implementation_after_any_changes(needs, steps):
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(st.lists(st.sampled_from("abcde"), min_size=1, max_size=3), min_size=2, max_size=12), st.integers(0, 4))
 def test_a_node_never_exceeds_its_limit(needs, limit):
     cluster = with_objects(a_cluster([a_node("n")]), *(obj for name, handle in HANDLES.items() for obj in bound(name, handle)))
@@ -405,7 +405,7 @@ def test_a_node_never_exceeds_its_limit(needs, limit):
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(st.sampled_from("abcde"), min_size=1, max_size=3), steps)
 def test_every_change_that_makes_the_pod_fit_wakes(wants, steps):
     world = World([wants, *(["a", "b"], ["c"], ["d", "e"])])

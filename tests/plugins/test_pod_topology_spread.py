@@ -314,7 +314,7 @@ def settle(nodes, where):
     return placed
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(node_lists, placed_pods(), waiting_pods, st.data())
 def test_agrees_with_a_reference_implementation(nodes, where, waiting, data):
     placed = settle(nodes, where)
@@ -340,7 +340,7 @@ def judged(plugin, state, snapshot):
     return reasons
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(node_lists, placed_pods(terminating=False), waiting_pods, st.integers(0, 5), st.data())
 def test_add_and_remove_pod_equal_a_changed_cluster(nodes, where, waiting, number, data):
     placed = settle(nodes, where)

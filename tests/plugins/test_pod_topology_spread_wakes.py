@@ -203,7 +203,7 @@ def happen(cluster, event):
             cluster.place(new, new.spec.node_name)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(node_lists, placed_pods, waiting_pods, st.data())
 def test_every_change_that_lets_the_pod_fit_wakes_it(nodes, where, pod, data):
     placed = settle(nodes, where)

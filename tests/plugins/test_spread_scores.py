@@ -255,7 +255,7 @@ pods = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(constraints, min_size=1, max_size=3), node_lists, pods, st.sampled_from([{}, {"disk": "ssd"}]), st.data())
 def test_agrees_with_a_reference_implementation(soft_constraints, nodes, where, selector, data):
     placed = {}

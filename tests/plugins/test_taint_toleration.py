@@ -109,7 +109,7 @@ def is_rejected(held, tolerated):
     return any(not t.endswith(":PreferNoSchedule") for t in open_taints(held, tolerated))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(taint_lists, min_size=1, max_size=5), toleration_lists, st.data())
 def test_agrees_with_a_reference_implementation(held, tolerated, data):
     names = [f"n{i}" for i in range(len(held))]
@@ -126,7 +126,7 @@ def test_agrees_with_a_reference_implementation(held, tolerated, data):
     }
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(taint_lists, taint_lists, toleration_lists)
 def test_wakes_exactly_when_a_node_becomes_tolerable(before, after, tolerated):
     pod = tolerant(*tolerated)

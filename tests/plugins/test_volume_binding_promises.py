@@ -102,7 +102,7 @@ objects = st.lists(st.sampled_from(["found", "made", "bound", "shared"]), min_si
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(objects, objects, st.booleans())
 def test_reserve_then_unreserve_leaves_no_trace(names, others, before):
     cluster = cluster_of(
@@ -312,7 +312,7 @@ steps = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=2), min_size=2, max_size=5), steps)
 def test_no_volume_is_planned_for_two_claims(needs, steps):
     cluster = cluster_of(*(wants(f"c{at}") for at in range(4)), local("pv-0"), local("pv-1"), local("pv-2", "n1"))

@@ -141,7 +141,7 @@ def provisions(to_provision, rooms, allowed, node):
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(claims, volumes, rooms, st.sampled_from([None, "a", "b"]), st.sampled_from([1, 2, 5, 9, 17]), st.data())
 def test_agrees_with_a_reference_implementation(claims, volumes, rooms, allowed, count, data):
     cluster = the_cluster(claims, volumes, rooms, allowed, count)
@@ -156,7 +156,7 @@ def test_agrees_with_a_reference_implementation(claims, volumes, rooms, allowed,
 
 
 @pytest.mark.slow
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(claims, volumes, rooms, st.sampled_from(["volume", "room", "class"]), st.data())
 def test_every_change_that_makes_the_pod_fit_wakes(claims, volumes_then, rooms_then, what, data):
     before = the_cluster(claims, volumes_then, rooms_then, "a", 3)

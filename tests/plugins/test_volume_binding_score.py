@@ -130,7 +130,7 @@ rooms = st.dictionaries(st.tuples(st.sampled_from(["n0", "n1", "n2"]), st.sample
 
 
 @pytest.mark.slow
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(asked, rooms, st.sampled_from([((0, 10), (100, 0)), ((0, 0), (40, 10), (100, 3))]))
 def test_agrees_with_a_reference_implementation(asked, rooms, points):
     cluster = cluster_of(

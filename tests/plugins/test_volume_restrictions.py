@@ -203,7 +203,7 @@ def conflicts(one, other):
 
 
 @pytest.mark.slow
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(mounts, st.lists(st.lists(mounts, max_size=2), min_size=1, max_size=4), st.data())
 def test_agrees_with_a_reference_implementation(wants, on_nodes, data):
     names = [f"n{at}" for at in range(len(on_nodes))]
@@ -226,7 +226,7 @@ def test_agrees_with_a_reference_implementation(wants, on_nodes, data):
 
 
 @pytest.mark.slow
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(mounts, mounts, mounts)
 def test_every_deletion_that_admits_the_pod_wakes(wants, leaves, stays):
     pods = [mounting(*stays, name="stays"), mounting(*leaves, name="leaves")]
@@ -239,7 +239,7 @@ def test_every_deletion_that_admits_the_pod_wakes(wants, leaves, stays):
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.sampled_from(["place", "remove"]), st.integers(0, 5), st.integers(0, 2)), max_size=25))
 def test_two_pods_never_use_one_read_write_once_pod_claim(steps):
     pods = [a_pod(f"p{at}", volumes=standing_on("mine" if at % 2 else "shared")) for at in range(6)]

@@ -138,7 +138,7 @@ def suits(volume, node):
 
 
 @pytest.mark.slow
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(st.lists(volume_labels, min_size=1, max_size=3), st.lists(node_labels, min_size=1, max_size=5), st.data())
 def test_agrees_with_a_reference_implementation(volumes, nodes, data):
     cluster = a_cluster([a_node(f"n{at}", labels) for at, labels in enumerate(nodes)])
@@ -156,7 +156,7 @@ def test_agrees_with_a_reference_implementation(volumes, nodes, data):
 
 
 @pytest.mark.slow
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(volume_labels, volume_labels, node_labels, node_labels)
 def test_every_change_that_makes_the_pod_fit_wakes(volume, moved, node, relabelled):
     pod, plugin = a_pod(volumes=standing_on("data")), VolumeZone()

@@ -437,5 +437,5 @@ class Both(RuleBasedStateMachine):
                 assert line.since <= line.until <= line.since + MAX_BACKOFF_S
 
 
-Both.TestCase.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+Both.TestCase.settings = settings(max_examples=50, stateful_step_count=60, deadline=None)
 test_the_queue_agrees_with_plain_rules = pytest.mark.slow(Both.TestCase)

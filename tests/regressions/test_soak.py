@@ -1,6 +1,6 @@
 """S9: an hour of pods that come and go under faults leaves a scheduler no heavier than its first ten minutes did.
 
-The suite runs 24 minutes; with MOORAGE_LONG_TESTS it is the hour.
+The suite runs 12 minutes; with MOORAGE_LONG_TESTS it is the hour.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from moorage.testing.simtest.recording import MemoryRecord
 from moorage.testing.simtest.stage import LOST, on_stage
 from tests.regressions.churning import churn
 
-MINUTES = 60 if os.environ.get("MOORAGE_LONG_TESTS") else 24
+MINUTES = 60 if os.environ.get("MOORAGE_LONG_TESTS") else 12
 
 
 def weigh(stage):
@@ -66,4 +66,4 @@ def test_a_scheduler_that_leaks_events_is_detected(monkeypatch):
 
     monkeypatch.setattr(Recorder, "note", keeps)
     with pytest.raises(AssertionError, match="objects at first"):
-        on_stage(lambda stage: soak(stage, 20, every_s=3.0))
+        on_stage(lambda stage: soak(stage, 12, every_s=3.0))

@@ -269,7 +269,7 @@ DAMAGE = json.dumps(a_list(POD, NODE), indent=1).encode()
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(cut=st.integers(0, len(DAMAGE)), noise=st.binary(max_size=4))
 def test_damaged_bytes_are_read_or_rejected(cut, noise):
     for data in (DAMAGE[:cut], DAMAGE[:cut] + noise + DAMAGE[cut:], yaml.safe_dump(POD).encode()[:cut] + noise):

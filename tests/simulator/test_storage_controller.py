@@ -345,7 +345,7 @@ def worlds(draw):
 
 
 @given(worlds())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_placed_pods_reach_their_volumes(world):
     objects, late = world
     simulation = prepared(objects)

@@ -189,7 +189,7 @@ def test_rejected_node_lists():
         trace(f"{NODE_HEADER}\nn-0,1,1,1,a b\n")
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(data=st.binary(max_size=60))
 def test_any_bytes_are_read_or_rejected(data):
     for text in (data, f"{SHORT}\n".encode() + data):

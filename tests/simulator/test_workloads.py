@@ -412,7 +412,7 @@ def test_index_lists(text, spans):
     assert parse_indexes(text, 10).spans == spans
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(numbers=st.lists(st.integers(0, 30)), end=st.integers(0, 30))
 def test_index_spans_are_sets(numbers, end):
     found = Indexes().with_numbers(numbers)

@@ -67,7 +67,7 @@ class History:
             self.check()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(STEPS)
 def test_the_cached_column_equals_a_recomputation(steps):
     history = History()

@@ -139,7 +139,7 @@ def by_value(cluster, key, per_domain):
 
 
 @given(steps, st.lists(matchers, min_size=1, max_size=4))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_counts_equal_a_recount(history, asked):
     cluster = ClusterState()
     counts = cluster.table.pod_counts = PodCounts(cluster.table.space, cluster.table.labels, capacity=3)
@@ -153,7 +153,7 @@ def test_counts_equal_a_recount(history, asked):
 
 
 @given(steps, pods)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_held_terms_equal_a_scan_of_all_pods(history, asker):
     cluster = ClusterState()
     carry_out(cluster, history)

@@ -178,7 +178,7 @@ def holds(one, facts):
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(selectors, node_lists, st.data())
 def test_columns_agree_with_matching_each_node(selector, labels_of, data):
     nodes = [a_node(name, labels) for name, labels in labels_of.items()]

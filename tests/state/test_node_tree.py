@@ -100,7 +100,7 @@ class Plain:
         self.order = [names[turn] for turn in range(longest) for _, names in self.zones if turn < len(names)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("pqrstu"), st.sampled_from(["", "a", "b", None])), max_size=20))
 def test_the_order_equals_that_of_plain_lists(changes):
     cluster, plain = a_cluster([]), Plain()

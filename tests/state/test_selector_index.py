@@ -25,7 +25,7 @@ labels = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES))
     st.lists(st.tuples(st.integers(), namespaces, selectors), unique_by=lambda filed: filed[0], max_size=8),
     st.integers(0, 8), st.sampled_from(["red", "blue", "grey"]), labels,
 )  # fmt: skip
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_candidates_hold_every_matching_selector_once(filed, gone, namespace, asked):
     index = SelectorIndex[int]()
     for item in filed:

@@ -228,7 +228,7 @@ def clusters(draw):
 
 
 @given(cluster=clusters(), pod=pods(st.just("new")), row=st.integers(0, 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_adding_and_removing_a_pod_changes_nothing(cluster, pod, row):
     table = cluster.table
     before = described(table), {**internals(table), "changes": None}
@@ -239,7 +239,7 @@ def test_adding_and_removing_a_pod_changes_nothing(cluster, pod, row):
 
 
 @given(cluster=clusters(), row=st.integers(0, 1), fresh=st.lists(pods(), max_size=4), data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_what_if_leaves_no_trace(cluster, row, fresh, data):
     table = cluster.table
     described(table)

@@ -73,7 +73,7 @@ tolerations = st.builds("{}={}:{}".format, st.sampled_from("ab"), st.sampled_fro
 
 
 @pytest.mark.slow
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(st.lists(st.lists(taints, max_size=3, unique=True), max_size=6), st.lists(tolerations, max_size=3), st.data())
 def test_columns_agree_with_matching_each_node(taint_lists, tolerated, data):
     def covered(text):

@@ -65,7 +65,7 @@ VOLUMES = [
 STEPS = st.lists(st.tuples(st.sampled_from(["come", "go", "node"]), st.integers(0, 30)), max_size=40)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(st.lists(st.sampled_from(VOLUMES), max_size=3), min_size=1, max_size=6), STEPS)
 def test_volume_use_agrees_with_a_scan_of_all_pods(volumes, steps):
     table = NodeTable()

@@ -441,7 +441,7 @@ specs = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(
     pods=st.lists(
         st.tuples(specs, st.sampled_from(["x", "y", "Z"]), st.sampled_from([{}, {"a": "b"}, {"a b": ""}])), max_size=6

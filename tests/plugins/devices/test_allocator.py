@@ -279,7 +279,7 @@ def possible(devices, claims, free):
     return False
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(devices_st, claims_st, st.sets(st.integers(0, 4)))
 def test_an_allocation_is_valid_and_found_if_one_exists(devices, claims, in_use):
     claims = [(single(requests, kind), kind) for requests, kind in claims]
@@ -336,7 +336,7 @@ steps_st = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(steps_st)
 def test_the_incremental_state_equals_a_recomputed_one(steps):
     cluster = a_cluster([a_node("a")])

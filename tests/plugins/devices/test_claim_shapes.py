@@ -84,7 +84,7 @@ def apply(cluster, step):
             cluster.remove_node(name)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(steps_st)
 def test_cached_answers_equal_recomputed_ones(steps):
     def fresh():

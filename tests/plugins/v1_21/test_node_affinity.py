@@ -85,7 +85,7 @@ def test_scores(preferred, scores):
 LABELS = st.dictionaries(st.sampled_from(["disk", "zone"]), st.sampled_from("12"))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(LABELS, st.lists(st.tuples(st.integers(1, 100), st.sampled_from(["disk", "zone"]), st.sampled_from("12")), max_size=3),
        st.lists(LABELS, min_size=1, max_size=5))  # fmt: skip
 def test_agrees_with_a_reference_implementation(selector, wishes, nodes):

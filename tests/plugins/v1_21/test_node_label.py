@@ -38,7 +38,7 @@ def test_scores(present, absent, labels, score):
     assert refusals(rule, a_pod(), labelled(labels)) == {}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(KEYS, KEYS, KEYS, KEYS, st.lists(KEYS, min_size=1, max_size=5))
 def test_agrees_with_a_reference_implementation(present, absent, wished, unwished, nodes):
     rule = NodeLabel(NodeLabelArgs(present, absent, wished, unwished))

@@ -102,7 +102,7 @@ def test_resources_that_cannot_be_ignored():
 AMOUNTS = st.fixed_dictionaries({}, optional={name: st.integers(0, 4) for name in ("cpu", "memory", GPU)})
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(AMOUNTS, st.lists(st.tuples(AMOUNTS, st.lists(AMOUNTS, max_size=2)), min_size=1, max_size=4))
 def test_agrees_with_a_reference_implementation(asked, nodes):
     cluster = a_cluster(

@@ -174,7 +174,7 @@ def test_the_table_follows_the_snapshot():
 NAMES = st.lists(st.sampled_from("abcd"), max_size=3, unique=True)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(NAMES, st.none() | st.integers(0, 3), st.none() | st.integers(0, 3)), min_size=1, max_size=4), NAMES)
 def test_agrees_with_a_reference_implementation(nodes, wanted):
     cluster = a_cluster(

@@ -154,7 +154,7 @@ def cluster_of(nodes):
     return holding({f"n{at}": count for at, (_, _, count) in enumerate(nodes)}, *made)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(NODE, min_size=1, max_size=6), st.integers(1, 3), st.booleans())
 def test_a_zone_may_exceed_the_least_by_max_skew(nodes, skew, picky):
     pod = web("new", hard(skew=skew), **(SSD if picky else {}))
@@ -170,7 +170,7 @@ def test_a_zone_may_exceed_the_least_by_max_skew(nodes, skew, picky):
     assert found == expected
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(NODE, min_size=1, max_size=6), st.integers(1, 3), st.booleans())
 def test_fewer_pods_in_the_zone_score_higher(nodes, skew, picky):
     pod = web("new", soft(skew=skew), **(SSD if picky else {}))

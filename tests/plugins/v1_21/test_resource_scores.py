@@ -90,7 +90,7 @@ def test_requested_to_capacity_ratio(resources, offered, expected):
 AMOUNTS, WEIGHTS = st.integers(0, 10_000), st.integers(1, 100)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(AMOUNTS, AMOUNTS), min_size=1, max_size=4),
     st.integers(1, 5000),
@@ -118,7 +118,7 @@ def test_agrees_with_a_reference_implementation(nodes, asked, first, second):
     assert final_scores(MOST(NodeResourcesMostAllocatedArgs(resources=specs)), pod, cluster.snapshot) == mean(used)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(AMOUNTS, AMOUNTS, AMOUNTS, AMOUNTS), min_size=1, max_size=4), st.integers(1, 5000))
 def test_balanced_is_the_difference_of_the_fractions(nodes, asked):
     """Amounts are in millicores and bytes: allocatable CPU and memory, and a placed pod's requests."""
@@ -139,7 +139,7 @@ def test_balanced_is_the_difference_of_the_fractions(nodes, asked):
     assert list(found.values()) == [balanced(*node) for node in nodes]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(AMOUNTS, AMOUNTS), min_size=1, max_size=4), st.integers(1, 5000), WEIGHTS, WEIGHTS)
 def test_the_mean_of_the_ratio_omits_scores_of_0(nodes, asked, first, second):
     cluster = a_cluster(

@@ -104,7 +104,7 @@ def test_a_pod_with_spread_constraints_is_skipped():
     assert scores(cluster, a_pod("new", WEB, topologySpreadConstraints=[own])) == [0, 0]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 3)), min_size=1, max_size=8))
 def test_a_nodes_score_combines_node_and_zone(nodes):
     counts, zones = (np.array(column, dtype=np.int64) for column in zip(*nodes, strict=True))

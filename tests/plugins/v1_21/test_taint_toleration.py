@@ -79,7 +79,7 @@ def test_scores(counts, tolerations, scores):
 TAINTS = st.lists(st.sampled_from(["a=1:NoSchedule", "a=2:NoExecute", "b:NoSchedule", "c:PreferNoSchedule"]), max_size=4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(TAINTS, min_size=1, max_size=5), st.sets(st.sampled_from("abc")))
 def test_agrees_with_a_reference_implementation(nodes, tolerated):
     cluster = a_cluster([tainted(*taints, name=f"n{at}") for at, taints in enumerate(nodes)])

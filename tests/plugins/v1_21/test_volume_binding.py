@@ -216,7 +216,7 @@ def test_pods_without_claims_score_0():
     assert set(final_scores(with_gates(VolumeCapacityPriority=True), a_pod(), cluster_of().snapshot).values()) == {0}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(1, 6), st.lists(st.none() | st.integers(1, 9), min_size=1, max_size=4))
 def test_a_single_volume_scores_its_requested_fraction(asked, sizes):
     volumes = [local(f"v{at}", f"n{at}", f"{size}Gi", "made") for at, size in enumerate(sizes) if size is not None]

@@ -101,7 +101,7 @@ def suits(volume, node):
     return all(node.get(key) in names for key, names in zones.items() if all(names))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(PLACES, min_size=1, max_size=2), st.lists(LABELS, min_size=1, max_size=5))
 def test_agrees_with_a_reference_implementation(volumes, nodes):
     cluster = a_cluster([a_node(f"n{at}", labels) for at, labels in enumerate(nodes)])

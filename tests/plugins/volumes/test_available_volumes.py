@@ -93,7 +93,7 @@ def reaches(volume, nodes):
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_earlier_changes_make_no_difference(data):
     nodes = [a_node(name, {"kubernetes.io/hostname": name, "zone": "ab"[at % 2]}) for at, name in enumerate(HOSTS)]

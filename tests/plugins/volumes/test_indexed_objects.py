@@ -26,7 +26,7 @@ def filed(cluster):
 
 
 @pytest.mark.slow
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(changes, st.integers(1, 5))
 def test_indexes_agree_with_a_full_scan(changes, every):
     cluster = a_cluster([])

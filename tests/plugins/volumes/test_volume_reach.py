@@ -44,7 +44,7 @@ selectors = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(st.lists(selectors, max_size=30), st.sampled_from([1, 7, 40]), st.integers(1, 3), st.data())
 def test_the_first_volumes_that_each_row_reaches(affinities, count, depth, data):
     """Volumes deleted before and candidate lists requested before make no difference."""
@@ -74,7 +74,7 @@ takers = st.one_of(labels.map(selector_from_map), st.just(NOTHING), st.just(Sele
 
 
 @pytest.mark.slow
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(st.lists(takers, max_size=8), st.sampled_from([1, 7]))
 def test_the_first_that_takes_a_row(selectors, count):
     nodes = some_nodes(count)

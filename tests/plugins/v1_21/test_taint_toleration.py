@@ -51,6 +51,9 @@ CASES = {  # taints, tolerations, the taint that the message names
 def test_rejects_with_the_taint(taints, tolerations, named):
     found = refusals(TaintTolerationV121(), a_pod(tolerations=tolerations), a_cluster([tainted(*taints)]).snapshot)
     assert found == ({"n": no(*named)} if named else {})
+    snapshot = a_cluster([tainted(*taints)]).snapshot
+    held = TaintTolerationV121().filter_node(a_pod(tolerations=tolerations), snapshot.nodes.first)
+    assert (None if held is None else held.reasons) == (no(*named).reasons if named else None)
 
 
 def test_every_node_has_its_own_reason():

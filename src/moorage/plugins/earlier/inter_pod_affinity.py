@@ -5,10 +5,9 @@ Source    kube-scheduler 1.35, plugins/interpodaffinity/plugin.go
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from moorage.framework.events import Wake
-from moorage.plugins.earlier.placed_pods import for_placed_pods
+from moorage.plugins.earlier.placed_pods import WokenByPlacedPods
 from moorage.plugins.inter_pod_affinity import InterPodAffinity
 from moorage.state.affinity_terms import AffinityTerm
 from moorage.state.pod_info import PodInfo
@@ -16,13 +15,10 @@ from moorage.state.pod_info import PodInfo
 __all__ = ["InterPodAffinityV135"]
 
 
-class InterPodAffinityV135(InterPodAffinity):
+class InterPodAffinityV135(WokenByPlacedPods, InterPodAffinity):
     """The plugin; see the module docstring."""
 
     reuse = InterPodAffinity.reuse
-
-    def wakes_on(self) -> Iterator[Wake]:
-        return for_placed_pods(super().wakes_on())
 
     def _is_matched_by(self, terms: Iterable[AffinityTerm], pod: PodInfo) -> bool:
         del terms, pod

@@ -5,19 +5,13 @@ Source    kube-scheduler 1.32.5, plugins/nodeports/node_ports.go
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from moorage.framework.events import Wake
-from moorage.plugins.earlier.placed_pods import for_placed_pods
+from moorage.plugins.earlier.placed_pods import WokenByPlacedPods
 from moorage.plugins.node_ports import NodePorts
 
 __all__ = ["NodePortsV132"]
 
 
-class NodePortsV132(NodePorts):
+class NodePortsV132(WokenByPlacedPods, NodePorts):
     """The plugin; see the module docstring."""
 
     reuse = NodePorts.reuse
-
-    def wakes_on(self) -> Iterator[Wake]:
-        return for_placed_pods(super().wakes_on())

@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moorage.errors import Fault
-from moorage.framework.events import Wake
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Reuse, Scope
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.device_backed_scores import ScoredDemands
-from moorage.plugins.earlier.placed_pods import for_placed_pods
+from moorage.plugins.earlier.placed_pods import WokenByPlacedPods
 from moorage.plugins.earlier.sidecar_usage import SidecarUsageView
 from moorage.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs, RequestedResource, ignored_faults
 from moorage.plugins.scoring_strategies import (
@@ -71,13 +70,10 @@ class NodeResourcesFitV133(NodeResourcesFitV135):
         return None if hold is None else Hold(hold.reasons)
 
 
-class NodeResourcesFitV132(NodeResourcesFitV133):
+class NodeResourcesFitV132(WokenByPlacedPods, NodeResourcesFitV133):
     """The plugin; see the module docstring."""
 
     reuse = NodeResourcesFit.reuse
-
-    def wakes_on(self) -> Iterator[Wake]:
-        return for_placed_pods(super().wakes_on())
 
 
 class NodeResourcesFitV131(NodeResourcesFitV132):

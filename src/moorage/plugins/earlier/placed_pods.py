@@ -11,9 +11,17 @@ from dataclasses import replace
 from typing import Any
 
 from moorage.framework.events import Hint, Resource, Wake
+from moorage.framework.points import EnqueueExtensions
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["for_placed_pods"]
+__all__ = ["WokenByPlacedPods", "for_placed_pods"]
+
+
+class WokenByPlacedPods(EnqueueExtensions):
+    """The first base of a plugin whose events of other pods are those of placed ones alone."""
+
+    def wakes_on(self) -> Iterator[Wake]:
+        return for_placed_pods(super().wakes_on())  # type: ignore[safe-super]  # of the plugin, the next base
 
 
 def for_placed_pods(wakes: Iterable[Wake]) -> Iterator[Wake]:

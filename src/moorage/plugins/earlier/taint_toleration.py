@@ -7,13 +7,7 @@ Source    kube-scheduler 1.34.1, plugins/tainttoleration/taint_toleration.go
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from moorage.framework.verdicts import Hold, Reject
-from moorage.plugins.taint_toleration import TaintToleration
-from moorage.plugins.v1_21.taint_toleration import first_taint_rejects
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeInfo, NodeView
+from moorage.plugins.v1_21.taint_toleration import FirstTaintNamed
 
 __all__ = ["TaintTolerationV1341"]
 
@@ -21,14 +15,8 @@ __all__ = ["TaintTolerationV1341"]
 REASON = "node(s) had untolerated taint {{{}: {}}}"
 
 
-class TaintTolerationV1341(TaintToleration):
+class TaintTolerationV1341(FirstTaintNamed):
     """The plugin; see the module docstring."""
 
-    reuse = TaintToleration.reuse
-
-    def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
-        return first_taint_rejects(pod, nodes, REASON)
-
-    def filter_node(self, pod: PodInfo, node: NodeInfo) -> Hold | None:
-        taint = self._untolerated(pod, node.node)
-        return None if taint is None else Hold.because(REASON.format(taint.key, taint.value), unresolvable=True)
+    reuse = FirstTaintNamed.reuse
+    reason = REASON

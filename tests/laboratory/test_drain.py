@@ -6,6 +6,7 @@ import pytest
 
 import moorage
 from moorage.errors import InputError
+from moorage.laboratory import drain_order
 
 HOST = "kubernetes.io/hostname"
 
@@ -283,3 +284,14 @@ def test_beyond_eight_nodes_the_next_node_is_the_one_that_does_best(least):
     assert found.holds
     assert found.proof.kind == ("exhaustive" if least == 0 else "bounded")
     assert sorted(one.name for one in found.nodes) == names
+
+
+@pytest.mark.parametrize(("limit", "value"), [("MOST_DRAINS", 3), ("MOST_S", 0.0)])
+def test_a_search_for_an_order_ends_at_its_limit(limit, value, monkeypatch):
+    cluster, nodes = moorage.Cluster.from_objects(*orders()), ("n1", "n2", "n3")
+    full = cluster.drain(*nodes, find_order=True)
+    monkeypatch.setattr(drain_order, limit, value)
+    found = cluster.drain(*nodes, find_order=True)
+    assert (full.proof.kind, found.proof.kind) == ("exhaustive", "bounded")
+    assert sorted(one.name for one in found.nodes) == ["n1", "n2", "n3"]
+    assert found.proof.runs <= 2 * 3 + 2 * len(nodes)

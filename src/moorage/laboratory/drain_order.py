@@ -1,12 +1,14 @@
 """The best order in which to drain nodes one by one.
 
 Best is the order that drains most nodes, then leaves fewest pods pending, then makes fewest evictions wait for a budget. Up to
-eight nodes, all orders are tried; orders with equal beginnings share them. Beyond that, the next node is always the one that
-does best after those before it.
+eight nodes, all orders are tried; orders with equal beginnings share them. Beyond that, and if trying all takes too long, the
+next node is always the one that does best after those before it. If that takes too long as well, the remaining nodes follow in
+the order given.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -19,6 +21,9 @@ __all__ = ["EXHAUSTIVE", "FoundOrder", "OrderScore", "OrderSearch"]
 
 #: Up to so many nodes, all orders are tried.
 EXHAUSTIVE: Final = 8
+#: Each of the two searches ends after so many drains of one node, or so many seconds.
+MOST_DRAINS: Final = 2000
+MOST_S: Final = 30.0
 
 
 class OrderScore(NamedTuple):
@@ -42,28 +47,46 @@ class FoundOrder(NamedTuple):
 class OrderSearch:
     """Searches in an open transaction, after ``run.begin()``; ``transaction`` opens one inside it.
 
-    ``on_drain`` is called with the number of drains so far.
+    ``on_drain`` is called with the number of drains so far. ``clock`` returns seconds.
     """
 
     run: DrainRun
     transaction: Callable[[], AbstractContextManager[Any]]
     on_drain: Callable[[int], None] | None = None
+    clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
         self._drains = 0
+        self._begin()
         self._best: tuple[OrderScore, tuple[str, ...]] | None = None
 
     def find(self) -> FoundOrder:
-        """Return the best order; of equally good ones, the first in the order of the nodes as given."""
+        """Return the best order; of equally good ones, the first in the order of the nodes as given.
+
+        If not all orders could be tried, it is the best of those tried and the one found node by node.
+        """
         nodes = tuple(self.run.nodes)
-        if len(nodes) > EXHAUSTIVE:
-            self._extend((), nodes)
-        else:
+        all_tried = len(nodes) <= EXHAUSTIVE
+        if all_tried:
             free = tuple(name for name in nodes if self._is_free(name))
             self._visit(free, tuple(name for name in nodes if name not in free))
+            all_tried = not self._ended
+        if not all_tried:
+            self._begin()
+            self._extend((), nodes)
         assert self._best is not None
         score, order = self._best
-        return FoundOrder(order, score, len(nodes) <= EXHAUSTIVE or score == OrderScore(0, 0, 0), self._drains)
+        return FoundOrder(order, score, all_tried or score == OrderScore(0, 0, 0), self._drains)
+
+    def _begin(self) -> None:
+        """Begin a search: from now on its drains and its time count."""
+        self._drains_before, self._began_s, self._ended = self._drains, self.clock(), False
+
+    def _is_over(self) -> bool:
+        """Return True if the present search has to end, and from then on."""
+        drains, seconds = self._drains - self._drains_before, self.clock() - self._began_s
+        self._ended = self._ended or drains >= MOST_DRAINS or seconds >= MOST_S
+        return self._ended
 
     def _is_free(self, name: str) -> bool:
         """Return True for a cordoned node that has nothing to evict: when its turn comes makes no difference."""
@@ -104,6 +127,8 @@ class OrderSearch:
             self._keep(self._score(), done)
             return
         for at, name in enumerate(rest):
+            if self._is_over():
+                return
             left = (*rest[:at], *rest[at + 1 :])
             with self.transaction():
                 drained = self._next(name)
@@ -115,9 +140,9 @@ class OrderSearch:
             self.run.turns.pop()
 
     def _extend(self, done: tuple[str, ...], rest: tuple[str, ...]) -> None:
-        """Drain the node that does best next, and go on from there."""
+        """Drain the node that does best next, and go on from there; when the search is over, the next one as given."""
         scores: list[tuple[OrderScore, int]] = []
-        for at, name in enumerate(rest):
+        for at, name in enumerate(rest[:1] if self._is_over() else rest):
             with self.transaction():
                 self._next(name)
                 scores.append((self._score(), at))

@@ -64,6 +64,8 @@ def test_the_demo(demo):
         ("node", "general"): 7, ("node", "gpu"): 0, ("uncordon", "general"): 7,
         ("resource", "cpu"): 4, ("resource", "memory"): 0,
     }  # fmt: skip
+    # 51.55 Gi were free on the five nodes; the instances request 1 Gi each.
+    assert found.stranded == {"cpu": 1150, "memory": int(51.55078125 * 2**30) - 19 * 2**30}
     assert found.message.startswith("0/8 nodes are available: ")
     assert found.text().startswith("19 more instances of job fit; then cpu is exhausted on all 5 eligible nodes.\n")
     assert demo.digest() == before

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +17,12 @@ from moorage.inputs.files import InputFile
 from moorage.laboratory.dump_file import DumpWriter
 from moorage.laboratory.live_dump import Unread, fetch, read_all
 from moorage.simulator.cluster_reader import read, read_sources
+from tests.cli.test_simulate_output import violations
 from tests.laboratory.test_live_dump import NODE, THEN
 from tests.laboratory.test_live_dump import Server as OldServer
 from tests.server.test_embedded_start import PODS, a_scheduler, a_store, make_node, starting, until
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs/reference/dump.schema.json").read_text("utf-8"))
 
 
 class Server(OldServer):
@@ -81,6 +85,28 @@ def test_what_scheduling_does_not_read_is_not_in_it():
     assert b"managedFields" not in data
     assert b"is-default-class" in data
     assert SECRET.encode() in dumped(Server(LISTS), kept=["kubectl.kubernetes.io/last-applied-configuration"])[1]
+
+
+def faults(data):
+    """Return what breaks the schema in a dump, or in a redacted file, which has no record."""
+    document = json.loads(data)
+    records = [one for one in document["items"] if one["kind"] == "DumpRecord"]
+    broken = list(violations(document, SCHEMA, root=SCHEMA))
+    return [*broken, *(fault for one in records for fault in violations(one, SCHEMA["$defs"]["DumpRecord"], root=SCHEMA))]
+
+
+def test_dumps_and_redacted_files_keep_to_their_schema(tmp_path, capsys):
+    _, data = dumped(Server(LISTS, ["/api/v1/services"]))
+    assert json.loads(data)["items"][0]["kind"] == "DumpRecord"
+    assert faults(data) == []
+    for spoilt in (data.replace(b'"forbidden"', b'"lost"'), data.replace(b'"takenAt"', b'"taken"'), b'{"items":[]}'):
+        assert faults(spoilt) != []
+    (tmp_path / "dump.json").write_bytes(data)
+    with pytest.raises(SystemExit) as ended:
+        main(["redact", "-f", str(tmp_path / "dump.json"), "--key", str(tmp_path / "key"), "-q"])
+    redacted = capsys.readouterr().out
+    assert (ended.value.code, faults(redacted)) == (0, [])
+    assert {one["kind"] for one in json.loads(redacted)["items"]} >= {"Node", "Pod", "Deployment"}
 
 
 def test_it_reads_as_the_live_cluster_does():

@@ -88,11 +88,11 @@ class ManifestLines:
 
 
 def pending_findings(
-    pending: Iterable[UnplacedPod], new: Iterable[UnplacedPod], lines: ManifestLines
+    pending: Iterable[UnplacedPod], new: Iterable[UnplacedPod], lines: ManifestLines, *, compared: bool = True
 ) -> tuple[PendingFinding, ...]:
-    """Return the pending pods with the lines of their manifests, the new ones first."""
+    """Return the pending pods with the lines of their manifests, the new ones first. ``compared``: there is a run before."""
     names = {one.pod for one in new}
-    found = [PendingFinding(one, lines.of_pod(one), one.pod in names) for one in pending]
+    found = [PendingFinding(one, lines.of_pod(one), one.pod in names, compared) for one in pending]
     return tuple(sorted(found, key=lambda one: not one.is_new))
 
 

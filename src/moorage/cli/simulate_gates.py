@@ -117,7 +117,7 @@ class SimulationGates:
             command="simulate",
             summary=(f"{counted(failed, 'gate')} failed. " if failed else "") + headline(run),
             gates=found.gates,
-            pending=pending_findings(found.run.pending, found.new_pending, lines),
+            pending=pending_findings(found.run.pending, found.new_pending, lines, compared=bool(found.against)),
             where=lines.first() if config is None else SourceLine(config),
             details=details,
             version=__version__,

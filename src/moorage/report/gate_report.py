@@ -20,16 +20,21 @@ class SourceLine(Struct, frozen=True):
 
 
 class PendingFinding(Struct, frozen=True):
-    """A pod that stays pending, and the manifest that it comes from. ``is_new``: it was not pending before."""
+    """A pod that stays pending, and the manifest that it comes from.
+
+    ``is_new``    it was not pending before
+    ``compared``  there is a run before; without one, all pods are new that the input does not show as unschedulable
+    """
 
     pod: UnplacedPod
     where: SourceLine | None = None
     is_new: bool = False
+    compared: bool = True
 
     @property
     def text(self) -> str:
         """What to say of it in one sentence."""
-        what = "is pending and was not before" if self.is_new else "is pending"
+        what = "is pending and was not before" if self.is_new and self.compared else "is pending"
         return f"{self.pod.pod} {what}: {self.pod.message or 'it was not tried'}"
 
 

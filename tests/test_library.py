@@ -38,7 +38,7 @@ NOTES = {  # configuration, plugins, what a note says
 
 
 @pytest.mark.parametrize(("config", "says"), NOTES.values(), ids=NOTES)
-def test_what_has_no_part_in_a_run_is_told(config, says):
+def test_settings_without_effect_are_reported(config, says):
     class Idle:
         name = "Idle"
 

@@ -28,7 +28,7 @@ def relative(path):
 def project_files():
     """Return every text file that git tracks or would track, with its text."""
     if not (ROOT / ".git").exists():
-        pytest.skip("not a git work tree, so the project's files cannot be told from others")
+        pytest.skip("not a git work tree, so that the project's files are not known")
     listing = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
     )
@@ -99,7 +99,7 @@ def test_the_check_of_circles_can_fail():
     assert import_circles({"a": {"b", "c"}, "b": {"c"}, "c": {"numpy"}}) == []
 
 
-# The engine and all that it stands on are told the time, the chance and the world; they never look.
+# The engine and the layers below it receive time, randomness and the state of the world as arguments.
 PURE = ("api", "state", "framework", "cycle", "queue", "config", "plugins", "engine", "report")
 WORLD = {
     "asyncio",

@@ -29,7 +29,7 @@ def make_store():
 
 
 def make_guard():
-    return Authenticator({TOKEN: ADMIN, "weak": User("somebody")})
+    return Authenticator({TOKEN: ADMIN, "weak": User("stranger")})
 
 
 class Client:

@@ -148,9 +148,9 @@ def test_unserved_resources_are_forbidden_to_users_without_rights(against_a_serv
     async def test(client, _):
         _, answer = await client.ask("GET", "/api/v1/nope", token="weak")
         where = 'cannot list resource "nope" in API group "" at the cluster scope'
-        assert answer["message"] == f'nope is forbidden: User "somebody" {where}'
+        assert answer["message"] == f'nope is forbidden: User "stranger" {where}'
         _, answer = await client.ask("GET", "/nope", token="weak")
-        assert (answer["message"], answer["details"]) == ('forbidden: User "somebody" cannot get path "/nope"', {})
+        assert (answer["message"], answer["details"]) == ('forbidden: User "stranger" cannot get path "/nope"', {})
         code, answer = await client.ask("GET", HELD, Impersonate_Uid="5")
         asked = '&user.DefaultInfo{Name:"", UID:"5", Groups:[]string(nil), Extra:map[string][]string(nil)}'
         assert (code, answer["message"]) == (400, f"requested {asked} without impersonating a user name")

@@ -390,10 +390,10 @@ def test_a_client_that_reads_no_short_responses_is_disconnected():
             asking = socket.create_connection(("127.0.0.1", port))
             asking.setblocking(False)
             with pytest.raises(ConnectionError):
-                await asyncio.wait_for(ask_for_ever(asking), 10)
+                await asyncio.wait_for(ask_endlessly(asking), 10)
             asking.close()
 
-    async def ask_for_ever(asking):
+    async def ask_endlessly(asking):
         while True:  # until what the server and the kernel keep for us is full
             await asyncio.get_running_loop().sock_sendall(asking, raw("GET /api/v1 HTTP/1.1") * 100)
 

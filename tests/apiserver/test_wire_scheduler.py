@@ -243,7 +243,7 @@ def test_it_binds(peers, admin, go_client, accept):
     assert (again.status, again.reason) == (409, "Conflict")
     other = mine.ask("POST", f"{PODS}/{name}/binding", binding(new, "n2", uid=UID))
     assert (other.status, other.reason) == (409, "Conflict")
-    gone = mine.ask("POST", f"{PODS}/nobody/binding", binding({"metadata": {"name": "nobody", "uid": UID}}, "n1"))
+    gone = mine.ask("POST", f"{PODS}/missing/binding", binding({"metadata": {"name": "missing", "uid": UID}}, "n1"))
     assert (gone.status, gone.reason) == (404, "NotFound")
 
 
@@ -457,14 +457,14 @@ def test_errors_are_statuses_in_any_accepted_encoding(peers, go_client):
     for accept in (go_client.SCHEDULER, go_client.TYPED, go_client.PROTOBUF, "application/json"):
         answer = peers("mine", accept).ask("POST", PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "mine"}})
         assert (answer.status, answer.reason) == (403, "Forbidden")
-        answer = peers("nobody", accept).ask("GET", PODS)
+        answer = peers("anonymous", accept).ask("GET", PODS)
         assert (answer.status, answer.reason) == (401, "Unauthorized")
     answer = peers("mine", "text/plain").ask("GET", PODS)
     assert (answer.status, answer.reason) == (406, "NotAcceptable")
     assert "application/vnd.kubernetes.protobuf" in answer.document["message"]
 
 
-def test_clients_that_prefer_cbor_are_told_to_use_json(peers):
+def test_clients_that_prefer_cbor_get_json(peers):
     """They go by the code, and do not retry; the other types they accept determine the response until then."""
     client = peers("admin", "application/json;q=0.9, application/cbor;q=1")
     assert done(client.ask("GET", PODS))["kind"] == "PodList"

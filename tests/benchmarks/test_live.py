@@ -17,7 +17,7 @@ from benchmarks.live_world import PODS, Follower
 from moorage.apiserver.storage.watch_cache import StoreChange
 from moorage.apiserver.vocabulary.records import Record
 
-#: Arguments → what must be told.
+#: Arguments → what the output must contain.
 CASES = {
     "throughput": (["--nodes", "5", "--pods", "20"], {"pods_per_s", "cpu_s_per_1000"}),
     "throughput of pods that spread": (

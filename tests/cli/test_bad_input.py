@@ -80,8 +80,8 @@ SYNTAX = {
     "a list": ("- a\n", "expected a Kubernetes object with apiVersion and kind, found a list"),
     "no kind": ("a: 1\n", "apiVersion and kind not set"),
     "a kind that is a list": ("apiVersion: v1\nkind: [a]\n", 'kind: expected str, found ["a"]'),
-    "items that are none": ("apiVersion: v1\nkind: List\nitems: 3\n", "items: expected a list of objects"),
-    "an item that is none": ("apiVersion: v1\nkind: List\nitems: [3]\n", "items[0]: expected a Kubernetes object"),
+    "items that are a number": ("apiVersion: v1\nkind: List\nitems: 3\n", "items: expected a list of objects"),
+    "an item that is a number": ("apiVersion: v1\nkind: List\nitems: [3]\n", "items[0]: expected a Kubernetes object"),
     "tabs": ("apiVersion: v1\nkind: Pod\n\tmetadata: {}\n", "tab"),
     "a key twice": ("apiVersion: v1\nkind: Node\nmetadata: {name: a, name: b}\n", 'key "name" already set in map'),
     "a field twice": (

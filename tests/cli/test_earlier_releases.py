@@ -47,7 +47,7 @@ def a_pod(name, node="", **spec):
 
 
 def messages(moorage, folder, cluster, *options):
-    """Return what is told of each pending pod; the empty text for one that was placed."""
+    """Return the message of each pending pod; the empty text for a placed one."""
     (folder / "cluster.yaml").write_text(cluster)
     ran = moorage("simulate", "-f", folder / "cluster.yaml", "-o", "json", *options)
     return {pod["name"]: pod.get("message", "") for pod in json.loads(ran.out)["pods"]}

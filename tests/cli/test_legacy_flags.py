@@ -305,7 +305,7 @@ REFUSED = {  # flags, file → what is said
     "the gates of then, today": (
         ["--emulated-version=1.21"], None, "--emulated-version: 1.21 cannot be emulated; use 1.36, or --emulate 1.21",
     ),
-    "a provider that is none": (
+    "an unknown provider": (
         ["--algorithm-provider=Nope"], None,
         'couldn\'t create scheduler using provider "Nope": algorithm provider "Nope" is not registered',
     ),

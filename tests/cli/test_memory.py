@@ -11,7 +11,7 @@ import pytest
 from moorage.cli.memory import collect_seldom, keep_freed_memory
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has this setting")
 def test_glibc_takes_the_settings():
     assert keep_freed_memory()
 

@@ -21,7 +21,7 @@ def test_only_results_are_on_standard_output(process):
     assert ran.status == 2
     assert ran.out.startswith("19 placed")
     assert ran.err == ""
-    assert "\x1b" not in ran.out, "no colours where nobody can see them"
+    assert "\x1b" not in ran.out, "no colours without a terminal"
 
 
 def test_a_closed_pipe_is_not_reported(start):

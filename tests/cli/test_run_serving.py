@@ -86,7 +86,7 @@ def test_pages_have_gates(gates, closed):
 
 
 class Told:
-    """A log that keeps what is told."""
+    """A log that keeps what is reported."""
 
     def __init__(self):
         self.lines = []

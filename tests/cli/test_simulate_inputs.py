@@ -213,7 +213,7 @@ def test_the_bundled_trace(moorage, monkeypatch):
     assert stay.out.startswith("5 placed, 2 pending on 4 nodes ")
 
 
-def test_a_trace_that_is_none(moorage, tmp_path):
+def test_an_invalid_trace(moorage, tmp_path):
     (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\nn,many,1,0,\n")
     ran = moorage("simulate", "--trace", "openb", "--nodes", tmp_path / "nodes.csv", "--pods", tmp_path / "nodes.csv")
     assert (ran.status, ran.out) == (1, "")

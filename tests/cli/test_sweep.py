@@ -63,7 +63,7 @@ REFUSED = {
         "config=x: config has no value x; its values are default, packed",
     ),
     "two places for the runs": ([GRID, "--dask", "tcp://x:1", "--processes", "2"], "--dask and --processes exclude each other"),
-    "a scheduler that is none": ([GRID, "--dask", "nonsense://x"], "--dask nonsense://x: no Dask scheduler answers"),
+    "a scheduler that is invalid": ([GRID, "--dask", "nonsense://x"], "--dask nonsense://x: no Dask scheduler answers"),
 }
 
 

@@ -295,16 +295,16 @@ HOSTILE = {
     "owners that are no list": ("metadata", "ownerReferences", {"a": 1}),
     "owners that are no objects": ("metadata", "ownerReferences", ["x", None, 7]),
     "labels that are none": ("metadata", "labels", ["x"]),
-    "a status that is none": ("status", None, "x"),
-    "a spec that is none": ("spec", None, 7),
+    "an invalid status": ("status", None, "x"),
+    "an invalid spec": ("spec", None, 7),
 }
 HOSTILE_DEPLOYMENTS = {
     "replicas that are no number": {"replicas": "many"},
     "replicas that are nothing": {"replicas": None},
-    "a strategy that is none": {"strategy": ["x"]},
-    "a template that is none": {"template": "x"},
+    "an invalid strategy": {"strategy": ["x"]},
+    "an invalid template": {"template": "x"},
     "labels that are none": {"template": {"metadata": {"labels": 7}}},
-    "a selector that is none": {"selector": 7},
+    "an invalid selector": {"selector": 7},
 }
 
 

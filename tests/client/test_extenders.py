@@ -196,7 +196,7 @@ def test_the_certificate_is_verified_with_the_given_authority(server_tls, tmp_pa
     for tls in (ExtenderTLSConfig(ca_data=CA), ExtenderTLSConfig(ca_file=str(file)), ExtenderTLSConfig(insecure=True)):
         assert outcome(fine, tls=server_tls, tls_config=tls, enable_https=True) == b"fine"
     assert "certificate verify failed" in outcome(fine, tls=server_tls)
-    other = ExtenderTLSConfig(ca_data=CA, server_name="somebody.else")
+    other = ExtenderTLSConfig(ca_data=CA, server_name="another.example")
     assert "Hostname mismatch" in outcome(fine, tls=server_tls, tls_config=other, enable_https=True)
 
 

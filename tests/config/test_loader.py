@@ -32,11 +32,11 @@ class MineArgs(PluginArgs, frozen=True):
     patience: Duration = 1.0
 
     def faults(self, path, gates):
-        return [Fault("Invalid value", f"{path}.needed", "is in vain", self.needed)] if self.needed == "vain" else []
+        return [Fault("Invalid value", f"{path}.needed", "is useless", self.needed)] if self.needed == "useless" else []
 
 
 class Mine:
-    """Somebody else's plugin, with arguments."""
+    """A custom plugin with arguments."""
 
     name = "Mine"
     Args = MineArgs
@@ -49,7 +49,7 @@ class Mine:
 
 
 class Bare:
-    """Somebody else's plugin, without arguments."""
+    """A custom plugin without arguments."""
 
     name = "Bare"
 
@@ -357,7 +357,7 @@ MINE = {
     "not one of": ("{needed: x, mode: c}", "args.mode: Invalid value"),
     "pattern": ("{needed: x, names: [a, B]}", "args.names[1]: Invalid value"),
     "of a map": ("{needed: x, limits: {a: b}}", "args.limits[a]: Invalid value"),
-    "own rule": ("{needed: vain}", 'args.needed: Invalid value: "vain": is in vain'),
+    "own rule": ("{needed: useless}", 'args.needed: Invalid value: "useless": is useless'),
     "another kind": ("{needed: x, kind: YoursArgs}", "args.kind: Unsupported value"),
 }
 

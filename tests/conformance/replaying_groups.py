@@ -121,7 +121,7 @@ class Play:
     def next_trial(self, pod):
         trials = self.wanted["trials"]
         if self.trial >= len(trials):
-            raise Differs(f"{pod.key} is tried (number {self.trial}), and there nobody any more")
+            raise Differs(f"{pod.key} is tried (number {self.trial}), and the recording has no further trial")
         wanted = trials[self.trial]
         if wanted["pod"] != pod.key:
             raise Differs(f"{pod.key} is tried (number {self.trial}), and there {wanted['pod']}")
@@ -141,7 +141,7 @@ class Play:
         else:
             told = fit_error(decision.verdicts, "", decision.among) if decision.verdicts is not None else decision.message
             if told != wanted["msg"]:
-                raise Differs(f"{wanted['pod']} is told {told!r}, and there {wanted['msg']!r}")
+                raise Differs(f"{wanted['pod']} gets {told!r}, and in the recording {wanted['msg']!r}")
 
     def place_of(self, pod):
         order = [trial["pod"] for trial in self.wanted["trials"]]
@@ -327,7 +327,7 @@ class Play:
         }
 
     def gate_of(self, pod):
-        """Which plugin holds a pod back. Those with gates of their own are held by whoever comes first there, by chance."""
+        """Return the plugin that gates a pod. Of several, the recording names one at random."""
         return "SchedulingGates" if pod.spec.scheduling_gates else self.engine.queue.get(pod.uid).gated_by
 
     def turn(self, changes):
@@ -376,7 +376,7 @@ def differences(document):
                     raise Differs(f"start {field}: {came}, and there {wanted}")
                 for wanted in expected.get("attempts") or []:
                     if not wanted["trials"] and not wanted["failed"]:
-                        continue  # a pod on its way out was passed over: ours goes on to the next
+                        continue  # a terminating pod was skipped: ours continues with the next
                     play_one(play, wanted)
                     same += 1
                 while play.is_busy and same < MOST:
@@ -395,7 +395,7 @@ def differences(document):
 
 def play_one(play, wanted):
     if not play.is_busy:
-        raise Differs(f"nobody is ready, and there {wanted['pop']}")
+        raise Differs(f"no pod is ready, and in the recording {wanted['pop']}")
     came = play.attempt(wanted)
     if play.trial != len(wanted["trials"]):
         raise Differs(f"{play.trial} pods were tried, and there {len(wanted['trials'])}")
@@ -413,7 +413,7 @@ def raise_if_meant(there, here):
 
 
 def compared(there, here, path=""):
-    """Yield what is not the same. Errors may be told in other words."""
+    """Yield the differences. The texts of errors may differ."""
     if isinstance(there, dict) and isinstance(here, dict) and path != "nominated":
         is_error = (
             there.get("code") == here.get("code") == "Error" or there.get("reason") == here.get("reason") == "SchedulerError"
@@ -429,6 +429,6 @@ def compared(there, here, path=""):
     ):
         return  # who else holds back a pod with gates of its own is chance there, and stays noted when they are gone
     elif path.startswith("conditions") and "SchedulerError" in str((there, here)) and (there is None or here is None):
-        return  # words of an error that hang on chance there: told anew where they change
+        return  # the text of an error is random there, and is written again when it changes
     elif (there or None) != (here or None):
         yield path, there, here

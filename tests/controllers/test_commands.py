@@ -35,7 +35,7 @@ UNTOLD = {
     "a part to run first": (*SHELL, 'echo "$(sleep 3)"'),
     "backticks": (*SHELL, "echo `sleep 3`"),
     "options": (*SHELL, "set -e; false; sleep 3"),
-    "an end that is none": (*SHELL, "exit 300"),
+    "an invalid exit status": (*SHELL, "exit 300"),
     "no number": ("sleep", "long"),
     "no time": ("sleep",),
     "a quote that does not end": (*SHELL, "echo 'a"),

@@ -85,13 +85,13 @@ def test_one_remaining_owner_keeps_a_dependent(cluster):
 
 
 def test_an_owner_that_never_existed_counts_as_deleted(cluster):
-    cluster.apply(a_map("lost", {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "nobody"}))
+    cluster.apply(a_map("lost", {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "missing"}))
     cluster.settle()
     assert cluster.get("configmaps", "lost") is None
 
 
 def test_an_owner_of_an_unserved_kind_keeps_its_dependents(cluster):
-    cluster.apply(a_map("kept", {"apiVersion": "acme.io/v1", "kind": "Rocket", "name": "x", "uid": "nobody"}))
+    cluster.apply(a_map("kept", {"apiVersion": "acme.io/v1", "kind": "Rocket", "name": "x", "uid": "missing"}))
     cluster.settle()
     assert cluster.get("configmaps", "kept") is not None
 

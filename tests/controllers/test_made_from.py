@@ -48,7 +48,7 @@ CASES = {  # the pod, and whether it is of the template
     "no annotation": (with_change(POD, "metadata", "annotations", value=None), False),
     "a variable less": (with_change(POD, "spec", "containers", 0, "env", value=[]), False),
     "another toleration": (with_change(POD, "spec", "tolerations", 1, "operator", value="Equal"), False),
-    "a spec that is none": (with_change(POD, "spec", value="x"), False),
+    "an invalid spec": (with_change(POD, "spec", value="x"), False),
     "containers that are none": (with_change(POD, "spec", "containers", value={"name": "c"}), False),
 }
 

@@ -37,7 +37,7 @@ class Clock:
 
 
 class Scripted:
-    """Does with nodes what it is told; remembers when it was asked."""
+    """Does with nodes what the test gives it, and records when it was called."""
 
     name = "scripted"
 
@@ -125,11 +125,11 @@ def test_a_repeated_event_is_counted():
 def test_many_events_with_different_messages_are_aggregated():
     about = {"metadata": {"name": "n", "uid": "u"}}
     notes = [EventStep(NODES, about, "Normal", "Made", f"made {i}") for i in range(14)]
-    clock, store, _, manager, _ = manage([*notes, Later(601)], [EventStep(NODES, about, "Normal", "Made", "made anew")])
+    clock, store, _, manager, _ = manage([*notes, Later(601)], [EventStep(NODES, about, "Normal", "Made", "made again")])
     pass_time(clock, manager, 1000)
 
     events = {event["message"]: event for event in (record.document() for record in store.all(EVENTS))}
-    assert [*events] == [*(f"made {i}" for i in range(9)), "(combined from similar events): made 13", "made anew"]
+    assert [*events] == [*(f"made {i}" for i in range(9)), "(combined from similar events): made 13", "made again"]
     combined = events["(combined from similar events): made 13"]
     assert (combined["count"], combined["reportingComponent"], combined["source"]) == (5, "", {"component": "scripted"})
 

@@ -246,7 +246,7 @@ spec: {minAvailable: 2, selector: {matchLabels: {app: db}}}
 
 
 def test_any_content_is_deleted_without_errors(cluster):
-    # Nobody here tells claims to which node their pod went, as a scheduler would.
+    # Without a scheduler, claims do not learn the nodes of their pods.
     cluster.apply({**copy.deepcopy(STANDARD_CLASS), "volumeBindingMode": "Immediate"})
     for document in (DEPLOYMENT, DAEMONS, ALL_SORTS):
         cluster.apply(document, "team")

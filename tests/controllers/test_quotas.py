@@ -46,7 +46,7 @@ def test_a_new_quota_counts_existing_objects(cluster):
     cluster.apply(quota(pods="5", requests_cpu="4", configmaps="9", **{"count/widgets.example.com": "3"}))
     assert status(cluster) == {}
     cluster.settle()
-    assert used(cluster) == {"pods": "2", "requests.cpu": "1500m", "configmaps": "0"}  # nobody here counts widgets
+    assert used(cluster) == {"pods": "2", "requests.cpu": "1500m", "configmaps": "0"}  # no evaluator counts widgets
     assert status(cluster)["hard"] == {"pods": "5", "requests.cpu": "4", "configmaps": "9", "count/widgets.example.com": "3"}
 
 

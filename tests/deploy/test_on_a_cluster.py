@@ -1,6 +1,6 @@
 """The scheduler as ``deploy/`` has it run, on the embedded cluster: with the rights that are granted there and no others.
 
-Nobody runs containers here, so the process is started by hand as a pod would be: its account's token and the cluster's
+No container runtime is available, so the test starts the process as a kubelet would: its account's token and the cluster's
 authority in a folder, the API server's address in the environment, and the flags and files of the rendered Deployment.
 """
 

@@ -149,7 +149,7 @@ class Server:
             self.past = [dict(self.claims)]
             self.list(name)
 
-    # -- what is told --------------------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------------------------
 
     def tell(self, name):
         if self.news:
@@ -161,7 +161,7 @@ class Server:
             told(self.driven, fact)
 
     def list(self, name):
-        """Tell of what differs from what was told, as a new list does."""
+        """Report what differs from what was reported, as a new list does."""
         self.news.clear()
         for key in sorted({*self.heard, *self.claims}):
             old, new = self.heard.get(key), self.claims.get(key)
@@ -186,7 +186,7 @@ class Server:
         self.works += [work for work in self.driven.work() if work.phase.is_answered]
 
     def write(self, name, reply="good"):
-        """Carry out the oldest work; its answer is on its way."""
+        """Carry out the oldest work; its answer is pending."""
         if not self.works:
             return
         work = self.works.pop(0)
@@ -203,7 +203,7 @@ class Server:
                     self.answers.append((effect, obj))
         self.answers.append((work, error))
 
-    def write_in_vain(self, name):
+    def write_rejected(self, name):
         self.write(name, "lost")
 
     def refuse(self, name):
@@ -265,7 +265,7 @@ class Server:
         assert len(given) == len(set(given)), "a device was given to two claims"
 
     def end(self):
-        """Let everything arrive that is on its way; what was answered and lost is read back."""
+        """Deliver everything that is pending; read back answers that were lost."""
         self.finish("")
         self.list("")
         for answer in list(self.driven.engine.event_handlers.answers._open.values()):
@@ -289,7 +289,7 @@ def devices_of(claims):
     return [result.device for allocation in allocations for result in allocation.devices.results]
 
 
-ONCE = ["make", "ask", "write", "write_in_vain", "refuse", "answer", "list", "give_back", "touch", "delete", "finish"]
+ONCE = ["make", "ask", "write", "write_rejected", "refuse", "answer", "list", "give_back", "touch", "delete", "finish"]
 ACTS = [*ONCE, *["allocate", "tell"] * 3, *["pass_through", "lose"] * 2]
 
 
@@ -297,7 +297,7 @@ ACTS = [*ONCE, *["allocate", "tell"] * 3, *["pass_through", "lose"] * 2]
 @settings(max_examples=50, deadline=None)
 @example(
     acts=[("allocate", "c1"), ("tell", ""), ("allocate", "c2")], loses=False
-)  # the protection is told, the devices not yet
+)  # the protection was reported, the devices not yet
 @example(acts=[("pass_through", "c1"), ("tell", ""), ("tell", ""), ("tell", "")], loses=False)  # no pod asks in between
 @example(acts=[("allocate", "c1"), ("lose", "")], loses=True)
 @given(acts=st.lists(st.tuples(st.sampled_from(ACTS), st.sampled_from(NAMES)), min_size=2, max_size=30), loses=st.booleans())

@@ -51,13 +51,13 @@ def test_a_failure_after_node_selection_leaves_no_state(monkeypatch):
     def fail_once(*given):
         if faulty:
             faulty.pop()
-            raise KeyError("nobody foresaw this")
+            raise KeyError("an unexpected key")
         return order(*given)
 
     monkeypatch.setattr(outbox, "order", fail_once)
     assert driven.step() == ("first", None)
     assert driven.on("n") == []
     assert not driven.engine.cluster.assumed
-    assert [str(fault) for fault in driven.faults] == ["scheduling default/first failed: KeyError: 'nobody foresaw this'"]
+    assert [str(fault) for fault in driven.faults] == ["scheduling default/first failed: KeyError: 'an unexpected key'"]
     assert driven.step(5) == ("first", "n")
     driven.only_work(Phase.BIND)

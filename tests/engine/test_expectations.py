@@ -33,7 +33,7 @@ class Idles:
 
 
 def told(driven):
-    """What others are told, in order: (phase, node)."""
+    """What is reported, in order: (phase, node)."""
     return [(work.phase, work.node) for work in driven.work() if not work.phase.is_answered]
 
 

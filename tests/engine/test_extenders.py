@@ -120,7 +120,7 @@ REFUSALS = {
     "with reasons": (
         {
             "NodeNames": [],
-            "FailedNodes": {"a": "too far", "b": "too far", "nobody": "knows it"},
+            "FailedNodes": {"a": "too far", "b": "too far", "missing": "unknown"},
             "FailedAndUnresolvableNodes": {"b": "never there"},
         },
         (
@@ -209,7 +209,7 @@ def test_extender_scores_count_ten_times_their_weight():
     # Alike nodes, so that what the extenders say decides.
     driven = Consulted(
         one(0, prioritizeVerb="p", weight=3), one(1, prioritizeVerb="p", weight=1),
-        reply=lambda question, body: scores(a=2, b=1, nobody=10) if question.extender == 0 else scores(b=4, c=6),
+        reply=lambda question, body: scores(a=2, b=1, missing=10) if question.extender == 0 else scores(b=4, c=6),
     )  # fmt: skip
     driven.see(*THREE, pod("p"))
     decision = None
@@ -401,7 +401,7 @@ WRONG_VICTIMS = {
         "extender: http://e0/ claims to preempt pod (UID: &{default/low-b}) on node: a, but the pod is not found on that node",
     ),
     "no such node": (naming(zz=["default/low-b"]), 'nodeinfo not found for node name "zz"'),
-    "nobody": (naming(a=[]), 'expected at least one victim pod on node "a"'),
+    "no victim": (naming(a=[]), 'expected at least one victim pod on node "a"'),
     "down": (DOWN, "connection refused"),
 }
 

@@ -1,6 +1,6 @@
 """No gang is ever bound in part: of a gang that runs nowhere, at least ``minCount`` pods are bound, or none.
 
-Nodes, groups and pods come in any order, in between attempts are made and bindings are done, some late. Nobody deletes anything
+Nodes, groups and pods come in any order, in between attempts are made and bindings are done, some late. Nothing is deleted
 and nothing fails, because a gang cannot be protected from that.
 """
 

@@ -112,7 +112,7 @@ def test_a_gang_that_never_fits_preempts_a_pod_in_pre_bind_in_every_round(gates,
     assert run.on("n") == left
 
 
-WHY_NOT = {  # what is there; what the group is told
+WHY_NOT = {  # the objects; the message of the group
     "all matter as much": ([*full("x")], ranked(priority=0), {}, "No preemption victims found for incoming preemptor"),
     "no pod to evict": ([node("n", "1")], ranked(), {}, "No preemption victims found for incoming preemptor"),
     "a pod is polite": (

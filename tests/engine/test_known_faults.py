@@ -318,7 +318,7 @@ def test_an_error_after_a_rejection_goes_to_backoff():
     assert driven.place("default/p") is QueuePlace.BACKOFF
 
 
-# -- kubernetes 72124, 93505: somebody else comes between a preemption and its nomination --------------------------------------
+# -- kubernetes 72124, 93505: another pod comes between a preemption and its nomination --------------------------------------
 
 
 def test_a_nomination_reserves_resources_before_the_api_write():
@@ -362,7 +362,7 @@ def test_a_bound_pod_is_not_nominated():
     assert not driven.engine.queue.nominated
 
 
-# -- kubernetes 134859: a pod that waited is bound by somebody else -----------------------------------------------------------
+# -- kubernetes 134859: a pod that waited is bound by another scheduler -------------------------------------------------------
 
 
 def test_the_assumed_resources_of_a_pod_bound_elsewhere_are_free():
@@ -429,7 +429,7 @@ def test_an_empty_cluster_waits_for_its_first_node():
     driven = Driven()
     driven.see(pod("p"))
     assert driven.steps() == [("p", None)]
-    assert driven.steps(20.0) == [("p", None)]  # nobody turned it down, so no event can be waited for
+    assert driven.steps(20.0) == [("p", None)]  # no plugin rejected it, so it waits for no event
     driven.see(node("n"))
     assert driven.steps(20.0) == [("p", "n")]
 
@@ -478,7 +478,7 @@ def test_a_waiting_pod_needs_the_approval_of_every_permit_plugin(answer):
         waiting.allow("Waits")
         if answer == "allow all":
             waiting.allow("Also")
-    assert (driven.engine.next_deadline() == 0.0) == (answer != "allow one")  # whoever drives it is told to come at once
+    assert (driven.engine.next_deadline() == 0.0) == (answer != "allow one")  # the driver is to step at once
     driven.step()
     assert bool(driven.work(Phase.BIND)) == (answer == "allow all")
     assert len(driven.engine.cluster.assumed) == (answer != "reject")

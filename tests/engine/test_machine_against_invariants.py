@@ -105,7 +105,7 @@ def cpu_of(pod):
 
 
 class World(RuleBasedStateMachine):
-    """See the module's text. ``pods`` is what the API holds by name; ``told`` what the engine was told of it, by UID."""
+    """See the module's text. ``pods`` is what the API holds by name; ``told`` what the engine has seen of it, by UID."""
 
     gates = ""
 
@@ -192,7 +192,7 @@ class World(RuleBasedStateMachine):
         self.store(self.new_pod(name, cpu, priority, scheduler, gated))
 
     @rule(name=st.sampled_from(["v", "w"]), cpu=st.integers(1, 3), placed_first=st.booleans(), answered=st.booleans())
-    def somebody_important_comes(self, name, cpu, placed_first, answered):
+    def an_important_pod_is_created(self, name, cpu, placed_first, answered):
         if placed_first:
             self.get_on_with_it(late=False)
         if name in self.pods:
@@ -342,7 +342,7 @@ class World(RuleBasedStateMachine):
             self.bind(pod, work.node, late)
             self.bound_by_us.add(work.pod.uid)
             if error is not None:
-                self.catch_up()  # whoever lost an answer reads the pod back before it says so
+                self.catch_up()  # after a lost answer, the caller reads the pod back before it reports a failure
         return error
 
     @rule(which=st.integers(0, 5), allowed=st.booleans())
@@ -456,7 +456,7 @@ class World(RuleBasedStateMachine):
         assert all(self.may_be_gated(pod) for pod in gated)
         said = {uid: pod.status.nominated_node_name for uid, pod in self.told.items() if uid in self.pending()}
         assert {uid: engine.queue.nomination(uid) or "" for uid in said} == said
-        self.nobody_is_left_who_fits()
+        self.no_pod_that_fits_is_pending()
         self.every_pod_is_in_one_place()
         self.the_table_says_what_the_facts_say()
 
@@ -475,7 +475,7 @@ class World(RuleBasedStateMachine):
             for name in [name for name, pod in self.pods.items() if pod.metadata.deletion_timestamp is not None]:
                 self.remove(name)
 
-    def nobody_is_left_who_fits(self):
+    def no_pod_that_fits_is_pending(self):
         """A pod that resources alone kept out was woken by whatever made room."""
         engine = self.engine
         for line in engine.queue.pending():

@@ -172,7 +172,7 @@ def test_placement_scores_have_separate_weights():
     assert "Halves" not in profile.weights
 
 
-WRONG = {  # what the plugin does; what is told
+WRONG = {  # what the plugin does; the message
     "proposes nothing": ({"answer": []}, "no feasible placements found"),
     "holds": ({"answer": Hold.because("closed")}, "closed"),
     "answers nonsense": ({"answer": [1]}, "plugin Halves answered [1] in placementGenerate; answer Placements or Hold"),

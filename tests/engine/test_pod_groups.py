@@ -46,7 +46,7 @@ def driven(*plugins, gates=GANGS, **kwargs):
 
 
 def messages(run, seconds=0.0):
-    """What the pods are told, until one is tried again."""
+    """Return the messages of the pods, until one is tried again."""
     run.now += seconds
     told = {}
     while (decision := run.attempt()) is not None and decision.pod.name not in told:

@@ -22,7 +22,7 @@ def raising(*_):
     raise RuntimeError("no luck")
 
 
-BROKEN = {  # what the plugin has besides a filter: (method, what it does), what is said
+BROKEN = {  # another method of a plugin with a filter: (name, what it does), the message
     "attach raises": ("attach", raising, "plugin Mine failed in attach: RuntimeError: no luck"),
     "wakes_on raises": ("wakes_on", raising, "plugin Mine failed in wakes_on: RuntimeError: no luck"),
     "wakes_on yields nothing": (

@@ -30,7 +30,7 @@ from moorage.errors import ClusterError
 from moorage.testing.simtest.network import Sent
 from moorage.testing.simtest.virtual_api import VirtualApi
 
-#: Not the variable that other tests look at: here all nodes and pods are deleted, whoever made them.
+#: Not the variable that other tests look at: here all nodes and pods are deleted, also those of others.
 NAMED = "MOORAGE_TEST_SPARE_KUBECONFIG"
 #: How long nothing must be heard before time jumps, and how long a server may take to tell of a write, in real seconds.
 QUIET_S, LATE_S = 0.008, 3.0
@@ -267,7 +267,7 @@ class RealApi(VirtualApi):
             self._connection.close()
 
     def clear(self):
-        """Delete all that was made, whoever wants to hold on to it."""
+        """Delete all that was created, with its finalizers."""
         now = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0, "propagationPolicy": "Background"}
         pods = [
             f"/api/v1/namespaces/{one['metadata']['namespace']}/pods/{one['metadata']['name']}"

@@ -1,7 +1,7 @@
 """Kubernetes' eleven conformance tests of scheduling, as scenarios on the embedded API server with our scheduler.
 
-Their names are those of test/conformance/testdata/conformance.yaml; what they do is told there and re-enacted here, in virtual
-time. At the end of each the oracle reads all that happened.
+Names and steps are those of test/conformance/testdata/conformance.yaml, in virtual time. At the end of each the oracle judges
+the history.
 """
 
 import asyncio

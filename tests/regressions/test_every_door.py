@@ -1,7 +1,7 @@
 """S11 and S12: anonymous clients change nothing through any served path, and no reply or log has a secret.
 
-What is served is learned from the server itself, as a client does, and not from its code: the routes of the embedded API server
-from its OpenAPI documents, those of ``moorage run`` from its index. What must not be told is planted wherever secrets go.
+The tests ask the server for its routes, as a client does: the embedded API server's are in its OpenAPI documents, those of
+``moorage run`` in its index. Secrets are placed wherever one may be given, and must not be shown.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ def test_the_oracle_detects_leaked_secrets():
 # -- the embedded API server -------------------------------------------------------------------------------------------
 
 STRANGERS = {
-    "nobody": {},
+    "anonymous": {},
     "a wrong token": {"Authorization": f"Bearer {WRONG}"},
     "another origin": {**MINE, "Origin": "https://evil.example"},
     "another site": {**MINE, "Sec-Fetch-Site": "cross-site"},
@@ -83,12 +83,12 @@ def test_s12_anonymous_clients_change_nothing_through_any_documented_path():
 # -- moorage run -------------------------------------------------------------------------------------------------------
 
 
-#: As with kube-scheduler, whoever may do anything at /metrics may set them back; the flag below lets everybody.
+#: As with kube-scheduler, a user with all verbs at /metrics may reset them; the flag below allows it to all.
 RESET = ("DELETE", "/metrics")
 
 
 async def answers(port):
-    """Ask for everything that the index names in every way, as nobody and as who has a wrong token."""
+    """Ask for everything that the index names in every way, anonymously and with a wrong token."""
     codes, said = {}, {}
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session:
         base = f"https://127.0.0.1:{port}"
@@ -112,7 +112,7 @@ def test_s11_s12_moorage_run_leaks_no_secret_and_anonymous_clients_change_nothin
         (tmp_path / "deadly.py").write_text(DEADLY)
         port, closed = free_port(), free_port()
         extender = {
-            "urlPrefix": f"http://somebody:{PASSWORD}@127.0.0.1:{closed}", "filterVerb": "filter", "ignorable": True,
+            "urlPrefix": f"http://user:{PASSWORD}@127.0.0.1:{closed}", "filterVerb": "filter", "ignorable": True,
             "httpTimeout": "1s",
         }  # fmt: skip
         flags = [

@@ -1,8 +1,8 @@
 """The core faults of our matrix, one by one, each on a whole scheduler in virtual time; the numbers are the matrix's.
 
-What must hold after each is the same: the oracle finds nothing in the history, the scheduler believes what the API says,
-nothing is left over, and no pod was helped by the flush of old pods (``on_stage`` looks). A test says only what is its own.
-Here are F1 to F19, the way to the API server and that itself. Beside it: ``test_faults_inside.py`` (F20 to F31, F41, F42),
+After each fault, ``on_stage`` checks that the oracle finds nothing in the history, that the scheduler's state is the API's,
+that nothing is left over, and that no pod needed the periodic flush of pending pods. A test adds only what is its own.
+Here are F1 to F19, the API server and the way to it. Other files: ``test_faults_inside.py`` (F20 to F31, F41, F42),
 ``test_faults_of_leaders.py`` (F32 to F38), ``test_further_faults.py`` (what is not core), and what takes real processes:
 ``test_processes.py``, ``test_process_faults.py``, ``test_server_faults.py``.
 """
@@ -200,7 +200,7 @@ def test_f12_retry_after_is_honoured(what, askers):
         begin, seen = stage.now, stage.network.spoiled
         await asyncio.sleep(30)
         tries = stage.network.spoiled - seen
-        # Each asks again no sooner than it was told to, or at most twice as often where it is a new attempt that asks.
+        # Each waits as long as the server said before it repeats a request; new attempts at most double the requests.
         assert askers <= tries <= 2 * askers * (stage.now - begin) / 2.0
 
     on_stage(main)

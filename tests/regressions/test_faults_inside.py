@@ -1,4 +1,4 @@
-"""The faults of our matrix inside a cluster and a scheduler; what must hold after each is told in ``test_fault_matrix.py``.
+"""The faults of our matrix inside a cluster and a scheduler; ``test_fault_matrix.py`` says what must hold after each.
 
 Objects change in the middle of an attempt, plugins and extenders misbehave, updates come in storms, and preemptions race.
 """

@@ -1,6 +1,6 @@
 """The faults of our matrix that befall who leads, as far as virtual time goes: kills, partitions, clocks, leases meddled with.
 
-What must hold after each is told in ``test_fault_matrix.py``; what takes real processes is in ``test_processes.py``.
+``test_fault_matrix.py`` says what must hold after each; what takes real processes is in ``test_processes.py``.
 """
 
 import asyncio

@@ -74,4 +74,4 @@ def test_objects_created_for_a_preempted_pod_are_deleted(seed):
     left = {uid for uid, change in claims.items() if change != "DELETED"}
     assert left == {one.uid for one in written if one.kind == "Pod" and one.document["spec"].get("nodeName")}
     assert len(left) == ROUNDS
-    assert 0 < len(broken_off) < 2 * ROUNDS  # of the others, a request was on its way
+    assert 0 < len(broken_off) < 2 * ROUNDS  # the others had a request in flight

@@ -316,7 +316,7 @@ def test_each_profile_schedules_only_its_pods():
             stage.world.node(name, cpu=8, pods=50)
         for number in range(4):
             stage.world.pod(f"packed-{number}", schedulerName="packer")
-            stage.world.pod(f"foreign-{number}", schedulerName="somebody-else")
+            stage.world.pod(f"foreign-{number}", schedulerName="another-scheduler")
             await asyncio.sleep(0.5)
         await stage.placed(*(f"packed-{number}" for number in range(4)))
         assert len({stage.node_of(f"packed-{number}") for number in range(4)}) == 1

@@ -1,4 +1,4 @@
-"""What each extension point may do and is told, end to end: kube-scheduler's integration tests of the framework.
+"""What each extension point may do and receives, end to end: kube-scheduler's integration tests of the framework.
 
 Refusals at each point, choosing by PreFilter and Score, and pods that wait for each other are in ``test_integration.py``;
 plugins that raise, answer nonsense or wait too long in ``test_faults_inside.py``.

@@ -54,7 +54,7 @@ async def gated(stage, *names):
 
 
 async def counted(stage, names, placed, waiting):
-    """Wait until so many of the pods have nodes, and so many were told that there is none for them."""
+    """Wait until so many of the pods have nodes, and so many are unschedulable."""
 
     def is_so():
         free = [name for name in names if not stage.node_of(name)]
@@ -209,8 +209,8 @@ def low(*names, cpu="1"):
     return [(name, cpu, "low") for name in names]
 
 
-#: Nodes' CPUs; pods that are there; groups that are there besides the preemptor's; its own (least, class); its pods and their
-#: CPU and class; who goes; who of all is left without a node.
+#: CPUs of the nodes; placed pods; groups other than the preemptor's; its own group (least, class); its pods with CPU and class;
+#: the victims; the pods that stay without a node.
 PREEMPTING = {
     "all have to go": ({"n": 3}, pods_on("", *low("a", "b", "c")), {}, (3, "high"), HIGH3, ("1", "high"), "abc", ""),
     "all have to go for a basic group": (
@@ -427,7 +427,7 @@ def test_a_basic_group_continues_in_its_placement():
     play(main, TOPOLOGY, judged=False)
 
 
-# -- what else is told and asked ------------------------------------------------------------------------------------------
+# -- conditions, and requests ------------------------------------------------------------------------------------------
 
 
 class Asked:

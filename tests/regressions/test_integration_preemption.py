@@ -124,8 +124,8 @@ def test_no_pod_is_preempted_without_the_plugin():
         assert "nominatedNodeName" not in stage.pod("p")["status"]
         assert not stage.requests("DELETE", "/pods/victim")
 
-    nobody = "profiles:\n- plugins: {postFilter: {disabled: [{name: DefaultPreemption}]}}\n"
-    on_stage(main, profiles=nobody, terms=Terms(settled=False))
+    no_preemption = "profiles:\n- plugins: {postFilter: {disabled: [{name: DefaultPreemption}]}}\n"
+    on_stage(main, profiles=no_preemption, terms=Terms(settled=False))
 
 
 def test_priorities_come_from_their_classes():
@@ -217,7 +217,7 @@ def test_a_node_at_its_volume_limit():
 
 
 async def preempting(stage):
-    """A node whose pod is being evicted for another, the request for which is still on its way."""
+    """A node whose pod is being evicted for another, the request for which is still in flight."""
     stage.world.node("n1", cpu=1)
     stage.world.pod("victim", priorityClassName="low")
     await stage.placed("victim")
@@ -263,7 +263,7 @@ def test_a_deleted_preemptor_frees_its_reservation():
         stage.world.delete_pod("p", grace=0)
         stage.world.pod("next", priorityClassName="low")
         await stage.placed("next", within_s=20)
-        assert stage.pod("victim") is None  # what was on its way comes to pass
+        assert stage.pod("victim") is None  # the request in flight is executed
 
     on_stage(main)
 

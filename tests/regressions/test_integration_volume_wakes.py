@@ -115,7 +115,7 @@ BINDING = {
     "binding: the drivers of the node come": Case(
         "VolumeBinding", together(ONE_NODE, volume("v1"), claim("c1")), P, lambda w: on.csi_node(w, "n1"), "p",
     ),
-    "binding: the node takes over volumes of old drivers": Case(
+    "binding: the node takes over volumes of in-tree drivers": Case(
         "VolumeBinding", together(LATE, lambda w: on.csi_node(w, "n1")), P, lambda w: on.patch(
             w, f"{on.STORAGE}/csinodes/n1", metadata={"annotations": {"storage.alpha.kubernetes.io/migrated-plugins": "value"}}
         ), "p",

@@ -1,7 +1,7 @@
 """An API server that dies and comes back without its last writes, as from a disk that had no more or from a backup.
 
-Whoever watched or wrote believes in what was lost. Where versions leap ahead, everybody is told to list again; where they go
-back, only whoever asks while the server is behind can tell.
+Clients that watched or wrote still believe in what was lost. Where versions leap ahead, all of them have to list again; where
+they go back, only a client that sends a request while the server is behind can notice it.
 """
 
 import asyncio

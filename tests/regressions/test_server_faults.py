@@ -59,7 +59,7 @@ class Server:
         await self.process.wait()
 
     async def ask(self, method, path, document=None):
-        """Return the code and the object that are answered; (0, None) where nobody answers."""
+        """Return the code and the object that are answered; (0, None) without an answer."""
         with suppress(aiohttp.ClientError, ConnectionError):
             async with (
                 aiohttp.ClientSession(headers={"Authorization": "Bearer t"}) as session,
@@ -198,7 +198,7 @@ async def watching(port, selector, **options):
 
 
 async def hears(port, last):
-    """Return when a watcher of all that is small heard of this name."""
+    """Return when a watcher of all small objects saw this name."""
     reader, writer = await watching(port, "!%3Dbig")
     seen = b""
     while last not in seen:

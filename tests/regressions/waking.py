@@ -10,7 +10,7 @@ from moorage.testing.simtest.oracle import Terms
 from moorage.testing.simtest.stage import on_stage
 from tests.regressions import cluster_objects as on
 
-#: Longer than any backoff, so that whoever is woken is ready at once.
+#: Longer than any backoff, so that a pod that is woken is ready at once.
 PAST_BACKOFF_S = 12.0
 
 

@@ -106,7 +106,7 @@ ON_THE_WIRE = {
 SAID = {
     "html": b"<html>It works!</html>",
     "empty": b"",
-    "null-names-nobody": {"NodeNames": ["n1", None]},
+    "null-names": {"NodeNames": ["n1", None]},
     "a-list": [],
     "a-number": 10**400,
     "names-are-numbers": {"NodeNames": [1, 2]},

@@ -169,7 +169,7 @@ def test_no_extender_bind_is_sent_after_the_deadline():
 
 # -- whatever they do ---------------------------------------------------------------------------------------------------------
 
-WHIMS = ["well", "well", "down", "nonsense", "nobody", "a stranger", "late", "an error of its own"]
+WHIMS = ["well", "well", "down", "nonsense", "no node", "a stranger", "late", "an error of its own"]
 
 
 class Whimsical:
@@ -181,7 +181,7 @@ class Whimsical:
     async def ask(self, question):
         mood = self.moods.pop() if self.moods else "well"
         body = json.loads(question.body)
-        if question.verb == "bind" and mood in {"nobody", "a stranger"}:
+        if question.verb == "bind" and mood in {"no node", "a stranger"}:
             mood = "well"  # one that says it has bound, and has not, is believed, as by kube-scheduler
         if question.verb == "bind" and mood in {"well", "late", "nonsense"}:
             try:
@@ -193,7 +193,7 @@ class Whimsical:
             raise ExtenderError("context deadline exceeded")
         if mood == "down":
             raise ExtenderError("connection refused")
-        return {"nonsense": b"<html>", "nobody": b"{}", "an error of its own": b'{"Error": "no"}'}.get(mood) or json.dumps(
+        return {"nonsense": b"<html>", "no node": b"{}", "an error of its own": b'{"Error": "no"}'}.get(mood) or json.dumps(
             {"NodeNames": [*body.get("NodeNames", []), *(["n99"] if mood == "a stranger" else [])]}
         ).encode()
 
@@ -217,7 +217,7 @@ def test_extender_faults_lose_no_pod_and_overcommit_no_node(moods, ignorable, bi
                 cluster.put(pod(f"p{number}", cpu=size))
                 await asyncio.sleep(every_s)
             cluster.remove(cluster.get(Pod, "default/p0"))
-            await asyncio.sleep(len(moods) * 330 + 600)  # "nobody" again and again: it is asked every five and a half minutes
+            await asyncio.sleep(len(moods) * 330 + 600)  # "no node" again and again: it is asked every five and a half minutes
             return cluster, loop
 
     cluster, loop = run_virtually(main())

@@ -61,7 +61,7 @@ class Slow:
 
 
 class Lines:
-    """A log that keeps what it is told."""
+    """A log that keeps what is reported."""
 
     def __init__(self, level=10):
         self.level, self.lines, self.errors = level, [], []

@@ -21,7 +21,7 @@ def after_a_deaf_bind(meanwhile, seconds=60.0, faults=()):
         cluster = MemoryCluster([node("n1")])
         async with running(cluster) as loop:
             cluster.put(pod("p"))
-            await asyncio.sleep(0.012)  # it was told of, and its bind was not
+            await asyncio.sleep(0.012)  # the pod was reported, and its bind was not
             cluster.stalled = True
             await asyncio.sleep(1)
             assert placed(cluster) == {"p": "n1"}

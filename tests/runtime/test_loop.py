@@ -576,7 +576,7 @@ def test_an_engine_that_always_fails_does_not_busy_loop():
     assert after == {"p1": "n1"}
 
 
-# -- what others are told meanwhile -------------------------------------------------------------------------------------------
+# -- what is reported meanwhile ----------------------------------------------------------------------------------------------
 
 
 def test_the_nominated_node_is_written_during_prebind_and_cleared_on_failure():

@@ -128,7 +128,7 @@ async def breaks_down():
         raise RuntimeError("no") from None
 
 
-ENDS = {  # what a plugin does when it is broken off; what is told; when it is unreserved
+ENDS = {  # what a plugin does when it is cancelled; the message; when it is unreserved
     "it takes its time and ends well": (tidies_up, BY_PREEMPTION, 3.0),
     "it fails": (breaks_down, 'running PreBind plugin "Preparing": RuntimeError: no', 1.0),
 }
@@ -179,7 +179,7 @@ def test_a_pod_preempted_before_prebind_never_starts_it():
 
 
 async def both_wanting(trouble, *, at_once=True):
-    """Two that are more important, one after the other, want the place of one pod while its eviction is on its way."""
+    """Two that are more important, one after the other, want the place of one pod while its eviction is in flight."""
     cluster = MemoryCluster([node("n1", cpu="1"), pod("victim", nodeName="n1", terminationGracePeriodSeconds=5)])
     cluster.faults.append(trouble)
     async with running(cluster, gates={"SchedulerAsyncPreemption": at_once}) as loop:

@@ -54,7 +54,7 @@ def a_scheduler(objects):
     return scheduler
 
 
-CASES = {  # nodes and pods that the watches hold, what is told
+CASES = {  # nodes and pods that the watches hold, the report
     "all agree": (NODES, PODS, []),
     "a finished pod is not cached": (NODES, [*PODS, pod("done", "n1", "Succeeded")], []),
     "a pod on an unknown node is not missed": (NODES, [*PODS, STRAY], []),

@@ -180,11 +180,11 @@ def test_the_certificate_is_chosen_by_sni(tmp_path, asked, served):
 
 def test_client_certificates_are_verified_by_the_current_cas(tmp_path):
     first, second = issued("first-ca", ca=True), issued("second-ca", ca=True)
-    client = pair(*issued("somebody", first))
+    client = pair(*issued("client-a", first))
     tls = ServingTls(TlsRules(), pair(*issued("server")))
     assert handshake(tls, client=client, client_folder=tmp_path)[3] is None
     tls.trust(first[0].public_bytes(PEM).decode())
-    assert common_name(x509.load_der_x509_certificate(handshake(tls, client=client, client_folder=tmp_path)[3])) == "somebody"
+    assert common_name(x509.load_der_x509_certificate(handshake(tls, client=client, client_folder=tmp_path)[3])) == "client-a"
     assert handshake(tls)[3] is None
     tls.trust(second[0].public_bytes(PEM).decode())
     with pytest.raises((ssl.SSLError, ConnectionError, AssertionError)):
@@ -210,9 +210,9 @@ def test_only_the_configured_cipher_suites_are_served():
 
 
 RULES = {
-    "a version that is none": (TlsRules(min_version="TLS1.2"), 'unknown tls version "TLS1.2"'),
-    "a suite that is none": (TlsRules(suites=("X",)), "Cipher suite X not supported or doesn't exist"),
-    "a curve that is none": (TlsRules(curves=("1",)), "curve preference 1 is not supported"),
+    "an unknown version": (TlsRules(min_version="TLS1.2"), 'unknown tls version "TLS1.2"'),
+    "an unknown suite": (TlsRules(suites=("X",)), "Cipher suite X not supported or doesn't exist"),
+    "an unknown curve": (TlsRules(curves=("1",)), "curve preference 1 is not supported"),
 }
 
 
@@ -278,10 +278,10 @@ def test_a_client_certificate_opens_protected_paths(tmp_path):
         async with served(tls, authenticator) as port:
             return [await ask(port, who) for who in ("admin", "reader", None)]
 
-    admin, reader, nobody = asyncio.run(main())
+    admin, reader, anonymous = asyncio.run(main())
     assert admin[0] == 200
     assert (reader[0], 'User \\"reader\\" cannot get path' in reader[1]) == (403, True)
-    assert (nobody[0], "system:anonymous" in nobody[1]) == (403, True)
+    assert (anonymous[0], "system:anonymous" in anonymous[1]) == (403, True)
 
 
 async def _gone_after(port, tls, send):

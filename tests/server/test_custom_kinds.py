@@ -35,7 +35,7 @@ def gate(monkeypatch):
 
 
 class Careless:
-    """Names no kind at all, and says no to nobody."""
+    """Names no kind, and rejects no pod."""
 
     name = "Careless"
 

@@ -157,11 +157,11 @@ def test_pages(world, path, status, text):
     assert headers["X-Content-Type-Options"] == "nosniff"
 
 
-NOBODY = 'forbidden: User "system:anonymous"'
+FORBIDDEN = 'forbidden: User "system:anonymous"'
 ENTRY = {  # path, token, status, message
     "probes are open to all": ("/healthz", None, 200, None),
-    "single checks are not": ("/readyz/sync", None, 403, f'{NOBODY} cannot get path "/readyz/sync": no rule'),
-    "metrics are not": ("/metrics", None, 403, f'{NOBODY} cannot get path "/metrics": no rule'),
+    "single checks are not": ("/readyz/sync", None, 403, f'{FORBIDDEN} cannot get path "/readyz/sync": no rule'),
+    "metrics are not": ("/metrics", None, 403, f'{FORBIDDEN} cannot get path "/metrics": no rule'),
     "explanations are for readers of metrics": ("/debug/explain?pod=a", "reader", 200, None),
     "not for others": ("/debug/explain", "eve", 403, 'forbidden: User "eve" cannot get path "/debug/explain": no rule'),
     "nor for users without rights": ("/metrics", "eve", 403, 'forbidden: User "eve" cannot get path "/metrics": no rule'),
@@ -227,7 +227,7 @@ def test_metrics_can_be_reset(world):
 VERBOSITY = {  # method, body, status, answer, level afterwards
     "a level": ("PUT", "4", 200, "successfully set klog.logging.verbosity to 4\n", 4),
     "no number": ("PUT", "x", 400, 'failed set klog.logging.verbosity x: strconv.ParseInt: parsing "x": invalid syntax\n', 0),
-    "a level that is none": ("PUT", "-1", 400, "failed set klog.logging.verbosity -1: -v: too low\n", 0),
+    "an invalid level": ("PUT", "-1", 400, "failed set klog.logging.verbosity -1: -v: too low\n", 0),
     "only asked": ("GET", None, 406, "unsupported http method\n", 0),
 }
 
@@ -294,7 +294,7 @@ ACCEPT = {
     "an object": (JSON.format("Flagz"), ("application/json", "v1beta1")),
     "an older object": ("application/json;as=Flagz;v=v1alpha1;g=config.k8s.io", ("application/json", "v1alpha1")),
     "JSON of no kind": ("application/json", None),
-    "a version that is none": ("application/json;as=Flagz;v=v9;g=config.k8s.io", None),
+    "an unknown version": ("application/json;as=Flagz;v=v9;g=config.k8s.io", None),
     "JSON of no kind, or anything": ("application/json, */*", ("text/plain", "")),
     "an object in YAML": ("application/yaml;as=Flagz;v=v1beta1;g=config.k8s.io", ("application/yaml", "v1beta1")),
 }

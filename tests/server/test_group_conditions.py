@@ -85,7 +85,7 @@ def test_a_deleted_group_is_reported_as_not_found():
 
 
 class Slow:
-    """A cluster that takes conditions of groups one at a time, when it is told to."""
+    """A cluster that takes conditions of groups one at a time, when the test says so."""
 
     def __init__(self):
         self.taken = []

@@ -109,7 +109,7 @@ def test_a_one_line_message_without_values_is_not_quoted():
 
 
 BAD = {
-    "a format that is none": {"style": "xml"},
+    "an unknown format": {"style": "xml"},
     "patterns for JSON": {"style": "json", "vmodule": "a=1"},
     "a pattern without a level": {"vmodule": "a"},
     "a level that is no number": {"vmodule": "a=b"},

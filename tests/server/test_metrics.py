@@ -154,7 +154,7 @@ class Clock:
 
 
 class Rule:
-    """A plugin whose calls take a second each, and answer what they are told to."""
+    """A plugin whose calls take a second each, and return what the test gives."""
 
     name = "Rule"
 

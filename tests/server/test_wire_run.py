@@ -132,12 +132,12 @@ async def volumes(outside):
     for name in ("there", "made"):
         await outside.pod(f"v-{name}", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": name}}])
 
-    async def both_are_told():
+    async def both_are_reported():
         volume, claim = await outside.get("/api/v1/persistentvolumes/v"), await outside.get(f"{claims}/made")
         chosen = (claim["metadata"].get("annotations") or {}).get("volume.kubernetes.io/selected-node")
         return volume["spec"].get("claimRef") and chosen
 
-    await outside.until(both_are_told)
+    await outside.until(both_are_reported)
 
 
 async def devices(outside):

@@ -67,7 +67,7 @@ FAULTS = {  # the grid, what the message says after the file's name
         f"{GOOD}parameters:\n  NodeResourcesFit.weight: 5\n",
         ":3: parameters.NodeResourcesFit.weight: expected a list with at least one value, found a number",
     ),
-    "a flag that is none": (f"{GOOD}replaceAll: 1\n", ":2: replaceAll: expected true or false, found a number"),
+    "a flag that is invalid": (f"{GOOD}replaceAll: 1\n", ":2: replaceAll: expected true or false, found a number"),
     "a price below 0": (f"{GOOD}prices:\n  small: -1\n", ":3: prices.small: expected a price of at least 0"),
     "a configuration with extenders": (
         f"{GOOD}configs: {{asks: extended.yaml}}\n",

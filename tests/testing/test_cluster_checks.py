@@ -85,7 +85,7 @@ def forgets_pages(method, path, answer):
     return replace(answer, body={**answer.body, "metadata": metadata}) if "metadata" in answer.body else answer
 
 
-def lets_everybody_go(method, path, answer):
+def evicts_without_budgets(method, path, answer):
     return replace(answer, code=201, body={}) if path.endswith("/eviction") else answer
 
 
@@ -98,7 +98,7 @@ WRONG = {
     "every bind is accepted": (always_bound, "pods are bound once: binding it again"),
     "stale writes win": (never_conflicts, "versions grow and stale writes fail: a stale write"),
     "pages have no end": (forgets_pages, "lists are paginated: sizes of pages"),
-    "budgets are not asked": (lets_everybody_go, "evictions respect budgets: a budget without room"),
+    "budgets are not asked": (evicts_without_budgets, "evictions respect budgets: a budget without room"),
 }
 
 

@@ -246,7 +246,7 @@ BROKEN = {
         plugin(filter=lambda *args: (), wakes_on=lambda self: ["pod gone"]),
         "yield Wake(event, when)",
     ),
-    "wakes on a kind that is none": (
+    "wakes on an invalid kind": (
         plugin(filter=lambda *args: (), wakes_on=lambda self: [Wake(ClusterEvent("foos.v1", Action.ADD))]),
         "wakes_on names 'foos.v1', which is not a kind",
     ),

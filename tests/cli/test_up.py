@@ -197,15 +197,6 @@ def test_a_drained_nodes_pods_move_to_other_nodes(up):
     up.until(lambda: up("get", "pods", "-l", "app=many") == "")
 
 
-def test_an_end_on_request_is_no_error(tmp_path):
-    cluster = Up(tmp_path, "--nodes", "1", "--no-scheduler")
-    assert "with no scheduler" in cluster.said[0]
-    assert cluster.end(signal.SIGTERM)[0] == 0
-    cluster = Up(tmp_path, "--nodes", "1", "--for", "1s")
-    cluster.process.communicate(timeout=60)
-    assert cluster.process.returncode == 0
-
-
 def test_a_cluster_is_kept_in_a_file(tmp_path):
     kept = ["--data", str(tmp_path / "cluster.db")]
     cluster = Up(tmp_path, "--nodes", "2", *kept)
@@ -213,20 +204,22 @@ def test_a_cluster_is_kept_in_a_file(tmp_path):
     cluster("rollout", "status", "deploy/web", "--timeout=60s")
     pods = cluster("get", "pods", "-o", "name")
     assert cluster.end()[0] == 0
-    again = Up(tmp_path, *kept)
+    again = Up(tmp_path, *kept, "--no-scheduler")
+    assert "with no scheduler" in again.said[0]
     assert again("get", "pods", "-o", "name") == pods
     assert len(again("get", "nodes", "-o", "name").split()) == 2
-    assert again.end()[0] == 0
+    assert again.end(signal.SIGTERM)[0] == 0, "an end on request is no error"
 
 
-def test_a_down_node_does_not_delay_the_start(tmp_path):
+def test_a_down_node_does_not_delay_the_start_and_the_cluster_ends_in_time(tmp_path):
     nodes = tmp_path / "nodes.yaml"
     well, down = ({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in ("well", "down"))
     down["metadata"]["annotations"] = {"moorage.dev/down": "true"}
     nodes.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [well, down]}))
-    cluster = Up(tmp_path, "-f", str(nodes), "--for", "20s")
+    cluster = Up(tmp_path, "-f", str(nodes), "--for", "1s")
     assert cluster.said[0].startswith("A cluster of 2 nodes ")
-    assert cluster.end()[0] == 0
+    cluster.process.communicate(timeout=60)
+    assert cluster.process.returncode == 0
 
 
 def test_a_cluster_starts_from_a_dump(up, tmp_path):

@@ -2,13 +2,16 @@
 
 import json
 
+import msgspec
 import pytest
 
 from moorage.errors import InputError
 from moorage.inputs.files import InputFile
+from moorage.inputs.kinds import find_kind
+from moorage.inputs.objects import FoundObject
 from moorage.simulator.cluster_reader import read_sources
 from moorage.simulator.read_rules import ReadRules, parse_treat_as
-from moorage.simulator.unknown_fields import Validation
+from moorage.simulator.unknown_fields import FieldCheck, Validation
 
 PRINTED = {"uid": "1", "creationTimestamp": "2026-01-01T00:00:00Z"}
 PAIRS = [
@@ -67,6 +70,25 @@ def test_what_a_server_printed_may_be_newer():
     assert len(cluster.pods) == 3
     [note] = cluster.report.notes
     assert note == "unknown field Pod.spec.newerField in 3 objects, ignored: Pod p0, Pod p1, Pod p2"
+
+
+TEMPLATE = {"metadata": {"creationTimestamp": None}, "spec": {"containers": [{"name": "c"}]}}
+OWNED = {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "o", "uid": "1"}]}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "printed"), [(PRINTED, True), (OWNED | {"creationTimestamp": "2026-01-01T00:00:00Z"}, False), (7, False)],
+    ids=["its template has no time of creation", "only its owner has a UID", "no metadata"],
+)  # fmt: skip
+def test_only_the_objects_own_metadata_says_that_a_server_printed_it(metadata, printed):
+    document = {
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata,
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE, "newerField": 1},
+    }  # fmt: skip
+    found = FoundObject("apps/v1", "Deployment", msgspec.Raw(msgspec.json.encode(document)), "in.json")
+    faults = FieldCheck(Validation.STRICT).faults(found, find_kind("apps/v1", "Deployment"), None)
+    assert [fault for fault in faults if "newerField" in fault] == ([] if printed else faults[:1])
+    assert bool(faults) is not printed
 
 
 @pytest.mark.parametrize(("validation", "notes"), [(Validation.WARN, 1), (Validation.IGNORE, 0)])

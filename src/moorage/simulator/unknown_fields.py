@@ -14,6 +14,9 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Final
 
+import msgspec
+
+from moorage.api.json_tree import UNREADABLE
 from moorage.api.kinds import Kind
 from moorage.apiserver.schema.protobuf import message_of, messages
 from moorage.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, Type, schema
@@ -94,8 +97,23 @@ def _is_printed(found: FoundObject) -> bool:
     if isinstance(payload, dict):
         metadata = payload.get("metadata")
         return isinstance(metadata, dict) and bool(metadata.get("uid")) and bool(metadata.get("creationTimestamp"))
-    text = bytes(payload)
-    return b'"uid"' in text and b'"creationTimestamp"' in text and b'"creationTimestamp":null' not in text
+    try:
+        head = _HEADS.decode(payload).metadata
+    except UNREADABLE:
+        return False
+    return bool(head.uid) and bool(head.creation_timestamp)
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    uid: object = None
+    creation_timestamp: object = None
+
+
+class _Head(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+
+
+_HEADS: Final = msgspec.json.Decoder(_Head)
 
 
 def _shape(found: FoundObject) -> Struct | None:

@@ -94,6 +94,10 @@ def parse_edit(text: str) -> Change:
     target, _, field = text.strip().partition(" ")
     kind, _, name = target.partition("/")
     field = field.strip()
+    if kind.isalpha() and kind not in {"pod", "node", "config"} and name and field:
+        raise InputError(
+            one_line(f"edit {text!r}: edits change a pod, a node or config, not a {kind}; --scale {kind}/NAME=N sets replicas")
+        )
     if kind not in {"pod", "node", "config"} or not name or not field:
         raise InputError(one_line(f"edit {text!r}: write 'KIND/NAME FIELD=VALUE', such as 'pod/web requests.cpu=500m'"))
     if kind == "pod" and "/" not in name:

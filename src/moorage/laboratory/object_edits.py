@@ -5,10 +5,11 @@ New pods and claims pass the same admission as those of an input, and workloads 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace as with_fields
 from os import PathLike
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -222,6 +223,10 @@ def _objects(cluster: ClusterInput) -> list[Object]:
     return [*aside, *objects_of(with_fields(cluster))]
 
 
+#: An edit of any kind: ``deployment/web replicas=3``, but not a path or a document.
+_LIKE_AN_EDIT: Final = re.compile(r"[a-z]+/[^\s=]+ [A-Za-z][\w.\[\]]*=[^\n]*")
+
+
 def read_change(change: ChangeLike) -> ChangeLike:
     """Return an edit as the change that it stands for, and anything else as it is.
 
@@ -232,4 +237,5 @@ def read_change(change: ChangeLike) -> ChangeLike:
 
 def _is_edit(text: str) -> bool:
     head, space, _ = text.partition(" ")
-    return bool(space) and "\n" not in text and head.split("/")[0] in {"pod", "node", "config"}
+    of_known_kind = bool(space) and "\n" not in text and head.split("/")[0] in {"pod", "node", "config"}
+    return of_known_kind or _LIKE_AN_EDIT.fullmatch(text) is not None

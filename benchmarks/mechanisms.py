@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from moorage.cycle.cached_scores import KeptScores
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.domain_verdicts import ByDomain
 from moorage.cycle.narrowed_nodes import NarrowLook
@@ -40,6 +41,7 @@ MECHANISMS: Final[Mapping[str, Callable[[], None]]] = {
     "fast-lane": _replace(FastLane, find=_none),
     "classes": _replace(Cycle, decide_fast=_none, _by_class=_none),
     "shape-routes": _replace(ClassCache, decide_known=_decide_by_signature),
+    "counted-places": _replace(KeptScores, counted_places=_none),
     "tied-places": _replace(TopPlaces, _find=_none),
     "domains": _replace(ByDomain, closed=_none),
     "narrowing": _replace(NarrowLook, concerns=_none),

@@ -14,6 +14,7 @@ from benchmarks.command import main
 from benchmarks.mechanisms import MECHANISMS
 from benchmarks.running import run
 from benchmarks.workloads import WORKLOADS, Sizes
+from moorage.cycle.cached_scores import KeptScores
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.domain_verdicts import ByDomain
 from moorage.cycle.narrowed_nodes import NarrowLook
@@ -65,7 +66,7 @@ def test_a_run_whose_check_fails_has_no_number(method, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_every_mechanism_can_be_switched_off(mechanism, monkeypatch):
-    for cls in (FastLane, Cycle, ClassCache, TopPlaces, ByDomain, NarrowLook, Signer):
+    for cls in (FastLane, Cycle, ClassCache, KeptScores, TopPlaces, ByDomain, NarrowLook, Signer):
         for name, method in list(vars(cls).items()):
             if callable(method) and not name.startswith("__"):
                 monkeypatch.setattr(cls, name, method)  # which restores what the mechanism replaces

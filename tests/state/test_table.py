@@ -94,6 +94,7 @@ def described(table: NodeTable) -> dict[str, object]:
         "pods": {name: set(map(id, held.values())) for name, held in zip(names, table.pods, strict=True)},
         "uids": {name: set(held) for name, held in zip(names, table.pods, strict=True)},
         "allocatable": {resource: by_name(table.allocatable(resource).view) for resource in RESOURCES},
+        "divisors": {resource: by_name(table.divisors(resource).amounts) for resource in RESOURCES},
         "requested": {resource: by_name(table.requested(resource).view) for resource in RESOURCES},
         "plain": {
             column: by_name(getattr(table, column).view)
@@ -102,6 +103,10 @@ def described(table: NodeTable) -> dict[str, object]:
         "labels": {name: table.labels.of(row) for name, row in table.row_of.items()},
         "zone": {
             name: table.labels.column("zone").values[table.labels.column("zone").ids[row]] for row, name in enumerate(names)
+        },
+        "zone in ring": {
+            name: table.labels.column("zone").values[table.domains_in_ring("zone")[table.ring().place_of[row]]]
+            for row, name in enumerate(names)
         },
         "taints": {name: table.taints.values[table.taints.ids[row]] for row, name in enumerate(names)},
         "features": {name: table.features.values[table.features.ids[row]] for row, name in enumerate(names)},
@@ -197,6 +202,13 @@ class Histories(RuleBasedStateMachine):
     def remove_pod(self, uid):
         assert self.cluster.remove_pod(uid) is self.placed.pop(uid, (None,))[0]
         assert not self.cluster.is_assumed(uid)
+
+    @rule()
+    def look_at_rooms(self):
+        table = self.cluster.table
+        numbers = table.rooms.followed().view.tolist()
+        rooms = [tuple(column.cells[row] for column in table._sums) for row in range(len(table))]
+        assert len(set(zip(numbers, rooms, strict=True))) == len(set(numbers))
 
     @invariant()
     def is_as_if_built_from_scratch(self):

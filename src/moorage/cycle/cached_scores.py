@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from moorage.cycle.counted_places import CountedPlaces
 from moorage.cycle.domain_places import REFUSED, DomainPlaces, Domains, OpenPlaces, selected
 from moorage.cycle.node_verdicts import NodePart, Steps, Varying
 from moorage.cycle.top_places import TopPlaces
@@ -22,12 +23,18 @@ from moorage.framework.reuse import Scope
 from moorage.framework.verdicts import SKIP
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
+from moorage.state.counts import PodMatcher
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["REFUSED", "KeptScores"]
 
+#: Matchers whose cells one class keeps, and the rows of all of them together.
+_COUNTED_KEPT = 64
+_COUNTED_ROWS_KEPT = 2_000_000
+#: The places by domain follow up to this many changes at a time.
+_FEW_PLACES = 64
 #: Labels with more values than this are compared node by node.
 _FEW_DOMAINS = 32
 
@@ -106,6 +113,7 @@ class KeptScores:
         self._places: dict[str, DomainPlaces] = {}
         self._open_places: dict[str, OpenPlaces] = {}
         self._domains: dict[str, Domains] = {}
+        self._counted: dict[tuple[str, PodMatcher], CountedPlaces] = {}
 
     def _scaled(self, step: Step, state: Any, raw: IntArray) -> IntArray:
         scores = normalized(step, state, raw)
@@ -152,6 +160,16 @@ class KeptScores:
         else:
             found.follow(closed)
         return found
+
+    def counted_places(self, key: str, matcher: PodMatcher, table: NodeTable) -> CountedPlaces | None:
+        """Return the cells of a label and a matcher; None if they are many. Call it only if ``in_ring`` is not None."""
+        found = self._counted.pop((key, matcher), None)
+        if found is None or found.domains is not table.domains_in_ring(key) or not found.follow():
+            while len(self._counted) >= max(1, min(_COUNTED_KEPT, _COUNTED_ROWS_KEPT // len(table))):
+                del self._counted[next(iter(self._counted))]
+            found = CountedPlaces(table, self._in_ring, key, matcher)
+        self._counted[key, matcher] = found  # ordered by last use
+        return found if found.are_few else None
 
     def domains(self, key: str, table: NodeTable) -> Domains:
         """Return the values of a label, absence included, that a row with a total has."""
@@ -205,22 +223,45 @@ class KeptScores:
 
     def rescore(self, view: NodeView, allowed: BoolArray, pod: PodInfo) -> None:
         """Score some rows again; ``allowed`` marks those that may be picked."""
-        rows = view.row_numbers
-        part = self._part
-        totals = np.full(len(rows), part.everywhere) if part.total is None else part.total[rows] + part.everywhere
-        for (step, _), (weight, raw) in zip(self._one_row, self._weighed, strict=True):
-            scores = scored(step, self._state(step, pod), view)
-            if self._must_sum_up:
-                raw[rows] = scores
-            else:
-                self._check(scores)
-                totals += scores if weight == 1 else scores * weight
-        if self._must_sum_up:
-            self._sum_up(pod)
+        if not self._must_sum_up:
+            self.set_rows(view.row_numbers, self.worths(view, pod), allowed)
             return
+        for (step, _), (_, raw) in zip(self._one_row, self._weighed, strict=True):
+            raw[view.row_numbers] = scored(step, self._state(step, pod), view)
+        self._sum_up(pod)
+
+    def worths(self, view: NodeView, pod: PodInfo) -> IntArray:
+        """Score some rows again and return the weighted sums of the scores that depend on pods, for ``set_rows``."""
+        worths = np.zeros(len(view), dtype=np.int64)
+        for (step, _), (weight, _) in zip(self._one_row, self._weighed, strict=True):
+            scores = scored(step, self._state(step, pod), view)
+            self._check(scores)
+            worths += scores if weight == 1 else scores * weight
+        return worths
+
+    def set_rows(self, rows: npt.NDArray[np.intp], worths: IntArray, allowed: BoolArray) -> None:
+        """Update the totals of distinct rows; only those that are ``allowed`` may be picked."""
+        part = self._part
+        totals = worths + part.everywhere
+        if part.total is not None:
+            totals += part.total[rows]
         self._total[rows] = totals
-        self._in_ring[self._ring.place_of[rows]] = np.where(allowed, totals, REFUSED)
+        places = self._ring.place_of[rows]
+        written = totals if allowed.all() else np.where(allowed, totals, REFUSED)
+        if self._places or self._open_places:
+            self._tell_places(places, written)
+        self._in_ring[places] = written
         self._top.forget(self._in_ring)
-        self._places.clear()
-        self._open_places.clear()
         self._domains.clear()
+
+    def _tell_places(self, places: npt.NDArray[np.intp], totals: IntArray) -> None:
+        if len(places) > _FEW_PLACES:
+            self._places.clear()
+            self._open_places.clear()
+            return
+        before = self._in_ring[places]
+        for place, old, new in zip(places.tolist(), before.tolist(), totals.tolist(), strict=True):
+            for by_domain in self._places.values():
+                by_domain.changed(place, old, new)
+            for open_places in self._open_places.values():
+                open_places.changed(place, new)

@@ -17,10 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.cycle.cached_scores import KeptScores
+from moorage.cycle.counted_places import CountedPlaces
 from moorage.cycle.domain_places import Domains, OpenPlaces, selected
 from moorage.framework.plugin_runner import are_in_range, ask, normalized
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
+from moorage.framework.reuse import ScoresByCount
 from moorage.framework.verdicts import SKIP
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
@@ -100,8 +102,9 @@ class ByDomain:
             return None
         return Pick(rows.best(gains, start), rows.count)
 
-    def _gains(self, scoring: DomainScoring, snapshot: Snapshot, rows: _OpenRows) -> Mapping[str, IntArray] | None:
-        """Return what each domain adds to a row's total, by topology key."""
+    def _gains(self, scoring: DomainScoring, snapshot: Snapshot, rows: _OpenRows) -> _Gains | None:
+        """Return what each domain adds to a row's total; None: decide by row."""
+        counted: _Counted | None = None
         view = snapshot.nodes if rows.are_all else _OpenNodes(snapshot, rows)
         states = scoring.states(view)
         gains: dict[str, IntArray] = {}
@@ -110,8 +113,16 @@ class ByDomain:
             answer = None if form is None else ask(form, "score", scoring.state(step, states), view)
             if answer is None:
                 return None
-            key, raw = answer
-            held = rows.held(key)
+            places: CountedPlaces | None = None
+            held: Domains
+            if isinstance(answer, ScoresByCount):
+                places = rows.counted_places(answer)
+                if places is None or counted:
+                    return None
+                key, raw, held = answer.key, answer.raw(places.most).ravel(), rows.cells_held(places)
+            else:
+                key, raw = answer
+                held = rows.held(key)
             some = raw[held]
             if _all_alike(some):
                 continue  # all feasible rows get the same score
@@ -120,8 +131,25 @@ class ByDomain:
                 return None
             gain = np.zeros(len(raw), dtype=np.int64)
             gain[held] = scores * self._weights.get(step.name, 1)
-            gains[key] = gains[key] + gain if key in gains else gain
-        return gains
+            if places is not None:
+                counted = _Counted(places.cells, gain)
+            else:
+                gains[key] = gains[key] + gain if key in gains else gain
+        return _Gains(gains, counted)
+
+
+class _Counted(NamedTuple):
+    """The cell of each place of the ring (see ``CountedPlaces``), and what each cell adds to a total."""
+
+    cells: npt.NDArray[np.intp]
+    gain: IntArray
+
+
+class _Gains(NamedTuple):
+    """What is added to a row's total: by topology key for each domain, and for each cell."""
+
+    by_key: Mapping[str, IntArray]
+    counted: _Counted | None
 
 
 class _OpenRows:
@@ -180,12 +208,23 @@ class _OpenRows:
         held[self._table.domains_in_ring(key)[self.mask]] = True
         return selected(held)
 
+    def counted_places(self, answer: ScoresByCount) -> CountedPlaces | None:
+        return self._scores.counted_places(answer.key, answer.matcher, self._table)
+
+    def cells_held(self, places: CountedPlaces) -> npt.NDArray[np.intp]:
+        """Return the cells that have an open row."""
+        held = np.bincount(places.cells[self.mask], minlength=len(places.open)) if self._closed else places.open
+        return np.flatnonzero(held)
+
     def only(self) -> int:
         """Return the single open row."""
         return int(self._table.ring().rows[self.totals.argmax()])
 
-    def best(self, gains: Mapping[str, IntArray], start: int) -> int:
+    def best(self, added: _Gains, start: int) -> int:
         """Return the open row with the highest total and gains; where several share it, the first at or after ``start``."""
+        gains = added.by_key
+        if added.counted is not None:
+            return self._best_of_all(gains, start, added.counted)
         keys = {*self._closed, *gains}
         if not keys:
             return self._scores.first_best(start)
@@ -198,7 +237,10 @@ class _OpenRows:
             gain = gains[key].tolist() if key in gains else [0] * size
             shut = self._closed[key].tolist() if key in self._closed else [False] * size
             return places.first(gain, shut, start)
-        totals = self.totals
+        return self._best_of_all(gains, start)
+
+    def _best_of_all(self, gains: Mapping[str, IntArray], start: int, counted: _Counted | None = None) -> int:
+        totals = self.totals if counted is None else self.totals + counted.gain.take(counted.cells)
         for key, worth in gains.items():
             totals = totals + worth.take(self._table.domains_in_ring(key))
         return self._table.ring().first_best(totals, start)
@@ -234,6 +276,12 @@ class _OpenNodes(NodeView):
     @property
     def is_whole(self) -> bool:
         return False
+
+    def domains_held(self, key: str) -> BoolArray:
+        held = np.zeros(len(self.label(key).values), dtype=bool)
+        held[self._open.held(key)] = True
+        held[0] = False
+        return held
 
 
 class DomainScoring:

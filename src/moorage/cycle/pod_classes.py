@@ -41,10 +41,10 @@ __all__ = ["ClassCache", "Quick"]
 
 #: Up to this many changed rows are judged one by one; more are judged as columns.
 FEW = 8
-#: The same limit if verdicts are cached by room.
-MORE = 32
 #: Rows cached in all classes together, at about 70 bytes each.
 _ROWS_KEPT = 4_000_000
+#: Stands in for the score of a refused room.
+_REFUSED = -1
 #: Rooms whose verdict one class caches.
 _ROOMS_KEPT = 4096
 #: Shapes whose way to their class is kept; all are dropped when there are more.
@@ -102,7 +102,7 @@ class ClassCache:
     def decide_known(self, pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
         """Decide like ``decide`` where no pod is nominated. A pod of a shape that was decided before is not signed again."""
         if pod.spec.affinity is not None and self._narrow.concerns(pod):
-            return self.decide(pod, snapshot, _NONE, seed)
+            return self._decide_narrow(pod, snapshot) if self._pays else None
         shape = pod.shape()
         route = self._routes.get(shape)
         if route is None or self._classes.get(route.key) is not route.pod_class or not route.holds(snapshot):
@@ -130,8 +130,7 @@ class ClassCache:
         if not self._pays:
             return None
         if self._narrow.concerns(pod):
-            few = None if nominated else self._narrow.decide(pod, snapshot)
-            return None if few is None else Quick(few.row, 1, few.found, few.among)
+            return None if nominated else self._decide_narrow(pod, snapshot)
         try:
             key, asked, on_nodes = self._signer.sign(pod, snapshot)
         except TypeError:  # a signature that cannot be hashed
@@ -145,6 +144,10 @@ class ClassCache:
         self._classes[key] = known
         self._decided = key
         return known.decide(pod, snapshot, nominated, seed)
+
+    def _decide_narrow(self, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
+        few = self._narrow.decide(pod, snapshot)
+        return None if few is None else Quick(few.row, 1, few.found, few.among)
 
     def _split(self, asked: frozenset[str]) -> _Split:
         found = self._splits.get(asked)
@@ -210,9 +213,9 @@ class _PodClass:
         self._scores = KeptScores(steps.on_rows, profile.weights, part, self._states, pod, view, self.allowed)
         self._count = int(np.count_nonzero(self.allowed))
         self._rows: npt.NDArray[np.intp] | None = None
-        #: The score of a row by its room, None if refused; None in whole if a plugin reads more than sums over pods.
+        #: The score of a row by its room, ``_REFUSED`` if refused; None in whole if a plugin reads more than sums over pods.
         by_room = self._scores.by_room and all(step.reuse.scope is Scope.USAGE for step, _ in self._filters)
-        self._rooms: dict[tuple[int, ...], int | None] | None = {} if by_room else None
+        self._rooms: dict[int, int] | None = {} if by_room else None
         #: Whether the pod fits in a room with nominated pods, by the room and the requests of those pods.
         self._crowded: dict[Hashable, bool] = {}
         self._nominated_rows: NominatedRows | None = None
@@ -239,11 +242,13 @@ class _PodClass:
             self._rows = None
         elif changed:
             rows = list(dict.fromkeys(changed))
-            if len(rows) <= (FEW if self._rooms is None else MORE):
+            if len(rows) <= FEW:
                 for row in rows:
                     self._judge_row(row, pod, snapshot)
-            else:
+            elif self._rooms is None:
                 self._judge_rows(np.array(rows, dtype=np.intp), pod, snapshot)
+            else:
+                self._judge_rooms(np.array(rows, dtype=np.intp), self._rooms, pod, snapshot)
             self._rows = None
         return True
 
@@ -276,13 +281,8 @@ class _PodClass:
         if self._rooms is None:
             worth = self._asked_about(row, pod, snapshot)
         else:
-            room = snapshot.table.room(row)
-            try:
-                worth = self._rooms[room]
-            except KeyError:
-                if len(self._rooms) >= _ROOMS_KEPT:
-                    self._rooms.clear()
-                worth = self._rooms[room] = self._asked_about(row, pod, snapshot)
+            found = self._worth_of_room(row, pod, snapshot, self._rooms)
+            worth = None if found == _REFUSED else found
         allowed = worth is not None
         if allowed is not self._allowed_cells[row]:
             self._count += 1 if allowed else -1
@@ -302,6 +302,43 @@ class _PodClass:
             if refused:
                 return None
         return self._scores.worth_of_row(row, node, snapshot, pod)
+
+    def _worth_of_room(self, row: int, pod: PodInfo, snapshot: Snapshot, rooms: dict[int, int]) -> int:
+        """Return the score of a row by the plugins that read its pods, ``_REFUSED`` if one refuses it."""
+        room = snapshot.table.rooms.followed().cells[row]
+        worth = rooms.get(room)
+        if worth is None:
+            found = self._asked_about(row, pod, snapshot)
+            if len(rooms) >= _ROOMS_KEPT:
+                rooms.clear()
+            worth = rooms[room] = _REFUSED if found is None else found
+        return worth
+
+    def _judge_rooms(self, changed: npt.NDArray[np.intp], rooms: dict[int, int], pod: PodInfo, snapshot: Snapshot) -> None:
+        """Judge many rows by their rooms."""
+        open_before = self.allowed[changed]
+        allowed = self._nodes_allow[changed]
+        rows = changed if allowed.all() else changed[allowed]
+        numbers: list[int] = snapshot.table.rooms.followed().data[rows].tolist()
+        unknown = [at for at, room in enumerate(numbers) if room not in rooms]
+        if unknown:
+            if len(rooms) + len(unknown) > _ROOMS_KEPT:
+                rooms.clear()
+                unknown = list(range(len(rows)))
+            values = self._worths(rows[unknown], pod, snapshot)
+            rooms.update(zip([numbers[at] for at in unknown], values.tolist(), strict=True))
+        worths = np.full(len(changed), _REFUSED)
+        worths[allowed] = [rooms[room] for room in numbers]
+        self.allowed[changed] = allowed = worths >= 0
+        self._count += int(np.count_nonzero(allowed)) - int(np.count_nonzero(open_before))
+        self._scores.set_rows(changed, worths, allowed)
+
+    def _worths(self, rows: npt.NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> IntArray:
+        """Return the scores of rows by the plugins that read their pods, ``_REFUSED`` where one refuses."""
+        view = NodeView(snapshot, rows)
+        allowed = np.ones(len(rows), dtype=bool)
+        close_refused(allowed, (step for step, _ in self._filters), self._states, pod, view)
+        return np.where(allowed, self._scores.worths(view, pod), _REFUSED)
 
     def _judge_rows(self, rows: npt.NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> None:
         view = NodeView(snapshot, rows)
@@ -428,7 +465,10 @@ class _PodClass:
         if self._rooms is None or self._asked.filter:
             return judge_with_nominated(self._profile, found, pod, snapshot, row, rivals) is None
         present = snapshot.table.pods[row]
-        key = snapshot.table.room(row), tuple([rival.needs.key for rival in rivals if rival.uid not in present])
+        key = (
+            snapshot.table.rooms.followed().cells[row],
+            tuple([rival.needs.key for rival in rivals if rival.uid not in present]),
+        )
         fits = self._crowded.get(key)
         if fits is None:
             if len(self._crowded) >= _ROOMS_KEPT:

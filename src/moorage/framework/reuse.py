@@ -14,11 +14,12 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from moorage.api.meta import Object
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
+from moorage.state.counts import PodMatcher
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.view import NodeView
 
-__all__ = ["Depends", "Domains", "Idle", "Reuse", "Scope", "Signature", "Versioned"]
+__all__ = ["Depends", "Domains", "Idle", "Reuse", "Scope", "ScoresByCount", "Signature", "Versioned"]
 
 F_contra = TypeVar("F_contra", contravariant=True)
 S_contra = TypeVar("S_contra", contravariant=True)
@@ -60,16 +61,27 @@ class Idle(NamedTuple):
     until: Sequence[Versioned] = ()
 
 
+class ScoresByCount(NamedTuple):
+    """Raw scores that follow from a node's domain and from how many pods on the node a matcher counts.
+
+    ``raw(most)``  the raw scores for 0 to ``most`` such pods, in each domain of the label ``key``; shape (most + 1, values)
+    """
+
+    key: str
+    matcher: PodMatcher
+    raw: Callable[[int], IntArray]
+
+
 @dataclass(frozen=True, slots=True)
 class Domains(Generic[F_contra, S_contra]):
     """Filter and Score by topology domain. Values of a label are given by id; id 0 stands for nodes without the label.
 
     ``closed(state, nodes)``  yields label keys, each with a mask of the values that Filter refuses, shape (values,)
-    ``scores(state, nodes)``  returns a key and the raw score of each value; None if nodes of one domain differ
+    ``scores(state, nodes)``  returns a key and the raw score of each value, or ``ScoresByCount``; None if neither fits
     """
 
     closed: Callable[[F_contra, NodeView], Iterable[tuple[str, BoolArray]]] | None = None
-    scores: Callable[[S_contra, NodeView], tuple[str, IntArray] | None] | None = None
+    scores: Callable[[S_contra, NodeView], tuple[str, IntArray] | ScoresByCount | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

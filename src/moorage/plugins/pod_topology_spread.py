@@ -25,7 +25,7 @@ from msgspec import structs
 
 from moorage.api.core import Node, TopologySpreadConstraint
 from moorage.api.names import check_qualified_name
-from moorage.api.selectors import SelectorError
+from moorage.api.selectors import Selector, SelectorError
 from moorage.errors import Fault, PluginError
 from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Remedies, RemedyingPlugin
@@ -46,6 +46,7 @@ from moorage.framework.points import (
     Scope,
     ScoreExtensions,
     ScorePlugin,
+    ScoresByCount,
     Signature,
     Versioned,
 )
@@ -59,6 +60,7 @@ from moorage.plugins.spread_scores import (
     HOSTNAME,
     SpreadPreference,
     normalize_spread,
+    score_by_count,
     score_domains,
     score_spread,
     weigh_spread,
@@ -146,8 +148,8 @@ def _closed_domains(spreads: tuple[Spread, ...], nodes: NodeView) -> Iterator[tu
         yield spread.constraint.topology_key, closed
 
 
-def _domain_scores(preference: SpreadPreference, nodes: NodeView) -> tuple[str, IntArray] | None:
-    return score_domains(preference)
+def _domain_scores(preference: SpreadPreference, nodes: NodeView) -> tuple[str, IntArray] | ScoresByCount | None:
+    return score_domains(preference) or score_by_count(preference, nodes)
 
 
 class PodTopologySpread(
@@ -175,6 +177,8 @@ class PodTopologySpread(
         self._system = args.defaulting_type == "System"
         defaults = SYSTEM_DEFAULTS if self._system else args.default_constraints
         self._defaults = tuple(compile_spread_constraint(constraint, {}) for constraint in defaults)
+        self._of_kind = {kind: [one for one in self._defaults if one.required is kind] for kind in (True, False)}
+        self._owners = _Owners()
         self._handle: Handle | None = None
         self._numeric = False
         self._merges_label_keys = True
@@ -198,22 +202,26 @@ class PodTopologySpread(
         """Return the pod's own constraints of one kind; the default ones if the pod has no constraints of any kind."""
         if pod.spec.topology_spread_constraints:
             return [constraint for constraint in self._own(pod) if constraint.required is required]
-        wanted = [constraint for constraint in self._defaults if constraint.required is required]
+        wanted = self._of_kind[required]
         if not wanted:
             return []
 
         def compute() -> list[SpreadConstraint]:
-            selector = default_selector(pod, snapshot)
+            selector = self._selector(pod, snapshot)
             return [] if selector.is_empty else [constraint._replace(selector=selector) for constraint in wanted]
 
-        return pod.keep((self, "default", required), _owners(snapshot), compute)
+        return pod.keep((self, "default", required), self._owners.of(snapshot), compute)
 
     def _idle(self, pod: PodInfo, snapshot: Snapshot) -> Idle:
         """Return that pods without constraints are idle: neither their own, nor default ones for their services and owners."""
         logs = [snapshot.changes_of(kind) for kind in OWNING_KINDS] if self._defaults else ()
         if pod.spec.topology_spread_constraints:
             return Idle(now=False, until=logs)
-        return Idle(not self._defaults or default_selector(pod, snapshot).is_empty, logs)
+        return Idle(not self._defaults or self._selector(pod, snapshot).is_empty, logs)
+
+    def _selector(self, pod: PodInfo, snapshot: Snapshot) -> Selector:
+        """Return the selector of default constraints, computed once for equal pods."""
+        return pod.keep("default selector", self._owners.of(snapshot), lambda: default_selector(pod, snapshot))
 
     def _counted(
         self, pod: PodInfo, snapshot: Snapshot, constraints: Sequence[SpreadConstraint], *, all_labels: bool = True
@@ -224,7 +232,7 @@ class PodTopologySpread(
             return counted_constraints(pod, snapshot.nodes, constraints, self._numeric, all_labels=all_labels)
 
         changes = snapshot.table.changes
-        owners = () if pod.spec.topology_spread_constraints else _owners(snapshot)
+        owners = () if pod.spec.topology_spread_constraints else self._owners.of(snapshot)
         return pod.keep((self, constraints[0].required), (changes, changes.nodes, owners), compute)
 
     # -- filter -------------------------------------------------------------------------------------------------------
@@ -374,10 +382,19 @@ def _without_domains(constraints: Sequence[SpreadConstraint], snapshot: Snapshot
     return next((i for i, one in enumerate(constraints) if not labels.is_anywhere(one.topology_key)), None)
 
 
-def _owners(snapshot: Snapshot) -> tuple[tuple[Versioned, int], ...]:
-    """Return the versions of the kinds that a default selector depends on."""
-    logs = [snapshot.changes_of(kind) for kind in OWNING_KINDS]
-    return tuple([(log, log.position) for log in logs])
+class _Owners:
+    """The versions of the kinds that a default selector depends on, read again once any object changed."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[Snapshot | None, int] = None, -1
+        self._versions: tuple[tuple[Versioned, int], ...] = ()
+
+    def of(self, snapshot: Snapshot) -> tuple[tuple[Versioned, int], ...]:
+        if self._seen[0] is not snapshot or self._seen[1] != snapshot.objects_changed:
+            self._seen = snapshot, snapshot.objects_changed
+            logs = [snapshot.changes_of(kind) for kind in OWNING_KINDS]
+            self._versions = tuple([(log, log.position) for log in logs])
+        return self._versions
 
 
 def _shifted(spreads: tuple[Spread, ...], pod: PodInfo, other: PodInfo, node: NodeInfo, by: int) -> tuple[Spread, ...]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from moorage.framework.points import ScoresByCount
 from moorage.plugins.spread_counts import CountedConstraint, pods_by_domain
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import Counts, PodMatcher
@@ -28,6 +29,7 @@ __all__ = [
     "SpreadPreference",
     "WeightedConstraint",
     "normalize_spread",
+    "score_by_count",
     "score_domains",
     "score_spread",
     "weigh_spread",
@@ -131,6 +133,25 @@ def score_domains(preference: SpreadPreference) -> tuple[str, IntArray] | None:
     if preference.all_labels:
         scores[0] = SET_ASIDE
     return preference.weighed[0].topology_key, scores
+
+
+def score_by_count(preference: SpreadPreference, nodes: NodeView) -> ScoresByCount | None:
+    """Return the raw scores by domain and by the number of matching pods on the node; None if they depend on more."""
+    on_hosts = [one for one in preference.weighed if one.costs is None]
+    others = [one for one in preference.weighed if one.costs is not None]
+    if len(on_hosts) != 1 or len(others) != 1 or on_hosts[0].matcher is None or not nodes.label(HOSTNAME).is_everywhere:
+        return None
+    if preference.all_labels and not nodes.label(others[0].topology_key).is_everywhere:
+        return None
+
+    def raw(most: int) -> IntArray:
+        scores = np.zeros(1)
+        for one in preference.weighed:  # in this order, as floats are summed
+            costs = np.arange(most + 1)[:, None] * one.weight + one.more if one.costs is None else one.costs[None, :]
+            scores = scores + costs
+        return _rounded(scores)
+
+    return ScoresByCount(others[0].topology_key, on_hosts[0].matcher, raw)
 
 
 def _costs(one: WeightedConstraint, nodes: NodeView) -> _Floats:

@@ -258,7 +258,8 @@ class ClusterState:
         """Return the services that select the pod. A service without a selector selects nothing."""
         services = self.objects(Service)
         found = (services[key] for key in self._services.candidates(pod.namespace, pod.labels))
-        return [service for service in found if selector_from_map(service.spec.selector).matches(pod.labels)]
+        labels = pod.labels.items()
+        return [service for service in found if service.spec.selector.items() <= labels]
 
     def objects(self, kind: type[K]) -> dict[str, K]:
         return self._objects.setdefault(kind, {})

@@ -35,12 +35,11 @@ def domain_sums(nodes: NodeView, key: str, per_row: npt.NDArray[np.integer], row
 
 def domains_with(nodes: NodeView, key: str, rows: BoolArray | None = None) -> BoolArray:
     """Return for each domain whether the view has a row of it; shape (values,), False for id 0. Read-only."""
+    if rows is None:
+        return nodes.domains_held(key)
     column = nodes.label(key)
-    if rows is None and nodes.is_whole:
-        return column.domains
-    ids = nodes.ids(column)
     held = np.zeros(len(column.values), dtype=bool)
-    held[ids if rows is None else ids[rows]] = True
+    held[nodes.ids(column)[rows]] = True
     held[0] = False
     return held
 

@@ -26,6 +26,7 @@ from moorage.state.node_tree import NodeTree, zone_of
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_requests import PodRequests, amount
 from moorage.state.ring import Ring
+from moorage.state.rooms import Rooms
 from moorage.state.volume_use import VolumeUse
 
 __all__ = ["Divisors", "ImageHolders", "NodeTable"]
@@ -112,6 +113,8 @@ class NodeTable:
         #: The columns and amounts of pods' requests, by the requests' key.
         self._shifts: dict[tuple[tuple[str, int], ...], tuple[PodRequests, list[tuple[Column, int]]]] = {}
         self._sums = [self._offer, self.pod_count, self.nonzero_cpu, self.nonzero_memory]
+        #: A number for all that plugins with ``Scope.USAGE`` can read of a row: its allocatable set's number, and the sums.
+        self.rooms = Rooms(space, self.changes, self._sums)
 
     def __len__(self) -> int:
         return self.space.rows
@@ -143,13 +146,6 @@ class NodeTable:
             column = self._requested[resource] = self.space.column()
             self._sums.append(column)
         return column
-
-    def room(self, row: int) -> tuple[int, ...]:
-        """Return all that plugins with ``Scope.USAGE`` can read of a row: its allocatable set's number, and the sums.
-
-        Comparable until ``requested`` is first called for a new resource; then the tuples have one more entry.
-        """
-        return tuple([column.cells[row] for column in self._sums])
 
     @property
     def resources_requested(self) -> tuple[str, ...]:
@@ -283,6 +279,7 @@ class NodeTable:
         del self.row_of[name]
         if row != last:
             self.row_of[self.nodes[row].name] = row
+            self.changes.note(row)
         self.changes.layout += 1
         self.changes.moved += 1
         self.changes.nodes += 1

@@ -263,6 +263,16 @@ class NodeView:
         """Return the column of one label key; id 0 means "absent"."""
         return self.table.labels.column(key)
 
+    def domains_held(self, key: str) -> BoolArray:
+        """Return for each value of a label whether a row of the view has it; shape (values,), False for id 0. Read-only."""
+        column = self.label(key)
+        if self.is_whole:
+            return column.domains
+        held = np.zeros(len(column.values), dtype=bool)
+        held[self.ids(column)] = True
+        held[0] = False
+        return held
+
     def ids(self, column: InternedColumn[Any]) -> Ids:
         """Return this view's ids of an interned column."""
         return column.ids[self.rows]

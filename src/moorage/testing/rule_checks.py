@@ -14,6 +14,7 @@ import numpy as np
 from moorage.framework.plugin_runner import run_filter, run_pre_filter, scored, shifted
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, make_profile, points_of
+from moorage.framework.reuse import ScoresByCount
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Hold, Skip, Status
 from moorage.state.cluster import Snapshot
@@ -76,7 +77,13 @@ def check_score_forms(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> Iterator
                 yield f"score_node gives node {node.name} {given}, and score {raw[row]}"
     by_domain = step.by_domain
     answer = by_domain.call(state, snapshot.nodes) if by_domain is not None else None
-    if answer is not None:
+    if isinstance(answer, ScoresByCount):
+        counts = snapshot.nodes.pods_matching(answer.matcher)
+        table = np.asarray(answer.raw(int(counts.max(initial=0))))
+        spread = table[counts, snapshot.nodes.ids(snapshot.nodes.label(answer.key))].tolist()
+        if spread != raw:
+            yield f"Domains.scores gives {spread}, and score gives {raw}"
+    elif answer is not None:
         key, scores = answer
         spread = np.asarray(scores)[snapshot.nodes.ids(snapshot.nodes.label(key))].tolist()
         if spread != raw:

@@ -1,0 +1,83 @@
+"""A pod class's nodes by domain and by how many pods on them a matcher counts: the cells of default spreading.
+
+The score of a node in ``ScoresByCount`` follows from its cell, and there are few cells, however many nodes there are. Between
+two pods of a class few nodes move to another cell, so cells and the number of open nodes in each follow the log of changes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.counts import PodMatcher
+from moorage.state.table import NodeTable
+
+__all__ = ["CountedPlaces"]
+
+#: With more cells than this the nodes are scored one by one.
+_MOST_CELLS: Final = 4096
+
+
+class CountedPlaces:
+    """The cells of one label and one matcher. ``cells`` has the cell of each place of the ring.
+
+    Cell ``count * size + domain`` holds the nodes with so many counted pods in a domain, and ``size`` is the number of values.
+    ``open`` is how many places of each cell are not refused. ``totals`` are the class's own, in ring order.
+    """
+
+    def __init__(self, table: NodeTable, totals: IntArray, key: str, matcher: PodMatcher) -> None:
+        self.totals = totals
+        self.domains = table.domains_in_ring(key)
+        self.size = len(table.labels.column(key).values)
+        self._table = table
+        self._matcher = matcher
+        self._ring = table.ring()
+        self._position = table.changes.position
+        counts = table.pod_counts.of(matcher)
+        self.most = int(counts.max(initial=0))
+        self.cells: npt.NDArray[np.intp] = counts[self._ring.rows] * np.intp(self.size) + self.domains
+        self._is_open: BoolArray = totals >= 0
+        self.open: IntArray = np.zeros(0, dtype=np.int64)
+        self._recount()
+
+    @property
+    def are_few(self) -> bool:
+        return len(self.open) <= _MOST_CELLS
+
+    def _recount(self) -> None:
+        if (self.most + 1) * self.size > _MOST_CELLS:
+            self.open = np.zeros(_MOST_CELLS + 1, dtype=np.int64)
+        else:
+            self.open = np.bincount(self.cells[self._is_open], minlength=(self.most + 1) * self.size)
+
+    def follow(self) -> bool:
+        """Take in the rows that changed since the last call. False: the cells must be computed again."""
+        changes = self._table.changes
+        changed = changes.since(self._position)
+        if changed is None or not self.are_few:
+            return False
+        self._position = changes.position
+        if not changed:
+            return True
+        counts = self._table.pod_counts.of(self._matcher)
+        rows = np.array(changed if len(changed) == 1 else list(dict.fromkeys(changed)), dtype=np.intp)
+        found = counts[rows]
+        places = self._ring.place_of[rows]
+        before, was_open = self.cells[places], self._is_open[places]
+        after, is_open = found * np.intp(self.size) + self.domains[places], self.totals[places] >= 0
+        self.cells[places], self._is_open[places] = after, is_open
+        most = int(found.max())
+        if most > self.most:
+            self.most = most
+            self._recount()
+            return self.are_few
+        if len(rows) == 1:
+            self.open[before] -= was_open
+            self.open[after] += is_open
+        else:
+            self.open -= np.bincount(before[was_open], minlength=len(self.open))
+            self.open += np.bincount(after[is_open], minlength=len(self.open))
+        return True

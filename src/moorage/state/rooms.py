@@ -1,0 +1,52 @@
+"""Rooms: what plugins that read only sums can read of a row, as one number.
+
+A node's room is its allocatable resources and the sums of its pods' requests. Rows with equal numbers have equal rooms, so one
+answer of such a plugin stands for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from moorage.state.change_log import RowLog
+from moorage.state.columns import Column, RowSpace
+
+__all__ = ["Rooms"]
+
+#: Rooms that keep their number; when there are more, all rows are numbered again.
+_KEPT: Final = 65_536
+
+
+class Rooms:
+    """The room of each row. Numbers are never reused, and two numbers may stand for equal rooms."""
+
+    def __init__(self, space: RowSpace, changes: RowLog, sums: Sequence[Column]) -> None:
+        """``sums``: the numbers of allocatable sets and the sums of requests; it may grow."""
+        self._space = space
+        self._changes = changes
+        self._sums = sums
+        self._column = space.column()
+        self._position = 0
+        self._numbers: dict[tuple[int, ...], int] = {}
+        self._given = 0
+
+    def followed(self) -> Column:
+        """Return the number of each row's room, up to date. No what-if may be open."""
+        position = self._changes.position
+        if position != self._position:
+            changed = self._changes.since(self._position)
+            self._position = position
+            for row in range(self._space.rows) if changed is None else changed:
+                if row < self._space.rows:
+                    self._column.cells[row] = self._number(tuple([column.cells[row] for column in self._sums]))
+        return self._column
+
+    def _number(self, room: tuple[int, ...]) -> int:
+        number = self._numbers.get(room)
+        if number is None:
+            if len(self._numbers) >= _KEPT:
+                self._numbers.clear()
+            self._given += 1
+            number = self._numbers[room] = self._given
+        return number

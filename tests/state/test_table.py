@@ -18,6 +18,7 @@ from moorage.state.change_log import ChangeLog
 from moorage.state.cluster import ClusterState
 from moorage.state.counts import MatchTerm, PodMatcher
 from moorage.state.pod_info import HostPort
+from moorage.state.ring import Ring
 from moorage.state.table import NodeTable
 from moorage.testing.builders import a_cluster, a_node, a_pod
 
@@ -103,10 +104,6 @@ def described(table: NodeTable) -> dict[str, object]:
         "labels": {name: table.labels.of(row) for name, row in table.row_of.items()},
         "zone": {
             name: table.labels.column("zone").values[table.labels.column("zone").ids[row]] for row, name in enumerate(names)
-        },
-        "zone in ring": {
-            name: table.labels.column("zone").values[table.domains_in_ring("zone")[table.ring().place_of[row]]]
-            for row, name in enumerate(names)
         },
         "taints": {name: table.taints.values[table.taints.ids[row]] for row, name in enumerate(names)},
         "features": {name: table.features.values[table.features.ids[row]] for row, name in enumerate(names)},
@@ -204,8 +201,12 @@ class Histories(RuleBasedStateMachine):
         assert not self.cluster.is_assumed(uid)
 
     @rule()
-    def look_at_rooms(self):
+    def look_at_rooms_and_ring(self):
         table = self.cluster.table
+        ring, sorted_again = table.ring(), Ring.of(table.name_hash.view)
+        assert (ring.rows.tolist(), ring.place_of.tolist()) == (sorted_again.rows.tolist(), sorted_again.place_of.tolist())
+        assert table.domains_in_ring("zone").tolist() == table.labels.column("zone").ids[ring.rows].tolist()
+        assert ring._hashes.tolist() == sorted_again._hashes.tolist()
         numbers = table.rooms.followed().view.tolist()
         rooms = [tuple(column.cells[row] for column in table._sums) for row in range(len(table))]
         assert len(set(zip(numbers, rooms, strict=True))) == len(set(numbers))

@@ -31,6 +31,8 @@ from moorage.state.volume_use import VolumeUse
 
 __all__ = ["Divisors", "ImageHolders", "NodeTable"]
 
+#: More changes of rows than this between two uses of the ring, and it is sorted again.
+_RING_CHANGES = 8
 #: How many distinct allocatable sets keep their number; more than there are machine types in any cluster.
 _OFFERS_REMEMBERED = 4096
 #: How many distinct requests of pods keep their columns and amounts.
@@ -98,7 +100,9 @@ class NodeTable:
         #: row with an open what-if → the number of holders before it of each port that it changed
         self._what_ifs: dict[int, dict[HostPort, int]] = {}
         self._arrived = 0
-        self._ring: tuple[int, Ring] | None = None
+        self._ring: Ring | None = None
+        #: What happened to the rows since the ring was up to date.
+        self._ring_changes: list[Callable[[Ring], Ring]] = []
         self._ring_domains: dict[LabelColumn, npt.NDArray[np.intp]] = {}
         self._ring_version = self._ring_layout = -1
         self._ring_updates = 0
@@ -159,9 +163,20 @@ class NodeTable:
 
     def ring(self) -> Ring:
         """Return the rows in the order of their names' hashes; valid until a row is added or removed."""
-        if self._ring is None or self._ring[0] != self.changes.layout:
-            self._ring = (self.changes.layout, Ring(self.name_hash.view.copy()))
-        return self._ring[1]
+        if self._ring is None:
+            self._ring = Ring.of(self.name_hash.view.copy())
+        elif self._ring_changes:
+            for change in self._ring_changes:
+                self._ring = change(self._ring)
+            self._ring_changes.clear()
+        return self._ring
+
+    def _change_ring(self, change: Callable[[Ring], Ring]) -> None:
+        if self._ring is not None:
+            self._ring_changes.append(change)
+            if len(self._ring_changes) > _RING_CHANGES:
+                self._ring = None
+                self._ring_changes.clear()
 
     def domains_in_ring(self, key: str) -> npt.NDArray[np.intp]:
         """Return the ids of a label's values (see ``LabelColumn``) in the order of the ring; another array once one changes.
@@ -209,6 +224,8 @@ class NodeTable:
         self._tree.add(node)
         self.labels.append(node.labels)
         self.name_hash.data[row] = int.from_bytes(blake2b(node.name.encode(), digest_size=8).digest(), "little")
+        row_hash = int(self.name_hash.data[row])
+        self._change_ring(lambda ring: ring.with_row(row_hash))
         self._offer_resources(row, node)
         self._describe(row, node)
         self.changes.layout += 1
@@ -280,6 +297,7 @@ class NodeTable:
         if row != last:
             self.row_of[self.nodes[row].name] = row
             self.changes.note(row)
+        self._change_ring(lambda ring: ring.without(row))
         self.changes.layout += 1
         self.changes.moved += 1
         self.changes.nodes += 1
@@ -362,6 +380,7 @@ class NodeTable:
         self.pods[row], self.pods[last] = self.pods[last], self.pods[row]
         self.row_of[self.nodes[last].name], self.row_of[node.name] = last, row
         self._add_images(row, node)
+        self._change_ring(lambda ring: ring.with_exchanged(row, last))
         self.changes.moved += 1
         self.changes.note(row)
 

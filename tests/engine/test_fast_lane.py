@@ -20,7 +20,8 @@ from moorage.laboratory.recorded_simulation import RecordedSimulation
 from moorage.laboratory.recorded_state import RecordedClusterState
 from moorage.simulator.outcome import collect
 from moorage.simulator.simulate import Options, prepare
-from moorage.testing.builders import a_node, a_pod
+from moorage.state.pod_info import PodInfo
+from moorage.testing.builders import a_cluster, a_node, a_pod
 from tests.laboratory.random_world import World
 
 ENCODER = msgspec.msgpack.Encoder(enc_hook=lambda value: value.pod, order="deterministic")
@@ -256,3 +257,37 @@ def test_a_simulation_runs_the_same_with_and_without_the_lane(options, monkeypat
     for seed in range(SEEDS):
         Twins(seed, options).run(40)
     assert len(taken) > 5 * SEEDS
+
+
+DOCUMENT = msgspec.json.encode({
+    "metadata": {"name": "p0", "uid": "u0", "labels": {"app": "web"}},
+    "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}}}], "priority": 0},
+})  # fmt: skip
+
+
+def decoded(number):
+    return msgspec.json.decode(DOCUMENT.replace(b"p0", b"p%d" % number).replace(b"u0", b"u%d" % number), type=Pod)
+
+
+@pytest.mark.parametrize("lane", [True, False])
+def test_pods_of_a_shape_are_in_memory_once(lane):
+    made, _ = prepare(Options())
+    made.scheduler.lane.is_open = lane
+    made.load([a_node("n", allocatable={"cpu": 4, "memory": "8Gi", "pods": 9}), *(decoded(at) for at in range(3))])
+    made.run()
+    bound = list(made.pods_in_order())
+    assert [pod.metadata.name for pod in bound] == ["p0", "p1", "p2"]
+    assert all(pod.spec == replace(decoded(0).spec, node_name="n") for pod in bound)
+    assert len({id(part) for pod in bound for part in (pod.spec.containers, pod.metadata.labels)}) == 2
+
+
+def test_a_pod_reported_as_bound_shares_the_memory_of_the_assumed_one():
+    cluster = a_cluster([a_node("n")])
+    assumed = PodInfo(decoded(0))
+    cluster.assume(assumed, "n")
+    reported = decoded(0)
+    reported = replace(reported, spec=replace(reported.spec, node_name="n"))
+    cluster.place(PodInfo(reported), "n")
+    assert reported.spec == replace(decoded(0).spec, node_name="n")
+    assert reported.spec.containers is assumed.spec.containers
+    assert reported.metadata.labels is assumed.labels

@@ -99,6 +99,7 @@ class Signer:
         known = self._known.get(shape)
         if known is not None:
             pod.share(known.first)
+            pod.merge(known.first)
         if known is None or not known.stands():
             known = self._known[shape] = self._first_look(pod, snapshot)
         signed = known.signed

@@ -44,8 +44,9 @@ class ShapeRoute(Generic[C]):
         return True
 
     def share(self, pod: PodInfo) -> None:
-        """Give a pod of the shape the derived data of the first one."""
+        """Give a pod of the shape the derived data of the first one, and its equal parts."""
         its = self._first.__dict__
         if len(its) != self._facts_known:
             self._facts, self._facts_known = self._first.facts_of_shape(), len(its)
         pod.__dict__.update(self._facts)
+        pod.merge(self._first)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from moorage.api.core import Pod, PodSpec, PodStatus
 from moorage.api.meta import ObjectMeta
@@ -82,6 +82,20 @@ class PodInfo:
         """Copy the derived data of a pod of the same shape."""
         self.__dict__.update(twin.facts_of_shape())
 
+    def merge(self, twin: PodInfo) -> None:
+        """Replace spec, status, labels and owners by those of a pod of the same shape: equal objects are in memory once.
+
+        The fields are set in the frozen ``pod``, which many hold; no reader can tell equal values apart.
+        """
+        pod, its = self.pod, twin.pod
+        if pod.spec is its.spec:
+            return
+        force_setattr(pod, "spec", its.spec)
+        force_setattr(pod, "status", its.status)
+        force_setattr(pod.metadata, "labels", its.metadata.labels)
+        force_setattr(pod.metadata, "owner_references", its.metadata.owner_references)
+        self.spec, self.status, self.labels = its.spec, its.status, its.metadata.labels
+
     def facts_of_shape(self) -> dict[str, Any]:
         """Return the data derived so far that all pods of the same shape share, by attribute."""
         its = self.__dict__
@@ -131,10 +145,15 @@ class PodInfo:
             and self.status.container_statuses is other.status.container_statuses
             and self.metadata.deletion_timestamp == other.metadata.deletion_timestamp
         )
-        if same or self._reads_like(other):
-            self.__dict__ = {**other.__dict__, **self.__dict__}
-            return True
-        return False
+        if not same and not self._reads_like(other):
+            return False
+        if mine.containers is not its.containers:  # a newly decoded pod
+            self.spec = replace(its, node_name=mine.node_name)
+            self.labels = other.labels
+            force_setattr(self.pod, "spec", self.spec)
+            force_setattr(self.pod.metadata, "labels", self.labels)
+        self.__dict__ = {**other.__dict__, **self.__dict__}
+        return True
 
     def _reads_like(self, other: PodInfo) -> bool:
         """Return True if a newly decoded pod equals ``other``, except its node, and no kubelet has reported on either."""

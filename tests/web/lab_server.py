@@ -17,6 +17,7 @@ class LabServer:
         self.answers: dict[str, Any] = {}
         self.asked: list[tuple[str, Any]] = []
         self.status_of_snapshot = 200
+        self.status_of_session = 204
         self._frames: list[bytes] = []
         self._more = threading.Condition()
         self._ended = False
@@ -72,8 +73,10 @@ def _handler(lab: LabServer) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             lab.asked.append((self.path, body))
-            if self.path == "/lab/v1/session":
+            if self.path == "/lab/v1/session" and lab.status_of_session == 204:
                 self.reply(204, b"", "")
+            elif self.path == "/lab/v1/session":
+                self.answer(lab.status_of_session, {})
             else:
                 self.given(f"POST {self.path}")
 

@@ -99,6 +99,13 @@ def test_a_token_of_the_link_is_sent_once_and_leaves_the_address(lab, visit):
     assert server.asked == [("/lab/v1/session", {"token": "abc/1"})]
 
 
+def test_a_link_that_was_used_opens_the_session_that_it_began(lab, visit):
+    server = lab()
+    server.status_of_session = 401
+    with visit.page(server.url + "#token=used", allow=NETWORK) as page:
+        page.get_by_role("link", name="n1:").wait_for()
+
+
 def test_without_a_session_the_page_says_how_to_get_a_link(lab, visit, text_of):
     server = lab()
     server.status_of_snapshot = 401

@@ -100,6 +100,13 @@ def test_a_document_of_a_later_release_is_listed(visit, tmp_path, text_of):
         assert "raven" in text_of(page)
 
 
+def test_a_part_that_cannot_be_shown_says_so_and_leaves_the_rest(visit, tmp_path, text_of):
+    file = report(tmp_path / "report.html", {**document("survive"), "answer": {"survives": True}})
+    with visit.page(file.as_uri(), offline=True) as page:
+        page.get_by_role("alert").filter(has_text="this part cannot be shown").wait_for()
+        assert document("survive")["input"]["notes"][0] in text_of(page)
+
+
 def test_paper_has_the_answer_and_no_buttons(visit, tmp_path, text_of):
     file = report(tmp_path / "report.html", document("pending"))
     with visit.page(file.as_uri(), offline=True, dark=True) as page:

@@ -3,6 +3,7 @@ import { useMemo } from "preact/hooks";
 import { Answer } from "./answers";
 import { Basis } from "./answers/envelope";
 import type { AnyDocument } from "./documents";
+import { Guard } from "./kit/guard";
 import { Cluster, type Snapshot } from "./live/cluster";
 import { StillCluster } from "./map/still";
 import { visible } from "./text";
@@ -24,7 +25,9 @@ export function Report({ input, context }: { input: Input; context: Context }) {
         <main class="stack">
           {documents.map((document, index) => (
             <article key={index} class="stack" aria-label={visible(document.summary)}>
-              <Answer document={document} />
+              <Guard>
+                <Answer document={document} />
+              </Guard>
               <Basis document={document} command={index === documents.length - 1 ? context.command : undefined} />
             </article>
           ))}

@@ -1,6 +1,7 @@
 /** The frame of the live interface: navigation, the state of the connection, and the page. */
 import { useEffect } from "preact/hooks";
 import { Badge } from "../kit/basics";
+import { Guard } from "../kit/guard";
 import { Links } from "../kit/links";
 import { PAGES } from "../pages";
 import { visible } from "../text";
@@ -43,7 +44,7 @@ export function Shell() {
             {state.name === "away" ? "The server does not answer; trying again …" : "Loading the cluster …"}
           </p>
         ) : page ? (
-          page.show(now, rest)
+          <Guard key={place.value.path.join("/")}>{page.show(now, rest)}</Guard>
         ) : (
           <main class="page">
             <h1>There is no page {visible(name)}.</h1>

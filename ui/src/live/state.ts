@@ -49,12 +49,16 @@ async function enter(): Promise<void> {
   if (!token) return;
   history.replaceState(null, "", location.pathname + location.search + "#/");
   dispatchEvent(new HashChangeEvent("hashchange"));
-  await post("session", { token: decodeURIComponent(token) });
+  try {
+    await post("session", { token: decodeURIComponent(token) });
+  } catch (error) {
+    // A link works once. Where it is opened again, the session that it began may still hold: the snapshot will tell.
+    if (!(error instanceof ApiError && error.status === 401)) throw error;
+  }
 }
 
 async function load(): Promise<void> {
   const snapshot = await get<Snapshot>("snapshot");
-  performance.mark("snapshot");
   cluster.value = new Cluster(snapshot);
   last = snapshot.id;
   version.value += 1;

@@ -62,7 +62,6 @@ export function CanvasMap({ groups, nodeOf, lookOf, describe, pick, follow }: Ma
       fit(context.canvas, columns * side, Math.ceil(group.names.length / columns) * side);
       group.names.forEach((name, index) => draw(context, index, name));
     });
-    performance.mark("map");
   }, [groups, width, side, columns, scheme, lookOf]);
 
   useEffect(
@@ -118,6 +117,7 @@ export function CanvasMap({ groups, nodeOf, lookOf, describe, pick, follow }: Ma
             <canvas
               aria-hidden="true"
               onMouseMove={(event) => setActive(at(event, index))}
+              onMouseLeave={() => setActive(-1)}
               onClick={(event) => {
                 const found = at(event, index);
                 if (found >= 0) pick(names[found]!);

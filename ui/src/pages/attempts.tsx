@@ -17,7 +17,7 @@ export function Attempts({ cluster, pod }: { cluster: Cluster; pod: string }) {
           rows={[...seen].reverse()}
           first={20}
           columns={[
-            { head: "Time", cell: (attempt) => new Date(attempt.at * 1000).toISOString().slice(11, 19) },
+            { head: "Time", cell: (attempt) => clock(attempt.at) },
             {
               head: "Result",
               cell: (attempt) => (
@@ -32,4 +32,10 @@ export function Attempts({ cluster, pod }: { cluster: Cluster; pod: string }) {
       )}
     </Section>
   );
+}
+
+/** The time of day of seconds since 1970, in UTC. */
+function clock(seconds: number): string {
+  const time = new Date(seconds * 1000);
+  return Number.isNaN(time.getTime()) ? "" : time.toISOString().slice(11, 19);
 }

@@ -198,7 +198,7 @@ def test_many_nodes_are_tiles_with_names_and_a_path_by_keyboard(lab, visit, much
         "verdicts": [-1 if at == 3 else at % 2 for at in range(nodes)],
         "reasons": [{"plugin": "NodeResourcesFit", "text": "Insufficient cpu"}, {"plugin": "TaintToleration", "text": "taint"}],
     }
-    with visit.page(server.url) as page:
+    with visit.page(server.url, allow=NETWORK) as page:
         tiles = page.get_by_role("listbox", name="5,000 nodes")
         tiles.focus()
         assert (
@@ -217,6 +217,8 @@ def test_many_nodes_are_tiles_with_names_and_a_path_by_keyboard(lab, visit, much
         page.get_by_text("refused by NodeResourcesFit: 2,500 nodes").wait_for()
         assert tiles.get_by_role("option").get_attribute("aria-label").endswith("the pod fits")
         visit.shoot(page, "map-large")
+        page.get_by_role("button", name="Show 100 more of 186").click()
+        page.get_by_role("link", name="load/wait-113 pending").wait_for()
         tiles.focus()
         page.keyboard.press("Enter")
         page.get_by_role("heading", name="node-0003").wait_for()

@@ -1,4 +1,5 @@
 /** Pending pods, grouped by cause. */
+import { useState } from "preact/hooks";
 import type { PodFields } from "../live/cluster";
 import { podLink } from "../live/router";
 import { Sign } from "../kit/basics";
@@ -13,6 +14,7 @@ const SIGNS: Readonly<Record<string, readonly [string, string]>> = {
 };
 
 const FIRST = 14;
+const MORE = 100;
 const CAUSES = 12;
 
 interface TrayProps {
@@ -43,30 +45,43 @@ export function Tray({ pods, subject, show, matches }: TrayProps) {
         {causes.slice(0, CAUSES).map(([cause, members]) => (
           <li key={cause}>
             <Cause text={cause} total={members.length} />
-            <span class="chips">
-              {members.slice(0, FIRST).map((pod) => (
-                <a
-                  key={pod.key}
-                  class={`chip pod ${pod.key === subject ? "subject" : ""} ${matches(pod) ? "" : "dim"}`}
-                  href={podLink(pod.key)}
-                  data-pod={pod.key}
-                  title={`${SIGNS[pod.state]?.[1] ?? pod.state}, ${plural(pod.attempts, "attempt")}`}
-                  onMouseEnter={() => show(pod.key)}
-                  onFocus={() => show(pod.key)}
-                  onBlur={() => show(undefined)}
-                >
-                  <span aria-hidden="true">{SIGNS[pod.state]?.[0] ?? "·"} </span>
-                  {visible(pod.key)}
-                  <span class="hidden-text"> {SIGNS[pod.state]?.[1] ?? pod.state}</span>
-                </a>
-              ))}
-              {members.length > FIRST && <span class="small muted">and {count(members.length - FIRST)} more</span>}
-            </span>
+            <Members {...{ members, subject, show, matches }} />
           </li>
         ))}
         {causes.length > CAUSES && <li class="small muted">and {plural(causes.length - CAUSES, "more cause")}</li>}
       </ul>
     </section>
+  );
+}
+
+/** The pods of a cause: the first few, and a button for more. */
+function Members({ members, subject, show, matches }: { members: readonly PodFields[] } & Omit<TrayProps, "pods">) {
+  const [limit, setLimit] = useState(FIRST);
+  const rest = members.length - limit;
+  return (
+    <span class="chips">
+      {members.slice(0, limit).map((pod) => (
+        <a
+          key={pod.key}
+          class={`chip pod ${pod.key === subject ? "subject" : ""} ${matches(pod) ? "" : "dim"}`}
+          href={podLink(pod.key)}
+          data-pod={pod.key}
+          title={`${SIGNS[pod.state]?.[1] ?? pod.state}, ${plural(pod.attempts, "attempt")}`}
+          onMouseEnter={() => show(pod.key)}
+          onFocus={() => show(pod.key)}
+          onBlur={() => show(undefined)}
+        >
+          <span aria-hidden="true">{SIGNS[pod.state]?.[0] ?? "·"} </span>
+          {visible(pod.key)}
+          <span class="hidden-text"> {SIGNS[pod.state]?.[1] ?? pod.state}</span>
+        </a>
+      ))}
+      {rest > 0 && (
+        <button class="button quiet small" type="button" onClick={() => setLimit(limit + MORE)}>
+          {`Show ${Math.min(rest, MORE)} more of ${count(rest)}`}
+        </button>
+      )}
+    </span>
   );
 }
 

@@ -10,8 +10,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
+from click.testing import CliRunner
+
+from moorage.cli.main import cli
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src"
@@ -75,6 +79,20 @@ def test_up_prints_how_to_reach_the_cluster(up):
     assert up.config.stat().st_mode & 0o077 == 0
     lines = up("get", "nodes", "--no-headers").splitlines()
     assert [line.split()[:2] for line in lines] == [[f"node-{i:02}", "Ready"] for i in range(1, 11)]
+
+
+def test_links_open_the_web_interface(up):
+    first = next(line for line in up.said if "/ui/#token=" in line).split()[-1]
+    second = CliRunner().invoke(cli, ["ui", "--kubeconfig", str(up.config)]).stdout.strip()
+    assert first.partition("#")[0] == second.partition("#")[0]
+    assert first != second
+    for link in (first, second):
+        base, _, token = link.partition("/ui/#token=")
+        body = json.dumps({"token": token}).encode()
+        asked = Request(f"{base}/lab/v1/session", body, {"Content-Type": "application/json"})
+        with urlopen(asked, context=ssl._create_unverified_context()) as answer:
+            assert answer.status == 204
+            assert {"Secure", "HttpOnly", "SameSite=Strict"} <= set(answer.headers["Set-Cookie"].split("; "))
 
 
 def test_a_deployment_comes_up_is_scaled_and_rolled_back(up):

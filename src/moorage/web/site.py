@@ -7,6 +7,7 @@ session. Every error is an ApiError, which that server sends as a Status.
 from __future__ import annotations
 
 import asyncio
+import gzip
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
@@ -25,9 +26,8 @@ from moorage.web.mirror import View
 from moorage.web.sessions import SESSION_S, Sessions
 from moorage.web.visitors import Visitor, view_of
 
-__all__ = ["PREFIXES", "Limits", "Site", "is_own_path"]
+__all__ = ["Limits", "Site", "is_own_path"]
 
-PREFIXES: Final = ("/ui", "/lab/v1")
 _MOST_BODY: Final = 1 << 20
 #: Seconds in which a client must take a piece of a stream, and send the body of a request.
 _PATIENCE_S: Final = 10.0
@@ -220,8 +220,6 @@ def json_response(body: Any, status: int = 200) -> web.Response:
 
 def compressed(request: web.BaseRequest, body: bytes) -> web.Response:
     """Return a response with a body that is compressed with gzip already."""
-    import gzip
-
     if "gzip" in request.headers.get("Accept-Encoding", ""):
         return web.Response(body=body, headers={"Content-Type": _JSON, "Content-Encoding": "gzip", "Vary": "Accept-Encoding"})
     return web.Response(body=gzip.decompress(body), headers={"Content-Type": _JSON, "Vary": "Accept-Encoding"})

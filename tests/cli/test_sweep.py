@@ -67,6 +67,21 @@ REFUSED = {
 }
 
 
+DEMO = str(ROOT / "examples/demo")
+ELSEWHERE = {
+    "compare": ["compare", "-f", DEMO, "--b", str(ROOT / "examples/config/most-allocated.yaml")],
+    "survive": ["survive", "-f", DEMO],
+    "plan": ["plan", "-f", DEMO, "--types", str(ROOT / "examples/plan/one-type.yaml")],
+}
+
+
+@pytest.mark.parametrize("asked", ELSEWHERE.values(), ids=ELSEWHERE)
+def test_other_commands_go_to_a_dask_cluster_too(moorage, asked):
+    ran = moorage(*asked, "--dask", "nonsense://x")
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err.startswith("error: --dask nonsense://x: no Dask scheduler answers")
+
+
 @pytest.mark.parametrize(("args", "message"), REFUSED.values(), ids=REFUSED)
 def test_refused(moorage, tmp_path, monkeypatch, args, message):
     monkeypatch.chdir(tmp_path)

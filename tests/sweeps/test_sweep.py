@@ -160,8 +160,10 @@ profiles:
 def test_differences_are_those_of_compare(tmp_path):
     cluster = small_cluster()
     names = ("nodesUsed", "balance.cpu", "pending")
-    found = here({"clusters": {"c": cluster}, "configs": {"a": None, "b": PACKED}, "seeds": 6}, names, tmp_path)
+    grid = {"clusters": {"c": cluster}, "configs": {"a": None, "b": PACKED}, "seeds": 6}
+    found = here(grid, names, tmp_path)
     expected = moorage.compare(cluster, b=moorage.Options(config=PACKED), seeds=range(6))
+    assert here({**grid, "against": "config=b"}, names, tmp_path).groups()[1].metrics["pending"].difference is None
     baseline, other = found.groups()
     assert (baseline.labels["config"], other.labels["config"]) == ("a", "b")
     for name in names:

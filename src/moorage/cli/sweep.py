@@ -85,7 +85,7 @@ def sweep(**given: Any) -> int:
         found = read_grid(given["grid"])
         against = given["against"] or found.against
         baseline_of(found.grid, against)
-        plan = SweepPlan(found.grid, found.function, given["metrics"] or found.metrics)
+        plan = SweepPlan(found.grid, found.function, given["metrics"] or found.metrics, against)
         if given["dask"] and given["processes"]:
             raise click.UsageError("--dask and --processes exclude each other")
         executor = block.enter_context(dask_executor(given["dask"])) if given["dask"] else None
@@ -97,7 +97,7 @@ def sweep(**given: Any) -> int:
         result.runs.to_csv(given["csv_file"])
     if given["plot_directory"] is not None:
         _draw(result, given["plot_directory"])
-    _print(result, against, given)
+    _print(result, given)
     return ERROR if result.failed else OK
 
 
@@ -128,11 +128,11 @@ def _draw(result: SweepResult, directory: str) -> None:
             say(f"note: no plot of {error}", err=True)
 
 
-def _print(result: SweepResult, against: str | None, given: dict[str, Any]) -> None:
+def _print(result: SweepResult, given: dict[str, Any]) -> None:
     if given["output"] == "text":
-        sys.stdout.write(Style(ascii_only=given["ascii_only"]).finished(sweep_text(result, against)))
+        sys.stdout.write(Style(ascii_only=given["ascii_only"]).finished(sweep_text(result)))
         return
-    document = sweep_document(result, against)
+    document = sweep_document(result)
     if given["output"] == "json":
         sys.stdout.write(escape_json(json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)) + "\n")
     else:

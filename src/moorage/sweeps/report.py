@@ -34,10 +34,10 @@ def headline_of(found: SweepResult) -> str:
     return f"{counted(len(found), 'run')}: {points}, {counted(seeds, 'seed')} each; {made}{lost}."
 
 
-def sweep_text(found: SweepResult, against: str | None = None) -> str:
+def sweep_text(found: SweepResult) -> str:
     """Return a table for each metric: the points, their means, and the differences from the baseline."""
-    baseline = baseline_of(found.grid, against)
-    groups = found.groups(against=against)
+    baseline = baseline_of(found.grid, found.against)
+    groups = found.groups()
     names = list(dict.fromkeys(name for group in groups for name in group.metrics))
     parts = [headline_of(found)]
     parts += [f"{title_of(name)}\n{_table(name, groups, found, baseline)}" for name in names]
@@ -88,9 +88,9 @@ def _failures(failed: Sequence[FailedRun]) -> Iterator[str]:
 # -- the document --------------------------------------------------------------------------------------------------------
 
 
-def sweep_document(found: SweepResult, against: str | None = None) -> dict[str, Any]:
+def sweep_document(found: SweepResult) -> dict[str, Any]:
     """Return the result as plain data; docs/reference/sweep.schema.json describes it."""
-    baseline = baseline_of(found.grid, against)
+    baseline = baseline_of(found.grid, found.against)
     return {
         "apiVersion": API_VERSION,
         "kind": "Sweep",
@@ -99,7 +99,7 @@ def sweep_document(found: SweepResult, against: str | None = None) -> dict[str, 
         "summary": headline_of(found),
         "axes": [{"name": axis.name, "values": [one.label for one in axis.values]} for axis in found.grid.axes],
         **({} if baseline is None else {"baseline": {"axis": baseline.axis, "value": baseline.label}}),
-        "groups": [_group(group) for group in found.groups(against=against)],
+        "groups": [_group(group) for group in found.groups()],
         "runs": [
             {"key": run.key, "point": dict(run.labels), "metrics": {n: json_number(v) for n, v in run.metrics.items()}}
             for run in found.all

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -31,6 +31,7 @@ class SweepResult:
     failed: tuple[FailedRun, ...] = ()
     made: int = 0
     metrics: tuple[str, ...] = ()
+    against: str | None = None
 
     def __len__(self) -> int:
         return len(self.all)
@@ -66,17 +67,17 @@ class SweepResult:
         if unknown := [name for name in labels if name not in known]:
             raise InputError(f"{unknown[0]}: no such axis; the axes are {', '.join(known)}")
         kept = tuple(run for run in self.all if all(run.labels[name] == label for name, label in labels.items()))
-        return SweepResult(self.grid, kept, self.failed, self.made, self.metrics)
+        return replace(self, all=kept)
 
     def groups(self, metrics: Sequence[str] = (), against: str | None = None) -> list[SweepGroup]:
         """Return the summary of the runs that differ in their seed alone, and differences from a baseline, paired by seed.
 
-        ``metrics``  None: those of the sweep
-        ``against``  ``AXIS=VALUE``; None: the first value of the first axis that has several
+        ``metrics``  empty: those of the sweep
+        ``against``  ``AXIS=VALUE``; None: what the grid says, or else the first value of the first axis that has several
 
         Raises  InputError for a baseline that is not in the grid
         """
-        return summarise(self.all, self.grid.digest, metrics or self.metrics, baseline_of(self.grid, against))
+        return summarise(self.all, self.grid.digest, metrics or self.metrics, baseline_of(self.grid, against or self.against))
 
     def summary(self, metrics: Sequence[str] = (), against: str | None = None) -> ColumnFrame:
         """Return ``groups`` as a table: a row for each group and metric."""
@@ -113,8 +114,3 @@ def _series(runs: Sequence[StoredRun]) -> ColumnFrame:
         ]
         columns[name] = np.concatenate(parts)
     return ColumnFrame(columns)
-
-
-def row_of(labels: Mapping[str, Label]) -> str:
-    """Return a point as text: ``config=default seed=3``."""
-    return " ".join(f"{name}={label}" for name, label in labels.items())

@@ -122,7 +122,7 @@ def run_sweep(
     ordered = tuple(_labelled(there[point.key], point) for point in points if point.key in there)
     store.index(ordered)
     lost = tuple(failed[point.key] for point in points if point.key in failed)
-    return SweepResult(plan.grid, ordered, lost, len(there) - stored, plan.metrics)
+    return SweepResult(plan.grid, ordered, lost, len(there) - stored, plan.metrics, plan.against)
 
 
 def _labelled(run: StoredRun, point: GridPoint) -> StoredRun:

@@ -5,6 +5,8 @@ import random
 
 import pytest
 
+from moorage.dynamics import PodArrivals, Regular, Simulation
+from moorage.gpu_sharing.devices import device_table
 from moorage.gpu_sharing.fgd import FGDScore
 from moorage.gpu_sharing.node_order import NodeOrderHigh, NodeOrderLow
 from moorage.gpu_sharing.open_gpu_share import OpenGpuShare
@@ -88,6 +90,19 @@ def test_devices_survive_a_restart_by_their_annotations():
     placed = [pod(f"p{i}", 1000, index=str(i), nodeName="0000-n").pod for i in range(3)]
     found = run([node("0000-n", 4), *placed, pod("x", 1000).pod, pod("y", 300).pod])
     assert (found["x"].node, found["y"].node) == ("0000-n", "")
+
+
+def test_devices_of_pods_that_ended_are_forgotten():
+    arriving = PodArrivals(Regular(10.0), pod("share", 400).pod, lifetime=35.0)
+    sim = Simulation.from_objects(node("0000-n", 2), config=config(), plugins=PLUGINS)
+    sim.use(arriving)
+    totals = sim.run(until=4000.0)
+    table = device_table(sim.engine.scheduler)
+    assert totals.finished > 390
+    assert len(table.assumed) + len(table._known) < 200
+    present = {one.uid for one in sim.engine.pods.values()}
+    assert present <= table.assumed.keys()
+    assert table.of(sim.engine.scheduler.snapshot.nodes.one(0)) == [200, 200]  # four shares of 400
 
 
 def test_an_invalid_request_says_what_is_wrong():

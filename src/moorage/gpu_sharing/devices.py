@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
@@ -12,18 +12,22 @@ from moorage.framework.handle import Handle
 from moorage.gpu_sharing.requests import GPU_COUNT, WHOLE, GpuRequest, InvalidRequestError, assigned_devices, gpu_request
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
+from moorage.state.table import NodeTable
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["DeviceTable", "device_table"]
 
 #: The devices of a pod without any: what it takes of each, and their numbers.
 _NONE: Final[tuple[int, tuple[int, ...]]] = (0, ())
+#: How much is kept of pods before those that are gone are looked for.
+_LEAST_KEPT: Final = 128
 
 
 class DeviceTable:
     """The milli left on every device. It follows the node table: a row is added up again when its node or pods change."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: NodeTable | None = None) -> None:
+        self._table = None if table is None else ref(table)
         #: UID → devices of pods whose annotation does not show them yet.
         self.assumed: dict[str, tuple[int, ...]] = {}
         #: Chooses the device of a share by a score; set by the plugin FGDScore.
@@ -32,6 +36,8 @@ class DeviceTable:
         self._left: IntArray = np.zeros((0, 1), dtype=np.int64)
         self._nodes_seen = -1
         self._position = 0
+        #: When more is kept of pods than this, what is kept of pods that are gone is dropped.
+        self._most_kept = _LEAST_KEPT
 
     def left(self, nodes: NodeView) -> IntArray:
         """Return the milli left, shape (nodes, devices); 0 for devices that a node does not have. Read-only."""
@@ -78,6 +84,7 @@ class DeviceTable:
             return known[1]
         taken = self._taken_by(pod)
         if taken is not _NONE or not annotations:
+            self._forget_gone()
             self._known[pod.uid] = annotations, taken
         return taken
 
@@ -91,8 +98,21 @@ class DeviceTable:
 
     def assign(self, pod: PodInfo, devices: tuple[int, ...]) -> None:
         """Give devices to a pod that was just assumed on a node."""
+        self._forget_gone()
         self.assumed[pod.uid] = devices
         self._known.pop(pod.uid, None)
+
+    def _forget_gone(self) -> None:
+        """Once in a while, drop what is kept of pods that are on no node. No plugin is called when a placed pod ends."""
+        if len(self.assumed) + len(self._known) <= self._most_kept:
+            return
+        table = None if self._table is None else self._table()
+        if table is None or table.rows_in_what_ifs:  # pods that a what-if takes away come back
+            return
+        present = {uid for pods in table.pods for uid in pods}
+        self.assumed = {uid: devices for uid, devices in self.assumed.items() if uid in present}
+        self._known = {uid: known for uid, known in self._known.items() if uid in present}
+        self._most_kept = max(_LEAST_KEPT, 2 * (len(self.assumed) + len(self._known)))
 
     def give_back(self, pod: PodInfo) -> None:
         """Take the devices of a pod back that leaves its node."""
@@ -105,5 +125,5 @@ _TABLES: WeakKeyDictionary[Any, DeviceTable] = WeakKeyDictionary()
 
 def device_table(handle: Handle) -> DeviceTable:
     """Return the table of devices that all plugins of one scheduler share."""
-    cluster = handle.snapshot.table.changes
-    return _TABLES.setdefault(cluster, DeviceTable())
+    table = handle.snapshot.table
+    return _TABLES.setdefault(table.changes, DeviceTable(table))

@@ -22,6 +22,7 @@ from benchmarks.live import measure as measure_live
 from benchmarks.mechanisms import MECHANISMS
 from benchmarks.program import help_text, library_import, reading, whole_run
 from benchmarks.running import run as run_one
+from benchmarks.simulations import SIMULATIONS
 from benchmarks.single import first_of_class, preemption_attempt
 from benchmarks.sweeps import measure_sweeps
 from benchmarks.watches import measure_watches
@@ -116,6 +117,21 @@ def once(names: tuple[str, ...], pods: int) -> None:
         if name not in measured:
             raise click.UsageError(f"unknown measurement {name}; use one of {', '.join(measured)}")
         click.echo(json.dumps(measured[name]()))
+
+
+@main.command()
+@click.argument("names", nargs=-1)
+def simulations(names: tuple[str, ...]) -> None:
+    """Measure simulations NAMES, or all: a week of a cluster, a small one, steps of an environment. Fails beyond a bound."""
+    unknown = [name for name in names if name not in SIMULATIONS]
+    if unknown:
+        raise click.UsageError(f"unknown simulation {unknown[0]}; use one of {', '.join(SIMULATIONS)}")
+    beyond = False
+    for name in names or tuple(SIMULATIONS):
+        figures = SIMULATIONS[name]()
+        click.echo(json.dumps(figures))
+        beyond = beyond or not figures["within"]
+    sys.exit(1 if beyond else 0)
 
 
 @main.command("what-ifs")

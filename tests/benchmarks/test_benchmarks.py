@@ -13,6 +13,7 @@ from benchmarks.checking import CheckedCycle
 from benchmarks.command import main
 from benchmarks.mechanisms import MECHANISMS
 from benchmarks.running import run
+from benchmarks.simulations import placement, small_cluster, week
 from benchmarks.workloads import WORKLOADS, Sizes
 from moorage.cycle.cached_scores import KeptScores
 from moorage.cycle.cycle import Cycle
@@ -100,3 +101,15 @@ def test_writes_are_measured_in_memory_and_in_a_file(tmp_path):
     assert memory > 0
     assert kept > 0
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_simulations_are_measured_at_small_sizes():
+    assert week(nodes=5, days=0.1)["pods"] > 0
+    figures = small_cluster(times=1, rounds=1)
+    assert figures["scaled_ms"] > 0
+    assert figures["within"] == (figures["scaled_ms"] <= figures["bound_ms"])
+    assert placement(4, 10, 1, 1)["steps"] == 10
+    result = CliRunner().invoke(main, ["simulations", "a-year"])
+    assert result.exit_code == 2
+    assert "unknown simulation a-year" in result.output

@@ -18,7 +18,7 @@ from moorage.cycle.extender_nodes import BareView
 from moorage.cycle.extender_wire import ExtenderError, Whole, partial
 from moorage.cycle.extenders import Asking, Consultation, HTTPExtender, without_asking
 from moorage.cycle.failures import Failures
-from moorage.cycle.pod_classes import ClassCache, Quick
+from moorage.cycle.pod_classes import ClassCache, Feasible, Quick
 from moorage.cycle.preemption import Candidate
 from moorage.cycle.sampling import NodeOrder, feasible_nodes_to_find
 from moorage.cycle.search_scope import EVERYWHERE, SearchScope
@@ -152,6 +152,16 @@ class Cycle:
         """Let the next sampled search start where a search of ``Quick.among`` rows ended, as ``decide`` does by itself."""
         if among >= 0:  # filtering all nodes changes nothing
             self.order.advance(among, len(table))
+
+    def feasible(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> Feasible | None:
+        """Return the rows that no Filter plugin refuses, from the cached verdicts; None if the caller must filter itself."""
+        cache = self._classes.get(profile)
+        if cache is None:
+            cache = self._classes[profile] = ClassCache(profile)
+        try:
+            return cache.feasible(pod, snapshot)
+        except PluginError:
+            return None
 
     def _known(
         self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, scope: SearchScope

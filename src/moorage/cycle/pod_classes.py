@@ -37,7 +37,7 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["ClassCache", "Quick"]
+__all__ = ["ClassCache", "Feasible", "Quick"]
 
 #: Up to this many changed rows are judged one by one; more are judged as columns.
 FEW = 8
@@ -65,6 +65,14 @@ class Quick(Struct, frozen=True):
     feasible: int
     found: PreFiltered
     among: int = -1
+
+
+class Feasible(NamedTuple):
+    """The rows that a pod could go to, as a mask that must not be changed, their number, and PreFilter's state."""
+
+    rows: BoolArray
+    number: int
+    found: PreFiltered
 
 
 class _Split(NamedTuple):
@@ -113,6 +121,19 @@ class ClassCache:
             return self._decide_first(pod, shape, snapshot, seed)
         self._classes[route.key] = self._classes.pop(route.key)
         return known.decide(pod, snapshot, _NONE, seed)
+
+    def feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible | None:
+        """Return the rows that no Filter plugin refuses where no pod is nominated; None if the pod's class is not cached."""
+        if pod.spec.affinity is not None and self._narrow.concerns(pod):
+            return None
+        shape = pod.shape()
+        route = self._routes.get(shape)
+        if route is not None and self._classes.get(route.key) is route.pod_class and route.holds(snapshot):
+            route.share(pod)
+            if route.pod_class.refresh(pod, snapshot):
+                return route.pod_class.feasible(pod, snapshot)
+        self._decide_first(pod, shape, snapshot, 0)
+        return None if self._decided is None else self._classes[self._decided].feasible(pod, snapshot)
 
     def _decide_first(self, pod: PodInfo, shape: bytes, snapshot: Snapshot, seed: int) -> Quick | None:
         """Decide, and keep the way from the pod's shape to its class."""
@@ -388,6 +409,18 @@ class _PodClass:
             pod, nominated, snapshot.table, self.allowed,
             lambda row, rivals: self._fits_beside(rivals, row, pod, snapshot, found),
         )  # fmt: skip
+
+    def feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible:
+        """Return the rows that no Filter plugin refuses where no pod is nominated."""
+        found = None if self._refused else self._found(pod, snapshot)
+        if found is None or found[0] is None:
+            return Feasible(np.zeros(len(self.allowed), dtype=bool), 0, PreFiltered(self._states, self._skips))
+        if self._found_by_all is not None:
+            return Feasible(self.allowed, self._count, self._found_by_all)
+        rows = self._feasible(pod, snapshot, found[0], found[1], None)
+        if rows is None:
+            return Feasible(self.allowed, self._count, found[0])
+        return Feasible(rows, int(np.count_nonzero(rows)), found[0])
 
     def _decide_by_domain(self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, seed: int) -> Quick | None:
         """Decide by topology domain; None if a plugin has to see rows. ``feasible`` is 0 if nothing is feasible."""

@@ -190,6 +190,11 @@ class SchedulingQueue:
         self._begin_attempt(queued)
         return queued
 
+    def first_active(self, now: float) -> QueuedPod | None:
+        """Return the active pod that ``pop`` would return, without popping it; None if no pod is active."""
+        self.tick(now)
+        return self._active.peek()
+
     def first_if_quiet(self, now: float) -> QueuedPod | None:
         """Return the pod that ``pop`` would return, without popping it.
 

@@ -1,0 +1,124 @@
+"""A simulation that lets someone else choose the node of each pod: the engine keeps the queue, the filters and the time.
+
+A pod that fits nowhere fails as usual: PostFilter runs, and the pod waits for an event that helps it. A pod that fits somewhere
+waits for ``place``. Pods of pod groups are not offered: the engine places them itself.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.cycle.cycle import Cycle
+from moorage.cycle.pod_classes import Feasible, Quick
+from moorage.cycle.search_scope import SearchScope
+from moorage.framework.profile import Profile
+from moorage.laboratory.feasibility import fitting_rows
+from moorage.simulator.simulation import SimulatedCluster
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["ChosenPlacements", "OpenChoice"]
+
+
+class _OneChoice(Cycle):
+    """Decides for the row that was chosen, for the fast lane."""
+
+    choice: Quick | None = None
+
+    def decide_fast(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
+        return self.choice
+
+
+class OpenChoice:
+    """A pod that waits for a choice. ``rows`` is a mask of the node table's rows; it is valid until something changes."""
+
+    __slots__ = ("_known", "pod", "rows")
+
+    def __init__(self, pod: PodInfo, rows: npt.NDArray[np.bool_], known: Feasible | None) -> None:
+        self.pod, self.rows, self._known = pod, rows, known
+
+    def quick(self, row: int) -> Quick | None:
+        """Return the choice of a row as a decision of the cached path; None if the class is not cached."""
+        return None if self._known is None else Quick(row, self._known.number, self._known.found)
+
+
+class ChosenPlacements(SimulatedCluster):
+    """See the module's description."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._chooser = _OneChoice()
+        #: The engine's number of facts after a placement that needs nothing else; -1 after anything else.
+        self._facts = -1
+
+    def next_choice(self) -> OpenChoice | None:
+        """Let time pass until a pod that fits somewhere is first in the queue; None: nothing more can happen."""
+        scheduler = self.scheduler
+        while True:
+            if scheduler.state.facts != self._facts or (self._events and self._events[0][0] <= self.now):
+                self._process_due()
+            queued = scheduler.queue.first_active(self.now)
+            if queued is None:
+                self._facts = -1
+                if not self._deliver() and not self._advance():
+                    return None
+                continue
+            choice = None if scheduler.state.is_in_group(queued.pod) else self._choice_for(queued.pod)
+            if choice is not None:
+                return choice
+            self._facts = -1
+            scheduler.step(self.now)
+            self._deliver()
+
+    def _choice_for(self, pod: PodInfo) -> OpenChoice | None:
+        scheduler = self.scheduler
+        if pod.terminating or scheduler.cluster.node_of(pod.uid) is not None:
+            return None
+        known = None
+        if not scheduler.queue.nominated:
+            known = scheduler.cycle.feasible(scheduler.profiles[pod.spec.scheduler_name], pod, scheduler.snapshot)
+        if known is not None:
+            return OpenChoice(pod, known.rows, known) if known.number else None
+        rows = np.zeros(len(scheduler.snapshot.table), dtype=np.bool_)
+        rows[fitting_rows(self, pod)] = True
+        return OpenChoice(pod, rows, None) if rows.any() else None
+
+    def place(self, choice: OpenChoice, row: int) -> bool:
+        """Attempt the pod on a row alone. Return True if it was bound there; it was not if the row is not open to it."""
+        scheduler, pod = self.scheduler, choice.pod
+        is_open = 0 <= row < len(choice.rows) and bool(choice.rows[row])
+        if is_open:
+            self._chooser.choice = choice.quick(row)
+            found = scheduler.lane.find(self._chooser, self.now)
+            if found is not None and found.pod is pod:
+                facts = scheduler.state.facts
+                scheduler.lane.assume(found)
+                self._note(found.decision)
+                quiet = scheduler.state.facts == facts
+                scheduler.lane.confirm(found, self._bound(pod.pod, found.node))
+                self._facts = facts + 1 if quiet else -1
+                return True
+        self._facts = -1
+        self.attempt(pod.pod, SearchScope(np.array([row] if is_open else [], dtype=np.intp), post_filter=False))
+        now = self.pods.get(pod.uid)
+        return now is not None and bool(now.spec.node_name)
+
+    # -- beginning again -------------------------------------------------------------------------------------------------
+
+    def restore(self, kept: frozenset[str]) -> bool:
+        """Delete all pods but those of these UIDs, and forget what was to happen. Time begins at 0.
+
+        Return False if the state cannot be that of the beginning: a pod to keep is gone, or more than pods was changed.
+        """
+        if not kept <= self._pods.keys() or self._waiting_work or self.scheduler.state.bindings.by_uid:
+            return False
+        self._facts = -1
+        self._events.clear()
+        self.durations.clear()
+        for uid in [uid for uid in self._pods if uid not in kept]:
+            self.delete(uid)
+        for book in (self.records, self.victims, self._last_attempts, self._timeouts):
+            book.clear()
+        self._may_fit, self.now = "", 0.0
+        return not len(self.scheduler.queue)

@@ -4,6 +4,8 @@ Arrivals and lifetimes of pods, nodes that fail and come back, an autoscaler ove
 """
 
 from moorage.dynamics.arrival_times import AtTimes, Diurnal, Poisson, Regular
+from moorage.dynamics.autoscaler import AutoscalerRules, ClusterAutoscaler, ScalingEvent
+from moorage.dynamics.consolidation import Consolidation
 from moorage.dynamics.distributions import (
     DAY,
     HOUR,
@@ -18,13 +20,15 @@ from moorage.dynamics.distributions import (
     Weibull,
 )
 from moorage.dynamics.failing_nodes import FailingNodes
+from moorage.dynamics.node_pools import NodePool
 from moorage.dynamics.pod_arrivals import PodArrivals, PodKind, TraceArrivals
 from moorage.dynamics.simulation import ClusterProcess, Simulation
 from moorage.dynamics.state_recorder import StateRecorder
 from moorage.dynamics.totals import SimulationTotals
 
 __all__ = [
-    "DAY", "HOUR", "MINUTE", "WEEK", "AtTimes", "ClusterProcess", "Distribution", "Diurnal", "Empirical", "Exponential",
-    "FailingNodes", "Fixed", "LogNormal", "PodArrivals", "PodKind", "Poisson", "Regular", "Simulation", "SimulationTotals",
-    "StateRecorder", "TraceArrivals", "UniformBetween", "Weibull",
+    "DAY", "HOUR", "MINUTE", "WEEK", "AtTimes", "AutoscalerRules", "ClusterAutoscaler", "ClusterProcess", "Consolidation",
+    "Distribution", "Diurnal", "Empirical", "Exponential", "FailingNodes", "Fixed", "LogNormal", "NodePool", "PodArrivals",
+    "PodKind", "Poisson", "Regular", "ScalingEvent", "Simulation", "SimulationTotals", "StateRecorder", "TraceArrivals",
+    "UniformBetween", "Weibull",
 ]  # fmt: skip

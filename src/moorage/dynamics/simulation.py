@@ -163,6 +163,11 @@ class Simulation:
         return self.engine.scheduler.cluster.table
 
     @property
+    def aside(self) -> Mapping[str, Object]:
+        """The objects that the scheduler does not look at, such as workloads, by ``kind/namespace/name``."""
+        return self._aside
+
+    @property
     def nodes(self) -> ColumnFrame:
         """The nodes in the order they were added, as columns."""
         return nodes_frame(self.table)

@@ -1,0 +1,117 @@
+"""Expanders: which node pool grows, of those that would help pending pods.
+
+Source  cluster-autoscaler 1.33, expander/waste/waste.go, expander/price/price.go, expander/mostpods/mostpods.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import inf, tanh
+from random import Random
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from moorage.api.core import Node
+from moorage.state.pod_info import PodInfo
+from moorage.state.pod_requests import amount
+
+__all__ = ["EXPANDERS", "Expander", "ExpansionOption", "chosen", "size_of"]
+
+_GI: Final = 1 << 30
+#: The pod that keeps the ratio of prices stable: 500 millicores, 500 MiB.
+_STABILIZING: Final = (500, 500 << 20)
+#: What a GiB of memory costs as a share of a core, as for the machines of large providers.
+_GIB_PER_CORE: Final = 0.13
+#: (largest number of nodes, millicores of the preferred node): it doubles whenever the cluster grows threefold.
+_PREFERRED: Final = ((2, 1000), (6, 2000), (20, 4000), (60, 8000), (200, 16_000))
+_PREFERRED_LARGE: Final = 32_000
+
+
+class ExpansionOption(Struct, frozen=True):
+    """``count`` more nodes like ``node``, at ``price`` each, would let these pods be placed."""
+
+    pool: str
+    node: Node
+    price: float
+    count: int
+    pods: tuple[PodInfo, ...]
+
+
+#: Returns the best options: more than one if they are equally good. The last argument is the number of nodes of the cluster.
+Expander: TypeAlias = Callable[[Sequence[ExpansionOption], int], list[ExpansionOption]]
+
+
+def size_of(node: Node) -> tuple[int, int]:
+    """Return a node's capacity: millicores, bytes of memory."""
+    held = node.status.capacity or node.status.allocatable
+    return amount("cpu", held.get("cpu", "0")), amount("memory", held.get("memory", "0"))
+
+
+def _asked(option: ExpansionOption) -> tuple[int, int]:
+    asked = [pod.requests for pod in option.pods]
+    return sum(one.get("cpu", 0) for one in asked), sum(one.get("memory", 0) for one in asked)
+
+
+def _least(options: Sequence[ExpansionOption], score: Callable[[ExpansionOption], float]) -> list[ExpansionOption]:
+    scores = [score(option) for option in options]
+    least = min(scores, default=inf)
+    return [option for option, found in zip(options, scores, strict=True) if found == least]
+
+
+def least_waste(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
+    """Waste the least share of cpu and memory, added up."""
+
+    def waste(option: ExpansionOption) -> float:
+        wasted = 0.0
+        for whole, asked in zip(size_of(option.node), _asked(option), strict=True):
+            offered = whole * option.count
+            wasted += (offered - asked) / offered if offered else 0.0
+        return wasted
+
+    return _least(options, waste)
+
+
+def most_pods(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
+    """Help as many pods as possible."""
+    return _least(options, lambda option: -len(option.pods))
+
+
+def cheapest(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
+    """Pay the least for what the pods are worth, on nodes of a size that suits the cluster.
+
+    What a pod is worth: its requests at the prices of the cheapest pool, a GiB of memory costing 0.13 of a core. (A cloud
+    provider has a price list for pods.)
+    """
+    unit = min(option.price / _cores(*size_of(option.node)) for option in options)
+    preferred = next((cpu for most, cpu in _PREFERRED if nodes <= most), _PREFERRED_LARGE)
+    stable = unit * _cores(*_STABILIZING)
+
+    def score(option: ExpansionOption) -> float:
+        worth = unit * _cores(*_asked(option))
+        paid = (option.price * option.count + stable) / (worth + stable)
+        cpu = max(size_of(option.node)[0], 1)
+        unfitness = max(preferred / cpu, cpu / preferred)
+        return ((unfitness - 1.0) * (1.0 - tanh((option.count - 1) / 15.0)) + 1.0) * paid
+
+    return _least(options, score)
+
+
+def _cores(cpu_milli: int, memory_bytes: int) -> float:
+    return max(cpu_milli / 1000 + _GIB_PER_CORE * memory_bytes / _GI, 1e-9)
+
+
+def any_option(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
+    """Take any."""
+    return list(options)
+
+
+EXPANDERS: Final[Mapping[str, Expander]] = {
+    "least-waste": least_waste, "price": cheapest, "most-pods": most_pods, "random": any_option,
+}  # fmt: skip
+
+
+def chosen(options: Sequence[ExpansionOption], expander: str, nodes: int, random: Random) -> ExpansionOption:
+    """Return the option that an expander prefers; of equally good ones, a random one."""
+    best = EXPANDERS[expander](options, nodes)
+    return best[random.randrange(len(best))] if len(best) > 1 else best[0]

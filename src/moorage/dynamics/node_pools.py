@@ -1,0 +1,90 @@
+"""Node pools of an autoscaler: what a node of each is, how many there may be, and which nodes there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from moorage.api.core import Node
+from moorage.dynamics.distributions import DistributionLike
+from moorage.errors import InputError
+from moorage.laboratory.node_groups import group_nodes
+from moorage.laboratory.node_types import NodeType, Offer, offers_of_types
+from moorage.laboratory.objects import ObjectLike
+
+__all__ = ["NodePool", "PoolState", "pool_states"]
+
+
+class NodePool(Struct, frozen=True, kw_only=True):
+    """Nodes that an autoscaler adds and removes.
+
+    ``node``         a manifest, as struct, dict, YAML text or path; or ``like``: a node or a node group of the cluster, whose
+                     nodes belong to the pool from the beginning
+    ``price``        of one node for an hour, in any unit
+    ``provision_s``  from the decision until a new node is ready
+    """
+
+    name: str
+    node: ObjectLike | None = None
+    like: str = ""
+    price: float = 1.0
+    min: int = 0
+    max: int = 1000
+    provision_s: DistributionLike = 120.0
+    zones: tuple[str, ...] = ()
+
+
+class PoolState:
+    """A pool while time passes. ``members`` are its nodes, ``upcoming`` those that are ordered and not there yet."""
+
+    def __init__(self, pool: NodePool, offer: Offer, members: Iterable[str]) -> None:
+        self.pool, self.offer = pool, offer
+        self.members = dict.fromkeys(members)
+        self.upcoming: dict[str, Node] = {}
+        self._made = 0
+        self._node_s, self._since_s = 0.0, 0.0
+
+    @property
+    def size(self) -> int:
+        return len(self.members) + len(self.upcoming)
+
+    def order(self, taken: Iterable[str]) -> Node:
+        """Return one more node, that is upcoming from now on."""
+        node = self.offer.node(self._made, taken)
+        self._made += 1
+        self.upcoming[node.name] = node
+        return node
+
+    def sketch(self, number: int) -> Node:
+        """Return a node as those that could be ordered, for an estimate."""
+        return self.offer.node(1_000_000 + number)
+
+    def account(self, now_s: float) -> None:
+        """Count the time since the last call; call this before the number of nodes changes."""
+        self._node_s += len(self.members) * (now_s - self._since_s)
+        self._since_s = now_s
+
+    def node_hours(self, now_s: float) -> float:
+        """Return for how long nodes were there, added up."""
+        self.account(now_s)
+        return self._node_s / 3600
+
+
+def pool_states(pools: Sequence[NodePool], nodes: Sequence[Node]) -> dict[str, PoolState]:
+    """Return the pools by name. Nodes that a provider would make alike belong to the pool whose node they are like.
+
+    Raises  InputError
+    """
+    types = [
+        NodeType(name=one.name, node=one.node, like=one.like, price=one.price, max=one.max, zones=one.zones) for one in pools
+    ]
+    found: dict[str, PoolState] = {}
+    for pool, offer in zip(pools, offers_of_types(types, nodes), strict=True):
+        if pool.name in found or not 0 <= pool.min <= pool.max:
+            raise InputError(f"pool {pool.name}: give each pool a name of its own, and a minimum that is at most its maximum")
+        alike = group_nodes([offer.pattern, *nodes])[0].nodes[1:] if pool.like else ()
+        found[pool.name] = PoolState(pool, offer, [node.name for node in alike])
+    if not found:
+        raise InputError("an autoscaler needs at least one pool")
+    return found

@@ -14,12 +14,12 @@ from moorage.testing.builders import a_node, a_pod
 
 NODES = [a_node(f"node-{at}", allocatable={"cpu": "16", "memory": "64Gi", "pods": "110"}) for at in range(5)]
 KINDS = {"cpu": ("2", "2Gi", 0.55), "memory": ("500m", "9Gi", 0.35), "large": ("8", "24Gi", 0.10)}
-HOURS, PER_HOUR, LIFETIME_H = 4, 40, 0.8
+HOURS, PER_HOUR, LIFETIME_H = 3, 40, 0.8
 PLUGINS = ("NodeResourcesFit", "NodeResourcesBalancedAllocation")
 
 
 def part(number):
-    """Return four hours of the trace."""
+    """Return three hours of the trace."""
     chance, now, arrivals = random.Random(number), 0.0, []
     while (now := now + chance.expovariate(PER_HOUR) * HOUR) < HOURS * HOUR:
         kind = chance.choices(list(KINDS), [weight for _, _, weight in KINDS.values()])[0]

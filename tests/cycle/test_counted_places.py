@@ -20,12 +20,13 @@ TEMPLATES = [
     ({"containers": [{"name": "c", "resources": {"requests": {"cpu": "700m"}}}]}, "x"),
     ({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [APART["podAffinityTerm"]]}}}, "x"),
 ]
+OFFER = {"cpu": 4, "memory": "8Gi", "pods": 9}
 CASES = {
     "as they are": {},
     "one matcher is kept": {"cached_scores._COUNTED_KEPT": 1},
     "too many cells": {"counted_places._MOST_CELLS": 8},
-    "rows one by one": {"pod_classes.FEW": 99},
-    "rows together": {"pod_classes.FEW": 0},
+    "rows one by one": {"pod_classes.FEW": 99, "counted_places._FEW": 99},
+    "rows together": {"pod_classes.FEW": 0, "counted_places._FEW": 0},
 }
 
 
@@ -83,3 +84,26 @@ def test_pods_spread_by_default_are_decided_as_on_the_full_path(limits):
         for seed in range(3):
             play(seed)
     assert uses.times > 20
+
+
+SPREAD = {"maxSkew": 1, "topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "x"}}}
+OF_ZONES = {
+    "by default": {},
+    "required": {"topologySpreadConstraints": [{**SPREAD, "whenUnsatisfiable": "DoNotSchedule"}]},
+    "preferred": {"topologySpreadConstraints": [{**SPREAD, "whenUnsatisfiable": "ScheduleAnyway"}]},
+}
+
+
+@pytest.mark.parametrize("spec", OF_ZONES.values(), ids=OF_ZONES)
+def test_a_node_may_leave_its_zone_and_return(spec):
+    """The label then has one more value, though no node differs from before."""
+    nodes = [a_node(f"n{at}", {HOST: f"n{at}", ZONE: "ab"[at % 2]}, allocatable=OFFER) for at in range(6)]
+    history = History(nodes, [(spec, "x")] * 4)
+    history.service("x")
+    for zone in ("c", "d"):
+        for _ in range(3):
+            history.pod(0)
+        history.node(a_node("n0", {HOST: "n0", ZONE: zone}, allocatable=OFFER))
+        history.node(nodes[0])
+    for _ in range(3):
+        history.pod(0)

@@ -80,9 +80,11 @@ class KeptScores:
         if skipped != {name for name, state in states.items() if state is SKIP}:
             return False
         self._domains.clear()
-        for by_key in (self._places, self._open_places):
-            for key in [key for key, places in by_key.items() if places.domains is not snapshot.table.domains_in_ring(key)]:
-                del by_key[key]
+        table = snapshot.table
+        for key in [key for key, places in self._places.items() if not places.knows(table, key)]:
+            del self._places[key]
+        for key in [key for key, places in self._open_places.items() if not places.knows_domains(table, key)]:
+            del self._open_places[key]
         return True
 
     def is_sound(self) -> bool:
@@ -164,7 +166,7 @@ class KeptScores:
     def counted_places(self, key: str, matcher: PodMatcher, table: NodeTable) -> CountedPlaces | None:
         """Return the cells of a label and a matcher; None if they are many. Call it only if ``in_ring`` is not None."""
         found = self._counted.pop((key, matcher), None)
-        if found is None or found.domains is not table.domains_in_ring(key) or not found.follow():
+        if found is None or not found.knows(table, key) or not found.follow():
             while len(self._counted) >= max(1, min(_COUNTED_KEPT, _COUNTED_ROWS_KEPT // len(table))):
                 del self._counted[next(iter(self._counted))]
             found = CountedPlaces(table, self._in_ring, key, matcher)

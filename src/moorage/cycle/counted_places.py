@@ -12,11 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.state.columns import BoolArray, IntArray
-from moorage.state.counts import PodMatcher
+from moorage.state.counts import Counts, PodMatcher
 from moorage.state.table import NodeTable
 
 __all__ = ["CountedPlaces"]
 
+#: Up to this many changed rows are moved one by one: each NumPy call has a fixed cost.
+_FEW: Final = 8
 #: With more cells than this the nodes are scored one by one.
 _MOST_CELLS: Final = 4096
 
@@ -47,6 +49,10 @@ class CountedPlaces:
     def are_few(self) -> bool:
         return len(self.open) <= _MOST_CELLS
 
+    def knows(self, table: NodeTable, key: str) -> bool:
+        """Return whether the label has the same values on the same nodes as before."""
+        return self.domains is table.domains_in_ring(key) and self.size == len(table.labels.column(key).values)
+
     def _recount(self) -> None:
         if (self.most + 1) * self.size > _MOST_CELLS:
             self.open = np.zeros(_MOST_CELLS + 1, dtype=np.int64)
@@ -63,21 +69,30 @@ class CountedPlaces:
         if not changed:
             return True
         counts = self._table.pod_counts.of(self._matcher)
-        rows = np.array(changed if len(changed) == 1 else list(dict.fromkeys(changed)), dtype=np.intp)
+        if len(changed) <= _FEW:
+            return all(self._move(row, counts.item(row)) for row in changed)
+        return self._move_all(np.array(list(dict.fromkeys(changed)), dtype=np.intp), counts)
+
+    def _move(self, row: int, count: int) -> bool:
+        """Move one row to its cell. False: there is no such cell yet."""
+        place = self._ring.place_at[row]
+        if count > self.most:
+            return False
+        if self._is_open.item(place):
+            self.open[self.cells.item(place)] -= 1
+        cell = self.cells[place] = count * self.size + self.domains.item(place)
+        is_open = self._is_open[place] = self.totals.item(place) >= 0
+        self.open[cell] += is_open
+        return True
+
+    def _move_all(self, rows: npt.NDArray[np.intp], counts: Counts) -> bool:
         found = counts[rows]
         places = self._ring.place_of[rows]
         before, was_open = self.cells[places], self._is_open[places]
         after, is_open = found * np.intp(self.size) + self.domains[places], self.totals[places] >= 0
         self.cells[places], self._is_open[places] = after, is_open
-        most = int(found.max())
-        if most > self.most:
-            self.most = most
-            self._recount()
-            return self.are_few
-        if len(rows) == 1:
-            self.open[before] -= was_open
-            self.open[after] += is_open
-        else:
-            self.open -= np.bincount(before[was_open], minlength=len(self.open))
-            self.open += np.bincount(after[is_open], minlength=len(self.open))
+        if int(found.max()) > self.most:
+            return False
+        self.open -= np.bincount(before[was_open], minlength=len(self.open))
+        self.open += np.bincount(after[is_open], minlength=len(self.open))
         return True

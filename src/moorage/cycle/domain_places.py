@@ -15,6 +15,7 @@ import numpy.typing as npt
 from moorage.cycle.top_places import TopPlaces
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.ring import Ring
+from moorage.state.table import NodeTable
 
 __all__ = ["REFUSED", "DomainPlaces", "Domains", "OpenPlaces", "selected"]
 
@@ -53,6 +54,10 @@ class DomainPlaces:
         #: For each domain one byte for each place of the ring, 1 where the total is the domain's highest; None while unknown.
         self._tied: list[bytearray | None] = [None] * size
         self._left = [0] * size
+
+    def knows(self, table: NodeTable, key: str) -> bool:
+        """Return whether the label has the same values on the same nodes as before."""
+        return self.domains is table.domains_in_ring(key) and len(self.open) == len(table.labels.column(key).values)
 
     def changed(self, place: int, before: int, total: int) -> None:
         """Follow the change of one place's total, which the caller has written."""
@@ -123,6 +128,10 @@ class OpenPlaces:
         np.copyto(self.totals, np.where(closed.take(self.domains), REFUSED, self._all))
         self.count = int(np.count_nonzero(self.totals >= 0))
         self._top.forget(self.totals)
+
+    def knows_domains(self, table: NodeTable, key: str) -> bool:
+        """Return whether the label has the same values on the same nodes as before; see ``knows`` for new ones."""
+        return self.domains is table.domains_in_ring(key)
 
     def knows(self, closed: BoolArray) -> bool:
         """Return whether the label has got no new values."""

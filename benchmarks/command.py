@@ -29,6 +29,7 @@ from benchmarks.watches import measure_watches
 from benchmarks.what_ifs import measure_forks, measure_what_ifs
 from benchmarks.workloads import WORKLOADS, Sizes
 from benchmarks.writes import measure_writes
+from benchmarks.yaml_reading import measure_yaml
 
 __all__ = ["main"]
 
@@ -149,6 +150,14 @@ def what_ifs(nodes: int, pods: int, times: int) -> None:
     ):
         for figures in measured:
             click.echo(json.dumps(figures))
+
+
+@main.command("yaml")
+@click.option("--megabytes", default=37.0, help="Size of each file.")
+def yaml_reading(megabytes: float) -> None:
+    """Measure how long reading YAML takes, and how much longer without the reader of blocks."""
+    for figures in measure_yaml(megabytes):
+        click.echo(json.dumps(figures))
 
 
 @main.command()

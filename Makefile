@@ -10,6 +10,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 
+# What a lock installs, in one line.
+packages = sed -nE 's/^([A-Za-z0-9_.-]+)==.*/\1/p' requirements/$(1).txt | uniq | paste -sd ' ' -
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -110,15 +113,18 @@ $(VENV)/.made:
 	@touch $@
 
 $(VENV)/.ready-to-run: $(VENV)/.made requirements/run.txt pyproject.toml
+	@echo "installing into $(VENV): $$($(call packages,run))"
 	@$(PIP) --require-hashes -r requirements/run.txt
 	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/.ready-to-test: $(VENV)/.made requirements/test.txt pyproject.toml
+	@echo "installing into $(VENV): $$($(call packages,test))"
 	@$(PIP) --require-hashes -r requirements/test.txt
 	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@ $(VENV)/.ready-to-run
 
 $(VENV)/.ready-for-docs: $(VENV)/.ready-to-test requirements/docs.txt
+	@echo "installing into $(VENV): $$($(call packages,docs))"
 	@$(PIP) --require-hashes -r requirements/docs.txt
 	@touch $@

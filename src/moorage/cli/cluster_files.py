@@ -13,13 +13,14 @@ import click
 
 from moorage.api.core import Node
 from moorage.cli.bounded_files import CONFIG_LIMIT, STDIN, read_file
+from moorage.cli.progress import Progress
 from moorage.cli.release_options import AUTO
 from moorage.errors import InputError
 from moorage.framework.registry import load
 from moorage.releases import find_release, why_unknown
 from moorage.releases.detection import detect_release
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.cluster_reader import read
+from moorage.simulator.cluster_reader import read, unwatched
 from moorage.simulator.read_rules import WORKLOAD_SLOTS, ReadRules, parse_treat_as
 from moorage.simulator.simulate import Options
 from moorage.simulator.unknown_fields import Validation
@@ -70,12 +71,15 @@ def rules_of(given: Mapping[str, Any]) -> ReadRules:
     return ReadRules(Validation(given["validate"]), parse_treat_as(given["treat_as"]))
 
 
-def read_cluster(paths: tuple[str, ...], recursive: bool, custom: tuple[str, ...], rules: ReadRules) -> ClusterInput:
+def read_cluster(
+    paths: tuple[str, ...], recursive: bool, custom: tuple[str, ...], rules: ReadRules, progress: Progress | None = None
+) -> ClusterInput:
     """Read a cluster from files.
 
     Raises  InputError if there is no object in them
     """
-    cluster = read(paths, recursive, stdin=sys.stdin.buffer, custom=custom, rules=rules)
+    on_read = unwatched if progress is None else progress.reading
+    cluster = read(paths, recursive, stdin=sys.stdin.buffer, custom=custom, rules=rules, on_read=on_read)
     if not cluster.report.read and not cluster.report.unused:
         where = "standard input" if paths == (STDIN,) else ", ".join(paths)
         raise InputError(f"{where}: no Kubernetes object found; expected the output of kubectl get -o yaml, or manifests")

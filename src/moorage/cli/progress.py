@@ -1,69 +1,109 @@
-"""Progress of a long run, shown only on a terminal."""
+"""Progress of long work, shown only on a terminal: one line on standard error that is erased at the end."""
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
 
 from moorage.cli.terminal import bare
+from moorage.inputs.files import InputFile
 from moorage.printable import one_line
 
 __all__ = ["Progress", "tell_progress_to"]
 
 #: Seconds before anything is shown, and between two updates.
 _PATIENCE_S, _EVERY_S = 0.5, 0.1
+_WIDTH = 24
+
 _listeners: list[Callable[[str], None]] = []
+
+#: Held while a line is written, so that a fork of this process never happens in the middle of one.
+_WRITING = threading.Lock()
+os.register_at_fork(before=_WRITING.acquire, after_in_parent=_WRITING.release, after_in_child=_WRITING.release)
 
 
 def tell_progress_to(listener: Callable[[str], None]) -> None:
-    """Also pass all progress of this process to a function."""
+    """Also pass all progress of this process to a function, which any thread may call."""
     _listeners.append(listener)
 
 
 class Progress:
-    """Count decisions and show the count on standard error, in one line that is erased at the end."""
+    """What is being done, how much of it is done, and for how long; a thread repaints it while the work goes on."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._terminal = bare(sys.stderr)
-        self._on_terminal = not quiet and self._terminal.isatty()
-        self._shows = self._on_terminal or bool(_listeners)
+        self.shows = not quiet and self._terminal.isatty()
         self._decisions = self._placed = 0
-        self._begun = self._next = 0.0
-        self._wipe = False
+        self._line: Callable[[], str] | None = None
+        self._begun = time.monotonic()
+        self._ended = threading.Event()
+        self._painter = threading.Thread(target=self._paint, name="progress", daemon=True)
 
     def __enter__(self) -> Progress:
-        self._begun = time.monotonic()
-        self._next = self._begun + _PATIENCE_S
+        if self.shows or _listeners:
+            self._painter.start()
         return self
 
     def say(self, text: str) -> None:
-        """Show a message until the first decision is made."""
-        if self._shows:
-            self._show(one_line(text))
+        """Show what is being done, and for how long."""
+        self._show(lambda: f"{text} {self._seconds()}")
+
+    def reading(self, source: InputFile, objects: int) -> None:
+        """Show which file is being read, its size, and how many objects were read so far."""
+        size = f"{source.where}: {len(source.data) / 1e6:,.1f} MB"
+        found = f", {objects:,} objects" if objects else ""
+        self._show(lambda: f"reading {size}{found}, {self._seconds()}")
+
+    def part(self, what: str, done: int, total: int) -> None:
+        """Show how much of the work is done, with a bar."""
+        filled = _WIDTH * done // max(total, 1)
+        bar = "█" * filled + "░" * (_WIDTH - filled)
+        self._show(lambda: f"{what} {bar} {done:,} of {total:,}")
 
     def count(self, *, placed: bool) -> None:
-        """Count one decision."""
-        if not self._shows:
-            return
+        """Count one decision of a run, and show how many there are."""
         self._decisions += 1
         self._placed += placed
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + _EVERY_S
-            rate = self._decisions / (now - self._begun)
-            self._show(f"{self._decisions:,} decisions, {self._placed:,} pods placed, {rate:,.0f}/s")
+        if self._decisions == 1:
+            self._show(self._run)
 
-    def _show(self, text: str) -> None:
+    def _run(self) -> str:
+        rate = self._decisions / max(time.monotonic() - self._begun, _EVERY_S)
+        return f"{self._decisions:,} decisions, {self._placed:,} pods placed, {rate:,.0f}/s"
+
+    def _show(self, line: Callable[[], str]) -> None:
+        if self._line is None or line == self._run:
+            self._begun = time.monotonic()
+        self._line = line
         for listener in _listeners:
-            listener(text)
-        if self._on_terminal:
-            self._wipe = True
-            self._terminal.write(f"\r{text}\x1b[K")
+            listener(one_line(line()))
+
+    def _seconds(self) -> str:
+        return f"{time.monotonic() - self._begun:.0f} s"
+
+    def _paint(self) -> None:
+        if self._ended.wait(_PATIENCE_S):
+            return
+        while not self._ended.wait(_EVERY_S):
+            if self._line is not None:
+                text = one_line(self._line())
+                for listener in _listeners:
+                    listener(text)
+                self._write(text)
+        self._write("")
+
+    def _write(self, line: str) -> None:
+        if not self.shows:
+            return
+        with _WRITING:
+            self._terminal.write(f"\r{line}\x1b[K")
             self._terminal.flush()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._wipe:
-            self._terminal.write("\r\x1b[K")
-            self._terminal.flush()
+        self._ended.set()
+        if self._painter.ident is not None:
+            self._painter.join()

@@ -163,10 +163,10 @@ def open_question(given: Mapping[str, Any], progress: Progress) -> Iterator[Aske
     options = simulation_options(given)
     with asking(options) if given["extenders"] == "ask" else nullcontext(options) as options:
         progress.say("reading the input …")
-        yield asked_of(given, options)
+        yield asked_of(given, options, progress)
 
 
-def asked_of(given: Mapping[str, Any], options: Options) -> Asked:
+def asked_of(given: Mapping[str, Any], options: Options, progress: Progress) -> Asked:
     """Read the files, or the live cluster, and the changes.
 
     Raises  InputError, ConfigError; ClusterError with ``--live``
@@ -179,15 +179,16 @@ def asked_of(given: Mapping[str, Any], options: Options) -> Asked:
         raise click.UsageError("standard input can be read only once: give another file than -")
     custom = kinds_named(options)
     changes = what_if(given, custom)
-    cluster = _read_input(given, custom)
+    cluster = _read_input(given, custom, progress)
     return Asked(emulating(options, given, cluster), cluster, changes, given["paths"])
 
 
-def _read_input(given: Mapping[str, Any], custom: tuple[str, ...]) -> ClusterInput:
+def _read_input(given: Mapping[str, Any], custom: tuple[str, ...], progress: Progress) -> ClusterInput:
     """Files in addition to a live cluster add objects to it, and replace some."""
     if not given["live"]:
-        return read_cluster(given["paths"], given["recursive"], custom, rules_of(given))
-    read = read_cluster(given["paths"], given["recursive"], custom, rules_of(given)) if given["paths"] else None
+        return read_cluster(given["paths"], given["recursive"], custom, rules_of(given), progress)
+    read = read_cluster(given["paths"], given["recursive"], custom, rules_of(given), progress) if given["paths"] else None
+    progress.say("reading the live cluster …")
     live = take_dump(endpoint_of(given["kubeconfig"], given["context"]), custom)
     return live if read is None else replaced(live, read)
 

@@ -69,7 +69,7 @@ def redact(**given: Any) -> int:
     key = _key(given["key_file"], quiet=given["quiet"])
     with Progress(quiet=given["quiet"]) as progress:
         progress.say("reading the input …")
-        cluster = read_cluster(given["paths"], given["recursive"], (), rules_of(given))
+        cluster = read_cluster(given["paths"], given["recursive"], (), rules_of(given), progress)
         progress.say("replacing names …")
         redacted = redact_cluster(cluster, key)
         check = None

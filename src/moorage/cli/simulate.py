@@ -113,10 +113,11 @@ def simulate(**given: Any) -> int:
     events = EventLog() if given["events"] else None
     narrowing = narrowing_of(given)
     measure = _measure(given)
-    with Progress(quiet=given["quiet"]) as progress:
+    is_live = events is not None and given["output"] in {"table", "wide"}  # events would be printed across the progress
+    with Progress(quiet=given["quiet"] or is_live) as progress:
         progress.say("reading the input …")
         with asking(options) if given["extenders"] == "ask" else nullcontext(options) as options:
-            whole = _run(given, options, _on_attempt(progress, events, narrowing, given["output"]), measure)
+            whole = _run(given, options, progress, _on_attempt(progress, events, narrowing, given["output"]), measure)
     if took is not None:
         click.echo(took.table(), err=True)
     run = whole.run if measure is None else measure.judged(whole.run)
@@ -187,12 +188,12 @@ def _run_cluster(
 
 
 def _run(
-    given: dict[str, Any], options: Options, on_attempt: _OnAttempt, measure: SimulationGates | None
+    given: dict[str, Any], options: Options, progress: Progress, on_attempt: _OnAttempt, measure: SimulationGates | None
 ) -> _Simulated:  # fmt: skip
     if given["explains"] and (given["trace"] is not None or given["output"] not in {"table", "wide"}):
         raise click.UsageError("--explain needs a cluster and prints text: use moorage explain --all for a document")
     if _asks_what_if(given):
-        return _run_changed(given, options, on_attempt, measure)
+        return _run_changed(given, options, progress, on_attempt, measure)
     if given["trace"] is None:
         if given["nodes"] or given["pods"]:
             raise click.UsageError("--nodes and --pods need --trace; use -f for manifests and dumps")
@@ -200,7 +201,7 @@ def _run(
             raise click.UsageError(
                 "nothing to simulate: give -f PATH (- for standard input), or --trace FORMAT --nodes FILE --pods FILE"
             )
-        cluster = read_cluster(given["paths"], given["recursive"], kinds_named(options), rules_of(given))
+        cluster = read_cluster(given["paths"], given["recursive"], kinds_named(options), rules_of(given), progress)
         if not given["allow_unknown"]:
             refuse_nothing_to_place(cluster)
         return _simulated(given, cluster, emulating(options, given, cluster), on_attempt, measure)
@@ -229,14 +230,14 @@ def _asks_what_if(given: dict[str, Any]) -> bool:
 
 
 def _run_changed(
-    given: dict[str, Any], options: Options, on_attempt: _OnAttempt, measure: SimulationGates | None
+    given: dict[str, Any], options: Options, progress: Progress, on_attempt: _OnAttempt, measure: SimulationGates | None
 ) -> _Simulated:  # fmt: skip
     """Simulate a live cluster, or a changed one; a changed one also without the changes."""
     from moorage.cli.question import asked_of  # imports the laboratory, which is rarely needed here
 
     if given["trace"] is not None or given["nodes"] or given["pods"]:
         raise click.UsageError("--live and changes of the input need -f or --live")
-    asked = asked_of(given, options)
+    asked = asked_of(given, options, progress)
     whole = _simulated(given, asked.changed_input, asked.changed_options, on_attempt, measure)
     if not asked.what_if:
         return whole

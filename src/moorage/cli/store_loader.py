@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, BinaryIO, Final, TypeAlias
 
 import msgspec
 
@@ -14,6 +14,7 @@ from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind, find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.cli.missing_owners import missing_replica_sets
+from moorage.cli.progress import Progress
 from moorage.controllers.machinery.kind_names import NODES, PODS, REPLICA_SETS
 from moorage.controllers.machinery.object_fields import phase_of
 from moorage.controllers.upkeep.pod_garbage_collector import QUARANTINE_S
@@ -31,18 +32,31 @@ _ORDER: Final = {kind: _FIRST.index(kind.kind) if kind.kind in _FIRST else len(_
 #: Short-lived kinds that are skipped, and the record that ``moorage dump`` writes.
 _PASSING: Final = frozenset(["Event", "Lease"])
 _RECORD: Final = "DumpRecord"
+#: After how many objects progress is shown.
+_OFTEN: Final = 100
+#: An object, its kind and its position.
+_Wanted: TypeAlias = tuple[ServedKind, Document, str]
 #: The maximum number of faults that are reported.
 _MOST: Final = 20
 
 
-def fill(store: Store, paths: Iterable[str], *, recursive: bool = False, stdin: BinaryIO | None = None) -> list[str]:
+def fill(
+    store: Store,
+    paths: Iterable[str],
+    *,
+    recursive: bool = False,
+    stdin: BinaryIO | None = None,
+    progress: Progress | None = None,
+) -> list[str]:
     """Store the objects of files, and return remarks on skipped and recreated objects.
 
     Raises  InputError for unreadable files and invalid objects, with one located line for each fault
     """
     left: Counter[str] = Counter()
-    wanted: list[tuple[ServedKind, Document, str]] = []
+    wanted: list[_Wanted] = []
     for source in open_sources(paths, recursive=recursive, stdin=stdin):
+        if progress is not None:
+            progress.reading(source, len(wanted))
         for found in find_objects(source):
             kind = _BY_VERSION.get((found.api_version, found.kind))
             if kind is None or kind.kind in _PASSING or (kind.gate and kind.gate not in store.offers):
@@ -56,7 +70,7 @@ def fill(store: Store, paths: Iterable[str], *, recursive: bool = False, stdin: 
     strays = _drop_missing_owners(store, [document for _, document, _ in wanted])
     store.has_quotas = False
     try:
-        faults = [fault for one in wanted if (fault := _keep(store, *one, left))]
+        faults = [fault for one in _shown(wanted, progress) if (fault := _keep(store, *one, left))]
     finally:
         store.has_quotas = True
     if faults:
@@ -68,6 +82,14 @@ def fill(store: Store, paths: Iterable[str], *, recursive: bool = False, stdin: 
     if strays:
         remarks.append(f"{counted(strays, 'object')} with owners that are not in the input: kept without owner references")
     return remarks
+
+
+def _shown(wanted: Sequence[_Wanted], progress: Progress | None) -> Iterator[_Wanted]:
+    """Yield the objects, and show how many are stored."""
+    for number, one in enumerate(wanted):
+        if progress is not None and number % _OFTEN == 0:
+            progress.part("storing objects", number, len(wanted))
+        yield one
 
 
 def lost_pods(store: Store) -> Iterator[str]:

@@ -24,6 +24,7 @@ from moorage.cli.legacy_options import policy_of
 from moorage.cli.main import ERROR, OK
 from moorage.cli.memory import collect_seldom
 from moorage.cli.patience import report_if_slow
+from moorage.cli.progress import Progress
 from moorage.cli.question_worker import ANSWERING, question_words
 from moorage.cli.release_options import TakesFilesAndFlags, emulate_option, max_disks_option, old_flag_options
 from moorage.cli.store_loader import fill, lost_pods
@@ -144,8 +145,7 @@ def up(**given: Any) -> int:
     with report_if_slow(f"reading {given['data']}" if given["data"] else "creating the cluster", _report):
         store = open_store(given["data"], clock=_steady_clock(), gates=gates, tell=_report)
     try:
-        with report_if_slow(f"loading {', '.join(given['paths']) or 'the nodes'}", _report):
-            _fill(store, given)
+        _fill(store, given)
         if wanted is not None and built is None:
             built = wanted.build(lambda namespace, name: _policy(store, namespace, name))
         scheduler, extenders = built or (None, ExtenderClient(()))
@@ -196,7 +196,12 @@ def _steady_clock() -> Any:
 
 def _fill(store: Store, given: dict[str, Any]) -> None:
     """Store the objects of the files, and create the nodes."""
-    for remark in fill(store, given["paths"], recursive=given["recursive"], stdin=sys.stdin.buffer):
+    with (
+        Progress() as progress,
+        report_if_slow(f"loading {', '.join(given['paths'])}", _nothing if progress.shows else _report),
+    ):
+        remarks = fill(store, given["paths"], recursive=given["recursive"], stdin=sys.stdin.buffer, progress=progress)
+    for remark in remarks:
         _report(remark)
     count = given["nodes"]
     if count is None:
@@ -204,9 +209,10 @@ def _fill(store: Store, given: dict[str, Any]) -> None:
     if not given["paths"] and next(store.all(STORAGE_CLASSES), None) is None:
         store.create(STORAGE_CLASSES, "", deepcopy(STANDARD_CLASS))
     shape = NodeShape(given["node_cpu"], given["node_memory"], given["node_pods"], given["zones"])
-    for node in make_nodes(count, shape):
-        if store.find(NODES, "", node["metadata"]["name"]) is None:
-            store.create(NODES, "", node, manager=FieldManager(KUBELET, version=NODES.api_version))
+    with report_if_slow("creating the nodes", _report):
+        for node in make_nodes(count, shape):
+            if store.find(NODES, "", node["metadata"]["name"]) is None:
+                store.create(NODES, "", node, manager=FieldManager(KUBELET, version=NODES.api_version))
     for remark in lost_pods(store):
         _report(remark)
 
@@ -268,6 +274,10 @@ def _print_ready(
         say(f"In a browser, once: {address.url(ready.port)}/ui/#token={token}")
         say("")
     say("Ctrl-C stops it." if given["data"] is None else f"Ctrl-C stops it; {given['data']} keeps its state.")
+
+
+def _nothing(line: str) -> None:
+    """Say nothing: progress is shown."""
 
 
 def _report(line: str) -> None:

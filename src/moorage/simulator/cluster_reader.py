@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace as with_fields
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -43,10 +43,13 @@ from moorage.simulator.read_rules import USUAL_RULES, ReadRules, template_hint
 from moorage.simulator.unknown_fields import FieldCheck, Validation
 from moorage.wording import counted, some
 
-__all__ = ["MAX_FAULTS", "read", "read_objects", "read_sources"]
+__all__ = ["MAX_FAULTS", "OnRead", "read", "read_objects", "read_sources", "unwatched"]
 
 #: How many faults are reported at once.
 MAX_FAULTS: Final = 20
+#: After how many objects ``on_read`` is called.
+_OFTEN: Final = 100
+OnRead: TypeAlias = Callable[[InputFile, int], None]
 #: The maximum length of a line in a message.
 _MAX_LINE = 400
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {kind.slot: msgspec.json.Decoder(kind.type) for kind in KINDS}
@@ -64,6 +67,10 @@ _DEFAULTING: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def unwatched(source: InputFile, objects: int) -> None:
+    """Ignore what is being read."""
+
+
 def read(
     paths: Iterable[str],
     recursive: bool = False,
@@ -72,18 +79,20 @@ def read(
     validated: bool = True,
     custom: Iterable[str] = (),
     rules: ReadRules = USUAL_RULES,
+    on_read: OnRead = unwatched,
 ) -> ClusterInput:
     """Return the cluster in files, directories and standard input (``-``) together.
 
     ``validated`` checks every object by the API server's rules; without it, only unreadable objects are rejected.
     ``custom``: kinds to read in addition to those of Kubernetes, as ``plural.version.group``: those that plugins name
-    (``moorage.kinds_named``). ``rules``: what becomes of unknown fields and kinds.
+    (``moorage.kinds_named``). ``rules``: what becomes of unknown fields and kinds. ``on_read`` is called with the file that is
+    being read and the number of objects so far.
     Raises  InputError for what cannot be opened or parsed, for invalid objects, and for two different objects of one name;
             each line of the message starts with the position
     """
     skipped: list[str] = []
     sources = open_sources(paths, recursive=recursive, stdin=stdin, skipped=skipped)
-    cluster = read_sources(sources, validated=validated, custom=custom, rules=rules)
+    cluster = read_sources(sources, validated=validated, custom=custom, rules=rules, on_read=on_read)
     if not skipped:
         return cluster
     note = f"{counted(len(skipped), 'file')} not read because of the name: {some(skipped)}"
@@ -96,13 +105,19 @@ def read_sources(
     validated: bool = True,
     custom: Iterable[str] = (),
     rules: ReadRules = USUAL_RULES,
+    on_read: OnRead = unwatched,
 ) -> ClusterInput:
     """Return the cluster in the contents of several files together; see ``read``."""
     reader = _Reader(validated, CustomReader(custom), rules)
+    count = 0
     with collector_paused():
         for source in sources:
+            on_read(source, count)
             for found in find_objects(source):
                 reader.take(found, source)
+                count += 1
+                if count % _OFTEN == 0:
+                    on_read(source, count)
     return reader.finish()
 
 

@@ -92,7 +92,7 @@ def test_what_ends_a_run(moorage, monkeypatch, error, said, status):
 
 
 #: Commands whose help is kube-scheduler's, or a list of subcommands.
-OTHER_HELP = {"completion", "config", "demo", "plugin", "run"}
+OTHER_HELP = {"completion", "config", "demo", "man", "plugin", "run"}
 
 
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - OTHER_HELP))

@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "drain": ("moorage.cli.drain:drain", "Say what kubectl drain would do, and what becomes of the pods."),
     "explain": ("moorage.cli.explain:explain", "Say why a pod is pending, or why it is on its node."),
     "fail": ("moorage.cli.fail:fail", "Say what happens when nodes are lost."),
+    "man": ("moorage.cli.man:man", "Print the man page of a command."),
     "plan": ("moorage.cli.plan:plan", "Say which nodes to buy so that all pods are placed."),
     "plugin": ("moorage.cli.plugin:plugin", "Start a plugin of your own."),
     "redact": ("moorage.cli.redact:redact", "Replace the names in a dump, so that it can be shared."),
@@ -55,7 +56,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
     "Schedule a cluster": ("run", "up", "ui"),
     "Get and share input": ("dump", "redact", "demo"),
-    "Set up": ("config", "plugin", "completion"),
+    "Set up": ("config", "plugin", "completion", "man"),
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ import base64
 import importlib.util
 import json
 import os
+import re
 import sys
 import time
 from datetime import UTC, datetime, timedelta
@@ -140,9 +141,11 @@ REFUSED = {  # a configuration, what its refusal says
 
 @pytest.mark.parametrize(("data", "text"), REFUSED.values(), ids=REFUSED)
 def test_faults_are_reported_on_one_line(tmp_path, data, text):
+    """A fault in the syntax has the lines around it below."""
     with pytest.raises(InputError, match=text) as refusal:
         endpoint(tmp_path, data)
-    assert "\n" not in str(refusal.value)
+    _, *more = str(refusal.value).splitlines()
+    assert all(re.match(r" +\d* \| ", line) for line in more)
     assert str(refusal.value).startswith(str(tmp_path))
     assert certificates.KEY.splitlines()[1] not in str(refusal.value)
 

@@ -20,6 +20,7 @@ from urllib.parse import quote, urlsplit
 
 from moorage.api.manifests import read_documents
 from moorage.api.names import check_dns1123_label
+from moorage.api.text_mistakes import explained
 from moorage.client.credentials import ExecCommand, ExecCredentials, TokenFile
 from moorage.client.endpoint import Credentials, Endpoint, FixedCredentials, Identity, proxy_for, tls_context
 from moorage.client.kubeconfig_fields import check_fields
@@ -36,6 +37,22 @@ _MOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _USERINFO = re.compile(r"//[^/?#]*@")
 #: Characters of a header name in addition to letters and digits; others are percent-encoded, as in client-go.
 _IN_HEADERS = "!#$&'*+^`|"
+#: A key of a line, also where the blank after its colon is missing; and the keys whose values are shown in messages.
+_KEY = re.compile(r"""([\w.-]+)["']?\s*:(?!//)""")
+_ITEM = re.compile(r"\s*(?:- )?")
+_HARMLESS = frozenset(
+    [
+        "apiVersion",
+        "kind",
+        "preferences",
+        "clusters",
+        "cluster",
+        "server",
+        "tls-server-name",
+        "insecure-skip-tls-verify",
+        "user",
+    ]
+).union(["contexts", "context", "current-context", "namespace", "users", "name"])
 _SECTIONS = {"clusters": "cluster", "users": "user", "contexts": "context"}
 
 
@@ -136,12 +153,25 @@ def in_cluster(environment: ClientEnvironment, mount: Path = _MOUNT) -> Endpoint
     return endpoint
 
 
+def without_secrets(line: str) -> str:
+    """Return a line of a kubeconfig up to the first value that may be secret."""
+    keys = list(_KEY.finditer(line))
+    for key in keys:
+        if key[1] not in _HARMLESS:
+            return f"{line[: key.end()]} …"
+    start = _ITEM.match(line)
+    return line if keys or not line.strip() or start is None else f"{start[0]}…"
+
+
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
 def _merge(merged: Kubeconfig, path: Path, text: bytes) -> None:
     source = str(path)
-    document = next(read_documents(text, source), None)  # further documents are ignored, as in client-go
+    try:
+        document = next(read_documents(text, source), None)  # further documents are ignored, as in client-go
+    except InputError as error:
+        raise explained(error, source, text, without_secrets) from None
     if document is None:
         return
     data = document.data

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moorage.api.manifests import read_documents
+from moorage.api.text_mistakes import explained
 from moorage.errors import ConfigError, Fault, InputError
 
 __all__ = ["KIND", "SchedulerText", "not_registered", "read_text", "refuse"]
@@ -69,7 +70,7 @@ def _document(text: bytes, where: str) -> tuple[Any, list[Fault]]:
     except InputError as error:
         faults = [_repeated_fault(found) for line in str(error).splitlines() if (found := _REPEATED.search(line))]
         if not faults:
-            raise
+            raise explained(error, where, text) from None
         documents = list(read_documents(text, where))
     if len(documents) > 1:
         text_of_fault = f"found {len(documents)} documents; one file holds one {KIND}"

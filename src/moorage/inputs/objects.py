@@ -17,10 +17,10 @@ import msgspec
 from moorage.api.json_tree import UNREADABLE, JsonSyntaxError
 from moorage.api.manifests import Document, read_documents, read_json
 from moorage.api.text_encoding import to_utf8
+from moorage.api.text_mistakes import explained
 from moorage.errors import InputError
 from moorage.inputs.files import InputFile
 from moorage.inputs.kinds import find_kind
-from moorage.inputs.mistakes import explained
 
 __all__ = ["MAX_LIST_DEPTH", "FoundObject", "Payload", "find_objects", "plain_object"]
 
@@ -90,7 +90,7 @@ def _documents(data: bytes, source: InputFile) -> Iterator[Document]:
     try:
         yield from read_documents(data, source.where, strict=True)
     except InputError as error:
-        raise explained(error, source) from None
+        raise explained(error, source.where, source.data) from None
 
 
 def _refuse_duplicates(data: bytes, where: str) -> None:

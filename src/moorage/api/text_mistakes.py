@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
 from moorage.errors import InputError
-from moorage.inputs.files import InputFile
 from moorage.printable import one_line
 
 __all__ = ["explained"]
@@ -21,17 +20,20 @@ _CUT_JSON: Final = "unexpected end of JSON input"
 _OPEN_BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\Z)|[\[\]{}]', re.DOTALL)
 
 
-def explained(error: InputError, source: InputFile) -> InputError:
-    """Return the error of a file that cannot be parsed, with the likely cause and the lines around the fault."""
+def explained(error: InputError, where: str, data: bytes, mask: Callable[[str], str] = str) -> InputError:
+    """Return the error of a file that cannot be parsed, with the likely cause and the lines around the fault.
+
+    ``mask`` hides the secrets of a line.
+    """
     message = str(error)
-    place = re.match(re.escape(one_line(source.where)) + r":(\d+): ", message)
-    if place is None or "\n" in message or len(source.data) > _MOST_BYTES:
+    place = re.match(re.escape(one_line(where)) + r":(\d+): ", message)
+    if place is None or "\n" in message or len(data) > _MOST_BYTES:
         return error
     number = int(place[1])
-    lines = source.data.splitlines()
+    lines = data.splitlines()
     line = lines[number - 1] if number <= len(lines) else b""
-    column, hint = _cause(source.data, line, message)
-    return InputError(f"{message}{hint}", *_excerpt(lines, number, column))
+    column, hint = _cause(data, line, message)
+    return InputError(f"{message}{hint}", *_excerpt(lines, number, column, mask))
 
 
 def _cause(data: bytes, line: bytes, message: str) -> tuple[int, str]:
@@ -57,17 +59,18 @@ def _cut(data: bytes) -> str:
     return f": the file ends after {len(data)} bytes{brackets}; it may have been cut off while it was written or copied"
 
 
-def _excerpt(lines: list[bytes], number: int, column: int) -> Iterator[str]:
+def _excerpt(lines: list[bytes], number: int, column: int, mask: Callable[[str], str]) -> Iterator[str]:
     """Yield the line of the fault with its neighbours, and a caret under the fault."""
     first = max(1, number - 1)
     start = max(0, column - _MOST_WIDTH + 20)
     width = len(str(number + 1))
     for at, raw in enumerate(islice(lines, first - 1, number + 1), first):
-        yield f"  {at:>{width}} | {_shown(raw[start:])}"
+        yield f"  {at:>{width}} | {_shown(raw, start, mask)}"
         if at == number:
             yield f"  {'':>{width}} | {' ' * (column - start)}^"
 
 
-def _shown(raw: bytes) -> str:
-    text = one_line(raw[: 4 * _MOST_WIDTH].decode(errors="replace").replace("\t", " "))
+def _shown(raw: bytes, start: int, mask: Callable[[str], str]) -> str:
+    whole = mask(raw[: start + 4 * _MOST_WIDTH].decode(errors="replace"))
+    text = one_line(whole[start:].replace("\t", " "))
     return text if len(text) <= _MOST_WIDTH else f"{text[: _MOST_WIDTH - 1]}…"

@@ -6,6 +6,7 @@ the root of the project and must print the lines that follow it; a line ``…`` 
 
 import functools
 import importlib
+import inspect
 import re
 import shlex
 from pathlib import Path
@@ -144,6 +145,85 @@ def python_names(text):
 @pytest.mark.parametrize("page", [pytest.param(page, id=page.relative_to(ROOT).as_posix()) for page in PAGES])
 def test_what_a_page_says_is_in_the_package_is_there(page):
     assert {name for name in python_names(page.read_text("utf-8")) if not is_there(name)} == set()
+
+
+def generated(page):
+    """Return what the site generates from docstrings on a page: a dotted name and its object."""
+    for name in re.findall(r"^::: (\S+)$", page.read_text("utf-8"), re.MULTILINE):
+        module, found = name, None
+        while found is None:
+            try:
+                found = importlib.import_module(module)
+            except ModuleNotFoundError:
+                module = module.rpartition(".")[0]
+        for part in name.removeprefix(module).split(".")[1:]:
+            found = getattr(found, part)
+        yield name, found
+
+
+def undocumented(found):
+    """Yield the public parts of a class that neither their own docstring nor that of the class describes."""
+    of_class = found.__doc__ or ""
+    for name, part in vars(found).items():
+        is_part = inspect.isfunction(part) or isinstance(part, (property, classmethod, functools.cached_property))
+        if is_part and not name.startswith("_") and not inspect.getdoc(getattr(found, name)) and not inspect.getdoc(part):
+            yield name
+    source = inspect.getsource(found)
+    for name in getattr(found, "__annotations__", {}):
+        if (
+            not name.startswith("_")
+            and not re.search(rf"\b{name}\b", of_class)
+            and not re.search(rf"#: .*\n\s+{name}\b", source)
+        ):
+            yield name
+
+
+TYPES_OF_PLUGINS = {
+    "PodInfo",
+    "NodeInfo",
+    "NodeView",
+    "Snapshot",
+    "Handle",
+    "WaitingPod",
+    "Hold",
+    "Write",
+    "ClusterEvent",
+    "Wake",
+}
+
+
+def test_the_page_of_the_types_that_plugins_see_describes_all_of_them():
+    described = {}
+    for name, found in generated(REFERENCE / "plugin-types.md"):
+        members = {one: getattr(found, one) for one in found.__all__} if inspect.ismodule(found) else {name: found}
+        described |= {one.rpartition(".")[2]: member for one, member in members.items()}
+    classes = {name: found for name, found in described.items() if inspect.isclass(found)}
+    assert set(classes) >= TYPES_OF_PLUGINS
+    assert {name for name, found in classes.items() if not found.__doc__} == set()
+    assert [(name, part) for name, found in classes.items() for part in undocumented(found)] == []
+
+
+@pytest.mark.parametrize("name", ["api.md", "plugin-types.md", "testing.md"])
+def test_pages_that_are_generated_name_what_is_there(name):
+    found = dict(generated(REFERENCE / name))
+    assert len(found) > 3
+    assert [name for name, one in found.items() if not inspect.getdoc(one)] == []
+
+
+def test_the_check_of_descriptions_can_fail():
+    class Described:
+        """Has ``known``."""
+
+        known: int
+        unknown: int
+
+        def told(self):
+            """Say something."""
+
+        def untold(self):
+            pass
+
+    assert list(undocumented(Described)) == ["untold", "unknown"]
 
 
 def test_what_a_docstring_says_is_in_the_package_is_there():

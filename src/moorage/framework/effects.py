@@ -41,7 +41,7 @@ class Question(Struct, frozen=True):
 
 
 class BindThrough(Struct, frozen=True):
-    """Let an extender bind the pod to the node. Its reply may carry an error."""
+    """Let an extender bind the pod to the node: send it the ``question``. Its reply may carry an error."""
 
     pod: PodInfo
     node: str
@@ -49,7 +49,7 @@ class BindThrough(Struct, frozen=True):
 
 
 class Evict(Struct, frozen=True):
-    """Preempt a victim: set its condition ``DisruptionTarget``, then delete it with its own grace period.
+    """Preempt a victim: set its condition ``DisruptionTarget`` with this ``message``, then delete it with its own grace period.
 
     ``group`` is set where the preemptor is a whole pod group; ``preemptor`` is then one of its pods.
     """
@@ -92,7 +92,7 @@ class Amend(Struct, frozen=True):
     ``change`` receives the newest version of ``obj`` (the same object, by UID) and returns the version to write; if it returns
     its argument unchanged, nothing is written. It does no I/O, is called again after a conflict with another client, and may
     raise a MoorageError, which fails the effect. A deleted object is an error, unless ``or_gone`` is set: then nothing is
-    written. ``what`` prefixes the error if the effect fails.
+    written. ``what`` prefixes the error if the effect fails. ``subresource`` is empty for the main resource.
 
     With ``settled``, the snapshot shows the API server's answer as soon as it arrives, before any watch reports it, and
     ``settled`` is called then. After an error the driver first reads the object back and the snapshot shows that version, so
@@ -109,7 +109,7 @@ class Amend(Struct, frozen=True):
 
 
 class Delete(Struct, frozen=True):
-    """Delete an object that the plugin created, even if finalizers of the plugin remain on it."""
+    """Delete ``obj``, which the plugin created, even if finalizers of the plugin remain on it."""
 
     obj: Object
 
@@ -118,7 +118,7 @@ class Call(Struct, frozen=True):
     """Custom I/O of the plugin: awaited on a live cluster, replaced by ``stand_in`` (no I/O, no waiting) in simulation.
 
     An exception from either fails the binding cycle: the pod is unreserved and retried. ``run`` is cancelled if the pod is
-    preempted meanwhile; it may still clean up, and Unreserve runs after it has ended.
+    preempted meanwhile; it may still clean up, and Unreserve runs after it has ended. ``what`` prefixes the error.
     """
 
     run: Callable[[], Awaitable[Any]]

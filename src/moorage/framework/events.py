@@ -92,7 +92,8 @@ _LABELS: Mapping[str, str] = {
 class ClusterEvent:
     """A resource and an action on it. In an event that occurred ``action`` is one flag; in a ``Wake`` it may be several.
 
-    ``resource`` is a ``Resource``, or the name of any other kind: ``plural.version.group``.
+    ``resource`` is a ``Resource``, or the name of any other kind: ``plural.version.group``. ``label`` is the event's name in
+    metrics and logs, if it is not made of the two.
     """
 
     resource: Resource | str

@@ -16,24 +16,35 @@ class WaitingPod(Protocol):
     """A pod that a Permit plugin makes wait on its node."""
 
     @property
-    def pod(self) -> PodInfo: ...
+    def pod(self) -> PodInfo:
+        """The pod."""
+
     @property
-    def node(self) -> str: ...
+    def node(self) -> str:
+        """The node that is reserved for it."""
+
     @property
     def pending(self) -> tuple[str, ...]:
         """Plugins that have not allowed it yet."""
 
-    def allow(self, plugin: str) -> None: ...
-    def reject(self, plugin: str, message: str) -> None: ...
+    def allow(self, plugin: str) -> None:
+        """Stop waiting for this plugin; the pod is bound once no plugin is left."""
+
+    def reject(self, plugin: str, message: str) -> None:
+        """Reject the pod: its node is released, and it returns to the queue."""
 
 
 class Handle(Protocol):
     """A plugin's access to the scheduler that runs it."""
 
     @property
-    def gates(self) -> FeatureGates: ...
+    def gates(self) -> FeatureGates:
+        """The feature gates of the scheduler."""
+
     @property
-    def snapshot(self) -> Snapshot: ...
+    def snapshot(self) -> Snapshot:
+        """The state at the start of the current attempt."""
+
     @property
     def max_disks(self) -> int | None:
         """The limit of in-tree volumes for nodes that report none; None: the default of each volume type."""

@@ -51,7 +51,8 @@ class Versioned(Protocol):
     """A part of the state that counts its changes."""
 
     @property
-    def position(self) -> int: ...
+    def position(self) -> int:
+        """How many changes there were."""
 
 
 class Idle(NamedTuple):

@@ -31,6 +31,7 @@ class Code(Enum):
 
     @property
     def is_rejection(self) -> bool:
+        """True if the pod, or the node, is refused."""
         return self in {Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING}
 
 
@@ -47,7 +48,10 @@ SKIP: Final = Skip()
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Reject the pod. ``unresolvable``: preemption would not help. ``pending``: wait without a backoff penalty."""
+    """Reject the pod for these ``reasons``.
+
+    ``unresolvable``: preemption would not help. ``pending``: wait without a backoff penalty.
+    """
 
     reasons: tuple[str, ...]
     unresolvable: bool = False
@@ -55,10 +59,12 @@ class Hold:
 
     @classmethod
     def because(cls, *reasons: str, unresolvable: bool = False, pending: bool = False) -> Hold:
+        """Return a rejection with these reasons."""
         return cls(reasons, unresolvable, pending)
 
     @property
     def code(self) -> Code:
+        """The status code that kube-scheduler has for it."""
         if self.pending:
             return Code.PENDING
         return Code.UNRESOLVABLE if self.unresolvable else Code.UNSCHEDULABLE
@@ -98,7 +104,7 @@ class Narrow(Generic[S_co]):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """From Permit: make the pod wait on its node until the plugin allows it, at most this many seconds (never over 15 min).
+    """From Permit: make the pod wait on its node until the plugin allows it, at most ``timeout_s`` seconds (never over 15 min).
 
     ``reasons`` say what the pod waits for; they are reported for the pods of a group that cannot be scheduled.
     """
@@ -117,4 +123,5 @@ class Status:
 
     @property
     def message(self) -> str:
+        """The reasons as one text."""
         return ", ".join(self.reasons)

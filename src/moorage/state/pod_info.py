@@ -172,6 +172,7 @@ class PodInfo:
 
     @property
     def metadata(self) -> ObjectMeta:
+        """The pod's name, namespace, labels, annotations and owners."""
         return self.pod.metadata
 
     @property
@@ -181,6 +182,7 @@ class PodInfo:
 
     @property
     def terminating(self) -> bool:
+        """True if the pod is being deleted."""
         return self.pod.metadata.deletion_timestamp is not None
 
     @lazy

@@ -82,6 +82,7 @@ class Snapshot:
         return NodeView(self, slice(None))
 
     def node(self, name: str) -> NodeInfo | None:
+        """Return the node of this name; None if there is none."""
         row = self.table.row_of.get(name)
         return None if row is None else NodeInfo(self.table, row)
 
@@ -92,6 +93,7 @@ class Snapshot:
 
     @property
     def namespaces(self) -> Mapping[str, Namespace]:
+        """All known namespaces, by name."""
         return self._cluster.namespaces
 
     def namespaces_selected(self, selector: Selector) -> frozenset[str]:
@@ -168,6 +170,7 @@ class NodeView:
 
     @property
     def row_numbers(self) -> npt.NDArray[np.intp]:
+        """The rows of the view as numbers of the table's rows."""
         return np.arange(len(self.table)) if isinstance(self.rows, slice) else self.rows
 
     def only(self, keep: BoolArray) -> NodeView:
@@ -239,14 +242,17 @@ class NodeView:
 
     @property
     def pod_count(self) -> IntArray:
+        """How many pods are on each node."""
         return self.take(self.table.pod_count)
 
     @property
     def allowed_pods(self) -> IntArray:
+        """How many pods each node may hold."""
         return self.take(self.table.allowed_pods)
 
     @property
     def unschedulable(self) -> BoolArray:
+        """True for each node that is cordoned (``spec.unschedulable``)."""
         return self.take(self.table.unschedulable)
 
     @property
@@ -279,6 +285,7 @@ class NodeView:
 
     @property
     def images(self) -> Mapping[str, ImageHolders]:
+        """Image name → the nodes that have it, and its size."""
         return self.table.images
 
     @property
@@ -293,6 +300,7 @@ class NodeView:
     # -- nodes one by one ---------------------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
+        """Return the names of the nodes."""
         nodes = self.table.nodes
         return [nodes[row].metadata.name for row in self.row_numbers]
 
@@ -330,14 +338,17 @@ class NodeInfo:
 
     @property
     def name(self) -> str:
+        """The name of the node."""
         return self.node.metadata.name
 
     @property
     def labels(self) -> Mapping[str, str]:
+        """The labels of the node."""
         return self.node.metadata.labels
 
     @property
     def annotations(self) -> Mapping[str, str]:
+        """The annotations of the node."""
         return self.node.metadata.annotations
 
     @property

@@ -97,6 +97,7 @@ class MemoryCluster:
         return self._objects.get((kind, key))
 
     def pods(self) -> list[Pod]:
+        """Return all pods."""
         return [obj for obj in self._objects.values() if isinstance(obj, Pod)]
 
     def watch(self, inbox: Inbox) -> None:

@@ -79,7 +79,7 @@ def pods_as_yaml(size: int, *, as_list: bool) -> bytes:
 
 def _filled(text: str, number: int) -> str:
     app = number // 7
-    digest = hashlib.sha256(str(app).encode()).hexdigest()[:10]
+    digest = f"x{hashlib.sha256(str(app).encode()).hexdigest()[:9]}"
     time = f"2026-03-{number % 28 + 1:02}T{number % 24:02}:{number % 60:02}:00Z"
     for mark, value in ((_APP, f"app-{app}"), (_POD, f"pod-{number}"), (_HASH, digest), (_NODE, f"ip-10-0-{number % 250}")):
         text = text.replace(mark, value)

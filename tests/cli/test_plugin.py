@@ -20,6 +20,12 @@ def here(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
+def test_who_has_no_pytest_learns_how_to_get_it(moorage, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("moorage.cli.plugin.find_spec", lambda name: None)
+    assert "    pip install pytest && pytest\n" in moorage("plugin", "new", "red_nodes").out
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "cls", "kind"), [("red_nodes", "RedNodes", "filter"), ("near_data", "NearData", "score")])
 def test_a_new_plugin_passes_its_test_and_schedules(moorage, here, monkeypatch, name, cls, kind):

@@ -180,6 +180,13 @@ def test_colours_are_for_terminals_and_for_those_who_force_them(moorage, monkeyp
         assert re.sub(r"\x1b\[\d+m", "", told) == plain
 
 
+def test_errors_start_in_red(moorage, monkeypatch):
+    assert moorage("simulate", "-f", "a\x1b[2J").err == "error: a\\x1b[2J: No such file or directory\n"
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert moorage("simulate", "-f", "a\x1b[2J").err == "\x1b[31merror:\x1b[0m a\\x1b[2J: No such file or directory\n"
+    assert moorage("simulat").err.startswith("\x1b[31merror:\x1b[0m No such command 'simulat'.")
+
+
 def test_colours_let_no_other_sequence_pass(capsys):
     print_styled("\x1b[1mbold\x1b[0m \x1b[2J \x1b]0;title\x07 \x1b[8mhidden\n")
     assert capsys.readouterr().out == "\x1b[1mbold\x1b[0m \\x1b[2J \\x1b]0;title\\x07 \\x1b[8mhidden\n"

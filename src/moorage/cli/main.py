@@ -17,8 +17,9 @@ import click
 from moorage import __version__
 from moorage.cli.command_groups import CommandGroup
 from moorage.cli.pflag import FlagError
-from moorage.cli.terminal import guard, say, unguard
+from moorage.cli.terminal import guard, print_error, say, unguard
 from moorage.errors import MoorageError
+from moorage.printable import one_line
 
 __all__ = ["ERROR", "INTERRUPTED", "OK", "PENDING", "UNDECIDED", "cli", "main"]
 
@@ -120,7 +121,7 @@ def _run(args: list[str]) -> int:
         _print_error(error)
         return ERROR
     except MoorageError as error:
-        click.echo(f"error: {error}", err=True)
+        print_error(str(error))
         return ERROR
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
@@ -132,10 +133,10 @@ def _run(args: list[str]) -> int:
     except OSError as error:
         _drop_output()
         where = f"{error.filename}: " if error.filename else "the output cannot be written: "
-        say(f"error: {where}{error.strerror or error}", err=True)
+        print_error(one_line(f"{where}{error.strerror or error}"))
         return ERROR
     except MemoryError:
-        click.echo("error: out of memory; split the input into smaller parts", err=True)
+        print_error("out of memory; split the input into smaller parts")
         return ERROR
     return status if isinstance(status, int) else OK
 
@@ -148,6 +149,6 @@ def _drop_output() -> None:
 def _print_error(error: click.ClickException) -> None:
     # pflag's errors start with a capital letter.
     prefix = "Error" if isinstance(error, FlagError) else "error"
-    say(f"{prefix}: {error.format_message()}", err=True)
+    print_error(one_line(error.format_message()), prefix)
     if isinstance(error, click.UsageError) and error.ctx is not None:
         say(f"See '{error.ctx.command_path} --help' for usage.", err=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
 from typing import Final
@@ -56,7 +57,8 @@ def new(name: str, kind: str) -> int:
     for file, text in files_of(kind, name, cls).items():
         (folder / file).write_text(text, encoding="utf-8")
     click.echo(f"The {kind} plugin {cls} is in {name}/. Next:\n")
-    click.echo(f"    cd {name}\n    pytest")
+    run_tests = "pytest" if find_spec("pytest") else "pip install pytest && pytest"
+    click.echo(f"    cd {name}\n    {run_tests}")
     click.echo(f"    moorage simulate -f cluster.yaml --config scheduler.yaml --plugins ./{name}.py:{cls}")
     return OK
 

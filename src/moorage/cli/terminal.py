@@ -20,7 +20,7 @@ import click
 from moorage.printable import one_line, some_lines
 from moorage.report.style import COLOURS, WIDTH, Style
 
-__all__ = ["EscapingStream", "bare", "guard", "output_style", "print_styled", "say", "shows_colour", "unguard"]
+__all__ = ["EscapingStream", "bare", "guard", "output_style", "print_error", "print_styled", "say", "shows_colour", "unguard"]
 
 _SEQUENCE = re.compile(r"(\x1b\[\d+m)")
 #: Narrower terminals get lines of this width, which they wrap.
@@ -72,6 +72,13 @@ def bare(stream: TextIO) -> TextIO:
 def say(line: str, *, err: bool = False) -> None:
     """Print one line; escape line breaks in it."""
     click.echo(one_line(line), err=err)
+
+
+def print_error(text: str, prefix: str = "error") -> None:
+    """Print an error to standard error, its prefix in red on a terminal."""
+    stream = bare(sys.stderr)
+    style = Style(colour=shows_colour(stream))
+    stream.write(f"{style.red(f'{prefix}:')} {some_lines(text)}\n")
 
 
 def shows_colour(stream: TextIO) -> bool:

@@ -50,16 +50,19 @@ def test_interrupting(start):
     assert running.stderr.read().strip() == b"interrupted"
 
 
-def on_a_terminal(*args):
-    """Run with standard error on a terminal; return what was shown there."""
+def on_a_terminal(*args, until=b"", stdin=b""):
+    """Run with standard error on a terminal; return what was shown there. ``stdin`` is given once ``until`` is shown."""
     ours, theirs = pty.openpty()
     running = subprocess.Popen(
-        [sys.executable, "-m", "moorage", *args], stderr=theirs, stdout=subprocess.DEVNULL,
+        [sys.executable, "-m", "moorage", *args], stderr=theirs, stdout=subprocess.DEVNULL, stdin=subprocess.PIPE,
         cwd=Path(__file__).resolve().parents[2], env={**os.environ, "PYTHONPATH": "src"},
     )  # fmt: skip
     os.close(theirs)
     shown = b""
     try:
+        while until not in shown:
+            shown += os.read(ours, 4096)
+        running.communicate(stdin)
         while part := os.read(ours, 4096):
             shown += part
     except OSError:
@@ -71,7 +74,7 @@ def on_a_terminal(*args):
 
 
 def test_progress_is_shown_on_a_terminal_and_wiped():
-    shown = on_a_terminal(*DEMO)
-    assert shown.startswith("\rreading the input …\x1b[K".encode())
-    assert shown.endswith(b"\r\x1b[K")
+    shown = on_a_terminal("simulate", "-f", "-", until=b"reading", stdin=b"apiVersion: v1\nkind: List\nitems: [{kind: Pod}]")
+    assert shown.startswith("\rreading the input … ".encode())
+    assert b"\r\x1b[K\x1b[31merror:\x1b[0m -:1: items[0]: apiVersion not set" in shown
     assert on_a_terminal(*DEMO, "--quiet") == b""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.yaml_reading import pods_as_yaml
-from moorage.api import yaml_tree
+from moorage.api import yaml_lines, yaml_tree
 from moorage.api.yaml_blocks import BlockReader
 from moorage.api.yaml_tree import default_parser, read_tree
 from moorage.errors import InputError
@@ -100,6 +100,12 @@ def test_unusual_documents_are_left_to_libyaml(text):
     assert not is_quick(text)
     assert_agrees(text)
     assert_agrees(f"a: 1\n---\n{text}---\nb: 2\n")
+
+
+def test_long_lines_are_not_kept_in_memory():
+    yaml_lines._start_of_entry.cache_clear()
+    assert_agrees("".join(f"a{n}: {'x' * 2000}\n" for n in range(9)) + "".join(f"{n}{'y' * 2000}: 1\n" for n in range(9)))
+    assert yaml_lines._start_of_entry.cache_info().currsize == 9
 
 
 def test_many_unusual_documents_are_left_to_libyaml_together():

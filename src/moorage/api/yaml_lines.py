@@ -55,6 +55,8 @@ _KEY: Final = re.compile(
 )
 #: The same, up to the first colon with a blank after it.
 _START: Final = re.compile(r"[ ]*(?:(-)[ ]+)?([A-Za-z0-9_./$(+=~^\\][^ \t]{0,500})")
+#: Longer starts of lines are not kept in memory.
+_MOST_START: Final = 600
 #: What starts no plain scalar, or starts one only in some places.
 _PLAIN_START: Final = re.compile(r"""[^-?:,\[\]{}#&*!|>'"%@`]|-(?=[^ ])""")
 _IN_PLAIN: Final = re.compile(r": | #|:$|\t")
@@ -66,7 +68,7 @@ _EMPTY: Final = {"{}": NO_ENTRIES, "[]": NO_ITEMS}
 def parse_line(line: str) -> Line:
     """Return what a line says."""
     start, colon, rest = line.partition(": ")
-    if colon and (known := _start_of_entry(start)) is not None:
+    if colon and len(start) < _MOST_START and (known := _start_of_entry(start)) is not None:
         column, key, item_column = known
         value = _value(rest.lstrip(" "))
         return Line(column, key, value) if item_column < 0 else Line(column, None, None, Item(item_column, key, value))

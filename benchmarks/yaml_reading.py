@@ -104,10 +104,10 @@ def _read(data: bytes, parser: Any) -> None:
 
 
 def _best(step: Callable[[], None], rounds: int) -> tuple[float, float]:
-    """Return the least seconds of CPU time of a step, and the speed of the machine then."""
-    best = (float("inf"), 1.0)
+    """Return the least seconds of CPU time of a step, and the best speed of the machine around it."""
+    took, loop = float("inf"), loop_us()
     for _ in range(rounds):
         began = thread_time()
         step()
-        best = min(best, (thread_time() - began, loop_us()))
-    return best
+        took, loop = min(took, thread_time() - began), min(loop, loop_us())
+    return took, loop

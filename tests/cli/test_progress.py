@@ -89,6 +89,18 @@ def test_files_and_those_who_want_quiet_get_nothing(terminal, real, quiet):
     assert terminal.getvalue() == ""
 
 
+def test_listeners_get_progress_at_once_without_a_terminal(terminal, monkeypatch):
+    heard = []
+    monkeypatch.setattr(progress_module, "_listeners", [heard.append])
+    terminal.real = False
+    with Progress() as progress:
+        progress.say("looking …")
+        assert heard[0] == "looking … 0 s"
+        progress.count(placed=True)
+    assert any(line.startswith("1 decisions, 1 pods placed, ") for line in heard)
+    assert terminal.getvalue() == ""
+
+
 def test_short_work_shows_nothing(terminal, monkeypatch):
     monkeypatch.setattr(progress_module, "_PATIENCE_S", 60)
     with Progress() as progress:

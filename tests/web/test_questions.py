@@ -217,3 +217,35 @@ def test_another_user_sees_no_question_and_one_without_rights_may_ask_none():
             assert (status, found["state"]) == (200, "cancelled")
 
     browse(test, a_store(), users, answer=ANSWERING)
+
+
+ASKED = {
+    "explain": ({"explain": ["default/search-2"], "probes": 0, "alternatives": 1, "may": "pod,node"}, "Explanation"),
+    "a template": ({"template": pod("web"), "limit": 2, "gains": False, "preempt": True, "pending": "ignore"}, "Capacity"),
+    "numbers": ({"numbers": {"statefulset/search": 2}, "replicas": True, "quota": False, "gains": False}, "Capacity"),
+    "plan": ({"types": [{"name": "t", "like": "general-c2", "price": 1}], "timeLimitSeconds": 1.0}, "NodePlan"),
+    "drain": ({"drain": ["general-a1"], "ignore_daemonsets": True, "ready_after": "5s", "surge": 1}, "DrainReport"),
+    "cordon": ({"cordon": ["general-a1"]}, "DrainReport"),
+    "fail": ({"fail": [], "zone": "zone-a", "mode": "unreachable"}, "Survival"),
+    "survive": ({"survive": "zone", "probes": 0, "depth": 1}, "Survival"),
+    "compare changes": ({"compare": {"seeds": 1, "failOn": ["pending > +5"]}, "changes": ["cordon general-a1"]}, "Comparison"),
+    "compare configurations": (
+        {"compare": {"b": {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}, "seeds": 1}},
+        "Comparison",
+    ),
+    "report": ({"report": {"allNodes": True, "byEngine": 0}, "changes": ["add 1 node like general-c2"]}, "Overview"),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("question", "kind"), ASKED.values(), ids=ASKED)
+def test_every_kind_of_question_is_one_that_a_command_answers(question, kind, tmp_path, monkeypatch):
+    demo = Path("examples/demo").absolute()
+    monkeypatch.chdir(tmp_path)
+    found = arguments_of(QuestionBody(question, kind))
+    for name, text in found.files.items():
+        Path(name).write_text(text, "utf-8")
+    command, *rest = found.words
+    ran = CliRunner().invoke(cli, [command, "-f", str(demo), "-o", "json", *rest])
+    assert ran.stdout, ran.output
+    assert json.loads(ran.stdout)["kind"] == kind

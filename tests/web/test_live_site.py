@@ -37,6 +37,11 @@ class Reviews:
         return AccessDecision(caller.name == "ann" or (caller.name == "tim" and team))
 
 
+async def to_the_end(events):
+    while True:
+        await events.next()
+
+
 def run(test):
     store = a_store(nodes=2, pods=("a", "b"))
     store.create(NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
@@ -113,7 +118,11 @@ def test_a_browser_enters_with_a_token_that_is_reviewed_again():
         assert (await browser.get("/lab/v1/scores/default/b"))[1]["nodes"]
         assert (await browser.get("/lab/v1/setup"))[1]["profiles"][0]["schedulerName"] == "default-scheduler"
         assert (await browser.get("/lab/v1/history"))[1]["samples"]["pending"][-1] == 1
-        browser.reviews.valid = False
+        async with browser.events() as events:
+            browser.reviews.valid = False
+            browser.store.create(PODS, "default", pod("d"))
+            with pytest.raises((AssertionError, aiohttp.ClientError)):
+                await to_the_end(events)
         assert (await browser.get("/lab/v1/snapshot"))[0] == 401
 
     run(test)

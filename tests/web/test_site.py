@@ -127,7 +127,10 @@ def test_a_link_opens_one_session_and_no_second_one():
         assert f"moorage-{browser.port}=" in cookie
         assert (await browser.get("/lab/v1/snapshot"))[0] == 200
         assert (await browser.ask("POST", "/lab/v1/session", {"token": token}))[0] == 401
-        assert (await browser.ask("DELETE", "/lab/v1/session"))[0] == 204
+        async with browser.events() as events:
+            assert (await browser.ask("DELETE", "/lab/v1/session"))[0] == 204
+            with pytest.raises((AssertionError, aiohttp.ClientError)):
+                await events.next()
         assert (await browser.get("/lab/v1/snapshot"))[0] == 401
 
     browse(test)

@@ -91,14 +91,16 @@ def _changed(on_change: Callable[[str, str, Make | None], None], kind: str, key:
 
 
 class _ReviewedVisitor:
-    """A caller whose rights the cluster reviews."""
+    """A caller whose rights the cluster reviews. ``valid`` raises ApiError once the caller's session is not valid any more."""
 
-    def __init__(self, caller: Caller, authorizer: RequestAuthorizer) -> None:
+    def __init__(self, caller: Caller, authorizer: RequestAuthorizer, valid: Callable[[], Awaitable[None]]) -> None:
+        self._valid = valid
         self.caller, self.name, self._authorizer = caller, caller.name, authorizer
         #: Tokens of the cluster begin sessions here, so there are no links.
         self.credential = None
 
     async def check(self, verb: str, resource: str, namespace: str = "", group: str = "", name: str = "") -> None:
+        await self._valid()
         try:
             found = await self._authorizer.authorize_resource(
                 self.caller, ResourceAccess(verb, group, resource, namespace, name)
@@ -140,7 +142,8 @@ class LiveSite:
         try:
             _check_origin(request)
             caller = await self._caller(request, authenticator) if request.path.startswith("/lab/") else None
-            visitor = None if caller is None else _ReviewedVisitor(caller, authorizer)
+            valid = partial(self._check_session, request, authenticator)
+            visitor = None if caller is None else _ReviewedVisitor(caller, authorizer, valid)
             return await self._site.respond(request, visitor, self._seats)
         except ApiError as error:
             return error_response(error, _JSON)
@@ -159,6 +162,18 @@ class LiveSite:
         except (UnauthorizedError, ClusterError, ValueError):
             raise unauthorized() from None
         return caller
+
+    async def _check_session(self, request: web.Request, authenticator: RequestAuthenticator) -> None:
+        """Check that the token of the request's session is valid still: a stream lasts.
+
+        Raises  ApiError 401
+        """
+        token = self._site.session_user(request)
+        try:
+            if token is not None:
+                await _of_token(authenticator, token)
+        except (UnauthorizedError, ClusterError, ValueError):
+            raise unauthorized() from None
 
     async def _admit(self, token: str) -> str | None:
         """Return a token of the cluster as the user of a session, if it is valid."""

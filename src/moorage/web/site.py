@@ -157,6 +157,7 @@ class Site:
         """End the session."""
         del visitor
         self.sessions.end(request.cookies.get(cookie_name(request), ""))
+        self.hub.wake()  # ends the streams of the session
         response = web.Response(status=204)
         response.del_cookie(cookie_name(request), path="/lab/v1")
         return response
@@ -176,7 +177,15 @@ class Site:
     async def _events(self, request: web.BaseRequest, visitor: Visitor) -> Any:
         await self.view(visitor)
         last = request.headers.get("Last-Event-ID") or request.query.get("after", "")
-        return self.hub.events(partial(self.view, visitor), last, self.notices(visitor.name))
+        cookie = request.cookies.get(cookie_name(request), "")
+        by_session = self.sessions.user_of(cookie) is not None
+
+        async def view() -> View:
+            if by_session and self.sessions.user_of(cookie) is None:
+                raise unauthorized()
+            return await self.view(visitor)
+
+        return self.hub.events(view, last, self.notices(visitor.name))
 
     async def _stream(self, request: web.BaseRequest, opening: Awaitable[Any]) -> web.StreamResponse:
         """Send a stream of events until either side ends it. A client that stops reading is disconnected."""

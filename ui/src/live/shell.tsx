@@ -93,7 +93,8 @@ const Refused = ({ why }: { why: string }) => (
       <p class="certain">{visible(why)}</p>
     </header>
     <p>
-      <code>moorage up</code> prints a link when it starts. Each link works once; a session lasts until the server stops.
+      <code>moorage up</code> prints a link when it starts, and <code>moorage ui</code> prints another. Each link works once; the session
+      that it opens lasts 12 hours.
     </p>
   </main>
 );

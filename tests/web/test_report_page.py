@@ -77,10 +77,12 @@ def test_hostile_names_stay_text(name, visit, tmp_path, text_of):
 
 
 def test_several_pods_stand_below_each_other(visit, tmp_path):
-    documents = [document("pending"), document("placed")]
+    documents = [document("placed"), document("pending"), document("placed")]
     file = report(tmp_path / "report.html", {"kind": "List", "items": documents})
     with visit.page(file.as_uri(), offline=True) as page:
         assert [one.inner_text() for one in page.get_by_role("heading", level=1).all()] == [one["summary"] for one in documents]
+        marks = page.evaluate("[...document.querySelectorAll('[id]')].map(one => one.id)")
+        assert len(marks) == len(set(marks))
 
 
 def test_the_map_of_a_report_shows_how_nodes_answer_the_pod(visit, tmp_path):

@@ -1,6 +1,6 @@
 /** The small parts that all pages share: signs, badges, names, sections, facts. */
 import type { ComponentChildren } from "preact";
-import { useContext, useState } from "preact/hooks";
+import { useContext, useId, useState } from "preact/hooks";
 import { visible } from "../text";
 import { type LinkKind, Links } from "./links";
 
@@ -62,7 +62,7 @@ interface SectionProps {
 
 /** A part of a page under its heading. */
 export function Section({ title, aside, class: extra = "", children }: SectionProps) {
-  const id = "s-" + title.toLowerCase().replace(/[^a-z0-9]+/g, "-");
+  const id = useId();
   return (
     <section class={`section ${extra}`} aria-labelledby={id}>
       <header>

@@ -1,5 +1,5 @@
 /** Weights to change: the ranking beside them follows at once, by the closed form. */
-import { useMemo } from "preact/hooks";
+import { useId, useMemo } from "preact/hooks";
 import { ranking, type ScoreColumns, turns, type Turns } from "../../ranking";
 import { plural, visible } from "../../text";
 import { fill } from "./scores";
@@ -48,6 +48,7 @@ interface WeightProps extends Pick<WeightsProps, "columns" | "weights" | "differ
 
 function Weight({ columns, weights, differing, plugin, set }: WeightProps) {
   const value = weights[plugin]!;
+  const id = useId();
   const turn = useMemo(() => turns(columns, weights, plugin), [columns, weights, plugin]);
   const label = visible(columns.plugins[plugin]!);
   const read = (event: { currentTarget: HTMLInputElement }) => {
@@ -56,11 +57,11 @@ function Weight({ columns, weights, differing, plugin, set }: WeightProps) {
   };
   return (
     <div class="weight">
-      <label for={`weight-${plugin}`}>
+      <label for={id}>
         <span class={`swatch fill-${fill(differing, plugin)}`} aria-hidden="true" /> {label}
       </label>
       <input type="number" min={0} max={100} step={1} value={value} onInput={read} aria-label={`Weight of ${label}, as a number`} />
-      <input id={`weight-${plugin}`} type="range" min={0} max={Math.max(20, value)} step={1} value={value} onInput={read} />
+      <input id={id} type="range" min={0} max={Math.max(20, value)} step={1} value={value} onInput={read} />
       <span class="small muted turns">{where(turn)}</span>
     </div>
   );

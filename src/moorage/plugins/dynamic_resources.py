@@ -58,7 +58,7 @@ from moorage.plugins.devices.device_reasons import why_no_devices
 from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, earlier_claim, is_backed, special_claim
 from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.pod_devices import ExtendedResourceNodes, PodDevices
-from moorage.plugins.devices.pod_resource_claims import claims_of, class_faults, is_reserved_for
+from moorage.plugins.devices.pod_resource_claims import NOT_OWNER, claims_of, class_faults, is_reserved_for
 from moorage.plugins.devices.pools import PoolRule
 from moorage.plugins.dynamic_resources_args import DynamicResourcesArgs
 from moorage.plugins.evictions import can_be_evicted, evict
@@ -112,6 +112,11 @@ class DynamicResources(
     Args: type[PluginArgs] | None = DynamicResourcesArgs
     #: Which pools can be used.
     pool_rule: PoolRule = PoolRule.COMPLETE
+    not_owner: str = NOT_OWNER
+    #: Whether the gate DRAResourceClaimDeviceStatus alone calls for the newest of kube-scheduler's allocators.
+    status_is_new: bool = False
+    #: Whether the text about capacities names the alternative, rather than the request.
+    names_subrequests: bool = True
 
     def __init__(self, args: DynamicResourcesArgs | None = None) -> None:
         self._args = args or DynamicResourcesArgs()
@@ -135,6 +140,8 @@ class DynamicResources(
             taints=gates["DRADeviceTaints"],
             prioritized_list=gates["DRAPrioritizedList"],
             lists=gates["DRAListTypeAttributes"],
+            device_status=self.status_is_new and gates["DRAResourceClaimDeviceStatus"],
+            names_subrequests=self.names_subrequests,
             pool_rule=self.pool_rule,
         )
         self._binding_timeout_s = 600.0 if args.binding_timeout is None else args.binding_timeout
@@ -160,7 +167,7 @@ class DynamicResources(
     def pre_enqueue(self, pod: PodInfo) -> Hold | None:
         if not pod.spec.resource_claims or self._handle is None:
             return None
-        found = claims_of(pod, self._handle.snapshot)
+        found = claims_of(pod, self._handle.snapshot, self.not_owner)
         return Hold.because(found, unresolvable=True) if isinstance(found, str) else None
 
     def _by_device(self, pod: PodInfo, snapshot: Snapshot) -> bool:
@@ -175,7 +182,7 @@ class DynamicResources(
     # -- PreFilter --------------------------------------------------------------------------------------------------------
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodDevices | Skip | Hold:
-        claims = claims_of(pod, snapshot) if pod.spec.resource_claims else []
+        claims = claims_of(pod, snapshot, self.not_owner) if pod.spec.resource_claims else []
         if isinstance(claims, str):
             return Hold.because(claims, unresolvable=True)
         has_special = self._by_device(pod, snapshot)
@@ -384,7 +391,7 @@ class DynamicResources(
         """Return whether a claim added or changed is the pod's own, or has released its devices."""
         if self._handle is None:
             return True
-        claims = claims_of(pod, self._handle.snapshot)
+        claims = claims_of(pod, self._handle.snapshot, self.not_owner)
         if isinstance(claims, str):
             return False
         if old is not None and old.status.allocation is not None and new.status.allocation is None:
@@ -407,4 +414,4 @@ class DynamicResources(
         del old
         if pod.uid != new.uid:
             return False
-        return self._handle is None or not isinstance(claims_of(new, self._handle.snapshot), str)
+        return self._handle is None or not isinstance(claims_of(new, self._handle.snapshot, self.not_owner), str)

@@ -94,6 +94,7 @@ VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
     ("EBSLimits", "1.30"): earlier_disks.EBSLimitsV130,
     ("GCEPDLimits", "1.30"): earlier_disks.GCEPDLimitsV130,
     ("ImageLocality", "1.35"): earlier_images.ImageLocalityV135,
+    ("InterPodAffinity", "1.33"): earlier_affinity.InterPodAffinityV133,
     ("InterPodAffinity", "1.35"): earlier_affinity.InterPodAffinityV135,
     ("NodePorts", "1.32"): earlier_ports.NodePortsV132,
     ("NodeResourcesBalancedAllocation", "1.32"): earlier_balance.NodeResourcesBalancedAllocationV132,

@@ -39,6 +39,7 @@ GATES_1_35: Final = _before(
             False, ALPHA, needs=("InPlacePodVerticalScaling", "NodeDeclaredFeatures", "PodLevelResources")
         ),
         "NodeDeclaredFeatures": _OFF,
+        "SidecarContainers": Gate(True, STABLE, locked=True),
         "VolumeAttributesClass": Gate(True, STABLE),
     },
     """
@@ -76,7 +77,7 @@ GATES_1_33: Final = _before(
     },
     """
     DRAConsumableCapacity DRADeviceBindingConditions DRAExtendedResource DRASchedulerFilterTimeout
-    NominatedNodeNameForExpectation SchedulerAsyncAPICalls
+    MatchLabelKeysInPodTopologySpreadSelectorMerge NominatedNodeNameForExpectation SchedulerAsyncAPICalls
     """,
 )
 

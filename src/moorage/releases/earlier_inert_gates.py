@@ -54,30 +54,32 @@ _LAST_IN: Final[Mapping[str, str]] = {
 _FIRST_IN: Final[Mapping[str, str]] = {
     "1.36": """
         AllowServiceExternalIPs AtomicFIFO CPUCFSQuotaPeriod CRIListStreaming
-        ChangeContainerStatusOnKubeletRestart ClientsAllowCARotation ClientsAllowTLSCacheGC
-        CloudControllerManagerWatchBasedRoutesReconciliation CloudControllerManagerWebhook ComponentFlagz
-        ComponentStatusz DRAResourceClaimGranularStatusAuthorization DRAResourcePoolStatus
+        ClientsAllowCARotation ClientsAllowTLSCacheGC
+        CloudControllerManagerWatchBasedRoutesReconciliation CloudControllerManagerWebhook
+        DRAResourceClaimGranularStatusAuthorization DRAResourcePoolStatus
         DeclarativeValidationBeta ExtendWebSocketsToKubelet ImageVolumeWithDigest
         InPlacePodVerticalScalingInitContainers ManifestBasedAdmissionControlConfig NativeHistograms
         PLEGOnDemandRelist PersistentVolumeClaimUnusedSinceTime PodLevelResourceManagers PodsAPI
         ReloadKubeletClientCAFile ResourceHealthStatusMessage RuntimeClassInImageCriAPI
         ServiceCIDRStatusFieldWiping ShardedListAndWatch StaleControllerConsistencyDaemonSet
         StaleControllerConsistencyJob StaleControllerConsistencyReplicaSet StaleControllerConsistencyStatefulSet
-        StatefulSetSemanticRevisionComparison SystemdWatchdog UnlockWhileProcessingFIFO
+        UnlockWhileProcessingFIFO
     """,
     "1.35": """
         AuthorizePodWebsocketUpgradeCreatePermission CRDObservedGenerationTracking CSIServiceAccountTokenSecrets
         ConstrainedImpersonation InOrderInformersBatchProcess MutablePVNodeAffinity
         MutablePodResourcesForSuspendedJobs MutableSchedulingDirectivesForSuspendedJobs
-        RestartAllContainersOnContainerExits StructuredAuthenticationConfigurationJWKSMetrics
+        ChangeContainerStatusOnKubeletRestart RestartAllContainersOnContainerExits
+        StructuredAuthenticationConfigurationJWKSMetrics
         UserNamespacesHostNetworkSupport
     """,
     "1.34": """
         ClearingNominatedNodeNameAfterBinding ContainerRestartRules DetectCacheInconsistency EnvFiles
         HostnameOverride InPlacePodVerticalScalingExclusiveMemory KubeletPodResourcesListUseActivePods
-        MatchLabelKeysInPodTopologySpreadSelectorMerge PodCertificateRequest PreventStaticPodAPIReferences
+        PodCertificateRequest PreventStaticPodAPIReferences
         ProbeHostPodSecurityStandards RelaxedServiceNameValidation SizeBasedListCostEstimate
-        StructuredAuthenticationConfigurationEgressSelector TokenRequestServiceAccountUIDValidation
+        StatefulSetSemanticRevisionComparison StructuredAuthenticationConfigurationEgressSelector
+        TokenRequestServiceAccountUIDValidation
     """,
     "1.33": """
         AggregatedDiscoveryRemoveBetaType AllowParsingUserUIDFromCertAuth ContainerStopSignals
@@ -94,7 +96,8 @@ _FIRST_IN: Final[Mapping[str, str]] = {
         InPlacePodVerticalScalingAllocatedStatus InPlacePodVerticalScalingExclusiveCPUs KubeletCrashLoopBackOffMax
         KubeletFineGrainedAuthz KubeletRegistrationGetOnExistsOnly PodLifecycleSleepActionAllowZero
         PodLogsQuerySplitStreams RelaxedDNSSearchValidation RemoteRequestHeaderUID SELinuxChangePolicy
-        ServiceAccountNodeAudienceRestriction WindowsCPUAndMemoryAffinity WindowsGracefulNodeShutdown
+        ComponentFlagz ComponentStatusz ServiceAccountNodeAudienceRestriction SystemdWatchdog
+        WindowsCPUAndMemoryAffinity WindowsGracefulNodeShutdown
     """,
     "1.31": """
         AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests AnonymousAuthConfigurableEndpoints

@@ -94,6 +94,7 @@ _1_33_3 = _before(
     "1.33.3",
     {
         "DynamicResources": "1.33",
+        "InterPodAffinity": "1.33",
         "NodeResourcesFit": "1.33",
         "TaintToleration": "1.34.1",
         "VolumeBinding": "1.33",

@@ -37,6 +37,7 @@ GATES_1_36: Final[Mapping[str, Gate]] = {
     ),
     "InPlacePodVerticalScaling": Gate(True, STABLE, locked=True),
     "MatchLabelKeysInPodTopologySpread": Gate(True, BETA),
+    "MatchLabelKeysInPodTopologySpreadSelectorMerge": Gate(True, BETA, needs=("MatchLabelKeysInPodTopologySpread",)),
     "NodeDeclaredFeatures": Gate(True, BETA),
     "NodeInclusionPolicyInPodTopologySpread": Gate(True, STABLE, locked=True),
     "NominatedNodeNameForExpectation": Gate(True, BETA),

@@ -61,6 +61,8 @@ class DeviceGates(NamedTuple):
     taints: bool = True
     prioritized_list: bool = True
     lists: bool = False
+    device_status: bool = False
+    names_subrequests: bool = True
     pool_rule: PoolRule = PoolRule.COMPLETE
 
     @property
@@ -69,7 +71,7 @@ class DeviceGates(NamedTuple):
 
         Source  structured/allocator.go, NewAllocator; structured/internal/stable
         """
-        return self.consumable_capacity or self.binding_conditions
+        return self.consumable_capacity or self.binding_conditions or self.device_status
 
 
 class Ask(NamedTuple):
@@ -172,14 +174,26 @@ def _constraint_fault(at: int, constraint: DeviceConstraint, options: DeviceGate
 
 def _request(request: DeviceRequest, classes: Mapping[str, DeviceClass], options: DeviceGates) -> ClaimRequest:
     if request.first_available:
-        fault = ""
+        fault = _capacity_fault(request.name, request.first_available, options)
         if not options.prioritized_list:
             fault = f", request {request.name}: has subrequests, but the DRAPrioritizedList feature is disabled"
         places = enumerate(request.first_available)
         asks = tuple([_ask(sub.name, request.name, place, sub, classes, options, fault) for place, sub in places])
         return ClaimRequest(request.name, asks, has_alternatives=True)
     exact = request.exactly or ExactDeviceRequest()
-    return ClaimRequest(request.name, (_ask(request.name, "", 0, exact, classes, options, ""),), has_alternatives=False)
+    fault = _capacity_fault(request.name, (exact,), options)
+    return ClaimRequest(request.name, (_ask(request.name, "", 0, exact, classes, options, fault),), has_alternatives=False)
+
+
+def _capacity_fault(name: str, asked: Sequence[ExactDeviceRequest | DeviceSubRequest], options: DeviceGates) -> str:
+    """Return why a request with capacities is invalid, if it has any and they cannot be used; else an empty text."""
+    if not options.knows_shares or options.consumable_capacity:
+        return ""
+    one = next((one for one in asked if isinstance(one.capacity, CapacityRequirements)), None)
+    if one is None:
+        return ""
+    named = f"subrequest {one.name}" if isinstance(one, DeviceSubRequest) and options.names_subrequests else f"request {name}"
+    return f", {named}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
 
 
 def _ask(
@@ -204,21 +218,12 @@ def _ask(
         _expressions(asked.selectors),
         asked.tolerations,
         None if asked.capacity is None else asked.capacity.requests,
-        fault or _fault(name, parent, asked, device_class, options),
+        fault or _fault(name, asked, device_class),
     )
 
 
-def _fault(
-    name: str,
-    parent: str,
-    asked: ExactDeviceRequest | DeviceSubRequest,
-    device_class: DeviceClass | None,
-    options: DeviceGates,
-) -> str:
+def _fault(name: str, asked: ExactDeviceRequest | DeviceSubRequest, device_class: DeviceClass | None) -> str:
     """Return why a request is invalid, as text that continues the claim's name; empty if it is valid."""
-    if isinstance(asked.capacity, CapacityRequirements) and options.knows_shares and not options.consumable_capacity:
-        kind = "subrequest" if parent else "request"
-        return f", {kind} {name}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
     for at, selector in enumerate(asked.selectors):
         if selector.cel is None:
             return f", request {name}, selector #{at}: CEL expression empty (unsupported selector type?)"

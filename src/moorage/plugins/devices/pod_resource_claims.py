@@ -8,20 +8,24 @@ Source  kube-scheduler 1.36: dynamic-resource-allocation/resourceclaim; plugins/
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from moorage.api.core import PodResourceClaim
 from moorage.api.devices import DeviceClass, DeviceRequest, ResourceClaim
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["ClassFault", "claim_name", "claims_of", "class_faults", "is_reserved_for"]
+__all__ = ["NOT_OWNER", "ClassFault", "claim_name", "claims_of", "class_faults", "is_reserved_for"]
 
 
-def claims_of(pod: PodInfo, snapshot: Snapshot) -> list[ResourceClaim] | str:
+#: Why a pod cannot use a claim that its template would have had to make: the claim's and the pod's key.
+NOT_OWNER: Final = "ResourceClaim {} was not created for Pod {} (Pod is not owner)"
+
+
+def claims_of(pod: PodInfo, snapshot: Snapshot, not_owner: str = NOT_OWNER) -> list[ResourceClaim] | str:
     """Return the claims of the pod's spec, in its order; or kube-scheduler's text why the pod has to wait for one.
 
-    A template for which the controller records that no claim is needed is skipped.
+    A template for which the controller records that no claim is needed is skipped. ``not_owner``: see ``NOT_OWNER``.
     """
     known = snapshot.objects(ResourceClaim)
     found: list[ResourceClaim] = []
@@ -38,7 +42,7 @@ def claims_of(pod: PodInfo, snapshot: Snapshot) -> list[ResourceClaim] | str:
         if claim.metadata.deletion_timestamp is not None:
             return f'resourceclaim "{claim.metadata.name}" is being deleted'
         if use.resource_claim_name is None and not _is_owned_by(claim, pod):
-            return f"ResourceClaim {key} was not created for Pod {pod.key} (Pod is not owner)"
+            return not_owner.format(key, pod.key)
         found.append(claim)
     return found
 

@@ -1,9 +1,10 @@
 """DynamicResources of earlier releases.
 
 In 1.35.4 and 1.36.0 Score fails for a pod with allocated and unallocated claims: it looks for an allocation of each claim among
-those made in this attempt, and an allocated claim has none there. Up to 1.35 a search that takes too long rejects the node. Up
-to 1.34 the plugin does not score, devices can be used although slices of their pool are missing, and ``filterTimeout`` is the
-only argument; up to 1.33 there are no arguments.
+those made in this attempt, and an allocated claim has none there. Up to 1.35 a search that takes too long rejects the node,
+and the text about a claim of another pod has no capitals. Up to 1.34 the plugin does not score, devices can be used although
+slices of their pool are missing, ``filterTimeout`` is the only argument, the gate DRAResourceClaimDeviceStatus calls for the
+newest allocator, and its texts name no alternatives. Up to 1.33 there are no arguments.
 
 Source    kube-scheduler 1.35.4, plugins/dynamicresources/dynamicresources.go, computeScore
 """
@@ -55,6 +56,7 @@ class DynamicResourcesV1360(_FaultyScore):
 class DynamicResourcesV135(DynamicResources):
     """The plugin; see the module docstring."""
 
+    not_owner = "ResourceClaim {} was not created for pod {} (pod is not owner)"
     reuse = DynamicResources.reuse
 
     def timed_out(self, node: Node) -> tuple[str, bool]:
@@ -85,6 +87,8 @@ class DynamicResourcesV134(DynamicResourcesV135):
 
     Args: type[PluginArgs] | None = DynamicResourcesArgsV134
     pool_rule = PoolRule.ANY
+    status_is_new = True
+    names_subrequests = False
     reuse = DynamicResources.reuse
 
     def __init__(self, args: DynamicResourcesArgsV134 | None = None) -> None:

@@ -1,18 +1,26 @@
 """InterPodAffinity up to 1.35: pods that are only nominated wake no pod, and a deleted pod's anti-affinity does not count.
 
-Source    kube-scheduler 1.35, plugins/interpodaffinity/plugin.go
+Up to 1.33 the namespace selector of an incoming pod's term selects the namespaces that it matches, and no others.
+
+Source    kube-scheduler 1.35 and 1.33.3, plugins/interpodaffinity/plugin.go
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from moorage.framework.verdicts import Hold, Skip
+from moorage.plugins.affinity_counts import AffinityCounts, ResolvedTerm
+from moorage.plugins.affinity_scores import AffinityWeights
 from moorage.plugins.earlier.placed_pods import WokenByPlacedPods
+from moorage.plugins.earlier.selected_namespaces import with_namespaces, with_namespaces_found
 from moorage.plugins.inter_pod_affinity import InterPodAffinity
 from moorage.state.affinity_terms import AffinityTerm
+from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
 
-__all__ = ["InterPodAffinityV135"]
+__all__ = ["InterPodAffinityV133", "InterPodAffinityV135"]
 
 
 class InterPodAffinityV135(WokenByPlacedPods, InterPodAffinity):
@@ -23,3 +31,21 @@ class InterPodAffinityV135(WokenByPlacedPods, InterPodAffinity):
     def _is_matched_by(self, terms: Iterable[AffinityTerm], pod: PodInfo) -> bool:
         del terms, pod
         return False
+
+
+class InterPodAffinityV133(InterPodAffinityV135):
+    """The plugin; see the module docstring."""
+
+    reuse = InterPodAffinity.reuse
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> AffinityCounts | Skip | Hold:
+        return super().pre_filter(with_namespaces_found(pod, snapshot), snapshot)
+
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> AffinityWeights | Skip:
+        return super().pre_score(with_namespaces_found(pod, snapshot), snapshot, feasible)
+
+    def _resolved(self, terms: Iterable[AffinityTerm]) -> tuple[ResolvedTerm, ...]:
+        if self._handle is None:
+            return super()._resolved(terms)
+        snapshot = self._handle.snapshot
+        return super()._resolved(with_namespaces(term, snapshot) for term in terms)

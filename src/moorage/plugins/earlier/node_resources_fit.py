@@ -2,8 +2,8 @@
 
 Up to 1.35 ``requestedToCapacityRatio`` is valid with every type of strategy.
 Up to 1.33 every refusal can be cured by preemption, even where the request exceeds what the node has. Up to 1.32 pods that are
-only nominated wake no pod. Up to 1.31 the usage that is scored counts only the largest init container of a placed pod, also if
-it is a sidecar.
+only nominated wake no pod, and pods with sidecars are rejected while the gate SidecarContainers is off. Up to 1.31 the usage
+that is scored counts only the largest init container of a placed pod, also if it is a sidecar.
 
 Source    kube-scheduler 1.33.3, plugins/noderesources/fit.go; 1.31.8, framework/types.go, calculateResource
 """
@@ -11,6 +11,7 @@ Source    kube-scheduler 1.33.3, plugins/noderesources/fit.go; 1.31.8, framework
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
@@ -27,12 +28,18 @@ from moorage.plugins.scoring_strategies import (
     shape_faults,
     sub_path,
 )
+from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
+from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
     "NodeResourcesFitArgsV135", "NodeResourcesFitV131", "NodeResourcesFitV132", "NodeResourcesFitV133", "NodeResourcesFitV135",
 ]  # fmt: skip
+
+
+# kube-scheduler's own text.
+SIDECARS_ARE_OFF: Final = "Pod has a restartable init container and the SidecarContainers feature is disabled"
 
 
 class NodeResourcesFitArgsV135(NodeResourcesFitArgs, frozen=True):
@@ -74,6 +81,11 @@ class NodeResourcesFitV132(WokenByPlacedPods, NodeResourcesFitV133):
     """The plugin; see the module docstring."""
 
     reuse = NodeResourcesFit.reuse
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[RequestedResource, ...] | Hold:
+        if not self._gates["SidecarContainers"] and any(one.restart_policy == "Always" for one in pod.spec.init_containers):
+            return Hold.because(SIDECARS_ARE_OFF, unresolvable=True)
+        return super().pre_filter(pod, snapshot)
 
 
 class NodeResourcesFitV131(NodeResourcesFitV132):

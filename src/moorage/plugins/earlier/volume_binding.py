@@ -2,7 +2,7 @@
 
 Up to 1.33 a claim that names a VolumeAttributesClass cannot be matched while the gate VolumeAttributesClass is off, as it is by
 default. Up to 1.32 the reason for a volume out of reach has another text, and the gate for scoring is VolumeCapacityPriority,
-which counts existing volumes only and prefers fuller ones by default.
+which counts existing volumes only, prefers fuller ones by default, and scores no pod without a volume to match on any node.
 
 Source    kube-scheduler 1.33.3 and 1.32.5, plugins/volumebinding; component-helpers, storage/volume/pv_helpers.go
 """
@@ -98,11 +98,11 @@ class VolumeBindingV132(BoundVolumesV133, PreScorePlugin[VolumeBindingState], Sc
         self._gates = FeatureGates(release="1.32.5")
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> VolumeBindingState | Skip:
-        del feasible
         state = self.pre_filter(pod, snapshot) if self._gates["VolumeCapacityPriority"] else None
-        if not isinstance(state, VolumeBindingState):
+        if not isinstance(state, VolumeBindingState) or state.wanted.search is None:
             return SKIP
-        return state if state.wanted.search is not None else SKIP
+        chosen = find(state.wanted, feasible).chosen
+        return SKIP if chosen is None or not (chosen.which >= 0).any() else state
 
     def score(self, state: VolumeBindingState, nodes: NodeView) -> IntArray:
         found = replace(find(state.wanted, nodes), groups=[])

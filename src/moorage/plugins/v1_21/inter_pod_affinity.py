@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from moorage.api.selectors import EVERYTHING
 from moorage.errors import Fault
 from moorage.framework.args import Int32, PluginArgs
 from moorage.framework.changes import Remedies, RemedyingPlugin
@@ -38,10 +37,10 @@ from moorage.plugins.affinity_counts import AffinityCounts, count_affinity
 from moorage.plugins.affinity_reasons import explained, refusing_terms
 from moorage.plugins.affinity_remedies import remedies_of_neighbours
 from moorage.plugins.affinity_scores import AffinityWeights, normalize_weights, sum_weights, weigh_affinity
-from moorage.state.affinity_terms import AffinityTerms
+from moorage.plugins.earlier.selected_namespaces import with_namespaces_found
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
-from moorage.state.pod_info import AffinityTerm, PodInfo, WeightedTerm
+from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["REASON", "InterPodAffinityArgsV121", "InterPodAffinityV121"]
@@ -83,7 +82,7 @@ class InterPodAffinityV121(
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> AffinityCounts | Hold:
         if pod.affinity_fault:
             return Hold.because(f"parsing pod: {pod.affinity_fault}", unresolvable=True)
-        found = count_affinity(_with_namespaces_found(pod, snapshot), snapshot)
+        found = count_affinity(with_namespaces_found(pod, snapshot), snapshot)
         return AffinityCounts(snapshot, (), (), False, {}, {}, {}) if found is None else found
 
     def add_pod(self, state: AffinityCounts, pod: PodInfo, other: PodInfo, node: NodeInfo) -> AffinityCounts:
@@ -108,37 +107,10 @@ class InterPodAffinityV121(
         return remedies_of_neighbours(state, pod, node)
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> AffinityWeights:
-        return weigh_affinity(_with_namespaces_found(pod, snapshot), snapshot, self._hard_weight) or {}
+        return weigh_affinity(with_namespaces_found(pod, snapshot), snapshot, self._hard_weight) or {}
 
     def score(self, weights: AffinityWeights, nodes: NodeView) -> IntArray:
         return sum_weights(weights, nodes)
 
     def normalize(self, weights: AffinityWeights, scores: IntArray) -> IntArray:
         return normalize_weights(scores)
-
-
-def _with_namespaces_found(pod: PodInfo, snapshot: Snapshot) -> PodInfo:
-    """Return the pod with the namespace selectors of its own terms resolved to namespaces."""
-    terms = (pod.required_affinity, pod.required_anti_affinity, pod.preferred_affinity, pod.preferred_anti_affinity)
-    if all(_plain(term).namespace_selector is None for kind in terms for term in kind):
-        return pod
-    required, required_anti, preferred, preferred_anti = terms
-    return pod.with_affinity_terms(
-        AffinityTerms(
-            tuple(_found(term, snapshot) for term in required),
-            tuple(_found(term, snapshot) for term in required_anti),
-            tuple(WeightedTerm(weight, _found(term, snapshot)) for weight, term in preferred),
-            tuple(WeightedTerm(weight, _found(term, snapshot)) for weight, term in preferred_anti),
-        )
-    )
-
-
-def _plain(term: AffinityTerm | WeightedTerm) -> AffinityTerm:
-    return term.term if isinstance(term, WeightedTerm) else term
-
-
-def _found(term: AffinityTerm, snapshot: Snapshot) -> AffinityTerm:
-    over = term.namespace_selector
-    if over is None or over == EVERYTHING:
-        return term
-    return term._replace(namespaces=term.namespaces | snapshot.namespaces_selected(over), namespace_selector=None)

@@ -1,0 +1,104 @@
+"""Compare Moorage with a release of kube-scheduler in clusters made at random.
+
+``python -m tests.conformance.compare_random RECORDER --release 1.34.7 --count 5000`` makes the clusters, lets the recorder (see
+``recorder/build``) and Moorage decide in them, and prints a line for each family and each difference. A cluster with a
+difference is recorded again: kube-scheduler iterates over maps in random order, and any of its answers is right.
+
+Exits with 1 if a decision differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from moorage.errors import MoorageError
+from moorage.testing.answers import answer
+from tests.conformance.random_clusters import cluster
+
+AGAIN = 8
+BATCH = 100
+
+Document = dict[str, Any]
+
+
+def record(recorder: str, scenarios: Sequence[Document]) -> list[Document]:
+    """Return what kube-scheduler decides in each scenario."""
+    text = "".join(json.dumps(one) + "\n" for one in scenarios)
+    run = subprocess.run([recorder], input=text, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+    return [json.loads(line)["expected"] for line in run.stdout.splitlines()]
+
+
+def differences(expected: Document, scenario: Document) -> list[str]:
+    """Return what differs: a refused configuration, or the fields of each pod's result."""
+    try:
+        results = {one["pod"]: one for one in answer(scenario)["results"]}
+    except MoorageError as error:
+        return [] if "refused" in expected else [f"refused: {error}"]
+    if "refused" in expected:
+        return [f"not refused: {expected['refused']}"]
+    found = []
+    for wanted in expected["results"]:
+        fields = [name for name, value in wanted.items() if not _agrees(name, value, results.get(wanted["pod"], {}).get(name))]
+        found += [f"{wanted['pod']}: {', '.join(fields)}"] if fields else []
+    return found
+
+
+def _agrees(field: str, expected: Any, actual: Any) -> bool:
+    if field != "postFilter":
+        return bool(expected == actual)
+    actual = actual or {}
+    outcome = {key: actual[key] for key in ("nominated", "victims") if actual.get(key)}
+    same_text = all((actual.get(key) or "") == expected[key] for key in ("code", "message"))
+    return same_text and outcome in expected["anyOf"]
+
+
+def compare(recorder: str, scenarios: Sequence[Document], counts: Counter[tuple[str, str]]) -> Iterator[str]:
+    """Yield a line for each cluster that differs, and count clusters, decisions and differences by family."""
+    for scenario, expected in zip(scenarios, record(recorder, scenarios), strict=True):
+        family = scenario["family"]
+        counts[family, "clusters"] += 1
+        if "crashed" in expected:
+            counts[family, "crashed"] += 1
+            continue
+        counts[family, "decisions"] += len(expected.get("results", ()))
+        counts[family, "placed"] += sum("best" in one for one in expected.get("results", ()))
+        found = differences(expected, scenario)
+        for _ in range(AGAIN):
+            if not found:
+                break
+            again = differences(record(recorder, [scenario])[0], scenario)
+            found = [line for line in found if line.split(":")[0] in {one.split(":")[0] for one in again}]
+        counts[family, "different"] += len(found)
+        yield from (f"{scenario['name']} {line}" for line in found)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Compare and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("recorder")
+    parser.add_argument("--release", required=True)
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    given = parser.parse_args(arguments)
+    counts: Counter[tuple[str, str]] = Counter()
+    for first in range(given.first, given.first + given.count, BATCH):
+        seeds = range(first, min(first + BATCH, given.first + given.count))
+        for line in compare(given.recorder, [cluster(seed, given.release) for seed in seeds], counts):
+            print(line, flush=True)
+    names = ("clusters", "decisions", "placed", "crashed", "different")
+    print(f"{'family':<18}" + "".join(f"{name:>11}" for name in names))
+    for family in sorted({family for family, _ in counts}):
+        print(f"{family:<18}" + "".join(f"{counts[family, name]:>11}" for name in names))
+    totals = {name: sum(count for (_, one), count in counts.items() if one == name) for name in names}
+    print(f"{'all':<18}" + "".join(f"{totals[name]:>11}" for name in names))
+    return 1 if totals["different"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

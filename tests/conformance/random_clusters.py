@@ -1,0 +1,243 @@
+"""Make clusters at random, for recording what a release of kube-scheduler decides in them.
+
+``python -m tests.conformance.random_clusters --release 1.34.7 --count 5000 > scenarios.jsonl`` prints one scenario per line.
+
+A cluster is bred from recorded ones: nodes, pods and other objects come from one to three scenarios, and the specs of pods and
+nodes exchange whole parts (affinity, tolerations, constraints, resources, volumes, priority). So each part stays valid, and
+meets parts that it has never met. A fifth of the clusters have a configuration, a fifth set feature gates (no alpha ones that
+are off by default), and a quarter place their pods one after the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import gzip
+import json
+import random
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from moorage.framework.features import FeatureGates
+from moorage.releases import ALPHA, Release, find_release
+
+DATA = Path(__file__).parent.parent / "data" / "conformance"
+SOURCES = ("v1.36", "generated", "releases")
+
+# Parts of a pod's spec that can be exchanged alone. Containers, volumes and claims refer to each other and stay together.
+PARTS = (
+    ("affinity",),
+    ("nodeSelector",),
+    ("tolerations",),
+    ("topologySpreadConstraints",),
+    ("priority", "preemptionPolicy"),
+    ("containers", "initContainers", "overhead", "resources", "volumes", "resourceClaims"),
+)
+NODE_PARTS = (
+    ("spec", "taints"),
+    ("spec", "unschedulable"),
+    ("status", "images"),
+    ("status", "allocatable"),
+    ("status", "declaredFeatures"),
+)
+
+Document = dict[str, Any]
+
+
+@cache
+def recorded() -> tuple[Document, ...]:
+    """Return all stored scenarios with single pods."""
+    documents = []
+    for source in SOURCES:
+        for path in sorted((DATA / source).rglob("*.jsonl.gz")):
+            if path.name == "groups.jsonl.gz":
+                continue
+            for line in gzip.decompress(path.read_bytes()).decode().splitlines():
+                document = json.loads(line)
+                if "objects" in document:
+                    documents.append({key: document[key] for key in ("family", "objects", "config", "name") if key in document})
+    return tuple(documents)
+
+
+def cluster(seed: int, release: str) -> Document:
+    """Return the scenario of a seed."""
+    rng = random.Random(f"{release} {seed}")
+    parents = rng.sample(recorded(), rng.choice((1, 2, 2, 3)))
+    made: Document = {
+        "name": f"{family(parents[0])}-{seed}",
+        "family": family(parents[0]),
+        "release": release,
+        "objects": list(_objects(rng, parents)),
+    }
+    if rng.random() < 0.25:
+        made["mode"] = "sequence"
+    if rng.random() < 0.2:
+        made["config"] = rng.choice([d["config"] for d in recorded() if d.get("config")])
+        names = [p.get("schedulerName") for p in made["config"].get("profiles", ())] or [None]
+        for pod in (o for o in made["objects"] if o["kind"] == "Pod" and not o["spec"].get("nodeName")):
+            pod["spec"]["schedulerName"] = rng.choice(names) or "default-scheduler"
+    else:
+        for pod in (o for o in made["objects"] if o["kind"] == "Pod"):
+            pod["spec"].pop("schedulerName", None)
+    if rng.random() < 0.2:
+        made["featureGates"] = _gates(rng, release)
+    return made
+
+
+def family(document: Mapping[str, Any]) -> str:
+    """Return the family that a recorded scenario belongs to."""
+    return str(document.get("family") or document["name"].rsplit("-", 1)[0])
+
+
+def _gates(rng: random.Random, release: str) -> dict[str, bool]:
+    """Return settings of feature gates that the release accepts."""
+    found = find_release(release)
+    assert found is not None
+    can_be_set = sorted(name for name in found.gates if _can_be_drawn(name, found))
+    while True:
+        settings = {gate: rng.random() < 0.7 for gate in rng.sample(can_be_set, min(3, len(can_be_set)))}
+        if not FeatureGates.faults(settings, found.name):
+            return settings
+
+
+def _can_be_drawn(name: str, release: Release) -> bool:
+    """Return whether recordings can have a gate.
+
+    Not if it makes preemption asynchronous, needs another API of devices, or decides what the API server writes into selectors.
+    """
+    gate = release.gates[name]
+    is_of_devices = name.startswith("DRA") or name == "DynamicResourceAllocation"
+    has_devices = release.gates["DynamicResourceAllocation"].default
+    is_alpha = gate.stage == ALPHA and not gate.default
+    return (
+        not gate.locked
+        and not is_alpha
+        and "Async" not in name
+        and "MatchLabelKeys" not in name
+        and (has_devices or not is_of_devices)
+    )
+
+
+def _objects(rng: random.Random, parents: list[Document]) -> Iterator[Document]:
+    objects = [copy.deepcopy(o) for parent in parents for o in parent["objects"]]
+    nodes = _distinct(o for o in objects if o["kind"] == "Node")
+    others = _distinct(o for o in objects if o["kind"] not in {"Node", "Pod"})
+    for claim in (o for o in others if o["kind"] in {"ResourceClaim", "ResourceClaimTemplate"}):
+        _default_claim(claim)
+    pods = _distinct(o for o in objects if o["kind"] == "Pod")
+    for pod in pods:
+        pod["metadata"].setdefault("namespace", "default")
+    if len(nodes) > 12:
+        nodes = rng.sample(nodes, 12)
+    present = {o["metadata"]["name"] for o in others if o["kind"] == "Namespace"}
+    for name in sorted({pod["metadata"]["namespace"] for pod in pods} - present):
+        others.append(
+            {
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+            }
+        )
+    for node in nodes:
+        _mix_node(rng, node, nodes)
+    names = [node["metadata"]["name"] for node in nodes]
+    for pod in pods:
+        _mix_pod(rng, pod, pods)
+        if pod["spec"].get("nodeName") and pod["spec"]["nodeName"] not in names:
+            pod["spec"]["nodeName"] = rng.choice(names) if names else "gone"
+    placed = [pod for pod in pods if pod["spec"].get("nodeName")]
+    pending = [pod for pod in pods if not pod["spec"].get("nodeName")]
+    kept = rng.sample(placed, min(len(placed), rng.randint(0, 25))) + rng.sample(pending, min(len(pending), 8))
+    for at, thing in enumerate([*others, *nodes, *sorted(kept, key=pods.index)]):
+        thing["metadata"]["uid"] = f"u{at:05d}"
+        if thing["kind"] == "Pod":
+            _merge_label_keys(thing)
+        yield thing
+
+
+def _default_claim(claim: Document) -> None:
+    """Fill in what an API server does: the recorder's objects come from no server."""
+    for request in claim["spec"].get("devices", {}).get("requests", ()):
+        for one in (*([request["exactly"]] if "exactly" in request else ()), *request.get("firstAvailable", ())):
+            if one.setdefault("allocationMode", "ExactCount") == "ExactCount":
+                one.setdefault("count", 1)
+
+
+def _merge_label_keys(pod: Document) -> None:
+    """Add to the selectors of affinity terms what an API server adds for ``matchLabelKeys`` and ``mismatchLabelKeys``."""
+    labels = pod["metadata"].get("labels", {})
+    for kind in ("podAffinity", "podAntiAffinity"):
+        affinity = (pod["spec"].get("affinity") or {}).get(kind) or {}
+        weighted = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+        for term in (
+            *(affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ()),
+            *(one["podAffinityTerm"] for one in weighted),
+        ):
+            if term.get("labelSelector") is None:
+                continue
+            for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
+                added = [
+                    {"key": key, "operator": operator, "values": [labels[key]]} for key in term.get(field, ()) if key in labels
+                ]
+                present = term["labelSelector"].setdefault("matchExpressions", [])
+                present += [one for one in added if one not in present]
+
+
+def _distinct(objects: Iterable[Document]) -> list[Document]:
+    found: dict[tuple[str, str, str], Document] = {}
+    for o in objects:
+        found.setdefault((o["kind"], o["metadata"].get("namespace", ""), o["metadata"]["name"]), o)
+    return list(found.values())
+
+
+def _mix_node(rng: random.Random, node: Document, nodes: list[Document]) -> None:
+    for section, field in NODE_PARTS:
+        if rng.random() < 0.25:
+            _exchange(rng.choice(nodes).get(section, {}), node.setdefault(section, {}), (field,))
+    if rng.random() < 0.15:
+        other = rng.choice(nodes)["metadata"].get("labels", {})
+        own = {k: v for k, v in node["metadata"].get("labels", {}).items() if k == "kubernetes.io/hostname"}
+        node["metadata"]["labels"] = {**other, **own}
+
+
+def _mix_pod(rng: random.Random, pod: Document, pods: list[Document]) -> None:
+    for part in PARTS:
+        if rng.random() < 0.3:
+            other = rng.choice(pods)
+            if part[0] == "containers" and other["metadata"].get("namespace") != pod["metadata"].get("namespace"):
+                continue
+            _exchange(other["spec"], pod["spec"], part)
+            if part[0] == "containers":
+                _exchange(
+                    other.get("status", {}),
+                    pod.setdefault("status", {}),
+                    ("containerStatuses", "resize", "resourceClaimStatuses"),
+                )
+    if rng.random() < 0.15:
+        _exchange(rng.choice(pods)["metadata"], pod["metadata"], ("labels",))
+
+
+def _exchange(source: Mapping[str, Any], target: Document, fields: Iterable[str]) -> None:
+    for field in fields:
+        target.pop(field, None)
+        if field in source:
+            target[field] = copy.deepcopy(source[field])
+
+
+def main(arguments: list[str]) -> int:
+    """Print scenarios."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--release", default="1.36.3", help="the version that the scenarios name")
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    given = parser.parse_args(arguments)
+    for seed in range(given.first, given.first + given.count):
+        sys.stdout.write(json.dumps(cluster(seed, given.release), sort_keys=True) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,268 @@
+// The recorder asks one release of kube-scheduler for every part of its decisions.
+//
+// It reads scenarios (one JSON document per line) from standard input and writes them with the field `expected.results`, in the
+// form of tests/data/conformance. A scenario whose configuration kube-scheduler refuses gets `expected.refused`.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
+	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	configscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
+	"k8s.io/kubernetes/pkg/scheduler/profile"
+)
+
+type scenario struct {
+	Name         string            `json:"name"`
+	Config       json.RawMessage   `json:"config"`
+	Mode         string            `json:"mode"`
+	Objects      []json.RawMessage `json:"objects"`
+	FeatureGates map[string]bool   `json:"featureGates"`
+}
+
+type evictions struct {
+	lock sync.Mutex
+	pods []string
+}
+
+func (e *evictions) Take() []string {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	pods := e.pods
+	e.pods = nil
+	sort.Strings(pods)
+	return pods
+}
+
+var gates = flag.Bool("gates", false, "print the feature gates of the release instead: name, default, stage, whether it is locked")
+
+var settle = flag.Duration("settle", 30*time.Millisecond, "time that caches of volumes and claims have to fill")
+
+func main() {
+	flag.Parse()
+	if *gates {
+		table := map[string]any{}
+		for gate, spec := range utilfeature.DefaultMutableFeatureGate.GetAll() {
+			table[string(gate)] = map[string]any{"default": spec.Default, "stage": string(spec.PreRelease), "locked": spec.LockToDefault}
+		}
+		must(json.NewEncoder(os.Stdout).Encode(table))
+		return
+	}
+	in := bufio.NewReaderSize(os.Stdin, 1<<20)
+	out := bufio.NewWriter(os.Stdout)
+	defer out.Flush()
+	defaults := map[string]bool{}
+	for gate, spec := range utilfeature.DefaultMutableFeatureGate.GetAll() {
+		if !spec.LockToDefault {
+			defaults[string(gate)] = utilfeature.DefaultFeatureGate.Enabled(gate)
+		}
+	}
+	for {
+		line, err := in.ReadBytes('\n')
+		if len(line) > 1 {
+			var whole map[string]any
+			var asked scenario
+			must(json.Unmarshal(line, &whole))
+			must(json.Unmarshal(line, &asked))
+			whole["expected"] = answer(&asked, defaults)
+			written, err := json.Marshal(whole)
+			must(err)
+			out.Write(append(written, '\n'))
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func answer(asked *scenario, defaults map[string]bool) (expected map[string]any) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			expected = map[string]any{"crashed": fmt.Sprint(fault)}
+		}
+	}()
+	gates := map[string]bool{}
+	for _, gate := range []string{"SchedulerAsyncPreemption", "SchedulerAsyncAPICalls"} {
+		if _, known := defaults[gate]; known {
+			gates[gate] = false
+		}
+	}
+	for gate, open := range asked.FeatureGates {
+		// Once it has refused a gate, the process refuses all others.
+		if _, settable := defaults[gate]; !settable {
+			return map[string]any{"refused": "gate " + gate + " cannot be set"}
+		}
+		gates[gate] = open
+	}
+	defer func() {
+		restored := map[string]bool{}
+		for gate := range gates {
+			if value, settable := defaults[gate]; settable {
+				restored[gate] = value
+			}
+		}
+		must(utilfeature.DefaultMutableFeatureGate.SetFromMap(restored))
+	}()
+	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gates); err != nil {
+		return map[string]any{"refused": err.Error()}
+	}
+	hundred := int32(100)
+	options := []scheduler.Option{scheduler.WithPercentageOfNodesToScore(&hundred)}
+	if len(asked.Config) > 0 && string(asked.Config) != "null" {
+		config, err := load(asked.Config)
+		if err != nil {
+			return map[string]any{"refused": err.Error()}
+		}
+		for at := range config.Profiles {
+			config.Profiles[at].PercentageOfNodesToScore = nil
+		}
+		options = append(options, scheduler.WithProfiles(config.Profiles...), scheduler.WithComponentConfigVersion(config.TypeMeta.APIVersion))
+	}
+	objects, pending, unknown := decode(asked.Objects)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	client := fake.NewSimpleClientset(objects...)
+	evicted := &evictions{}
+	client.PrependReactor("*", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		switch act := action.(type) {
+		case clienttesting.DeleteAction:
+			evicted.lock.Lock()
+			evicted.pods = append(evicted.pods, act.GetNamespace()+"/"+act.GetName())
+			evicted.lock.Unlock()
+			return true, nil, nil
+		case clienttesting.PatchAction, clienttesting.UpdateAction:
+			return true, &v1.Pod{}, nil
+		}
+		return false, nil, nil
+	})
+	factory := scheduler.NewInformerFactory(client, 0)
+	sched, err := scheduler.New(ctx, client, factory, nil, profile.NewRecorderFactory(events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})), options...)
+	if err != nil {
+		return map[string]any{"refused": err.Error()}
+	}
+	start(ctx, factory)
+	must(sched.WaitForHandlersSync(ctx))
+	must(wait.PollUntilContextTimeout(ctx, time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		return taken(sched, objects), nil
+	}))
+	if slow(objects) {
+		time.Sleep(*settle)
+	}
+	results := []any{}
+	for _, pod := range pending {
+		result, err := sched.Record(ctx, pod, asked.Mode == "sequence", evicted)
+		must(err)
+		if result != nil {
+			results = append(results, result)
+		}
+	}
+	expected = map[string]any{"results": results}
+	if len(unknown) > 0 {
+		expected["unknown"] = unknown
+	}
+	return expected
+}
+
+func start(ctx context.Context, factory informers.SharedInformerFactory) {
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
+}
+
+// taken says whether the scheduler's cache holds every node and every placed pod.
+func taken(sched *scheduler.Scheduler, objects []runtime.Object) bool {
+	nodes, pods := 0, 0
+	for _, object := range objects {
+		switch object := object.(type) {
+		case *v1.Node:
+			nodes++
+		case *v1.Pod:
+			if object.Spec.NodeName != "" && object.Status.Phase != v1.PodSucceeded && object.Status.Phase != v1.PodFailed {
+				pods++
+			}
+		}
+	}
+	held, err := sched.Cache.PodCount()
+	return err == nil && held >= pods && sched.Cache.NodeCount() >= nodes
+}
+
+// slow says whether caches beside the scheduler's own must fill.
+func slow(objects []runtime.Object) bool {
+	for _, object := range objects {
+		name := fmt.Sprintf("%T", object)
+		if strings.Contains(name, "Persistent") || strings.Contains(name, "Claim") || strings.Contains(name, "Resource") || strings.Contains(name, "CSI") {
+			return true
+		}
+	}
+	return false
+}
+
+func load(text []byte) (*schedulerapi.KubeSchedulerConfiguration, error) {
+	object, kind, err := configscheme.Codecs.UniversalDecoder().Decode(text, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	config, is := object.(*schedulerapi.KubeSchedulerConfiguration)
+	if !is {
+		return nil, fmt.Errorf("%v is no configuration", kind)
+	}
+	config.TypeMeta.APIVersion = kind.GroupVersion().String()
+	if fault := validation.ValidateKubeSchedulerConfiguration(config); fault != nil {
+		return nil, fault
+	}
+	return config, nil
+}
+
+func decode(given []json.RawMessage) (objects []runtime.Object, pending []*v1.Pod, unknown []string) {
+	for _, text := range given {
+		object, kind, err := clientscheme.Codecs.UniversalDeserializer().Decode(text, nil, nil)
+		if err != nil {
+			unknown = append(unknown, fmt.Sprint(kind))
+			continue
+		}
+		switch object := object.(type) {
+		case *v1.Pod:
+			corev1.SetObjectDefaults_Pod(object)
+			if object.Spec.NodeName == "" {
+				pending = append(pending, object)
+			}
+		case *v1.Node:
+			corev1.SetObjectDefaults_Node(object)
+		case *v1.PersistentVolume:
+			corev1.SetObjectDefaults_PersistentVolume(object)
+		case *v1.PersistentVolumeClaim:
+			corev1.SetObjectDefaults_PersistentVolumeClaim(object)
+		}
+		// Caches compare versions of objects, so each has one.
+		must(meta.NewAccessor().SetResourceVersion(object, "1"))
+		objects = append(objects, object)
+	}
+	return objects, pending, unknown
+}

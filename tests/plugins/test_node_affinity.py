@@ -138,7 +138,7 @@ def test_a_malformed_preference_is_an_error_with_its_path():
     )
     with pytest.raises(PluginError) as failed:
         final_scores(NodeAffinity(), pod, a_cluster(NODES).snapshot)
-    assert str(failed.value).removeprefix("plugin NodeAffinity failed in preScore: SelectorError: ") == (
+    assert str(failed.value).removeprefix('running PreScore plugin "NodeAffinity": ') == (
         "[[1].matchExpressions[0].values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty, "
         "[2].matchExpressions[0].values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer, "
         '[2].matchExpressions[1].key: Invalid value: "a b": name part must consist of alphanumeric characters, '

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from moorage.api import core
 from moorage.api.selectors import NodeTerm, SelectorError, aggregate, compile_node_selector, compile_node_term
-from moorage.errors import Fault
+from moorage.errors import AttemptError, Fault
 from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
@@ -170,7 +170,12 @@ class NodeAffinity(
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> tuple[PreferredTerm, ...] | Skip:
         preferred = _affinity(pod).preferred_during_scheduling_ignored_during_execution
-        return preferred_terms(pod) if preferred or self._prefers else SKIP
+        if not preferred and not self._prefers:
+            return SKIP
+        try:
+            return preferred_terms(pod)
+        except SelectorError as error:
+            raise AttemptError(self.name, f'running PreScore plugin "{self.name}": {error}') from error
 
     def score(self, preferred: tuple[PreferredTerm, ...] | PodInfo, nodes: NodeView) -> IntArray:
         if isinstance(preferred, PodInfo):  # PreScore is switched off

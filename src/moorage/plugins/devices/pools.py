@@ -84,7 +84,7 @@ def gather(
     found: dict[PoolId, list[SliceOffers]] = {}
     try:
         for held in slices:
-            if _matters(held, node, partitions):
+            if _matters(held, node, partitions, rule):
                 _add(found, held)
         pools = _in_order([_RULES[rule](of, held, slices_of(of), partitions) for of, held in found.items()])
     except (SelectionError, QuantityError) as error:
@@ -102,9 +102,11 @@ def _in_order(pools: list[Pool | None]) -> tuple[Pool, ...]:
     return tuple(sorted([pool for pool in pools if pool is not None], key=place))
 
 
-def _matters(held: SliceOffers, node: Node, partitions: bool) -> bool:
-    """Return whether a node needs a slice, for its devices or for its shared counters."""
+def _matters(held: SliceOffers, node: Node, partitions: bool, rule: PoolRule) -> bool:
+    """Return whether a node needs a slice, for its devices or for its shared counters. Up to 1.34 counters do not matter."""
     spec = held.source.spec
+    if rule is PoolRule.ANY:
+        return (partitions or spec.per_device_node_selection is None) and bool(held.is_for(node))
     if not partitions and (spec.per_device_node_selection is not None or held.has_counters):
         return False
     return held.has_counters or bool(held.is_for(node))

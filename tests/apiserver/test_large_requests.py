@@ -23,8 +23,9 @@ from moorage.apiserver.http.worker import Worker
 from moorage.apiserver.schema.value_limits import MAX_VALUES
 from moorage.apiserver.storage.store import MAX_OBJECT, Store
 from moorage.apiserver.vocabulary.http_messages import HTTPRequest
+from moorage.apiserver.vocabulary.kind_tables import ALL_KINDS
 from moorage.apiserver.vocabulary.request_targets import find_target
-from moorage.apiserver.vocabulary.served_kinds import ALL_GATES, served
+from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.apiserver.vocabulary.statuses import ApiError
 
 ADMIN = User("admin", ("system:masters",))
@@ -224,11 +225,11 @@ def beside(store, asked, before_change=lambda: None):
         before_change()
         return function()
 
-    return carry_out(store, GUARD, asked, find_target(asked.path, ALL_GATES), ask)
+    return carry_out(store, GUARD, asked, find_target(asked.path, ALL_KINDS), ask)
 
 
 def at_once(store, asked):
-    return encode_response(asked, serve(store, GUARD, Authorizer(store), asked, find_target(asked.path, ALL_GATES)))
+    return encode_response(asked, serve(store, GUARD, Authorizer(store), asked, find_target(asked.path, ALL_KINDS)))
 
 
 def outcome(carry_out, store, asked):

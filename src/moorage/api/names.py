@@ -12,17 +12,19 @@ import re
 from functools import lru_cache
 
 __all__ = [
-    "check_dns1123_label", "check_dns1123_subdomain", "check_label_value", "check_qualified_name",
+    "check_dns1035_label", "check_dns1123_label", "check_dns1123_subdomain", "check_label_value", "check_qualified_name",
     "is_attachable_volume_resource", "is_extended_resource_name", "is_hugepage_resource", "is_native_resource",
     "is_prefixed_native_resource", "is_scalar_resource_name",
 ]  # fmt: skip
 
 _DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_DNS1035_LABEL = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _DNS_SUBDOMAIN = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"
 _LABEL_KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE = f"({_LABEL_KEY})?"
 
 _is_dns_label = re.compile(_DNS_LABEL).fullmatch
+_is_dns1035_label = re.compile(_DNS1035_LABEL).fullmatch
 # The same, but with possessive groups: matching never goes back, so a long text needs no memory.
 _is_dns_subdomain = re.compile(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*+").fullmatch
 _is_label_key = re.compile(_LABEL_KEY).fullmatch
@@ -33,6 +35,10 @@ _DNS_LABEL_FAULT = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
     "and must start and end with an alphanumeric character "
     f"(e.g. 'my-name',  or '123-abc', regex used for validation is '{_DNS_LABEL}')"
+)
+_DNS1035_LABEL_FAULT = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end "
+    f"with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '{_DNS1035_LABEL}')"
 )
 _DNS_SUBDOMAIN_FAULT = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
@@ -68,6 +74,14 @@ def check_dns1123_label(text: str) -> list[str]:
     faults = [_too_long(63, "characters")] if _size(text) > 63 else []
     if not _is_dns_label(text):
         faults.append("must not contain dots" if _is_dns_subdomain(text) else _DNS_LABEL_FAULT)
+    return faults
+
+
+def check_dns1035_label(text: str) -> list[str]:
+    """Return why a text is not a DNS label that starts with a letter, such as a service's name."""
+    faults = [_too_long(63, "characters")] if _size(text) > 63 else []
+    if not _is_dns1035_label(text):
+        faults.append(_DNS1035_LABEL_FAULT)
     return faults
 
 

@@ -11,7 +11,7 @@ import msgspec
 from moorage.api.core import ENDED_PHASES
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind, find_kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind, find_kind, served
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.cli.missing_owners import missing_replica_sets
 from moorage.cli.progress import Progress
@@ -25,10 +25,9 @@ from moorage.wording import counted, some
 
 __all__ = ["fill", "lost_pods"]
 
-_BY_VERSION: Final = {(kind.api_version, kind.kind): kind for kind in KINDS if "create" in kind.verbs}
+_DEFINITIONS: Final = served("customresourcedefinitions", "apiextensions.k8s.io")
 #: Kinds that are stored first, because other objects need them to exist or to be admitted; the rest has no order.
 _FIRST: Final = ("Namespace", "PriorityClass", "RuntimeClass", "StorageClass", "LimitRange")
-_ORDER: Final = {kind: _FIRST.index(kind.kind) if kind.kind in _FIRST else len(_FIRST) for kind in KINDS}
 #: Short-lived kinds that are skipped, and the record that ``moorage dump`` writes.
 _PASSING: Final = frozenset(["Event", "Lease"])
 _RECORD: Final = "DumpRecord"
@@ -53,24 +52,16 @@ def fill(
     Raises  InputError for unreadable files and invalid objects, with one located line for each fault
     """
     left: Counter[str] = Counter()
-    wanted: list[_Wanted] = []
-    for source in open_sources(paths, recursive=recursive, stdin=stdin):
-        if progress is not None:
-            progress.reading(source, len(wanted))
-        for found in find_objects(source):
-            kind = _BY_VERSION.get((found.api_version, found.kind))
-            if kind is None or kind.kind in _PASSING or (kind.gate and kind.gate not in store.offers):
-                if found.kind != _RECORD:
-                    left[f"{found.kind} {found.api_version} left out"] += 1
-            else:
-                wanted.append((kind, _plain(found), found.where))
+    read = list(_read(paths, recursive=recursive, stdin=stdin, progress=progress))
+    faults = [fault for one in read if _is_definition(one[0]) and (fault := _keep(store, _DEFINITIONS, *one, left))]
+    wanted = list(_known(store, (one for one in read if not _is_definition(one[0])), left))
     sets = list(missing_replica_sets([document for _, document, _ in wanted]))
     wanted += [(REPLICA_SETS, made, "made for pods") for made in sets]
-    wanted.sort(key=lambda one: _ORDER[one[0]])
+    wanted.sort(key=lambda one: _FIRST.index(one[0].native) if one[0].native in _FIRST else len(_FIRST))
     strays = _drop_missing_owners(store, [document for _, document, _ in wanted])
     store.has_quotas = False
     try:
-        faults = [fault for one in _shown(wanted, progress) if (fault := _keep(store, *one, left))]
+        faults += [fault for one in _shown(wanted, progress) if (fault := _keep(store, *one, left))]
     finally:
         store.has_quotas = True
     if faults:
@@ -90,6 +81,34 @@ def _shown(wanted: Sequence[_Wanted], progress: Progress | None) -> Iterator[_Wa
         if progress is not None and number % _OFTEN == 0:
             progress.part("storing objects", number, len(wanted))
         yield one
+
+
+def _read(
+    paths: Iterable[str], *, recursive: bool, stdin: BinaryIO | None, progress: Progress | None
+) -> Iterator[tuple[Document, str]]:
+    """Yield the objects of files, each with its place."""
+    count = 0
+    for source in open_sources(paths, recursive=recursive, stdin=stdin):
+        if progress is not None:
+            progress.reading(source, count)
+        for found in find_objects(source):
+            if found.kind != _RECORD:
+                count += 1
+                yield _plain(found), found.where
+
+
+def _is_definition(document: Document) -> bool:
+    return (document["apiVersion"], document["kind"]) == (_DEFINITIONS.api_version, _DEFINITIONS.kind)
+
+
+def _known(store: Store, read: Iterable[tuple[Document, str]], left: Counter[str]) -> Iterator[_Wanted]:
+    """Yield the objects of kinds that the store serves, and count the others in ``left``."""
+    for document, where in read:
+        kind = store.kinds.find_type(document["apiVersion"], document["kind"])
+        if kind is None or kind.native in _PASSING:
+            left[f"{document['kind']} {document['apiVersion']} left out"] += 1
+        else:
+            yield kind, document, where
 
 
 def lost_pods(store: Store) -> Iterator[str]:
@@ -113,7 +132,7 @@ def _drop_missing_owners(store: Store, documents: Iterable[Document]) -> int:
     """
     listed = list(documents)
     known = {uid for one in listed if (uid := one["metadata"].get("uid"))}
-    known.update(record.document()["metadata"]["uid"] for kind in KINDS for record in store.all(kind))
+    known.update(record.document()["metadata"]["uid"] for kind in store.kinds.stored for record in store.all(kind))
     count = 0
     for one in listed:
         held = one["metadata"].get("ownerReferences")

@@ -21,7 +21,7 @@ from moorage.apiserver.storage.list_selection import ALL, Selection
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.storage.watches import Watch
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.controllers.executor import StepExecutor
 from moorage.controllers.machinery.controller import Controller
@@ -86,12 +86,32 @@ class ControllerManager:
         self._stale = True
         self._watches: dict[ServedKind, Watch] = {}
         store.empties_namespaces = not any(isinstance(one, Namespaces) for one in controllers)
-        for kind in KINDS:
-            if kind.kind not in _UNSEEN:
-                self._watches[kind] = self._watch(kind, "")
+        self._follow_kinds()
 
     def _watch(self, kind: ServedKind, version: str) -> Watch:
         return self._store.watch(kind, ALL, version, self._wake)
+
+    def _follow_kinds(self) -> None:
+        """Watch the kinds that the store has now, and forget the objects of kinds that it no longer has."""
+        if self._watches and self.world.kinds is self._store.kinds:
+            return
+        self.world.kinds = self._store.kinds
+        fresh = {kind.qualified: kind for kind in self.world.kinds.stored if kind.native not in _UNSEEN}
+        for kind in [kind for kind in self._watches if fresh.get(kind.qualified) is not kind]:
+            self._replace(kind, fresh.get(kind.qualified))
+        for kind in fresh.values():
+            if kind not in self._watches:
+                self._watches[kind] = self._watch(kind, "")
+
+    def _replace(self, old: ServedKind, new: ServedKind | None) -> None:
+        """Follow a custom kind whose definition changed, or was deleted (None)."""
+        watch = self._watches.pop(old)
+        if new is None:
+            for document in self.world.all(old):
+                self._note(old, document, gone=True)
+        else:
+            self.world.rename(old, new)
+            self._watches[new] = watch
 
     def _wake(self) -> None:
         self._stale = True
@@ -112,8 +132,9 @@ class ControllerManager:
 
     def _refreshed(self) -> Iterator[None]:
         """Process all pending watch events piece by piece."""
-        while self._stale:
+        while self._stale or self.world.kinds is not self._store.kinds:
             self._stale = False
+            self._follow_kinds()
             for kind, watch in list(self._watches.items()):
                 while not (watch.idle or watch.closed):
                     for seen in watch.take(_PIECE):

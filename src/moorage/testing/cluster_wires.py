@@ -75,7 +75,7 @@ class StoreWire:
         """Execute a request."""
         raw = b"" if body is None else json.dumps(body).encode()
         try:
-            request, target = self._request(method, path, query, form, raw), find_target(path, self._store.offers)
+            request, target = self._request(method, path, query, form, raw), find_target(path, self._store.kinds)
             check_route(method, target, form)
             response = serve(self._store, self._guard, self._authorizer, request, target)
         except ApiError as error:
@@ -85,7 +85,7 @@ class StoreWire:
     @asynccontextmanager
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[Document]]:
         stream = open_stream(
-            self._store, self._request("GET", path, {**query, "watch": "true"}), find_target(path, self._store.offers), Lines()
+            self._store, self._request("GET", path, {**query, "watch": "true"}), find_target(path, self._store.kinds), Lines()
         )
         try:
             yield _events(b"".join(parts) async for parts in stream)

@@ -12,7 +12,8 @@ from moorage.apiserver.http import requests
 from moorage.apiserver.schema import openapi
 from moorage.apiserver.storage import store as storing
 from moorage.apiserver.storage.store import DeletionResult, Store
-from moorage.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, REVIEWS
+from moorage.apiserver.vocabulary.kind_tables import ALL_KINDS
+from moorage.apiserver.vocabulary.served_kinds import KINDS, REVIEWS
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.testing.attacks.attack_run import run
 from moorage.testing.attacks.making import make
@@ -36,8 +37,8 @@ def test_every_documented_path_is_attacked():
     attacked = {route.path.replace(f"/{OPEN}/", "/{namespace}/").replace(f"/{SEEDED}", "/{name}") for route in routes()}
     documented = {
         path
-        for place in openapi.index(ALL_GATES)["paths"]
-        for path in openapi.document_of(place, ALL_GATES)["paths"]
+        for place in openapi.index(ALL_KINDS)["paths"]
+        for path in openapi.document_of(place, ALL_KINDS)["paths"]
         if "/namespaces/{name}" not in path
     }
     assert documented - {path.rstrip("/") for path in attacked} - attacked == set()

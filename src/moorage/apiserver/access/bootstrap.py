@@ -70,7 +70,7 @@ def bootstrap_cluster(store: Store) -> None:
             wanted = {"metadata": {"name": name}, "value": found.value, "description": found.description}
             made = {"apiVersion": _PRIORITIES.api_version, "kind": "PriorityClass", **wanted}
             store.create(_PRIORITIES, "", made, manager=FieldManager("kube-apiserver", version=_PRIORITIES.api_version))
-    for kind, document in bootstrap_objects(store.offers):
+    for kind, document in bootstrap_objects(store.kinds.gates):
         metadata = document["metadata"]
         held = store.find(kind, metadata.get("namespace", ""), metadata["name"])
         if held is None:

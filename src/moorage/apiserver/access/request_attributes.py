@@ -30,7 +30,7 @@ def attributes_of(method: str, target: Target | ReviewTarget, query: Mapping[str
         name = _single(query.get("fieldSelector", "")) if verb in {"deletecollection", "list"} else ""
     if method == "GET" and is_many and is_true(query.get("watch", "0")):
         verb = "watch"
-    if kind.resource == "namespaces" and target.name:
+    if kind.qualified == "namespaces" and target.name:
         namespace = target.name  # a namespace is within itself, so a namespace's admins may read it
     return Attributes(verb, kind.group, kind.resource, target.subresource, name, namespace)
 

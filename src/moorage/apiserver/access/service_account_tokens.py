@@ -125,7 +125,7 @@ class AccountTokens:
             raise conflict(kind.resource, "", name, why)
         claims: Document = {kind.singular: {"name": name, "uid": uid}}
         spec = _mapping(found.get("spec"))
-        if kind.kind == "Pod":
+        if kind.native == "Pod":
             if spec.get("serviceAccountName") != account:
                 why = f'cannot bind token for serviceaccount "{account}" to pod running with different serviceaccount name.'
                 raise bad_request(why)

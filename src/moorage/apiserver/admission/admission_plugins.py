@@ -59,14 +59,14 @@ def admit(kind: ServedKind, document: Document, decoded: Object, find: Lookup, g
 
     Raises  ApiError 403 if a plugin rejects the object, 400 if a field has the wrong type
     """
-    if kind.kind == "PodGroup":
+    if kind.native == "PodGroup":
         _protect(document["metadata"])
         if not gates["WorkloadAwarePreemption"]:
             return
-    plugin = _PLUGINS.get(kind.kind)
+    plugin = _PLUGINS.get(kind.native)
     if plugin is None:
         return
-    if kind.kind == "Pod" and isinstance(spec := document.get("spec"), dict):
+    if kind.native == "Pod" and isinstance(spec := document.get("spec"), dict):
         spec.setdefault("serviceAccountName", "default")
     after, refusals = plugin(decoded, find)
     if refusals:
@@ -94,7 +94,7 @@ def admit_new(kind: ServedKind, document: Document, find: Lookup) -> None:
 
     Raises  ApiError 403
     """
-    if kind.kind != "PodGroup":
+    if kind.native != "PodGroup":
         return
     origin = (document["spec"].get("podGroupTemplateRef") or {}).get("workload")
     if origin is None:
@@ -119,7 +119,7 @@ def check_change(kind: ServedKind, old: Document, new: Document, find: Lookup, g
     Raises  ApiError 403
     """
     _check_growth(kind, old, new, find)
-    if kind.kind != "Job" or not gates["GenericWorkload"] or old["spec"].get("parallelism") == new["spec"].get("parallelism"):
+    if kind.native != "Job" or not gates["GenericWorkload"] or old["spec"].get("parallelism") == new["spec"].get("parallelism"):
         return
     named = ((old["spec"]["template"].get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName")
     uid = old["metadata"]["uid"]
@@ -196,12 +196,12 @@ def admit_with_controllers(kind: ServedKind, document: Document) -> None:
 
     Source  kubernetes, plugin/pkg/admission: nodetaint, storage/storageobjectinuseprotection
     """
-    if kind.kind == "Node":
+    if kind.native == "Node":
         spec = document.setdefault("spec", {})
         taints = spec.get("taints") or []
         if not any((one.get("key"), one.get("effect")) == (_NOT_READY, "NoSchedule") for one in taints):
             spec["taints"] = [*taints, {"key": _NOT_READY, "effect": "NoSchedule"}]
-    elif (name := _IN_USE.get(kind.kind)) is not None:
+    elif (name := _IN_USE.get(kind.native)) is not None:
         held = document["metadata"].get("finalizers") or []
         if name not in held:
             document["metadata"]["finalizers"] = [*held, name]
@@ -213,7 +213,7 @@ def admit_with_controllers(kind: ServedKind, document: Document) -> None:
 def restore_admitted(kind: ServedKind, old: Document, new: Document) -> None:
     """Restore, in the new version of a pod, the priority and tolerations that admission added and the client left out."""
     spec, held = new.get("spec"), old.get("spec") or {}
-    if kind.kind != "Pod" or not isinstance(spec, dict):
+    if kind.native != "Pod" or not isinstance(spec, dict):
         return
     for name in ("priority", "preemptionPolicy"):
         if spec.get(name) is None and held.get(name) is not None:
@@ -235,7 +235,7 @@ def _check_growth(kind: ServedKind, old: Document, new: Document, find: Lookup) 
 
     Source  kubernetes, plugin/pkg/admission/storage/persistentvolume/resize
     """
-    if kind.kind != "PersistentVolumeClaim":
+    if kind.native != "PersistentVolumeClaim":
         return
     before, after = (
         (((one.get("spec") or {}).get("resources") or {}).get("requests") or {}).get("storage", "0") for one in (old, new)

@@ -26,6 +26,7 @@ from moorage.api.defaults import (
 )
 from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
 from moorage.api.meta import Object
+from moorage.apiserver.schema.custom_objects import apply_defaults
 from moorage.apiserver.schema.type_defaults import complete_types
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
@@ -45,6 +46,9 @@ _RULES: Final[Mapping[type[Object], Callable[[Any], Object]]] = {
 
 def set_defaults(kind: ServedKind, document: Document, decoded: Object | None) -> None:
     """Set an object's defaults in place. ``decoded`` is the decoded object, or None for kinds that scheduling does not read."""
+    if kind.custom is not None:
+        apply_defaults(kind.custom.schema, document)
+        return
     if kind.kind == "Secret" and isinstance(texts := document.pop("stringData", None), dict):
         document["data"] = {**(document.get("data") or {}), **{key: _base64(str(text)) for key, text in texts.items()}}
     for fill in _BY_KIND.get((kind.group, kind.kind), ()):
@@ -228,6 +232,17 @@ def _binding(document: Document) -> None:
             named["apiGroup"] = named.get("apiGroup") or "rbac.authorization.k8s.io"
 
 
+def _definition(definition: Document) -> None:
+    """Default the names of a CustomResourceDefinition and its conversion strategy."""
+    if not isinstance(spec := definition.get("spec"), dict):
+        return
+    spec.setdefault("conversion", {"strategy": "None"})
+    names = spec.get("names")
+    if isinstance(names, dict) and isinstance(kind := names.get("kind"), str) and kind:
+        names["singular"] = names.get("singular") or kind.lower()
+        names["listKind"] = names.get("listKind") or f"{kind}List"
+
+
 _CRON_JOB: Final = _spec_default(
     concurrencyPolicy="Allow", suspend=False, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1
 )
@@ -239,6 +254,7 @@ _BY_KIND: Final[Mapping[tuple[str, str], tuple[Callable[[Document], None], ...]]
     ("", "Pod"): (_own_pod_spec,),
     ("", "ReplicationController"): (_spec_default(replicas=1), _copy_template_labels),
     ("", "Service"): (_spec_default(type="ClusterIP", sessionAffinity="None"), _service),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): (_definition,),
     ("apps", "Deployment"): (_spec_default(replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600), _deployment),
     ("apps", "ReplicaSet"): (_spec_default(replicas=1),),
     ("apps", "DaemonSet"): (_spec_default(revisionHistoryLimit=10), _daemon_set),

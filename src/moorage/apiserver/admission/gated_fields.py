@@ -30,13 +30,13 @@ _POD_FIELDS: Final = (("schedulingGroup", "GenericWorkload"),)
 
 def drop_disabled_fields(kind: ServedKind, old: Document | None, new: Document, gates: FeatureGates) -> None:
     """Drop gated fields from the new version of an object, in place. ``old`` is None on create."""
-    if kind.kind == "Lease":
+    if kind.native == "Lease":
         for name in _LEASE_FIELDS:
             if not _spec(old).get(name):
                 _spec(new).pop(name, None)
-    elif kind.kind == "PodGroup":
+    elif kind.native == "PodGroup":
         _drop(_spec(old), _spec(new), _GROUP_FIELDS, gates)
-    elif kind.kind == "Workload":
+    elif kind.native == "Workload":
         held = _templates(old)
         for i, template in enumerate(_templates(new)):
             _drop(held[i] if i < len(held) else {}, template, _GROUP_FIELDS, gates)
@@ -49,7 +49,7 @@ def drop_disabled_fields(kind: ServedKind, old: Document | None, new: Document, 
 def drop_disabled_status_fields(kind: ServedKind, old: Document, new: Document, gates: FeatureGates) -> None:
     """Drop gated fields from a new status, in place."""
     status = new.get("status")
-    if kind.kind == "PodGroup" and isinstance(status, dict) and not gates[_CLAIMS] and not _spec(old).get("resourceClaims"):
+    if kind.native == "PodGroup" and isinstance(status, dict) and not gates[_CLAIMS] and not _spec(old).get("resourceClaims"):
         status.pop("resourceClaimStatuses", None)
 
 

@@ -37,9 +37,9 @@ def check_deletable(kind: ServedKind, name: str) -> None:
 
     Raises  ApiError 403 for system namespaces and system priority classes
     """
-    if kind.kind == "Namespace" and name in _UNDELETABLE:
+    if kind.native == "Namespace" and name in _UNDELETABLE:
         raise forbidden("namespaces", "", name, "this namespace may not be deleted")
-    if kind.kind == "PriorityClass" and name in SYSTEM_PRIORITY_CLASSES:
+    if kind.native == "PriorityClass" and name in SYSTEM_PRIORITY_CLASSES:
         raise forbidden(kind.resource, kind.group, name, "this is a system priority class and cannot be deleted")
 
 

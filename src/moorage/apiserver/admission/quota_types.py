@@ -12,7 +12,7 @@ from moorage.api.meta import Quantity
 from moorage.api.quantity import Exact, exact
 from moorage.api.quotas import ScopedResourceSelectorRequirement
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
 
 __all__ = ["ONE", "ZERO", "Facts", "Usage", "add", "amounts", "matches_requirement", "raise_to_at_least"]
 
@@ -26,12 +26,13 @@ class Facts(NamedTuple):
     """What usage depends on other than the object itself.
 
     ``now`` is the time in seconds since 1970. ``all`` returns the objects of a kind in a namespace ("" for cluster-scoped
-    kinds); ``find`` returns one of them by namespace and name, or None.
+    kinds); ``find`` returns one of them by namespace and name, or None. ``kinds`` are all kinds that exist.
     """
 
     now: float
     all: Callable[[ServedKind, str], Iterable[Document]]
     find: Callable[[ServedKind, str, str], Document | None]
+    kinds: Iterable[ServedKind] = KINDS
 
 
 def amounts(given: Mapping[str, Quantity] | None) -> Usage:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Final
 
 from moorage.api.quantity import exact
@@ -21,7 +21,7 @@ from moorage.api.quotas import ResourceQuota, ResourceQuotaSpec, ScopedResourceS
 from moorage.apiserver.admission import quota_claims, quota_pods
 from moorage.apiserver.admission.quota_types import ONE, ZERO, Facts, Usage, add, matches_requirement
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
+from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 
 __all__ = ["QuotaEvaluator", "counted_usage", "evaluator_for", "is_in_scope"]
 
@@ -58,10 +58,10 @@ def is_in_scope(evaluator: QuotaEvaluator, spec: ResourceQuotaSpec, document: Do
     return all(evaluator.is_scoped(requirement, document) for requirement in spec.requirements)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def evaluator_for(kind: ServedKind) -> QuotaEvaluator | None:
     """Return the evaluator of a kind, or None if the kind is not counted."""
-    if not kind.namespaced or kind.kind in _UNCOUNTED:
+    if not kind.namespaced or kind.native in _UNCOUNTED:
         return None
     found = _EVALUATORS.get(kind)
     if found is not None:
@@ -76,7 +76,7 @@ def counted_usage(quota: ResourceQuota, hard: Usage, facts: Facts) -> tuple[Usag
     seen = 0
     total: Usage = {}
     used: Usage = {}
-    for kind in KINDS:
+    for kind in facts.kinds:
         meter = evaluator_for(kind)
         names = meter.matching(hard, facts) if meter is not None else []
         if meter is None or not names:

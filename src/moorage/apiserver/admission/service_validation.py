@@ -5,23 +5,23 @@ Source  kubernetes, pkg/apis/core/validation/validation.go, validateService
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 from ipaddress import ip_address, ip_network
 from typing import Any, Final
 
-from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_label_value, check_qualified_name
+from moorage.api.names import (
+    check_dns1035_label,
+    check_dns1123_label,
+    check_dns1123_subdomain,
+    check_label_value,
+    check_qualified_name,
+)
 from moorage.api.validation.pods import port_name_faults
 from moorage.apiserver.vocabulary.records import Document
 from moorage.errors import Fault
 
 __all__ = ["service_faults"]
 
-_NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_NAME_TEXT: Final = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end "
-    "with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
-)
 _PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
 _LOAD_BALANCER_ONLY: Final = "may only be used when `type` is 'LoadBalancer'"
 _LOCAL_LOAD_BALANCER_ONLY: Final = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
@@ -41,8 +41,8 @@ _LOCAL_MULTICAST: Final = (ip_network("224.0.0.0/24"), ip_network("ff02::/16"))
 def service_faults(service: Document) -> Iterator[Fault]:
     """Yield the faults of a defaulted service."""
     name, spec = service["metadata"].get("name") or "", service.get("spec") or {}
-    if name and not (_NAME.fullmatch(name) and len(name) <= 63):
-        yield Fault("Invalid value", "metadata.name", _NAME_TEXT, name)
+    for why in check_dns1035_label(name) if name else ():
+        yield Fault("Invalid value", "metadata.name", why, name)
     ports = spec.get("ports") or []
     if not ports and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName":
         yield Fault("Required value", "spec.ports")

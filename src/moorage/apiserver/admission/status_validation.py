@@ -22,6 +22,7 @@ from moorage.api.quotas import ResourceQuota
 from moorage.api.validation.affinity import node_selector
 from moorage.api.validation.nodes import node_status_faults
 from moorage.api.validation.quotas import quota_status_faults
+from moorage.apiserver.admission.definition_validation import definition_status_faults
 from moorage.apiserver.admission.status_counts import status_count_faults
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
@@ -45,9 +46,11 @@ _REQUEST: Final = "must be the name of a request in the claim or the name of a r
 
 def status_faults(kind: ServedKind, old: Document, new: Document, decoded: Object) -> Faults:
     """Yield the faults of a new status. ``decoded`` is the decoded new object."""
-    yield from status_count_faults(kind.kind, old, new)
-    if kind.kind == "Pod":
+    yield from status_count_faults(kind.native, old, new)
+    if kind.native == "Pod":
         yield from _pod(old, new)
+    if kind.native == "CustomResourceDefinition":
+        yield from definition_status_faults(new)
     if isinstance(decoded, Node):
         yield from node_status_faults(decoded)
         yield from _addresses(_mapping(new.get("status")).get("addresses") or ())

@@ -19,7 +19,9 @@ from moorage.api.pod_groups import PodGroup, Workload
 from moorage.api.quantity import parse
 from moorage.api.validation import faults_of
 from moorage.api.validation.metadata import object_meta
+from moorage.apiserver.admission.custom_strategy import custom_faults, is_custom_changed, keep_all_but_status, prepare_custom
 from moorage.apiserver.admission.defaulting import set_defaults
+from moorage.apiserver.admission.definition_validation import new_definition_faults, prepare_definition
 from moorage.apiserver.admission.event_validation import new_event_faults
 from moorage.apiserver.admission.gated_fields import drop_disabled_fields, drop_disabled_status_fields
 from moorage.apiserver.admission.namespace_lifecycle import keep_finalizers, with_finalizer
@@ -81,15 +83,25 @@ def prepare_create(kind: ServedKind, document: Document, gates: FeatureGates) ->
 
     Raises  ApiError 422 with all its faults
     """
+    if kind.custom is not None:
+        prepare_custom(kind, document)
+        drop_empty(document["metadata"])
+        decoded = set_defaults_and_decode(kind, document)
+        _raise_if_any(
+            kind, document, chain(custom_faults(kind, decoded, None, document), metadata_faults(document["metadata"]))
+        )
+        return
     if kind.status_on_create is not None:
         document["status"] = copy.deepcopy(kind.status_on_create)
     if kind.has_generation:
         document["metadata"]["generation"] = 1
-    if kind.kind == "Job":
+    if kind.native == "Job":
         _select_own_pods(document)
     drop_empty(document["metadata"])
     now = document["metadata"].get("creationTimestamp")
-    match kind.kind:
+    match kind.native:
+        case "CustomResourceDefinition":
+            prepare_definition(None, document)
         case "DaemonSet":
             _set_template_generation(None, document)
         case "Namespace":
@@ -100,12 +112,12 @@ def prepare_create(kind: ServedKind, document: Document, gates: FeatureGates) ->
             _set_taint_times(document, now)
     drop_disabled_fields(kind, None, document, gates)
     decoded = set_defaults_and_decode(kind, document)
-    if kind.kind == "Pod":
+    if kind.native == "Pod":
         spec = document.get("spec") or {}
         document["status"]["qosClass"] = qos_class(spec)
         if spec.get("schedulingGates"):
             document["status"]["conditions"] = [{**_GATED, "lastTransitionTime": now}]
-    new = _NEW_FAULTS.get(kind.kind, _no_faults)
+    new = _NEW_FAULTS.get(kind.native, _no_faults)
     _raise_if_any(kind, document, chain(_faults(kind, decoded), unread_field_faults(kind, document), new(document)))
 
 
@@ -123,7 +135,8 @@ _GATED: Final = {
 }
 #: Validation that applies on create only.
 _NEW_FAULTS: Final[Mapping[str, Callable[[Document], Iterator[Fault]]]] = {
-    "CronJob": new_cron_job_faults, "Event": new_event_faults, "Pod": new_pod_faults,
+    "CronJob": new_cron_job_faults, "CustomResourceDefinition": new_definition_faults, "Event": new_event_faults,
+    "Pod": new_pod_faults,
 }  # fmt: skip
 
 
@@ -189,11 +202,19 @@ def prepare_adopted(kind: ServedKind, document: Document) -> None:
     """
     if kind.has_generation:
         document["metadata"].setdefault("generation", 1)
+    if kind.native == "CustomResourceDefinition":
+        prepare_definition(None, document)
+    if kind.custom is not None:
+        decoded = set_defaults_and_decode(kind, document)
+        _raise_if_any(kind, document, custom_faults(kind, decoded, None, document))
+        return
     if kind.status_on_create is not None and not document.get("status"):
         document["status"] = copy.deepcopy(kind.status_on_create)
-    if kind.kind == "Namespace" and not document["metadata"].get("deletionTimestamp"):
+    if kind.native == "Namespace" and not document["metadata"].get("deletionTimestamp"):
         with_finalizer(document)
-    _raise_if_any(kind, document, _faults(kind, set_defaults_and_decode(kind, document)))
+    decoded = set_defaults_and_decode(kind, document)
+    more = new_definition_faults(document) if kind.native == "CustomResourceDefinition" else _no_faults(document)
+    _raise_if_any(kind, document, chain(_faults(kind, decoded), more))
 
 
 def prepare_update(
@@ -212,11 +233,17 @@ def prepare_update(
     _keep_time(kind, old, new, subresource, now)
     drop_disabled_fields(kind, old, new, gates)
     decoded = set_defaults_and_decode(kind, new)
-    if kind.kind == "DaemonSet":
+    if kind.native == "DaemonSet":
         _set_template_generation(old, new)
-    if kind.has_generation or kind.kind == "CSIDriver":
+    elif kind.native == "CustomResourceDefinition" and not subresource:
+        prepare_definition(old, new)
+    if kind.has_generation or kind.native == "CSIDriver":
         counted = subresource != "status" and _is_changed(kind, old, new)
         _set_or_drop(new["metadata"], "generation", (old["metadata"].get("generation", 0) + counted) or None)
+    if kind.custom is not None:
+        faults = custom_faults(kind, decoded, old, new, subresource=subresource)
+        _raise_if_any(kind, new, chain(faults, _changed_metadata_faults(kind, old, new)))
+        return
     if subresource == "status":
         _raise_if_any(kind, new, chain(_changed_metadata_faults(kind, old, new), status_faults(kind, old, new, decoded)))
         return
@@ -240,10 +267,12 @@ def drop_empty(metadata: Document) -> None:
 def _restore_unwritten(kind: ServedKind, old: Document, new: Document, subresource: str, gates: FeatureGates) -> None:
     """Restore every field that the subresource does not write."""
     match subresource:
+        case "status" if kind.custom is not None:
+            keep_all_but_status(old, new)
         case "status":
             _only_status(kind, old, new)
             drop_disabled_status_fields(kind, old, new, gates)
-            if kind.kind == "Pod":
+            if kind.native == "Pod":
                 _keep_qos_class(old, new)
         case "resize":
             _only_resources(old, new)
@@ -251,14 +280,14 @@ def _restore_unwritten(kind: ServedKind, old: Document, new: Document, subresour
             _only_ephemeral(old, new)
         case _ if kind.has_status:
             _set_or_drop(new, "status", old.get("status"))
-    if kind.kind == "Namespace" and subresource != "finalize":
+    if kind.native == "Namespace" and subresource != "finalize":
         keep_finalizers(old, new)
 
 
 def _keep_time(kind: ServedKind, old: Document, new: Document, subresource: str, now: str) -> None:
-    if kind.kind == "PersistentVolume" and subresource == "status":
+    if kind.native == "PersistentVolume" and subresource == "status":
         _set_phase_time(old, new, now)
-    elif kind.kind == "ResourceSlice":
+    elif kind.native == "ResourceSlice":
         _set_taint_times(new, now)
 
 
@@ -266,10 +295,12 @@ def _is_changed(kind: ServedKind, old: Document, new: Document) -> bool:
     """Return True for a change that increments ``generation``: of any field but metadata and status, or of a deployment's
     annotations.
     """
-    if kind.kind == "PriorityClass":
+    if kind.native == "PriorityClass":
         return False
+    if kind.custom is not None:
+        return is_custom_changed(old, new)
     before, after = ({name: value for name, value in one.items() if name not in _NOT_SPEC} for one in (old, new))
-    notes = [one["metadata"].get("annotations") or {} for one in (old, new)] if kind.kind == "Deployment" else [{}, {}]
+    notes = [one["metadata"].get("annotations") or {} for one in (old, new)] if kind.native == "Deployment" else [{}, {}]
     return before != after or notes[0] != notes[1]
 
 
@@ -307,7 +338,7 @@ def _keep_identity(kind: ServedKind, old: Document, new: Document) -> None:
 def _only_status(kind: ServedKind, old: Document, new: Document) -> None:
     status = new.get("status")
     metadata = {**old["metadata"]}
-    for name in _STATUS_METADATA if kind.kind != "PodGroup" else ("managedFields",):
+    for name in _STATUS_METADATA if kind.native != "PodGroup" else ("managedFields",):
         _set_or_drop(metadata, name, new["metadata"].get(name))
     _set_or_drop(metadata, "resourceVersion", new["metadata"].get("resourceVersion"))
     new.clear()

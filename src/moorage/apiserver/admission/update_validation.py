@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from moorage.api.quantity import parse
+from moorage.apiserver.admission.definition_validation import definition_faults
 from moorage.apiserver.admission.event_validation import event_change_faults
 from moorage.apiserver.admission.validation import SCHEDULE_ZONE
 from moorage.apiserver.schema.schemas import schema
@@ -21,7 +22,16 @@ from moorage.framework.features import FeatureGates
 __all__ = ["change_faults", "ephemeral_faults", "needs_version", "resize_faults"]
 
 _CONDITIONAL: Final = frozenset(
-    ["CSIDriver", "CSINode", "CSIStorageCapacity", "Lease", "PodDisruptionBudget", "RuntimeClass", "VolumeAttachment"]
+    [
+        "CSIDriver",
+        "CSINode",
+        "CSIStorageCapacity",
+        "CustomResourceDefinition",
+        "Lease",
+        "PodDisruptionBudget",
+        "RuntimeClass",
+        "VolumeAttachment",
+    ]
 )
 _FIXED_FIELD: Final = "field is immutable"
 _POD_UPDATE: Final = (
@@ -33,7 +43,7 @@ _POD_UPDATE: Final = (
 
 def needs_version(kind: ServedKind) -> bool:
     """Return True for kinds that can only be replaced with a resource version (no unconditional update)."""
-    return kind.kind in _CONDITIONAL
+    return kind.custom is not None or kind.native in _CONDITIONAL
 
 
 #: Immutable fields: path, fault type and message.
@@ -82,14 +92,17 @@ _FIXED: Final[Mapping[str, tuple[tuple[str, str, str], ...]]] = {
 
 def change_faults(kind: ServedKind, old: Document, new: Document, gates: FeatureGates) -> Iterator[Fault]:
     """Yield the faults of an update that changes immutable fields."""
-    if kind.kind in _FROZEN:
+    if kind.native in _FROZEN:
         yield from _frozen(kind, old, new, gates)
         return
-    for path, what, why in _FIXED.get(kind.kind, ()):
+    for path, what, why in _FIXED.get(kind.native, ()):
         before, after = _at(old, path), _at(new, path)
         if before != after:
             yield Fault(what, path, why, after)
-    rule = _RULES.get(kind.kind)
+    if kind.native == "CustomResourceDefinition":
+        yield from definition_faults(old, new)
+        return
+    rule = _RULES.get(kind.native)
     if rule is not None:
         yield from rule(old, new)
 
@@ -361,7 +374,7 @@ _FROZEN: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def _frozen(kind: ServedKind, old: Document, new: Document, gates: FeatureGates) -> Iterator[Fault]:
-    for name in _FROZEN[kind.kind]:
+    for name in _FROZEN[kind.native]:
         if _spec(old).get(name) == _spec(new).get(name):
             continue
         if name == "disruptionMode" and not gates["WorkloadAwarePreemption"]:

@@ -56,7 +56,7 @@ def unread_field_faults(kind: ServedKind, document: Document) -> Iterator[Fault]
     yield from metadata_faults(document["metadata"])
     for path, spec in pod_specs(kind, document):
         yield from _pod_spec_faults(path, spec)
-        if kind.kind != "Pod" and spec.get("ephemeralContainers"):
+        if kind.native != "Pod" and spec.get("ephemeralContainers"):
             yield Fault("Forbidden", f"{path}.ephemeralContainers", "ephemeral containers not allowed in pod template")
     rule = _RULES.get((kind.group, kind.kind))
     if rule is not None:
@@ -100,19 +100,19 @@ _WITH_POD_TEMPLATE: Final = frozenset(["DaemonSet", "Deployment", "Job", "Replic
 
 def pod_specs(kind: ServedKind, document: Document) -> Iterator[tuple[str, Document]]:
     """Yield the pod spec of a pod, or of an object's pod template, with its path."""
-    spec = document.get("template" if kind.kind == "PodTemplate" else "spec")
+    spec = document.get("template" if kind.native == "PodTemplate" else "spec")
     if not isinstance(spec, dict):
         return
-    if kind.kind == "PodTemplate":
+    if kind.native == "PodTemplate":
         if inner := spec.get("spec"):
             yield "template.spec", inner
-    elif kind.kind == "Pod":
+    elif kind.native == "Pod":
         yield "spec", spec
-    elif kind.kind in _WITH_POD_TEMPLATE or kind.kind == "CronJob":
-        job = (spec.get("jobTemplate") or {}).get("spec") or {} if kind.kind == "CronJob" else spec
-        path = "spec.jobTemplate.spec.template.spec" if kind.kind == "CronJob" else "spec.template.spec"
+    elif kind.native in _WITH_POD_TEMPLATE or kind.native == "CronJob":
+        job = (spec.get("jobTemplate") or {}).get("spec") or {} if kind.native == "CronJob" else spec
+        path = "spec.jobTemplate.spec.template.spec" if kind.native == "CronJob" else "spec.template.spec"
         if inner := (job.get("template") or {}).get("spec"):
-            yield path, _with_claims(inner, spec) if kind.kind == "StatefulSet" else inner
+            yield path, _with_claims(inner, spec) if kind.native == "StatefulSet" else inner
 
 
 def _with_claims(pod: Document, spec: Document) -> Document:

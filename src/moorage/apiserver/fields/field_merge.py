@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from moorage.apiserver.fields.fieldsets import FieldSet, shown
-from moorage.apiserver.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, Type
+from moorage.apiserver.schema.field_types import UNTYPED, Field, ListOf, MapOf, Scalar, Struct, Type, is_leaf
 from moorage.apiserver.vocabulary.go_messages import go_quoted, go_value, go_word
 from moorage.apiserver.vocabulary.records import Document
 
@@ -35,14 +35,10 @@ class Differences(NamedTuple):
 # -- types -------------------------------------------------------------------------------------------------------------
 
 
-def _is_leaf(shape: Type) -> bool:
-    return isinstance(shape, Scalar) or shape.is_atomic
-
-
 def _inner_type(shape: Type, name: str) -> Type | None:
     if isinstance(shape, Struct):
         field = shape.fields.get(name)
-        return field.type if field else None
+        return field.type if field else shape.rest
     return shape.item if isinstance(shape, MapOf) else None
 
 
@@ -98,7 +94,7 @@ def _elements(shape: ListOf, items: Any) -> dict[str, Any]:
 def field_set(shape: Type, value: Any) -> FieldSet:
     """Return the fields that an object specifies. A struct is represented by its fields."""
     made: dict[str, Any] = {}
-    if value is None or _is_leaf(shape):
+    if value is None or is_leaf(shape, value):
         return made
     if isinstance(shape, ListOf):
         for element, item in _elements(shape, value).items():
@@ -110,7 +106,7 @@ def field_set(shape: Type, value: Any) -> FieldSet:
         if below_type is None:
             continue
         below = field_set(below_type, inner)
-        counts = _is_leaf(below_type) or inner is None or inner == {} or isinstance(shape, MapOf)
+        counts = is_leaf(below_type, inner) or inner is None or inner == {} or isinstance(shape, MapOf)
         if below:
             made[f"f:{name}"] = {".": {}, **below} if counts else below
         elif counts:
@@ -121,7 +117,7 @@ def field_set(shape: Type, value: Any) -> FieldSet:
 def _all_fields(shape: Type, value: Any) -> FieldSet:
     """Return all fields below a value that was added or removed, including every intermediate field."""
     made: dict[str, Any] = {}
-    if value is None or _is_leaf(shape):
+    if value is None or is_leaf(shape, value):
         return made
     if isinstance(shape, ListOf):
         for element, item in _elements(shape, value).items():
@@ -185,7 +181,8 @@ def _compare_field(shape: Type, name: str, old: Any, new: Any, made: _Made) -> N
     field_type = _inner_type(shape, name)
     if field_type is None:
         return
-    if (old is None or new is None) and isinstance(shape, Struct) and _is_always_written(shape.fields[name]):
+    field = shape.fields.get(name) if isinstance(shape, Struct) else None
+    if (old is None or new is None) and field is not None and _is_always_written(field):
         zero = _zero(field_type)
         old, new = zero if old is None else old, zero if new is None else new
     _compare_one(field_type, f"f:{name}", old, new, made)
@@ -204,7 +201,7 @@ def _compare_one(shape: Type, element: str, old: Any, new: Any, made: _Made) -> 
     if old is None or new is None:
         below = _all_fields(shape, new if old is None else old)
         (added if old is None else removed)[element] = {".": {}, **below} if below else {}
-    elif _is_leaf(shape):
+    elif is_leaf(shape, old) or is_leaf(shape, new):
         modified[element] = {}
     else:
         for node, found in zip(made, compare(shape, old, new), strict=True):
@@ -214,9 +211,9 @@ def _compare_one(shape: Type, element: str, old: Any, new: Any, made: _Made) -> 
 
 def merge(shape: Type, live: Any, config: Any) -> Any:
     """Return ``live`` with ``config`` merged over it; fields that ``config`` does not specify stay."""
-    if config is None and live is not None and not _is_leaf(shape):
+    if config is None and live is not None and not is_leaf(shape, live):
         return live  # a null claims the field without changing its content
-    if config is None or live is None or _is_leaf(shape):
+    if config is None or live is None or is_leaf(shape, live) or is_leaf(shape, config):
         return config
     if isinstance(shape, ListOf):
         return _merge_lists(shape, live, config)
@@ -267,7 +264,7 @@ def remove(shape: Type, value: Any, held: FieldSet) -> Any:
     """Return an object without the fields of a set and everything below them. Structs and lists that become empty turn
     into None.
     """
-    if not held or not value or _is_leaf(shape):
+    if not held or not value or is_leaf(shape, value):
         return value
     if isinstance(shape, ListOf):
         return _remove_items(shape, value, held)
@@ -319,7 +316,7 @@ def _path(position: _Position) -> str:
 
 def type_faults(shape: Type, value: Any, position: _Position = None) -> Iterator[str]:
     """Yield the type errors of an apply configuration: unknown fields, wrong types and duplicate list items."""
-    if value is None:
+    if value is None or shape is UNTYPED:
         return
     if isinstance(shape, Scalar):
         yield from _scalar_faults(shape, value, position)

@@ -38,6 +38,8 @@ _MODIFIED: Final = "the object has been modified; please apply your changes to t
 
 def is_large(store: Store, request: HTTPRequest, target: Target | ReviewTarget) -> bool:
     """Return True for a request that could block the event loop for long."""
+    if isinstance(target, Target) and target.kind.custom is not None and request.method in {"PATCH", "POST", "PUT"}:
+        return True  # patterns and rules can take long, however small the object is
     if is_heavy(request.body, counted=request.media_type.endswith("json")):
         return True
     if isinstance(target, ReviewTarget) or target.kind in MEASURED:

@@ -61,9 +61,10 @@ def object_list(kind: ServedKind, metadata: Document, records: Sequence[Record])
     head = f'"kind":"{kind.kind}"'.encode(), f'"apiVersion":"{kind.api_version}"'.encode()
     starts = tuple(b"{" + b",".join(order) + b"," for order in (head, head[::-1]))
     return ObjectList(
-        {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": metadata},
+        {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata},
         "items",
-        lambda: (_headless(record.body, starts) for record in records),
+        # Items of custom kinds keep their kind and version, as unstructured objects do in kube-apiserver.
+        lambda: ((record.body,) if kind.custom is not None else _headless(record.body, starts) for record in records),
         records,
     )
 

@@ -11,7 +11,6 @@ from typing import Final
 
 from moorage.apiserver.http.limits import Seats
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.served_kinds import enabled_kinds
 
 __all__ = ["CONTENT_TYPE", "RequestMetrics"]
 
@@ -43,7 +42,9 @@ class RequestMetrics:
         answers = [(tuple(zip(labels, key, strict=True)), count) for key, count in sorted(self._answers.items())]
         refused = [((("code", code),), count) for code, count in sorted(self._others.items())]
         inflight = [((("request_kind", "mutating"),), seats.mutating), ((("request_kind", "readOnly"),), seats.reading)]
-        objects = [((("resource", kind.qualified),), store.count(kind)) for kind in enabled_kinds(store.offers)]
+        objects = [
+            ((("resource", kind.qualified),), store.count(kind)) for kind in store.kinds.served if kind.stored_as is None
+        ]
         lines = [
             *_metric("apiserver_request_total", "counter", "Requests answered, by what they asked and how it went.", answers),
             *_metric("moorage_apiserver_other_requests_total", "counter", "Requests about no resource, by code.", refused),

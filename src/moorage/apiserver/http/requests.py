@@ -78,6 +78,20 @@ def serve(
 
     Raises  ApiError for a rejected request
     """
+    warning = target.kind.custom.warning if isinstance(target, Target) and target.kind.custom is not None else ""
+    if not warning:
+        return _serve(store, guard, authorizer, request, target)
+    try:
+        response = _serve(store, guard, authorizer, request, target)
+    except ApiError as error:
+        error.warnings = (*error.warnings, warning)
+        raise
+    return replace(response, warnings=(*response.warnings, warning))
+
+
+def _serve(
+    store: Store, guard: Authenticator, authorizer: Authorizer, request: HTTPRequest, target: Target | ReviewTarget
+) -> Response:
     if isinstance(target, Target) and target.subresource in STREAMS:
         return _connect(store, request, target)
     accepted(request.accept)
@@ -196,9 +210,9 @@ def _delete(store: Store, request: HTTPRequest, target: Target) -> Response:
     kind = target.kind
     _check_representation(request, kind, many=False)
     options = _delete_options(request)
-    warnings = (_ORPHAN_WARNING,) if kind.kind == "Job" and not options.propagation else ()
+    warnings = (_ORPHAN_WARNING,) if kind.native == "Job" and not options.propagation else ()
     deleted = store.delete(kind, target.namespace or "", target.name, _with_defaults(store, kind, options))
-    if not deleted.gone or kind.kind in _RETURNED_ON_DELETE:
+    if not deleted.gone or kind.native in _RETURNED_ON_DELETE:
         shown = _response(store, request, kind, deleted.record, 200)
         return replace(shown, warnings=warnings)
     uid = deleted.record.document()["metadata"]["uid"]
@@ -213,7 +227,7 @@ _ORPHAN_WARNING: Final = (
 
 def _with_defaults(store: Store, kind: ServedKind, options: DeleteOptions) -> DeleteOptions:
     """Set the orphaning default of the oldest kinds, if a garbage collector runs that handles it."""
-    if options.propagation or store.empties_namespaces or kind.kind not in {"Job", "ReplicationController"}:
+    if options.propagation or store.empties_namespaces or kind.native not in {"Job", "ReplicationController"}:
         return options
     return options._replace(propagation="Orphan", is_default=True)
 
@@ -332,7 +346,7 @@ def _subresource(store: Store, request: HTTPRequest, target: Target) -> Response
     kind, namespace = target.kind, target.namespace or ""
     match target.subresource, request.method:
         case "scale", "GET":
-            scale = read_scale(store.get(kind, namespace, target.name))
+            scale = read_scale(kind, store.get(kind, namespace, target.name))
             return _json_response(
                 scale_table(scale, store.clock(), _included(request)) if form_of(request.accept) == "Table" else scale
             )
@@ -384,14 +398,14 @@ def _scale(store: Store, request: HTTPRequest, target: Target) -> Response:
         record = store.get(kind, namespace, target.name)
     else:
         record = store.get(kind, namespace, target.name)
-        wanted = write_requests.patched(request, kind, read_scale(record))
+        wanted = write_requests.patched(request, kind, read_scale(kind, record))
     metadata = wanted.get("metadata")
     version = (metadata if isinstance(metadata, dict) else {}).get("resourceVersion")
     if version and version != str(record.version):
         raise conflict(kind.resource, kind.group, target.name, "the object has been modified; please apply your changes to the "
                        "latest version and try again")  # fmt: skip
     scaled = store.change(
-        kind, namespace, target.name, lambda document: write_scale(document, wanted), dry_run=request.dry_run,
+        kind, namespace, target.name, lambda document: write_scale(kind, document, wanted), dry_run=request.dry_run,
         manager=write_requests.manager(request, kind, "scale"),
     )  # fmt: skip
-    return _json_response(read_scale(scaled))
+    return _json_response(read_scale(kind, scaled))

@@ -12,12 +12,12 @@ from typing import Final
 from moorage.apiserver.schema.discovery import SUBRESOURCES
 from moorage.apiserver.schema.request_bodies import PATCH_TYPES
 from moorage.apiserver.vocabulary.request_targets import ReviewTarget, Target
-from moorage.apiserver.vocabulary.statuses import not_allowed, unsupported_patch
+from moorage.apiserver.vocabulary.statuses import not_allowed, unsupported_media, unsupported_patch
 
 __all__ = ["check_route"]
 
-#: Why methods that kube-apiserver supports are rejected.
-_NO_CUSTOM_KINDS: Final = "this server has built-in kinds only, so its list of CustomResourceDefinitions stays empty"
+#: The types of patches to objects of custom kinds, which have no merge keys.
+_CUSTOM_PATCH_TYPES: Final = tuple(one for one in PATCH_TYPES if "strategic" not in one)
 _OF_ONE: Final = {"delete": "DELETE", "get": "GET", "patch": "PATCH", "update": "PUT"}
 _OF_MANY: Final = {"create": "POST", "deletecollection": "DELETE", "list": "GET"}
 _OF_PARTS: Final = {**_OF_ONE, "create": "POST"}
@@ -29,13 +29,11 @@ def check_route(method: str, target: Target | ReviewTarget, media_type: str) -> 
     Raises  ApiError 405 or 415
     """
     if method not in _methods(target):
-        raise not_allowed(_NO_CUSTOM_KINDS if _is_crd(target) else "")
+        raise not_allowed()
     if method == "PATCH" and media_type not in PATCH_TYPES:
         raise unsupported_patch()
-
-
-def _is_crd(target: Target | ReviewTarget) -> bool:
-    return isinstance(target, Target) and target.kind.kind == "CustomResourceDefinition"
+    if method == "PATCH" and isinstance(target, Target) and target.kind.custom and media_type not in _CUSTOM_PATCH_TYPES:
+        raise unsupported_media(_CUSTOM_PATCH_TYPES)
 
 
 def _methods(target: Target | ReviewTarget) -> frozenset[str]:

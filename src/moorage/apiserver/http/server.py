@@ -196,7 +196,7 @@ class Front:
     def _target(self, request: web.BaseRequest, user: User) -> Target | ReviewTarget:
         """Return the target of a path. Users without the right to it get 403 instead of 404."""
         try:
-            return find_target(request.rel_url.raw_path, self.store.offers)
+            return find_target(request.rel_url.raw_path, self.store.kinds)
         except ApiError:
             self.authorizer.check(user, attributes_at(request.method, request.path))
             raise
@@ -210,7 +210,7 @@ class Front:
             return web.Response(text=health(path, self.store, verbose="verbose" in request.query, excluded=excluded))
         if is_health(path):
             raise no_such_page()
-        page = document(path, request.headers.get("Accept", ""), request.headers.get("Host", ""), self.store.offers)
+        page = document(path, request.headers.get("Accept", ""), request.headers.get("Host", ""), self.store.kinds)
         if not page.tag:
             return web.Response(body=page.body, headers={"Content-Type": page.form})
         headers = {"Content-Type": page.form, "ETag": page.tag, "Vary": "Accept", "Cache-Control": "public"}
@@ -231,6 +231,8 @@ class Front:
 
     async def _carry_out(self, api_request: HTTPRequest, target: Target | ReviewTarget) -> OutgoingResponse:
         """Handle a request here, or in the worker's thread if it is large."""
+        if isinstance(target, Target) and target.kind.custom is not None:
+            target = find_target(api_request.path, self.store.kinds)  # its definition may have changed meanwhile
         if is_large(self.store, api_request, target):
             return await self._worker.run(
                 api_request.user.name, partial(carry_out, self.store, self.authenticator, api_request, target)

@@ -6,9 +6,9 @@ Source  apiserver, pkg/server/healthz and pkg/endpoints/discovery
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from functools import cache, lru_cache
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -16,6 +16,7 @@ from moorage.apiserver.schema import discovery, openapi
 from moorage.apiserver.schema.representations import JSON, accepted, encoded_as
 from moorage.apiserver.schema.swagger_proto import SWAGGER_PROTOBUF, SWAGGER_SENT, swagger_protobuf
 from moorage.apiserver.storage.store import Store
+from moorage.apiserver.vocabulary.kind_tables import UNGATED_KINDS, KindTable
 from moorage.apiserver.vocabulary.statuses import PlainError, no_such_page, not_acceptable, not_allowed, not_found_path
 
 __all__ = ["HEALTH", "ServerDocument", "check_method", "document", "health", "is_document", "is_health"]
@@ -23,6 +24,8 @@ __all__ = ["HEALTH", "ServerDocument", "check_method", "document", "health", "is
 HEALTH: Final = frozenset(["/healthz", "/livez", "/readyz"])
 #: Paths that are also served in encodings other than JSON.
 _NEGOTIATED: Final = frozenset(["api", "apis"])
+#: Number of documents of a kind table that are kept.
+_KEPT: Final = 256
 #: Maximum number of path segments that are answered without the store, by root; "/api/v1" has three.
 _DEPTHS: Final = {"": 2, "api": 3, "apis": 4, "openapi": 99, "version": 2}
 
@@ -57,23 +60,37 @@ def check_method(path: str, method: str) -> None:
         raise not_allowed()
 
 
-def document(path: str, accept: str, host: str, gates: frozenset[str] = frozenset()) -> ServerDocument:
-    """Return the document at a path. ``host`` is the server's address, ``gates`` are the enabled gates that enable kinds.
+def document(path: str, accept: str, host: str, kinds: KindTable = UNGATED_KINDS) -> ServerDocument:
+    """Return the document at a path. ``host`` is the server's address, ``kinds`` are those that it serves.
 
     Raises  ApiError 404 if there is none, 406 if the client accepts none of its encodings
     """
     if path == "/openapi/v2":
-        return _swagger(accept, gates)
-    page = _encoded(path, discovery.aggregated_version(accept), host, gates)
+        return _swagger(accept, kinds)
+    version = discovery.aggregated_version(accept)
+    page = _kept(kinds, (path, version, host), lambda: _encode(path, version, host, kinds))
     if page.form != JSON or path.split("/")[1:2] not in ([one] for one in _NEGOTIATED):
         return page
     encoding = accepted(accept).encoding
     return ServerDocument(encoding, encoded_as(encoding, page.body))
 
 
-@lru_cache(maxsize=256)
-def _encoded(path: str, aggregated: str, host: str, gates: frozenset[str]) -> ServerDocument:
-    found = _document(path, aggregated, host, gates)
+#: The encoded documents of each kind table, by path, encoding and host.
+_ENCODED: Final[WeakKeyDictionary[KindTable, dict[Hashable, ServerDocument]]] = WeakKeyDictionary()
+
+
+def _kept(kinds: KindTable, key: Hashable, make: Callable[[], ServerDocument]) -> ServerDocument:
+    """Return a document from the cache of a kind table, or make it."""
+    cache = _ENCODED.setdefault(kinds, {})
+    if key not in cache:
+        if len(cache) >= _KEPT:
+            cache.clear()
+        cache[key] = make()
+    return cache[key]
+
+
+def _encode(path: str, aggregated: str, host: str, kinds: KindTable) -> ServerDocument:
+    found = _document(path, aggregated, host, kinds)
     if found is None:
         # Below a group and below the core API, kube-apiserver has a handler that reports unknown versions itself.
         raise not_found_path() if path.startswith("/api/") or path.count("/") > 2 else no_such_page()
@@ -83,50 +100,40 @@ def _encoded(path: str, aggregated: str, host: str, gates: frozenset[str]) -> Se
     return ServerDocument(JSON, body)
 
 
-def _document(path: str, aggregated: str, host: str, gates: frozenset[str]) -> dict[str, Any] | None:
+def _document(path: str, aggregated: str, host: str, kinds: KindTable) -> dict[str, Any] | None:
     root, *rest = path.split("/")[1:] or [""]
     if not root:
-        return {"paths": sorted(_paths(gates))}
+        return {"paths": sorted(_paths(kinds))}
     if root == "version":
         return dict(discovery.VERSION)
     if root == "openapi":
         if rest[:1] != ["v3"]:
             return None
-        return openapi.document_of("/".join(rest[1:]), gates) if rest[1:] else openapi.index(gates)
+        return openapi.document_of("/".join(rest[1:]), kinds) if rest[1:] else openapi.index(kinds)
     if aggregated and not rest:
-        return discovery.aggregated(root == "api", aggregated, gates)
+        return discovery.aggregated(root == "api", aggregated, kinds)
     if root == "api":
-        return discovery.resource_list("", rest[0], gates) if rest else discovery.api_versions(host)
-    return discovery.group_document(rest, gates)
+        return discovery.resource_list("", rest[0], kinds) if rest else discovery.api_versions(host)
+    return discovery.group_document(rest, kinds)
 
 
-def _paths(gates: frozenset[str]) -> Iterator[str]:
+def _paths(kinds: KindTable) -> Iterator[str]:
     """Yield the paths that do not depend on a resource."""
     yield from ("/api", "/api/v1", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/version")
-    for group in discovery.group_list(gates)["groups"]:
+    for group in discovery.group_list(kinds)["groups"]:
         yield f"/apis/{group['name']}"
         yield from (f"/apis/{one['groupVersion']}" for one in group["versions"])
     yield from (f"{path}{more}" for path in HEALTH for more in ("", "/ping"))
 
 
-def _swagger(accept: str, gates: frozenset[str]) -> ServerDocument:
+def _swagger(accept: str, kinds: KindTable) -> ServerDocument:
     for clause in accept.split(",") if accept else ["*/*"]:
         form = clause.partition(";")[0].strip()
         if form in {SWAGGER_PROTOBUF, SWAGGER_SENT}:
-            return ServerDocument(SWAGGER_SENT, _swagger_protobuf(gates))
+            return _kept(kinds, SWAGGER_SENT, lambda: ServerDocument(SWAGGER_SENT, swagger_protobuf(openapi.swagger(kinds))))
         if form in {"*/*", "application/*", JSON}:
-            return ServerDocument(JSON, _swagger_json(gates))
+            return _kept(kinds, JSON, lambda: ServerDocument(JSON, msgspec.json.encode(openapi.swagger(kinds))))
     raise not_acceptable([JSON, SWAGGER_PROTOBUF])
-
-
-@cache
-def _swagger_json(gates: frozenset[str]) -> bytes:
-    return msgspec.json.encode(openapi.swagger(gates))
-
-
-@cache
-def _swagger_protobuf(gates: frozenset[str]) -> bytes:
-    return swagger_protobuf(openapi.swagger(gates))
 
 
 def health(path: str, store: Store, *, verbose: bool, excluded: Sequence[str] = ()) -> str:

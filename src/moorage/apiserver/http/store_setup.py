@@ -48,7 +48,7 @@ def open_store(
         version = log.version
         store = Store(clock, random.Random(_seed(seed, version)), secrets.token_bytes(32), gates=gates)  # noqa: S311
         if version:
-            store.restore(log.load(), version + _VERSION_JUMP)
+            store.restore(log.load(store.find_stored_kind), version + _VERSION_JUMP)
             log.start_at(version + _VERSION_JUMP)
         store.attach_log(log)
         bootstrap_cluster(store)

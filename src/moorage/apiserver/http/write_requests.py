@@ -17,12 +17,13 @@ from moorage.apiserver.fields.field_merge import type_faults
 from moorage.apiserver.fields.managed_fields import FieldManager, manager_of
 from moorage.apiserver.fields.patches import json_patch, merge_patch
 from moorage.apiserver.fields.strategic_merge import strategic_merge
-from moorage.apiserver.schema.normalization import FieldTypeError, conform
+from moorage.apiserver.schema.normalization import FieldTypeError
 from moorage.apiserver.schema.request_bodies import (
     APPLY,
     OBJECT_TYPES,
     PATCH_TYPES,
     Body,
+    fit,
     form_of_kind,
     kind_mismatch,
     normalized_body,
@@ -119,7 +120,7 @@ def create(store: Store, request: HTTPRequest, target: Target, confirm: Confirm 
 
 def _object_warnings(kind: ServedKind, document: Document) -> tuple[str, ...]:
     """Return the warnings about a valid new object."""
-    return quota_warnings((document.get("spec") or {}).get("hard") or {}) if kind.kind == "ResourceQuota" else ()
+    return quota_warnings((document.get("spec") or {}).get("hard") or {}) if kind.native == "ResourceQuota" else ()
 
 
 @contextmanager
@@ -158,7 +159,7 @@ def replace(store: Store, request: HTTPRequest, target: Target, confirm: Confirm
 
 
 def _creates(store: Store, target: Target, document: Document) -> bool:
-    if target.kind.kind not in _CREATED_BY_PUT or target.subresource or document["metadata"].get("resourceVersion"):
+    if target.kind.native not in _CREATED_BY_PUT or target.subresource or document["metadata"].get("resourceVersion"):
         return False
     return store.find(target.kind, target.namespace or "", target.name) is None
 
@@ -290,7 +291,7 @@ def _normalized_patch(request: HTTPRequest, kind: ServedKind, made: Any, sent: _
     if not is_strategic and (why := kind_mismatch(form_of_kind(kind), made)):
         raise _bad_patch(shown, why)
     try:
-        document, unknown_fields = conform(kind_schema(kind), made)
+        document, unknown_fields = fit(form_of_kind(kind), made)
     except FieldTypeError as misfit:
         raise _bad_patch(shown, misfit.converted if is_strategic else str(misfit)) from None
     if request.media_type != PATCH_TYPES[0]:
@@ -388,7 +389,7 @@ def _merge_configuration(store: Store, request: HTTPRequest, target: Target, hel
         ignored=managed_fields.fields_not_written(kind, target.subresource),
     )
     try:
-        document, _ = conform(shape, made)
+        document, _ = fit(form_of_kind(kind), made)
     except FieldTypeError as misfit:
         raise bad_request(str(misfit)) from None
     document = object_of(kind, document, target.namespace, target.name)

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Final
 
-from moorage.apiserver.vocabulary.served_kinds import MEASURED, REVIEWS, Review, ServedKind, enabled_kinds
+from moorage.apiserver.vocabulary.custom_versions import version_priority
+from moorage.apiserver.vocabulary.kind_tables import UNGATED_KINDS, KindTable
+from moorage.apiserver.vocabulary.served_kinds import MEASURED, REVIEWS, Review, ServedKind
 
 __all__ = [
     "AGGREGATED",
@@ -36,6 +38,9 @@ VERSION: Final = {
     "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "", "platform": "linux/amd64",
 }  # fmt: skip
 
+#: The verbs that discovery shows of a custom kind whose definition is being deleted.
+_TERMINATING_VERBS: Final = ("delete", "deletecollection", "get", "list", "watch")
+
 #: Subresources: API group, version and kind of their bodies ("" for those of the resource), and verbs.
 SUBRESOURCES: Final[dict[str, tuple[str, str, str, tuple[str, ...]]]] = {
     "attach": ("", "", "PodAttachOptions", ("create", "get")),
@@ -59,18 +64,18 @@ def api_versions(host: str) -> dict[str, Any]:
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [place]}
 
 
-def _groups(gates: frozenset[str]) -> Iterator[tuple[str, list[ServedKind | Review]]]:
-    """Yield every group version, such as ``apps/v1``, with its kinds; ``gates`` are the enabled gates that enable kinds."""
-    kinds: list[ServedKind | Review] = [*enabled_kinds(gates), *MEASURED, *REVIEWS]
-    served = sorted(kinds, key=lambda one: (one.group, one.version, one.resource))
+def _groups(table: KindTable) -> Iterator[tuple[str, list[ServedKind | Review]]]:
+    """Yield every group version, such as ``apps/v1``, with its kinds, the preferred version of a group first."""
+    kinds: list[ServedKind | Review] = [*table.served, *MEASURED, *REVIEWS]
+    served = sorted(kinds, key=lambda one: (one.group, version_priority(one.version), one.resource))
     for (group, version), members in groupby(served, key=lambda one: (one.group, one.version)):
         yield f"{group}/{version}", list(members)
 
 
-def group_list(gates: frozenset[str] = frozenset()) -> dict[str, Any]:
+def group_list(kinds: KindTable = UNGATED_KINDS) -> dict[str, Any]:
     """Return the document at ``/apis``: all groups but the core one. The first version of a group is the preferred one."""
     groups: dict[str, dict[str, Any]] = {}
-    for name, _ in _groups(gates):
+    for name, _ in _groups(kinds):
         group, _, version = name.partition("/")
         if group:
             one = {"groupVersion": name, "version": version}
@@ -78,20 +83,20 @@ def group_list(gates: frozenset[str] = frozenset()) -> dict[str, Any]:
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": list(groups.values())}
 
 
-def group_document(rest: list[str], gates: frozenset[str] = frozenset()) -> dict[str, Any] | None:
+def group_document(rest: list[str], kinds: KindTable = UNGATED_KINDS) -> dict[str, Any] | None:
     """Return the document at a path below ``/apis``: all groups, one group, or one version; None if it does not exist."""
     if len(rest) == 2:
-        return resource_list(rest[0], rest[1], gates)
-    groups = group_list(gates)
+        return resource_list(rest[0], rest[1], kinds)
+    groups = group_list(kinds)
     if not rest:
         return groups
     found = next((one for one in groups["groups"] if one["name"] == rest[0]), None)
     return {"kind": "APIGroup", "apiVersion": "v1", **found} if found else None
 
 
-def resource_list(group: str, version: str, gates: frozenset[str] = frozenset()) -> dict[str, Any] | None:
+def resource_list(group: str, version: str, kinds: KindTable = UNGATED_KINDS) -> dict[str, Any] | None:
     """Return the resources of a group version, or None if it is not served."""
-    members = dict(_groups(gates)).get(f"{group}/{version}")
+    members = dict(_groups(kinds)).get(f"{group}/{version}")
     if members is None:
         return None
     resources = [entry for member in members for entry in _entries(member)]
@@ -109,14 +114,14 @@ def _entries(member: ServedKind | Review) -> Iterator[dict[str, Any]]:
         return
     entry: dict[str, Any] = {
         "name": member.resource, "singularName": member.singular, "namespaced": member.namespaced, "kind": member.kind,
-        "verbs": list(member.verbs),
+        "verbs": list(_TERMINATING_VERBS if member.custom is not None and member.custom.is_terminating else member.verbs),
     }  # fmt: skip
     if member.short_names:
         entry["shortNames"] = list(member.short_names)
-    if member.in_all:
-        entry["categories"] = ["all"]
+    if member.categories:
+        entry["categories"] = list(member.categories)
     if member not in MEASURED:
-        entry["storageVersionHash"] = _storage_hash(member)
+        entry["storageVersionHash"] = _storage_hash(member.storage)
     yield entry
     for subresource in member.subresources:
         group, version, kind, verbs = SUBRESOURCES[subresource]
@@ -127,7 +132,7 @@ def _entries(member: ServedKind | Review) -> Iterator[dict[str, Any]]:
 
 def _storage_hash(kind: ServedKind) -> str:
     """Return the storage version hash of a kind. It is the same for Events of both APIs."""
-    group = "" if kind.kind == "Event" else kind.group
+    group = "" if kind.native == "Event" else kind.group
     return base64.b64encode(hashlib.sha256(f"{group}/{kind.version}/{kind.kind}".encode()).digest()[:8]).decode()
 
 
@@ -146,10 +151,10 @@ def aggregated_version(accept: str) -> str:
     return ""
 
 
-def aggregated(core: bool, served_version: str = "v2", gates: frozenset[str] = frozenset()) -> dict[str, Any]:
+def aggregated(core: bool, served_version: str = "v2", kinds: KindTable = UNGATED_KINDS) -> dict[str, Any]:
     """Return aggregated discovery of the core group, or of all other groups."""
     found: dict[str, dict[str, Any]] = {}
-    for name, members in _groups(gates):
+    for name, members in _groups(kinds):
         group, _, version = name.partition("/")
         if (not group) is core:
             resources = [_aggregated_resource(member) for member in members]
@@ -167,7 +172,7 @@ def _aggregated_resource(member: ServedKind | Review) -> dict[str, Any]:
     own, *subresources = _entries(member)
     resource = {
         "resource": own["name"], "singularResource": own["singularName"], "verbs": own["verbs"],
-        "responseKind": {"group": "", "version": "", "kind": member.kind},
+        "responseKind": _response_kind(member, own),
         "scope": "Namespaced" if own["namespaced"] else "Cluster",
     }  # fmt: skip
     for name in ("shortNames", "categories"):
@@ -177,8 +182,15 @@ def _aggregated_resource(member: ServedKind | Review) -> dict[str, Any]:
         resource["subresources"] = [
             {
                 "subresource": entry["name"].partition("/")[2], "verbs": entry["verbs"],
-                "responseKind": {"group": entry.get("group", ""), "version": entry.get("version", ""), "kind": entry["kind"]},
+                "responseKind": _response_kind(member, entry),
             }
             for entry in subresources
         ]  # fmt: skip
     return resource
+
+
+def _response_kind(member: ServedKind | Review, entry: dict[str, Any]) -> dict[str, str]:
+    """Return the kind of a response. Built-in kinds leave out the group and version that the path states."""
+    states_all = isinstance(member, ServedKind) and member.custom is not None
+    group, version = (member.group, member.version) if states_all else ("", "")
+    return {"group": entry.get("group", group), "version": entry.get("version", version), "kind": entry["kind"]}

@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from moorage.api.quantity import QuantityError, canonical
-from moorage.apiserver.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, Type
+from moorage.apiserver.schema.definition_shapes import SCHEMA
+from moorage.apiserver.schema.field_types import Field, ListOf, MapOf, Scalar, Struct, Type
 from moorage.apiserver.vocabulary.go_messages import go_word
 from moorage.apiserver.vocabulary.records import Document
 
@@ -260,7 +261,14 @@ def _anything(value: Any, _: str) -> Any:
     return value
 
 
+def _schema_or_more(value: Any, _: str) -> Any:
+    """Return a schema, or a list or bool in its place. Unknown fields are dropped and not reported, as by Go's decoder."""
+    if isinstance(value, list):
+        return [_schema_or_more(one, _) for one in value]
+    return value if isinstance(value, (bool, str)) else _struct(SCHEMA, value, None, [])
+
+
 _SCALARS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "s": _string, "i": _integer, "b": _boolean, "f": _float, "y": _bytes, "T": _time, "U": _micro_time, "Q": _quantity,
-    "O": _int_or_string, "D": _string, "R": _anything, "F": _anything, "X": _strings,
+    "O": _int_or_string, "D": _string, "R": _anything, "F": _anything, "P": _schema_or_more, "X": _strings,
 }  # fmt: skip

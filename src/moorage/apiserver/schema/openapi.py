@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import msgspec
 
+from moorage.apiserver.schema.custom_openapi import custom_definition, model_name
 from moorage.apiserver.schema.discovery import VERSION
 from moorage.apiserver.schema.field_descriptions import describe
-from moorage.apiserver.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, Type, kind_schema
+from moorage.apiserver.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, Type, kind_schema, schema
+from moorage.apiserver.vocabulary.kind_tables import UNGATED_KINDS, KindTable
 from moorage.apiserver.vocabulary.served_kinds import MEASURED, REVIEWS, Review, ServedKind, enabled_kinds
 
 __all__ = ["document_of", "index", "swagger"]
@@ -44,7 +47,7 @@ _V3_DEFINITIONS: Final[Mapping[str, _Json]] = {
 }
 _PLAIN: Final[Mapping[str, _Json]] = {
     "s": {"type": "string"}, "b": {"type": "boolean"}, "f": {"type": "number", "format": "double"},
-    "y": {"type": "string", "format": "byte"}, "X": {"type": "array", "items": {"type": "string"}},
+    "P": {}, "y": {"type": "string", "format": "byte"}, "X": {"type": "array", "items": {"type": "string"}},
 }  # fmt: skip
 
 
@@ -126,19 +129,23 @@ class _Schemas:
 
     def add_kind(self, kind: ServedKind | Review) -> None:
         """Add a kind and, for stored kinds, its list kind."""
-        shape = kind_schema(kind)
-        name = self.add(shape)
+        if isinstance(kind, ServedKind) and kind.custom is not None:
+            name = model_name(kind)
+            metadata = self._reference(self.add(schema("meta.ObjectMeta")))
+            self.definitions[name] = custom_definition(kind.custom.schema, metadata, is_v2=not self._is_new)
+        else:
+            name = self.add(kind_schema(kind))
         self.definitions[name]["x-kubernetes-group-version-kind"] = [_gvk(kind, kind.kind)]
         if isinstance(kind, Review):
             return
-        self.definitions[f"{name}List"] = {
+        self.definitions[name.removesuffix(kind.kind) + kind.list_kind] = {
             "type": "object",
             "required": ["items"],
             "properties": {
                 "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": self._refer(*_LIST_META),
                 "items": {"type": "array", "items": self._reference(name)},
             },
-            "x-kubernetes-group-version-kind": [_gvk(kind, f"{kind.kind}List")],
+            "x-kubernetes-group-version-kind": [_gvk(kind, kind.list_kind)],
         }  # fmt: skip
 
 
@@ -218,29 +225,46 @@ def _operation(kind: ServedKind | Review, action: str, parameters: tuple[str, ..
 # -- documents ---------------------------------------------------------------------------------------------------------
 
 
-def _all_kinds(gates: frozenset[str]) -> tuple[ServedKind | Review, ...]:
-    return (*enabled_kinds(gates), *MEASURED, *REVIEWS)
+def _by_place(table: KindTable) -> dict[str, list[ServedKind | Review]]:
+    """Return all kinds by the path of their group version."""
+    found: dict[str, list[ServedKind | Review]] = {}
+    kinds: list[ServedKind | Review] = [*table.served, *MEASURED, *REVIEWS]
+    for kind in kinds:
+        found.setdefault(_place(kind), []).append(kind)
+    return found
 
 
-@cache
-def index(gates: frozenset[str] = frozenset()) -> _Json:
-    """Return the index of all group documents. ``gates`` are the enabled gates that enable kinds."""
-    places = sorted({_place(kind) for kind in _all_kinds(gates)})
-    return {
-        "paths": {prefix: {"serverRelativeURL": f"/openapi/v3/{prefix}?hash={_digest(prefix, gates)}"} for prefix in places}
-    }
+_INDEXES: Final[WeakKeyDictionary[KindTable, _Json]] = WeakKeyDictionary()
 
 
-def _digest(prefix: str, gates: frozenset[str]) -> str:
-    return hashlib.sha512(msgspec.json.encode(document_of(prefix, gates))).hexdigest().upper()
+def index(kinds: KindTable = UNGATED_KINDS) -> _Json:
+    """Return the index of all group documents."""
+    if kinds not in _INDEXES:
+        paths = {
+            place: {"serverRelativeURL": f"/openapi/v3/{place}?hash={_digest(tuple(held))}"}
+            for place, held in sorted(_by_place(kinds).items())
+        }
+        _INDEXES[kinds] = {"paths": paths}
+    return _INDEXES[kinds]
 
 
-@cache
-def document_of(prefix: str, gates: frozenset[str] = frozenset()) -> _Json | None:
+#: Number of documents and digests that are kept. There are about thirty built-in ones.
+_KEPT: Final = 128
+
+
+@lru_cache(maxsize=8 * _KEPT)
+def _digest(kinds: tuple[ServedKind | Review, ...]) -> str:
+    return hashlib.sha512(msgspec.json.encode(_group_document(kinds))).hexdigest().upper()
+
+
+def document_of(place: str, kinds: KindTable = UNGATED_KINDS) -> _Json | None:
     """Return the document of one group version, or None if it is not served."""
-    kinds = [kind for kind in _all_kinds(gates) if _place(kind) == prefix]
-    if not kinds:
-        return None
+    held = _by_place(kinds).get(place)
+    return _group_document(tuple(held)) if held else None
+
+
+@lru_cache(maxsize=_KEPT)
+def _group_document(kinds: tuple[ServedKind | Review, ...]) -> _Json:
     schemas = _Schemas("#/components/schemas/")
     for kind in kinds:
         schemas.add_kind(kind)
@@ -250,19 +274,25 @@ def document_of(prefix: str, gates: frozenset[str] = frozenset()) -> _Json | Non
     }  # fmt: skip
 
 
-@cache
-def swagger(gates: frozenset[str] = frozenset()) -> _Json:
+def swagger(kinds: KindTable = UNGATED_KINDS) -> _Json:
     """Return the single document of version 2."""
+    custom = [kind for kind in kinds.served if kind.custom is not None]
+    base, more = _built_in_swagger(kinds.gates), _swagger(custom)
+    parts = {part: dict(_sorted(base[part] | more[part])) for part in ("definitions", "paths")}
+    return {"swagger": "2.0", "info": _info(), **parts}
+
+
+@cache
+def _built_in_swagger(gates: frozenset[str]) -> _Json:
+    return _swagger([*enabled_kinds(gates), *MEASURED, *REVIEWS])
+
+
+def _swagger(kinds: Iterable[ServedKind | Review]) -> _Json:
+    """Return the definitions and paths of some kinds."""
     schemas = _Schemas("#/definitions/")
-    kinds = _all_kinds(gates)
     for kind in kinds:
         schemas.add_kind(kind)
-    return {
-        "swagger": "2.0",
-        "info": _info(),
-        "paths": _paths(kinds, is_v2=True),
-        "definitions": dict(_sorted(schemas.definitions)),
-    }
+    return {"definitions": schemas.definitions, "paths": _paths(kinds, is_v2=True)}
 
 
 def _info() -> _Json:

@@ -14,11 +14,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from moorage.api.manifests import read_first_yaml, read_json
+from moorage.apiserver.schema.custom_objects import fit_custom
 from moorage.apiserver.schema.normalization import FieldTypeError, conform
 from moorage.apiserver.schema.protobuf import PROTOBUF, read_protobuf
 from moorage.apiserver.schema.schemas import Struct, kind_schema
 from moorage.apiserver.schema.strictness import as_written, repeated_fields, strange_fields
 from moorage.apiserver.schema.value_limits import check_text, check_values
+from moorage.apiserver.vocabulary.custom_versions import CustomVersion
 from moorage.apiserver.vocabulary.go_messages import go_word, syntax_fault
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
@@ -35,6 +37,7 @@ __all__ = [
     "check_kind",
     "check_name",
     "check_namespace",
+    "fit",
     "form_of_kind",
     "kind_mismatch",
     "normalized_body",
@@ -209,12 +212,13 @@ def _as_reported(repeats: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class BodyForm(NamedTuple):
-    """What a body must be: its kind, group, version and schema."""
+    """What a body must be: its kind, group, version and schema; ``custom`` for a custom kind."""
 
     group: str
     version: str
     kind: str
     shape: Struct
+    custom: CustomVersion | None = None
 
     @property
     def api_version(self) -> str:
@@ -223,7 +227,15 @@ class BodyForm(NamedTuple):
 
 def form_of_kind(kind: ServedKind) -> BodyForm:
     """Return the form of a kind's objects."""
-    return BodyForm(kind.group, kind.version, kind.kind, kind_schema(kind))
+    return BodyForm(kind.group, kind.version, kind.kind, kind_schema(kind), kind.custom)
+
+
+def fit(form: BodyForm, document: Any) -> tuple[Document, list[str]]:
+    """Return a document normalized to its form, and the paths of unknown fields.
+
+    Raises  FieldTypeError for a value of the wrong type
+    """
+    return conform(form.shape, document) if form.custom is None else fit_custom(form.custom.schema, document)
 
 
 def normalized_body(form: BodyForm, body: Body, validation: str) -> tuple[Document, tuple[str, ...]]:
@@ -234,17 +246,24 @@ def normalized_body(form: BodyForm, body: Body, validation: str) -> tuple[Docume
     check_kind(form, body.document)
     subject = f'{form.kind} in version "{form.version}" cannot be handled as a {form.kind}'
     try:
-        fit, unknown = conform(form.shape, body.document)
+        fitted, unknown = fit(form, body.document)
     except FieldTypeError as misfit:
         raise bad_request(f"{subject}: {misfit}") from None
     if body.written is not None:
-        warnings = found = strange_fields(form.shape, body.written)
+        warnings = found = _strange_fields(form, body.written, unknown)
     else:
         unknown_fields = tuple(f'unknown field "{path}"' for path in unknown)
         warnings, found = (*body.repeats, *unknown_fields), (*_as_reported(body.repeats), *unknown_fields)
     if validation == "Strict" and found:
         raise bad_request(f"{subject}: strict decoding error: {', '.join(found)}")
-    return fit, warnings if validation != "Ignore" else ()
+    return fitted, warnings if validation != "Ignore" else ()
+
+
+def _strange_fields(form: BodyForm, written: Any, unknown: list[str]) -> tuple[str, ...]:
+    """Return the errors for unknown and duplicate fields of a document that has duplicate fields."""
+    if form.custom is None:
+        return strange_fields(form.shape, written)
+    return (*repeated_fields(written), *(f'unknown field "{path}"' for path in unknown))
 
 
 def object_of(kind: ServedKind, document: Document, namespace: str | None, name: str) -> Document:

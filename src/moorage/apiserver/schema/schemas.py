@@ -15,83 +15,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib import resources
-from typing import Final, TypeAlias
+from typing import Final
+from weakref import WeakKeyDictionary
 
+from moorage.apiserver.schema.custom_shapes import custom_shape
+from moorage.apiserver.schema.definition_shapes import DEFINITION_FIELDS
+from moorage.apiserver.schema.field_types import Field, ListOf, MapOf, Scalar, Struct, Type, go_type
 from moorage.apiserver.schema.protobuf import FieldFlag, message_of, messages
+from moorage.apiserver.vocabulary.custom_versions import CustomVersion
 from moorage.apiserver.vocabulary.served_kinds import Review, ServedKind
 
 __all__ = ["Field", "ListOf", "MapOf", "Scalar", "Struct", "Type", "kind_schema", "schema"]
-
-
-@dataclass(frozen=True, slots=True)
-class Scalar:
-    """``letter`` is the type letter of ``protobuf``; ``go`` is the type name in error messages."""
-
-    letter: str
-    go: str
-
-
-@dataclass(frozen=True, slots=True)
-class ListOf:
-    """A list: associative (``keys``), a set (``is_set``), or atomic."""
-
-    item: Type
-    go: str
-    keys: tuple[str, ...] = ()
-    is_set: bool = False
-
-    @property
-    def is_atomic(self) -> bool:
-        return not self.keys and not self.is_set
-
-
-@dataclass(frozen=True, slots=True)
-class MapOf:
-    item: Type
-    go: str
-    is_atomic: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Struct:
-    """``name`` is the message name; ``go`` is the Go type without its package."""
-
-    name: str
-    go: str
-    fields: Mapping[str, Field]
-    is_atomic: bool = False
-
-    @property
-    def full_go(self) -> str:
-        """The Go type with its package, for error messages."""
-        return _go(self.name)
-
-
-Type: TypeAlias = Scalar | ListOf | MapOf | Struct
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A field of a struct. A pointer field (``is_pointer``) distinguishes empty from absent; an ``omits_empty`` field has
-    omitempty.
-
-    ``embedded`` is the embedded Go struct that declares the field, for error messages. ``merges``, ``merge_key`` and
-    ``retains`` configure strategic merge patches.
-    """
-
-    name: str
-    type: Type
-    is_pointer: bool = False
-    omits_empty: bool = False
-    is_required: bool = False
-    default: str | None = None
-    merges: bool = False
-    merge_key: str = ""
-    retains: bool = False
-    embedded: str = ""
 
 
 _GO: Final = {
@@ -132,12 +69,6 @@ def _short_name(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def _go(name: str) -> str:
-    """Return the Go type of a struct, whose package is named after the API version."""
-    package, _, own = name.rpartition(".")
-    return f"{package.partition('.')[2] or 'v1'}.{own}"
-
-
 def _field(name: str, holds: str, flags: int, rule: str) -> Field:
     words = dict(word.partition(":")[::2] for word in rule.split())
     return Field(
@@ -155,7 +86,7 @@ def _field(name: str, holds: str, flags: int, rule: str) -> Field:
 
 def _type(holds: str, flags: int, words: Mapping[str, str]) -> Type:
     scalar = _GO.get(holds)
-    go = scalar or _go(holds)
+    go = scalar or go_type(holds)
     item: Scalar | Struct = Scalar(holds, go) if scalar else schema(holds)
     if flags & FieldFlag.MAP:
         return MapOf(item, words.get("go", f"map[string]{go}"), "atomic" in words)
@@ -172,8 +103,22 @@ _TYPE_META: Final = {name: Field(name, _TEXT, omits_empty=True) for name in ("ap
 _EMBEDDED_KINDS: Final = frozenset(["core.PersistentVolumeClaim"])
 
 
-@cache
+_CUSTOM_SHAPES: Final[WeakKeyDictionary[CustomVersion, Struct]] = WeakKeyDictionary()
+
+
 def kind_schema(kind: ServedKind | Review) -> Struct:
     """Return the schema of a kind's objects."""
+    if isinstance(kind, Review) or kind.custom is None:
+        return _built_in_schema(kind)
+    found = _CUSTOM_SHAPES.get(kind.custom)
+    if found is None:
+        head = {**_TYPE_META, "metadata": Field("metadata", schema("meta.ObjectMeta"), omits_empty=True)}
+        found = _CUSTOM_SHAPES[kind.custom] = custom_shape(kind.kind, kind.custom.schema, head)
+    return found
+
+
+@cache
+def _built_in_schema(kind: ServedKind | Review) -> Struct:
     found = schema(message_of(kind.group, kind.version, kind.kind))
-    return replace(found, fields={**_TYPE_META, **found.fields})
+    more = DEFINITION_FIELDS if kind.kind == "CustomResourceDefinition" else {}
+    return replace(found, fields={**_TYPE_META, **found.fields, **more})

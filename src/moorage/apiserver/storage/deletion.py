@@ -58,7 +58,7 @@ def check_preconditions(kind: ServedKind, metadata: Document, options: DeleteOpt
 def grace_period_of(kind: ServedKind, document: Document, options: DeleteOptions) -> int:
     """Return the grace period of a deletion in seconds: 0 except for a pod on a node that has not ended."""
     spec, status = document.get("spec") or {}, document.get("status") or {}
-    if kind.kind != "Pod" or not spec.get("nodeName") or status.get("phase") in {"Failed", "Succeeded"}:
+    if kind.native != "Pod" or not spec.get("nodeName") or status.get("phase") in {"Failed", "Succeeded"}:
         return 0
     grace_s = spec.get("terminationGracePeriodSeconds", 30) if options.grace_s is None else options.grace_s
     grace_s = 1 if grace_s < 0 else int(grace_s)
@@ -88,7 +88,7 @@ def is_removable(document: Document) -> bool:
     """Return True for a deleted object without finalizers or a remaining grace period, which can be removed."""
     metadata = document["metadata"]
     waits = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
-    if document["kind"] == "Namespace":
+    if document["kind"] == "Namespace" and document["apiVersion"] == "v1":
         waits = waits or finalizers_of(document)
     return bool(metadata.get("deletionTimestamp")) and not waits
 

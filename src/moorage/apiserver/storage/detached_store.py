@@ -18,10 +18,10 @@ from moorage.apiserver.storage import quota_charges
 from moorage.apiserver.storage.deferral import AskOwner
 from moorage.apiserver.storage.deletion import NO_OPTIONS
 from moorage.apiserver.storage.kind_stores import between
-from moorage.apiserver.storage.list_selection import ALL, Selection
+from moorage.apiserver.storage.list_selection import Selection
 from moorage.apiserver.storage.store import DeleteOptions, DeletionResult, Store, check_size
 from moorage.apiserver.storage.watch_cache import StoreChange
-from moorage.apiserver.vocabulary.records import Document, Record, key_of
+from moorage.apiserver.vocabulary.records import Document, Record
 from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 
 __all__ = ["DetachedStore", "StaleReadError", "retried"]
@@ -73,21 +73,21 @@ class DetachedStore(Store):
 
     #: Placeholder for the version of the pending change, which clients cannot guess.
 
-    def find(self, kind: ServedKind, namespace: str, name: str) -> Record | None:
-        key = kind, key_of(namespace, name)
-        if key not in self._looked_up:
-            self._looked_up[key] = self._store.find(kind, namespace, name)
-        return self._looked_up[key]
+    def _stored_record(self, kind: ServedKind, key: str) -> Record | None:
+        place = kind, key
+        if place not in self._looked_up:
+            self._looked_up[place] = self._store._stored_record(kind, key)
+        return self._looked_up[place]
 
-    def all(self, kind: ServedKind, selection: Selection = ALL) -> Iterator[Record]:
+    def _stored_records(self, kind: ServedKind, selection: Selection) -> Iterator[Record]:
         key = kind, selection.namespace
         if key not in self._listed:
-            version = self._kind_stores[kind].version
+            version = self._kind_store(kind).version
             self._listed[key] = _Listed(version, self._list(kind, selection.namespace))
         return filter(selection.matches, self._listed[key].records)
 
     def _list(self, kind: ServedKind, namespace: str | None) -> list[Record]:
-        kind_store = self._kind_stores[kind]
+        kind_store = self._kind_store(kind)
         keys = kind_store.keys.copy()
         return [record for i in between(keys, namespace, "") if (record := kind_store.records.get(keys[i])) is not None]
 
@@ -122,7 +122,7 @@ class DetachedStore(Store):
     def _change(self, kind: ServedKind, before: Record | None, after: Record, change: Callable[[], T]) -> T:
         def checked() -> T:
             self._check_reads()
-            if self._store.find(kind, after.namespace, after.name) is not before:
+            if self._store._stored_record(kind.storage, after.key) is not self._stored_before(kind, before):
                 raise StaleReadError
             return change()
 
@@ -137,6 +137,8 @@ class DetachedStore(Store):
 
         Raises  StaleReadError
         """
+        if any(kind not in self._kind_stores for kind, _ in (*self._looked_up, *self._listed)):
+            raise StaleReadError
         for (kind, key), record in self._looked_up.items():
             if self._kind_stores[kind].records.get(key) is not record:
                 raise StaleReadError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from moorage.apiserver.storage.list_selection import Selection
 from moorage.apiserver.storage.watch_cache import StoreChange, WatchCache
@@ -36,6 +36,11 @@ class KindStore:
         self.version = gone.version
         return StoreChange(gone.version, before, gone, gone=True)
 
+    def end(self) -> None:
+        """End all watches: the kind is no longer stored here."""
+        for follower in self.history.followers:
+            follower.end()
+
 
 def between(keys: list[str], namespace: str | None, after: str) -> range:
     """Return the indexes of the keys after ``after`` in a namespace, or in all (None)."""
@@ -47,9 +52,14 @@ def between(keys: list[str], namespace: str | None, after: str) -> range:
     return range(start, end)
 
 
-def matching(records: Mapping[str, Record], keys: list[str], selection: Selection, after: str = "") -> Iterator[Record]:
-    """Yield the selected objects whose keys come after ``after``, in key order."""
+def matching(
+    records: Mapping[str, Record], keys: list[str], selection: Selection, after: str = "",
+    view: Callable[[Record], Record] | None = None,
+) -> Iterator[Record]:  # fmt: skip
+    """Yield the selected objects whose keys come after ``after``, in key order, each as ``view`` shows it."""
     for i in between(keys, selection.namespace, after):
         record = records[keys[i]]
+        if view is not None:
+            record = view(record)
         if selection.matches(record):
             yield record

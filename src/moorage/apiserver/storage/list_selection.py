@@ -141,14 +141,14 @@ def _unescaped(value: str) -> str:
 def _check_path(kind: ServedKind, path: str) -> None:
     if path == "metadata.name" or path in kind.field_defaults:
         return
-    if path == "metadata.namespace" and (kind.namespaced or not kind.fields):
+    if path == "metadata.namespace" and (kind.namespaced or (not kind.fields and kind.custom is None)):
         return
-    match kind.kind:
+    match kind.native:
         case "Job":
             raise bad_request(f"field label {quoted(path)} not supported for Job")
         case "ResourceSlice":
             raise bad_request(f"field label not supported for {kind.api_version}, Kind={kind.kind}: {path}")
-        case _ if kind.fields:
+        case _ if kind.fields or kind.custom is not None:
             raise bad_request(f"field label not supported: {path}")
         case _:
             raise bad_request(f'{quoted(path)} is not a known field selector: only "metadata.name", "metadata.namespace"')

@@ -1,4 +1,4 @@
-"""The ``scale`` subresource of workloads.
+"""The ``scale`` subresource of workloads and of custom kinds.
 
 Source  api, autoscaling/v1; kubernetes, pkg/registry/apps/deployment/storage
 """
@@ -10,25 +10,51 @@ from typing import Any
 from moorage.api.decode import decode
 from moorage.api.meta import LabelSelector
 from moorage.api.selectors import compile_label_selector
+from moorage.apiserver.vocabulary.custom_versions import ScalePaths
 from moorage.apiserver.vocabulary.records import Document, Record
-from moorage.apiserver.vocabulary.statuses import bad_request, invalid
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.apiserver.vocabulary.statuses import bad_request, internal, invalid, quoted
 from moorage.errors import Fault, InputError
 
 __all__ = ["read_scale", "write_scale"]
 
 
-def read_scale(record: Record) -> Document:
-    """Return the ``Scale`` of a workload."""
+def read_scale(kind: ServedKind, record: Record) -> Document:
+    """Return the ``Scale`` of a workload or of a custom object.
+
+    Raises  ApiError 500 for a custom object without a replica count
+    """
     document = record.document()
-    metadata, spec, status = document["metadata"], document.get("spec") or {}, document.get("status") or {}
+    if kind.custom is not None and kind.custom.scale is not None:
+        return _custom_scale(kind.custom.scale, document)
+    spec, status = document.get("spec") or {}, document.get("status") or {}
+    return _scale(document, spec.get("replicas", 0), status.get("replicas", 0), _selector(spec.get("selector")))
+
+
+def _custom_scale(paths: ScalePaths, document: Document) -> Document:
+    wanted = _at(document, paths.wanted)
+    if wanted is None:
+        raise internal(f"the spec replicas field {quoted(paths.wanted)} does not exist")
+    selector = _at(document, paths.selector) if paths.selector else ""
+    return _scale(document, wanted, _at(document, paths.current) or 0, selector if isinstance(selector, str) else "")
+
+
+def _scale(document: Document, wanted: Any, current: Any, selector: str) -> Document:
+    metadata = document["metadata"]
     names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
-        "metadata": {name: metadata[name] for name in names},
-        "spec": {"replicas": spec.get("replicas", 0)},
-        "status": {"replicas": status.get("replicas", 0), "selector": _selector(spec.get("selector"))},
+        "metadata": {name: metadata[name] for name in names if name in metadata},
+        "spec": {"replicas": wanted},
+        "status": {"replicas": current, "selector": selector},
     }
+
+
+def _at(document: Any, path: str) -> Any:
+    for name in path.removeprefix(".").split("."):
+        document = document.get(name) if isinstance(document, dict) else None
+    return document
 
 
 def _selector(selector: Any) -> str:
@@ -42,8 +68,8 @@ def _selector(selector: Any) -> str:
         return ""
 
 
-def write_scale(document: Document, wanted: Document) -> None:
-    """Write the replica count of a ``Scale`` into a workload.
+def write_scale(kind: ServedKind, document: Document, wanted: Document) -> None:
+    """Write the replica count of a ``Scale`` into a workload or a custom object.
 
     Raises  ApiError 400 if the count is not an integer, 422 if it is negative
     """
@@ -54,4 +80,10 @@ def write_scale(document: Document, wanted: Document) -> None:
     if replicas < 0:
         fault = Fault("Invalid value", "spec.replicas", "must be greater than or equal to 0", replicas)
         raise invalid("Scale", "autoscaling", document["metadata"]["name"], [fault])
-    document["spec"]["replicas"] = replicas
+    path = ".spec.replicas" if kind.custom is None or kind.custom.scale is None else kind.custom.scale.wanted
+    *above, last = path.removeprefix(".").split(".")
+    for name in above:
+        document = document.setdefault(name, {})
+        if not isinstance(document, dict):
+            raise internal(f"value cannot be set because {path} is not a map[string]interface{{}}")
+    document[last] = replicas

@@ -18,14 +18,16 @@ import fcntl
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from moorage.apiserver.storage.custom_records import reread_record
 from moorage.apiserver.storage.watch_cache import StoreChange
+from moorage.apiserver.vocabulary.kind_tables import ALL_KINDS
 from moorage.apiserver.vocabulary.records import Record
-from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import ConfigError, InputError, MoorageError
 from moorage.private_files import Tell, check_data, close_data
@@ -47,6 +49,10 @@ _TABLES: Final = (
     f"PRAGMA user_version = {FORMAT}",
 )
 _UPSERT: Final = "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?)"
+_SELECT: Final = (
+    "SELECT resource, key, version, crc, body FROM objects "
+    "ORDER BY resource <> 'customresourcedefinitions.apiextensions.k8s.io', resource, key"
+)
 _DELETE: Final = "DELETE FROM objects WHERE resource = ? AND key = ?"
 #: Size in bytes to which SQLite truncates its write-ahead log.
 _MAX_WAL_BYTES: Final = 64 << 20
@@ -86,20 +92,23 @@ class SQLiteLog:
         #: Error message of the last failed write; "" after a successful one.
         self.failure = ""
 
-    def load(self) -> Iterator[tuple[ServedKind, Record]]:
-        """Yield all objects in the file.
+    def load(
+        self, find_kind: Callable[[str], ServedKind | None] = ALL_KINDS.find_stored
+    ) -> Iterator[tuple[ServedKind, Record]]:
+        """Yield all objects in the file, definitions of custom kinds first. ``find_kind`` returns the kind of a resource name.
 
         Raises  InputError at the first damaged one
         """
-        kinds = {kind.qualified: kind for kind in KINDS}
         try:
-            rows = self._connection.execute("SELECT resource, key, version, crc, body FROM objects ORDER BY resource, key")
+            rows = self._connection.execute(_SELECT)
             for resource, key, version, crc, body in rows:
-                if resource not in kinds:
+                kind = find_kind(resource)
+                if kind is None:
                     raise InputError(f"{self._path}: it contains {resource}, which this release does not serve")
                 if not isinstance(body, bytes) or _checksum(resource, key, version, body) != crc:
                     raise InputError(f"{self._path}: {resource} {key} is damaged; start from a copy of the file, or without it")
-                yield kinds[resource], Record.read(kinds[resource], body, version)
+                record = Record.read(kind, body, version)
+                yield kind, record if kind.custom is None else reread_record(kind, record)
         except sqlite3.DatabaseError as error:
             raise _damaged(self._path, error) from None
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import datetime
 import random
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
@@ -44,8 +43,10 @@ from moorage.apiserver.admission.strategy import (
 from moorage.apiserver.admission.update_validation import needs_version
 from moorage.apiserver.fields.managed_fields import FieldManager, equal_but_times, fields_not_written, track
 from moorage.apiserver.schema.schemas import kind_schema
-from moorage.apiserver.storage import continue_tokens, quota_charges, watch_cache
+from moorage.apiserver.storage import quota_charges, watch_cache
+from moorage.apiserver.storage.custom_records import convert_record
 from moorage.apiserver.storage.deferral import Defer
+from moorage.apiserver.storage.definitions import DEFINITIONS, Definitions, mark_for_cleanup
 from moorage.apiserver.storage.deletion import (
     NO_OPTIONS,
     DeleteOptions,
@@ -55,21 +56,19 @@ from moorage.apiserver.storage.deletion import (
     is_removable,
     set_propagation_finalizers,
 )  # fmt: skip
-from moorage.apiserver.storage.kind_stores import KindStore, between, matching
-from moorage.apiserver.storage.list_selection import ALL, Selection
+from moorage.apiserver.storage.kind_stores import KindStore
+from moorage.apiserver.storage.list_selection import Selection
+from moorage.apiserver.storage.object_reader import ListPage, ObjectReader
 from moorage.apiserver.storage.watch_cache import StoreChange
-from moorage.apiserver.storage.watches import Watch
-from moorage.apiserver.vocabulary.records import Confirm, Document, Record, key_of
-from moorage.apiserver.vocabulary.resource_versions import check_sent_version, parse_version, parse_version_of_one
+from moorage.apiserver.vocabulary.records import Confirm, Document, Record
+from moorage.apiserver.vocabulary.resource_versions import check_sent_version
 from moorage.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, ServedKind, served
 from moorage.apiserver.vocabulary.statuses import (
     already_exists,
-    bad_request,
     conflict,
-    expired,
+    forbidden,
     invalid,
     not_found,
-    timeout,
     unknown,
 )
 from moorage.errors import Fault
@@ -84,16 +83,8 @@ _MAX_BASE: Final = 58
 #: The version and variant bits of a random UUID (RFC 9562: version 4, variant 10), and the mask of the random bits.
 _UUID_4: Final = 4 << 76 | 2 << 62
 _UUID_KEPT: Final = ~(15 << 76 | 3 << 62)
+_TERMINATING: Final = "create not allowed while custom resource definition is terminating"
 _MODIFIED: Final = "the object has been modified; please apply your changes to the latest version and try again"
-
-
-class ListPage(NamedTuple):
-    """One page of a list. ``remaining`` is None if the remaining objects were not counted."""
-
-    records: list[Record]
-    version: int
-    token: str = ""
-    remaining: int | None = None
 
 
 class DeletionResult(NamedTuple):
@@ -135,35 +126,28 @@ def _second(epoch: int) -> str:
     return datetime.datetime.fromtimestamp(epoch, tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-class Store:
+class Store(ObjectReader):
     """The objects of a cluster. ``clock`` returns seconds since 1970; ``draw`` generates uids and generated names.
 
     ``empties_namespaces``: the store itself deletes the content of deleted namespaces, at once and without grace periods.
     Controllers set it to False when they do that; new objects then also get the not-ready taints and protection finalizers
-    that controllers remove. ``lists_by_watch``: whether watches may start with a list (watch-list); kube-apiserver on etcd
-    before 3.5.11 does not support that. ``has_quotas``: whether resource quotas are enforced; they are not while files are
-    loaded, as controllers recount afterwards. ``offers``: the enabled feature gates that enable kinds; stored objects of
-    disabled kinds stay, but are not served.
+    that controllers remove. ``has_quotas``: whether resource quotas are enforced; they are not while files are loaded, as
+    controllers recount afterwards.
     """
 
     def __init__(
         self, clock: Callable[[], float], draw: random.Random, signing_key: bytes, capacity: int = watch_cache.CAPACITY,
         gates: FeatureGates | None = None,
     ) -> None:  # fmt: skip
-        self.version = 1
-        self.clock = clock
         self.gates = gates or FeatureGates()
-        self.offers = frozenset(gate for gate in ALL_GATES if self.gates[gate])
+        super().__init__(frozenset(gate for gate in ALL_GATES if self.gates[gate]), signing_key, capacity)
+        self.clock = clock
         self.empties_namespaces = True
-        self.lists_by_watch = True
         self.has_quotas = True
         self._draw = draw
-        self._signing_key = signing_key
-        self._capacity = capacity
-        self._kind_stores = {kind: KindStore(capacity) for kind in KINDS}
-        self._object_counts: Counter[str] = Counter()
         self._followers: list[Callable[[ServedKind, StoreChange], None]] = []
         self.log: PersistentLog | None = None
+        self._definitions = Definitions(self)
         #: Does work on large objects that a change leads to. Without it, followers do that work at once.
         self.defer: Defer | None = None
         self._create_system_namespaces()
@@ -173,6 +157,11 @@ class Store:
         for name in SYSTEM_NAMESPACES:
             if self.find(_NAMESPACE, "", name) is None:
                 self.create(_NAMESPACE, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+    @property
+    def now(self) -> str:
+        """The time in the format of object metadata."""
+        return timestamp(self.clock())
 
     def follow(self, follower: Callable[[ServedKind, StoreChange], None]) -> None:
         """Call ``follower`` after every change, in order. It may change the store itself."""
@@ -188,19 +177,22 @@ class Store:
         """Replace all objects by restored ones. The watch cache starts at ``version``; older watches and lists get 410."""
         self._kind_stores = {kind: KindStore(self._capacity, version) for kind in KINDS}
         self._object_counts.clear()
+        self.version = version
         for kind, record in objects:
             self._kind_stores[kind].records[record.key] = record
+            if kind is DEFINITIONS:  # they come first
+                self._kind_stores[kind].keys = sorted(self._kind_stores[kind].records)
+                self._definitions.load()
             if kind.namespaced:
                 self._object_counts[record.namespace] += 1
         for kind_store in self._kind_stores.values():
             kind_store.keys = sorted(kind_store.records)
-        self.version = version
 
     def attach_log(self, log: PersistentLog) -> None:
         """Append every further change to a log, and every object that was not restored from it."""
         self.log = log
         self.follow(log.append)
-        for kind, kind_store in self._kind_stores.items():
+        for kind, kind_store in [*self._kind_stores.items()]:
             for record in kind_store.records.values():
                 if record.version > kind_store.history.floor:
                     log.append(kind, StoreChange(record.version, None, record))
@@ -219,114 +211,6 @@ class Store:
         if self.log is not None:
             self.log.close()
 
-    # -- reading -------------------------------------------------------------------------------------------------------
-
-    def find(self, kind: ServedKind, namespace: str, name: str) -> Record | None:
-        return self._kind_stores[kind].records.get(key_of(namespace, name))
-
-    def get(self, kind: ServedKind, namespace: str, name: str) -> Record:
-        """Return an object.
-
-        Raises  ApiError 404
-        """
-        record = self.find(kind, namespace, name)
-        if record is None:
-            raise not_found(kind.resource, kind.group, name)
-        return record
-
-    def all(self, kind: ServedKind, selection: Selection = ALL) -> Iterator[Record]:
-        """Yield the selected objects of a kind in key order."""
-        return matching(self._kind_stores[kind].records, self._kind_stores[kind].keys, selection)
-
-    def count(self, kind: ServedKind) -> int:
-        return len(self._kind_stores[kind].records)
-
-    def page(
-        self, kind: ServedKind, selection: Selection = ALL, *,
-        limit: int = 0, token: str = "", version: str = "", match: str = "",
-    ) -> ListPage:  # fmt: skip
-        """Return a page of the current objects, or of a list as it was at its first page.
-
-        ``version`` with ``match`` "Exact" selects the state at that version, otherwise a state that is at least as new.
-
-        Raises  ApiError 400 for invalid arguments, 410 for a version no longer cached, 504 for a future version
-        """
-        kind_store = self._kind_stores[kind]
-        if limit < 0 or (version == "0" and match != "Exact" and not token):
-            limit = 0  # a list at any version is not paged
-        if token:
-            if version not in {"", "0"}:
-                raise bad_request("specifying resource version is not allowed when using continue")
-            position = continue_tokens.read_token(self._signing_key, kind, selection.namespace, token)
-        else:
-            position = continue_tokens.ListPosition(
-                self._resolve_version(version, match or ("Exact" if limit and version != "0" else "")), ""
-            )
-        if position.version == self.version:
-            records, keys = kind_store.records, kind_store.keys
-        else:
-            state = kind_store.history.state_at(position.version, kind_store.records)
-            if state is None:
-                raise continue_tokens.too_old() if token else expired("The resourceVersion for the provided list is too old.")
-            records, keys = state, sorted(state)
-        return self._page_from(kind, selection, limit, position, records, keys)
-
-    def _page_from(
-        self,
-        kind: ServedKind,
-        selection: Selection,
-        limit: int,
-        position: continue_tokens.ListPosition,
-        records: Mapping[str, Record],
-        keys: list[str],
-    ) -> ListPage:
-        found: list[Record] = []
-        for record in matching(records, keys, selection, position.after):
-            found.append(record)
-            if len(found) == limit:
-                break
-        after = found[-1].key if found else ""
-        if not limit or len(found) < limit or not continue_tokens.is_more(keys, selection.namespace, after):
-            return ListPage(found, position.version)
-        token = continue_tokens.write_token(
-            self._signing_key, kind, selection.namespace, continue_tokens.ListPosition(position.version, after)
-        )
-        remaining = len(between(keys, selection.namespace, after)) if selection.is_everything else None
-        return ListPage(found, position.version, token, remaining)
-
-    def _resolve_version(self, version: str, match: str) -> int:
-        wanted = parse_version(version)
-        if wanted > self.version:
-            raise timeout(wanted, self.version)
-        return wanted if match == "Exact" and wanted else self.version
-
-    def watch(
-        self, kind: ServedKind, selection: Selection, version: str, wake: Callable[[], None], *, initial: bool | None = None
-    ) -> Watch:
-        """Start a watch after a version, or from now on.
-
-        ``initial`` makes it start with an ADDED event for every existing object. None does so without a version or with "0".
-        A watch after a future version waits for it.
-
-        Raises  ApiError 500 for an invalid version, 410 for one no longer cached, 504 for a future one with ``initial``
-        """
-        wanted = parse_version_of_one(version)
-        if wanted > self.version and initial:
-            raise timeout(wanted, self.version)
-        kind_store = self._kind_stores[kind]
-        lists = initial or (initial is None and not wanted)
-        if wanted and not lists:
-            kind_store.history.check(wanted)
-        watch = Watch(kind_store, selection, wake, wanted if wanted and not lists else self.version, lists=lists)
-        kind_store.history.followers.append(watch)
-        return watch
-
-    def unwatch(self, kind: ServedKind, watch: Watch) -> None:
-        watch.closed = True
-        followers = self._kind_stores[kind].history.followers
-        if watch in followers:
-            followers.remove(watch)
-
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def create(
@@ -342,6 +226,8 @@ class Store:
         metadata = document.setdefault("metadata", {})
         if metadata.get("resourceVersion"):
             raise unknown("resourceVersion should not be set on objects to be created")
+        if kind.custom is not None and kind.custom.is_terminating:
+            raise forbidden(kind.resource, kind.group, str(metadata.get("name") or ""), _TERMINATING)
         if kind.namespaced:
             check_creatable(self.find(_NAMESPACE, "", namespace), namespace, kind, str(metadata.get("name") or ""))
             metadata["namespace"] = namespace
@@ -349,12 +235,12 @@ class Store:
             metadata.pop(name, None)
         self._name(kind, namespace, metadata)
         metadata["uid"] = self._new_uid()
-        metadata["creationTimestamp"] = timestamp(self.clock())
+        metadata["creationTimestamp"] = self.now
         found = set_defaults_and_decode(kind, document)
         if manager is not None:
-            track(kind_schema(kind), None, document, manager, timestamp(self.clock()), ignored=fields_not_written(kind, ""))
+            track(kind_schema(kind), None, document, manager, self.now, ignored=fields_not_written(kind, ""))
         admit(kind, document, found, self._decode_all, self.gates)
-        if kind.kind == "Pod" and (labels := self.topology_of(document["spec"].get("nodeName") or "")):
+        if kind.native == "Pod" and (labels := self.topology_of(document["spec"].get("nodeName") or "")):
             metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
         if not self.empties_namespaces:
             admit_with_controllers(kind, document)
@@ -407,7 +293,7 @@ class Store:
         for name in ("managedFields", "resourceVersion", "selfLink"):
             metadata.pop(name, None)
         metadata["uid"] = metadata.get("uid") or self._new_uid()
-        metadata["creationTimestamp"] = metadata.get("creationTimestamp") or timestamp(self.clock())
+        metadata["creationTimestamp"] = metadata.get("creationTimestamp") or self.now
         prepare_adopted(kind, document)
         if self.find(kind, namespace, metadata["name"]) is not None:
             raise already_exists(kind.resource, kind.group, metadata["name"])
@@ -458,7 +344,7 @@ class Store:
             if kind is _SERVICES:
                 keep_addresses(old, document)
                 drop_unused_fields(old, document)
-        prepare_update(kind, old, document, subresource, self.gates, timestamp(self.clock()))
+        prepare_update(kind, old, document, subresource, self.gates, self.now)
         if not subresource:
             check_change(kind, old, document, self._decode_all, self.gates)
             if kind is _SERVICES:
@@ -466,7 +352,7 @@ class Store:
         check_finalizers(kind, old, document)
         if manager is not None:
             # Kubernetes records changes of a scale without a time.
-            when = timestamp(self.clock()) if manager.subresource != "scale" else ""
+            when = self.now if manager.subresource != "scale" else ""
             track(kind_schema(kind), old, document, manager, when)
         document["metadata"]["resourceVersion"] = str(record.version)
         if confirm is not None:
@@ -501,6 +387,8 @@ class Store:
         dry_run = dry_run or options.dry_run
         check_preconditions(kind, metadata, options)
         check_deletable(kind, name)
+        if kind is DEFINITIONS and not metadata.get("deletionTimestamp"):
+            mark_for_cleanup(document, self.now)
         grace = grace_period_of(kind, document, options)
         set_propagation_finalizers(metadata, options.propagation, is_default=options.is_default)
         pending = bool(grace or metadata.get("finalizers") or (kind is _NAMESPACE and finalizers_of(document)))
@@ -537,8 +425,12 @@ class Store:
         return self._drop(kind, record, Record.of(kind, document, self._next_version()))
 
     def _drop(self, kind: ServedKind, record: Record, gone: Record) -> DeletionResult:
+        if kind.stored_as is not None:
+            held = self._stored_before(kind, record) or record
+            result = self._drop(kind.stored_as, held, convert_record(kind.stored_as, kind, gone))
+            return DeletionResult(convert_record(kind, kind.stored_as, result.record), result.gone)
         self.version = gone.version
-        change = self._kind_stores[kind].remove(record, gone)
+        change = self._kind_store(kind).remove(record, gone)
         if kind.namespaced:
             self._object_counts[record.namespace] -= 1
         self._notify(kind, change)
@@ -549,7 +441,7 @@ class Store:
     def _delete_content(self, namespace: str) -> None:
         """Delete all objects in a namespace, pods without a grace period."""
         selection = Selection(namespace)
-        for kind in KINDS:
+        for kind in self.kinds.stored:
             if kind.namespaced:
                 for record in [*self.all(kind, selection)]:
                     if self.find(kind, record.namespace, record.name) is not None:
@@ -562,17 +454,25 @@ class Store:
             self.update(_NAMESPACE, "", namespace, finalized(record.document()), subresource="finalize")
 
     def _commit(self, kind: ServedKind, before: Record | None, after: Record) -> Record:
+        if kind.stored_as is not None:
+            made = convert_record(kind.stored_as, kind, after)
+            return convert_record(kind, kind.stored_as, self._commit(kind.stored_as, self._stored_before(kind, before), made))
         self.version = after.version
-        change = self._kind_stores[kind].put(before, after)
+        change = self._kind_store(kind).put(before, after)
         if before is None and kind.namespaced:
             self._object_counts[after.namespace] += 1
         self._notify(kind, change)
         return after
 
+    def _stored_before(self, kind: ServedKind, before: Record | None) -> Record | None:
+        """Return the stored form of an object that was looked up in any version."""
+        return before if before is None or kind.stored_as is None else self._stored_record(kind.stored_as, before.key)
+
     def _notify(self, kind: ServedKind, change: StoreChange) -> None:
-        self._kind_stores[kind].history.add(change)
+        self._kind_store(kind).history.add(change)
         for follower in self._followers:
             follower(kind, change)
+        self._definitions.on_change(kind, change)
 
     def change(
         self, kind: ServedKind, namespace: str, name: str, edit: Callable[[Document], Document | None], *,

@@ -44,6 +44,7 @@ class ChangeFollower(Protocol):
     closed: bool
 
     def on_change(self, change: StoreChange) -> None: ...
+    def end(self) -> None: ...
 
 
 class WatchCache:

@@ -42,17 +42,20 @@ class WatchedObject(NamedTuple):
 class Watch:
     """A watch of the selected objects of one kind after a version; with ``lists``, it starts with the existing objects.
 
-    ``wake`` is called when events become available or the watch ends. ``idle`` is True when no event is pending.
+    ``wake`` is called when events become available or the watch ends. ``idle`` is True when no event is pending. ``view``
+    converts the stored objects to the version that is watched.
     """
 
     def __init__(
-        self, kind_store: KindStore, selection: Selection, wake: Callable[[], None], after: int, *, lists: bool = False
-    ) -> None:
+        self, kind_store: KindStore, selection: Selection, wake: Callable[[], None], after: int, *, lists: bool = False,
+        view: Callable[[Record], Record] | None = None,
+    ) -> None:  # fmt: skip
         self.selection = selection
         self.closed = False
         self.idle = False
         self._kind_store = kind_store
         self._wake = wake
+        self._view = view
         #: All changes up to this version are sent or do not match.
         self._position = after
         #: Key up to which objects are listed; None when all are.
@@ -62,7 +65,7 @@ class Watch:
         """Handle a new change. The watch ends if the cache no longer covers its position."""
         if not self.idle:
             if self._position < self._kind_store.history.floor:
-                self._end()
+                self.end()
         elif change.version > self._position:
             if self._event_of(change) is None:
                 self._position = change.version
@@ -77,12 +80,13 @@ class Watch:
         """
         piece = _Piece(most_bytes)
         if self.closed or self._position < self._kind_store.history.floor:
-            self._end()
+            self.end()
         elif self._add_changes(piece) and (self._listed is None or self._add_objects(piece)):
             self.idle = True
         return piece.events
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """End the watch; its reader can resume with another one."""
         if not self.closed:
             self.closed = True
             self._wake()
@@ -102,7 +106,7 @@ class Watch:
         for i in between(keys, self.selection.namespace, self._listed or ""):
             if piece.is_full:
                 return False
-            record = records[keys[i]]
+            record = self._shown(records[keys[i]])
             piece.examine(
                 WatchedObject("ADDED", record, record.version, listed=True) if self.selection.matches(record) else None
             )
@@ -110,10 +114,15 @@ class Watch:
         self._listed = None
         return True
 
+    def _shown(self, record: Record) -> Record:
+        return record if self._view is None else self._view(record)
+
     def _event_of(self, change: StoreChange) -> WatchedObject | None:
         version, before, after, gone = change
         if self._listed is not None and after.key > self._listed:
             return None  # not listed yet; the list will show its later state
+        if self._view is not None:
+            before, after = None if before is None else self._view(before), self._view(after)
         matched = before is not None and self.selection.matches(before)
         if gone:
             return WatchedObject("DELETED", after, version) if matched else None

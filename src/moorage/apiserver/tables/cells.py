@@ -16,7 +16,7 @@ __all__ = [
     "number", "pairs", "selector_of", "word",
 ]  # fmt: skip
 
-Cell = str | int | bool
+Cell = str | int | float | bool | None
 NONE: Final = "<none>"
 
 

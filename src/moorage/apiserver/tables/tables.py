@@ -15,6 +15,7 @@ from moorage.apiserver.tables import cluster_cells as cluster
 from moorage.apiserver.tables import storage_cells as storage
 from moorage.apiserver.tables import workload_cells as workloads
 from moorage.apiserver.tables.cells import Cell
+from moorage.apiserver.tables.custom_columns import custom_cells, custom_headings
 from moorage.apiserver.tables.pod_cells import pod, pod_conditions
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
@@ -33,13 +34,23 @@ class _Layout(NamedTuple):
 
 def table(kind: ServedKind, documents: Sequence[Document], now: float, include: str, *, heading: bool = True) -> Document:
     """Return objects as a ``Table``. ``include`` is the part of the object in each row: Metadata, Object or None."""
-    return _table(_LAYOUTS.get((kind.group, kind.kind), _PLAIN), documents, now, include, heading=heading)
+    shown = _table(_layout(kind), documents, now, include, heading=heading)
+    if heading and kind.custom is not None:
+        shown["columnDefinitions"] = custom_headings(kind.custom.columns)
+    return shown
 
 
 def rows(kind: ServedKind, documents: Iterable[Document], now: float, include: str) -> Iterator[Document]:
     """Yield the rows of a table one by one."""
-    layout = _LAYOUTS.get((kind.group, kind.kind), _PLAIN)
+    layout = _layout(kind)
     return (_row(layout, document, now, include) for document in documents)
+
+
+def _layout(kind: ServedKind) -> _Layout:
+    if kind.custom is None:
+        return _LAYOUTS.get((kind.group, kind.kind), _PLAIN)
+    columns = kind.custom.columns
+    return _Layout((), lambda document, now: custom_cells(columns, document, now))
 
 
 def scale_table(scale: Document, now: float, include: str = "Metadata") -> Document:

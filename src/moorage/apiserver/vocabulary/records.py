@@ -6,7 +6,7 @@ Bytes take a tenth of the memory of dicts, are sent to clients unchanged, and ca
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import msgspec
@@ -81,10 +81,10 @@ _OTHER_PATHS = {
 }  # fmt: skip
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _selector_fields(kind: ServedKind) -> tuple[tuple[str, tuple[tuple[str, ...], ...], str], ...]:
     """Return each selector field of a kind with its possible paths and its default."""
-    places = {path: _OTHER_PATHS.get((kind.kind, path), (path,)) for path, _ in kind.fields}
+    places = {path: _OTHER_PATHS.get((kind.native, path), (path,)) for path, _ in kind.fields}
     return tuple((path, tuple(map(_steps, places[path])), absent) for path, absent in kind.fields)
 
 

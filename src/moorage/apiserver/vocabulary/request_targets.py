@@ -11,7 +11,8 @@ import re
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from moorage.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, MEASURED, REVIEWS, Review, ServedKind, find_served
+from moorage.apiserver.vocabulary.kind_tables import ALL_KINDS, KindTable
+from moorage.apiserver.vocabulary.served_kinds import REVIEWS, Review, ServedKind
 from moorage.apiserver.vocabulary.statuses import no_such_page, not_found_path
 
 __all__ = ["ReviewTarget", "Target", "find_target"]
@@ -33,29 +34,28 @@ class ReviewTarget(NamedTuple):
 
 #: Characters that no path segment may contain.
 _has_special: Final = re.compile(r"[/%\\\0]").search
-_GROUPS: Final = frozenset(one.group for one in (*KINDS, *MEASURED)) | {one.group for one in REVIEWS}
 _REVIEWS: Final = {(one.group, one.version, one.resource): one for one in REVIEWS}
 
 
-def find_target(path: str, gates: frozenset[str] = ALL_GATES) -> Target | ReviewTarget:
-    """Return the target of a percent-encoded path. ``gates`` are the enabled gates that enable kinds.
+def find_target(path: str, kinds: KindTable = ALL_KINDS) -> Target | ReviewTarget:
+    """Return the target of a percent-encoded path. ``kinds`` are those that the server serves.
 
     Raises  ApiError 404 for paths that are not served; in plain text outside the API prefixes
     """
     parts = path.removeprefix("/").removesuffix("/").split("/")
     match [unquote(part) for part in parts] if "%" in path else parts:
         case ["api", version, *rest]:
-            target = _within("", version, rest)
-        case ["apis", group, version, *rest] if group in _GROUPS:
-            target = _within(group, version, rest)
+            target = _within(kinds, "", version, rest)
+        case ["apis", group, version, *rest] if kinds.has_group(group):
+            target = _within(kinds, group, version, rest)
         case _:
             raise no_such_page()
-    if isinstance(target, Target) and target.kind.gate and target.kind.gate not in gates:
+    if isinstance(target, Target) and target.kind.gate and target.kind.gate not in kinds.gates:
         raise not_found_path()
     return target
 
 
-def _within(group: str, version: str, parts: list[str]) -> Target | ReviewTarget:
+def _within(kinds: KindTable, group: str, version: str, parts: list[str]) -> Target | ReviewTarget:
     namespace: str | None = None
     if len(parts) > 2 and parts[0] == "namespaces" and not (group == "" and _is_namespace_subresource(parts[2])):
         namespace, parts = parts[1], parts[2:]
@@ -64,7 +64,7 @@ def _within(group: str, version: str, parts: list[str]) -> Target | ReviewTarget
     review = _REVIEWS.get((group, version, parts[0]))
     if review is not None and len(parts) == 1 and review.namespaced is (namespace is not None):
         return ReviewTarget(review, namespace)
-    kind = find_served(parts[0], group, version)
+    kind = kinds.find(parts[0], group, version)
     if kind is None or len(parts) > 3:
         raise not_found_path()
     name = parts[1] if len(parts) > 1 else ""

@@ -13,6 +13,7 @@ from typing import Any, Final
 from moorage.api import kinds
 from moorage.api.meta import Object
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
+from moorage.apiserver.vocabulary.custom_versions import CustomVersion
 
 __all__ = [
     "ALL_GATES",
@@ -38,7 +39,8 @@ class ServedKind:
     ``struct`` is the type that scheduling decodes and that is validated; None for kinds whose metadata alone is validated.
     ``status_on_create`` is the initial status of a new object; None keeps the status that was sent. ``fields`` are the
     field selectors in addition to name and namespace, each with its default. ``gate`` is the feature gate that enables the
-    kind, "" for none.
+    kind, "" for none. ``custom`` is set for a version of a custom kind. The objects of a custom kind are stored once, in its
+    storage version; ``stored_as`` is the kind of that version, None if this is the one.
     """
 
     group: str
@@ -56,6 +58,18 @@ class ServedKind:
     version: str = "v1"
     verbs: tuple[str, ...] = VERBS
     gate: str = ""
+    custom: CustomVersion | None = None
+    stored_as: ServedKind | None = None
+
+    @property
+    def native(self) -> str:
+        """The name of a built-in kind. It is empty for a custom kind, to which no rule of a built-in kind applies."""
+        return self.kind if self.custom is None else ""
+
+    @property
+    def storage(self) -> ServedKind:
+        """The kind under which the objects are stored."""
+        return self.stored_as or self
 
     @property
     def api_version(self) -> str:
@@ -64,11 +78,23 @@ class ServedKind:
     @property
     def go(self) -> str:
         """The internal Go type in kube-apiserver."""
+        if self.custom is not None:
+            return "unstructured.Unstructured"
         return f"{self.group.partition('.')[0] or 'core'}.{self.kind}"
 
     @property
     def singular(self) -> str:
-        return self.kind.lower()
+        return self.kind.lower() if self.custom is None else self.custom.singular
+
+    @property
+    def list_kind(self) -> str:
+        return f"{self.kind}List" if self.custom is None else self.custom.list_kind
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        if self.custom is not None:
+            return self.custom.categories
+        return ("all",) if self.in_all else ()
 
     @cached_property
     def field_defaults(self) -> dict[str, str]:
@@ -232,8 +258,14 @@ _DETAILED: Final = (
         status_on_create={},
         fields=(("status.successful", "0"),),
     ),
-    # No definition exists or can be created. kubectl lists them before it reports a kind as unknown.
-    _served("CustomResourceDefinition", "apiextensions.k8s.io", short_names=("crd", "crds"), verbs=("get", "list", "watch")),
+    _served(
+        "CustomResourceDefinition",
+        "apiextensions.k8s.io",
+        short_names=("crd", "crds"),
+        subresources=_STATUS,
+        has_generation=True,
+        status_on_create={},
+    ),
     _served("Event", _EVENTS, short_names=("ev",), fields=_NEW_EVENT_FIELDS),
     _served(
         "Ingress",

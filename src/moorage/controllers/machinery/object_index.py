@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from moorage.apiserver.vocabulary.kind_tables import ALL_KINDS
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.controllers.machinery.kind_names import NAMESPACES, PODS
@@ -52,6 +53,8 @@ class ObjectIndex:
     """All existing objects. ``note`` records a change and returns it with the previous object."""
 
     def __init__(self) -> None:
+        #: The kinds that the cluster serves.
+        self.kinds = ALL_KINDS
         self._indexes: dict[ServedKind, _KindIndex] = {}
         self._by_uid: dict[str, tuple[ServedKind, Document]] = {}
         self._pods_on: dict[str, dict[str, Document]] = {}
@@ -132,6 +135,14 @@ class ObjectIndex:
         if kind is PODS and (node := document["spec"].get("nodeName")):
             self._pods_on.setdefault(node, {})[key] = document
         return ObjectChange(kind, old, document)
+
+    def rename(self, old: ServedKind, new: ServedKind) -> None:
+        """Keep the objects of a custom kind under the row that replaces the kind's old one."""
+        index = self._indexes.pop(old, None)
+        if index is not None:
+            self._indexes[new] = index
+            for document in index.by_key.values():
+                self._by_uid[uid_of(document)] = new, document
 
     def _forget(self, kind: ServedKind, index: _KindIndex, key: str, old: Document) -> None:
         namespace = namespace_of(old)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.controllers.machinery.object_fields import is_ending, key_of, namespace_of, revised, uid_of
 from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.steps import DeleteStep, Step, Update
@@ -21,8 +21,6 @@ __all__ = ["GarbageCollector"]
 
 _FOREGROUND: Final = "foregroundDeletion"
 _ORPHAN: Final = "orphan"
-_KINDS: Final = {kind.qualified: kind for kind in KINDS}
-_SERVED: Final = frozenset((kind.api_version, kind.kind) for kind in KINDS)
 
 
 class GarbageCollector:
@@ -43,9 +41,9 @@ class GarbageCollector:
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         name, _, place = key.partition("|")
-        kind = _KINDS[name]
-        found = world.find(kind, place)
-        if found is None:
+        kind = world.kinds.find_stored(name)
+        found = None if kind is None else world.find(kind, place)
+        if kind is None or found is None:
             return
         waits = _waits(found) if is_ending(found) else ""
         if waits == _ORPHAN:
@@ -111,7 +109,7 @@ def _sync_dependent(kind: ServedKind, one: Document, world: ObjectIndex) -> Iter
     stays = False
     for ref in _refs(one):
         held = world.by_uid(ref["uid"])
-        if _is_gone(ref, held, namespace_of(one)):
+        if _is_gone(ref, held, namespace_of(one), world):
             gone.add(ref["uid"])
         elif held is not None and is_ending(held[1]) and _waits(held[1]) == _FOREGROUND:
             waiting.add(ref["uid"])
@@ -136,8 +134,8 @@ def _sync_dependent(kind: ServedKind, one: Document, world: ObjectIndex) -> Iter
     yield DeleteStep(kind, one, propagation=policy)
 
 
-def _is_gone(ref: dict[str, Any], held: tuple[ServedKind, Document] | None, namespace: str) -> bool:
+def _is_gone(ref: dict[str, Any], held: tuple[ServedKind, Document] | None, namespace: str, world: ObjectIndex) -> bool:
     """Return True for a missing owner; an owner of a kind that is not served is assumed to exist."""
     if held is None:
-        return (ref["apiVersion"], ref["kind"]) in _SERVED
+        return world.kinds.has_type(ref["apiVersion"], ref["kind"])
     return namespace_of(held[1]) not in {"", namespace}

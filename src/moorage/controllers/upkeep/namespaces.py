@@ -13,7 +13,7 @@ from typing import Final
 
 from moorage.apiserver.admission.namespace_lifecycle import SYSTEM_NAMESPACES, finalized, finalizers_of
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.controllers.machinery.kind_names import EVENTS, NAMESPACES, PODS
 from moorage.controllers.machinery.object_fields import condition_of, is_ending, name_of, namespace_of, stamp, status_of
 from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
@@ -21,7 +21,6 @@ from moorage.controllers.machinery.steps import Create, DeleteAll, SetStatus, St
 
 __all__ = ["Namespaces"]
 
-_KINDS: Final = tuple(kind for kind in KINDS if kind.namespaced and kind is not PODS and kind.kind != "Event")
 #: Conditions, with reason and message while there is no problem.
 _WELL: Final[Mapping[str, tuple[str, str]]] = {
     "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
@@ -72,7 +71,8 @@ def _clear(namespace: Document, world: ObjectIndex, now: float) -> Iterator[Step
 
 
 def _content(world: ObjectIndex, namespace: str) -> dict[ServedKind, list[Document]]:
-    return {kind: objects for kind in _KINDS if (objects := world.all(kind, namespace))}
+    kinds = (kind for kind in world.kinds.stored if kind.namespaced and kind is not PODS and kind.native != "Event")
+    return {kind: objects for kind in kinds if (objects := world.all(kind, namespace))}
 
 
 def _conditions(namespace: Document, left: Mapping[ServedKind, list[Document]], now: float) -> list[Document]:

@@ -86,7 +86,7 @@ class ResourceQuotas:
 
 
 def _facts(world: ObjectIndex, now: float) -> Facts:
-    return Facts(now, lambda kind, namespace: world.all(kind, namespace or None), world.get)
+    return Facts(now, lambda kind, namespace: world.all(kind, namespace or None), world.get, world.kinds.stored)
 
 
 def _are_equal(one: Mapping[str, Exact], other: Mapping[str, Exact]) -> bool:

@@ -156,7 +156,7 @@ def _plant(store: Store) -> None:
     for namespace in (OPEN, CLOSED):
         _create(store, served("namespaces"), "", {"metadata": {"name": namespace}})
     for kind in KINDS:
-        if store.offers.issuperset({kind.gate} - {""}):
+        if store.kinds.gates.issuperset({kind.gate} - {""}):
             _plant_kind(store, kind)
     _give(store)
 

@@ -44,7 +44,7 @@ class _Asking:
 async def faults_of_store(ground: Ground, line: AttackConnection) -> list[str]:
     """Return the faults of all stored objects. Deletes everything in the process."""
     asking = _Asking(ground, line)
-    kinds = [kind for kind in KINDS if not kind.gate or kind.gate in ground.store.offers]
+    kinds = [kind for kind in KINDS if not kind.gate or kind.gate in ground.store.kinds.gates]
     faults = [fault for kind in kinds async for fault in _of_kind(ground, asking, kind)]
     for kind in kinds:
         if "delete" in kind.verbs and kind.kind != "Namespace":

@@ -89,7 +89,7 @@ class VirtualApi:
         held, self._who = self._who, (actor, f"{method} {path.rpartition('/')[2]}" if "/binding" in path else method)
         try:
             request = HTTPRequest(method, path, query, "application/json", media_type, raw, _ADMIN)
-            return serve(self.store, self._guard, self._authorizer, request, find_target(path, self.store.offers))
+            return serve(self.store, self._guard, self._authorizer, request, find_target(path, self.store.kinds))
         finally:
             self._who = held
 
@@ -146,7 +146,7 @@ class VirtualApi:
         await self.network.open(sent)
         try:
             request = HTTPRequest("GET", sent.path, sent.query, "application/json", "application/json", b"", _ADMIN)
-            stream = open_stream(self.store, request, find_target(sent.path, self.store.offers), Lines())
+            stream = open_stream(self.store, request, find_target(sent.path, self.store.kinds), Lines())
         except ApiError as error:
             raise ClusterError(f"watch {sent.path}: {error}", error.code, error.reason) from None
         pump = asyncio.ensure_future(_pump(stream, link.begin()))

@@ -1,0 +1,303 @@
+"""Check values of custom kinds against their schema: types, bounds, patterns, formats and junctors.
+
+An update does not report faults of parts that it does not change, so that a stricter schema does not block it (ratcheting).
+The work is bounded: patterns are matched in linear time, and a check ends with a fault when it takes too many steps.
+
+Source  kube-openapi, pkg/validation/validate and errors/schema.go; apiextensions-apiserver, pkg/apiserver/validation
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from moorage.api.validation.faults import invalid, required, unsupported
+from moorage.apiserver.admission.string_formats import checked_format, is_of_format
+from moorage.apiserver.vocabulary.custom_versions import Schema
+from moorage.cel.cel_errors import CostLimitError
+from moorage.cel.regex import RegexError, compile_regex
+from moorage.errors import Fault
+
+__all__ = ["ABSENT", "EffortExceededError", "SchemaCheck", "field_path"]
+
+Faults = Iterator[Fault]
+#: Stands for a value that does not exist.
+ABSENT: Final[Any] = object()
+#: The maximum number of values and schemas that one check compares, and of steps that its patterns take.
+_MAX_CHECKS: Final = 1_000_000
+_MAX_PATTERN_STEPS: Final = 2_000_000
+#: Faults of junctors belong to no field.
+_NO_FIELD: Final = "<nil>"
+
+
+class EffortExceededError(Exception):
+    """A check took too many steps."""
+
+
+def field_path(path: str, name: str) -> str:
+    """Return the path of a field of the value at ``path``."""
+    return f"{path}.{name}" if path else name
+
+
+class SchemaCheck:
+    """One check of an object. ``left`` counts what it may still do."""
+
+    def __init__(self) -> None:
+        self._checks_left = _MAX_CHECKS
+        self._steps_left = _MAX_PATTERN_STEPS
+
+    def faults(self, schema: Schema, value: Any, path: str = "", old: Any = ABSENT) -> Faults:
+        """Yield the faults of a value. ``old`` is the value that it replaces."""
+        try:
+            yield from self._faults(schema, value, path, old)
+        except EffortExceededError:
+            yield invalid(path or _NO_FIELD, "", "the value takes too long to validate: simplify its schema or make it smaller")
+
+    def _faults(self, schema: Schema, value: Any, path: str, old: Any = ABSENT) -> Faults:
+        self._checks_left -= 1
+        if self._checks_left < 0:
+            raise EffortExceededError
+        if old is not ABSENT and old == value:
+            return
+        types = _types(schema)
+        found = _type_of(value)
+        if not _has_type(types, value, found, schema):
+            yield invalid(path, found, f'{path} in body must be of type {",".join(types)}: "{found}"')
+        if value is None:
+            yield from _enum(schema, value, path)
+            return
+        yield from self._junctors(schema, value, path)
+        match value:
+            case str():
+                yield from self._text(schema, value, path)
+            case bool():
+                pass
+            case int() | float():
+                yield from _number(schema, value, path)
+            case list():
+                yield from self._list(schema, value, path, old)
+        yield from _enum(schema, value, path)
+        if isinstance(value, dict):
+            yield from self._object(schema, value, path, old)
+
+    # -- strings -------------------------------------------------------------------------------------------------------
+
+    def _text(self, schema: Schema, value: str, path: str) -> Faults:
+        most, least = schema.get("maxLength"), schema.get("minLength")
+        pattern, form = schema.get("pattern"), checked_format(schema.get("type", ""), schema.get("format", ""))
+        if most is not None and len(value) > most:
+            yield Fault("Too long", path, f"may not be more than {most} bytes")
+        elif least is not None and len(value) < least:
+            yield invalid(path, value, f"{path} in body should be at least {least} chars long")
+        elif pattern and not self._matches(pattern, value):
+            yield invalid(path, value, f"{path} in body should match '{pattern}'")
+        if form and form not in {"double", "float", "int32", "int64"} and not is_of_format(form, value):
+            yield invalid(path, value, f"{path} in body must be of type {form}: {json.dumps(value, ensure_ascii=False)}")
+
+    def _matches(self, pattern: str, text: str) -> bool:
+        try:
+            regex = compile_regex(pattern)
+            found = regex.find(text, self._steps_left)
+        except RegexError:
+            return False
+        except CostLimitError:
+            raise EffortExceededError from None
+        self._steps_left -= regex.steps
+        return found is not None
+
+    # -- lists and objects ---------------------------------------------------------------------------------------------
+
+    def _list(self, schema: Schema, value: list[Any], path: str, old: Any) -> Faults:
+        items = schema.get("items")
+        if isinstance(items, Mapping):
+            before = _old_items(schema, old)
+            for i, one in enumerate(value):
+                yield from self._faults(items, one, f"{path}[{i}]", _old_item(schema, before, one))
+        least, most = schema.get("minItems"), schema.get("maxItems")
+        if least is not None and len(value) < least:
+            yield invalid(path, len(value), f"{path} in body should have at least {least} items")
+        if most is not None and len(value) > most:
+            yield _too_many(path, len(value), most)
+
+    def _object(self, schema: Schema, value: dict[str, Any], path: str, old: Any) -> Faults:
+        least, most = schema.get("minProperties"), schema.get("maxProperties")
+        if least is not None and len(value) < least:
+            yield invalid(path, len(value), f"{path} in body should have at least {least} properties")
+        if most is not None and len(value) > most:
+            yield _too_many(path, len(value), most)
+        properties: Mapping[str, Schema] = schema.get("properties", {})
+        additional = schema.get("additionalProperties")
+        before = old if isinstance(old, dict) else {}
+        for name, inner in value.items():
+            below = properties.get(name)
+            if below is None and isinstance(additional, Mapping):
+                below = additional
+            if below is not None:
+                yield from self._faults(below, inner, field_path(path, name), before.get(name, ABSENT))
+            elif additional is False:
+                yield invalid(path, name, f"{path}.{name} in body is a forbidden property")
+        for name in schema.get("required", ()):
+            if name not in value:
+                yield required(field_path(path, name))
+
+    # -- junctors ------------------------------------------------------------------------------------------------------
+
+    def _junctors(self, schema: Schema, value: Any, path: str) -> Faults:
+        if any_of := schema.get("anyOf"):
+            failed, valid = self._alternatives(any_of, value, path, enough=1)
+            if not valid:
+                yield _misfit(path, "must validate at least one schema (anyOf)")
+                yield from failed
+        if one_of := schema.get("oneOf"):
+            failed, valid = self._alternatives(one_of, value, path, enough=len(one_of))
+            if valid != 1:
+                how = f"Found {valid} valid alternatives" if valid else "Found none valid"
+                yield _misfit(path, f"must validate one and only one schema (oneOf). {how}")
+                yield from () if valid else failed
+        if all_of := schema.get("allOf"):
+            found = [list(self._faults(one, value, path)) for one in all_of]
+            yield from (fault for faults in found for fault in faults)
+            if any(found):
+                yield _misfit(path, f"must validate all the schemas (allOf){'. None validated' if all(found) else ''}")
+        refused = schema.get("not")
+        if refused is not None and next(self._faults(refused, value, path), None) is None:
+            yield _misfit(path, "must not validate the schema (not)")
+
+    def _alternatives(self, schemas: Iterable[Schema], value: Any, path: str, enough: int) -> tuple[list[Fault], int]:
+        """Return the faults of the alternative with the fewest, and the number of valid ones, at most ``enough``."""
+        fewest: list[Fault] | None = None
+        valid = 0
+        for one in schemas:
+            found = list(self._faults(one, value, path))
+            if not found:
+                valid += 1
+                if valid == enough:
+                    break
+            elif fewest is None or len(found) < len(fewest):
+                fewest = found
+        return fewest or [], valid
+
+
+def _misfit(path: str, why: str) -> Fault:
+    return invalid(_NO_FIELD, "", f'"{path}" {why}')
+
+
+def _too_many(path: str, count: int, most: int) -> Fault:
+    return Fault("Too many", path, f"must have at most {most} item{'' if most == 1 else 's'}", count)
+
+
+# -- types -------------------------------------------------------------------------------------------------------------
+
+
+def _types(schema: Schema) -> Sequence[str]:
+    if schema.get("x-kubernetes-int-or-string"):
+        return ("integer", "string")
+    return (schema["type"],) if schema.get("type") else ()
+
+
+def _type_of(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case str():
+            return "string"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
+def _has_type(types: Sequence[str], value: Any, found: str, schema: Schema) -> bool:
+    if not types or found in types:
+        return True
+    if value is None:
+        return bool(schema.get("nullable"))
+    if found == "integer":
+        return "number" in types
+    return found == "number" and "integer" in types and value.is_integer()
+
+
+# -- scalars -----------------------------------------------------------------------------------------------------------
+
+
+def _enum(schema: Schema, value: Any, path: str) -> Faults:
+    allowed = schema.get("enum")
+    if allowed and not any(_equals(one, value) for one in allowed if one is not None):
+        texts = [one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in allowed]
+        yield unsupported(path, value, texts)
+
+
+def _equals(one: Any, other: Any) -> bool:
+    return bool(one == other) and isinstance(one, bool) is isinstance(other, bool)
+
+
+def _number(schema: Schema, value: float, path: str) -> Faults:
+    yield from _range(schema, value, path)
+    factor = schema.get("multipleOf")
+    if factor is not None and not _is_multiple(value, factor):
+        yield invalid(path, value, f"{path} in body should be a multiple of {_shown(factor)}")
+    most, least = schema.get("maximum"), schema.get("minimum")
+    if least is not None and (value <= least if schema.get("exclusiveMinimum") else value < least):
+        how = "greater than" if schema.get("exclusiveMinimum") else "greater than or equal to"
+        yield invalid(path, value, f"{path} in body should be {how} {_shown(least)}")
+    if most is not None and (value >= most if schema.get("exclusiveMaximum") else value > most):
+        how = "less than" if schema.get("exclusiveMaximum") else "less than or equal to"
+        yield invalid(path, value, f"{path} in body should be {how} {_shown(most)}")
+
+
+def _range(schema: Schema, value: float, path: str) -> Faults:
+    kind, form = schema.get("type"), schema.get("format", "")
+    if kind == "integer":
+        limit = 2**31 if form == "int32" else 2**63
+        if not -limit <= value < limit:
+            how = f"with format {form}" if form in {"int32", "int64"} else "(default format)"
+            yield invalid(_NO_FIELD, "", f"Checked value must be of type integer {how} in {path}")
+    elif kind == "number" and form == "float" and abs(value) > _MAX_FLOAT32:
+        yield invalid(_NO_FIELD, "", f"Checked value must be of type number with format float in {path}")
+
+
+_MAX_FLOAT32: Final = 3.4028234663852886e38
+
+
+def _is_multiple(value: float, factor: float) -> bool:
+    if factor <= 0:
+        return False
+    if isinstance(value, int) and float(factor).is_integer():
+        return value % int(factor) == 0
+    try:
+        parts = value / factor
+    except OverflowError:
+        return True
+    return abs(parts - round(parts)) < 1e-9 * max(1.0, abs(parts))
+
+
+def _shown(number: float) -> str:
+    return str(int(number)) if float(number).is_integer() and abs(number) < 1e21 else repr(number)
+
+
+# -- old items ---------------------------------------------------------------------------------------------------------
+
+
+def _old_items(schema: Schema, old: Any) -> Mapping[str, Any]:
+    """Return the items of the old list by their keys. Items of lists without keys correspond to no old ones."""
+    keys = schema.get("x-kubernetes-list-map-keys")
+    if not keys or schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
+        return {}
+    return {_key(keys, one): one for one in old if isinstance(one, dict)}
+
+
+def _old_item(schema: Schema, before: Mapping[str, Any], item: Any) -> Any:
+    if not before or not isinstance(item, dict):
+        return ABSENT
+    return before.get(_key(schema["x-kubernetes-list-map-keys"], item), ABSENT)
+
+
+def _key(keys: Sequence[str], item: Mapping[str, Any]) -> str:
+    return json.dumps([item.get(key) for key in keys])

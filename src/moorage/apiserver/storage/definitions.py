@@ -1,0 +1,247 @@
+"""CustomResourceDefinitions at work: their names are accepted, their kinds are served, and their objects end with them.
+
+What kube-apiserver leaves to controllers of its own happens here in the step that changes a definition: the definition gets
+its conditions, and its kinds can be used at once.
+
+Source  apiextensions-apiserver, pkg/controller: status/naming_controller.go, establish/establishing_controller.go,
+        finalizer/crd_finalizer.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, Final, Protocol
+
+from moorage.apiserver.schema.custom_kinds import CLEANUP, condition_of, custom_kinds, is_established, served_state
+from moorage.apiserver.storage.deferral import AskOwner, Defer
+from moorage.apiserver.storage.watch_cache import StoreChange
+from moorage.apiserver.vocabulary.records import Document, Record
+from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
+
+__all__ = ["DEFINITIONS", "Definitions", "mark_for_cleanup"]
+
+DEFINITIONS: Final = served("customresourcedefinitions", "apiextensions.k8s.io")
+#: Number of objects that are deleted at a time, when a definition with many objects is deleted.
+_AT_ONCE: Final = 50
+
+
+class DefinitionStore(Protocol):
+    """What definitions need of a store; see ``moorage.apiserver.storage.store``."""
+
+    defer: Defer | None
+
+    @property
+    def now(self) -> str: ...
+    def find(self, kind: ServedKind, namespace: str, name: str, /) -> Record | None: ...
+    def all(self, kind: ServedKind, /) -> Iterator[Record]: ...
+    def count(self, kind: ServedKind, /) -> int: ...
+    def put(self, kind: ServedKind, before: Record, document: Document, /) -> Record: ...
+    def update(self, kind: ServedKind, namespace: str, name: str, document: Document, /, *, subresource: str) -> Record: ...
+    def delete(self, kind: ServedKind, namespace: str, name: str, /) -> object: ...
+    def serve_custom_kinds(self, custom: Sequence[ServedKind], /) -> None: ...
+
+
+class Definitions:
+    """The definitions of a store, and the kinds that they define."""
+
+    def __init__(self, store: DefinitionStore) -> None:
+        self._store = store
+        #: The kinds of each definition, with the state that they follow from.
+        self._kinds: dict[str, tuple[tuple[Any, ...], tuple[ServedKind, ...]]] = {}
+
+    def on_change(self, kind: ServedKind, change: StoreChange) -> None:
+        """Follow a change of a definition, or the end of an object of a custom kind."""
+        if kind is DEFINITIONS:
+            self._on_definition(change)
+        elif change.gone and kind.custom is not None and kind.custom.is_terminating and not self._store.count(kind):
+            self._finish(kind.qualified)
+
+    def _on_definition(self, change: StoreChange) -> None:
+        name = change.after.name
+        if change.gone:
+            self.load()
+            self._settle_others(change.after.document()["spec"]["group"])
+            return
+        if self._settle(name):
+            return  # the change of its status came here again
+        self.load()
+        document = self._find(name)
+        if document is not None and "deletionTimestamp" in document["metadata"]:
+            self._clean(name)
+
+    def load(self) -> None:
+        """Serve the kinds of all stored definitions."""
+        documents = {record.name: record.document() for record in self._store.all(DEFINITIONS)}
+        before = [kind for _, kinds in self._kinds.values() for kind in kinds]
+        self._kinds = {name: self._kinds_of(name, document) for name, document in documents.items()}
+        after = [kind for _, kinds in self._kinds.values() for kind in kinds]
+        if before != after:
+            self._store.serve_custom_kinds(after)
+
+    def _kinds_of(self, name: str, document: Document) -> tuple[tuple[Any, ...], tuple[ServedKind, ...]]:
+        state, held = served_state(document), self._kinds.get(name)
+        return held if held is not None and held[0] == state else (state, custom_kinds(document))
+
+    def _find(self, name: str) -> Document | None:
+        record = self._store.find(DEFINITIONS, "", name)
+        return None if record is None else record.document()
+
+    # -- names ---------------------------------------------------------------------------------------------------------
+
+    def _settle(self, name: str) -> bool:
+        """Bring the accepted names and the conditions of a definition up to date; return whether that changed it."""
+        record = self._store.find(DEFINITIONS, "", name)
+        if record is None:
+            return False
+        document = record.document()
+        others = [one.document() for one in self._store.all(DEFINITIONS) if one.name != name]
+        if not _accept_names(document, others, self._store.now):
+            return False
+        self._store.put(DEFINITIONS, record, document)
+        return True
+
+    def _settle_others(self, group: str) -> None:
+        """Settle the definitions of a group again, as names have become free."""
+        for record in [*self._store.all(DEFINITIONS)]:
+            if record.document()["spec"]["group"] == group:
+                self._settle(record.name)
+
+    # -- deletion ------------------------------------------------------------------------------------------------------
+
+    def _clean(self, name: str) -> None:
+        """Delete the objects of a definition that is being deleted, then let it go."""
+        kind = next(iter(self._kinds[name][1]), None)
+        if kind is None or not self._store.count(kind):
+            self._finish(name)
+        elif self._store.defer is not None and self._store.count(kind) > _AT_ONCE:
+            self._store.defer(("definition", name), lambda ask: self._clean_in_steps(name, ask))
+        else:
+            self._delete_some(name, self._store.count(kind))
+
+    def _clean_in_steps(self, name: str, ask: AskOwner) -> None:
+        while ask(lambda: self._delete_some(name, _AT_ONCE)):
+            pass
+
+    def _delete_some(self, name: str, most: int) -> bool:
+        """Delete some objects that are not being deleted yet; return whether there may be more."""
+        kinds = self._kinds[name][1] if name in self._kinds else ()
+        if not kinds:
+            return False
+        fresh = (one for one in self._store.all(kinds[0]) if b'"deletionTimestamp"' not in one.body)
+        found = [*islice(fresh, most)]
+        for record in found:
+            self._store.delete(kinds[0], record.namespace, record.name)
+        return len(found) == most
+
+    def _finish(self, name: str) -> None:
+        """Let a definition go that is being deleted and has no objects left."""
+        document = self._find(name)
+        if document is None or CLEANUP not in (document["metadata"].get("finalizers") or ()):
+            return
+        if is_established(document):
+            reason, why = "InstanceDeletionCompleted", "removed all instances"
+        else:
+            reason, why = "NeverEstablished", "resource was never established"
+        _set_condition(document, "Terminating", "False", reason, why, self._store.now)
+        document["metadata"]["finalizers"].remove(CLEANUP)
+        self._store.update(DEFINITIONS, "", name, document, subresource="status")
+
+
+def mark_for_cleanup(definition: Document, now: str) -> None:
+    """Mark a definition that a client deletes, in place: it stays until its objects are deleted."""
+    held = definition["metadata"].get("finalizers") or []
+    if CLEANUP not in held:
+        definition["metadata"]["finalizers"] = [*held, CLEANUP]
+    why = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+    _set_condition(definition, "Terminating", "True", "InstanceDeletionPending", why, now)
+
+
+# -- conditions --------------------------------------------------------------------------------------------------------
+
+
+def _set_condition(definition: Document, name: str, state: str, reason: str, message: str, now: str) -> None:
+    status = definition.setdefault("status", {})
+    held = condition_of(definition, name)
+    since = held["lastTransitionTime"] if held is not None and held["status"] == state else now
+    made = {"type": name, "status": state, "lastTransitionTime": since, "reason": reason, "message": message}
+    conditions = status.get("conditions") or []
+    if held is None:
+        status["conditions"] = [*conditions, made]
+    else:
+        status["conditions"] = [made if one is held else one for one in conditions]
+
+
+#: Names that are compared with those of other definitions: the reason of a conflict, and whether it is a kind.
+_COMPARED: Final = (
+    ("plural", "PluralConflict", False), ("singular", "SingularConflict", False), ("kind", "KindConflict", True),
+    ("listKind", "ListKindConflict", True),
+)  # fmt: skip
+
+
+def _accept_names(definition: Document, others: Sequence[Document], now: str) -> bool:
+    """Accept the names of a definition that no other one of its group has, in place; return whether its status changed."""
+    status = definition.setdefault("status", {})
+    wanted, held = definition["spec"]["names"], status.get("acceptedNames") or {}
+    if wanted == held and is_established(definition):
+        return False
+    names, reason, message = _accepted(wanted, held, *_used_names(definition["spec"]["group"], others))
+    accepted = condition_of(definition, "NamesAccepted") or {}
+    if names == held and (accepted.get("reason"), accepted.get("message")) == (reason, message):
+        return False
+    status["acceptedNames"] = names
+    is_accepted = reason == "NoConflicts"
+    _set_condition(definition, "NamesAccepted", "True" if is_accepted else "False", reason, message, now)
+    if is_accepted:
+        why = "the initial names have been accepted"
+        _set_condition(definition, "Established", "True", "InitialNamesAccepted", why, now)
+    elif condition_of(definition, "Established") is None:
+        _set_condition(definition, "Established", "False", "NotAccepted", "not all names are accepted", now)
+    return True
+
+
+def _accepted(wanted: Document, held: Document, resources: set[str], kinds: set[str]) -> tuple[Document, str, str]:
+    """Return the accepted names, and the reason and message of the last conflict."""
+    names, reason, message = dict(held), "NoConflicts", "no conflicts found"
+    for name, conflict, is_kind in _COMPARED:
+        if name == "kind":
+            free, texts = _free(wanted.get("shortNames") or [], held.get("shortNames") or [], resources)
+            if free:
+                _set_or_drop(names, "shortNames", wanted.get("shortNames"))
+            else:
+                reason, message = "ShortNamesConflict", texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+        text = wanted.get(name, "")
+        if text != held.get(name) and text in (kinds if is_kind else resources):
+            reason, message = conflict, f'"{text}" is already in use'
+        else:
+            names[name] = text
+    _set_or_drop(names, "categories", wanted.get("categories"))
+    return names, reason, message
+
+
+def _free(wanted: Sequence[str], held: Sequence[str], used: set[str]) -> tuple[bool, list[str]]:
+    texts = [f'"{one}" is already in use' for one in wanted if one not in held and one in used]
+    return not texts, texts
+
+
+def _set_or_drop(names: Document, name: str, value: Any) -> None:
+    if value:
+        names[name] = value
+    else:
+        names.pop(name, None)
+
+
+def _used_names(group: str, others: Sequence[Document]) -> tuple[set[str], set[str]]:
+    """Return the names of resources and of kinds that other definitions and built-in kinds of a group have."""
+    resources: set[str] = set()
+    kinds: set[str] = set()
+    for other in others:
+        names = (other.get("status") or {}).get("acceptedNames") or {}
+        if other["spec"]["group"] == group:
+            resources |= {names.get("plural", ""), names.get("singular", ""), *(names.get("shortNames") or ())}
+            kinds |= {names.get("kind", ""), names.get("listKind", "")}
+    for kind in KINDS:
+        if kind.group == group:
+            resources |= {kind.resource, kind.singular, *kind.short_names}
+            kinds |= {kind.kind, kind.list_kind}
+    return resources - {""}, kinds - {""}

@@ -1,7 +1,6 @@
 """Custom kinds: definitions, their names and versions, and what happens to their objects."""
 
 import copy
-import json
 
 import pytest
 
@@ -10,7 +9,7 @@ from moorage.apiserver.schema import discovery, openapi
 from moorage.apiserver.storage.list_selection import ALL
 from moorage.apiserver.vocabulary.kind_tables import built_in_kinds
 from moorage.apiserver.vocabulary.statuses import ApiError
-from tests.apiserver.custom_kinds import ADMIN, APPLY, DEFINITIONS, MERGE, WIDGETS, ask, define, definition, message, widget
+from tests.apiserver.custom_kinds import APPLY, DEFINITIONS, MERGE, WIDGETS, ask, define, definition, message, widget
 
 SPEC = {
     "type": "object",
@@ -20,7 +19,9 @@ SPEC = {
         "replicas": {"type": "integer"},
         "parts": {
             "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
-            "items": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}, "n": {"type": "integer"}}},
+            "items": {
+                "type": "object", "required": ["name"], "properties": {"name": {"type": "string"}, "n": {"type": "integer"}},
+            },
         },
         "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
     },
@@ -79,10 +80,7 @@ def test_a_taken_name_is_not_accepted_until_it_is_free(widgets):
 
 def test_discovery_and_openapi_follow_the_definitions(store):
     before = store.kinds
-    document = with_versions(
-        {"name": "v1beta1", "served": True, "storage": False, "schema": {"openAPIV3Schema": {"type": "object"}}}
-    )
-    define(store, document)
+    define(store, with_versions(OLDER))
     group = discovery.group_document(["example.com"], store.kinds)
     assert [one["version"] for one in group["versions"]] == ["v1", "v1beta1"]
     (listed,) = discovery.resource_list("example.com", "v1", store.kinds)["resources"]
@@ -111,13 +109,11 @@ WRONG = {
     ),
     "a schema that is not structural": (
         lambda d: spec_of(d)["properties"].update(bad={}),
-        "spec.validation.openAPIV3Schema.properties[spec].properties[bad].type: Required value: must not be empty for specified "
-        "object fields",
+        ".properties[spec].properties[bad].type: Required value: must not be empty for specified object fields",
     ),
     "a default of the wrong type": (
         lambda d: spec_of(d)["properties"].update(bad={"type": "integer", "default": "x"}),
-        "spec.validation.openAPIV3Schema.properties[spec].properties[bad].default: Invalid value: \"string\": "
-        "spec.validation.openAPIV3Schema.properties[spec].properties[bad].default in body must be of type integer: \"string\"",
+        '.properties[spec].properties[bad].default in body must be of type integer: "string"',
     ),
     "a pattern that is none": (
         lambda d: spec_of(d)["properties"].update(bad={"type": "string", "pattern": "("}),
@@ -192,12 +188,12 @@ def test_a_watch_shows_the_version_that_it_asked_for(store):
     define(store, with_versions(OLDER))
     ask(store, "POST", WIDGETS, widget("a", spec={"size": 2}))
     watch = store.watch(kind_of(store, "v1beta1"), ALL, "", lambda: None)
+    seen = watch.take()
     ask(store, "PATCH", f"{WIDGETS}/a", {"spec": {"size": 3}}, form=MERGE)
     ask(store, "DELETE", f"{WIDGETS}/a")
-    seen = [(one.type, one.record.document()) for one in watch.take()]
-    assert [(kind, one["apiVersion"]) for kind, one in seen] == [("ADDED", "example.com/v1beta1")] * bool(seen) or seen == []
-    events = [(one.type, one.record.document()["apiVersion"]) for one in watch.take()]
-    assert {version for _, version in events} <= {"example.com/v1beta1"}
+    seen += watch.take()
+    assert [one.type for one in seen] == ["ADDED", "MODIFIED", "DELETED"]
+    assert {one.record.document()["apiVersion"] for one in seen} == {"example.com/v1beta1"}
 
 
 def test_the_storage_version_can_move(store):
@@ -212,8 +208,8 @@ def test_the_storage_version_can_move(store):
     assert (code, changed["status"]["storedVersions"]) == (200, ["v1", "v1beta1"])
     assert kind_of(store).stored_as is kind_of(store, "v1beta1")
     assert watch.closed, "its clients list again"
-    assert ask(store, "GET", f"{WIDGETS}/a")[1]["spec"] == {"size": 2, "color": "red"} or True
-    assert ask(store, "GET", f"{WIDGETS}/a")[1]["apiVersion"] == "example.com/v1"
+    shown = ask(store, "GET", f"{WIDGETS}/a")[1]
+    assert (shown["apiVersion"], shown["spec"]) == ("example.com/v1", {"size": 2}), "the stored version has no color"
 
 
 def test_a_deprecated_version_warns(store):
@@ -302,7 +298,7 @@ def test_selectable_fields(store):
     define(store, definition(SPEC, selectableFields=[{"jsonPath": ".spec.color"}]))
     for name, color in (("a", "red"), ("b", "blue")):
         ask(store, "POST", WIDGETS, widget(name, spec={"color": color}))
-    _, found = ask(store, "GET", f"{WIDGETS}?fieldSelector=spec.color=blue".replace("=blue", "%3Dblue").replace("%3D", "="))
+    _, found = ask(store, "GET", f"{WIDGETS}?fieldSelector=spec.color=blue")
     assert [one["metadata"]["name"] for one in found["items"]] == ["b"]
     assert message(ask(store, "GET", f"{WIDGETS}?fieldSelector=spec.size=1")) == (400, "field label not supported: spec.size")
 
@@ -312,12 +308,7 @@ def test_a_kind_named_like_a_built_in_one_has_none_of_its_rules(store):
     document["metadata"]["name"] = "pods.example.com"
     document["spec"]["names"] = {"plural": "pods", "kind": "Pod"}
     define(store, document)
-    made = {
-        "apiVersion": "example.com/v1",
-        "kind": "Pod",
-        "metadata": {"name": "a"},
-        "spec": {"containers": 1, "nodeName": "n"},
-    }
+    made = {**widget("a", spec={"containers": 1, "nodeName": "n"}), "kind": "Pod"}
     path = WIDGETS.replace("widgets", "pods")
     code, shown = ask(store, "POST", path, made)
     assert (code, shown["spec"]) == (201, {"containers": 1, "nodeName": "n"})
@@ -336,7 +327,8 @@ def test_a_deleted_definition_takes_its_objects_along(widgets):
     assert [one["metadata"]["name"] for one in ask(widgets, "GET", WIDGETS)[1]["items"]] == ["kept"]
     assert conditions(widgets)["Terminating"] == ("True", "InstanceDeletionPending")
     code, told = message(ask(widgets, "POST", WIDGETS, widget("b", spec={})))
-    assert code in {403, 405}, told
+    assert code == 403
+    assert told.endswith("is forbidden: create not allowed while custom resource definition is terminating")
     ask(widgets, "PATCH", f"{WIDGETS}/kept", {"metadata": {"finalizers": None}}, form=MERGE)
     assert ask(widgets, "GET", f"{DEFINITIONS}/widgets.example.com")[0] == 404
     assert ask(widgets, "GET", WIDGETS)[0] == 404
@@ -358,14 +350,7 @@ def test_a_file_keeps_definitions_and_objects(tmp_path):
 
 
 def test_namespaces_empty_themselves_of_custom_objects(widgets):
-    widgets.create(
-        widgets.kinds.find("namespaces", "", "v1"), "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}
-    )
+    ask(widgets, "POST", "/api/v1/namespaces", {"metadata": {"name": "x"}})
     ask(widgets, "POST", WIDGETS.replace("default", "x"), widget("a", spec={}))
     ask(widgets, "DELETE", "/api/v1/namespaces/x")
     assert widgets.count(kind_of(widgets)) == 0
-
-
-def test_the_user_of_the_requests_is_known():
-    assert ADMIN.groups == ("system:masters",)
-    assert json.dumps(widget("a"))

@@ -261,6 +261,25 @@ BROKEN = {
     ),
     "permit answers yes": (plugin(permit=lambda self, *args: True), "returned True from permit"),
     "pre_bind writes itself": (plugin(pre_bind=lambda self, *args: ["done"]), "returned 'done' from preBind"),
+    "pre_filter labels the pod": (
+        plugin(pre_filter=lambda self, pod, snapshot: pod.labels.update(seen="yes") or pod),
+        "preFilter changes the pod: metadata.labels was absent, is {'seen': 'yes'}",
+    ),
+    "score notes something on a node": (
+        plugin(score=lambda self, state, nodes: nodes.one(0).node.metadata.annotations.update(a="b") or nodes.zeros()),
+        "score changes node n0: metadata.annotations was absent, is {'a': 'b'}",
+    ),
+    "reserve raises the pod's priority": (
+        plugin(
+            reserve=lambda self, state, pod, node: setattr(pod, "priority", 7),
+            unreserve=lambda self, state, pod, node: None,
+        ),
+        "reserve changes the pod: priority was 0, is 7",
+    ),
+    "filter changes a placed pod while it yields": (
+        plugin(filter=lambda self, pod, nodes: (setattr(one, "name", "x") for one in nodes.one(1).pods[:1])),
+        "filter changes pod busy-0 on node n1: name was 'busy-0', is 'x'",
+    ),
     "bind says so": (plugin(bind=lambda self, *args: True), "returned True from bind"),
 }
 

@@ -2,7 +2,8 @@
 
 It runs the plugin alone on a small varied cluster (or yours) and reports all violations at once: masks of the wrong shape,
 scores out of range, answers that differ between equal calls or between views, forms of a rule that disagree, what-ifs that
-change their state or disagree with PreFilter, promises in ``reuse`` that do not hold, values that are no events or effects.
+change their state or disagree with PreFilter, promises in ``reuse`` that do not hold, values that are no events or effects, and
+changes of the pods and nodes that the plugin is shown.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from moorage.state.pod_info import PodInfo
 from moorage.testing.attempts import failed_attempt
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.hint_checks import broken_hints
+from moorage.testing.mutation_checks import changes_by
 from moorage.testing.plugin_queries import final_scores, refusals
 from moorage.testing.reuse_checks import check_reuse
 from moorage.testing.rule_checks import check_filter_forms, check_score_forms, check_what_ifs
@@ -39,7 +41,7 @@ def check_plugin(plugin: Any, *, pods: Iterable[PodInfo] | None = None, cluster:
     bench = _Bench(plugin, (cluster or sample_cluster()).snapshot, tuple(sample_pods() if pods is None else pods))
     broken = list(_check_shape(plugin))
     for pod in bench.pods:
-        for check in (_check_filter, _check_score, _check_rules, _check_reserve, _check_effects):
+        for check in (_check_shared_objects, _check_filter, _check_score, _check_rules, _check_reserve, _check_effects):
             broken += _run(check, bench, pod)
     broken += _run_all(_check_shared_signatures, bench)
     broken += _run_all(lambda bench: broken_hints(bench.plugin, bench.pods, bench.snapshot), bench)
@@ -136,6 +138,12 @@ def _check_shape(plugin: Any) -> Iterator[str]:
 
 def _alone(plugin: Any) -> Profile:
     return make_profile("alone", {plugin.name: plugin}, {point: [plugin.name] for point in points_of(plugin)}, {})
+
+
+def _check_shared_objects(bench: _Bench, pod: PodInfo) -> Iterator[str]:
+    """Check that the plugin changes no object that it is shown."""
+    if points_of(bench.plugin) and declared_name(bench.plugin) is not None:
+        yield from changes_by(bench.plugin, pod, bench.snapshot)
 
 
 def _check_filter(bench: _Bench, pod: PodInfo) -> Iterator[str]:

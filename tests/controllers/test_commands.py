@@ -133,3 +133,21 @@ def test_when_it_is_ready(cluster, said, after):
         cluster.advance(wait_s)
         held = {one["type"]: one["status"] for one in cluster.get("pods", "web")["status"]["conditions"]}
         assert held["Ready"] == ready
+
+
+HOOKS = {  # annotation, restart policy, whether it ends
+    "a test": ("test", "Never", True),
+    "a hook before an upgrade": ("pre-install,pre-upgrade", "OnFailure", True),
+    "a hook that is always restarted": ("test", "Always", False),
+    "no hook": ("", "Never", False),
+}
+
+
+@pytest.mark.parametrize(("hook", "policy", "has_ended"), HOOKS.values(), ids=HOOKS)
+def test_a_pod_of_helm_test_ends(cluster, hook, policy, has_ended):
+    metadata = {"name": "web", "annotations": {"helm.sh/hook": hook} if hook else {}}
+    spec = {"restartPolicy": policy, "containers": [{"name": "c", "image": "busybox", "command": ["wget"], "args": ["web:80"]}]}
+    cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    cluster.settle()
+    cluster.advance(6)
+    assert phase(cluster) == ("Succeeded" if has_ended else "Running")

@@ -4,7 +4,8 @@ No container runs. Annotations of the pod declare what it does:
 
     moorage.dev/start-seconds   how long it takes to start, after it is bound; default 0
     moorage.dev/ready-seconds   how long after its start it is ready; by default, when its readiness probes begin
-    moorage.dev/run-seconds     how long its containers run before they exit; default unlimited, for a job's pods a few seconds
+    moorage.dev/run-seconds     how long its containers run before they exit; default unlimited, a few seconds for the pods of
+                                jobs and for pods that are Helm hooks, such as those of ``helm test``
     moorage.dev/exit-code       the exit code of its containers; default 0
     moorage.dev/stop-seconds    how long they take to stop; default 0, at most their grace period
 
@@ -42,6 +43,8 @@ from moorage.controllers.nodes.container_commands import CommandOutcome, outcome
 __all__ = ["Life", "ends_at", "life_of", "next_status", "starts_at", "stopped"]
 
 _PREFIX: Final = "moorage.dev/"
+#: The annotation of pods that Helm creates and waits for: tests, and what runs before or after an installation.
+_HELM_HOOK: Final = "helm.sh/hook"
 #: Delays between two starts of a container that exits repeatedly, in seconds.
 _FIRST_WAIT_S: Final = 10.0
 _LONGEST_WAIT_S: Final = 300.0
@@ -59,7 +62,7 @@ class Life:
 
 
 def life_of(pod: Document, job_s: float) -> Life:
-    """Return the declared behaviour of a pod without invalid annotations. ``job_s``: how long a job's pod runs by default."""
+    """Return the declared behaviour of a pod without invalid annotations. ``job_s``: how long pods of jobs and hooks run."""
     declared = annotations_of(pod)
     ready_s, run_s, code = _number(declared, "ready-seconds"), _number(declared, "run-seconds"), _number(declared, "exit-code")
     usual = _usual(pod, job_s) if run_s is None and code is None else CommandOutcome(_usual_s(pod, job_s), 0)
@@ -80,8 +83,10 @@ def _usual(pod: Document, job_s: float) -> CommandOutcome:
 
 
 def _usual_s(pod: Document, job_s: float) -> float | None:
+    """Return how long a pod runs that declares nothing: pods of jobs and Helm's hooks end, all others run on."""
     owner = controller_of(pod)
-    return job_s if owner is not None and owner["kind"] == "Job" else None
+    is_hook = _HELM_HOOK in annotations_of(pod) and spec_of(pod).get("restartPolicy") in {"Never", "OnFailure"}
+    return job_s if is_hook or (owner is not None and owner["kind"] == "Job") else None
 
 
 def _probed_after(pod: Document) -> float:

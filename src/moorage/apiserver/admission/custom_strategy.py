@@ -14,6 +14,7 @@ from moorage.api.meta import Object
 from moorage.api.names import check_dns1035_label
 from moorage.api.validation.faults import duplicate, invalid, required
 from moorage.api.validation.metadata import object_meta
+from moorage.apiserver.admission.custom_rules import custom_rule_faults
 from moorage.apiserver.admission.schema_validation import ABSENT, SchemaCheck, field_path
 from moorage.apiserver.schema.custom_objects import embedded_resources, field_schema
 from moorage.apiserver.schema.normalization import path_of
@@ -60,6 +61,13 @@ def custom_faults(kind: ServedKind, decoded: Object, old: Document | None, new: 
     """Yield the faults of an object of a custom kind. ``decoded`` is its metadata, ``old`` the version that it replaces."""
     version = kind.custom
     assert version is not None
+    yield from _checked_by_rules(version, old, new, _own_faults(kind, version, decoded, old, new, subresource))
+
+
+def _own_faults(
+    kind: ServedKind, version: CustomVersion, decoded: Object, old: Document | None, new: Document, subresource: str
+) -> Faults:
+    """Yield the faults of an object apart from those that rules find."""
     yield from object_meta(decoded.metadata, kind.namespaced, kind.check_name)
     if subresource == "status":
         yield from _status_faults(version.schema, old or {}, new)
@@ -70,6 +78,30 @@ def custom_faults(kind: ServedKind, decoded: Object, old: Document | None, new: 
             yield from _embedded_faults(resource, path_of(place))
     if old is None or next(_list_faults(version.schema, old, ""), None) is None:
         yield from _list_faults(version.schema, new, "")
+
+
+def _checked_by_rules(version: CustomVersion, old: Document | None, new: Document, faults: Faults) -> Faults:
+    """Yield faults, and those that the rules of the kind find if the object is sound enough to check them."""
+    is_blocked = False
+    for fault in faults:
+        is_blocked = is_blocked or fault.kind in _BLOCKING or " in body must be of type " in fault.detail
+        yield fault
+    if not _has_rules(version.schema):
+        return
+    if is_blocked:
+        why = "some validation rules were not checked because the object was invalid; "
+        yield invalid("<nil>", None, why + "correct the existing errors to complete validation")
+    else:
+        yield from custom_rule_faults(version, ABSENT if old is None else old, new)
+
+
+#: Kinds of faults after which rules are not checked.
+_BLOCKING: Final = frozenset(["Required value", "Too long", "Too many", "Unsupported value"])
+
+
+def _has_rules(schema: Schema) -> bool:
+    inner = [*schema.get("properties", {}).values(), *(schema.get(part) for part in ("items", "additionalProperties"))]
+    return bool(schema.get("x-kubernetes-validations")) or any(_has_rules(one) for one in inner if isinstance(one, Mapping))
 
 
 def _status_faults(schema: Schema, old: Document, new: Document) -> Faults:

@@ -15,7 +15,9 @@ from urllib.parse import urlsplit
 
 from moorage.api.names import check_dns1035_label, check_dns1123_subdomain
 from moorage.api.validation.faults import duplicate, forbidden, invalid, required, unsupported
+from moorage.apiserver.admission.custom_rules import rule_faults, unsupported_rules
 from moorage.apiserver.admission.schema_validation import SchemaCheck
+from moorage.apiserver.admission.string_formats import is_recognized
 from moorage.apiserver.admission.structural_schemas import MAX_SCHEMA_DEPTH, open_schema_faults, structural_faults
 from moorage.apiserver.schema.custom_kinds import condition_of
 from moorage.apiserver.schema.custom_objects import drop_unknown_fields
@@ -23,7 +25,9 @@ from moorage.apiserver.vocabulary.custom_versions import Schema
 from moorage.apiserver.vocabulary.records import Document
 from moorage.errors import Fault
 
-__all__ = ["definition_faults", "definition_status_faults", "new_definition_faults", "prepare_definition"]
+__all__ = [
+    "definition_faults", "definition_status_faults", "definition_warnings", "new_definition_faults", "prepare_definition",
+]  # fmt: skip
 
 Faults = Iterator[Fault]
 _APPROVED: Final = "api-approved.kubernetes.io"
@@ -152,6 +156,19 @@ def _warning_faults(version: Document, path: str) -> Faults:
         yield invalid(path, warning, why)
 
 
+def definition_warnings(definition: Document) -> Iterator[str]:
+    """Yield the warnings about the schemas of a valid new definition."""
+    for version in definition["spec"]["versions"]:
+        schema = version["schema"]["openAPIV3Schema"]
+        waiting = [schema]
+        while waiting:
+            one = waiting.pop()
+            if one.get("format") and not is_recognized(one.get("type", ""), one["format"]):
+                yield f'unrecognized format "{one["format"]}"'
+            waiting += _inner(one)
+        yield from unsupported_rules(schema)
+
+
 # -- names -------------------------------------------------------------------------------------------------------------
 
 
@@ -198,6 +215,8 @@ def _schema_faults(schema: Schema, path: str, *, has_status: bool) -> Faults:
         found += _default_faults(schema, path, is_root=True)
     found += open_schema_faults(schema, path)
     yield from found
+    if not found:
+        yield from rule_faults(schema, path)
 
 
 def _depth(schema: Schema) -> int:

@@ -19,13 +19,13 @@ from moorage.cel.cel_errors import CostLimitError
 from moorage.cel.regex import RegexError, compile_regex
 from moorage.errors import Fault
 
-__all__ = ["ABSENT", "EffortExceededError", "SchemaCheck", "field_path"]
+__all__ = ["ABSENT", "EffortExceededError", "SchemaCheck", "field_path", "old_item", "old_items"]
 
 Faults = Iterator[Fault]
 #: Stands for a value that does not exist.
 ABSENT: Final[Any] = object()
 #: The maximum number of values and schemas that one check compares, and of steps that its patterns take.
-_MAX_CHECKS: Final = 1_000_000
+_MAX_CHECKS: Final = 500_000
 _MAX_PATTERN_STEPS: Final = 2_000_000
 #: Faults of junctors belong to no field.
 _NO_FIELD: Final = "<nil>"
@@ -111,9 +111,9 @@ class SchemaCheck:
     def _list(self, schema: Schema, value: list[Any], path: str, old: Any) -> Faults:
         items = schema.get("items")
         if isinstance(items, Mapping):
-            before = _old_items(schema, old)
+            before = old_items(schema, old)
             for i, one in enumerate(value):
-                yield from self._faults(items, one, f"{path}[{i}]", _old_item(schema, before, one))
+                yield from self._faults(items, one, f"{path}[{i}]", old_item(schema, before, one))
         least, most = schema.get("minItems"), schema.get("maxItems")
         if least is not None and len(value) < least:
             yield invalid(path, len(value), f"{path} in body should have at least {least} items")
@@ -285,7 +285,7 @@ def _shown(number: float) -> str:
 # -- old items ---------------------------------------------------------------------------------------------------------
 
 
-def _old_items(schema: Schema, old: Any) -> Mapping[str, Any]:
+def old_items(schema: Schema, old: Any) -> Mapping[str, Any]:
     """Return the items of the old list by their keys. Items of lists without keys correspond to no old ones."""
     keys = schema.get("x-kubernetes-list-map-keys")
     if not keys or schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
@@ -293,7 +293,8 @@ def _old_items(schema: Schema, old: Any) -> Mapping[str, Any]:
     return {_key(keys, one): one for one in old if isinstance(one, dict)}
 
 
-def _old_item(schema: Schema, before: Mapping[str, Any], item: Any) -> Any:
+def old_item(schema: Schema, before: Mapping[str, Any], item: Any) -> Any:
+    """Return the old item that an item of a list replaces, ABSENT if there is none."""
     if not before or not isinstance(item, dict):
         return ABSENT
     return before.get(_key(schema["x-kubernetes-list-map-keys"], item), ABSENT)

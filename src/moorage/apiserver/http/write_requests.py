@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from moorage.api.validation.quotas import quota_warnings
+from moorage.apiserver.admission.definition_validation import definition_warnings
 from moorage.apiserver.fields import managed_fields
 from moorage.apiserver.fields.field_merge import type_faults
 from moorage.apiserver.fields.managed_fields import FieldManager, manager_of
@@ -120,7 +121,13 @@ def create(store: Store, request: HTTPRequest, target: Target, confirm: Confirm 
 
 def _object_warnings(kind: ServedKind, document: Document) -> tuple[str, ...]:
     """Return the warnings about a valid new object."""
-    return quota_warnings((document.get("spec") or {}).get("hard") or {}) if kind.native == "ResourceQuota" else ()
+    match kind.native:
+        case "ResourceQuota":
+            return quota_warnings((document.get("spec") or {}).get("hard") or {})
+        case "CustomResourceDefinition":
+            return tuple(dict.fromkeys(definition_warnings(document)))
+        case _:
+            return ()
 
 
 @contextmanager

@@ -1,0 +1,281 @@
+"""Rules of custom kinds in CEL (``x-kubernetes-validations``): compile them with the schema's types, and check objects.
+
+A rule sees the value of its part of the schema as ``self``; a rule about a change also sees ``oldSelf``, and is checked only if
+there is an old value. Rules about parts that an update leaves unchanged are not checked again. All rules of an object share one
+budget, in CEL's units.
+
+Source  apiextensions-apiserver, pkg/apiserver/schema/cel: compilation.go, validation.go, model/schemas.go; apiserver,
+        pkg/apis/cel/config.go and pkg/cel/escaping.go
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from moorage.api.validation.faults import duplicate, forbidden, invalid, required
+from moorage.apiserver.admission.rule_values import Declared, as_value, declared_type
+from moorage.apiserver.admission.schema_validation import ABSENT, field_path, old_item, old_items
+from moorage.apiserver.vocabulary.custom_versions import CustomVersion, Schema
+from moorage.cel.cel_errors import CelError, CostLimitError, EvalError
+from moorage.cel.program import Program, compile_expression
+from moorage.cel.types import BOOL, STRING, optional_of
+from moorage.cel.values import NONE, Optional, Value
+from moorage.errors import Bare, Fault
+
+__all__ = ["custom_rule_faults", "rule_faults", "unsupported_rules"]
+
+Faults = Iterator[Fault]
+#: The cost limits of one rule, and of all rules of an object.
+_PER_CALL: Final = 1_000_000
+_BUDGET: Final = 10_000_000
+_RULES: Final = "x-kubernetes-validations"
+_OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
+_TEXTS: Final = re.compile(r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"")
+#: Functions of Kubernetes' libraries for CEL that do not exist here. Rules with them are stored and have no effect.
+_MISSING: Final = (
+    "authorizer", "cidr", "containsCIDR", "containsIP", "duration", "format", "getDate", "getDayOfMonth", "getDayOfWeek",
+    "getDayOfYear", "getFullYear", "getHours", "getMilliseconds", "getMinutes", "getMonth", "getSeconds", "ip", "isCIDR",
+    "isIP", "isURL", "timestamp", "url",
+)  # fmt: skip
+_MISSING_NAME: Final = re.compile(rf"undeclared reference to '(?:{'|'.join(_MISSING)})'")
+
+
+# -- compilation -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """A compiled rule. ``error`` is why it has no program; ``message`` makes the text of its fault."""
+
+    source: Mapping[str, Any]
+    program: Program | None = None
+    message: Program | None = None
+    error: str = ""
+    message_error: str = ""
+
+    @property
+    def uses_old(self) -> bool:
+        return "oldSelf" in re.findall(r"\w+", _TEXTS.sub("", self.source["rule"]))
+
+    @property
+    def has_optional_old(self) -> bool:
+        return bool(self.source.get("optionalOldSelf"))
+
+
+@dataclass(frozen=True)
+class _Node:
+    """The rules of a schema and of the schemas inside it, as far as these have any.
+
+    ``compares``: some of them compare a value with the old one, and are checked even if it is unchanged.
+    """
+
+    schema: Schema
+    rules: tuple[_Rule, ...] = ()
+    items: _Node | None = None
+    additional: _Node | None = None
+    properties: Mapping[str, _Node] = field(default_factory=dict)
+    compares: bool = False
+
+
+def _compiled(schema: Schema, *, is_root: bool = False) -> _Node | None:
+    """Return the rules in a schema, None if there are none."""
+    declared = declared_type(schema, is_root=is_root)
+    own = [one for one in schema.get(_RULES, ()) if one.get("rule", "").strip()]
+    rules = tuple(_compile(one, declared) for one in own) if declared is not None else ()
+    inner = {name: _compiled(below) for name, below in schema.get("properties", {}).items()}
+    parts = {part: _compiled(below) for part in _PARTS if isinstance(below := schema.get(part), Mapping)}
+    properties = {name: node for name, node in inner.items() if node is not None}
+    if not rules and not properties and not any(parts.values()):
+        return None
+    below = [node for node in (*properties.values(), *parts.values()) if node is not None]
+    compares = any(rule.uses_old for rule in rules) or any(node.compares for node in below)
+    return _Node(schema, rules, parts.get("items"), parts.get("additionalProperties"), properties, compares)
+
+
+_PARTS: Final = ("items", "additionalProperties")
+
+
+def _compile(source: Mapping[str, Any], declared: Declared) -> _Rule:
+    old = optional_of(declared.type) if source.get("optionalOldSelf") else declared.type
+    variables = {"self": declared.type, "oldSelf": old}
+    try:
+        program = compile_expression(source["rule"], variables, declared.fields)
+    except (CelError, RecursionError) as error:
+        return _Rule(source, error=str(error) or "the rule is nested too deeply")
+    if program.type != BOOL:
+        return _Rule(source, error="cel expression must evaluate to a bool")
+    expression = source.get("messageExpression", "")
+    if not expression.strip():
+        return _Rule(source, program)
+    try:
+        message = compile_expression(expression, variables, declared.fields)
+    except (CelError, RecursionError) as error:
+        return _Rule(source, program, message_error=f"messageExpression {error}")
+    if message.type != STRING:
+        return _Rule(source, program, message_error="messageExpression must evaluate to a string")
+    return _Rule(source, program, message)
+
+
+def rule_faults(schema: Schema, path: str) -> Faults:
+    """Yield the faults of the rules in the structural schema of a definition."""
+    node = _compiled(schema, is_root=True)
+    if node is not None:
+        yield from _compile_faults(node, path, "")
+
+
+def _compile_faults(node: _Node, path: str, uncorrelated: str) -> Faults:
+    for i, rule in enumerate(node.rules):
+        where = f"{path}.{_RULES}[{i}]"
+        if rule.error and not _MISSING_NAME.search(rule.error):
+            yield invalid(f"{where}.rule", dict(rule.source), rule.error)
+        if rule.message_error and not _MISSING_NAME.search(rule.message_error):
+            yield invalid(f"{where}.messageExpression", dict(rule.source), rule.message_error)
+        if rule.uses_old and uncorrelated:
+            why = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelated}"
+            yield invalid(f"{where}.rule", rule.source["rule"], why)
+        elif not rule.uses_old and rule.source.get("optionalOldSelf") is not None and not rule.error:
+            why = "may not be set if oldSelf is not used in rule"
+            yield invalid(f"{where}.optionalOldSelf", rule.source["optionalOldSelf"], why)
+    if node.items is not None:
+        by_key = node.schema.get("x-kubernetes-list-type") == "map"
+        yield from _compile_faults(node.items, f"{path}.items", uncorrelated or ("" if by_key else path))
+    is_atomic = node.schema.get("x-kubernetes-map-type") == "atomic"
+    below = uncorrelated or (path if is_atomic else "")
+    if node.additional is not None:
+        yield from _compile_faults(node.additional, f"{path}.additionalProperties", below)
+    for name, inner in node.properties.items():
+        yield from _compile_faults(inner, f"{path}.properties[{name}]", below)
+
+
+def unsupported_rules(schema: Schema) -> Iterator[str]:
+    """Yield a warning for each rule that uses a function which does not exist here, and therefore has no effect."""
+    node = _compiled(schema, is_root=True)
+    waiting = [] if node is None else [node]
+    while waiting:
+        one = waiting.pop()
+        for rule in one.rules:
+            found = _MISSING_NAME.search(rule.error)
+            if found:
+                yield f"x-kubernetes-validations: this server does not check the rule {rule.source['rule']!r}: {found[0]}"
+        waiting += [inner for inner in (one.items, one.additional, *one.properties.values()) if inner is not None]
+
+
+# -- checking ----------------------------------------------------------------------------------------------------------
+
+_COMPILED: Final[WeakKeyDictionary[CustomVersion, list[_Node | None]]] = WeakKeyDictionary()
+
+
+def custom_rule_faults(version: CustomVersion, old: Any, new: Any) -> Faults:
+    """Yield the faults that the rules of a custom kind find in an object. ``old`` is ABSENT for a new one."""
+    held = _COMPILED.get(version)
+    if held is None:
+        held = _COMPILED[version] = [_compiled(version.schema, is_root=True)]
+    if held[0] is not None:
+        yield from _Check().faults(held[0], new, old, "")
+
+
+class _OutOfBudgetError(Exception):
+    """The rules of an object cost too much together."""
+
+
+class _Check:
+    """One check of an object. ``left`` is what its rules may still cost."""
+
+    def __init__(self) -> None:
+        self._left = _BUDGET
+
+    def faults(self, node: _Node, value: Any, old: Any, path: str) -> Faults:
+        """Yield the faults of a value and of its parts."""
+        try:
+            yield from self._faults(node, value, old, path)
+        except _OutOfBudgetError:
+            return
+
+    def _faults(self, node: _Node, value: Any, old: Any, path: str) -> Faults:
+        if value is None or (old is not ABSENT and old == value and not node.compares):
+            return
+        if node.rules:
+            yield from self._rules(node, value, old, path)
+        if isinstance(value, dict):
+            before = old if isinstance(old, dict) else {}
+            for name, inner in value.items():
+                below = node.properties.get(name)
+                where = field_path(path, name)
+                if below is None and name not in node.schema.get("properties", {}):
+                    below, where = node.additional, f"{path}[{name}]"
+                if below is not None:
+                    yield from self._faults(below, inner, before.get(name, ABSENT), where)
+        elif isinstance(value, list) and node.items is not None:
+            held = old_items(node.schema, old)
+            for i, inner in enumerate(value):
+                yield from self._faults(node.items, inner, old_item(node.schema, held, inner), f"{path}[{i}]")
+
+    def _rules(self, node: _Node, value: Any, old: Any, path: str) -> Faults:
+        is_same = old is not ABSENT and old == value
+        has_old = old is not ABSENT and old is not None
+        now = as_value(node.schema, value)
+        before = as_value(node.schema, old) if has_old else None
+        for rule in node.rules:
+            if rule.program is None or (not rule.uses_old and is_same):
+                continue
+            if rule.uses_old and not has_old and not rule.has_optional_old:
+                continue
+            held: Value = before
+            if rule.has_optional_old:
+                held = Optional(before) if has_old else NONE
+            yield from self._rule(rule, node, value, {"self": now, "oldSelf": held}, path)
+
+    def _rule(self, rule: _Rule, node: _Node, value: Any, variables: Mapping[str, Value], path: str) -> Faults:
+        source, kind = rule.source, node.schema.get("type", "")
+        shown = source.get("message", "").strip() or source["rule"].strip()
+        assert rule.program is not None
+        try:
+            found, cost = rule.program.attempt(variables, min(_PER_CALL, self._left))
+        except CostLimitError as error:
+            yield invalid(path, kind, _OUT_OF_BUDGET if self._left < _PER_CALL else _too_costly(error, shown))
+            raise _OutOfBudgetError from None
+        self._left -= cost
+        if isinstance(found, EvalError):
+            if str(found).startswith("no such overload"):
+                mismatch = "call arguments did not match a supported operator, function or macro signature for rule"
+                why = f"'{found}': {mismatch}: {shown}"
+            else:
+                why = f"{found} evaluating rule: {shown}"
+            yield invalid(path, kind, why)
+        elif found is not True:
+            detail = (
+                self._message(rule, variables) or source.get("message", "").strip() or f"failed rule: {source['rule'].strip()}"
+            )
+            where = f"{path}{source['fieldPath']}".lstrip(".") if source.get("fieldPath") else path
+            yield _fault(source.get("reason"), where, Bare("") if kind in {"array", "object"} else value, detail)
+
+    def _message(self, rule: _Rule, variables: Mapping[str, Value]) -> str:
+        """Return the text that a rule's messageExpression makes, "" if it makes none."""
+        if rule.message is None:
+            return ""
+        try:
+            text, cost = rule.message.attempt(variables, min(_PER_CALL, self._left))
+        except CostLimitError:
+            raise _OutOfBudgetError from None
+        self._left -= cost
+        return text.strip() if isinstance(text, str) and "\n" not in text else ""
+
+
+def _too_costly(error: CostLimitError, shown: str) -> str:
+    return f"'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {shown}"
+
+
+def _fault(reason: str | None, path: str, value: Any, detail: str) -> Fault:
+    match reason:
+        case "FieldValueForbidden":
+            return forbidden(path, detail)
+        case "FieldValueRequired":
+            return required(path, detail)
+        case "FieldValueDuplicate":
+            return duplicate(path, value)
+        case _:
+            return invalid(path, value, detail)

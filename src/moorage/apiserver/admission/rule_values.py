@@ -1,0 +1,138 @@
+"""Values of custom kinds as CEL sees them: their types, from the schema, and the values themselves.
+
+A field whose value has no schema has no type, and rules cannot see it. Fields are escaped where their names are not
+identifiers: ``a-b`` is ``a__dash__b``, and ``namespace`` is ``__namespace__``.
+
+Source  apiserver, pkg/cel: common/schemas.go, common/values.go, escaping.go
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from moorage.apiserver.vocabulary.custom_versions import Schema
+from moorage.cel.types import BOOL, BYTES, DOUBLE, DYN, INT, STRING, Type, list_of, map_of
+from moorage.cel.values import Map, Value
+
+__all__ = ["Declared", "as_value", "declared_type", "escaped"]
+
+_INT_OR_STRING: Final = "x-kubernetes-int-or-string"
+_EMBEDDED: Final = "x-kubernetes-embedded-resource"
+_RESERVED: Final = frozenset(
+    ["true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",
+     "loop", "package", "namespace", "return", "var", "void", "while"]
+)  # fmt: skip
+_NAME: Final = re.compile(r"[A-Za-z_.\-/][A-Za-z0-9_.\-/]*")
+_ESCAPED: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
+_SCALARS: Final = {"boolean": BOOL, "integer": INT, "number": DOUBLE}
+_TEXT: Final[Schema] = {"type": "string"}
+#: The fields of every object that rules can see.
+_HEAD: Final[Mapping[str, Schema]] = {
+    "apiVersion": _TEXT, "kind": _TEXT,
+    "metadata": {"type": "object", "properties": {"name": _TEXT, "generateName": _TEXT}},
+}  # fmt: skip
+
+
+class Declared(NamedTuple):
+    """The type of a value, and the fields of all struct types in it."""
+
+    type: Type
+    fields: Mapping[str, Mapping[str, Type]]
+
+
+def escaped(name: str) -> str | None:
+    """Return the identifier of a field, or None for a name that has none."""
+    if name in _RESERVED:
+        return f"__{name}__"
+    if not _NAME.fullmatch(name):
+        return None
+    return re.sub(r"__|[.\-/]", lambda found: _ESCAPED[found[0]], name)
+
+
+def declared_type(schema: Schema, *, is_root: bool = False) -> Declared | None:
+    """Return the type of the values of a schema; None if rules cannot see them."""
+    fields: dict[str, dict[str, Type]] = {}
+    found = _type(schema, "self", fields, is_resource=is_root)
+    return None if found is None else Declared(found, fields)
+
+
+def _type(schema: Schema, name: str, fields: dict[str, dict[str, Type]], *, is_resource: bool = False) -> Type | None:
+    if schema.get(_INT_OR_STRING):
+        return DYN
+    match schema.get("type"):
+        case "string":
+            return BYTES if schema.get("format") == "byte" else STRING
+        case "array":
+            element = _type(schema["items"], f"{name}.@items", fields) if isinstance(schema.get("items"), Mapping) else None
+            return None if element is None else list_of(element)
+        case "object":
+            return _object_type(schema, name, fields, is_resource=is_resource)
+        case kind:
+            return _SCALARS.get(kind or "")
+
+
+def _object_type(schema: Schema, name: str, fields: dict[str, dict[str, Type]], *, is_resource: bool) -> Type | None:
+    additional = schema.get("additionalProperties")
+    if isinstance(additional, Mapping):
+        value = _type(additional, f"{name}.@values", fields)
+        return None if value is None else map_of(STRING, value)
+    if not is_resource and not schema.get("properties") and not schema.get(_EMBEDDED):
+        return None if schema.get("x-kubernetes-preserve-unknown-fields") or additional else _struct(name, fields, {})
+    return _struct(name, fields, _properties(schema, is_resource=is_resource))
+
+
+def _struct(name: str, fields: dict[str, dict[str, Type]], properties: Mapping[str, Schema]) -> Type:
+    made: dict[str, Type] = {}
+    for field_name, inner in properties.items():
+        found = _type(inner, f"{name}.{field_name}", fields)
+        identifier = escaped(field_name)
+        if found is not None and identifier is not None:
+            made[identifier] = found
+    fields[name] = made
+    return Type("struct", name)
+
+
+def _properties(schema: Schema, *, is_resource: bool) -> Mapping[str, Schema]:
+    properties: Mapping[str, Schema] = schema.get("properties", {})
+    return {**properties, **_HEAD} if is_resource or schema.get(_EMBEDDED) else properties
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+def as_value(schema: Schema, value: Any) -> Value:
+    """Return a value as CEL sees it. It has been checked against the schema."""
+    match value:
+        case dict():
+            return Map(_entries(schema, value))
+        case list():
+            items = schema.get("items")
+            return [as_value(items, one) for one in value] if isinstance(items, Mapping) else value
+        case str() if schema.get("format") == "byte" and schema.get("type") == "string":
+            return _decoded(value)
+        case bool():
+            return value
+        case int() | float():
+            return float(value) if schema.get("type") == "number" else int(value)
+        case _:
+            return value
+
+
+def _entries(schema: Schema, value: dict[str, Any]) -> Iterable[tuple[Value, Value]]:
+    additional = schema.get("additionalProperties")
+    if isinstance(additional, Mapping):
+        return [(name, as_value(additional, inner)) for name, inner in value.items()]
+    properties = {**_HEAD, **schema.get("properties", {})}
+    known = ((escaped(name), properties.get(name), inner) for name, inner in value.items())
+    return [(name, as_value(below, inner)) for name, below, inner in known if name is not None and below is not None]
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return text.encode()

@@ -32,6 +32,10 @@ _BARE_JOB = {"spec": {"template": {"spec": {**_POD, "restartPolicy": "Never"}}}}
 _POOL = {"name": "p", "resourceSliceCount": 1, "generation": 1}
 _ROLE = {"apiGroup": "rbac.authorization.k8s.io", "name": "r"}
 #: What an object of a kind needs beside its name to be taken.
+_CUSTOM: Document = {
+    "group": "example.com", "scope": "Namespaced", "names": {"plural": "x", "kind": "X"},
+    "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}],
+}  # fmt: skip
 SOUND: dict[str, Document] = {
     "CSIDriver": {"spec": {}},
     "CSINode": {"spec": {"drivers": []}},
@@ -39,6 +43,7 @@ SOUND: dict[str, Document] = {
     "ClusterRoleBinding": {"roleRef": {**_ROLE, "kind": "ClusterRole"}},
     "ControllerRevision": {"revision": 1},
     "CronJob": {"spec": {"schedule": "* * * * *", "jobTemplate": _BARE_JOB}},
+    "CustomResourceDefinition": {"spec": _CUSTOM},
     "DaemonSet": {"spec": {"selector": _LABELS, "template": _TEMPLATE}},
     "Deployment": {"spec": {"selector": _LABELS, "template": _TEMPLATE}},
     "DeviceClass": {"spec": {}},
@@ -77,6 +82,7 @@ _SCALARS: dict[str, Callable[[int], Any]] = {
     "s": lambda i: f"n{i}", "i": lambda i: 1 + i % 60_000, "b": lambda i: True, "f": lambda i: 0.5, "y": lambda i: "eA==",
     "T": lambda i: "2026-01-01T00:00:00Z", "U": lambda i: "2026-01-01T00:00:00.500000Z", "Q": lambda i: "1", "O": lambda i: 1,
     "D": lambda i: "5s", "R": lambda i: {"a": i}, "F": lambda i: {f"f:x{i}": {}}, "X": lambda i: [f"n{i}"],
+    "P": lambda i: {"type": "string"},
 }  # fmt: skip
 _NAMES = frozenset(["containerPort", "exitCodes", "ip", "key", "mountPath", "name", "operator", "type", "weight"])
 

@@ -42,7 +42,9 @@ def custom_kinds(definition: Document) -> tuple[ServedKind, ...]:
     """Return the kinds of a definition, the stored one first; none if it is not established."""
     if not is_established(definition):
         return ()
-    versions = sorted(definition["spec"]["versions"], key=lambda one: not one.get("storage"))
+    versions = sorted(definition["spec"].get("versions") or (), key=lambda one: not one.get("storage"))
+    if not versions:
+        return ()
     stored = _kind(definition, versions[0], None)
     return (stored, *(_kind(definition, version, stored) for version in versions[1:]))
 

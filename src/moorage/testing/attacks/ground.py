@@ -27,7 +27,7 @@ from moorage.apiserver.vocabulary.request_targets import Target
 from moorage.apiserver.vocabulary.served_kinds import KINDS, Review, ServedKind, served
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.framework.features import FeatureGates
-from moorage.testing.attacks.objects import valid_object
+from moorage.testing.attacks.objects import ATTACKED, ATTACKED_DEFINITION, valid_object
 from moorage.testing.attacks.routes import CLOSED, OPEN, SEEDED
 
 __all__ = ["PLANTED", "Ground", "a_ground"]
@@ -98,6 +98,8 @@ class Ground:
             bootstrap_cluster(self.store)
             _plant(self.store)
             self.tokens["robot"] = self._accounts.issue(OPEN, "robot", {})["status"]["token"]
+        elif about is ATTACKED:
+            _plant_custom_kind(self.store)
         elif isinstance(about, ServedKind):
             _plant_kind(self.store, about)
         self.written()
@@ -158,6 +160,7 @@ def _plant(store: Store) -> None:
     for kind in KINDS:
         if store.kinds.gates.issuperset({kind.gate} - {""}):
             _plant_kind(store, kind)
+    _plant_custom_kind(store)
     _give(store)
 
 
@@ -168,6 +171,15 @@ def _plant_kind(store: Store, kind: ServedKind) -> None:
             mark = PLANTED if _is_secret(kind, namespace) else ""
             with suppress(ApiError):  # an earlier attack may prevent it, with a limit range or a terminating namespace
                 _create(store, kind, namespace, valid_object(kind, namespace, SEEDED, mark))
+
+
+def _plant_custom_kind(store: Store) -> None:
+    """Create the definition of the attacked custom kind and its seeded objects, if they are missing."""
+    with suppress(ApiError):  # the definition may be terminating
+        _create(store, served("customresourcedefinitions", "apiextensions.k8s.io"), "", ATTACKED_DEFINITION)
+    kind = store.kinds.find(ATTACKED.resource, ATTACKED.group, ATTACKED.version)
+    if kind is not None:
+        _plant_kind(store, kind)
 
 
 def _create(store: Store, kind: ServedKind, namespace: str, document: Document) -> None:

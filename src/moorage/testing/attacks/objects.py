@@ -6,10 +6,11 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
+from moorage.apiserver.schema.custom_kinds import custom_kinds
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import Review, ServedKind
 
-__all__ = ["valid_object", "valid_part", "valid_review"]
+__all__ = ["ATTACKED", "ATTACKED_DEFINITION", "object_name", "valid_object", "valid_part", "valid_review"]
 
 _SELECTOR: Final[Document] = {"matchLabels": {"app": "x"}}
 _POD: Final[Document] = {
@@ -33,6 +34,64 @@ _SUBJECT: Final[Document] = {"kind": "User", "apiGroup": "rbac.authorization.k8s
 _REF: Final[Document] = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "a-role"}
 _STORED: Final[Document] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 _POLICY: Final[Document] = {"basic": {}}
+
+_TEXT: Final[Document] = {"type": "string", "maxLength": 40, "pattern": "^[a-z]*(-[a-z]+)*$"}
+_PART: Final[Document] = {
+    "type": "object", "required": ["name"],
+    "properties": {"name": _TEXT, "size": {"x-kubernetes-int-or-string": True}, "weight": {"type": "integer", "default": 1}},
+}  # fmt: skip
+_CUSTOM_SPEC: Final[Document] = {
+    "type": "object",
+    "properties": {
+        "replicas": {"type": "integer", "minimum": 0, "maximum": 100, "default": 1},
+        "mode": {"type": "string", "enum": ["Fast", "Safe"], "nullable": True},
+        "parts": {
+            "type": "array", "maxItems": 50, "items": _PART,
+            "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+        },
+        "tags": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+        "limits": {"type": "object", "additionalProperties": {"type": "number", "multipleOf": 0.5}},
+        "at": {"type": "string", "format": "date-time"},
+        "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+    },
+    "x-kubernetes-validations": [
+        {"rule": "!has(self.parts) || self.parts.all(p, p.weight <= self.replicas + 10)", "message": "too heavy"},
+        {"rule": "!has(self.tags) || self.tags.all(t, t.matches('^[a-z]*$'))"},
+    ],
+}  # fmt: skip
+_CUSTOM_STATUS: Final[Document] = {
+    "type": "object", "properties": {"replicas": {"type": "integer"}, "selector": {"type": "string"}},
+}  # fmt: skip
+_SUBRESOURCES: Final[Document] = {
+    "status": {},
+    "scale": {
+        "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas", "labelSelectorPath": ".status.selector",
+    },
+}  # fmt: skip
+_VERSION: Final[Document] = {
+    "name": "v1", "served": True, "storage": True, "subresources": _SUBRESOURCES,
+    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": _CUSTOM_SPEC, "status": _CUSTOM_STATUS}}},
+    "additionalPrinterColumns": [
+        {"name": "Mode", "type": "string", "jsonPath": ".spec.mode"},
+        {"name": "First", "type": "string", "jsonPath": ".spec.parts[0].name", "priority": 1},
+    ],
+}  # fmt: skip
+_CUSTOM_GROUP: Final = "attacked.example.com"
+
+
+def _definition_spec(plural: str) -> Document:
+    names = {"plural": plural, "singular": plural, "kind": plural.title(), "listKind": f"{plural.title()}List"}
+    return {"group": _CUSTOM_GROUP, "scope": "Namespaced", "names": names, "versions": [copy.deepcopy(_VERSION)]}
+
+
+#: A definition that no attack names, and the kind that it defines.
+ATTACKED_DEFINITION: Final[Document] = {"metadata": {"name": f"things.{_CUSTOM_GROUP}"}, "spec": _definition_spec("things")}
+ATTACKED: Final = custom_kinds({
+    "metadata": {}, "spec": ATTACKED_DEFINITION["spec"],
+    "status": {
+        "acceptedNames": ATTACKED_DEFINITION["spec"]["names"], "conditions": [{"type": "Established", "status": "True"}],
+    },
+})[0]  # fmt: skip
 
 #: The fields that objects of a kind need in addition to metadata.
 _OBJECTS: Final[Mapping[str, Document]] = {
@@ -85,6 +144,12 @@ _OBJECTS: Final[Mapping[str, Document]] = {
         "spec": {"attacher": "a.b", "nodeName": "n", "source": {"persistentVolumeName": "v"}}
     },
     "volumeattributesclasses.storage.k8s.io": {"driverName": "a.b", "parameters": {"a": "b"}},
+    ATTACKED.qualified: {
+        "spec": {
+            "replicas": 2, "mode": "Fast", "parts": [{"name": "a", "size": "10%"}, {"name": "b", "size": 3}],
+            "tags": ["a", "b"], "limits": {"x": 1.5}, "at": "2026-01-01T00:00:00Z", "free": {"x": [1, {"y": None}]},
+        },
+    },
 }  # fmt: skip
 
 #: Bodies of subresources, by name.
@@ -106,17 +171,25 @@ _SPECS: Final[Mapping[str, Document]] = {
 }
 
 
+def object_name(kind: ServedKind, name: str) -> str:
+    """Return the name of an object. Only definitions of kinds need another form: the plural and the group."""
+    is_definition = kind.kind == "CustomResourceDefinition" and "." not in name
+    return f"{name}.{_CUSTOM_GROUP}" if is_definition else name
+
+
 def valid_object(kind: ServedKind, namespace: str, name: str, mark: str = "") -> Document:
     """Return an object that the server accepts. ``mark`` is stored in an annotation."""
-    metadata: Document = {"name": name, "labels": {"app": "x"}, "annotations": {"c": mark or "d"}}
+    metadata: Document = {"name": object_name(kind, name), "labels": {"app": "x"}, "annotations": {"c": mark or "d"}}
     if namespace:
         metadata["namespace"] = namespace
     needs = copy.deepcopy(_OBJECTS.get(kind.qualified, {}))
-    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **needs, **_about(kind, namespace)}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **needs, **_about(kind, namespace, name)}
 
 
-def _about(kind: ServedKind, namespace: str) -> Document:
-    """Return the fields of an event about a pod in its namespace; empty for other kinds."""
+def _about(kind: ServedKind, namespace: str, name: str) -> Document:
+    """Return the fields that depend on the names: those of events, about a pod in their namespace, and of definitions."""
+    if kind.kind == "CustomResourceDefinition":
+        return {"spec": _definition_spec(name.partition(".")[0])}
     if kind.kind != "Event":
         return {}
     about = {"apiVersion": "v1", "kind": "Pod", "name": "seeded", "namespace": namespace}

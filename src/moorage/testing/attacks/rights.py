@@ -12,6 +12,7 @@ from moorage.apiserver.storage.watch_cache import StoreChange
 from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
 from moorage.testing.attacks.ground import PLANTED, Ground
 from moorage.testing.attacks.making import Attack
+from moorage.testing.attacks.objects import ATTACKED
 from moorage.testing.attacks.routes import CLOSED, OPEN
 from moorage.testing.attacks.wire import AttackConnection, AttackResponse, Malformed
 
@@ -98,7 +99,7 @@ def held_rights(ground: Ground) -> Rights:
     """Return the rights of every ordinary user, among all possible requests."""
     asked = [
         Attributes(verb, kind.group, kind.resource, part, "", namespace)
-        for kind in KINDS
+        for kind in (*KINDS, ATTACKED)
         for part in ("", *kind.subresources)
         for namespace in ("", OPEN, CLOSED, "kube-system")
         for verb in _ALL

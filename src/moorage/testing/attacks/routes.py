@@ -7,9 +7,11 @@ from typing import Final, NamedTuple
 
 from moorage.apiserver.http.routes import check_route
 from moorage.apiserver.schema.request_bodies import OBJECT_TYPES, PATCH_TYPES
+from moorage.apiserver.vocabulary.kind_tables import KindTable
 from moorage.apiserver.vocabulary.request_targets import find_target
-from moorage.apiserver.vocabulary.served_kinds import KINDS, MEASURED, REVIEWS, Review, ServedKind
+from moorage.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, MEASURED, REVIEWS, Review, ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError
+from moorage.testing.attacks.objects import ATTACKED, object_name
 
 __all__ = ["CLOSED", "MADE", "METHODS", "OPEN", "SEEDED", "Route", "combinations", "object_path", "routes"]
 
@@ -24,7 +26,8 @@ METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "GET": ("",), "HEAD": ("",), "POST": OBJECT_TYPES, "PUT": OBJECT_TYPES, "PATCH": PATCH_TYPES, "DELETE": ("", *OBJECT_TYPES),
 }  # fmt: skip
-_ALL: Final[tuple[ServedKind | Review, ...]] = (*KINDS, *MEASURED, *REVIEWS)
+_ALL: Final[tuple[ServedKind | Review, ...]] = (*KINDS, *MEASURED, *REVIEWS, ATTACKED)
+_TABLE: Final = KindTable(ALL_GATES, [ATTACKED])
 _DOCUMENTS: Final = (
     "/", "/api", "/api/v1", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1",
     "/readyz", "/readyz/ping", "/version",
@@ -62,7 +65,7 @@ def routes() -> Iterator[Route]:
     for review in REVIEWS:
         for namespace in (OPEN, CLOSED) if review.namespaced else ("",):
             yield Route(object_path(review, namespace), review, namespace)
-    for kind in (*KINDS, *MEASURED):
+    for kind in (*KINDS, *MEASURED, ATTACKED):
         yield from _of_kind(kind)
 
 
@@ -71,10 +74,11 @@ def _of_kind(kind: ServedKind) -> Iterator[Route]:
     for namespace in (OPEN, CLOSED) if kind.namespaced else ("",):
         if namespace:
             yield Route(object_path(kind, namespace), kind, namespace)
-        for name in (SEEDED, MADE):
+        for name in (object_name(kind, SEEDED), object_name(kind, MADE)):
             yield Route(object_path(kind, namespace, name), kind, namespace, name)
         for part in kind.subresources:
-            yield Route(object_path(kind, namespace, SEEDED, part), kind, namespace, SEEDED, part)
+            name = object_name(kind, SEEDED)
+            yield Route(object_path(kind, namespace, name, part), kind, namespace, name, part)
 
 
 def combinations() -> list[Combination]:
@@ -92,7 +96,7 @@ def _takes(route: Route, method: str) -> bool:
     if route.about is None:
         return method == "GET"
     try:
-        check_route(method, find_target(route.path), _TYPES[method][0])
+        check_route(method, find_target(route.path, _TABLE), _TYPES[method][0])
     except ApiError:
         return False
     return True

@@ -10,7 +10,7 @@ import msgspec
 from moorage.apiserver.schema.protobuf import PROTOBUF
 from moorage.apiserver.storage.watch_cache import StoreChange
 from moorage.apiserver.vocabulary.records import Document, Record
-from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.testing.attacks.ground import Ground
 from moorage.testing.attacks.judging import read_answer
 from moorage.testing.attacks.routes import object_path
@@ -44,7 +44,8 @@ class _Asking:
 async def faults_of_store(ground: Ground, line: AttackConnection) -> list[str]:
     """Return the faults of all stored objects. Deletes everything in the process."""
     asking = _Asking(ground, line)
-    kinds = [kind for kind in KINDS if not kind.gate or kind.gate in ground.store.kinds.gates]
+    served = [kind for kind in ground.store.kinds.served if kind.stored_as is None]
+    kinds = sorted(served, key=lambda kind: kind.custom is None)  # objects of custom kinds go with their definition
     faults = [fault for kind in kinds async for fault in _of_kind(ground, asking, kind)]
     for kind in kinds:
         if "delete" in kind.verbs and kind.kind != "Namespace":
@@ -56,9 +57,10 @@ async def faults_of_written(ground: Ground, line: AttackConnection, written: lis
     """Return the faults of the objects that a request wrote and that still exist."""
     asking = _Asking(ground, line)
     faults = []
-    for kind, change in written:
-        found = ground.store.find(kind, change.after.namespace, change.after.name)
-        if found is not None:
+    for written_kind, change in written:
+        kind = ground.store.kinds.find_stored(written_kind.qualified)  # a definition may have changed or ended it since
+        found = None if kind is None else ground.store.find(kind, change.after.namespace, change.after.name)
+        if kind is not None and found is not None:
             faults += [f"{kind.qualified} {found.key}: {fault}" async for fault in _of_object(asking, kind, found)]
     return faults
 
@@ -72,7 +74,7 @@ async def _of_kind(ground: Ground, asking: _Asking, kind: ServedKind) -> AsyncIt
     records = [*ground.store.all(kind)]
     if len(items) != len(records):
         yield f"{kind.qualified}: {len(items)} are listed, {len(records)} are stored"
-    for form in _FORMS:
+    for form in _FORMS if kind.custom is None else set(_FORMS) - {PROTOBUF}:
         answer = await asking.ask("GET", object_path(kind, ""), accept=form)
         if fault := _unread(answer):
             yield f"{kind.qualified} cannot be listed as {form}: {fault}"

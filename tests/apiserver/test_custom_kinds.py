@@ -196,10 +196,23 @@ def test_a_watch_shows_the_version_that_it_asked_for(store):
     assert {one.record.document()["apiVersion"] for one in seen} == {"example.com/v1beta1"}
 
 
+def test_a_watch_shows_how_its_kind_ends(widgets):
+    ask(widgets, "POST", WIDGETS, widget("a", spec={"size": 2}))
+    watch = widgets.watch(kind_of(widgets), ALL, "", lambda: None)
+    seen = watch.take()
+    assert ask(widgets, "DELETE", f"{DEFINITIONS}/widgets.example.com")[0] == 200
+    assert widgets.kinds.find_stored("widgets.example.com") is None
+    assert not watch.closed, "it has not shown the end of the object"
+    seen += watch.take()
+    assert [one.type for one in seen] == ["ADDED", "DELETED"]
+    assert watch.closed
+
+
 def test_the_storage_version_can_move(store):
     define(store, with_versions(OLDER))
     ask(store, "POST", WIDGETS, widget("a", spec={"size": 2}))
     watch = store.watch(kind_of(store), ALL, "", lambda: None)
+    assert [one.type for one in watch.take()] == ["ADDED"]
     moved = [{"storage": False}, {"storage": True}]
     _, held = ask(store, "GET", f"{DEFINITIONS}/widgets.example.com")
     for version, change in zip(held["spec"]["versions"], moved, strict=True):

@@ -37,9 +37,9 @@ class KindStore:
         return StoreChange(gone.version, before, gone, gone=True)
 
     def end(self) -> None:
-        """End all watches: the kind is no longer stored here."""
+        """End all watches after their pending events: the kind is no longer stored here."""
         for follower in self.history.followers:
-            follower.end()
+            follower.finish()
 
 
 def between(keys: list[str], namespace: str | None, after: str) -> range:

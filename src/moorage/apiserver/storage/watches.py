@@ -53,6 +53,7 @@ class Watch:
         self.selection = selection
         self.closed = False
         self.idle = False
+        self._is_last = False
         self._kind_store = kind_store
         self._wake = wake
         self._view = view
@@ -83,6 +84,8 @@ class Watch:
             self.end()
         elif self._add_changes(piece) and (self._listed is None or self._add_objects(piece)):
             self.idle = True
+            if self._is_last:
+                self.end()
         return piece.events
 
     def end(self) -> None:
@@ -90,6 +93,12 @@ class Watch:
         if not self.closed:
             self.closed = True
             self._wake()
+
+    def finish(self) -> None:
+        """End the watch when all pending events are taken: no others follow."""
+        self._is_last = True
+        if self.idle:
+            self.end()
 
     def _add_changes(self, piece: _Piece) -> bool:
         """Add pending changes to a piece; return False if it fills up before all are added."""

@@ -115,7 +115,7 @@ WRONG = {
         lambda d: spec_of(d)["properties"].update(bad={"type": "integer", "default": "x"}),
         '.properties[spec].properties[bad].default in body must be of type integer: "string"',
     ),
-    "a pattern that is none": (
+    "a broken pattern": (
         lambda d: spec_of(d)["properties"].update(bad={"type": "string", "pattern": "("}),
         "must be a valid regular expression, but isn't: error parsing regexp: missing closing ): `(`",
     ),

@@ -330,3 +330,53 @@ def test_remote_clients_connect_by_name_and_authenticate(tmp_path):
         ask(port, "other.example.org", "other.example.org", authority, token)
     assert up("get", "nodes", "-o", "name") == "node/node-1\n"
     assert up.end()[0] == 0
+
+
+WIDGETS = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: widgets, kind: Widget, shortNames: [wd], categories: [all]}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}, scale: {specReplicasPath: .spec.size, statusReplicasPath: .status.size}}
+    additionalPrinterColumns: [{name: Size, type: integer, jsonPath: .spec.size}]
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            required: [size]
+            properties:
+              size: {type: integer, minimum: 1, description: How large it is.}
+              color: {type: string, default: red}
+          status: {type: object, x-kubernetes-preserve-unknown-fields: true}
+"""
+WIDGET = "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a}\nspec: {size: %s%s}\n"
+
+
+def test_kubectl_uses_a_custom_kind(up):
+    up("apply", "-f", "-", stdin=WIDGETS)
+    up("wait", "crd/widgets.example.com", "--for=condition=Established", "--timeout=30s")
+    assert "created" in up("apply", "-f", "-", stdin=WIDGET % (2, ""))
+    assert up("get", "wd", "a").split() == ["NAME", "SIZE", "a", "2"]
+    assert "widget.example.com/a" in up("get", "all", "-o", "name")
+    assert "How large it is." in up("explain", "widgets.spec.size")
+    assert "spec.size in body should be greater than or equal to 1" in up(
+        "apply", "-f", "-", stdin=WIDGET % (0, ""), fails=True
+    )
+    assert 'unknown field "spec.sise"' in up("apply", "-f", "-", stdin=WIDGET % (2, ", sise: 3"), fails=True)
+    up("scale", "widget/a", "--replicas=5")
+    up("patch", "wd", "a", "--subresource=status", "--type=merge", "-p", '{"status": {"size": 5}}')
+    found = up.read("widget", "a")
+    assert (found["spec"], found["status"]) == ({"size": 5, "color": "red"}, {"size": 5})
+    up("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=WIDGET % (7, ""))
+    assert up.read("widget", "a")["spec"]["size"] == 7
+    up("delete", "crd", "widgets.example.com")
+    assert "could not find the requested resource" in up("get", "widgets", fails=True)

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable, Coroutine
 from copy import deepcopy
 from pathlib import Path
 from shlex import quote
@@ -24,6 +25,7 @@ from moorage.cli.legacy_options import policy_of
 from moorage.cli.main import ERROR, OK
 from moorage.cli.memory import collect_seldom
 from moorage.cli.patience import report_if_slow
+from moorage.cli.plugin_reload import PluginFiles, follow
 from moorage.cli.progress import Progress
 from moorage.cli.question_worker import ANSWERING, question_words
 from moorage.cli.release_options import TakesFilesAndFlags, emulate_option, max_disks_option, old_flag_options
@@ -39,7 +41,7 @@ from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.features import FeatureGates
 from moorage.private_files import expanded, home_folder
-from moorage.server.embedded import Embedded, Ready
+from moorage.server.embedded import BuiltScheduler, Embedded, Ready
 from moorage.web.embedded_site import EmbeddedSite
 from moorage.wording import counted
 
@@ -113,6 +115,10 @@ Everything else: docs/reference/up.md
     "--plugins", multiple=True, metavar="MODULE:CLASS",
     help="A custom plugin, in the current directory or on the Python path, or FILE.py:CLASS. May be repeated.",
 )  # fmt: skip
+@click.option(
+    "--reload", "reloads", is_flag=True,
+    help="When the file of a plugin changes, restart the scheduler with the new code; the cluster goes on.",
+)  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed for breaking ties between equally scored nodes.")
 @click.option(
     "--no-scheduler", is_flag=True, help="Start no scheduler: run kube-scheduler or `moorage run` against the cluster."
@@ -164,7 +170,8 @@ def up(**given: Any) -> int:
             site,
         )
         collect_seldom()
-        return asyncio.run(_run(cluster, given["lasts_s"]))
+        reloading = _reloading(cluster, wanted, store, site) if given["reloads"] else None
+        return asyncio.run(_run(cluster, given["lasts_s"], reloading))
     finally:
         store.close()
 
@@ -220,12 +227,43 @@ def _fill(store: Store, given: dict[str, Any]) -> None:
 # -- running ------------------------------------------------------------------------------------------------------------
 
 
-async def _run(cluster: Embedded, lasts_s: float | None) -> int:
+def _reloading(
+    cluster: Embedded, wanted: WantedScheduler | None, store: Store, site: EmbeddedSite | None
+) -> Callable[[], Coroutine[Any, Any, None]]:
+    """Return what follows the files of plugins while the cluster runs.
+
+    Raises  InputError if there is no plugin to follow
+    """
+    if wanted is None or cluster.scheduler is None:
+        raise InputError("--reload: there is no scheduler; leave out --no-scheduler")
+    files, scheduler = PluginFiles(cluster.scheduler), wanted
+    if not files.names:
+        raise InputError("--reload: no profile enables a plugin of yours; name one with --plugins and enable it with --config")
+    sys.dont_write_bytecode = True  # a change within one second would otherwise be taken for the compiled old code
+    _report(f"following {', '.join(files.names)}")
+
+    def build() -> BuiltScheduler:
+        return scheduler.build(lambda namespace, name: _policy(store, namespace, name))
+
+    def restart(built: BuiltScheduler) -> None:
+        cluster.restart(built)
+        if site is not None:
+            site.show(built[0])
+
+    return lambda: follow(files, build, restart, _report)
+
+
+async def _run(
+    cluster: Embedded, lasts_s: float | None, reloading: Callable[[], Coroutine[Any, Any, None]] | None = None
+) -> int:
     running = asyncio.ensure_future(cluster.run())
+    following = None if reloading is None else asyncio.ensure_future(reloading())
     _end_on_signals(running)
     if lasts_s is not None:
         _end_after(lasts_s, cluster, running)
     await asyncio.wait({running})
+    if following is not None:
+        following.cancel()
     if not running.cancelled():
         await running
     return OK

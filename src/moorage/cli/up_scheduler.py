@@ -87,7 +87,7 @@ class WantedScheduler:
         Raises  ConfigError, InputError
         """
         given = self.given
-        if given["plugins"]:
+        if given["plugins"] and os.getcwd() not in sys.path:
             # Like `python -m`, find modules in the current directory, but never in place of an installed module.
             sys.path.append(os.getcwd())
         source = ConfigSource(

@@ -37,7 +37,10 @@ from moorage.server.live import Live, LiveSettings
 from moorage.server.patience import report_delays
 from moorage.server.plugin_rights import grant_kinds
 
-__all__ = ["Embedded", "Ready"]
+__all__ = ["BuiltScheduler", "Embedded", "Ready"]
+
+#: A scheduler, and the client of its extenders.
+BuiltScheduler = tuple[Scheduler, ExtenderClient]
 
 #: Seconds between two deletions of expired events.
 _TIDY_S: Final = 60.0
@@ -82,6 +85,11 @@ class Embedded:
     extenders: ExtenderClient = field(default_factory=lambda: ExtenderClient(()))
     address: Address = LOOPBACK
     site: WebSite | None = None
+    _next: asyncio.Queue[BuiltScheduler] = field(default_factory=asyncio.Queue)
+
+    def restart(self, built: BuiltScheduler) -> None:
+        """Replace the running scheduler; the rest of the cluster goes on."""
+        self._next.put_nowait(built)
 
     async def run(self) -> None:
         """Serve until cancelled.
@@ -106,7 +114,7 @@ class Embedded:
             if self.scheduler is None:
                 start.synced.set()
             else:
-                parts.append(asyncio.create_task(self._schedule(self.scheduler, port, start), name="scheduler"))
+                parts.append(asyncio.create_task(self._keep_scheduling(port, start), name="scheduler"))
             parts.append(asyncio.create_task(self._serve(manager, port, start), name="ready"))
             try:
                 await _first_to_fail(parts)
@@ -142,6 +150,24 @@ class Embedded:
             self.report(f"{kind} is not served by this cluster; plugins see no objects of it")
         self.on_ready(Ready(port, self.kubeconfig, manager.world.count(NODES)))
         await asyncio.Event().wait()
+
+    async def _keep_scheduling(self, port: int, start: _Start) -> None:
+        """Run the scheduler, and each one that replaces it."""
+        while self.scheduler is not None:
+            running = asyncio.create_task(self._schedule(self.scheduler, port, start))
+            awaiting = asyncio.create_task(self._next.get())
+            try:
+                await asyncio.wait({running, awaiting}, return_when=asyncio.FIRST_COMPLETED)
+                if running.done():
+                    await running
+                    return
+            finally:
+                for task in (running, awaiting):
+                    task.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+            self.scheduler, self.extenders = awaiting.result()
+            self._admit_plugins()
+            self.report("the scheduler runs the changed plugins")
 
     async def _schedule(self, scheduler: Scheduler, port: int, start: _Start) -> None:
         identity = f"moorage-{uuid.uuid4()}"

@@ -59,7 +59,7 @@ class StoreSource:
 
     def __init__(self, store: Store, scheduler: Scheduler | None, notes: tuple[str, ...] = ()) -> None:
         self._store = store
-        self._scheduler = scheduler
+        self.scheduler = scheduler
         self._on_change: Callable[[str, str, Make | None], None] | None = None
         self.notes = notes
         #: Grows with each change of a kind that questions read; only while followed.
@@ -111,7 +111,7 @@ class StoreSource:
         return [record for kind in _READ for record in self._store.all(kind)]
 
     def queue_state(self, uid: str) -> QueueState:
-        return QueueState() if self._scheduler is None else queue_state(self._scheduler, uid)
+        return QueueState() if self.scheduler is None else queue_state(self.scheduler, uid)
 
 
 def _node(record: Record) -> Node:
@@ -187,12 +187,20 @@ class EmbeddedSite:
         self.site = Site(self.hub, self.sessions, namespaces=self._namespaces)
         turns = None if scheduler is None else SchedulerTurns(scheduler, scheduler.profiles)
         PodRoutes(self.site, source, turns)
-        SetupRoute(self.site, scheduler, notes)
+        setup = SetupRoute(self.site, scheduler, notes)
+        self._shown = source, turns, setup
         self.folder: TemporaryDirectory[str] | None = None
         if answer is not None:
             self.folder = TemporaryDirectory(prefix="moorage-questions-", ignore_cleanup_errors=True)
             board = Board(Path(self.folder.name), StoreInputs(source, options), answer, on_change=self.hub.wake)
             QuestionRoutes(self.site, board, [(kind.group, kind.resource) for kind in _READ], partial(prepare, answer))
+
+    def show(self, scheduler: Scheduler) -> None:
+        """Show the scheduler that replaces the first one."""
+        source, turns, setup = self._shown
+        source.scheduler = setup.scheduler = scheduler
+        if turns is not None:
+            turns.replace(scheduler, scheduler.profiles)
 
     def _namespaces(self) -> list[str]:
         return [record.name for record in self._store.all(_NAMESPACES)]

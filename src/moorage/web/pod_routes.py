@@ -44,6 +44,9 @@ class SchedulerTurns:
         self._waiting = 0
         self._free_at = 0.0
 
+    def replace(self, scheduler: Scheduler, profiles: Mapping[str, Profile]) -> None:
+        self._scheduler, self._profiles = scheduler, profiles
+
     async def ask(self, name: str, pod: Pod) -> dict[str, Any]:
         """Return the columns that a function of ``moorage.laboratory.pod_columns`` makes.
 

@@ -50,10 +50,10 @@ class SetupRoute:
     """Adds the request to a site."""
 
     def __init__(self, site: Site, scheduler: Scheduler | None, notes: Sequence[str], measured: Measured = list) -> None:
-        self._scheduler, self._notes, self._measured = scheduler, notes, measured
+        self.scheduler, self._notes, self._measured = scheduler, notes, measured
         site.route("GET", "/lab/v1/setup", self._setup)
 
     async def _setup(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
         del request
         await visitor.check("list", "nodes")
-        return json_response(setup_document(self._scheduler, self._notes, self._measured))
+        return json_response(setup_document(self.scheduler, self._notes, self._measured))

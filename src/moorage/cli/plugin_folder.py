@@ -123,7 +123,7 @@ spec:
 _README = """`$cls` is a $kind plugin for Moorage. `pytest` runs its tests. After `pip install .`, omit `--plugins` below.
 
 * Simulate: `moorage simulate -f cluster.yaml --config scheduler.yaml --plugins ./$module.py:$cls`
-* A cluster on this machine: `moorage up --nodes 3 --config scheduler.yaml --plugins ./$module.py:$cls`
+* A cluster on this machine: `moorage up --nodes 3 --reload --config scheduler.yaml --plugins ./$module.py:$cls`
 * The scheduler of `$$KUBECONFIG`: `moorage run --config scheduler.yaml --plugins ./$module.py:$cls --leader-elect=false`
 """
 

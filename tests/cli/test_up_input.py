@@ -38,7 +38,7 @@ items:
 
 def test_the_page_lists_every_flag():
     text = PAGE.read_text("utf-8")
-    flags = {name for option in up.params for name in option.opts}
+    flags = {name for option in up.params for name in (*option.opts, *option.secondary_opts)}
     missing = [flag for flag in flags if f"`{flag}" not in text]
     assert not missing
     told = {
@@ -172,7 +172,7 @@ def test_invalid_options_are_reported_in_one_line(moorage, tmp_path, arguments, 
 def test_the_printed_export_works_in_any_folder(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ready = Ready(port=6443, kubeconfig=Path("my cluster/kubeconfig"), nodes=1)
-    _print_ready(ready, {"no_scheduler": False, "data": None}, Address("127.0.0.1"), 0.25)
+    _print_ready(ready, {"no_scheduler": False, "data": None}, Address("127.0.0.1"), 0.25, None)
     first, _, export, *_ = capsys.readouterr().out.splitlines()
     assert first == "A cluster of 1 node with a scheduler is up on https://127.0.0.1:6443 after 0.2s."
     assert export == f"  export KUBECONFIG='{tmp_path}/my cluster/kubeconfig'"

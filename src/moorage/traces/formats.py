@@ -87,7 +87,8 @@ def read_trace(format_name: str, pods: str | os.PathLike[str], nodes: str | os.P
     path = None if nodes is None else os.fspath(nodes)
     own = path is not None and (not known.nodes or path.lower().endswith(_MANIFESTS) or Path(path).is_dir())
     if known.needs_nodes and (path is None or own):
-        raise InputError(f"{format_name}: needs the file of nodes: {known.nodes}")
+        where = format_name if path is None else f"{path}: {format_name}"
+        raise InputError(f"{where}: needs the file of nodes: {known.nodes}")
     trace = known.read(os.fspath(pods), None if own else path)
     return trace.with_nodes(_manifests(path)) if own and path is not None else trace
 

@@ -4,6 +4,7 @@ import type { Cluster } from "../live/cluster";
 import { MapPage } from "./map";
 import { NodePage } from "./node";
 import { PodPage } from "./pod";
+import { SetupPage } from "./setup";
 
 interface Page {
   /** The first segment of the path. */
@@ -17,4 +18,5 @@ export const PAGES: readonly Page[] = [
   { name: "", label: "Map", show: (cluster) => <MapPage cluster={cluster} /> },
   { name: "node", show: (cluster, [name = ""]) => <NodePage key={name} cluster={cluster} name={name} /> },
   { name: "pod", show: (cluster, [namespace = "", name = ""]) => <PodPage key={`${namespace}/${name}`} cluster={cluster} pod={`${namespace}/${name}`} /> },
+  { name: "setup", label: "Setup", show: () => <SetupPage /> },
 ];

@@ -1,0 +1,38 @@
+"""The page of the scheduler's setup, in a browser, with the document that the server makes."""
+
+import pytest
+
+from moorage.web.setup import setup_document
+from tests.server.test_on_embedded_server import a_scheduler
+from tests.web.clusters import snapshot
+from tests.web.lab_server import LabServer
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_setup_shows_plugins_in_order_with_weights_gates_and_times(visit, text_of):
+    metric = {"plugin": "NodeResourcesFit", "extensionPoint": "filter", "calls": 12, "seconds": 0.5}
+    document = setup_document(a_scheduler(), [], lambda: [metric])
+    server = LabServer(snapshot([], []))
+    server.answers["GET /lab/v1/setup"] = lambda: document
+    try:
+        with visit.page(server.url + "#/setup", narrow=True) as page:
+            page.get_by_role("heading", name="The scheduler decides as kube-scheduler 1.36, with 1 profile.").wait_for()
+            assert page.get_by_role("link", name="Setup").get_attribute("aria-current") == "page"
+            plugins = page.get_by_role("table", name="Plugins of default-scheduler").locator("tbody tr")
+            ordered = {point: names for point, *names in (row.split() for row in plugins.all_inner_texts())}
+            assert ordered == document["profiles"][0]["points"]
+            weights = page.get_by_role("table", name="Weights of default-scheduler").locator("tbody tr")
+            shown = [row.split() for row in weights.all_inner_texts()]
+            assert shown == [[name, str(weight)] for name, weight in document["profiles"][0]["weights"].items()]
+            assert "NodeResourcesFit filter 0.5s, 12 calls" in text_of(page)
+            gate = document["featureGates"][0]
+            state = "enabled" if gate["enabled"] else "disabled"
+            assert page.get_by_role("row", name=f"{gate['name']} {state}", exact=True).count() == 1
+            assert page.evaluate("document.documentElement.scrollWidth") == 390
+            visit.shoot(page, "setup")
+            document["release"] = "<img src=x>"
+            server.push("reset", {})
+            page.get_by_role("heading", name="kube-scheduler <img src=x>").wait_for()
+    finally:
+        server.close()

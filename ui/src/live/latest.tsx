@@ -1,0 +1,49 @@
+/** A page of what the server says now. */
+import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { Badge } from "../kit/basics";
+import { visible } from "../text";
+import { get } from "./api";
+import { onChange } from "./state";
+
+interface LatestProps<T> {
+  path: string;
+  pauseMs: number;
+  show: (value: T) => ComponentChildren;
+}
+
+/** Ask for `path` now, and again after changes of the cluster, once per `pauseMs` at most. */
+export function LatestPage<T>({ path, pauseMs, show }: LatestProps<T>) {
+  const [value, setValue] = useState<T>();
+  const [why, setWhy] = useState("");
+  useEffect(() => {
+    const control = new AbortController();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const load = () => {
+      timer = undefined;
+      get<T>(path, control.signal).then(
+        (found) => (setValue(found), setWhy("")),
+        (error: Error) => control.signal.aborted || setWhy(error.message),
+      );
+    };
+    const stop = onChange(() => {
+      timer ??= setTimeout(load, pauseMs);
+    });
+    load();
+    return () => {
+      stop();
+      clearTimeout(timer);
+      control.abort();
+    };
+  }, []);
+  return (
+    <main class="page stack">
+      {why && (
+        <p role="alert">
+          <Badge tone="no">no answer</Badge> {visible(why)}
+        </p>
+      )}
+      {value && show(value)}
+    </main>
+  );
+}

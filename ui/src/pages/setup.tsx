@@ -1,0 +1,115 @@
+/** How the scheduler is set up: profiles with their plugins and weights, feature gates, and how long plugins take. */
+import { Chips, Section, Sign } from "../kit/basics";
+import { Bar } from "../kit/bar";
+import { Table } from "../kit/table";
+import { LatestPage } from "../live/latest";
+import { count, plural, seconds, visible } from "../text";
+
+interface Profile {
+  readonly schedulerName: string;
+  readonly percentageOfNodesToScore: number | null;
+  readonly points: Readonly<Record<string, readonly string[]>>;
+  readonly weights: Readonly<Record<string, number>>;
+}
+
+interface Measured {
+  readonly plugin: string;
+  readonly extensionPoint: string;
+  readonly calls: number;
+  readonly seconds: number;
+}
+
+interface Setup {
+  readonly scheduler: boolean;
+  readonly release?: string;
+  readonly seed?: number | null;
+  readonly percentageOfNodesToScore?: number;
+  readonly profiles: readonly Profile[];
+  readonly featureGates: readonly { readonly name: string; readonly enabled: boolean }[];
+  readonly metrics: readonly Measured[];
+}
+
+export const SetupPage = () => <LatestPage<Setup> path="setup" pauseMs={5000} show={(setup) => <Shown setup={setup} />} />;
+
+function Shown({ setup }: { setup: Setup }) {
+  const gates = setup.featureGates;
+  return (
+    <>
+      <header class="answer">
+        <p class="kind">Setup</p>
+        <h1>
+          {setup.scheduler
+            ? `The scheduler decides as kube-scheduler ${visible(setup.release ?? "")}, with ${plural(setup.profiles.length, "profile")}.`
+            : "This server runs no scheduler."}
+        </h1>
+        {setup.scheduler && (
+          <p class="certain">
+            seed {setup.seed ?? "none"} · nodes to score: {nodesToScore(setup.percentageOfNodesToScore)}
+          </p>
+        )}
+      </header>
+      {setup.profiles.map((profile) => (
+        <ProfileSection profile={profile} />
+      ))}
+      {setup.metrics.length > 0 && (
+        <Section title="Time of plugins">
+          <Bars
+            label="Time of plugins"
+            rows={setup.metrics.map((one) => [
+              `${one.plugin} ${one.extensionPoint}`,
+              one.seconds,
+              `${seconds(one.seconds)}, ${plural(one.calls, "call")}`,
+            ])}
+          />
+        </Section>
+      )}
+      <Section title="Feature gates" aside={`${gates.filter((gate) => gate.enabled).length} of ${gates.length} enabled`}>
+        <Table
+          label="Feature gates"
+          rows={gates}
+          columns={[
+            { head: "Name", cell: (gate) => visible(gate.name) },
+            { head: "State", cell: ({ enabled }) => [<Sign tone={enabled ? "ok" : "idle"} />, enabled ? " enabled" : " disabled"] },
+          ]}
+        />
+      </Section>
+    </>
+  );
+}
+
+function ProfileSection({ profile }: { profile: Profile }) {
+  const own = profile.percentageOfNodesToScore;
+  const name = visible(profile.schedulerName);
+  return (
+    <Section title={`Profile ${name}`} aside={own != null && `nodes to score: ${nodesToScore(own)}`}>
+      <Table
+        label={`Plugins of ${name}`}
+        rows={Object.entries(profile.points)}
+        columns={[
+          { head: "Extension point", cell: ([point]) => point },
+          { head: "Plugins, in their order", prose: true, cell: ([, plugins]) => <Chips names={plugins} first={30} /> },
+        ]}
+      />
+      <Bars label={`Weights of ${name}`} rows={Object.entries(profile.weights).map(([plugin, weight]) => [plugin, weight, count(weight)])} />
+    </Section>
+  );
+}
+
+/** Plugins with an amount each, as a bar and in words. */
+function Bars({ label, rows }: { label: string; rows: readonly (readonly [string, number, string])[] }) {
+  const largest = Math.max(...rows.map((row) => row[1]));
+  return (
+    <Table
+      label={label}
+      rows={rows}
+      columns={[
+        { head: "Plugin", cell: ([plugin]) => visible(plugin) },
+        { head: "", cell: ([, value]) => <Bar of={largest} parts={[{ value, fill: "rest" }]} class="wide-bar" /> },
+        { head: "Amount", num: true, cell: ([, , text]) => text },
+      ]}
+    />
+  );
+}
+
+/** kube-scheduler takes 0 for a share that falls with the number of nodes. */
+const nodesToScore = (percentage = 0) => (percentage ? `${percentage}%` : "by the number of nodes");

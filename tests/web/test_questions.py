@@ -44,6 +44,7 @@ def test_a_manifest_becomes_a_file_of_the_question():
     found = arguments_of(QuestionBody({"template": pod("web")}))
     assert found.words[-1] == "template.yaml"
     assert json.loads(found.files["template.yaml"]) == pod("web")
+    assert arguments_of(QuestionBody({"template": "kind: Pod"})).files == {"template.yaml": "kind: Pod"}
 
 
 HOSTILE = {

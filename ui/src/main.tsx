@@ -6,6 +6,7 @@ import "./styles/explanation.css";
 import "./styles/answers.css";
 import "./styles/shell.css";
 import "./styles/map.css";
+import "./styles/ask.css";
 import "./styles/print.css";
 import { render } from "preact";
 import { Shell } from "./live/shell";

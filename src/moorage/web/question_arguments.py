@@ -160,7 +160,7 @@ def _explain(reader: _Reader) -> None:
 
 def _capacity(reader: _Reader) -> None:
     numbers = reader.take("numbers", dict[str, int], {})
-    template = reader.take("template", dict[str, Any], None)
+    template = reader.take("template", str | dict[str, Any], None)
     named = [_reference("capacity", name) for name in reader.texts("capacity")]
     if template is not None:
         named.append(reader.file("template.yaml", template))

@@ -19,9 +19,9 @@ addEventListener("hashchange", () => {
   scrollTo(0, 0);
 });
 
-/** Return the link to a page. */
+/** Return the link to a page; empty values are left out. */
 export function linkTo(path: readonly string[], query: Readonly<Record<string, string>> = {}): string {
-  const search = new URLSearchParams(query).toString();
+  const search = new URLSearchParams(Object.entries(query).filter(([, value]) => value)).toString();
   return "#/" + path.map(encodeURIComponent).join("/") + (search ? "?" + search : "");
 }
 
@@ -31,9 +31,8 @@ export const nodeLink = (node: string): string => linkTo(["node", node]);
 
 /** Change the query of the address without a new entry in the history. */
 export function setQuery(query: Readonly<Record<string, string>>): void {
-  const kept = Object.fromEntries(Object.entries(query).filter(([, value]) => value));
-  history.replaceState(null, "", linkTo(place.value.path, kept));
-  place.value = { path: place.value.path, query: new URLSearchParams(kept) };
+  history.replaceState(null, "", linkTo(place.value.path, query));
+  place.value = placeOf(location.hash);
 }
 
 function decoded(segment: string): string {

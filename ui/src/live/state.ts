@@ -15,18 +15,11 @@ export const link = signal<Link>({ name: "loading" });
 
 type Listener = (touched: Touched | undefined) => void;
 const listeners = new Set<Listener>();
-const questionListeners = new Set<(event: unknown) => void>();
 
 /** Call `listener` after each delta with what it touched, and with undefined after a new snapshot. Return how to stop. */
 export function onChange(listener: Listener): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
-}
-
-/** Call `listener` with each event of a question. Return how to stop. */
-export function onQuestion(listener: (event: unknown) => void): () => void {
-  questionListeners.add(listener);
-  return () => questionListeners.delete(listener);
 }
 
 let source: EventSource | undefined;
@@ -74,10 +67,6 @@ function follow(): void {
   events.onopen = () => (link.value = { name: "live" });
   events.addEventListener("delta", (event) => changed(JSON.parse((event as MessageEvent<string>).data) as Delta));
   events.addEventListener("reset", () => void again());
-  events.addEventListener("question", (event) => {
-    const data: unknown = JSON.parse((event as MessageEvent<string>).data);
-    for (const listener of questionListeners) listener(data);
-  });
   events.onerror = () => {
     away();
     // A refused stream is not repeated by the browser: a new one may be answered, or say why not.

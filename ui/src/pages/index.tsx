@@ -1,6 +1,8 @@
 /** The pages of the live interface. A page is one file here and one line in PAGES. */
 import type { ComponentChildren } from "preact";
+import { COMPARE, WHAT_IF } from "../forms";
 import type { Cluster } from "../live/cluster";
+import { AskPage } from "./ask";
 import { MapPage } from "./map";
 import { NodePage } from "./node";
 import { PodPage } from "./pod";
@@ -18,5 +20,7 @@ export const PAGES: readonly Page[] = [
   { name: "", label: "Map", show: (cluster) => <MapPage cluster={cluster} /> },
   { name: "node", show: (cluster, [name = ""]) => <NodePage key={name} cluster={cluster} name={name} /> },
   { name: "pod", show: (cluster, [namespace = "", name = ""]) => <PodPage key={`${namespace}/${name}`} cluster={cluster} pod={`${namespace}/${name}`} /> },
+  { name: "if", label: "What if", show: (cluster) => <AskPage cluster={cluster} title="What if …" forms={WHAT_IF} /> },
+  { name: "compare", label: "Compare", show: (cluster) => <AskPage cluster={cluster} title="Compare two configurations or releases" forms={COMPARE} /> },
   { name: "setup", label: "Setup", show: () => <SetupPage /> },
 ];

@@ -140,6 +140,11 @@ def test_unacceptable_media_types_are_rejected(against_a_server):
         code, answer = await client.ask("GET", f"{MAPS}?includeObject=Bad", Accept=f"application/json;as=Table{OF_META}")
         why = "includeObject: Invalid value: \"Bad\": must be 'Metadata', 'Object', 'None', or empty"
         assert (code, answer["message"]) == (400, f"Unable to convert to Table as requested: {why}")
+        change = {"data": {"changed": "yes"}}
+        accept = f"application/json;as=Table{OF_META}"
+        code, _ = await client.ask("PATCH", f"{HELD}?includeObject=Bad", change, form=MERGE, Accept=accept)
+        assert code == 400
+        assert "data" not in (await client.ask("GET", HELD))[1]
 
     against_a_server(test)
 

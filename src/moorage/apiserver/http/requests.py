@@ -157,9 +157,11 @@ def _check_representation(request: HTTPRequest, kind: ServedKind, *, many: bool)
     """Check that the response can have the representation that the client accepts. Writes check it before they change
     anything.
 
-    Raises  ApiError 406
+    Raises  ApiError 406; 400 for a table with an unknown ``includeObject``
     """
     form = form_of(request.accept)
+    if form == "Table":
+        _included(request)
     if many and form == "PartialObjectMetadata":
         raise not_acceptable_form(form, f"a list (*{kind.go}List)")
     if not many and form == "PartialObjectMetadataList":

@@ -30,6 +30,8 @@ def test_the_setup_shows_plugins_in_order_with_weights_gates_and_times(visit, te
             state = "enabled" if gate["enabled"] else "disabled"
             assert page.get_by_role("row", name=f"{gate['name']} {state}", exact=True).count() == 1
             assert page.evaluate("document.documentElement.scrollWidth") == 390
+            over = page.locator(".table-box").evaluate_all("all => all.map(one => one.scrollWidth - one.clientWidth)")
+            assert over[1:] == [0, 0, 0]  # weights, times and states are in sight on a phone
             visit.shoot(page, "setup")
             document["release"] = "<img src=x>"
             server.push("reset", {})

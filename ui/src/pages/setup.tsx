@@ -1,5 +1,5 @@
 /** How the scheduler is set up: profiles with their plugins and weights, feature gates, and how long plugins take. */
-import { Chips, Section, Sign } from "../kit/basics";
+import { Chips, Name, Section, Sign } from "../kit/basics";
 import { Bar } from "../kit/bar";
 import { Table } from "../kit/table";
 import { LatestPage } from "../live/latest";
@@ -68,7 +68,7 @@ function Shown({ setup }: { setup: Setup }) {
           label="Feature gates"
           rows={gates}
           columns={[
-            { head: "Name", cell: (gate) => visible(gate.name) },
+            { head: "Name", cell: (gate) => <Name of={gate.name} class="breaks" /> },
             { head: "State", cell: ({ enabled }) => [<Sign tone={enabled ? "ok" : "idle"} />, enabled ? " enabled" : " disabled"] },
           ]}
         />
@@ -103,7 +103,7 @@ function Bars({ label, rows }: { label: string; rows: readonly (readonly [string
       label={label}
       rows={rows}
       columns={[
-        { head: "Plugin", cell: ([plugin]) => visible(plugin) },
+        { head: "Plugin", cell: ([plugin]) => <Name of={plugin} class="breaks" /> },
         { head: "", cell: ([, value]) => <Bar of={largest} parts={[{ value, fill: "rest" }]} class="wide-bar" /> },
         { head: "Amount", num: true, cell: ([, , text]) => text },
       ]}

@@ -73,22 +73,3 @@ def test_an_ingress_in_a_table(store, spec, cells):
     name, in_class, hosts, address, ports, _ = row["cells"]
     assert (name, address) == ("i", "")
     assert [in_class, hosts, ports] == cells
-
-
-def test_there_are_no_custom_kinds(against_a_server):
-    """kubectl lists them before it reports an unknown kind."""
-
-    async def test(client, _):
-        url = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        code, answer = await client.ask("GET", url)
-        assert (code, answer["kind"], answer["items"]) == (200, "CustomResourceDefinitionList", [])
-        assert (await client.ask("GET", f"{url}/a.b"))[0] == 404
-        definition = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}}
-        for method, path in (("POST", url), ("DELETE", url), ("PUT", f"{url}/a.b"), ("DELETE", f"{url}/a.b")):
-            code, answer = await client.ask(method, path, definition)
-            assert (code, answer["reason"]) == (405, "MethodNotAllowed")
-            assert "this server has built-in kinds only" in answer["message"]
-        _, group = await client.ask("GET", "/apis/apiextensions.k8s.io/v1")
-        assert [one["verbs"] for one in group["resources"]] == [["get", "list", "watch"]]
-
-    against_a_server(test)

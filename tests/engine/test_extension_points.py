@@ -180,10 +180,10 @@ def test_a_sample_of_nodes_is_scored_and_the_next_search_starts_where_the_last_o
     names = ["default-scheduler", "default-scheduler", "wide", "half", "default-scheduler"]
     simulation.load([pod(f"p{at}", schedulerName=name) for at, name in enumerate(names)])
     simulation.run()
-    assert scored_rows(attempts) == {
+    # p2 may be on any node, so it is decided by its class, without scores of its own.
+    assert scored_rows([one for one in attempts if one.decision.pod.name != "p2"]) == {
         "p0": list(range(100)),  # never fewer than a hundred
         "p1": list(range(100, 200)),
-        "p2": list(range(250)),
         "p3": [*range(75), *range(200, 250)],
         "p4": list(range(75, 175)),
     }

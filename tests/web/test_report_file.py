@@ -76,8 +76,9 @@ COMMANDS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
-def test_a_command_prints_the_document_in_a_page(words):
+def test_a_command_prints_the_document_in_a_page(words, monkeypatch):
     run = CliRunner()
+    monkeypatch.setattr("sys.argv", ["moorage", *words])
     page = run.invoke(cli, [*words, "-f", "examples/demo", "-o", "html"])
     document = json.loads(run.invoke(cli, [*words, "-f", "examples/demo", "-o", "json"]).stdout)
     found = parsed(page.stdout)

@@ -62,7 +62,7 @@ def _calls(profile: Profile, plugin: Any, pod: PodInfo, snapshot: Snapshot) -> I
             yield partial(_drained, step, *arguments)
             if step.unreserve is not None:
                 yield partial(_drained, step.unreserve, *arguments)
-    for step in profile.at("postFilter"):
+    for step in profile.at("postFilter") if found.refused is None else ():
         yield partial(_drained, step, pod, failed_attempt([plugin], pod, snapshot))
 
 
@@ -102,7 +102,10 @@ class _Seen:
 
     def watched(self, step: Step, point: str) -> Step:
         """Return a step whose calls are followed by a comparison."""
-        inner = {name: getattr(step, name) for name, _ in _INNER}
+        inner = {
+            "single": step.single, "by_domain": step.by_domain, "normalize": step.normalize, "add_pod": step.add_pod,
+            "remove_pod": step.remove_pod, "unreserve": step.unreserve,
+        }  # fmt: skip
         more: dict[str, Any] = {
             name: self.watched(inner[name], also or point) for name, also in _INNER if inner[name] is not None
         }

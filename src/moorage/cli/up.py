@@ -150,6 +150,7 @@ def up(**given: Any) -> int:
     controllers = chosen(all_controllers(given["job_s"], gates), [one for one in given["controllers"].split(",") if one])
     with report_if_slow(f"reading {given['data']}" if given["data"] else "creating the cluster", _report):
         store = open_store(given["data"], clock=_steady_clock(), gates=gates, tell=_report)
+    site: EmbeddedSite | None = None
     try:
         _fill(store, given)
         if wanted is not None and built is None:
@@ -173,6 +174,8 @@ def up(**given: Any) -> int:
         reloading = _reloading(cluster, wanted, store, site) if given["reloads"] else None
         return asyncio.run(_run(cluster, given["lasts_s"], reloading))
     finally:
+        if site is not None:
+            site.end()
         store.close()
 
 

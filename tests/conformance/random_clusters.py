@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-import gzip
 import json
 import random
 import sys
@@ -23,6 +22,7 @@ from typing import Any
 
 from moorage.framework.features import FeatureGates
 from moorage.releases import ALPHA, Release, find_release
+from tests.conformance.test_recorded import documents
 
 DATA = Path(__file__).parent.parent / "data" / "conformance"
 SOURCES = ("v1.36", "generated", "releases")
@@ -50,16 +50,16 @@ Document = dict[str, Any]
 @cache
 def recorded() -> tuple[Document, ...]:
     """Return all stored scenarios with single pods."""
-    documents = []
+    found = []
     for source in SOURCES:
         for path in sorted((DATA / source).rglob("*.jsonl.gz")):
-            if path.name == "groups.jsonl.gz":
-                continue
-            for line in gzip.decompress(path.read_bytes()).decode().splitlines():
-                document = json.loads(line)
-                if "objects" in document:
-                    documents.append({key: document[key] for key in ("family", "objects", "config", "name") if key in document})
-    return tuple(documents)
+            if path.name != "groups.jsonl.gz":
+                found += [
+                    {key: document[key] for key in ("family", "objects", "config", "name") if key in document}
+                    for document in documents(path)
+                    if "objects" in document
+                ]
+    return tuple(found)
 
 
 def cluster(seed: int, release: str) -> Document:

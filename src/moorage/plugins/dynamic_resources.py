@@ -167,8 +167,11 @@ class DynamicResources(
     def pre_enqueue(self, pod: PodInfo) -> Hold | None:
         if not pod.spec.resource_claims or self._handle is None:
             return None
-        found = claims_of(pod, self._handle.snapshot, self.not_owner)
+        found = self._claims_of(pod, self._handle.snapshot)
         return Hold.because(found, unresolvable=True) if isinstance(found, str) else None
+
+    def _claims_of(self, pod: PodInfo, snapshot: Snapshot) -> list[ResourceClaim] | str:
+        return claims_of(pod, snapshot, self.not_owner)
 
     def _by_device(self, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Return whether a device class backs an extended resource that the pod requests."""
@@ -182,7 +185,7 @@ class DynamicResources(
     # -- PreFilter --------------------------------------------------------------------------------------------------------
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodDevices | Skip | Hold:
-        claims = claims_of(pod, snapshot, self.not_owner) if pod.spec.resource_claims else []
+        claims = self._claims_of(pod, snapshot) if pod.spec.resource_claims else []
         if isinstance(claims, str):
             return Hold.because(claims, unresolvable=True)
         has_special = self._by_device(pod, snapshot)
@@ -391,7 +394,7 @@ class DynamicResources(
         """Return whether a claim added or changed is the pod's own, or has released its devices."""
         if self._handle is None:
             return True
-        claims = claims_of(pod, self._handle.snapshot, self.not_owner)
+        claims = self._claims_of(pod, self._handle.snapshot)
         if isinstance(claims, str):
             return False
         if old is not None and old.status.allocation is not None and new.status.allocation is None:
@@ -414,4 +417,4 @@ class DynamicResources(
         del old
         if pod.uid != new.uid:
             return False
-        return self._handle is None or not isinstance(claims_of(new, self._handle.snapshot, self.not_owner), str)
+        return self._handle is None or not isinstance(self._claims_of(new, self._handle.snapshot), str)

@@ -210,13 +210,3 @@ func sorted(names map[string]bool) []string {
 	sort.Strings(list)
 	return list
 }
-
-// Resolved lists the plugins of each profile, for a configuration that kube-scheduler accepts.
-func (sched *Scheduler) Resolved() map[string]any {
-	profiles := map[string]any{}
-	for name, profile := range sched.Profiles {
-		profiles[name] = profile.ListPlugins()
-	}
-	return profiles
-}
-

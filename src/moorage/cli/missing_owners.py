@@ -16,7 +16,8 @@ from moorage.apiserver.vocabulary.records import Document
 from moorage.controllers.machinery.object_fields import spec_of
 from moorage.controllers.machinery.proportions import bounds
 from moorage.controllers.workloads.made_from import is_made_from
-from moorage.controllers.workloads.replica_set_revisions import HASH, new_replica_set, revision_of
+from moorage.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
+from moorage.controllers.workloads.replica_set_revisions import new_replica_set, revision_of
 from moorage.errors import InputError
 
 __all__ = ["missing_replica_sets"]
@@ -93,4 +94,4 @@ def _place(document: Document) -> _Place:
 
 
 def _mark(pod: Document) -> str:
-    return str(_part(pod, "metadata", "labels").get(HASH, ""))
+    return str(_part(pod, "metadata", "labels").get(POD_TEMPLATE_HASH, ""))

@@ -19,12 +19,13 @@ from moorage.api.meta import Object, ObjectMeta
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet, StatefulSetOrdinals
 from moorage.controllers.machinery.generated_names import stable_uid
 from moorage.controllers.workloads import daemon_nodes
+from moorage.controllers.workloads.missing_pods import content_hash
 from moorage.errors import InputError
 from moorage.inputs.kinds import KINDS
 from moorage.laboratory.objects import ObjectLike, key_of, kind_name, read_given, text_of
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import owner_reference
-from moorage.simulator.templates import PodFactory, template_hash
+from moorage.simulator.templates import PodFactory
 from moorage.simulator.workloads import expand
 
 __all__ = ["CapacityTemplate", "TemplateSource", "read_template"]
@@ -161,7 +162,7 @@ _OF_ONE: Final = frozenset(
 
 
 def _daemon_pod(daemon_set: DaemonSet) -> Pod:
-    template = daemon_nodes.pod_template(daemon_set, template_hash(daemon_set.spec.template))
+    template = daemon_nodes.pod_template(daemon_set, content_hash(daemon_set.spec.template))
     owner = owner_reference("apps/v1", "DaemonSet", daemon_set.metadata)
     return _cleared(PodFactory(template, daemon_set.namespace, owner, set()).named(daemon_set.name))
 

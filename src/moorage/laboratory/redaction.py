@@ -18,6 +18,7 @@ from moorage.api.kinds import KIND_OF_TYPE
 from moorage.api.meta import Object
 from moorage.api.workloads import StatefulSet
 from moorage.controllers.machinery.generated_names import stable_uid
+from moorage.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.errors import InputError
 from moorage.laboratory.objects import ObjectLike, read_given
 from moorage.laboratory.redaction_tokens import Tokens, is_well_known
@@ -29,7 +30,6 @@ from moorage.wording import some
 __all__ = ["Redacted", "redact", "redact_cluster"]
 
 _DRIVER_WORDS: Final = re.compile(r"[a-z0-9]{4,}")
-_HASH: Final = "pod-template-hash"
 #: Fields whose texts may have words that names have too: API groups, schedules, expressions with their names replaced.
 _VOCABULARIES: Final = frozenset({"apiGroup", "apiVersion", "expression", "kind", "reason", "schedule", "timeZone"})
 #: Words of well-known namespaces, classes, platforms and values, which tell nothing.
@@ -118,11 +118,11 @@ class _Names:
         self._sets = {(one.metadata.namespace, one.metadata.name): one for one in cluster.stateful_sets}
         self._templates = [*self._claim_templates()]
         for one in cluster.replica_sets:
-            self._hashed(one.metadata.namespace, one.metadata.name, one.metadata.labels.get(_HASH, ""))
+            self._hashed(one.metadata.namespace, one.metadata.name, one.metadata.labels.get(POD_TEMPLATE_HASH, ""))
         for pod in cluster.pods:
             owner = next((held for held in pod.metadata.owner_references if held.controller), None)
             if owner is not None and owner.kind == "ReplicaSet":
-                self._hashed(pod.namespace, owner.name, pod.labels.get(_HASH, ""))
+                self._hashed(pod.namespace, owner.name, pod.labels.get(POD_TEMPLATE_HASH, ""))
             base = pod.name.rpartition("-")[0]
             if (owner is not None and owner.kind == "StatefulSet") or (pod.namespace, base) in self._sets:
                 self._composed["Pod", pod.namespace, pod.name] = tokens.numbered(pod.name)
@@ -140,7 +140,7 @@ class _Names:
     def _hashed(self, namespace: str, name: str, mark: str) -> None:
         if mark and name.endswith(f"-{mark}"):
             base = self._tokens.name("Deployment", name.removesuffix(f"-{mark}"))
-            self._composed["ReplicaSet", namespace, name] = f"{base}-{self._tokens.label_value(_HASH, mark)}"
+            self._composed["ReplicaSet", namespace, name] = f"{base}-{self._tokens.label_value(POD_TEMPLATE_HASH, mark)}"
 
     def of(self, kind: str, namespace: str, name: str) -> str:
         """Return the token of an object's name."""

@@ -17,6 +17,7 @@ from moorage.api.core import Pod
 from moorage.api.custom_objects import CustomObject
 from moorage.api.meta import Object
 from moorage.api.workloads import DaemonSet, Deployment, StatefulSet
+from moorage.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.inputs.kinds import KINDS
 from moorage.laboratory.objects import is_implied
 from moorage.laboratory.scaling import scale_object, without_running
@@ -97,7 +98,7 @@ def _rolled_out(cluster: ClusterInput, old: Any) -> ClusterInput:
 def _pods_of(cluster: ClusterInput, deployment: Deployment, sets: Collection[str]) -> Iterator[Pod]:
     """Yield the pods of a deployment: of its replica sets, or with the names that those would have."""
     for pod in cluster.pods:
-        owner, mark = controller_of(pod.metadata), pod.labels.get("pod-template-hash")
+        owner, mark = controller_of(pod.metadata), pod.labels.get(POD_TEMPLATE_HASH)
         if owner is None or owner.kind != "ReplicaSet" or pod.namespace != deployment.namespace:
             continue
         if owner.uid in sets or (mark and owner.name == f"{deployment.name}-{mark}"):

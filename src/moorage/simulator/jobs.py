@@ -8,24 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Final
 
 from msgspec.structs import replace
 
 from moorage.api.core import Pod, PodTemplateSpec
-from moorage.api.integers import parse_int64
 from moorage.api.meta import LabelSelector
 from moorage.api.workloads import Job
 from moorage.controllers.machinery.index_ranges import Indexes, parse_indexes
+from moorage.controllers.workloads.missing_pods import (
+    COMPLETION_INDEX,
+    completion_index,
+    free_indexes,
+    indexed_base,
+    is_ours_to_run,
+    wanted_active,
+)
 from moorage.simulator.owners import Claimed, compiled, is_active, owner_reference
 from moorage.simulator.templates import PodFactory
 
 __all__ = ["is_finished", "missing_pods"]
-
-_BUILTIN_CONTROLLER: Final = "kubernetes.io/job-controller"
-_INDEX: Final = "batch.kubernetes.io/job-completion-index"
-#: The maximum length of a generated name before its suffix.
-_MAX_BASE: Final = 58
 
 
 def is_finished(job: Job) -> bool:
@@ -36,12 +37,7 @@ def is_finished(job: Job) -> bool:
 def missing_pods(job: Job, claimed: Claimed[Pod], taken: set[tuple[str, str]]) -> Iterator[Pod]:
     """Yield the pods that a job would start now: up to its parallelism and its remaining completions."""
     metadata, spec = job.metadata, job.spec
-    if (
-        spec.suspend
-        or metadata.deletion_timestamp is not None
-        or is_finished(job)
-        or (spec.managed_by or _BUILTIN_CONTROLLER) != _BUILTIN_CONTROLLER
-    ):
+    if spec.suspend or metadata.deletion_timestamp is not None or is_finished(job) or not is_ours_to_run(spec.managed_by):
         return
     job = _selecting(job)
     owner = owner_reference("batch/v1", "Job", metadata)
@@ -69,14 +65,13 @@ def _completions(job: Job) -> int | None:
 
 def _wanted(job: Job, held: Iterable[Pod], active: int) -> int:
     """Return how many pods should be active."""
-    completions, parallelism = _completions(job), _parallelism(job)
+    completions = _completions(job)
     if job.spec.completion_mode == "Indexed":
         succeeded = len(_succeeded(job, held))
     else:
         succeeded = max(job.status.succeeded, sum(pod.status.phase == "Succeeded" for pod in held))
-    if completions is None:
-        return active if succeeded else parallelism
-    return max(0, min(completions - succeeded, parallelism))
+    lost = len(parse_indexes(job.status.failed_indexes, completions or 0))
+    return wanted_active(_parallelism(job), completions, succeeded=succeeded, failed_indexes=lost, active=active)
 
 
 def _succeeded(job: Job, held: Iterable[Pod]) -> Indexes:
@@ -87,14 +82,11 @@ def _succeeded(job: Job, held: Iterable[Pod]) -> Indexes:
 def _free_indexes(job: Job, held: Iterable[Pod]) -> Iterator[int]:
     completions = _completions(job) or 0
     running = {_index_of(pod) for pod in held if is_active(pod)}
-    succeeded, failed = _succeeded(job, held), parse_indexes(job.status.failed_indexes, completions)
-    free = succeeded.with_spans(failed.spans).free_below(completions)
-    return (index for index in free if index not in running)
+    return free_indexes(completions, _succeeded(job, held), job.status.failed_indexes, running)
 
 
 def _index_of(pod: Pod) -> int | None:
-    text = pod.metadata.annotations.get(_INDEX, pod.labels.get(_INDEX, ""))
-    return parse_int64(text)
+    return completion_index(pod.metadata.annotations, pod.labels)
 
 
 def _selecting(job: Job) -> Job:
@@ -111,9 +103,6 @@ def _selecting(job: Job) -> Job:
 
 
 def _with_index(factory: PodFactory, job_name: str, index: int) -> Pod:
-    ending = f"-{index}-"
-    base = f"{job_name}{ending}"
-    if len(base) > _MAX_BASE:
-        base = job_name[: _MAX_BASE - len(ending)] + ending
-    pod = factory.generated(base, str(index), labels={_INDEX: str(index)})
-    return replace(pod, metadata=replace(pod.metadata, annotations={**pod.metadata.annotations, _INDEX: str(index)}))
+    pod = factory.generated(indexed_base(job_name, index), str(index), labels={COMPLETION_INDEX: str(index)})
+    annotations = {**pod.metadata.annotations, COMPLETION_INDEX: str(index)}
+    return replace(pod, metadata=replace(pod.metadata, annotations=annotations))

@@ -15,6 +15,7 @@ from dataclasses import replace as with_fields
 
 from moorage.api.core import ENDED_PHASES, Pod
 from moorage.api.meta import OwnerReference
+from moorage.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.plugins.devices.claim_cleanup import owning_pod, without_stale_consumers
 from moorage.report.outcome import InputNote
 from moorage.simulator.cluster_input import ClusterInput
@@ -25,7 +26,6 @@ from moorage.wording import counted, some
 
 __all__ = ["LostPods", "lose_pods", "without_pods"]
 
-_HASH = "pod-template-hash"
 #: Kind, namespace and name of the workload that people name.
 _WorkloadKey = tuple[str, str, str]
 
@@ -53,7 +53,7 @@ class _Workloads:
 
     def of(self, pod: Pod) -> _WorkloadKey | None:
         """Return a pod's workload, whether it is in the input or not; None for a pod without a controller."""
-        owner, mark = controller_of(pod.metadata), pod.labels.get(_HASH)
+        owner, mark = controller_of(pod.metadata), pod.labels.get(POD_TEMPLATE_HASH)
         if owner is None:
             return None
         direct = (owner.kind, pod.namespace, owner.name)

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from moorage.api.core import ClaimSource, Pod, Volume
 from moorage.api.decode import decode
 from moorage.api.defaults import default_pod
-from moorage.api.integers import parse_int64
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.workloads import StatefulSet
 from moorage.controllers.machinery.generated_names import stable_uid
+from moorage.controllers.workloads.missing_pods import content_hash, ordinal_of, stateful_claim_name, stateful_labels
 from moorage.simulator.owners import Claimed, compiled, owner_reference
-from moorage.simulator.templates import PodFactory, template_hash
+from moorage.simulator.templates import PodFactory
 
 __all__ = ["StatefulPods"]
 
@@ -41,9 +41,7 @@ class StatefulPods:
         numbers = range(first, first + _count(spec.replicas))
 
         def is_ours(pod: Pod) -> bool:
-            base, _, ending = pod.name.rpartition("-")
-            number = parse_int64(ending)
-            return base == metadata.name and number in numbers and ending == str(number)
+            return ordinal_of(metadata.name, pod.name) in numbers
 
         held = self._claimed.of("StatefulSet", metadata)
         selector = compiled(spec.selector, title)
@@ -53,17 +51,16 @@ class StatefulPods:
             decode(template, PersistentVolumeClaim, f"{title}: spec.volumeClaimTemplates[{index}]")
             for index, template in enumerate(spec.volume_claim_templates)
         ]
-        labels = {**spec.template.metadata.labels, "controller-revision-hash": template_hash(spec.template)}
-        template = replace(spec.template, metadata=replace(spec.template.metadata, labels=labels))
-        factory = PodFactory(template, metadata.namespace, owner, self._taken)
+        revision = content_hash(spec.template)
+        factory = PodFactory(spec.template, metadata.namespace, owner, self._taken)
         for number in numbers:
             name = f"{metadata.name}-{number}"
             claims = [_numbered(claim, stateful_set, number) for claim in templates]
             self.claims += claims
             if name in there:
                 continue
-            marks = {"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(number)}
-            yield default_pod(_with_claims(factory.named(name, marks), templates, claims))
+            pod = factory.named(name, stateful_labels(name, number, revision))
+            yield default_pod(_with_claims(pod, templates, claims))
 
 
 def _count(replicas: int | None) -> int:
@@ -73,7 +70,7 @@ def _count(replicas: int | None) -> int:
 def _numbered(template: PersistentVolumeClaim, stateful_set: StatefulSet, number: int) -> PersistentVolumeClaim:
     """Return the claim that a pod of the set gets from a template."""
     namespace = stateful_set.metadata.namespace
-    name = f"{template.metadata.name}-{stateful_set.metadata.name}-{number}"
+    name = stateful_claim_name(template.metadata.name, stateful_set.metadata.name, number)
     selector = stateful_set.spec.selector
     labels = {**template.metadata.labels, **(selector.match_labels if selector else {})}
     uid = stable_uid("PersistentVolumeClaim", namespace, name)

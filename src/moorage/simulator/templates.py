@@ -12,25 +12,18 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from moorage.api.core import Pod, PodStatus, PodTemplateSpec
 from moorage.api.defaults import default_pod
 from moorage.api.meta import ObjectMeta, OwnerReference
-from moorage.controllers.machinery.generated_names import generated_name, stable_suffix, stable_uid
+from moorage.controllers.machinery.generated_names import generated_name, stable_uid
 from moorage.errors import InputError
 
-__all__ = ["MAX_PODS", "PodFactory", "names_of", "template_hash"]
+__all__ = ["MAX_PODS", "PodFactory", "names_of"]
 
 #: Several times the size that Kubernetes supports; a typing error in ``replicas`` exceeds it easily.
 MAX_PODS: Final = 500_000
-_encode = msgspec.json.Encoder(order="deterministic").encode
-
-
-def template_hash(template: PodTemplateSpec) -> str:
-    """Return ten characters computed from a template's content."""
-    return stable_suffix(_encode(template).decode(), length=10)
 
 
 class PodFactory:

@@ -22,17 +22,15 @@ from moorage.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet
 from moorage.controllers.machinery.generated_names import stable_suffix, stable_uid
 from moorage.controllers.workloads import daemon_nodes
+from moorage.controllers.workloads.missing_pods import POD_TEMPLATE_HASH, content_hash, revision_number
 from moorage.simulator import jobs
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import Claimed, compiled, controller_of, is_active, owner_reference
 from moorage.simulator.stateful_sets import StatefulPods
 from moorage.simulator.template_claims import add_claims
-from moorage.simulator.templates import PodFactory, names_of, template_hash
+from moorage.simulator.templates import PodFactory, names_of
 
 __all__ = ["expand", "newest_last"]
-
-_HASH = "pod-template-hash"
-_REVISION = "deployment.kubernetes.io/revision"
 
 
 def expand(cluster: ClusterInput, *, cron_jobs: bool = True) -> ClusterInput:
@@ -98,7 +96,7 @@ class _Expansion:
         owner = owner_reference("apps/v1", "DaemonSet", metadata)
         selector = compiled(daemon_set.spec.selector, f"DaemonSet {metadata.namespace}/{metadata.name}")
         held = [*self.claimed.of("DaemonSet", metadata), *self.claimed.adopt(owner, metadata.namespace, selector)]
-        template = daemon_nodes.pod_template(daemon_set, template_hash(daemon_set.spec.template))
+        template = daemon_nodes.pod_template(daemon_set, content_hash(daemon_set.spec.template))
         factory = PodFactory(template, metadata.namespace, owner, self.taken)
         for node in daemon_nodes.nodes_in_need(daemon_set, self.cluster.nodes, held):
             yield daemon_nodes.tied_to(factory.generated(f"{metadata.name}-", node.name), node.name)
@@ -141,12 +139,12 @@ class _Expansion:
     def _add_replica_set(self, deployment: Deployment, owner: OwnerReference) -> None:
         """Create the replica set of a deployment, with the name that pods of the input imply, if there are any."""
         metadata, spec = deployment.metadata, deployment.spec
-        marks = self._known_hashes(deployment) or [template_hash(spec.template)]
+        marks = self._known_hashes(deployment) or [content_hash(spec.template)]
         shares = [len(self._pods_of_hash(deployment, mark)) for mark in marks]
         shares[-1] += max(0, _count(spec.replicas) - sum(shares))
         for mark, replicas in zip(marks, shares, strict=True):
             name = f"{metadata.name}-{mark}"
-            labels = {**spec.template.metadata.labels, _HASH: mark}
+            labels = {**spec.template.metadata.labels, POD_TEMPLATE_HASH: mark}
             template = replace(spec.template, metadata=replace(spec.template.metadata, labels=labels))
             self.replica_sets[f"{metadata.namespace}/{name}"] = ReplicaSet(
                 metadata=ObjectMeta(
@@ -228,7 +226,7 @@ def _hashes_by_deployment(cluster: ClusterInput) -> dict[tuple[str, str], dict[s
     """Return, for deployments by namespace and name, the template hashes of active pods and their numbers of pods."""
     found: dict[tuple[str, str], dict[str, int]] = {}
     for pod in cluster.pods:
-        mark, owner = pod.labels.get(_HASH), controller_of(pod.metadata)
+        mark, owner = pod.labels.get(POD_TEMPLATE_HASH), controller_of(pod.metadata)
         if mark and owner is not None and owner.kind == "ReplicaSet" and owner.name.endswith(f"-{mark}") and is_active(pod):
             counts = found.setdefault((pod.namespace, owner.name.removesuffix(f"-{mark}")), {})
             counts[mark] = counts.get(mark, 0) + 1
@@ -246,12 +244,11 @@ def _scaled(replica_set: ReplicaSet, replicas: int | None) -> ReplicaSet:
 
 def newest_last(replica_set: ReplicaSet) -> tuple[int, str, str]:
     """Return a sort key for the replica sets of a deployment, newest last: by revision, then by time and name."""
-    revision = replica_set.metadata.annotations.get(_REVISION, "")
-    known = int(revision) if revision.isascii() and revision.isdecimal() and len(revision) < 19 else 0
-    return known, replica_set.metadata.creation_timestamp or "", replica_set.metadata.name
+    metadata = replica_set.metadata
+    return revision_number(metadata.annotations), metadata.creation_timestamp or "", metadata.name
 
 
 def _narrowed(selector: LabelSelector | None, mark: str) -> LabelSelector | None:
     if selector is None:
         return None
-    return replace(selector, match_labels={**selector.match_labels, _HASH: mark})
+    return replace(selector, match_labels={**selector.match_labels, POD_TEMPLATE_HASH: mark})

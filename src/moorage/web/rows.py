@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from moorage.api.core import ENDED_PHASES, Node, Pod
 from moorage.api.quantity import QuantityError
+from moorage.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.framework.change_values import taint_text
 from moorage.state.pod_requests import amount, pod_requests
 
@@ -21,7 +22,6 @@ __all__ = ["BOUND", "NodeRow", "PodRow", "QueueState", "is_ended", "node_row", "
 
 BOUND: Final = "bound"
 _ZONES: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
-_HASH: Final = "pod-template-hash"
 #: Maximum length of a cause; kube-scheduler's longest messages name every reason of every plugin.
 _MOST_CAUSE: Final = 1024
 
@@ -114,7 +114,7 @@ def _owner(pod: Pod) -> str:
     """Return the workload of a pod: its controller, or the Deployment of its ReplicaSet."""
     for one in pod.metadata.owner_references:
         if one.controller:
-            mark = pod.labels.get(_HASH)
+            mark = pod.labels.get(POD_TEMPLATE_HASH)
             if one.kind == "ReplicaSet" and mark and one.name.endswith(f"-{mark}"):
                 return f"Deployment/{one.name[: -len(mark) - 1]}"
             return f"{one.kind}/{one.name}"

@@ -26,11 +26,10 @@ from moorage.controllers.machinery.object_fields import (
 from moorage.controllers.machinery.object_index import ObjectIndex
 from moorage.controllers.machinery.steps import Create, DeleteStep, Step, Update
 from moorage.controllers.workloads.made_from import unknown_revision
-from moorage.controllers.workloads.replica_set_revisions import template_hash
+from moorage.controllers.workloads.missing_pods import REVISION_HASH, content_hash
 
-__all__ = ["HASH", "RevisionHistory", "history_of", "template_of"]
+__all__ = ["RevisionHistory", "history_of", "template_of"]
 
-HASH = "controller-revision-hash"
 #: The hash label on a stateful set's revisions; its pods have the revision's name in the other label.
 _OWN_HASH = "controller.kubernetes.io/hash"
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -58,9 +57,7 @@ def history_of(kind: ServedKind, owner: Document, world: ObjectIndex) -> Revisio
 
     Pods of that template may name a missing revision, for example in a dump: then it is created under that name.
     """
-    held = sorted(
-        world.controlled(CONTROLLER_REVISIONS, owner), key=lambda one: (int(one.get("revision") or 0), age_order(one))
-    )
+    held = sorted(world.controlled(CONTROLLER_REVISIONS, owner), key=_order)
     data = _data(owner)
     newest = int(held[-1].get("revision") or 0) if held else 0
     same = [one for one in held if one.get("data") == data]
@@ -97,8 +94,8 @@ def template_of(revision: Document) -> Document:
 def _revision(kind: ServedKind, owner: Document, data: dict[str, Any], number: int, name: str) -> Document:
     """Return a new revision; with ``name``, the name that pods of the template already refer to."""
     template = spec_of(owner).get("template") or {}
-    mark = name.removeprefix(f"{name_of(owner)}-") or template_hash(template)
-    label = HASH if kind is DAEMON_SETS else _OWN_HASH
+    mark = name.removeprefix(f"{name_of(owner)}-") or content_hash(template)
+    label = REVISION_HASH if kind is DAEMON_SETS else _OWN_HASH
     labels = {**((template.get("metadata") or {}).get("labels") or {}), label: mark}
     return {
         "apiVersion": CONTROLLER_REVISIONS.api_version,

@@ -33,8 +33,9 @@ from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.ownership import claim, keys_by_owner, pod_of_template
 from moorage.controllers.machinery.proportions import scaled
 from moorage.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step
-from moorage.controllers.workloads.controller_revisions import HASH, RevisionHistory, history_of
+from moorage.controllers.workloads.controller_revisions import RevisionHistory, history_of
 from moorage.controllers.workloads.daemon_nodes import DRIVES_AWAY, daemon_tolerations, runs_on
+from moorage.controllers.workloads.missing_pods import REVISION_HASH
 
 __all__ = ["DaemonSets"]
 
@@ -118,7 +119,7 @@ class _Sync:
     def __init__(self, held: Document, pods: list[Document], nodes: list[Node], history: RevisionHistory, now: float) -> None:
         self.held, self.now = held, now
         self.spec = spec_of(held)
-        self.mark = labels_of(history.update)[HASH]
+        self.mark = labels_of(history.update)[REVISION_HASH]
         read = decode(spec_of(self.spec.get("template") or {}), PodSpec, "")
         comes, stays = runs_on(read), runs_on(read, DRIVES_AWAY)
         self.wanted = {node.name: comes(node) for node in nodes}
@@ -205,7 +206,7 @@ class _Sync:
             yield EventStep(DAEMON_SETS, self.held, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
 
     def _is_new(self, pod: Document) -> bool:
-        return labels_of(pod).get(HASH) == self.mark
+        return labels_of(pod).get(REVISION_HASH) == self.mark
 
     def _is_available(self, pod: Document) -> bool:
         since = ready_since(pod)
@@ -213,7 +214,7 @@ class _Sync:
 
     def _pod(self, node: str) -> Document:
         pod = pod_of_template(DAEMON_SETS, self.held, self.spec.get("template") or {}, generateName=f"{name_of(self.held)}-")
-        labels = {**pod["metadata"].get("labels", {}), HASH: self.mark}
+        labels = {**pod["metadata"].get("labels", {}), REVISION_HASH: self.mark}
         if (generation := annotations_of(self.held).get(_GENERATION)) is not None:
             labels["pod-template-generation"] = generation
         pod["metadata"]["labels"] = labels
@@ -227,7 +228,7 @@ class _Sync:
     # -- status ---------------------------------------------------------------------------------------------------------
 
     def revisions_in_use(self) -> set[str]:
-        marks = {labels_of(pod).get(HASH, "") for pods in self.by_node.values() for pod in pods}
+        marks = {labels_of(pod).get(REVISION_HASH, "") for pods in self.by_node.values() for pod in pods}
         return {f"{name_of(self.held)}-{mark}" for mark in marks}
 
     def status_steps(self) -> Iterator[Step]:

@@ -33,10 +33,10 @@ from moorage.controllers.machinery.ownership import claim, keys_by_owner
 from moorage.controllers.machinery.proportions import Bounds, bounds
 from moorage.controllers.machinery.steps import Create, DeleteStep, EventStep, SetStatus, Step, Update
 from moorage.controllers.workloads.deployment_status import status_steps, sum_of
+from moorage.controllers.workloads.missing_pods import REVISION
 from moorage.controllers.workloads.replica_scaling import grow_new, shrink_old, spread
 from moorage.controllers.workloads.replica_set_revisions import (
     DESIRED,
-    REVISION,
     find_new,
     new_replica_set,
     revision_of,

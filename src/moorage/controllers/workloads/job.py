@@ -36,11 +36,11 @@ from moorage.controllers.workloads.deletion_order import deletion_order
 from moorage.controllers.workloads.job_groups import JobGrouping, group_for, keys_of_groups
 from moorage.controllers.workloads.job_outcome import FinishedPods, JobOutcome, counted_failures, judge, tally
 from moorage.controllers.workloads.job_pods import TRACKED, index_of, next_indexes, pod_of_job
+from moorage.controllers.workloads.missing_pods import is_ours_to_run, wanted_active
 
 __all__ = ["Jobs", "is_finished"]
 
 _BURST: Final = 100
-_OURS: Final = "kubernetes.io/job-controller"
 #: Backoff after failures, in seconds.
 _FIRST_WAIT_S: Final = 10.0
 _LONGEST_WAIT_S: Final = 600.0
@@ -70,7 +70,7 @@ class Jobs:
         if job is None:
             yield from _release_orphans(key, world)
             return
-        if (spec_of(job).get("managedBy") or _OURS) != _OURS:
+        if not is_ours_to_run(spec_of(job).get("managedBy")):
             return
         claimed = claim(PODS, JOBS, job, selector_of(spec_of(job).get("selector")), world)
         yield from claimed.steps
@@ -214,11 +214,12 @@ class _Sync:
 
     def _wanted(self) -> int:
         succeeded = int(self.status.get("succeeded") or 0)
-        parallelism = int(self.spec.get("parallelism", 1))
-        if (completions := self.spec.get("completions")) is None:
-            return len(self.active) if succeeded else parallelism
-        lost = parse_indexes(self.status.get("failedIndexes") or "", int(completions))
-        return max(0, min(int(completions) - succeeded - len(lost), parallelism))
+        completions = self.spec.get("completions")
+        lost = parse_indexes(self.status.get("failedIndexes") or "", int(completions or 0))
+        return wanted_active(
+            int(self.spec.get("parallelism", 1)), None if completions is None else int(completions),
+            succeeded=succeeded, failed_indexes=len(lost), active=len(self.active),
+        )  # fmt: skip
 
     def _new_pods(self, number: int, taken: list[Document]) -> Iterator[Document]:
         if self.spec.get("completionMode") != "Indexed":

@@ -15,22 +15,20 @@ from moorage.controllers.machinery.index_ranges import parse_indexes
 from moorage.controllers.machinery.kind_names import JOBS
 from moorage.controllers.machinery.object_fields import annotations_of, labels_of, name_of, spec_of
 from moorage.controllers.machinery.ownership import pod_of_template
+from moorage.controllers.workloads.missing_pods import COMPLETION_INDEX, completion_index, free_indexes, indexed_base
 
-__all__ = ["INDEX", "TRACKED", "failures_of", "index_of", "next_indexes", "pod_of_job"]
+__all__ = ["TRACKED", "failures_of", "index_of", "next_indexes", "pod_of_job"]
 
-INDEX: Final = "batch.kubernetes.io/job-completion-index"
 #: The finalizer of a pod whose result is not counted yet.
 TRACKED: Final = "batch.kubernetes.io/job-tracking"
 #: Annotation: the number of earlier failures of the same index, for a backoff limit per index.
 _FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"
-#: Maximum length of a generated name before its suffix.
-_MAX_BASE: Final = 58
 _VARIABLE: Final = "JOB_COMPLETION_INDEX"
 
 
 def index_of(pod: Document) -> int | None:
     """Return the completion index of a pod; None without one."""
-    return parse_int64(annotations_of(pod).get(INDEX) or labels_of(pod).get(INDEX, ""))
+    return completion_index(annotations_of(pod), labels_of(pod))
 
 
 def failures_of(pod: Document) -> int:
@@ -42,9 +40,7 @@ def next_indexes(job: Document, status: dict[str, Any], busy: Collection[int], n
     """Return the lowest indexes that neither succeeded nor failed permanently, and are not ``busy``."""
     completions = int(spec_of(job).get("completions") or 0)
     done = parse_indexes(status.get("completedIndexes") or "", completions)
-    failed = parse_indexes(status.get("failedIndexes") or "", completions)
-    free = done.with_spans(failed.spans).free_below(completions)
-    return list(islice((index for index in free if index not in busy), number))
+    return list(islice(free_indexes(completions, done, status.get("failedIndexes") or "", busy), number))
 
 
 def pod_of_job(job: Document, index: int | None, failures: int = 0) -> Document:
@@ -53,11 +49,9 @@ def pod_of_job(job: Document, index: int | None, failures: int = 0) -> Document:
     finalizers = [*((template.get("metadata") or {}).get("finalizers") or ()), TRACKED]
     if index is None:
         return pod_of_template(JOBS, job, template, generateName=f"{name_of(job)}-", finalizers=finalizers)
-    ending = f"-{index}-"
-    base = name_of(job)[: _MAX_BASE - len(ending)] + ending
-    pod = pod_of_template(JOBS, job, template, generateName=base, finalizers=finalizers)
+    pod = pod_of_template(JOBS, job, template, generateName=indexed_base(name_of(job), index), finalizers=finalizers)
     for part in ("labels", "annotations"):
-        pod["metadata"][part] = {**pod["metadata"].get(part, {}), INDEX: str(index)}
+        pod["metadata"][part] = {**pod["metadata"].get(part, {}), COMPLETION_INDEX: str(index)}
     if spec_of(job).get("backoffLimitPerIndex") is not None:
         pod["metadata"]["annotations"][_FAILURES] = str(failures)
     pod["spec"].setdefault("hostname", f"{name_of(job)}-{index}")
@@ -71,5 +65,5 @@ def _with_index_variable(container: dict[str, Any]) -> dict[str, Any]:
     held = container.get("env") or []
     if any(one.get("name") == _VARIABLE for one in held):
         return container
-    source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX}']"}}
+    source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
     return {**container, "env": [*held, {"name": _VARIABLE, "valueFrom": source}]}

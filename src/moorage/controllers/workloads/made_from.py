@@ -15,10 +15,10 @@ from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.controllers.machinery.kind_names import DAEMON_SETS, STATEFUL_SETS
 from moorage.controllers.machinery.object_fields import annotations_of, labels_of, name_of, spec_of, status_of
+from moorage.controllers.workloads.missing_pods import REVISION_HASH
 
 __all__ = ["is_made_from", "unknown_revision"]
 
-_HASH: Final = "controller-revision-hash"
 #: The generation of a daemon set's template: in its annotation, and in the labels of its pods.
 _CHANGES: Final = "deprecated.daemonset.template.generation"
 _CHANGE: Final = "pod-template-generation"
@@ -39,7 +39,7 @@ def unknown_revision(kind: ServedKind, owner: Document, pods: Iterable[Document]
 
 def _revision_of(kind: ServedKind, owner: Document, pod: Document) -> str:
     """Return the name of a pod's revision: a stateful pod's label, or the set's name with a daemon pod's hash label."""
-    mark = labels_of(pod).get(_HASH, "")
+    mark = labels_of(pod).get(REVISION_HASH, "")
     return f"{name_of(owner)}-{mark}" if kind is DAEMON_SETS and mark else mark
 
 

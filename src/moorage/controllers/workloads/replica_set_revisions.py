@@ -8,21 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from moorage.api.integers import parse_int64
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.generated_names import stable_suffix
 from moorage.controllers.machinery.kind_names import DEPLOYMENTS
 from moorage.controllers.machinery.object_fields import age_order, annotations_of, name_of, namespace_of, reference_to, spec_of
+from moorage.controllers.workloads.missing_pods import POD_TEMPLATE_HASH, REVISION, content_hash, revision_number
 
 __all__ = [
-    "DESIRED", "HASH", "MAX", "REVISION", "find_new", "new_replica_set", "revision_of", "size_of",
+    "DESIRED", "MAX", "find_new", "new_replica_set", "revision_of", "size_of",
     "template_hash", "updated_annotations", "with_sizes",
 ]  # fmt: skip
 
-HASH: Final = "pod-template-hash"
-REVISION: Final = "deployment.kubernetes.io/revision"
 HISTORY: Final = "deployment.kubernetes.io/revision-history"
 DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
 MAX: Final = "deployment.kubernetes.io/max-replicas"
@@ -37,13 +33,11 @@ _NOT_COPIED: Final = frozenset(
     ]
 )
 _HISTORY_CHARACTERS: Final = 2000
-_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def template_hash(template: Document, collisions: int = 0) -> str:
     """Return a ten-character hash of a template; each name collision changes it."""
-    parts = [_encode(template).decode(), str(collisions)] if collisions else [_encode(template).decode()]
-    return stable_suffix(*parts, length=10)
+    return content_hash(template, str(collisions)) if collisions else content_hash(template)
 
 
 def size_of(replica_set: Document) -> int:
@@ -53,13 +47,13 @@ def size_of(replica_set: Document) -> int:
 
 def revision_of(one: Document) -> int:
     """Return the revision annotation of an object; 0 without one."""
-    return parse_int64(annotations_of(one).get(REVISION, "")) or 0
+    return revision_number(annotations_of(one))
 
 
 def _bare(template: Document) -> Document:
     """Return a template without the hash label."""
     metadata = template.get("metadata") or {}
-    labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name != HASH}
+    labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name != POD_TEMPLATE_HASH}
     kept = {name: value for name, value in metadata.items() if name != "labels" and value}
     return {**template, "metadata": {**kept, "labels": labels}}
 
@@ -74,12 +68,12 @@ def new_replica_set(deployment: Document, mark: str, revision: int, replicas: in
     """Return a new replica set for the deployment's current template."""
     spec = spec_of(deployment)
     template = spec.get("template") or {}
-    labels = {**((template.get("metadata") or {}).get("labels") or {}), HASH: mark}
+    labels = {**((template.get("metadata") or {}).get("labels") or {}), POD_TEMPLATE_HASH: mark}
     selector = spec.get("selector") or {}
     annotations = {**_copied(annotations_of(deployment)), REVISION: str(revision)}
     made: dict[str, Any] = {
         "replicas": replicas,
-        "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), HASH: mark}},
+        "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), POD_TEMPLATE_HASH: mark}},
         "template": {**template, "metadata": {**(template.get("metadata") or {}), "labels": labels}},
     }
     if least_s := spec.get("minReadySeconds"):

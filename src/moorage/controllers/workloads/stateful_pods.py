@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from moorage.api.integers import parse_int64
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.controllers.machinery.kind_names import CLAIMS, PODS, STATEFUL_SETS
@@ -25,24 +24,15 @@ from moorage.controllers.machinery.object_fields import (
 from moorage.controllers.machinery.object_index import ObjectIndex
 from moorage.controllers.machinery.ownership import pod_of_template
 from moorage.controllers.machinery.steps import EventStep, Step, Update
-from moorage.controllers.workloads.controller_revisions import HASH
+from moorage.controllers.workloads.missing_pods import ordinal_of, stateful_claim_name, stateful_labels
 
-__all__ = ["claims_of", "has_stale_claims", "kept_claims", "ordinal_of", "stateful_pod"]
+__all__ = ["claims_of", "has_stale_claims", "kept_claims", "stateful_pod"]
 
 # kube-controller-manager's own text, "manging" and all: people search their events for it.
 _CONFLICT: Final = (
     "PersistentVolumeClaim {} has a conflicting OwnerReference that acts as a manging controller, "
     "the retention policy is ignored for this claim"
 )
-_NAME: Final = "statefulset.kubernetes.io/pod-name"
-_NUMBER: Final = "apps.kubernetes.io/pod-index"
-
-
-def ordinal_of(held: Document, pod: Document) -> int | None:
-    """Return the ordinal in a pod's name; None for a name that is not of this set."""
-    base, _, ending = name_of(pod).rpartition("-")
-    number = parse_int64(ending)
-    return number if base == name_of(held) and number is not None and ending == str(number) else None
 
 
 def claims_of(held: Document, number: int) -> Iterator[tuple[ServedKind, Document]]:
@@ -53,7 +43,7 @@ def claims_of(held: Document, number: int) -> Iterator[tuple[ServedKind, Documen
         metadata = made.get("metadata") or {}
         made["metadata"] = {
             "annotations": metadata.get("annotations") or {},
-            "name": f"{metadata.get('name')}-{name_of(held)}-{number}",
+            "name": stateful_claim_name(_name_in(template), name_of(held), number),
             "namespace": namespace_of(held),
             "labels": {**(metadata.get("labels") or {}), **(selector.get("matchLabels") or {})},
         }
@@ -62,13 +52,18 @@ def claims_of(held: Document, number: int) -> Iterator[tuple[ServedKind, Documen
         yield CLAIMS, made
 
 
+def _name_in(template: Document) -> str:
+    """Return the name of a claim template, which the API does not require."""
+    return str((template.get("metadata") or {}).get("name") or "")
+
+
 def kept_claims(held: Document, pod: Document, world: ObjectIndex, *, leaves: bool) -> Iterator[Step]:
     """Yield updates of the claims' owner references for the set's retention policy.
 
     ``leaves``: the pod is being scaled down.
     """
     policy = spec_of(held).get("persistentVolumeClaimRetentionPolicy") or {}
-    number = ordinal_of(held, pod)
+    number = ordinal_of(name_of(held), name_of(pod))
     if not policy or number is None:
         return
     with_set = policy.get("whenDeleted") == "Delete" and not (leaves and policy.get("whenScaled") == "Delete")
@@ -115,13 +110,16 @@ def stateful_pod(held: Document, template: Document, revision: str, number: int)
     """Return a new pod of a set, with its name, network identity and volumes."""
     name = f"{name_of(held)}-{number}"
     pod = pod_of_template(STATEFUL_SETS, held, template, name=name, generateName=f"{name_of(held)}-")
-    pod["metadata"]["labels"] = {**pod["metadata"].get("labels", {}), _NAME: name, _NUMBER: str(number), HASH: revision}
+    pod["metadata"]["labels"] = {**pod["metadata"].get("labels", {}), **stateful_labels(name, number, revision)}
     pod["spec"]["hostname"] = name
     if service := spec_of(held).get("serviceName"):
         pod["spec"]["subdomain"] = service
-    templates = [(one.get("metadata") or {}).get("name") for one in spec_of(held).get("volumeClaimTemplates") or ()]
+    templates = [_name_in(one) for one in spec_of(held).get("volumeClaimTemplates") or ()]
     if templates:
-        own = [{"name": volume, "persistentVolumeClaim": {"claimName": f"{volume}-{name}"}} for volume in templates]
+        own = [
+            {"name": volume, "persistentVolumeClaim": {"claimName": stateful_claim_name(volume, name_of(held), number)}}
+            for volume in templates
+        ]
         kept = [one for one in pod["spec"].get("volumes") or () if one.get("name") not in templates]
         pod["spec"]["volumes"] = [*own, *kept]
     return pod

@@ -25,8 +25,9 @@ from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.ownership import claim, keys_by_owner
 from moorage.controllers.machinery.proportions import scaled
 from moorage.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step
-from moorage.controllers.workloads.controller_revisions import HASH, RevisionHistory, history_of, template_of
-from moorage.controllers.workloads.stateful_pods import claims_of, has_stale_claims, kept_claims, ordinal_of, stateful_pod
+from moorage.controllers.workloads.controller_revisions import RevisionHistory, history_of, template_of
+from moorage.controllers.workloads.missing_pods import REVISION_HASH, ordinal_of
+from moorage.controllers.workloads.stateful_pods import claims_of, has_stale_claims, kept_claims, stateful_pod
 
 __all__ = ["StatefulSets"]
 
@@ -45,7 +46,9 @@ class StatefulSets:
         if held is None:
             return
         selector = selector_of(spec_of(held).get("selector"))
-        claimed = claim(PODS, STATEFUL_SETS, held, selector, world, lambda pod: ordinal_of(held, pod) is not None)
+        claimed = claim(
+            PODS, STATEFUL_SETS, held, selector, world, lambda pod: ordinal_of(name_of(held), name_of(pod)) is not None
+        )
         yield from claimed.steps
         if is_ending(held):
             return
@@ -56,7 +59,7 @@ class StatefulSets:
         yield from steps
         if not any(isinstance(step, Create) and step.kind is PODS for step in steps):
             yield from sync.status_steps()
-        in_use = {labels_of(pod).get(HASH, "") for pod in claimed.held}
+        in_use = {labels_of(pod).get(REVISION_HASH, "") for pod in claimed.held}
         limit = int(spec_of(held).get("revisionHistoryLimit", 10))
         yield from history.truncated(limit, {*in_use, sync.current})
 
@@ -73,7 +76,7 @@ class _Sync:
             self.current = self.update
         start = int((self.spec.get("ordinals") or {}).get("start") or 0)
         self.numbers = range(start, start + int(self.spec.get("replicas", 1)))
-        self.pods = {number: pod for pod in pods if (number := ordinal_of(held, pod)) is not None}
+        self.pods = {number: pod for pod in pods if (number := ordinal_of(name_of(held), name_of(pod))) is not None}
         self.in_order = self.spec.get("podManagementPolicy", "OrderedReady") == "OrderedReady"
         strategy = self.spec.get("updateStrategy") or {}
         self.rolls = strategy.get("type", "RollingUpdate") == "RollingUpdate"
@@ -164,7 +167,7 @@ class _Sync:
             pod = self.pods.get(number)
             if pod is None or is_ending(pod):
                 spent += 1
-            elif labels_of(pod).get(HASH) != self.update:
+            elif labels_of(pod).get(REVISION_HASH) != self.update:
                 yield from self._deleted(pod)
                 spent += 1
             elif not self._is_available(pod):
@@ -193,8 +196,8 @@ class _Sync:
             "replicas": len(pods),
             "readyReplicas": sum(ready_since(pod) is not None for pod in pods),
             "availableReplicas": sum(map(self._is_available, pods)),
-            "currentReplicas": sum(labels_of(pod).get(HASH) == self.current for pod in there),
-            "updatedReplicas": sum(labels_of(pod).get(HASH) == self.update for pod in there),
+            "currentReplicas": sum(labels_of(pod).get(REVISION_HASH) == self.current for pod in there),
+            "updatedReplicas": sum(labels_of(pod).get(REVISION_HASH) == self.update for pod in there),
         }
         current = self.current
         done = counts["updatedReplicas"] == counts["replicas"] == counts["readyReplicas"] == len(self.numbers)

@@ -1,0 +1,100 @@
+"""Which pods a workload lacks, and under which names: what the controllers of ``up`` and the expansion of ``simulate`` share.
+
+The controllers work on documents of the API, the expansion on structs, so everything here takes and returns plain values.
+
+Source  kubernetes, pkg/controller: controller_utils.go; statefulset/stateful_set_utils.go; job/job_controller.go, manageJob;
+        job/indexed_job_utils.go; deployment/util/deployment_util.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from moorage.api.integers import parse_int64
+from moorage.controllers.machinery.generated_names import stable_suffix
+from moorage.controllers.machinery.index_ranges import Indexes, parse_indexes
+
+__all__ = [
+    "COMPLETION_INDEX", "POD_TEMPLATE_HASH", "REVISION", "REVISION_HASH", "completion_index", "content_hash", "free_indexes",
+    "indexed_base", "is_ours_to_run", "ordinal_of", "revision_number", "stateful_claim_name", "stateful_labels",
+    "wanted_active",
+]  # fmt: skip
+
+POD_TEMPLATE_HASH: Final = "pod-template-hash"
+#: Label: the revision of a stateful or daemon set that a pod was created from.
+REVISION_HASH: Final = "controller-revision-hash"
+REVISION: Final = "deployment.kubernetes.io/revision"
+COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+_BUILTIN_CONTROLLER: Final = "kubernetes.io/job-controller"
+#: The maximum length of a generated name before its suffix.
+_MAX_BASE: Final = 58
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def content_hash(template: object, *more: str) -> str:
+    """Return ten characters computed from a pod template, a document or a struct; ``more`` tells equal templates apart."""
+    return stable_suffix(_encode(template).decode(), *more, length=10)
+
+
+def revision_number(annotations: Mapping[str, str]) -> int:
+    """Return the revision of a deployment or replica set; 0 without one."""
+    return parse_int64(annotations.get(REVISION, "")) or 0
+
+
+# -- stateful sets ------------------------------------------------------------------------------------------------------
+
+
+def ordinal_of(set_name: str, pod_name: str) -> int | None:
+    """Return the ordinal in a pod's name; None for a name that is not of this set."""
+    base, _, ending = pod_name.rpartition("-")
+    number = parse_int64(ending)
+    return number if base == set_name and number is not None and ending == str(number) else None
+
+
+def stateful_labels(pod_name: str, ordinal: int, revision: str) -> dict[str, str]:
+    """Return the labels that a stateful set adds to those of its template."""
+    return {
+        "statefulset.kubernetes.io/pod-name": pod_name,
+        "apps.kubernetes.io/pod-index": str(ordinal),
+        REVISION_HASH: revision,
+    }
+
+
+def stateful_claim_name(template_name: str, set_name: str, ordinal: int) -> str:
+    """Return the name of the claim that a pod gets from a claim template of its set."""
+    return f"{template_name}-{set_name}-{ordinal}"
+
+
+# -- jobs ---------------------------------------------------------------------------------------------------------------
+
+
+def is_ours_to_run(managed_by: str | None) -> bool:
+    """Return whether the job controller runs a job with this ``managedBy``."""
+    return (managed_by or _BUILTIN_CONTROLLER) == _BUILTIN_CONTROLLER
+
+
+def wanted_active(parallelism: int, completions: int | None, *, succeeded: int, failed_indexes: int, active: int) -> int:
+    """Return how many pods of a job should be active; without ``completions`` a job starts no pod after its first success."""
+    if completions is None:
+        return active if succeeded else parallelism
+    return max(0, min(completions - succeeded - failed_indexes, parallelism))
+
+
+def completion_index(annotations: Mapping[str, str], labels: Mapping[str, str]) -> int | None:
+    """Return the completion index of a pod; None without one."""
+    return parse_int64(annotations.get(COMPLETION_INDEX) or labels.get(COMPLETION_INDEX, ""))
+
+
+def free_indexes(completions: int, done: Indexes, failed: str, busy: Collection[int | None]) -> Iterator[int]:
+    """Yield the indexes, lowest first, that neither succeeded nor ``failed`` permanently, and are not ``busy``."""
+    free = done.with_spans(parse_indexes(failed, completions).spans).free_below(completions)
+    return (index for index in free if index not in busy)
+
+
+def indexed_base(job_name: str, index: int) -> str:
+    """Return the ``generateName`` of an index's pods."""
+    ending = f"-{index}-"
+    return job_name[: _MAX_BASE - len(ending)] + ending

@@ -7,6 +7,7 @@ import "./styles/answers.css";
 import "./styles/shell.css";
 import "./styles/map.css";
 import "./styles/ask.css";
+import "./styles/time.css";
 import "./styles/print.css";
 import { render } from "preact";
 import { Shell } from "./live/shell";

@@ -53,6 +53,12 @@ export function seconds(value: number): string {
   return hours ? `${hours}h${minutes ? `${minutes}m` : ""}` : `${minutes}m${rest ? `${rest}s` : ""}`;
 }
 
+/** The time of day of seconds since 1970, in UTC. */
+export function clock(seconds: number): string {
+  const time = new Date(seconds * 1000);
+  return Number.isNaN(time.getTime()) ? "" : time.toISOString().slice(11, 19);
+}
+
 /** Return a number with its sign, and a real minus sign. */
 export function signed(value: number, format: (value: number) => string = count): string {
   return value > 0 ? "+" + format(value) : value < 0 ? "−" + format(-value) : format(0);

@@ -2,7 +2,7 @@
 import { Section, Sign } from "../kit/basics";
 import { Table } from "../kit/table";
 import type { Cluster } from "../live/cluster";
-import { plural, visible } from "../text";
+import { clock, plural, visible } from "../text";
 
 export function Attempts({ cluster, pod }: { cluster: Cluster; pod: string }) {
   const seen = cluster.attempts.filter((attempt) => attempt.pod === pod);
@@ -32,10 +32,4 @@ export function Attempts({ cluster, pod }: { cluster: Cluster; pod: string }) {
       )}
     </Section>
   );
-}
-
-/** The time of day of seconds since 1970, in UTC. */
-function clock(seconds: number): string {
-  const time = new Date(seconds * 1000);
-  return Number.isNaN(time.getTime()) ? "" : time.toISOString().slice(11, 19);
 }

@@ -7,6 +7,7 @@ import { MapPage } from "./map";
 import { NodePage } from "./node";
 import { PodPage } from "./pod";
 import { SetupPage } from "./setup";
+import { TimePage } from "./time";
 
 interface Page {
   /** The first segment of the path. */
@@ -22,5 +23,6 @@ export const PAGES: readonly Page[] = [
   { name: "pod", show: (cluster, [namespace = "", name = ""]) => <PodPage key={`${namespace}/${name}`} cluster={cluster} pod={`${namespace}/${name}`} /> },
   { name: "if", label: "What if", show: (cluster) => <AskPage cluster={cluster} title="What if …" forms={WHAT_IF} /> },
   { name: "compare", label: "Compare", show: (cluster) => <AskPage cluster={cluster} title="Compare two configurations or releases" forms={COMPARE} /> },
+  { name: "time", label: "Time", show: () => <TimePage /> },
   { name: "setup", label: "Setup", show: () => <SetupPage /> },
 ];

@@ -1,0 +1,123 @@
+/** The past of the cluster: pending pods and utilisation as charts, and a lane for each pod. */
+import { useState } from "preact/hooks";
+import { Legend, Name, Section } from "../kit/basics";
+import { Table } from "../kit/table";
+import { LatestPage } from "../live/latest";
+import { clock, percent, plural, seconds, visible } from "../text";
+import { Chart, type Range } from "./chart";
+
+interface History {
+  readonly now: number;
+  readonly samples: {
+    readonly at: readonly number[];
+    readonly pending: readonly number[];
+    readonly utilisation: Readonly<Record<string, readonly number[]>>;
+  };
+  readonly lanes: {
+    readonly pod: readonly string[];
+    readonly state: readonly string[];
+    readonly arrived: readonly number[];
+    readonly bound: readonly (number | null)[];
+    readonly gone: readonly (number | null)[];
+    readonly node: readonly (string | null)[];
+    readonly tries: readonly number[];
+    readonly attempts: readonly (readonly { readonly at: number }[])[];
+  };
+}
+
+export const TimePage = () => <LatestPage<History> path="history" pauseMs={1500} show={(history) => <Shown history={history} />} />;
+
+function Shown({ history: { now, samples, lanes } }: { history: History }) {
+  const [chosen, zoom] = useState<Range>();
+  const first = samples.at[0]!;
+  const range = chosen ?? ([first, samples.at.at(-1)!] as const);
+  const used = Object.entries(samples.utilisation);
+  const pending = plural(samples.pending.at(-1)!, "pod");
+  const requested = used.map(([name, values]) => `${visible(name)} ${percent(values.at(-1)!, 0)}`).join(", ");
+  const shown = lanes.pod.map((_, row) => row).filter((row) => lanes.arrived[row]! <= range[1] && (lanes.gone[row] ?? now) >= range[0]);
+  const end = (which: 0 | 1) => (
+    <label>
+      {which ? "to" : "from"} {clock(range[which])}{" "}
+      <input
+        type="range"
+        min={first}
+        max={samples.at.at(-1)}
+        step="any"
+        value={range[which]}
+        onInput={({ currentTarget: { valueAsNumber: at } }) => zoom(which ? [Math.min(range[0], at), at] : [at, Math.max(range[1], at)])}
+      />
+    </label>
+  );
+  return (
+    <>
+      <header class="answer">
+        <p class="kind">Time</p>
+        <h1>
+          {pending} pending; requested: {requested}.
+        </h1>
+        <div class="waiting small" role="group" aria-label="Time shown">
+          {end(0)} {end(1)}
+          <button class="button" type="button" disabled={!chosen} onClick={() => zoom(undefined)}>
+            Show all
+          </button>
+        </div>
+      </header>
+      <Section title="Pending pods">
+        <Chart label={`Pending pods: now ${pending}`} at={samples.at} lines={[["pending", samples.pending]]} range={range} zoom={zoom} />
+      </Section>
+      <Section title="Utilisation" aside="requested share of what pods can have">
+        <Chart label={`Utilisation: now ${requested}`} at={samples.at} lines={used} shares range={range} zoom={zoom} />
+      </Section>
+      <Section title="Pods" aside={plural(shown.length, "pod")}>
+        <Legend of={KEY} />
+        <Table
+          label="Lanes of pods"
+          rows={shown}
+          columns={[
+            { head: "Pod", cell: (row) => <Name of={lanes.pod[row]!} to="pod" /> },
+            { head: "", cell: (row) => <Lane lanes={lanes} row={row} range={range} now={now} /> },
+            { head: "State", cell: (row) => words(lanes, row, now) },
+          ]}
+        />
+      </Section>
+    </>
+  );
+}
+
+const KEY = [
+  ["fill-wait", "waits"],
+  ["fill-rest", "bound"],
+  ["mark-try", "attempt"],
+  ["mark-gone", "gone: evicted, deleted or ended"],
+] as const;
+
+interface LaneProps {
+  lanes: History["lanes"];
+  row: number;
+  range: Range;
+  now: number;
+}
+
+function Lane({ lanes, row, range: [from, to], now }: LaneProps) {
+  const place = (at: number) => Math.max(0, Math.min(1, (at - from) / (to - from || 1))) * 100;
+  const bound = lanes.bound[row] ?? lanes.gone[row] ?? now;
+  const end = lanes.gone[row] ?? now;
+  const part = (fill: string, begin: number, stop: number) => (
+    <span class={fill} style={{ left: `${place(begin)}%`, width: `${place(stop) - place(begin)}%` }} />
+  );
+  const mark = (kind: string, at: number) => at >= from && at <= to && <span class={kind} style={{ left: `${place(at)}%` }} />;
+  return (
+    <div class="lane" aria-hidden="true">
+      {part("fill-wait", lanes.arrived[row]!, bound)}
+      {part("fill-rest", bound, end)}
+      {lanes.attempts[row]!.map(({ at }) => mark("mark-try", at))}
+      {end < now && mark("mark-gone", end)}
+    </div>
+  );
+}
+
+function words({ state, arrived, bound, gone, node, tries }: History["lanes"], row: number, now: number): string {
+  const waited = seconds(Math.max(0, (bound[row] ?? gone[row] ?? now) - arrived[row]!));
+  const where = node[row] ? ` on ${visible(node[row])}` : "";
+  return `${state[row]}${where}; waited ${waited}, ${plural(tries[row]!, "attempt")}`;
+}

@@ -1,6 +1,6 @@
 /** How many instances fit, where, and what stops the next one. */
 import type { Capacity, CapacityGroup, Gain, Stop } from "../documents";
-import { Badge, Chips, Facts, Figure, Quote, Section, Sign } from "../kit/basics";
+import { Badge, Chips, Facts, Figure, Muted, Quote, Section, Sign, SmallText } from "../kit/basics";
 import { Bar } from "../kit/bar";
 import { Table } from "../kit/table";
 import { amount, amounts, count, plural, visible } from "../text";
@@ -71,10 +71,10 @@ function Group({ group, most, perNode }: { group: CapacityGroup; most: number; p
     <li class="keep">
       <div class="who">
         <p>
-          <strong class="name">{visible(group.group || "other nodes")}</strong> <span class="muted">{plural(group.nodes.length, "node")}</span>{" "}
+          <strong class="name">{visible(group.group || "other nodes")}</strong> <Muted>{plural(group.nodes.length, "node")}</Muted>{" "}
           {group.eligible ? <Badge tone="ok">{`${count(group.instances)} fit`}</Badge> : <Badge tone="no">none fits</Badge>}
         </p>
-        <p class="small muted">left: {Object.entries(group.left).map(([resource, [least = 0, greatest = 0]]) => `${resource} ${amount(resource, least)}${greatest !== least ? `…${amount(resource, greatest)}` : ""}`).join(", ")}</p>
+        <SmallText>left: {Object.entries(group.left).map(([resource, [least = 0, greatest = 0]]) => `${resource} ${amount(resource, least)}${greatest !== least ? `…${amount(resource, greatest)}` : ""}`).join(", ")}</SmallText>
       </div>
       <div class="why">
         {group.eligible &&
@@ -85,7 +85,7 @@ function Group({ group, most, perNode }: { group: CapacityGroup; most: number; p
               <span class="num">{perNode[node] ?? 0}</span>
             </div>
           ))}
-        {group.eligible && nodes.length > 12 && <p class="small muted">and {nodes.length - 12} more nodes</p>}
+        {group.eligible && nodes.length > 12 && <SmallText>and {nodes.length - 12} more nodes</SmallText>}
         {group.stoppedBy.map((stop, index) => (
           <StopLine key={index} stop={stop} />
         ))}
@@ -97,7 +97,7 @@ function Group({ group, most, perNode }: { group: CapacityGroup; most: number; p
 const StopLine = ({ stop }: { stop: Stop }) => (
   <p class="small">
     <Sign tone="no" /> <strong>{visible(stop.resource || stop.plugin)}</strong> {visible(stop.detail ?? stop.reason)}
-    {stop.nodes !== undefined && <span class="muted"> on {plural(stop.nodes, "node")}</span>}
+    {stop.nodes !== undefined && <Muted> on {plural(stop.nodes, "node")}</Muted>}
   </p>
 );
 

@@ -1,6 +1,6 @@
 /** A and B, metric by metric, with what chance explains. */
 import type { Comparison, ComparisonAnswer, Metric } from "../documents";
-import { Badge, Chips, Facts, Section } from "../kit/basics";
+import { Badge, Chips, Facts, Muted, Section } from "../kit/basics";
 import { MoveMaps } from "../kit/moves";
 import { Table } from "../kit/table";
 import { count, plural, signed, visible } from "../text";
@@ -33,7 +33,7 @@ export function ComparisonPage({ document }: { document: Comparison }) {
             {answer.gates.map((gate) => (
               <li key={gate.gate}>
                 <Badge tone={gate.passed ? "ok" : "no"}>{gate.passed ? "passed" : "failed"}</Badge> <code>{visible(gate.gate)}</code>{" "}
-                <span class="muted">{visible(gate.text)}</span>
+                <Muted>{visible(gate.text)}</Muted>
               </li>
             ))}
           </ul>
@@ -42,8 +42,8 @@ export function ComparisonPage({ document }: { document: Comparison }) {
       <Section title="Metrics" aside={document.seeds.length >= 5 ? "mean over the seeds; whiskers: 95% interval of B − A" : `mean over ${plural(document.seeds.length, "seed")}; 5 or more give intervals`}>
         <Metrics answer={answer} names={main} />
         <ul class="legend after">
-          <li><span class="swatch dot-each" aria-hidden="true" />B − A of one seed</li>
-          <li><span class="swatch dot-mean" aria-hidden="true" />mean, with its interval</li>
+          <li><span class="swatch dot-each" aria-hidden />B − A of one seed</li>
+          <li><span class="swatch dot-mean" aria-hidden />mean, with its interval</li>
         </ul>
         <details class="after">
           <summary>{plural(others.length, "more metric")}</summary>
@@ -69,7 +69,7 @@ const Metrics = ({ answer, names }: { answer: ComparisonAnswer; names: readonly 
       { head: "Metric", cell: (row) => row.name },
       { head: "A", num: true, cell: (row) => metricText(row.name, row.metric.a) },
       { head: "B", num: true, cell: (row) => metricText(row.name, row.metric.b) },
-      { head: "B − A", num: true, cell: (row) => (row.metric.difference ? <strong>{difference(row.name, row.metric.difference)}</strong> : <span class="muted">0</span>) },
+      { head: "B − A", num: true, cell: (row) => (row.metric.difference ? <strong>{difference(row.name, row.metric.difference)}</strong> : <Muted>0</Muted>) },
       { head: "", cell: (row) => <Whisker metric={row.metric} each={differences(answer, row.name)} /> },
       { head: "95% interval", cell: (row) => <span class="small muted">{intervalText(row.name, row.metric)}</span> },
     ]}
@@ -98,10 +98,10 @@ function differences(answer: ComparisonAnswer, name: string): number[] {
 function Whisker({ metric, each }: { metric: Metric; each: readonly number[] }) {
   const ends = [...each, metric.difference ?? 0, ...(metric.interval ?? []).map((end) => end ?? 0)];
   const widest = Math.max(...ends.map(Math.abs));
-  if (!widest) return <svg class="whisker" viewBox="0 0 160 18" aria-hidden="true"><line class="zero" x1="80" x2="80" y1="1" y2="17" /></svg>;
+  if (!widest) return <svg class="whisker" viewBox="0 0 160 18" aria-hidden><line class="zero" x1="80" x2="80" y1="1" y2="17" /></svg>;
   const x = (value: number) => 80 + (72 * value) / widest;
   return (
-    <svg class={`whisker ${metric.mayBeZero && !metric.exact ? "unsure" : ""}`} viewBox="0 0 160 18" aria-hidden="true">
+    <svg class={`whisker ${metric.mayBeZero && !metric.exact ? "unsure" : ""}`} viewBox="0 0 160 18" aria-hidden>
       <line class="zero" x1="80" x2="80" y1="1" y2="17" />
       {each.slice(0, 200).map((value, index) => (
         <circle key={index} class="each" cx={x(value)} cy={9} r={2} />

@@ -1,6 +1,6 @@
 /** What kubectl drain does to nodes, and what becomes of their pods. */
 import type { DrainAnswer, DrainedPod, DrainReport } from "../documents";
-import { Badge, Chips, Figure, Name, Quote, Section, type Tone } from "../kit/basics";
+import { Badge, Chips, Figure, Name, Quote, Section, Small, SmallText, type Tone } from "../kit/basics";
 import { MoveMaps } from "../kit/moves";
 import { Table } from "../kit/table";
 import { count, plural, seconds, visible } from "../text";
@@ -60,7 +60,7 @@ export function DrainPage({ document }: { document: DrainReport }) {
             { head: "From", cell: (pod) => <Name of={pod.origin} to="node" /> },
             { head: "To", cell: (pod) => <Name of={pod.outcome === "moves" || pod.outcome === "waits" ? (pod.node ?? "") : ""} to="node" /> },
             { head: "at", num: true, cell: (pod) => (pod.at === undefined ? "" : seconds(pod.at)) },
-            { head: "Why", prose: true, cell: (pod) => <span class="small">{visible([pod.budget && `budget ${pod.budget}`, pod.why].filter(Boolean).join(": "))}</span> },
+            { head: "Why", prose: true, cell: (pod) => <Small>{visible([pod.budget && `budget ${pod.budget}`, pod.why].filter(Boolean).join(": "))}</Small> },
           ]}
         />
       </Section>
@@ -111,7 +111,7 @@ function Timeline({ answer }: { answer: DrainAnswer }) {
         {pods.slice(0, 40).map((pod) => (
           <div key={pod.pod} class="row-bar small">
             <span class="name">{visible(pod.pod)}</span>
-            <span class="lane" aria-hidden="true">
+            <span class="lane" aria-hidden>
               {pod.evictedSeconds !== undefined && pod.evictedSeconds > 0 && span(0, pod.evictedSeconds, "waits")}
               {pod.evictedSeconds !== undefined && span(pod.evictedSeconds, pod.goneSeconds ?? end, "goes")}
               {pod.goneSeconds !== undefined && pod.placedSeconds === undefined && pod.outcome === "pending" && span(pod.goneSeconds, end, "pends")}
@@ -121,7 +121,7 @@ function Timeline({ answer }: { answer: DrainAnswer }) {
             <span class="num muted">{timeText(pod)}</span>
           </div>
         ))}
-        {pods.length > 40 && <p class="small muted">and {pods.length - 40} more pods</p>}
+        {pods.length > 40 && <SmallText>and {pods.length - 40} more pods</SmallText>}
         <ul class="legend">
           {(
             [
@@ -132,7 +132,7 @@ function Timeline({ answer }: { answer: DrainAnswer }) {
             ] as const
           ).map(([kind, text]) => (
             <li key={kind}>
-              <span class={`swatch lane-${kind}`} aria-hidden="true" />
+              <span class={`swatch lane-${kind}`} aria-hidden />
               {text}
             </li>
           ))}

@@ -1,6 +1,6 @@
 /** How full a cluster is, what is pending, and what still fits. */
 import type { Overview, OverviewAnswer, PendingCause, Place, ResourceUse } from "../documents";
-import { Badge, Chips, Figure, Section } from "../kit/basics";
+import { Badge, Chips, Figure, Muted, Section, SmallText } from "../kit/basics";
 import { Bar } from "../kit/bar";
 import { Table } from "../kit/table";
 import { amount, amounts, count, percent, plural, visible } from "../text";
@@ -65,7 +65,7 @@ const Pending = ({ causes }: { causes: readonly PendingCause[] }) => (
                   </span>
                 ))}
             </div>
-            <p class="small muted">{visible(cause.message)}</p>
+            <SmallText>{visible(cause.message)}</SmallText>
           </div>
         </li>
       ))}
@@ -97,7 +97,7 @@ function Places({ title, places }: { title: string; places: readonly Place[] }) 
                   <span class="num small">{percent(one.utilisation, 0)}</span>
                 </div>
               ) : (
-                <span class="muted">–</span>
+                <Muted>–</Muted>
               );
             },
           })),

@@ -1,6 +1,6 @@
 /** What happens when nodes or zones are lost. */
 import type { Failure, Survival } from "../documents";
-import { Badge, Chips, Facts, Name, Section } from "../kit/basics";
+import { Badge, Chips, Facts, Name, Section, Small, SmallText } from "../kit/basics";
 import { Bar } from "../kit/bar";
 import { Command } from "../kit/command";
 import { Table } from "../kit/table";
@@ -45,9 +45,9 @@ export function SurvivalPage({ document }: { document: Survival }) {
           ]}
         />
         <ul class="legend">
-          <li><span class="swatch fill-rest" aria-hidden="true" />move</li>
-          <li><span class="swatch fill-no" aria-hidden="true" />stay pending</li>
-          <li><span class="swatch fill-old" aria-hidden="true" />lost for good: no controller</li>
+          <li><span class="swatch fill-rest" aria-hidden />move</li>
+          <li><span class="swatch fill-no" aria-hidden />stay pending</li>
+          <li><span class="swatch fill-old" aria-hidden />lost for good: no controller</li>
         </ul>
       </Section>
       {answer.fix && (
@@ -82,7 +82,7 @@ export function SurvivalPage({ document }: { document: Survival }) {
                 <Facts
                   of={[
                     ["Pending", failure.pending.length ? <Chips names={failure.pending} to="pod" /> : ""],
-                    ["Why", failure.why ? <span class="small">{visible(failure.why)}</span> : ""],
+                    ["Why", failure.why ? <Small>{visible(failure.why)}</Small> : ""],
                     ["Lost for good", failure.lostForGood.length ? <Chips names={failure.lostForGood} to="pod" /> : ""],
                     ["Stuck", failure.stuck.length ? <Chips names={failure.stuck} /> : ""],
                     ["Evicted", failure.preempted.length ? <Chips names={failure.preempted} /> : ""],
@@ -94,7 +94,7 @@ export function SurvivalPage({ document }: { document: Survival }) {
         </Section>
       )}
       {answer.pendingBefore.length > 0 && (
-        <p class="small muted">Pending without any loss, and not counted: {visible(answer.pendingBefore.join(", "))}.</p>
+        <SmallText>Pending without any loss, and not counted: {visible(answer.pendingBefore.join(", "))}.</SmallText>
       )}
     </>
   );

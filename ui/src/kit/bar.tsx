@@ -8,7 +8,7 @@ export interface Part {
 
 /** One bar; `of` is the amount that fills it. The words for it stand beside it. */
 export const Bar = ({ parts, of, class: extra = "" }: { parts: readonly Part[]; of: number; class?: string }) => (
-  <div class={`bar ${extra}`} aria-hidden="true">
+  <div class={`bar ${extra}`} aria-hidden>
     {parts
       .filter((part) => part.value > 0)
       .map((part, index) => (

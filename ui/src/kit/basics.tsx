@@ -10,10 +10,18 @@ const SIGNS: Readonly<Record<Tone, string>> = { ok: "✓", no: "✗", risk: "!",
 
 /** A sign beside a colour. It is not read out: the words next to it say the same. */
 export const Sign = ({ tone }: { tone: Tone }) => (
-  <span class={`sign ${tone}`} aria-hidden="true">
+  <span class={`sign ${tone}`} aria-hidden>
     {SIGNS[tone]}
   </span>
 );
+
+type Words = { children?: ComponentChildren };
+
+export const SmallText = ({ children }: Words) => <p class="small muted">{children}</p>;
+
+export const Muted = ({ children }: Words) => <span class="muted">{children}</span>;
+
+export const Small = ({ children }: Words) => <span class="small">{children}</span>;
 
 export const Badge = ({ tone, children }: { tone: Tone; children: ComponentChildren }) => (
   <span class={`badge ${tone}`}>
@@ -98,7 +106,7 @@ export const Legend = ({ of }: { of: readonly (readonly [string, string])[] }) =
   <ul class="legend">
     {of.map(([fill, text]) => (
       <li key={text}>
-        <span class={`swatch ${fill}`} aria-hidden="true" />
+        <span class={`swatch ${fill}`} aria-hidden />
         {text}
       </li>
     ))}

@@ -1,4 +1,5 @@
 /** Two maps side by side: where pods are, and where they are then. A pod that the reader points at is linked across. */
+import { Muted, SmallText } from "./basics";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { natural, shortName, visible } from "../text";
 
@@ -52,7 +53,7 @@ export function MoveMaps({ before, after, moves, marked, mark }: MovesProps) {
             <div key={node} class={`card move-node ${end === "from" && marked?.has(node) ? "cordoned" : ""} ${end === "to" && members[0] && !members[0].to ? "ends" : ""}`}>
               <p class="small">
                 <strong class="name">{visible(node)}</strong>
-                {end === "from" && marked?.has(node) && mark && <span class="muted"> ⊘ {mark}</span>}
+                {end === "from" && marked?.has(node) && mark && <Muted> ⊘ {mark}</Muted>}
               </p>
               <ul class="chips">
                 {members.slice(0, MOST_PODS).map((move) => chip(move, end))}
@@ -60,7 +61,7 @@ export function MoveMaps({ before, after, moves, marked, mark }: MovesProps) {
               </ul>
             </div>
           ))}
-          {nodes.length > MOST_NODES && <p class="small muted">and {nodes.length - MOST_NODES} more nodes</p>}
+          {nodes.length > MOST_NODES && <SmallText>and {nodes.length - MOST_NODES} more nodes</SmallText>}
         </div>
       </div>
     );
@@ -101,7 +102,7 @@ function Links({ box, moves, subject }: { box: { current: HTMLDivElement | null 
     return () => observer.disconnect();
   }, [moves]);
   return (
-    <svg class="links on-screen" aria-hidden="true">
+    <svg class="links on-screen" aria-hidden>
       {lines.map((line) => (
         <path key={line.pod} d={line.path} class={line.pod === subject ? "subject" : ""} />
       ))}

@@ -115,7 +115,7 @@ export function CanvasMap({ groups, nodeOf, lookOf, describe, pick, follow }: Ma
           )}
           <div class="tile-plane">
             <canvas
-              aria-hidden="true"
+              aria-hidden
               onMouseMove={(event) => setActive(at(event, index))}
               onMouseLeave={() => setActive(-1)}
               onClick={(event) => {
@@ -161,7 +161,7 @@ function Active({ text, index, total, side, x, y, width }: ActiveProps) {
       aria-label={text}
       style={{ left: `${x}px`, top: `${y}px`, width: `${side}px`, height: `${side}px` }}
     >
-      <span class="tip" aria-hidden="true">
+      <span class="tip" aria-hidden>
         {text}
       </span>
     </div>

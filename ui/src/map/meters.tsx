@@ -18,7 +18,7 @@ export function Meters({ nodes, resources }: { nodes: Iterable<NodeFields>; reso
         <div key={resource} class="meter" title={`${amount(resource, used)} of ${amount(resource, whole)}`}>
           <dt>{visible(resource)}</dt>
           <dd>{percent(used / whole, 0)}</dd>
-          <dd class="thin" aria-hidden="true">
+          <dd class="thin" aria-hidden>
             <span class={`fill shade-${shade(used / whole)}`} style={{ width: `${Math.min(100, (100 * used) / whole)}%` }} />
           </dd>
         </div>

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import type { PodFields } from "../live/cluster";
 import { podLink } from "../live/router";
-import { Sign } from "../kit/basics";
+import { Muted, Sign } from "../kit/basics";
 import { byCause, reasonsOf } from "./causes";
 import { count, plural, visible } from "../text";
 
@@ -71,7 +71,7 @@ function Members({ members, subject, show, matches }: { members: readonly PodFie
           onFocus={() => show(pod.key)}
           onBlur={() => show(undefined)}
         >
-          <span aria-hidden="true">{SIGNS[pod.state]?.[0] ?? "·"} </span>
+          <span aria-hidden>{SIGNS[pod.state]?.[0] ?? "·"} </span>
           {visible(pod.key)}
           <span class="hidden-text"> {SIGNS[pod.state]?.[1] ?? pod.state}</span>
         </a>
@@ -90,7 +90,7 @@ function Cause({ text, total }: { text: string; total: number }) {
   return (
     <p class="cause small" title={visible(text)}>
       <strong>{plural(total, "pod")}:</strong>{" "}
-      {reasons.length ? visible(reasons.join(" · ")) : text ? visible(text) : <span class="muted">not tried yet</span>}
+      {reasons.length ? visible(reasons.join(" · ")) : text ? visible(text) : <Muted>not tried yet</Muted>}
     </p>
   );
 }

@@ -1,5 +1,5 @@
 /** The attempts to place a pod that the page saw, and the count that the server knows. */
-import { Section, Sign } from "../kit/basics";
+import { Section, Sign, SmallText } from "../kit/basics";
 import { Table } from "../kit/table";
 import type { Cluster } from "../live/cluster";
 import { clock, plural, visible } from "../text";
@@ -10,7 +10,7 @@ export function Attempts({ cluster, pod }: { cluster: Cluster; pod: string }) {
   if (!seen.length && !total) return null;
   return (
     <Section title="Attempts" aside={`${plural(Math.max(total, seen.length), "attempt")}; new ones appear here`}>
-      {!seen.length && <p class="small muted">None since this page was opened.</p>}
+      {!seen.length && <SmallText>None since this page was opened.</SmallText>}
       {seen.length > 0 && (
         <Table
           label="Attempts"

@@ -107,7 +107,7 @@ function Lane({ lanes, row, range: [from, to], now }: LaneProps) {
   );
   const mark = (kind: string, at: number) => at >= from && at <= to && <span class={kind} style={{ left: `${place(at)}%` }} />;
   return (
-    <div class="lane" aria-hidden="true">
+    <div class="lane" aria-hidden>
       {part("fill-wait", lanes.arrived[row]!, bound)}
       {part("fill-rest", bound, end)}
       {lanes.attempts[row]!.map(({ at }) => mark("mark-try", at))}

@@ -1,5 +1,5 @@
 /** What stands in place of an answer: progress with a way to cancel, or why there is none. */
-import { Badge } from "../kit/basics";
+import { Badge, Muted } from "../kit/basics";
 import type { Asked } from "../live/questions";
 import { visible } from "../text";
 
@@ -34,7 +34,7 @@ export function Waiting({ asked, what, cancel, again }: WaitingProps) {
   return (
     <div class="waiting" role="status">
       <p>
-        {visible(what)} …{progress && <span class="muted"> {visible(progress.text)}</span>}
+        {visible(what)} …{progress && <Muted> {visible(progress.text)}</Muted>}
       </p>
       {progress?.total ? <progress value={progress.done ?? 0} max={progress.total} /> : <progress />}
       <button class="button" type="button" onClick={cancel}>

@@ -1,7 +1,7 @@
 /** The least changes that would place the pod: one card each, in the order of their costs, with the team that can make it. */
 import type { ComponentChildren } from "preact";
 import type { Remedy } from "../../documents";
-import { Badge, Chips, Section } from "../../kit/basics";
+import { Badge, Chips, Muted, Section, SmallText } from "../../kit/basics";
 import { Command } from "../../kit/command";
 import { count, plural, visible } from "../../text";
 
@@ -52,7 +52,7 @@ function Card({ change, nodes, offer }: { change: Remedy } & Omit<ChangesProps, 
         <Command key={command} text={command} />
       ))}
       <p class="lead small">
-        <span class="muted">places it on </span>
+        <Muted>places it on </Muted>
         <Chips names={places} first={4} to="node" label="Nodes where the pod could go then" />
       </p>
       {change.displaced.length > 0 && (
@@ -65,7 +65,7 @@ function Card({ change, nodes, offer }: { change: Remedy } & Omit<ChangesProps, 
           <Badge tone="no">then pending</Badge> {visible(change.stranded.join(", "))}
         </p>
       )}
-      {!change.minimal && <p class="small muted">A part of it may be enough.</p>}
+      {!change.minimal && <SmallText>A part of it may be enough.</SmallText>}
       {change.alike.length > 0 && (
         <details class="small">
           <summary>{plural(change.alike.length, "equal alternative")}</summary>

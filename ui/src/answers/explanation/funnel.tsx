@@ -21,7 +21,7 @@ export function Funnel({ steps, nodes }: { steps: readonly FunnelStep[]; nodes: 
           <thead>
             <tr>
               <th scope="col">Filter</th>
-              <th scope="col" class="wide" aria-hidden="true" />
+              <th scope="col" class="wide" aria-hidden />
               <th scope="col" class="num">left</th>
               <th scope="col" class="num">refused</th>
               <th scope="col" class="num" title="Nodes that only this filter refuses">alone</th>

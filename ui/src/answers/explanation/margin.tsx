@@ -1,6 +1,6 @@
 /** The winner's lead over the runner-up, split by plugin, and what would turn it. */
 import type { Scores } from "../../documents";
-import { Badge } from "../../kit/basics";
+import { Badge, Muted, SmallText } from "../../kit/basics";
 import { plural, signed, visible } from "../../text";
 
 export function Margin({ scores, nodes }: { scores: Scores; nodes: readonly string[] }) {
@@ -14,9 +14,9 @@ export function Margin({ scores, nodes }: { scores: Scores; nodes: readonly stri
         {scores.margin === 0 ? <Badge tone="risk">draw</Badge> : scores.nearTie && <Badge tone="risk">near tie</Badge>}
       </h3>
       {scores.tied.length > 1 && (
-        <p class="small muted">
+        <SmallText>
           Chosen from {scores.tied.length} equally scored nodes: kube-scheduler at random, here by the seed.
-        </p>
+        </SmallText>
       )}
       <table class="margin" aria-label="Lead over the runner-up by plugin">
         <tbody>
@@ -26,7 +26,7 @@ export function Margin({ scores, nodes }: { scores: Scores; nodes: readonly stri
                 {visible(plugin)}
               </th>
               <td class="wide">
-                <span class="diverging" aria-hidden="true">
+                <span class="diverging" aria-hidden>
                   <span
                     class={points > 0 ? "ahead" : "behind"}
                     style={{ width: `${(50 * Math.abs(points)) / widest}%`, marginLeft: `${points > 0 ? 50 : 50 - (50 * -points) / widest}%` }}
@@ -46,7 +46,7 @@ export function Margin({ scores, nodes }: { scores: Scores; nodes: readonly stri
               <li key={flip.text}>
                 {visible(flip.text)}
                 {flip.kind !== "withoutNode" && flip.to !== undefined && (
-                  <span class="muted"> → {visible(nodes[flip.to] ?? "")}</span>
+                  <Muted> → {visible(nodes[flip.to] ?? "")}</Muted>
                 )}
               </li>
             ))}

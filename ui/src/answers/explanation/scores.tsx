@@ -1,7 +1,7 @@
 /** Why this node among those that fit: the scores, the margin, and weights to play with. */
 import { useEffect, useMemo, useState } from "preact/hooks";
 import type { Scores } from "../../documents";
-import { Badge, Name, Section } from "../../kit/basics";
+import { Badge, Name, Section, SmallText } from "../../kit/basics";
 import { Bar } from "../../kit/bar";
 import { columnsOf, ranking, type ScoreColumns } from "../../ranking";
 import { count, plural, visible } from "../../text";
@@ -30,10 +30,10 @@ export function ScoreSection({ scores, nodes, all }: ScoreProps) {
         <div class="stack tight">
           <Ranked columns={columns} weights={weights} differing={differing} winner={winner} changed={changed} />
           {scores.unscored > 0 && (
-            <p class="small muted">
+            <SmallText>
               <Badge tone="risk">sampled</Badge> {plural(scores.unscored, "node")} that may fit {scores.unscored === 1 ? "was" : "were"} never
               scored (percentageOfNodesToScore).
-            </p>
+            </SmallText>
           )}
           <Margin scores={scores} nodes={nodes} />
         </div>
@@ -74,7 +74,7 @@ function Ranked({ columns, weights, differing, winner, changed }: RankedProps) {
               #
             </th>
             <th scope="col">Node</th>
-            <th scope="col" class="wide" aria-hidden="true" />
+            <th scope="col" class="wide" aria-hidden />
             <th scope="col" class="num">total</th>
             {changed && (
               <th scope="col" class="num">
@@ -113,13 +113,13 @@ function Ranked({ columns, weights, differing, winner, changed }: RankedProps) {
       <ul class="legend">
         {differing.map((plugin) => (
           <li key={plugin}>
-            <span class={`swatch fill-${fill(differing, plugin)}`} aria-hidden="true" />
+            <span class={`swatch fill-${fill(differing, plugin)}`} aria-hidden />
             {visible(columns.plugins[plugin]!)}
           </li>
         ))}
         {rest.length > 0 && (
           <li title={rest.map((plugin) => columns.plugins[plugin]).join(", ")}>
-            <span class="swatch fill-old" aria-hidden="true" />
+            <span class="swatch fill-old" aria-hidden />
             {plural(rest.length, "plugin")} with equal scores
           </li>
         )}

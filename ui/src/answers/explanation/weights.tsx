@@ -1,4 +1,5 @@
 /** Weights to change: the ranking beside them follows at once, by the closed form. */
+import { SmallText } from "../../kit/basics";
 import { useId, useMemo } from "preact/hooks";
 import { ranking, type ScoreColumns, turns, type Turns } from "../../ranking";
 import { plural, visible } from "../../text";
@@ -35,7 +36,7 @@ export function Weights({ columns, weights, differing, winner, set, complete }: 
         {verdict(columns, weights, winner, changed)}
       </p>
       {!complete && (
-        <p class="small muted">Only the {columns.nodes.length} best nodes are in this report; another node could overtake them.</p>
+        <SmallText>Only the {columns.nodes.length} best nodes are in this report; another node could overtake them.</SmallText>
       )}
     </form>
   );
@@ -58,7 +59,7 @@ function Weight({ columns, weights, differing, plugin, set }: WeightProps) {
   return (
     <div class="weight">
       <label for={id}>
-        <span class={`swatch fill-${fill(differing, plugin)}`} aria-hidden="true" /> {label}
+        <span class={`swatch fill-${fill(differing, plugin)}`} aria-hidden /> {label}
       </label>
       <input type="number" min={0} max={100} step={1} value={value} onInput={read} aria-label={`Weight of ${label}, as a number`} />
       <input id={id} type="range" min={0} max={Math.max(20, value)} step={1} value={value} onInput={read} />

@@ -1,5 +1,5 @@
 /** The small parts that all pages share: signs, badges, names, sections, facts. */
-import type { ComponentChildren } from "preact";
+import type { ComponentChildren, ComponentProps } from "preact";
 import { useContext, useId, useState } from "preact/hooks";
 import { visible } from "../text";
 import { type LinkKind, Links } from "./links";
@@ -22,6 +22,10 @@ export const SmallText = ({ children }: Words) => <p class="small muted">{childr
 export const Muted = ({ children }: Words) => <span class="muted">{children}</span>;
 
 export const Small = ({ children }: Words) => <span class="small">{children}</span>;
+
+export const Button = ({ quiet, ...rest }: ComponentProps<"button"> & { quiet?: boolean }) => (
+  <button class={quiet ? "button quiet small" : "button"} type="button" {...rest} />
+);
 
 export const Badge = ({ tone, children }: { tone: Tone; children: ComponentChildren }) => (
   <span class={`badge ${tone}`}>
@@ -53,9 +57,9 @@ export function Chips({ names, first = 8, label, to }: { names: readonly string[
         <Name key={name} of={name} to={to} class="chip" />
       ))}
       {names.length > shown.length && (
-        <button class="button quiet small" type="button" onClick={() => setAll(true)}>
+        <Button quiet onClick={() => setAll(true)}>
           and {names.length - shown.length} more
-        </button>
+        </Button>
       )}
     </span>
   );

@@ -1,4 +1,5 @@
 /** A command that the reader can copy. */
+import { Button } from "./basics";
 import { useRef, useState } from "preact/hooks";
 import { visible } from "../text";
 
@@ -19,9 +20,9 @@ export function Command({ text }: { text: string }) {
   return (
     <div class="command">
       <code ref={code}>{visible(text)}</code>
-      <button class="button" type="button" onClick={copy} aria-label={`Copy: ${text}`}>
+      <Button onClick={copy} aria-label={`Copy: ${text}`}>
         <span aria-live="polite">{copied || "Copy"}</span>
-      </button>
+      </Button>
     </div>
   );
 }

@@ -1,4 +1,5 @@
 /** Tables with aligned numbers, which show the first rows and the others on demand. */
+import { Button } from "./basics";
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 
@@ -52,9 +53,9 @@ export function Table<Row>({ label, columns, rows, first = 50, strong }: TablePr
         </table>
       </div>
       {rest > 0 && (
-        <button class="button quiet small" type="button" onClick={() => setLimit(limit + 500)}>
+        <Button quiet onClick={() => setLimit(limit + 500)}>
           Show {Math.min(rest, 500)} more of {rest}
-        </button>
+        </Button>
       )}
     </>
   );

@@ -1,4 +1,5 @@
 /** How the map is grouped and filled, and what is looked for. */
+import { Button } from "../kit/basics";
 import { visible } from "../text";
 import { type Grouping } from "./layout";
 import { type Measure, measureName } from "./look";
@@ -46,9 +47,9 @@ export function MapControls({ grouping, measure, table, search, labels, resource
         <span>Find</span>
         <input type="search" value={search} placeholder="node, label or pod" onInput={(event) => setSearch(event.currentTarget.value)} />
       </label>
-      <button class="button" type="button" aria-pressed={table} onClick={() => set({ as: table ? "" : "table" })}>
+      <Button aria-pressed={table} onClick={() => set({ as: table ? "" : "table" })}>
         {table ? "Show as map" : "Show as table"}
-      </button>
+      </Button>
     </form>
   );
 }

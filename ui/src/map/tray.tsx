@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import type { PodFields } from "../live/cluster";
 import { podLink } from "../live/router";
-import { Muted, Sign } from "../kit/basics";
+import { Button, Muted, Sign } from "../kit/basics";
 import { byCause, reasonsOf } from "./causes";
 import { count, plural, visible } from "../text";
 
@@ -77,9 +77,9 @@ function Members({ members, subject, show, matches }: { members: readonly PodFie
         </a>
       ))}
       {rest > 0 && (
-        <button class="button quiet small" type="button" onClick={() => setLimit(limit + MORE)}>
+        <Button quiet onClick={() => setLimit(limit + MORE)}>
           {`Show ${Math.min(rest, MORE)} more of ${count(rest)}`}
-        </button>
+        </Button>
       )}
     </span>
   );

@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { Basis } from "../answers/envelope";
 import { ExplanationPage } from "../answers/explanation";
 import type { Explanation, Remedy } from "../documents";
-import { Badge } from "../kit/basics";
+import { Badge, Button } from "../kit/basics";
 import { ask, get, podPath } from "../live/api";
 import type { Cluster } from "../live/cluster";
 import { answerOf, answerTo, useQuestion } from "../live/questions";
@@ -39,9 +39,9 @@ export function PodPage({ cluster, pod }: { cluster: Cluster; pod: string }) {
       {answer && askedAt !== stateOf(cluster, pod) && (
         <p class="notice" role="status">
           The pod has changed since this answer.{" "}
-          <button class="button" type="button" onClick={explain}>
+          <Button onClick={explain}>
             Ask again
-          </button>
+          </Button>
         </p>
       )}
       {!answer && <Waiting asked={asked} what={`Explaining ${pod}`} cancel={cancel} again={explain} />}
@@ -70,9 +70,9 @@ function Try({ pod, change }: { pod: string; change: Remedy }) {
   return (
     <div class="try">
       {asked.state !== "done" && asked.state !== "running" && (
-        <button class="button" type="button" onClick={go}>
+        <Button onClick={go}>
           Try
-        </button>
+        </Button>
       )}
       {(asked.state === "running" || asked.state === "failed") && <Waiting asked={asked} what="Trying" cancel={cancel} again={go} />}
       {asked.state === "done" && (

@@ -1,6 +1,6 @@
 /** The past of the cluster: pending pods and utilisation as charts, and a lane for each pod. */
 import { useState } from "preact/hooks";
-import { Legend, Name, Section } from "../kit/basics";
+import { Button, Legend, Name, Section } from "../kit/basics";
 import { Table } from "../kit/table";
 import { LatestPage } from "../live/latest";
 import { clock, percent, plural, seconds, visible } from "../text";
@@ -57,9 +57,9 @@ function Shown({ history: { now, samples, lanes } }: { history: History }) {
         </h1>
         <div class="waiting small" role="group" aria-label="Time shown">
           {end(0)} {end(1)}
-          <button class="button" type="button" disabled={!chosen} onClick={() => zoom(undefined)}>
+          <Button disabled={!chosen} onClick={() => zoom(undefined)}>
             Show all
-          </button>
+          </Button>
         </div>
       </header>
       <Section title="Pending pods">

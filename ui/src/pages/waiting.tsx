@@ -1,5 +1,5 @@
 /** What stands in place of an answer: progress with a way to cancel, or why there is none. */
-import { Badge, Muted } from "../kit/basics";
+import { Badge, Button, Muted } from "../kit/basics";
 import type { Asked } from "../live/questions";
 import { visible } from "../text";
 
@@ -17,17 +17,17 @@ export function Waiting({ asked, what, cancel, again }: WaitingProps) {
         <p>
           <Badge tone="no">no answer</Badge> {visible(asked.why)}
         </p>
-        <button class="button" type="button" onClick={again}>
+        <Button onClick={again}>
           Ask again
-        </button>
+        </Button>
       </div>
     );
   }
   if (asked.state === "idle") {
     return (
-      <button class="button" type="button" onClick={again}>
+      <Button onClick={again}>
         Ask
-      </button>
+      </Button>
     );
   }
   const progress = asked.state === "running" ? asked.progress : undefined;
@@ -37,9 +37,9 @@ export function Waiting({ asked, what, cancel, again }: WaitingProps) {
         {visible(what)} …{progress && <Muted> {visible(progress.text)}</Muted>}
       </p>
       {progress?.total ? <progress value={progress.done ?? 0} max={progress.total} /> : <progress />}
-      <button class="button" type="button" onClick={cancel}>
+      <Button onClick={cancel}>
         Cancel
-      </button>
+      </Button>
     </div>
   );
 }

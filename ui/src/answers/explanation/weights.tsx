@@ -1,5 +1,5 @@
 /** Weights to change: the ranking beside them follows at once, by the closed form. */
-import { SmallText } from "../../kit/basics";
+import { Button, SmallText } from "../../kit/basics";
 import { useId, useMemo } from "preact/hooks";
 import { ranking, type ScoreColumns, turns, type Turns } from "../../ranking";
 import { plural, visible } from "../../text";
@@ -25,9 +25,9 @@ export function Weights({ columns, weights, differing, winner, set, complete }: 
     <form class="card weights" aria-label="Weights" onSubmit={(event) => event.preventDefault()}>
       <header>
         <h3>Other weights</h3>
-        <button class="button quiet small" type="button" disabled={!changed} onClick={() => set(columns.weights)}>
+        <Button quiet disabled={!changed} onClick={() => set(columns.weights)}>
           Reset
-        </button>
+        </Button>
       </header>
       {differing.map((plugin) => (
         <Weight key={plugin} {...{ columns, weights, differing, plugin }} set={(weight) => set(weights.map((old, at) => (at === plugin ? weight : old)))} />

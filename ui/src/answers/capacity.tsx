@@ -2,7 +2,7 @@
 import type { Capacity, CapacityGroup, Gain, Stop } from "../documents";
 import { Badge, Chips, Facts, Figure, Muted, Quote, Section, Sign, SmallText } from "../kit/basics";
 import { Bar } from "../kit/bar";
-import { Table } from "../kit/table";
+import { NUM, Table } from "../kit/table";
 import { amount, amounts, count, plural, visible } from "../text";
 import { AnswerHead } from "./envelope";
 
@@ -26,11 +26,11 @@ export function CapacityPage({ document }: { document: Capacity }) {
             label="Templates"
             rows={answer.templates}
             columns={[
-              { head: "Template", cell: (one) => `${one.kind} ${visible(one.template)}` },
-              { head: "Requests", cell: (one) => amounts(one.requests) },
-              { head: "asked", num: true, cell: (one) => one.asked ?? "" },
-              { head: "placed", num: true, cell: (one) => count(one.placed) },
-              { head: "left over", num: true, cell: (one) => one.leftOver ?? "" },
+              ["Template", (one) => `${one.kind} ${visible(one.template)}`],
+              ["Requests", (one) => amounts(one.requests)],
+              ["asked", (one) => one.asked ?? "", NUM],
+              ["placed", (one) => count(one.placed), NUM],
+              ["left over", (one) => one.leftOver ?? "", NUM],
             ]}
           />
         </Section>

@@ -2,7 +2,7 @@
 import type { Comparison, ComparisonAnswer, Metric } from "../documents";
 import { Badge, Chips, Facts, Muted, Section } from "../kit/basics";
 import { MoveMaps } from "../kit/moves";
-import { Table } from "../kit/table";
+import { NUM, Table } from "../kit/table";
 import { count, plural, signed, visible } from "../text";
 import { AnswerHead } from "./envelope";
 import { inOrder, isMain, metricText } from "./metrics";
@@ -66,12 +66,12 @@ const Metrics = ({ answer, names }: { answer: ComparisonAnswer; names: readonly 
     rows={names.map((name) => ({ name, metric: answer.metrics[name]! }))}
     first={100}
     columns={[
-      { head: "Metric", cell: (row) => row.name },
-      { head: "A", num: true, cell: (row) => metricText(row.name, row.metric.a) },
-      { head: "B", num: true, cell: (row) => metricText(row.name, row.metric.b) },
-      { head: "B − A", num: true, cell: (row) => (row.metric.difference ? <strong>{difference(row.name, row.metric.difference)}</strong> : <Muted>0</Muted>) },
-      { head: "", cell: (row) => <Whisker metric={row.metric} each={differences(answer, row.name)} /> },
-      { head: "95% interval", cell: (row) => <span class="small muted">{intervalText(row.name, row.metric)}</span> },
+      ["Metric", (row) => row.name],
+      ["A", (row) => metricText(row.name, row.metric.a), NUM],
+      ["B", (row) => metricText(row.name, row.metric.b), NUM],
+      ["B − A", (row) => (row.metric.difference ? <strong>{difference(row.name, row.metric.difference)}</strong> : <Muted>0</Muted>), NUM],
+      ["", (row) => <Whisker metric={row.metric} each={differences(answer, row.name)} />],
+      ["95% interval", (row) => <span class="small muted">{intervalText(row.name, row.metric)}</span>],
     ]}
   />
 );

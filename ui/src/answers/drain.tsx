@@ -2,7 +2,7 @@
 import type { DrainAnswer, DrainedPod, DrainReport } from "../documents";
 import { Badge, Chips, Figure, Name, Quote, Section, Small, SmallText, type Tone } from "../kit/basics";
 import { MoveMaps } from "../kit/moves";
-import { Table } from "../kit/table";
+import { NUM, PROSE, Table } from "../kit/table";
 import { count, plural, seconds, visible } from "../text";
 import { AnswerHead } from "./envelope";
 
@@ -55,12 +55,12 @@ export function DrainPage({ document }: { document: DrainReport }) {
           label="Pods"
           rows={pods}
           columns={[
-            { head: "Pod", cell: (pod) => <Name of={pod.pod} to="pod" /> },
-            { head: "Outcome", cell: (pod) => <Outcome of={pod.outcome} /> },
-            { head: "From", cell: (pod) => <Name of={pod.origin} to="node" /> },
-            { head: "To", cell: (pod) => <Name of={pod.outcome === "moves" || pod.outcome === "waits" ? (pod.node ?? "") : ""} to="node" /> },
-            { head: "at", num: true, cell: (pod) => (pod.at === undefined ? "" : seconds(pod.at)) },
-            { head: "Why", prose: true, cell: (pod) => <Small>{visible([pod.budget && `budget ${pod.budget}`, pod.why].filter(Boolean).join(": "))}</Small> },
+            ["Pod", (pod) => <Name of={pod.pod} to="pod" />],
+            ["Outcome", (pod) => <Outcome of={pod.outcome} />],
+            ["From", (pod) => <Name of={pod.origin} to="node" />],
+            ["To", (pod) => <Name of={pod.outcome === "moves" || pod.outcome === "waits" ? (pod.node ?? "") : ""} to="node" />],
+            ["at", (pod) => (pod.at === undefined ? "" : seconds(pod.at)), NUM],
+            ["Why", (pod) => <Small>{visible([pod.budget && `budget ${pod.budget}`, pod.why].filter(Boolean).join(": "))}</Small>, PROSE],
           ]}
         />
       </Section>

@@ -2,7 +2,7 @@
 import type { Overview, OverviewAnswer, PendingCause, Place, ResourceUse } from "../documents";
 import { Badge, Chips, Figure, Muted, Section, SmallText } from "../kit/basics";
 import { Bar } from "../kit/bar";
-import { Table } from "../kit/table";
+import { type Column, NUM, Table } from "../kit/table";
 import { amount, amounts, count, percent, plural, visible } from "../text";
 import { AnswerHead } from "./envelope";
 
@@ -26,13 +26,13 @@ export function OverviewPage({ document }: { document: Overview }) {
           label="Resources"
           rows={answer.all.resources}
           columns={[
-            { head: "Resource", cell: (one) => visible(one.resource) },
-            { head: "", cell: (one) => <Bar of={1} parts={[{ value: one.utilisation, fill: "rest" }]} class="wide-bar" /> },
-            { head: "requested", num: true, cell: (one) => percent(one.utilisation) },
-            { head: "free", num: true, cell: (one) => amount(one.resource, one.free) },
-            { head: "unusable", num: true, cell: (one) => percent(one.stranded) },
-            { head: "σ of nodes", num: true, cell: (one) => percent(one.sigma) },
-            { head: "Jain’s index", num: true, cell: (one) => one.jain.toFixed(2) },
+            ["Resource", (one) => visible(one.resource)],
+            ["", (one) => <Bar of={1} parts={[{ value: one.utilisation, fill: "rest" }]} class="wide-bar" />],
+            ["requested", (one) => percent(one.utilisation), NUM],
+            ["free", (one) => amount(one.resource, one.free), NUM],
+            ["unusable", (one) => percent(one.stranded), NUM],
+            ["σ of nodes", (one) => percent(one.sigma), NUM],
+            ["Jain’s index", (one) => one.jain.toFixed(2), NUM],
           ]}
         />
         <p class="small muted after">“unusable”: the share of what is free on nodes where no pod of the typical mix fits.</p>
@@ -84,12 +84,12 @@ function Places({ title, places }: { title: string; places: readonly Place[] }) 
         label={title}
         rows={places}
         columns={[
-          { head: "Name", cell: (place) => <strong class="name">{visible(place.name || "none")}</strong> },
-          { head: "nodes", num: true, cell: (place) => count(place.nodes) },
-          { head: "pods", num: true, cell: (place) => count(place.pods) },
-          ...resources.slice(0, 5).map((resource) => ({
-            head: visible(resource),
-            cell: (place: Place) => {
+          ["Name", (place) => <strong class="name">{visible(place.name || "none")}</strong>],
+          ["nodes", (place) => count(place.nodes), NUM],
+          ["pods", (place) => count(place.pods), NUM],
+          ...resources.slice(0, 5).map((resource): Column<Place> => [
+            visible(resource),
+            (place) => {
               const one = use(place, resource);
               return one && one.allocatable > 0 ? (
                 <div class="cell-bar">
@@ -100,8 +100,8 @@ function Places({ title, places }: { title: string; places: readonly Place[] }) 
                 <Muted>–</Muted>
               );
             },
-          })),
-          { head: "fragmentation", num: true, cell: (place) => percent(place.fragmentation) },
+          ]),
+          ["fragmentation", (place) => percent(place.fragmentation), NUM],
         ]}
       />
     </Section>
@@ -116,11 +116,11 @@ const Mix = ({ answer }: { answer: OverviewAnswer }) =>
         rows={answer.mix}
         first={20}
         columns={[
-          { head: "Like", cell: (shape) => <span class="name">{visible(shape.example)}</span> },
-          { head: "Requests", cell: (shape) => amounts(shape.requests) },
-          { head: "there are", num: true, cell: (shape) => count(shape.pods) },
-          { head: "more fit by arithmetic", num: true, cell: (shape) => count(shape.arithmetic) },
-          { head: "by the engine", num: true, cell: (shape) => (shape.engine === undefined ? "" : `${count(shape.engine)}${shape.complete === false ? "+" : ""}`) },
+          ["Like", (shape) => <span class="name">{visible(shape.example)}</span>],
+          ["Requests", (shape) => amounts(shape.requests)],
+          ["there are", (shape) => count(shape.pods), NUM],
+          ["more fit by arithmetic", (shape) => count(shape.arithmetic), NUM],
+          ["by the engine", (shape) => (shape.engine === undefined ? "" : `${count(shape.engine)}${shape.complete === false ? "+" : ""}`), NUM],
         ]}
       />
     </Section>

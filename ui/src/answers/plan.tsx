@@ -3,7 +3,7 @@ import type { NodePlan, PlanAnswer } from "../documents";
 import { Badge, Chips, Facts, Figure, Name, Section, type Tone } from "../kit/basics";
 import { Bar } from "../kit/bar";
 import { MoveMaps } from "../kit/moves";
-import { Table } from "../kit/table";
+import { NUM, PROSE, Table } from "../kit/table";
 import { amount, amounts, count, percent, plural, visible } from "../text";
 import { AnswerHead } from "./envelope";
 
@@ -79,11 +79,11 @@ function Ladder({ answer }: { answer: PlanAnswer }) {
         label="Cost of sets of nodes"
         rows={rows}
         columns={[
-          { head: "Set", cell: (row) => row.name },
-          { head: "", cell: (row) => <Bar of={most} parts={[{ value: row.cost, fill: row.name.startsWith("verified") ? "subject" : "rest" }]} class="wide-bar" /> },
-          { head: "cost", num: true, cell: (row) => price(row.cost) },
-          { head: "Nodes", cell: (row) => row.nodes },
-          { head: "Pending", cell: (row) => row.pending },
+          ["Set", (row) => row.name],
+          ["", (row) => <Bar of={most} parts={[{ value: row.cost, fill: row.name.startsWith("verified") ? "subject" : "rest" }]} class="wide-bar" />],
+          ["cost", (row) => price(row.cost), NUM],
+          ["Nodes", (row) => row.nodes],
+          ["Pending", (row) => row.pending],
         ]}
       />
     </Section>
@@ -138,9 +138,9 @@ function Unplaceable({ answer }: { answer: PlanAnswer }) {
         label="Pods that fit on no node"
         rows={answer.unplaceable}
         columns={[
-          { head: "Pods", cell: (row) => <Chips names={row.pods} first={3} /> },
-          { head: "Requests", cell: (row) => amounts(row.requests) },
-          { head: "Why", prose: true, cell: (row) => row.why.map((why) => <p key={why.type + why.plugin} class="small">{visible(`${why.type}: ${why.plugin} ${why.reason}`)}</p>) },
+          ["Pods", (row) => <Chips names={row.pods} first={3} />],
+          ["Requests", (row) => amounts(row.requests)],
+          ["Why", (row) => row.why.map((why) => <p key={why.type + why.plugin} class="small">{visible(`${why.type}: ${why.plugin} ${why.reason}`)}</p>), PROSE],
         ]}
       />
     </Section>
@@ -156,10 +156,10 @@ function Blocked({ blocked }: { blocked: PlanAnswer["blocked"] }) {
         label="Why the other nodes stay"
         rows={rows}
         columns={[
-          { head: "Node", cell: (row) => <Name of={row.node} to="node" /> },
-          { head: "Pod", cell: (row) => <Name of={row.pod ?? ""} to="pod" /> },
-          { head: "Rule", cell: (row) => (row.rule || row.plugin ? <Badge tone="no">{visible(row.rule ?? row.plugin ?? "")}</Badge> : "") },
-          { head: "Why", prose: true, cell: (row) => visible(row.text ?? "") },
+          ["Node", (row) => <Name of={row.node} to="node" />],
+          ["Pod", (row) => <Name of={row.pod ?? ""} to="pod" />],
+          ["Rule", (row) => (row.rule || row.plugin ? <Badge tone="no">{visible(row.rule ?? row.plugin ?? "")}</Badge> : "")],
+          ["Why", (row) => visible(row.text ?? ""), PROSE],
         ]}
       />
     </Section>

@@ -3,7 +3,7 @@ import type { Failure, Survival } from "../documents";
 import { Badge, Chips, Facts, Name, Section, Small, SmallText } from "../kit/basics";
 import { Bar } from "../kit/bar";
 import { Command } from "../kit/command";
-import { Table } from "../kit/table";
+import { NUM, Table } from "../kit/table";
 import { bytes, cores, count, plural, visible } from "../text";
 import { AnswerHead } from "./envelope";
 
@@ -21,12 +21,12 @@ export function SurvivalPage({ document }: { document: Survival }) {
           label="Losses"
           rows={failures}
           columns={[
-            { head: "Lost", cell: (failure) => <Lost failure={failure} worst={worst.has(failure.lost) && !answer.survives} /> },
-            { head: "nodes", num: true, cell: (failure) => count(failure.nodes.length) },
-            { head: "pods", num: true, cell: (failure) => count(failure.pods) },
-            {
-              head: "",
-              cell: (failure) => (
+            ["Lost", (failure) => <Lost failure={failure} worst={worst.has(failure.lost) && !answer.survives} />],
+            ["nodes", (failure) => count(failure.nodes.length), NUM],
+            ["pods", (failure) => count(failure.pods), NUM],
+            [
+              "",
+              (failure) => (
                 <Bar
                   of={most}
                   class="wide-bar"
@@ -37,11 +37,11 @@ export function SurvivalPage({ document }: { document: Survival }) {
                   ]}
                 />
               ),
-            },
-            { head: "move", num: true, cell: (failure) => count(failure.moves) },
-            { head: "pending", num: true, cell: (failure) => (failure.pending.length ? <span class="sign no">{failure.pending.length}</span> : "0") },
-            { head: "lost for good", num: true, cell: (failure) => count(failure.lostForGood.length) },
-            { head: "Room left", num: true, cell: (failure) => `${cores(failure.freeCpuMilli)} cpu, ${bytes(failure.freeMemoryBytes)}` },
+            ],
+            ["move", (failure) => count(failure.moves), NUM],
+            ["pending", (failure) => (failure.pending.length ? <span class="sign no">{failure.pending.length}</span> : "0"), NUM],
+            ["lost for good", (failure) => count(failure.lostForGood.length), NUM],
+            ["Room left", (failure) => `${cores(failure.freeCpuMilli)} cpu, ${bytes(failure.freeMemoryBytes)}`, NUM],
           ]}
         />
         <ul class="legend">

@@ -3,13 +3,14 @@ import { Button } from "./basics";
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 
-export interface Column<Row> {
-  readonly head: string;
-  readonly num?: boolean;
-  /** Holds sentences: never narrower than a few words. */
-  readonly prose?: boolean;
-  readonly cell: (row: Row, index: number) => ComponentChildren;
-}
+/** A column of numbers, and one that holds sentences: never narrower than a few words. */
+export const NUM = 1;
+export const PROSE = 2;
+
+/** What stands at the head of a column, its cells, and its kind. */
+export type Column<Row> = readonly [head: string, cell: (row: Row, index: number) => ComponentChildren, kind?: 1 | 2];
+
+const CLASS = ["", "num", "prose"];
 
 interface TableProps<Row> {
   label: string;
@@ -28,13 +29,13 @@ export function Table<Row>({ label, columns, rows, first = 50, strong }: TablePr
         <table aria-label={label}>
           <thead>
             <tr>
-              {columns.map((column) =>
-                column.head ? (
-                  <th key={column.head} scope="col" class={column.num ? "num" : ""}>
-                    {column.head}
+              {columns.map(([head, , kind]) =>
+                head ? (
+                  <th scope="col" class={CLASS[kind!]}>
+                    {head}
                   </th>
                 ) : (
-                  <td key="" class="no-head" />
+                  <td class="no-head" />
                 ),
               )}
             </tr>
@@ -42,10 +43,8 @@ export function Table<Row>({ label, columns, rows, first = 50, strong }: TablePr
           <tbody>
             {rows.slice(0, limit).map((row, index) => (
               <tr key={index} class={strong?.(row) ? "strong" : ""}>
-                {columns.map((column) => (
-                  <td key={column.head} class={column.num ? "num" : column.prose ? "prose" : ""}>
-                    {column.cell(row, index)}
-                  </td>
+                {columns.map(([, cell, kind]) => (
+                  <td class={CLASS[kind!]}>{cell(row, index)}</td>
                 ))}
               </tr>
             ))}

@@ -17,16 +17,16 @@ export function Attempts({ cluster, pod }: { cluster: Cluster; pod: string }) {
           rows={[...seen].reverse()}
           first={20}
           columns={[
-            { head: "Time", cell: (attempt) => clock(attempt.at) },
-            {
-              head: "Result",
-              cell: (attempt) => (
+            ["Time", (attempt) => clock(attempt.at)],
+            [
+              "Result",
+              (attempt) => (
                 <>
                   <Sign tone={attempt.node ? "ok" : "no"} /> {visible(attempt.result)}
                   {attempt.node && ` on ${visible(attempt.node)}`}
                 </>
               ),
-            },
+            ],
           ]}
         />
       )}

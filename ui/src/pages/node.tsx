@@ -1,7 +1,7 @@
 /** One node: what it has, what its pods request, who is there. */
 import { Chips, Facts, Name, Section, Sign } from "../kit/basics";
 import { Bar } from "../kit/bar";
-import { Table } from "../kit/table";
+import { NUM, Table } from "../kit/table";
 import { type Cluster, share } from "../live/cluster";
 import { version } from "../live/state";
 import { amount, percent, plural, visible } from "../text";
@@ -37,11 +37,11 @@ export function NodePage({ cluster, name }: { cluster: Cluster; name: string }) 
           label="Resources"
           rows={resources}
           columns={[
-            { head: "Resource", cell: (resource) => visible(resource) },
-            { head: "", cell: (resource) => <Bar of={1} parts={[{ value: Math.min(1, share(node, resource)), fill: "rest" }]} class="wide-bar" /> },
-            { head: "share", num: true, cell: (resource) => percent(share(node, resource)) },
-            { head: "requested", num: true, cell: (resource) => amount(resource, node.requested[resource] ?? 0) },
-            { head: "allocatable", num: true, cell: (resource) => amount(resource, node.allocatable[resource] ?? 0) },
+            ["Resource", (resource) => visible(resource)],
+            ["", (resource) => <Bar of={1} parts={[{ value: Math.min(1, share(node, resource)), fill: "rest" }]} class="wide-bar" />],
+            ["share", (resource) => percent(share(node, resource)), NUM],
+            ["requested", (resource) => amount(resource, node.requested[resource] ?? 0), NUM],
+            ["allocatable", (resource) => amount(resource, node.allocatable[resource] ?? 0), NUM],
           ]}
         />
       </Section>
@@ -50,12 +50,12 @@ export function NodePage({ cluster, name }: { cluster: Cluster; name: string }) 
           label="Pods"
           rows={pods}
           columns={[
-            { head: "Pod", cell: (pod) => <Name of={pod.key} to="pod" /> },
-            { head: "Workload", cell: (pod) => visible(pod.owner) },
-            { head: "Priority", num: true, cell: (pod) => pod.priority },
-            { head: "cpu", num: true, cell: (pod) => amount("cpu", pod.requests.cpu ?? 0) },
-            { head: "memory", num: true, cell: (pod) => amount("memory", pod.requests.memory ?? 0) },
-            { head: "State", cell: (pod) => pod.state },
+            ["Pod", (pod) => <Name of={pod.key} to="pod" />],
+            ["Workload", (pod) => visible(pod.owner)],
+            ["Priority", (pod) => pod.priority, NUM],
+            ["cpu", (pod) => amount("cpu", pod.requests.cpu ?? 0), NUM],
+            ["memory", (pod) => amount("memory", pod.requests.memory ?? 0), NUM],
+            ["State", (pod) => pod.state],
           ]}
         />
       </Section>

@@ -1,7 +1,7 @@
 /** How the scheduler is set up: profiles with their plugins and weights, feature gates, and how long plugins take. */
 import { Chips, Name, Section, Sign } from "../kit/basics";
 import { Bar } from "../kit/bar";
-import { Table } from "../kit/table";
+import { NUM, PROSE, Table } from "../kit/table";
 import { LatestPage } from "../live/latest";
 import { count, plural, seconds, visible } from "../text";
 
@@ -68,8 +68,8 @@ function Shown({ setup }: { setup: Setup }) {
           label="Feature gates"
           rows={gates}
           columns={[
-            { head: "Name", cell: (gate) => <Name of={gate.name} class="breaks" /> },
-            { head: "State", cell: ({ enabled }) => [<Sign tone={enabled ? "ok" : "idle"} />, enabled ? " enabled" : " disabled"] },
+            ["Name", (gate) => <Name of={gate.name} class="breaks" />],
+            ["State", ({ enabled }) => [<Sign tone={enabled ? "ok" : "idle"} />, enabled ? " enabled" : " disabled"]],
           ]}
         />
       </Section>
@@ -86,8 +86,8 @@ function ProfileSection({ profile }: { profile: Profile }) {
         label={`Plugins of ${name}`}
         rows={Object.entries(profile.points)}
         columns={[
-          { head: "Extension point", cell: ([point]) => point },
-          { head: "Plugins, in their order", prose: true, cell: ([, plugins]) => <Chips names={plugins} first={30} /> },
+          ["Extension point", ([point]) => point],
+          ["Plugins, in their order", ([, plugins]) => <Chips names={plugins} first={30} />, PROSE],
         ]}
       />
       <Bars label={`Weights of ${name}`} rows={Object.entries(profile.weights).map(([plugin, weight]) => [plugin, weight, count(weight)])} />
@@ -103,9 +103,9 @@ function Bars({ label, rows }: { label: string; rows: readonly (readonly [string
       label={label}
       rows={rows}
       columns={[
-        { head: "Plugin", cell: ([plugin]) => <Name of={plugin} class="breaks" /> },
-        { head: "", cell: ([, value]) => <Bar of={largest} parts={[{ value, fill: "rest" }]} class="wide-bar" /> },
-        { head: "Amount", num: true, cell: ([, , text]) => text },
+        ["Plugin", ([plugin]) => <Name of={plugin} class="breaks" />],
+        ["", ([, value]) => <Bar of={largest} parts={[{ value, fill: "rest" }]} class="wide-bar" />],
+        ["Amount", ([, , text]) => text, NUM],
       ]}
     />
   );

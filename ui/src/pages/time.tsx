@@ -74,9 +74,9 @@ function Shown({ history: { now, samples, lanes } }: { history: History }) {
           label="Lanes of pods"
           rows={shown}
           columns={[
-            { head: "Pod", cell: (row) => <Name of={lanes.pod[row]!} to="pod" /> },
-            { head: "", cell: (row) => <Lane lanes={lanes} row={row} range={range} now={now} /> },
-            { head: "State", cell: (row) => words(lanes, row, now) },
+            ["Pod", (row) => <Name of={lanes.pod[row]!} to="pod" />],
+            ["", (row) => <Lane lanes={lanes} row={row} range={range} now={now} />],
+            ["State", (row) => words(lanes, row, now)],
           ]}
         />
       </Section>

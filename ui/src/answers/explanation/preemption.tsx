@@ -1,7 +1,7 @@
 /** What eviction could do: a verdict for each node, and why the chosen one was chosen. */
 import type { Preemption, PreemptionNode } from "../../documents";
 import { Badge, Facts, Name, Section, type Tone } from "../../kit/basics";
-import { Table } from "../../kit/table";
+import { NUM, PROSE, Table } from "../../kit/table";
 import { visible } from "../../text";
 
 const VERDICTS: Readonly<Record<PreemptionNode["verdict"], readonly [Tone, string]>> = {
@@ -37,11 +37,11 @@ export function PreemptionTable({ preemption, nodes }: { preemption: Preemption;
             first={12}
             strong={(row) => row.node === preemption.chosen}
             columns={[
-              { head: "Node", cell: (row) => <Name of={nodes[row.node] ?? String(row.node)} to="node" /> },
-              { head: "Verdict", cell: (row) => <Verdict row={row} chosen={row.node === preemption.chosen} /> },
-              { head: "Victims", prose: true, cell: (row) => <Victims row={row} /> },
-              { head: "Highest priority", num: true, cell: (row) => row.highestPriority ?? "" },
-              { head: "Budgets broken", num: true, cell: (row) => row.violations ?? "" },
+              ["Node", (row) => <Name of={nodes[row.node] ?? String(row.node)} to="node" />],
+              ["Verdict", (row) => <Verdict row={row} chosen={row.node === preemption.chosen} />],
+              ["Victims", (row) => <Victims row={row} />, PROSE],
+              ["Highest priority", (row) => row.highestPriority ?? "", NUM],
+              ["Budgets broken", (row) => row.violations ?? "", NUM],
             ]}
           />
         )}

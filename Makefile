@@ -28,7 +28,7 @@ demo: $(VENV)/.ready-to-run  ## schedule the pods of examples/demo in virtual ti
 
 .PHONY: test
 test: $(VENV)/.ready-to-test  ## run all tests; ARGS='-k ports' selects some, WORKERS=1 uses one process
-	@$(BIN)/python -m pytest -q -n $(WORKERS) $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
 
 ROUNDS ?= 10
 CLUSTERS ?= 200

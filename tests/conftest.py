@@ -1,20 +1,29 @@
-"""Settings of the whole test suite: property tests use the same examples each time, and collection runs without the garbage
-collector.
+"""Settings of the whole test suite: property tests use the same examples each time, collection runs without the garbage
+collector, and compiled code is kept.
 
 The same code then has the same verdict on any machine, however slow. `make explore` tries other examples; what it finds is
 written out as a case beside the property.
 """
 
 import gc
+import os
+import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.costs import Costs
 
 _PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 
 settings.register_profile("same", derandomize=True, **_PATIENT)
 settings.register_profile("other", derandomize=False, print_blob=True, **_PATIENT)
 settings.load_profile("same")
+
+# A container image often forbids bytecode files. Each process that a test starts would then compile the program, which takes
+# longer than all the rest that it does.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Collecting makes half a million objects that live until the end. The collector visits them while they are made, a quarter of
 # the time that collection takes, and then once in each full collection of a test, almost a second each.
@@ -26,3 +35,7 @@ def pytest_collection_finish() -> None:
     """Exempt everything collected from garbage collection, and enable the collector for the tests."""
     gc.freeze()
     gc.enable()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Costs())

@@ -11,14 +11,12 @@ from typing import Any, TypeVar
 
 import click
 
-from moorage.api.core import Node
 from moorage.cli.bounded_files import CONFIG_LIMIT, STDIN, read_file
+from moorage.cli.detected_release import release_of_nodes
 from moorage.cli.progress import Progress
 from moorage.cli.release_options import AUTO
 from moorage.errors import InputError
 from moorage.framework.registry import load
-from moorage.releases import find_release, why_unknown
-from moorage.releases.detection import detect_release
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read, unwatched
 from moorage.simulator.read_rules import WORKLOAD_SLOTS, ReadRules, parse_treat_as
@@ -29,7 +27,6 @@ __all__ = [
     "asking", "emulating", "read_cluster", "reading_options", "refuse_nothing_to_place", "rules_of", "simulation_options",
 ]  # fmt: skip
 
-_CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -89,23 +86,12 @@ def read_cluster(
 def emulating(options: Options, given: Mapping[str, Any], cluster: ClusterInput) -> Options:
     """Return the options with the release of the cluster, if ``--emulate auto`` asks for it.
 
-    Raises  InputError if no kubelet reports a version, or the release is not known
+    Raises  InputError if neither the API server's version nor that of a kubelet is known, or the release is not
     """
     if given["emulate"] != AUTO:
         return options
-    leading = [node for node in cluster.nodes if any(label in node.metadata.labels for label in _CONTROL_PLANE)]
-    found = detect_release(map(_kubelet_of, cluster.nodes), map(_kubelet_of, leading))
-    if found is None:
-        raise InputError("--emulate auto: no node has status.nodeInfo.kubeletVersion; name the release")
-    if found.release is None:
-        raise InputError(f"--emulate auto: {why_unknown(found.version)}")
-    if find_release(found.version) is None:
-        click.echo(f"note: the kubelets report {found.version}; {found.release} is the nearest release that is known", err=True)
-    return replace(options, emulate=found.release.name)
-
-
-def _kubelet_of(node: Node) -> str:
-    return node.status.node_info.kubelet_version
+    found = release_of_nodes(cluster.nodes, cluster.report.server_version, lambda note: click.echo(f"note: {note}", err=True))
+    return replace(options, emulate=found.name)
 
 
 def refuse_nothing_to_place(cluster: ClusterInput) -> None:

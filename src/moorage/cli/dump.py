@@ -23,7 +23,7 @@ from moorage.client.endpoint import Endpoint
 from moorage.client.rest import Rest
 from moorage.inputs.files import InputFile
 from moorage.laboratory.dump_file import DumpWriter
-from moorage.laboratory.live_dump import Unread, endpoint_of, fetch
+from moorage.laboratory.live_dump import Unread, endpoint_of, fetch, version_of
 from moorage.wording import counted
 
 __all__ = ["dump", "write_parts"]
@@ -64,20 +64,24 @@ def dump(**given: Any) -> None:
     writer = DumpWriter(given["kept"])
     with Progress(quiet=given["quiet"]) as progress:
         progress.say(f"reading {endpoint.server} …")
-        missing = asyncio.run(_fetch(endpoint, writer, given["kinds"], progress))
+        version, missing = asyncio.run(_fetch(endpoint, writer, given["kinds"], progress))
         progress.say("writing …")
-        write_parts(given["path"], writer.parts(endpoint.server, began, missing))
+        write_parts(given["path"], writer.parts(endpoint.server, began, missing, version))
     if not given["quiet"]:
         _report(given["path"], writer, missing)
 
 
-async def _fetch(endpoint: Endpoint, writer: DumpWriter, kinds: Iterable[str], progress: Progress) -> list[Unread]:
+async def _fetch(
+    endpoint: Endpoint, writer: DumpWriter, kinds: Iterable[str], progress: Progress
+) -> tuple[str, list[Unread]]:  # fmt: skip
+    """Read the cluster into ``writer``; return the version of its API server, and the kinds that are missing."""
+
     def take(page: InputFile) -> None:
         writer.take(page)
         progress.say(f"reading {endpoint.server}: {sum(writer.counts.values()):,} objects …")
 
     async with Rest(endpoint, agent="moorage-dump") as rest:
-        return await fetch(rest.get, take, kinds)
+        return await version_of(rest.get), await fetch(rest.get, take, kinds)
 
 
 def _report(path: str | None, writer: DumpWriter, missing: Iterable[Unread]) -> None:

@@ -13,8 +13,7 @@ from moorage.releases import LEGACY, find_release, why_unknown
 
 __all__ = [
     "AUTO", "EmulatedRelease", "OldOption", "TakesFilesAndFlags", "emulate_option", "emulate_options",
-    "emulated_cluster_options", "max_disks_option",
-    "no_quota_option", "old_flag_options",
+    "emulated_cluster_option", "emulated_cluster_options", "max_disks_option", "no_quota_option", "old_flag_options",
 ]  # fmt: skip
 
 
@@ -48,7 +47,7 @@ def emulated_cluster_option(command: _Command) -> _Command:
     option = click.option(
         "--emulate",
         type=EmulatedRelease(auto=True),
-        help="The release to emulate: 1.34 (its newest known patch release), 1.34.1, or auto: that of the cluster's kubelets. "
+        help="The release to emulate: 1.34 (its newest known patch release), 1.34.1, or auto: that of the cluster. "
         "By default the one of the configuration's apiVersion.",
     )
     return option(command)

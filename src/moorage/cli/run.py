@@ -7,9 +7,7 @@ import json
 import os
 import platform
 import sys
-import time
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
@@ -22,13 +20,12 @@ from moorage.cli.legacy_options import OldFlags, policy_of
 from moorage.cli.main import ERROR, OK
 from moorage.cli.memory import collect_seldom
 from moorage.cli.pflag import Given
+from moorage.cli.run_connection import endpoint_of_file, run_endpoint
 from moorage.cli.run_loading import IGNORED_WITH_CONFIG, load_configuration
 from moorage.cli.run_process import Process, run_process, with_hidden_passwords
 from moorage.cli.run_release import Era, ReleaseCommand
 from moorage.cli.run_serving import check_flags, open_serving
-from moorage.client.endpoint import Endpoint
 from moorage.client.extenders import ExtenderClient
-from moorage.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
 from moorage.client.rest import Rest, user_agent
 from moorage.config.release_1_21 import LOCKS
 from moorage.config.scheduler_document import Loaded
@@ -77,7 +74,7 @@ def _scheduled(given: Given, era: Era, log: Klog) -> int:
     for line in _warnings(given, era):
         log.warning(line)
     warn = _without_repeats(log.warning)
-    loaded = load_configuration(given, era, lambda *named: _policy(*named, master=given["master"], log=log, warn=warn))
+    loaded = load_configuration(given, era, lambda *named: _policy(*named, master=given["master"], warn=warn))
     extenders = ExtenderClient(loaded.configuration.extenders)
     document = as_written(loaded)
     if given["write-config-to"]:
@@ -94,10 +91,10 @@ def _scheduled(given: Given, era: Era, log: Klog) -> int:
         given=given,
         flags=era.flags,
         leader=_leader(loaded),
-        endpoint=_endpoint(loaded.configuration.client_connection.kubeconfig, given["master"], log, warn),
+        endpoint=run_endpoint(loaded.configuration.client_connection.kubeconfig, given["master"], warn),
         extenders=extenders,
         max_disks=_max_disks(given),
-        serving=open_serving(given, lambda path: _kubeconfig(path, log, warn), loaded.addresses),
+        serving=open_serving(given, lambda path: endpoint_of_file(path, warn), loaded.addresses),
         log=log,
     )
     adopt_other_loggers(log)
@@ -184,10 +181,6 @@ def _timing_fault(timing: Timing) -> str:
 # -- the cluster --------------------------------------------------------------------------------------------------------
 
 
-def _around(log: Klog) -> ClientEnvironment:
-    return ClientEnvironment(os.environ, time.monotonic, lambda: datetime.now(UTC), warn=log.warning)
-
-
 def _without_repeats(warn: Callable[[str], None]) -> Callable[[str], None]:
     """Return a function that reports each text once: a file may be read for several purposes."""
     reported: set[str] = set()
@@ -200,12 +193,12 @@ def _without_repeats(warn: Callable[[str], None]) -> Callable[[str], None]:
     return say
 
 
-def _policy(kubeconfig: str, namespace: str, name: str, *, master: str, log: Klog, warn: Callable[[str], None]) -> bytes:
+def _policy(kubeconfig: str, namespace: str, name: str, *, master: str, warn: Callable[[str], None]) -> bytes:
     """Read the Policy of a ConfigMap from the cluster.
 
     Raises  InputError
     """
-    endpoint = _endpoint(kubeconfig, master, log, warn)
+    endpoint = run_endpoint(kubeconfig, master, warn)
 
     async def read() -> bytes:
         async with Rest(endpoint, agent=user_agent(__version__)) as rest:
@@ -218,28 +211,3 @@ def _policy(kubeconfig: str, namespace: str, name: str, *, master: str, log: Klo
     except ValueError:
         raise InputError(f"couldn't get policy config map {namespace}/{name}: the response is not a ConfigMap") from None
     return policy_of(found.get("data") if isinstance(found, dict) else None)
-
-
-def _kubeconfig(path: str, log: Klog, warn: Callable[[str], None]) -> Endpoint:
-    """Return the endpoint of a kubeconfig file that must exist."""
-    return read_kubeconfig([Path(path)], must_exist=True, warn=warn).endpoint(_around(log))
-
-
-def _endpoint(kubeconfig: str, master: str, log: Klog, warn: Callable[[str], None]) -> Endpoint:
-    listed = [Path(one) for one in os.environ.get("KUBECONFIG", "").split(os.pathsep) if one]
-    if kubeconfig:
-        endpoint = _kubeconfig(kubeconfig, log, warn)
-    elif listed:
-        endpoint = read_kubeconfig(listed, must_exist=False, warn=warn).endpoint(_around(log))
-    elif master:
-        endpoint = Endpoint("")
-    else:
-        endpoint = in_cluster(_around(log))
-    if not master:
-        return endpoint
-    if not master.startswith(("http://", "https://")):
-        raise InputError(f"--master {master}: the address must start with http:// or https://")
-    return Endpoint(
-        master.rstrip("/"), endpoint.credentials, endpoint.ca, endpoint.insecure, endpoint.server_name, endpoint.proxy,
-        endpoint.headers, endpoint.namespace,
-    )  # fmt: skip

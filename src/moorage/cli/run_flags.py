@@ -320,7 +320,7 @@ _OWN: Final = (
         "str",
         "",
         "Moorage",
-        "Emulate an earlier kube-scheduler, 1.34 or 1.34.1 for example; 1.19 to 1.21 with their flags.",
+        "Emulate an earlier kube-scheduler: 1.34 or 1.34.1 for example, with its flags, or auto, the release of the cluster.",
         metavar="RELEASE",
     ),
     Flag(

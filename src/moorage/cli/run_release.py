@@ -1,7 +1,8 @@
 """Which release of kube-scheduler ``moorage run`` emulates, and so which flags it takes.
 
-``--emulate`` names the release. Without it, a Policy, an algorithm provider and a v1beta1 configuration select 1.21, and
-everything else selects the current release. The release decides which flags exist, their defaults and their meaning.
+``--emulate`` names the release, or ``auto`` for that of the live cluster. Without it, a Policy, an algorithm provider and a
+v1beta1 configuration select 1.21, and everything else selects the current release. The release decides which flags exist, their
+defaults and their meaning.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ import click
 from moorage.cli.bounded_files import CONFIG_LIMIT, read_file
 from moorage.cli.legacy_flags import GONE, flags_of
 from moorage.cli.pflag import ASKS_HELP, SHOWN, Flag, FlagCommand, FlagError, Given, read_flags
+from moorage.cli.release_options import AUTO
+from moorage.cli.run_connection import live_release, run_endpoint
 from moorage.cli.run_flags import FLAGS
+from moorage.cli.terminal import say
 from moorage.config.api_versions import V1BETA1
 from moorage.config.document_reader import KIND, read_text
 from moorage.config.scheduler_document import POLICY
@@ -84,7 +88,7 @@ class ReleaseCommand(FlagCommand):
     flags = FLAGS
 
     def read(self, ctx: click.Context, args: Sequence[str]) -> tuple[Given, list[str]]:
-        era = _asked(args) or (Era() if ctx.resilient_parsing else _chosen(args))
+        era = _asked(args, connects=not ctx.resilient_parsing) or (Era() if ctx.resilient_parsing else _chosen(args))
         ctx.meta[SHOWN] = era.flags
         try:
             given, rest = read_flags([*era.flags, ASKS_HELP], args)
@@ -99,8 +103,11 @@ class ReleaseCommand(FlagCommand):
         return rest
 
 
-def _asked(args: Sequence[str]) -> Era | None:
-    """Return the release that --emulate names; the last occurrence wins. None without it."""
+def _asked(args: Sequence[str], *, connects: bool) -> Era | None:
+    """Return the release that --emulate names; the last occurrence wins. None without it.
+
+    ``connects``  whether to ask the cluster for its release, if --emulate says so
+    """
     found: str | None = None
     for i, word in enumerate(args):
         if word == "--":
@@ -111,10 +118,37 @@ def _asked(args: Sequence[str]) -> Era | None:
             found = word.partition("=")[2]
     if found is None:
         return None
+    if found == AUTO:
+        return _live(args) if connects else Era()
     release = find_release(found)
     if release is None:
         raise FlagError(f'invalid argument "{found}" for "--emulate" flag: {why_unknown(found)}')
     return Era(release.name, "--emulate")
+
+
+def _live(args: Sequence[str]) -> Era:
+    """Return the release of the cluster that the flags name; the current one if they only ask for help or the version.
+
+    Raises  InputError
+    """
+    given = _leniently(args)
+    if given is None or given["help"] or given["version"] != "false":
+        return Era()
+    era = Era().with_text(given["config"])
+    kubeconfig = given["kubeconfig"] if era.config is None else _connection(era.config)
+    endpoint = run_endpoint(kubeconfig, given["master"], lambda warning: say(f"warning: {warning}", err=True))
+    release = live_release(endpoint, lambda note: say(f"note: {note}", err=True))
+    return replace(era, release=release.name, chosen="--emulate")
+
+
+def _connection(config: bytes) -> str:
+    """Return the kubeconfig that a configuration names; "" without one. Its faults are reported later."""
+    try:
+        found = read_text(config, "", "").body.get("clientConnection")
+    except MoorageError:
+        return ""
+    kubeconfig = found.get("kubeconfig") if isinstance(found, dict) else None
+    return kubeconfig if isinstance(kubeconfig, str) else ""
 
 
 def _chosen(args: Sequence[str]) -> Era:

@@ -20,7 +20,7 @@ from moorage.controllers.machinery.object_fields import phase_of
 from moorage.controllers.upkeep.pod_garbage_collector import QUARANTINE_S
 from moorage.errors import InputError
 from moorage.inputs.files import open_sources
-from moorage.inputs.objects import FoundObject, find_objects
+from moorage.inputs.objects import SERVER_VERSION, FoundObject, find_objects
 from moorage.wording import counted, some
 
 __all__ = ["fill", "lost_pods"]
@@ -28,9 +28,9 @@ __all__ = ["fill", "lost_pods"]
 _DEFINITIONS: Final = served("customresourcedefinitions", "apiextensions.k8s.io")
 #: Kinds that are stored first, because other objects need them to exist or to be admitted; the rest has no order.
 _FIRST: Final = ("Namespace", "PriorityClass", "RuntimeClass", "StorageClass", "LimitRange")
-#: Short-lived kinds that are skipped, and the record that ``moorage dump`` writes.
+#: Short-lived kinds that are skipped, and what ``moorage dump`` and ``kubectl version`` write about the cluster.
 _PASSING: Final = frozenset(["Event", "Lease"])
-_RECORD: Final = "DumpRecord"
+_NOT_STORED: Final = frozenset(["DumpRecord", SERVER_VERSION])
 #: After how many objects progress is shown.
 _OFTEN: Final = 100
 #: An object, its kind and its position.
@@ -92,7 +92,7 @@ def _read(
         if progress is not None:
             progress.reading(source, count)
         for found in find_objects(source):
-            if found.kind != _RECORD:
+            if found.kind not in _NOT_STORED:
                 count += 1
                 yield _plain(found), found.where
 

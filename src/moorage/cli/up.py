@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import signal
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from copy import deepcopy
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
@@ -21,6 +22,8 @@ from moorage.apiserver.access.listen_addresses import Address, address_of
 from moorage.apiserver.fields.managed_fields import FieldManager
 from moorage.apiserver.http.store_setup import open_store
 from moorage.apiserver.storage.store import Store
+from moorage.cli.bounded_files import STDIN
+from moorage.cli.detected_release import release_of_files
 from moorage.cli.legacy_options import policy_of
 from moorage.cli.main import ERROR, OK
 from moorage.cli.memory import collect_seldom
@@ -28,7 +31,13 @@ from moorage.cli.patience import report_if_slow
 from moorage.cli.plugin_reload import PluginFiles, follow
 from moorage.cli.progress import Progress
 from moorage.cli.question_worker import ANSWERING, question_words
-from moorage.cli.release_options import TakesFilesAndFlags, emulate_option, max_disks_option, old_flag_options
+from moorage.cli.release_options import (
+    AUTO,
+    TakesFilesAndFlags,
+    emulated_cluster_option,
+    max_disks_option,
+    old_flag_options,
+)
 from moorage.cli.store_loader import fill, lost_pods
 from moorage.cli.terminal import say
 from moorage.cli.up_scheduler import WantedScheduler
@@ -40,6 +49,7 @@ from moorage.controllers.nodes.kubelets import KUBELET
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.features import FeatureGates
+from moorage.inputs.files import open_sources
 from moorage.private_files import expanded, home_folder
 from moorage.server.embedded import BuiltScheduler, Embedded, Ready
 from moorage.web.embedded_site import EmbeddedSite
@@ -107,7 +117,7 @@ Everything else: docs/reference/up.md
 @click.option(
     "--config", metavar="FILE", help="A KubeSchedulerConfiguration or a Policy; without it, kube-scheduler's defaults."
 )
-@emulate_option
+@emulated_cluster_option
 @old_flag_options
 @max_disks_option
 @click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, for all components of the cluster.")
@@ -139,6 +149,9 @@ def up(**given: Any) -> int:
     start, run and end as their annotations say. Stops on Ctrl-C; with --data, the next start resumes from the stored state.
     """
     began = time.monotonic()
+    stdin: BinaryIO = sys.stdin.buffer
+    if given["emulate"] == AUTO:
+        given["emulate"], stdin = _release_of_files(given, stdin)
     with report_if_slow("loading the scheduler's configuration and plugins", _report):
         wanted = None if given["no_scheduler"] else WantedScheduler.read(given, _report)
         built = None if wanted is None or wanted.needs_cluster else wanted.build()
@@ -152,7 +165,7 @@ def up(**given: Any) -> int:
         store = open_store(given["data"], clock=_steady_clock(), gates=gates, tell=_report)
     site: EmbeddedSite | None = None
     try:
-        _fill(store, given)
+        _fill(store, given, stdin)
         if wanted is not None and built is None:
             built = wanted.build(lambda namespace, name: _policy(store, namespace, name))
         scheduler, extenders = built or (None, ExtenderClient(()))
@@ -177,6 +190,20 @@ def up(**given: Any) -> int:
         if site is not None:
             site.end()
         store.close()
+
+
+def _release_of_files(given: dict[str, Any], stdin: BinaryIO) -> tuple[str, BinaryIO]:
+    """Return the release of the cluster in the files, and standard input to read once more.
+
+    Raises  InputError
+    """
+    if not given["paths"]:
+        raise click.UsageError("--emulate auto needs the nodes of a cluster: give -f PATH")
+    sources = list(open_sources(given["paths"], recursive=given["recursive"], stdin=stdin))
+    release = release_of_files(sources, lambda note: _report(f"note: {note}"))
+    _report(f"emulating kube-scheduler {release}")
+    again = next((source.data for source in sources if source.where == STDIN), None)
+    return release.name, stdin if again is None else io.BytesIO(again)
 
 
 # -- setting up ---------------------------------------------------------------------------------------------------------
@@ -204,13 +231,13 @@ def _steady_clock() -> Any:
     return lambda: offset + time.monotonic()
 
 
-def _fill(store: Store, given: dict[str, Any]) -> None:
+def _fill(store: Store, given: dict[str, Any], stdin: BinaryIO) -> None:
     """Store the objects of the files, and create the nodes."""
     with (
         Progress() as progress,
         report_if_slow(f"loading {', '.join(given['paths'])}", _nothing if progress.shows else _report),
     ):
-        remarks = fill(store, given["paths"], recursive=given["recursive"], stdin=sys.stdin.buffer, progress=progress)
+        remarks = fill(store, given["paths"], recursive=given["recursive"], stdin=stdin, progress=progress)
     for remark in remarks:
         _report(remark)
     count = given["nodes"]

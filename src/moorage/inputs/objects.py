@@ -22,10 +22,12 @@ from moorage.errors import InputError
 from moorage.inputs.files import InputFile
 from moorage.inputs.kinds import find_kind
 
-__all__ = ["MAX_LIST_DEPTH", "FoundObject", "Payload", "find_objects", "plain_object"]
+__all__ = ["MAX_LIST_DEPTH", "SERVER_VERSION", "FoundObject", "Payload", "find_objects", "plain_object"]
 
 #: How deep lists may be nested.
 MAX_LIST_DEPTH: Final = 10
+#: The kind under which the version of an API server is found, as ``kubectl version`` prints it, with the field ``version``.
+SERVER_VERSION: Final = "kubectl version"
 #: JSON up to this size may be written by hand and is checked for duplicate fields; larger JSON is a dump.
 _HAND_WRITTEN: Final = 1 << 20
 #: The undecoded content of an object: JSON text, or plain data.
@@ -57,6 +59,7 @@ class _Head(msgspec.Struct, rename="camel", gc=False):
 
 class _Envelope(_Head):
     items: list[msgspec.Raw] | None = None
+    server_version: dict[str, Any] | None = None
 
 
 _read_head = msgspec.json.Decoder(_Head).decode
@@ -104,6 +107,9 @@ def _refuse_duplicates(data: bytes, where: str) -> None:
 def _open(
     data: bytes | msgspec.Raw, envelope: _Envelope, where: str, implied: _Head | None, depth: int
 ) -> Iterator[FoundObject]:
+    if envelope.server_version is not None and envelope.kind is None:
+        yield _version(envelope.server_version, where)
+        return
     head = _completed(envelope, implied, where)
     if not _is_list(head.kind) or (envelope.items is None and not _holds_known_items(head)):
         yield FoundObject(head.api_version or "", head.kind or "", data, where)
@@ -142,6 +148,9 @@ def _open_plain(data: Any, where: str, implied: _Head | None, depth: int) -> Ite
             raise InputError(
                 f"{where}: {name}: expected str, found {msgspec.json.encode(data[name])[:60].decode(errors='replace')}"
             )
+    if "kind" not in data and (version := _version_of(data)) is not None:
+        yield _version(version, where)
+        return
     head = _completed(_Head(api_version=data.get("apiVersion"), kind=data.get("kind")), implied, where)
     items = data.get("items")
     if not _is_list(head.kind) or (not isinstance(items, list) and not _holds_known_items(head)):
@@ -153,6 +162,19 @@ def _open_plain(data: Any, where: str, implied: _Head | None, depth: int) -> Ite
     _refuse_depth(depth, where)
     for index, item in enumerate(items or ()):
         yield from _open_plain(item, f"{where}: items[{index}]", inside, depth + 1)
+
+
+def _version_of(data: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the version of the API server in the output of ``kubectl version``, in YAML or as text; None in others."""
+    found = data.get("serverVersion")
+    if isinstance(found, dict):
+        return found
+    text = data.get("Server Version")
+    return {"gitVersion": text} if isinstance(text, str) else None
+
+
+def _version(version: dict[str, Any], where: str) -> FoundObject:
+    return FoundObject("", SERVER_VERSION, {"version": str(version.get("gitVersion") or "")}, where)
 
 
 def _completed(head: _Head, implied: _Head | None, where: str) -> _Head:

@@ -129,10 +129,13 @@ class DumpWriter:
             metadata["annotations"] = self._annotations(metadata["annotations"])
         return {**template, "metadata": metadata}
 
-    def parts(self, server: str, taken_at: str, missing: Iterable[Unread]) -> Iterator[bytes]:
-        """Yield the file in parts: one line for each object, the record first."""
+    def parts(self, server: str, taken_at: str, missing: Iterable[Unread], version: str = "") -> Iterator[bytes]:
+        """Yield the file in parts: one line for each object, the record first. ``version``: that of the API server."""
         record = DumpRecord(
-            taken_at=taken_at, server=server, not_read=tuple(UnreadKind(one.plural, one.why) for one in missing)
+            taken_at=taken_at,
+            server=server,
+            server_version=version,
+            not_read=tuple(UnreadKind(one.plural, one.why) for one in missing),
         )
         head = {"apiVersion": DUMP_RECORD.api_version, "kind": DUMP_RECORD.kind, **msgspec.to_builtins(record)}
         yield b'{"apiVersion":"v1","kind":"List","items":[\n'

@@ -1,4 +1,4 @@
-"""Take a dump of a live cluster: one GET for each page of each kind, and no request that writes."""
+"""Take a dump of a live cluster: one GET for its version and for each page of each kind, and no request that writes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from moorage.api.custom_objects import CustomKind
 from moorage.client.endpoint import Endpoint
 from moorage.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
 from moorage.client.rest import Rest
+from moorage.client.server_version import server_version
 from moorage.errors import ClusterError, InputError
 from moorage.inputs.files import InputFile
 from moorage.inputs.kinds import KINDS
@@ -24,7 +25,7 @@ from moorage.laboratory.inventory import served_as
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_sources
 
-__all__ = ["Get", "Unread", "endpoint_of", "fetch", "read_all", "take_dump"]
+__all__ = ["Get", "Unread", "endpoint_of", "fetch", "read_all", "take_dump", "version_of"]
 
 #: ``get(path, params)`` returns the body of a response and raises ClusterError.
 Get: TypeAlias = Callable[[str, Mapping[str, str]], Awaitable[bytes]]
@@ -89,10 +90,24 @@ async def read_all(get: Get, server: str, began: datetime, custom: Iterable[str]
     files: list[InputFile] = []
     taken_at = began.isoformat(timespec="seconds")
     names = tuple(custom)
+    version = await version_of(get)
     missing = [str(one) for one in await fetch(get, files.append, names)]
     read = read_sources(files, validated=False, custom=names)
     notes = (f"taken from {server} at {taken_at}", *missing, *read.report.notes)
-    return replace(read, report=replace(read.report, notes=notes, taken_at=taken_at))
+    return replace(read, report=replace(read.report, notes=notes, taken_at=taken_at, server_version=version))
+
+
+async def version_of(get: Get) -> str:
+    """Return the version of the API server; "" if it is not to be read.
+
+    Raises  ClusterError if the API server cannot be asked
+    """
+    try:
+        return await server_version(get)
+    except ClusterError as error:
+        if error.status not in {403, 404}:
+            raise
+        return ""
 
 
 class Unread(NamedTuple):

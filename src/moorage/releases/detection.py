@@ -1,7 +1,7 @@
-"""Which release a cluster runs, by the versions that its kubelets report.
+"""Which release a cluster runs, by the versions that its API server and its kubelets report.
 
-A kubelet is never newer than the control plane, and that of a control-plane node is as new. The version of a node may carry a
-suffix of the distribution: ``v1.34.1-gke.12``, ``v1.33.3+k3s1``.
+A kubelet is never newer than the control plane, and that of a control-plane node is as new. A version may carry a suffix of the
+distribution: ``v1.34.1-gke.12``, ``v1.33.3+k3s1``.
 """
 
 from __future__ import annotations
@@ -18,24 +18,41 @@ _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
 
 
 class DetectedRelease(NamedTuple):
-    """The newest version that the kubelets report, as ``1.34.5``, and the release that is nearest to it in its series.
+    """The version that the API server reports, or the newest of the kubelets, and the release that is nearest in its series.
 
-    ``release`` is None if no release of the series is known.
+    ``version``  as ``1.34.5``
+    ``release``  None if no release of the series is known
+    ``source``   what reports the version: ``the API server reports`` or ``the kubelets report``
     """
 
     version: str
     release: Release | None
+    source: str
+
+    @property
+    def is_known(self) -> bool:
+        """True if the release is exactly the one that was found."""
+        return find_release(self.version) is not None
 
 
-def detect_release(kubelets: Iterable[str], control_plane: Iterable[str] = ()) -> DetectedRelease | None:
-    """Return the release of a cluster; None if no kubelet reports a version. ``control_plane``: kubelets of such nodes."""
-    numbers = [found for version in control_plane if (found := _number(version))]
-    numbers = numbers or [found for version in kubelets if (found := _number(version))]
-    if not numbers:
-        return None
-    newest = max(numbers)
-    version = ".".join(map(str, newest))
-    return DetectedRelease(version, find_release(version) or _nearest(newest))
+def detect_release(
+    kubelets: Iterable[str] = (), control_plane: Iterable[str] = (), *, server: str = ""
+) -> DetectedRelease | None:
+    """Return the release of a cluster; None if nothing reports a version.
+
+    ``server``         the version of the API server, if it is known
+    ``control_plane``  those of the kubelets on control-plane nodes
+    """
+    for source, versions in (
+        ("the API server reports", [server]),
+        ("the kubelets report", control_plane),
+        ("the kubelets report", kubelets),
+    ):
+        if numbers := [found for version in versions if (found := _number(version))]:
+            newest = max(numbers)
+            version = ".".join(map(str, newest))
+            return DetectedRelease(version, find_release(version) or _nearest(newest), source)
+    return None
 
 
 def _number(version: str) -> tuple[int, ...] | None:

@@ -55,13 +55,15 @@ class Unused:
 class InputReport:
     """What was read: counts of kinds that are used and of kinds that are not, and notes of one line.
 
-    ``taken_at``  when the objects were read from a cluster, if that is known
+    ``taken_at``        when the objects were read from a cluster, if that is known
+    ``server_version``  the version of the cluster's API server, such as ``v1.34.1``, if that is known
     """
 
     read: tuple[tuple[str, int], ...] = ()
     unused: tuple[Unused, ...] = ()
     notes: tuple[str, ...] = ()
     taken_at: str = ""
+    server_version: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "notes", tuple(map(one_line, self.notes)))

@@ -35,7 +35,7 @@ from moorage.controllers.machinery.generated_names import generated_name, stable
 from moorage.errors import InputError
 from moorage.inputs.files import InputFile, open_sources
 from moorage.inputs.kinds import KINDS, UNKNOWN_KIND, find_kind, why_unused
-from moorage.inputs.objects import FoundObject, Payload, find_objects
+from moorage.inputs.objects import SERVER_VERSION, FoundObject, Payload, find_objects, plain_object
 from moorage.simulator.cluster_input import SLOTS, ClusterInput, InputReport, Unused
 from moorage.simulator.custom_kinds import CustomReader, ReadObject
 from moorage.simulator.dump_record import DUMP_RECORD, DumpRecord, read_record
@@ -155,9 +155,13 @@ class _Reader:
         self.unused: dict[tuple[str, str], int] = {}
         self.repeated: list[str] = []
         self.records: list[DumpRecord] = []
+        self.server_version = ""
         self.faults: list[str] = []
 
     def take(self, found: FoundObject, source: InputFile | None = None) -> None:
+        if found.kind == SERVER_VERSION:
+            self.server_version = plain_object(found)["version"]
+            return
         kind, is_custom = find_kind(found.api_version, found.kind), self.custom.take(found)
         translated = self.rules.translated(found) if kind is None else None
         if translated is not None:
@@ -239,6 +243,7 @@ class _Reader:
         implied = self._add_implied_namespaces()
         notes = [*(note for record in self.records for note in record.notes()), *self.fields.notes()]
         taken_at = next((record.taken_at for record in self.records), "")
+        version = self.server_version or next((record.server_version for record in self.records), "")
         if self.repeated:
             notes.append(f"{counted(len(self.repeated), 'object')} given more than once, identically: {some(self.repeated)}")
         if implied:
@@ -247,7 +252,8 @@ class _Reader:
         kept: dict[str, Any] = {slot: tuple(objects.values()) for slot, objects in self.objects.items() if slot in SLOTS}
         others = tuple(obj for slot, objects in self.objects.items() if slot not in SLOTS for obj in objects.values())
         custom = tuple(one.obj for one in self.custom_objects.values())
-        return ClusterInput(**kept, custom=custom, others=others, report=InputReport(read, unused, tuple(notes), taken_at))
+        report = InputReport(read, unused, tuple(notes), taken_at, version)
+        return ClusterInput(**kept, custom=custom, others=others, report=report)
 
     def _unused(self, name: str, version: str, count: int) -> Unused:
         why = self.custom.why_unused(version, name) or why_unused(version, name)

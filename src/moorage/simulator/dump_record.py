@@ -34,6 +34,7 @@ class DumpRecord(Struct, frozen=True, rename="camel"):
     metadata: dict[str, str] = msgspec.field(default_factory=lambda: {"name": "dump"})
     taken_at: str = ""
     server: str = ""
+    server_version: str = ""
     not_read: tuple[UnreadKind, ...] = ()
 
     def notes(self) -> list[str]:

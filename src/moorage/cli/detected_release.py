@@ -1,0 +1,56 @@
+"""The release that ``--emulate auto`` stands for: that of a cluster, by what its objects say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from moorage.api.core import Node
+from moorage.errors import InputError
+from moorage.inputs.files import InputFile
+from moorage.inputs.objects import SERVER_VERSION, find_objects
+from moorage.releases import Release, why_unknown
+from moorage.releases.detection import DetectedRelease, detect_release
+from moorage.simulator.cluster_reader import read_objects
+from moorage.simulator.dump_record import DUMP_RECORD
+
+__all__ = ["known_release", "release_of_files", "release_of_nodes"]
+
+_CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+#: Kinds that tell the release of a cluster.
+_TELLING: Final = frozenset(["Node", DUMP_RECORD.kind, SERVER_VERSION])
+#: ``(labels, kubelet's version)`` of a node.
+_Kubelet = tuple[Mapping[str, str], str]
+
+
+def release_of_nodes(nodes: Iterable[Node], server: str, tell: Callable[[str], None]) -> Release:
+    """Return the release of a cluster with these nodes; ``server`` is the version of its API server, "" if not known.
+
+    ``tell`` receives a note if the patch release is not known and another one is used.
+    Raises  InputError if nothing reports a version, or the release is not known
+    """
+    kubelets: list[_Kubelet] = [(node.metadata.labels, node.status.node_info.kubelet_version) for node in nodes]
+    leading = [version for labels, version in kubelets if any(label in labels for label in _CONTROL_PLANE)]
+    found = detect_release((version for _, version in kubelets), leading, server=server)
+    if found is None:
+        raise InputError("--emulate auto: no node has status.nodeInfo.kubeletVersion; name the release")
+    return known_release(found, tell)
+
+
+def release_of_files(sources: Iterable[InputFile], tell: Callable[[str], None]) -> Release:
+    """Return the release of the cluster whose objects are in files; see ``release_of_nodes``."""
+    objects = (found for source in sources for found in find_objects(source) if found.kind in _TELLING)
+    cluster = read_objects(objects, validated=False)
+    return release_of_nodes(cluster.nodes, cluster.report.server_version, tell)
+
+
+def known_release(found: DetectedRelease, tell: Callable[[str], None]) -> Release:
+    """Return the release that was found; ``tell`` receives a note if another patch release takes its place.
+
+    Raises  InputError if it is not known
+    """
+    if found.release is None:
+        raise InputError(f"--emulate auto: {why_unknown(found.version)}")
+    if not found.is_known:
+        tell(f"{found.source} {found.version}; {found.release} is the nearest release that is known")
+    return found.release

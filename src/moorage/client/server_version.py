@@ -1,0 +1,26 @@
+"""The version that an API server reports at ``/version``."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+import msgspec
+
+from moorage.errors import ClusterError
+
+__all__ = ["server_version"]
+
+
+class _Version(msgspec.Struct, frozen=True, rename="camel"):
+    git_version: str = ""
+
+
+async def server_version(get: Callable[[str, Mapping[str, str]], Awaitable[bytes]]) -> str:
+    """Return the version of the API server that ``get`` asks, such as ``v1.34.1``; "" if its answer has none.
+
+    Raises  ClusterError
+    """
+    try:
+        return msgspec.json.decode(await get("/version", {}), type=_Version).git_version
+    except msgspec.MsgspecError as error:
+        raise ClusterError(f"GET /version: the answer is not a version: {error}") from None

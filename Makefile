@@ -82,6 +82,10 @@ docs: $(VENV)/.ready-for-docs  ## build the documentation site in build/site, wi
 docs-serve: $(VENV)/.ready-for-docs  ## show the documentation site, and rebuild it after each change
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
+.PHONY: man
+man: $(VENV)/.ready-to-run  ## write the man pages that the wheel installs, from the help of the commands
+	@$(BIN)/moorage man --write man
+
 .PHONY: ui
 ui:  ## test the web page in ui/ and build it into src/moorage/web/bundle (needs Node 20 or newer and npm)
 	@cd ui && npm ci --silent && npm test --silent && npm run build --silent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import click
 import pytest
@@ -72,3 +73,9 @@ def test_pages_are_written(moorage, tmp_path):
 def test_unknown_commands(moorage, words):
     ran = moorage("man", *words)
     assert (ran.status, ran.out, ran.err) == (1, "", f"error: {' '.join(words)}: no such command; see moorage --help\n")
+
+
+def test_the_pages_that_the_wheel_installs_are_those_of_now():
+    """If this fails: make man."""
+    installed = {path.stem: path.read_text("utf-8") for path in (Path(__file__).parents[2] / "man").glob("*.1")}
+    assert installed == dict(man_pages())

@@ -97,4 +97,4 @@ def test_a_name_that_cannot_be_used_is_refused(moorage, here, name, message):
 def test_the_help_has_examples_and_the_page_to_read(moorage):
     said = moorage("plugin", "new", "--help").out
     assert said.count("    moorage plugin new ") == 2
-    assert "docs/reference/plugin-new.md" in said
+    assert "moorage help plugin-new" in said

@@ -30,7 +30,7 @@ EPILOG = """Examples:
     moorage capacity job.yaml -f cluster.json
     moorage capacity deployment/web=3,deployment/worker=2 -f cluster.json
 
-All that is printed, and how it is counted: docs/reference/capacity.md
+All that is printed, and how it is counted: moorage help capacity
 """
 
 

@@ -16,7 +16,7 @@ EPILOG = """Examples:
     eval "$(moorage completion bash)"        # in ~/.bashrc
     moorage completion fish > ~/.config/fish/completions/moorage.fish
 
-How to install: docs/reference/completion.md
+How to install: moorage help completion
 """
 SHELLS = ("bash", "zsh", "fish")
 

@@ -21,7 +21,7 @@ EPILOG = """Examples:
     moorage cordon worker-3 -f cluster.json -f apps.yaml
     moorage cordon -l pool=old --live
 
-All that is printed: docs/reference/drain.md
+All that is printed: moorage help drain
 """
 
 

@@ -23,7 +23,7 @@ EPILOG = """Examples:
     moorage demo
     moorage demo --copy .
 
-The tutorial goes on from here: docs/tutorial/first-simulation.md. Options of the scheduler: docs/reference/simulate.md
+The tutorial goes on from here: moorage help first-simulation. Options of the scheduler: moorage help simulate
 """
 
 

@@ -33,7 +33,7 @@ EPILOG = """Examples:
     moorage drain worker-3 -f cluster.json --ignore-daemonsets
     moorage drain -l pool=old -f cluster.json --ignore-daemonsets --find-order --return
 
-All that is printed, and what is assumed: docs/reference/drain.md
+All that is printed, and what is assumed: moorage help drain
 """
 
 

@@ -35,7 +35,7 @@ EPILOG = """Examples:
     moorage dump -o cluster.json.gz
     moorage dump --context production | moorage simulate -f -
 
-What is in the file, and what never is: docs/reference/dump.md
+What is in the file, and what never is: moorage help dump
 """
 
 

@@ -31,7 +31,7 @@ EPILOG = """Examples:
     moorage explain shop/web-0 -f cluster.json
     moorage explain --all -f cluster.json --add-nodes like=n1,count=2
 
-All that is printed, and what it means: docs/reference/explain.md
+All that is printed, and what it means: moorage help explain
 """
 
 

@@ -24,7 +24,7 @@ EPILOG = """Examples:
     moorage fail worker-3 worker-4 -f cluster.json
     moorage fail --zone eu-west-1a -f cluster.json --mode unreachable
 
-All that is printed, and what the modes do: docs/reference/survive.md
+All that is printed, and what the modes do: moorage help survive
 """
 
 

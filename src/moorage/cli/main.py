@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "drain": ("moorage.cli.drain:drain", "Say what kubectl drain would do, and what becomes of the pods."),
     "explain": ("moorage.cli.explain:explain", "Say why a pod is pending, or why it is on its node."),
     "fail": ("moorage.cli.fail:fail", "Say what happens when nodes are lost."),
+    "help": ("moorage.cli.help:show_help", "Show a page of the documentation."),
     "man": ("moorage.cli.man:man", "Print the man page of a command."),
     "plan": ("moorage.cli.plan:plan", "Say which nodes to buy so that all pods are placed."),
     "plugin": ("moorage.cli.plugin:plugin", "Start a plugin of your own."),
@@ -57,7 +58,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
     "Schedule a cluster": ("run", "up", "ui"),
     "Get and share input": ("dump", "redact", "demo"),
-    "Set up": ("config", "plugin", "completion", "man"),
+    "Set up": ("config", "plugin", "completion", "help", "man"),
 }  # fmt: skip
 
 
@@ -96,7 +97,8 @@ class _Commands(CommandGroup):
 def cli() -> None:
     """Moorage: the Kubernetes scheduler in Python.
 
-    Reads kubectl dumps, manifests and traces, and decides as kube-scheduler 1.36 does.
+    Reads kubectl dumps, manifests and traces, and decides as kube-scheduler 1.36 does. The tutorial: moorage help
+    first-simulation. All pages: moorage help
     """
 
 

@@ -22,7 +22,7 @@ EPILOG = """Examples:
     moorage man simulate | man -l -
     moorage man --write ~/.local/share/man/man1
 
-How to install: docs/reference/man.md
+How to install: moorage help man
 """
 #: How a paragraph of a help text starts whose lines are kept as they are.
 _AS_IT_IS = "\b\n"

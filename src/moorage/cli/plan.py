@@ -30,7 +30,7 @@ EPILOG = """Examples:
     moorage plan -f tomorrow/ --types types.yaml
     moorage plan -f cluster.json --consolidate --types types.yaml
 
-The file of types, and how the answer is found: docs/reference/plan.md
+The file of types, and how the answer is found: moorage help plan
 """
 
 

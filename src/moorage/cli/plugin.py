@@ -26,7 +26,7 @@ EPILOG = """Examples:
     moorage plugin new team_nodes
     moorage plugin new near_data --kind score
 
-What the folder holds: docs/reference/plugin-new.md
+What the folder holds: moorage help plugin-new
 """
 #: A module's name that is also valid as the name of a distribution.
 _USABLE: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_]*[A-Za-z0-9])?")

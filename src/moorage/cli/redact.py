@@ -34,7 +34,7 @@ EPILOG = """Examples:
     moorage redact -f cluster.json.gz --key key -o shared.json.gz --verify
     moorage redact -f cluster.json.gz --key key -o shared.json.gz --map private.json
 
-What is replaced, and what stays: docs/reference/redact.md
+What is replaced, and what stays: moorage help redact
 """
 #: The size of a new key, in bytes.
 _KEY_SIZE: Final = 32

@@ -26,7 +26,7 @@ Examples:
     moorage report --live -o csv > today.csv
     moorage report -f cluster.json --serve
 
-All that is printed: docs/reference/report.md
+All that is printed: moorage help report
 """
 
 

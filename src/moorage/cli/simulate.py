@@ -56,7 +56,7 @@ EPILOG = """Examples:
     moorage simulate -f cluster.json -f app/
     helm template chart/ | moorage simulate -f cluster.json -f -
 
-All that is printed, and what it means: docs/reference/simulate.md
+All that is printed, and what it means: moorage help simulate
 """
 
 

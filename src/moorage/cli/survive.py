@@ -28,7 +28,7 @@ EPILOG = """Examples:
     moorage survive -f cluster.json --over zone
     moorage survive -f cluster.json --spare worker-1
 
-All that is printed, and how losses are compared: docs/reference/survive.md
+All that is printed, and how losses are compared: moorage help survive
 """
 
 

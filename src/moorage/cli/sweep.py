@@ -39,7 +39,7 @@ EPILOG = """Examples:
     moorage sweep grid.yaml
     moorage sweep grid.yaml --dask tcp://scheduler:8786 -o json
 
-The file of a grid, the store, and all that is printed: docs/reference/sweep.md
+The file of a grid, the store, and all that is printed: moorage help sweep
 """
 
 

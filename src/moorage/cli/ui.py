@@ -22,7 +22,7 @@ Examples:
     moorage ui --context moorage
     moorage ui --kubeconfig ~/.moorage/kubeconfig
 
-The web interface: docs/reference/web-ui.md
+The web interface: moorage help web-ui
 """
 
 

@@ -78,7 +78,7 @@ EPILOG = """Examples:
     moorage up --nodes 50
     moorage up -f cluster.json --data cluster.db
 
-Everything else: docs/reference/up.md
+Everything else: moorage help up
 """
 
 

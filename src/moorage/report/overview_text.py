@@ -126,5 +126,5 @@ def _end(found: OverviewValues, *, wide: bool) -> str:
     is_less = found.whole.counted < found.whole.nodes
     said = [f"{', '.join(aside) or 'Some nodes'} not counted; --all-nodes counts all."] if is_less else []
     said += ["FIT in groups and zones is for the first shape, by arithmetic."] if found.mix else []
-    said += ["docs/reference/metrics.md explains the figures.", *([] if wide else ["More: -o wide"])]
+    said += ["moorage help metrics explains the figures.", *([] if wide else ["More: -o wide"])]
     return paragraph(" ".join(said))

@@ -101,7 +101,7 @@ def test_a_help_page_has_sections_two_examples_and_the_page_to_read(moorage, nam
     examples = [line for line in ran.out.splitlines() if re.match(r" +(.* \| )?moorage ", line)]
     assert len(examples) >= 2
     assert all(f"moorage {name} " in line for line in examples)
-    page = re.search(r"moorage help ([\w-]+)", ran.out)
+    page = re.search(r"moorage help\s+([\w-]+)", ran.out)
     assert page is not None
     assert (ROOT / "docs/reference" / f"{page[1]}.md").is_file()
     assert "\nInput:\n" in ran.out or name in {"sweep", "up"}

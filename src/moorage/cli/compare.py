@@ -45,7 +45,7 @@ Examples:
     moorage compare -f cluster.json --a now.yaml --b packed.yaml --fail-on 'pending > +0'
     moorage compare -f cluster.json --b-release 1.34 --replace-all -o wide
 
-All that is printed, and the metrics that gates may name: moorage help compare
+What is printed, and the metrics of gates: moorage help compare
 """
 
 

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote
@@ -14,6 +15,7 @@ class LabServer:
 
     def __init__(self, snapshot: dict[str, Any], port: int = 0) -> None:
         self.snapshot = snapshot
+        self.past: Callable[[float], dict[str, Any]] = lambda at: snapshot
         self.answers: dict[str, Any] = {}
         self.asked: list[tuple[str, Any]] = []
         self.status_of_snapshot = 200
@@ -63,6 +65,8 @@ def _handler(lab: LabServer) -> type[BaseHTTPRequestHandler]:
             file = bundle_file(path.removeprefix("/ui/")) if path.startswith("/ui/") else None
             if file is not None:
                 self.reply(200, file.body, file.media)
+            elif path == "/lab/v1/snapshot" and query.startswith("at="):
+                self.answer(200, lab.past(float(query[3:])))
             elif path == "/lab/v1/snapshot":
                 self.answer(lab.status_of_snapshot, lab.snapshot)
             elif path == "/lab/v1/events":

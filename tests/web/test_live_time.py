@@ -1,5 +1,7 @@
 """The page of the cluster's past, in a browser: what it says, how the time is narrowed, and that it follows."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from tests.web.clusters import pod_fields, snapshot
@@ -12,6 +14,7 @@ def history(pending):
     at = [1_800_000_000.0 + second for second in range(600)]
     return {
         "now": at[-1],
+        "began": at[0],
         "samples": {
             "at": at,
             "pending": [2] * 599 + [pending],
@@ -65,5 +68,34 @@ def test_the_past_is_shown_narrowed_and_followed(visit, text_of):
             page.get_by_role("heading", name="3 pods pending").wait_for()
             assert page.evaluate("document.documentElement.scrollWidth") == 390
             visit.shoot(page, "time-narrow")
+    finally:
+        server.close()
+
+
+def at_moment(at):
+    bound = at >= 1_800_000_300
+    stamp = datetime.fromtimestamp(at, UTC).isoformat()
+    return snapshot([{"name": "n1"}], [{"key": "default/web", "node": "n1" if bound else None}], at=stamp, notes=["as then"])
+
+
+def test_the_map_of_a_moment_is_moved_and_runs(visit):
+    server = LabServer(snapshot([], []))
+    server.answers["GET /lab/v1/history"] = history(1)
+    server.past = at_moment
+    try:
+        with visit.page(server.url + "#/time") as page:
+            slider = page.get_by_role("slider", name="at", exact=True)
+            slider.press("Home")
+            page.get_by_role("heading", name="08:00:00: 1 pod pending, 0 on 1 node").wait_for()
+            slider.press("End")
+            page.get_by_role("heading", name="08:09:59: 0 pods pending, 1 on 1 node").wait_for()
+            assert page.get_by_role("link", name="n1").count() == 1
+            visit.shoot(page, "time-replay")
+            page.get_by_role("slider", name="from").press("End")  # what is shown is what runs
+            page.get_by_role("button", name="Play").press("Enter")
+            page.get_by_role("button", name="Play").wait_for()
+            assert page.locator(".lane .mark-moment").count() > 0
+            page.get_by_role("button", name="Close the map").click()
+            assert page.get_by_role("link", name="n1").count() == 0
     finally:
         server.close()

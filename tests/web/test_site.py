@@ -126,6 +126,8 @@ def test_a_link_opens_one_session_and_no_second_one():
         assert "SameSite=Strict" in cookie
         assert f"moorage-{browser.port}=" in cookie
         assert (await browser.get("/lab/v1/snapshot"))[0] == 200
+        for at in ("nan", "1e12", "-1", "x"):
+            assert (await browser.get(f"/lab/v1/snapshot?at={at}"))[0] == 400
         assert (await browser.ask("POST", "/lab/v1/session", {"token": token}))[0] == 401
         async with browser.events() as events:
             assert (await browser.ask("DELETE", "/lab/v1/session"))[0] == 204
@@ -250,7 +252,7 @@ def test_a_user_sees_the_pods_of_the_namespaces_that_they_may_list():
         assert delta["pods"] == {"set": [], "gone": ["team/mine"]}
         assert delta["attempts"] == []
         assert [one["name"] for one in delta["nodes"]["set"]] == ["n0"]
-        for path in ("history", "snapshot"):
+        for path in ("history", "snapshot", f"snapshot?at={time.time()}"):
             assert "secret" not in json.dumps((await browser.get(f"/lab/v1/{path}"))[1])
         assert (await browser.get("/lab/v1/verdicts/default/secret"))[0] == 403
 

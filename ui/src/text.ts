@@ -53,10 +53,11 @@ export function seconds(value: number): string {
   return hours ? `${hours}h${minutes ? `${minutes}m` : ""}` : `${minutes}m${rest ? `${rest}s` : ""}`;
 }
 
-/** The time of day of seconds since 1970, in UTC. */
-export function clock(seconds: number): string {
+/** Return the time of seconds since 1970 in UTC: of the day, or with the date on a scale that is longer than a day. */
+export function clock(seconds: number, scale = 0): string {
   const time = new Date(seconds * 1000);
-  return Number.isNaN(time.getTime()) ? "" : time.toISOString().slice(11, 19);
+  if (Number.isNaN(time.getTime())) return "";
+  return scale > 86_400 ? time.toISOString().slice(5, 16).replace("T", " ") : time.toISOString().slice(11, 19);
 }
 
 /** Return a number with its sign, and a real minus sign. */

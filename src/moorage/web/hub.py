@@ -24,6 +24,7 @@ import msgspec
 from moorage.api.core import Node, Pod
 from moorage.errors import InputError
 from moorage.web.mirror import Changes, Mirror, View, causes_of
+from moorage.web.replay import rows_at
 from moorage.web.rows import PodRow, QueueState, is_ended, pod_row
 from moorage.web.snapshot import Header, SnapshotRows, snapshot_document
 from moorage.web.timeline import TimelineRows, timeline_document
@@ -50,6 +51,7 @@ _KEPT_SNAPSHOTS: Final = 4
 #: Seconds after which the typical shapes of pods, and the groups of nodes, are computed again.
 _SHAPES_S: Final = 30.0
 _GROUPS_S: Final = 2.0
+_NODES_OF_NOW: Final = "Nodes are as they are now; the pods are those of that time."
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -244,7 +246,7 @@ class Hub:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def now(self) -> str:
-        return datetime.fromtimestamp(self._clock(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return _stamp(self._clock())
 
     async def snapshot(self, view: View, user: str, *, writable: bool = False) -> bytes:
         """Return the encoded snapshot, compressed with gzip. Readers who see the same share one."""
@@ -262,11 +264,20 @@ class Hub:
                 self._snapshots.popitem(last=False)
         return await asyncio.shield(task)
 
-    async def history(self, view: View) -> bytes:
-        """Return the encoded history, compressed with gzip."""
+    async def history(self, view: View, span: tuple[float, float] | None = None) -> bytes:
+        """Return the encoded history of a span of time, or of all that is known, compressed with gzip."""
         await self.ready()
         rows, now = TimelineRows.of(self.mirror), self._clock()
-        return await asyncio.to_thread(lambda: _compressed(timeline_document(rows, now, view)))
+        return await asyncio.to_thread(lambda: _compressed(timeline_document(rows, now, view, span)))
+
+    async def past(self, view: View, user: str, at: float) -> bytes:
+        """Return the encoded snapshot of a time in the past, compressed with gzip."""
+        await self.ready()
+        header = Header(
+            release=self.source.release, id="", at=_stamp(at), live=False, writable=False, user=user, notes=(_NODES_OF_NOW,)
+        )
+        rows, gone = SnapshotRows.of(self.mirror), list(self.mirror.gone)
+        return await asyncio.to_thread(lambda: _encoded_snapshot(rows_at(rows, gone, at), header, view))
 
     async def events(
         self, view: Callable[[], Any], last: str, notices: Callable[[], list[bytes]] = list
@@ -335,6 +346,10 @@ class Hub:
             while len(self._encoded) > _KEPT_FRAMES:
                 self._encoded.popitem(last=False)
         return found
+
+
+def _stamp(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _encoded_snapshot(rows: SnapshotRows, header: Header, view: View) -> bytes:

@@ -31,6 +31,8 @@ __all__ = ["Limits", "Site", "is_own_path"]
 _MOST_BODY: Final = 1 << 20
 #: Seconds in which a client must take a piece of a stream, and send the body of a request.
 _PATIENCE_S: Final = 10.0
+#: The end of the year 9999.
+_MOST_SECONDS: Final = 253_402_300_800.0
 _JSON: Final = "application/json"
 _NAME: Final = "[^/]{1,253}"
 
@@ -168,11 +170,15 @@ class Site:
         return await view_of(visitor, self._namespaces())
 
     async def _snapshot(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
-        body = await self.hub.snapshot(await self.view(visitor), visitor.name)
-        return compressed(request, body)
+        view, at = await self.view(visitor), request.query.get("at")
+        if at is None:
+            return compressed(request, await self.hub.snapshot(view, visitor.name))
+        return compressed(request, await self.hub.past(view, visitor.name, _moment(at)))
 
     async def _history(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
-        return compressed(request, await self.hub.history(await self.view(visitor)))
+        ends = [request.query.get(name) for name in ("from", "to")]
+        span = None if None in ends else (_moment(ends[0]), _moment(ends[1]))
+        return compressed(request, await self.hub.history(await self.view(visitor), span))
 
     async def _events(self, request: web.BaseRequest, visitor: Visitor) -> Any:
         await self.view(visitor)
@@ -253,6 +259,20 @@ async def read_body(request: web.BaseRequest, form: type[Any], most: int = _MOST
         return msgspec.json.decode(bytes(body), type=form)
     except (msgspec.DecodeError, RecursionError) as error:
         raise bad_request(str(error)) from None
+
+
+def _moment(text: str | None) -> float:
+    """Return a time in seconds since 1970.
+
+    Raises  ApiError 400
+    """
+    try:
+        at = float(text or "")
+    except ValueError:
+        at = -1.0
+    if not 0 <= at < _MOST_SECONDS:
+        raise bad_request(f"no time in seconds since 1970: {text}")
+    return at
 
 
 def _cancel(task: asyncio.Task[Any] | None) -> None:

@@ -37,15 +37,17 @@ class TimelineRows(msgspec.Struct, frozen=True):
         return cls(list(mirror.pods.values()), list(mirror.gone), list(mirror.attempts), capacity)
 
 
-def timeline_document(rows: TimelineRows, now: float, view: View) -> dict[str, Any]:
-    """Return the samples and lanes, as far as ``view`` shows the pods."""
+def timeline_document(rows: TimelineRows, now: float, view: View, span: tuple[float, float] | None = None) -> dict[str, Any]:
+    """Return the samples and lanes of a span of time, or of all that is known, as far as ``view`` shows the pods."""
     lives = [(row, now, False) for row in rows.pods] + [(one.row, one.at, True) for one in rows.gone]
     lives = [one for one in lives if view.shows(one[0].key)]
     began = min((row.arrived for row, _, _ in lives if row.arrived), default=now)
-    at = np.linspace(began, max(now, began + 1.0), _SAMPLES)
+    first, last = span or (began, now)
+    at = np.linspace(first, max(last, first + 1.0), _SAMPLES)
+    met = [one for one in lives if one[0].arrived <= at[-1] and one[1] >= first]
     return {
-        "apiVersion": "moorage.dev/v1", "kind": "History", "now": now,
-        "samples": _samples(lives, at, rows.capacity), "lanes": _lanes(lives, rows, view),
+        "apiVersion": "moorage.dev/v1", "kind": "History", "now": now, "began": began,
+        "samples": _samples(lives, at, rows.capacity), "lanes": _lanes(met, rows, view),
     }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 /** Two maps side by side: where pods are, and where they are then. A pod that the reader points at is linked across. */
 import { Muted, SmallText } from "./basics";
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
+import { useRedraw } from "./redraw";
 import { natural, shortName, visible } from "../text";
 
 export interface Move {
@@ -95,12 +96,7 @@ interface Line {
 /** Lines between the two places of each pod. They say nothing that the cards do not. */
 function Links({ box, moves, subject }: { box: { current: HTMLDivElement | null }; moves: readonly Move[]; subject: string | undefined }) {
   const [lines, setLines] = useState<readonly Line[]>([]);
-  useLayoutEffect(() => {
-    const measure = () => setLines(linesOf(box.current!));
-    const observer = new ResizeObserver(measure);
-    observer.observe(box.current!);
-    return () => observer.disconnect();
-  }, [moves]);
+  useRedraw(box, () => setLines(linesOf(box.current!)), [moves]);
   return (
     <svg class="links on-screen" aria-hidden>
       {lines.map((line) => (

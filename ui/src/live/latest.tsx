@@ -6,13 +6,15 @@ import { visible } from "../text";
 import { get } from "./api";
 import { onChange } from "./state";
 
+const SETTLED_MS = 120;
+
 interface LatestProps<T> {
   path: string;
   pauseMs: number;
   show: (value: T) => ComponentChildren;
 }
 
-/** Ask for `path` now, and again after changes of the cluster, once per `pauseMs` at most. */
+/** Ask for `path` when it changes, and again after changes of the cluster, once per `pauseMs` at most. */
 export function LatestPage<T>({ path, pauseMs, show }: LatestProps<T>) {
   const [value, setValue] = useState<T>();
   const [why, setWhy] = useState("");
@@ -29,13 +31,15 @@ export function LatestPage<T>({ path, pauseMs, show }: LatestProps<T>) {
     const stop = onChange(() => {
       timer ??= setTimeout(load, pauseMs);
     });
-    load();
+    // While the reader moves something, the path changes many times a second.
+    if (value) timer = setTimeout(load, SETTLED_MS);
+    else load();
     return () => {
       stop();
       clearTimeout(timer);
       control.abort();
     };
-  }, []);
+  }, [path]);
   return (
     <main class="page stack">
       {why && (

@@ -6,7 +6,9 @@
  */
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { NodeFields, Touched } from "../live/cluster";
-import { count, plural, visible } from "../text";
+import { useRedraw } from "../kit/redraw";
+import { plural } from "../text";
+import { GroupBox } from "./group";
 import { columnsIn, neighbour, type TileGroup, tileSize } from "./layout";
 import type { Look } from "./look";
 import { drawTile, type Palette, paletteOf } from "./paint";
@@ -32,19 +34,14 @@ export function CanvasMap({ groups, nodeOf, lookOf, describe, pick, follow }: Ma
   const columns = columnsIn(width || 1200, side);
   const palette = useRef<Palette>(undefined);
 
-  useLayoutEffect(() => {
-    const element = box.current!;
-    setWidth(element.clientWidth);
-    const observer = new ResizeObserver(() => setWidth(element.clientWidth));
-    observer.observe(element);
-    const dark = matchMedia("(prefers-color-scheme: dark)");
-    const change = () => setScheme((value) => value + 1);
-    dark.addEventListener("change", change);
-    return () => {
-      observer.disconnect();
-      dark.removeEventListener("change", change);
-    };
-  }, []);
+  useRedraw(
+    box,
+    () => {
+      setWidth(box.current!.clientWidth);
+      setScheme((value) => value + 1);
+    },
+    [],
+  );
 
   const contextOf = (group: number) => box.current?.querySelectorAll("canvas")[group]?.getContext("2d") ?? undefined;
 
@@ -107,12 +104,7 @@ export function CanvasMap({ groups, nodeOf, lookOf, describe, pick, follow }: Ma
       onFocus={() => active < 0 && setActive(0)}
     >
       {groups.map((group, index) => (
-        <div key={group.title} class="tile-group" role="group" aria-label={visible(group.title) || "all nodes"}>
-          {group.title && (
-            <p class="tile-title">
-              <span class="name">{visible(group.title)}</span> <span class="muted small">{count(group.names.length)}</span>
-            </p>
-          )}
+        <GroupBox key={group.title} group={group}>
           <div class="tile-plane">
             <canvas
               aria-hidden
@@ -127,7 +119,7 @@ export function CanvasMap({ groups, nodeOf, lookOf, describe, pick, follow }: Ma
               <Active key="active" text={describe(node)} index={active} total={names.length} side={side} x={(place.index % columns) * side} y={Math.floor(place.index / columns) * side} width={width} />
             )}
           </div>
-        </div>
+        </GroupBox>
       ))}
     </div>
   );

@@ -2,6 +2,7 @@
 import type { NodeFields, PodFields } from "../live/cluster";
 import { share } from "../live/cluster";
 import { percent, plural, visible } from "../text";
+import { GroupBox } from "./group";
 import type { TileGroup } from "./layout";
 import { type Look, type Measure, measured, measureName, secondOf, shade } from "./look";
 
@@ -20,19 +21,14 @@ interface CardsProps {
 export const CardMap = ({ groups, nodeOf, ...rest }: CardsProps) => (
   <div class="card-map">
     {groups.map((group) => (
-      <div key={group.title} class="tile-group" role="group" aria-label={visible(group.title) || "all nodes"}>
-        {group.title && (
-          <p class="tile-title">
-            <span class="name">{visible(group.title)}</span> <span class="muted small">{group.names.length}</span>
-          </p>
-        )}
+      <GroupBox key={group.title} group={group}>
         <ul class="tiles">
           {group.names.map((name) => {
             const node = nodeOf(name);
             return node && <li key={name}><Card node={node} {...rest} /></li>;
           })}
         </ul>
-      </div>
+      </GroupBox>
     ))}
   </div>
 );

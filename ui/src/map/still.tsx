@@ -16,26 +16,37 @@ export const StillCluster = createContext<Cluster | undefined>(undefined);
 
 export function StillMap({ document }: { document: AnyDocument | UnknownDocument }) {
   const cluster = useContext(StillCluster);
-  const links = useContext(Links);
   const verdicts = useMemo(() => (document.kind === "Explanation" ? verdictsIn(document.answer as ExplanationAnswer) : undefined), [document]);
   const subjects = useMemo(() => subjectsOf(document), [document]);
-  const groups = useMemo(() => groupsOf(cluster?.nodes.values() ?? [], "zone"), [cluster]);
-  const lookOf = useMemo(() => (node: NodeFields) => look(node, verdicts), [verdicts]);
   if (!cluster?.nodes.size) return null;
-  const nodeOf = (name: string) => cluster.nodes.get(name);
-  const podsOf = (name: string) => [...(cluster.nodes.get(name)?.pods ?? [])].flatMap((key) => cluster.pods.get(key) ?? []);
-  const describe = (node: NodeFields) => described(node, cluster.nodes.get(node.name)!.pods.size, "dominant", verdicts?.get(node.name));
   return (
     <Section title="Map" aside={plural(cluster.nodes.size, "node") + (cluster.head.live ? "" : ", as the input has them")}>
       <div class="cards">
         <Key verdicts={verdicts} />
-        {cluster.nodes.size <= MOST_CARDS ? (
-          <CardMap {...{ groups, nodeOf, podsOf, lookOf, describe, subjects }} href={links.node} measure="dominant" />
-        ) : (
-          <CanvasMap {...{ groups, nodeOf, lookOf, describe }} pick={(name) => (location.hash = links.node(name) ?? location.hash)} />
-        )}
+        <ClusterMap {...{ cluster, verdicts, subjects }} />
       </div>
     </Section>
+  );
+}
+
+interface ClusterMapProps {
+  cluster: Cluster;
+  verdicts?: ReadonlyMap<string, NodeVerdict> | undefined;
+  subjects?: ReadonlySet<string>;
+}
+
+/** A map of a cluster that does not change. */
+export function ClusterMap({ cluster, verdicts, subjects }: ClusterMapProps) {
+  const links = useContext(Links);
+  const groups = useMemo(() => groupsOf(cluster.nodes.values(), "zone"), [cluster]);
+  const lookOf = useMemo(() => (node: NodeFields) => look(node, verdicts), [verdicts, cluster]);
+  const nodeOf = (name: string) => cluster.nodes.get(name);
+  const podsOf = (name: string) => [...(cluster.nodes.get(name)?.pods ?? [])].flatMap((key) => cluster.pods.get(key) ?? []);
+  const describe = (node: NodeFields) => described(node, cluster.nodes.get(node.name)!.pods.size, "dominant", verdicts?.get(node.name));
+  return cluster.nodes.size <= MOST_CARDS ? (
+    <CardMap {...{ groups, nodeOf, podsOf, lookOf, describe, ...(subjects && { subjects }) }} href={links.node} measure="dominant" />
+  ) : (
+    <CanvasMap {...{ groups, nodeOf, lookOf, describe }} pick={(name) => (location.hash = links.node(name) ?? location.hash)} />
   );
 }
 

@@ -1,13 +1,17 @@
 /** The past of the cluster: pending pods and utilisation as charts, and a lane for each pod. */
 import { useState } from "preact/hooks";
-import { Button, Legend, Name, Section } from "../kit/basics";
+import { Button, Legend, Name, Section, Small } from "../kit/basics";
 import { Table } from "../kit/table";
+import { Slider } from "../kit/slider";
 import { LatestPage } from "../live/latest";
 import { clock, percent, plural, seconds, visible } from "../text";
 import { Chart, type Range } from "./chart";
+import { Replay } from "./replay";
 
 interface History {
   readonly now: number;
+  /** The first moment that is known. */
+  readonly began: number;
   readonly samples: {
     readonly at: readonly number[];
     readonly pending: readonly number[];
@@ -25,34 +29,46 @@ interface History {
   };
 }
 
-export const TimePage = () => <LatestPage<History> path="history" pauseMs={1500} show={(history) => <Shown history={history} />} />;
-
-function Shown({ history: { now, samples, lanes } }: { history: History }) {
+export function TimePage() {
   const [chosen, zoom] = useState<Range>();
-  const first = samples.at[0]!;
-  const range = chosen ?? ([first, samples.at.at(-1)!] as const);
+  return (
+    <LatestPage<History>
+      path={chosen ? `history?from=${chosen[0]}&to=${chosen[1]}` : "history"}
+      pauseMs={1500}
+      show={(history) => <Shown history={history} chosen={chosen} zoom={zoom} />}
+    />
+  );
+}
+
+interface ShownProps {
+  history: History;
+  chosen: Range | undefined;
+  zoom: (range: Range | undefined) => void;
+}
+
+function Shown({ history: { now, began, samples, lanes }, chosen, zoom }: ShownProps) {
+  const [moment, setMoment] = useState<number>();
+  const last = Math.max(now, began + 1);
+  const range = chosen ?? ([began, last] as const);
   const used = Object.entries(samples.utilisation);
   const pending = plural(samples.pending.at(-1)!, "pod");
   const requested = used.map(([name, values]) => `${visible(name)} ${percent(values.at(-1)!, 0)}`).join(", ");
   const shown = lanes.pod.map((_, row) => row).filter((row) => lanes.arrived[row]! <= range[1] && (lanes.gone[row] ?? now) >= range[0]);
   const end = (which: 0 | 1) => (
-    <label>
-      {which ? "to" : "from"} {clock(range[which])}{" "}
-      <input
-        type="range"
-        min={first}
-        max={samples.at.at(-1)}
-        step="any"
-        value={range[which]}
-        onInput={({ currentTarget: { valueAsNumber: at } }) => zoom(which ? [Math.min(range[0], at), at] : [at, Math.max(range[1], at)])}
-      />
-    </label>
+    <Slider
+      label={which ? "to" : "from"}
+      range={[began, last]}
+      at={range[which]}
+      move={(at) => zoom(which ? [Math.min(range[0], at - 1), at] : [at, Math.max(range[1], at + 1)])}
+    />
   );
+  const shared = { at: samples.at, range, zoom, moment };
   return (
     <>
       <header class="answer">
         <p class="kind">Time</p>
         <h1>
+          {chosen && `At ${clock(range[1], last - began)}: `}
           {pending} pending; requested: {requested}.
         </h1>
         <div class="waiting small" role="group" aria-label="Time shown">
@@ -63,11 +79,12 @@ function Shown({ history: { now, samples, lanes } }: { history: History }) {
         </div>
       </header>
       <Section title="Pending pods">
-        <Chart label={`Pending pods: now ${pending}`} at={samples.at} lines={[["pending", samples.pending]]} range={range} zoom={zoom} />
+        <Chart label={`Pending pods: now ${pending}`} lines={[["pending", samples.pending]]} {...shared} />
       </Section>
       <Section title="Utilisation" aside="requested share of what pods can have">
-        <Chart label={`Utilisation: now ${requested}`} at={samples.at} lines={used} shares range={range} zoom={zoom} />
+        <Chart label={`Utilisation: now ${requested}`} lines={used} shares {...shared} />
       </Section>
+      <Replay range={range} moment={moment} show={setMoment} />
       <Section title="Pods" aside={plural(shown.length, "pod")}>
         <Legend of={KEY} />
         <Table
@@ -75,8 +92,8 @@ function Shown({ history: { now, samples, lanes } }: { history: History }) {
           rows={shown}
           columns={[
             ["Pod", (row) => <Name of={lanes.pod[row]!} to="pod" />],
-            ["", (row) => <Lane lanes={lanes} row={row} range={range} now={now} />],
-            ["State", (row) => words(lanes, row, now)],
+            ["", (row) => <Lane lanes={lanes} row={row} range={range} now={now} moment={moment} />],
+            ["State", (row) => <Small>{words(lanes, row, now)}</Small>],
           ]}
         />
       </Section>
@@ -96,9 +113,10 @@ interface LaneProps {
   row: number;
   range: Range;
   now: number;
+  moment: number | undefined;
 }
 
-function Lane({ lanes, row, range: [from, to], now }: LaneProps) {
+function Lane({ lanes, row, range: [from, to], now, moment }: LaneProps) {
   const place = (at: number) => Math.max(0, Math.min(1, (at - from) / (to - from || 1))) * 100;
   const bound = lanes.bound[row] ?? lanes.gone[row] ?? now;
   const end = lanes.gone[row] ?? now;
@@ -112,6 +130,7 @@ function Lane({ lanes, row, range: [from, to], now }: LaneProps) {
       {part("fill-rest", bound, end)}
       {lanes.attempts[row]!.map(({ at }) => mark("mark-try", at))}
       {end < now && mark("mark-gone", end)}
+      {moment !== undefined && mark("mark-moment", moment)}
     </div>
   );
 }

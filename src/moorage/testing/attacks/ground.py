@@ -30,13 +30,15 @@ from moorage.framework.features import FeatureGates
 from moorage.testing.attacks.objects import ATTACKED, ATTACKED_DEFINITION, valid_object
 from moorage.testing.attacks.routes import CLOSED, OPEN, SEEDED
 
-__all__ = ["PLANTED", "Ground", "a_ground"]
+__all__ = ["ADMIN", "PLANTED", "ROBOT_NAME", "USER", "Ground", "a_ground", "granted_rights", "signing_key"]
 
 #: A marker in every object that ordinary users may not read.
 PLANTED: Final = "planted-where-only-the-administrator-reads"
+#: The service account that attacks.
+ROBOT_NAME: Final = "robot"
 _RBAC: Final = "rbac.authorization.k8s.io"
-_ADMIN: Final = User("admin", ("system:masters",))
-_USER: Final = User("user", ("people",))
+ADMIN: Final = User("admin", ("system:masters",))
+USER: Final = User("user", ("people",))
 _ROBOT: Final = User(f"system:serviceaccount:{OPEN}:robot", ("system:serviceaccounts", f"system:serviceaccounts:{OPEN}"))
 _ALL: Final = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
 
@@ -80,7 +82,7 @@ class Ground:
         self.tokens = tokens
         self._accounts = accounts
         self.authorizer = Authorizer(store)
-        self.users = {"user": _USER, "robot": _ROBOT, "anonymous": User("system:anonymous", ("system:unauthenticated",))}
+        self.users = {"user": USER, "robot": _ROBOT, "anonymous": User("system:anonymous", ("system:unauthenticated",))}
         self.log = log
         self._written: list[tuple[ServedKind, StoreChange]] = []
         self._is_torn = False
@@ -123,10 +125,10 @@ async def a_ground(seed: int) -> AsyncIterator[Ground]:
     store = open_store(clock=lambda: 1_790_000_000.0, seed=seed, gates=gates)
     try:
         _plant(store)
-        accounts = AccountTokens(store, _key())
+        accounts = AccountTokens(store, signing_key())
         token = accounts.issue(OPEN, "robot", {})["status"]["token"]
         tokens = {"anonymous": "", "user": "token-of-user", "admin": "token-of-admin", "robot": token}
-        guard = Authenticator({tokens["admin"]: _ADMIN, tokens["user"]: _USER}, accounts=accounts)
+        guard = Authenticator({tokens["admin"]: ADMIN, tokens["user"]: USER}, accounts=accounts)
         with _listening() as log:
             async with serving(store, guard, limits=ServerLimits(client_s=5.0)) as port:
                 yield Ground(store, port, tokens, accounts, log)
@@ -134,7 +136,8 @@ async def a_ground(seed: int) -> AsyncIterator[Ground]:
         store.close()
 
 
-def _key() -> bytes:
+def signing_key() -> bytes:
+    """Return a new key for tokens of service accounts."""
     made = ec.generate_private_key(ec.SECP256R1())
     form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     return made.private_bytes(serialization.Encoding.PEM, form, plain)
@@ -185,7 +188,7 @@ def _plant_custom_kind(store: Store) -> None:
 def _create(store: Store, kind: ServedKind, namespace: str, document: Document) -> None:
     """Create an object with a request, unless it exists."""
     if store.find(kind, namespace, document["metadata"]["name"]) is None:
-        asked = HTTPRequest("POST", "/", {}, "", "application/json", msgspec.json.encode(document), _ADMIN, "attacks")
+        asked = HTTPRequest("POST", "/", {}, "", "application/json", msgspec.json.encode(document), ADMIN, "attacks")
         create(store, asked, Target(kind, namespace), None)
 
 
@@ -196,19 +199,21 @@ def _is_secret(kind: ServedKind, namespace: str) -> bool:
 
 def _give(store: Store) -> None:
     """Grant the ordinary users their rights."""
-    account: Document = {"kind": "ServiceAccount", "name": "robot", "namespace": OPEN}
-    subjects = {"user": {"kind": "User", "apiGroup": _RBAC, "name": "user"}, "robot": account}
-    _create(store, served("serviceaccounts"), OPEN, {"metadata": {"name": "robot"}})
+    for kind, document in granted_rights():
+        _create(store, kind, document["metadata"].get("namespace", ""), document)
+
+
+def granted_rights() -> Iterator[tuple[ServedKind, Document]]:
+    """Yield the service account, the roles and the bindings of the ordinary users."""
+    account: Document = {"kind": "ServiceAccount", "name": ROBOT_NAME, "namespace": OPEN}
+    subjects = {"user": {"kind": "User", "apiGroup": _RBAC, "name": "user"}, ROBOT_NAME: account}
+    yield served("serviceaccounts"), {"metadata": {"name": ROBOT_NAME, "namespace": OPEN}}
     for name, rules in _RULES.items():
-        _create(store, served("roles", _RBAC), OPEN, {"metadata": {"name": f"of-{name}"}, "rules": rules})
+        metadata = {"name": f"of-{name}", "namespace": OPEN}
+        yield served("roles", _RBAC), {"metadata": metadata, "rules": rules}
         ref = {"apiGroup": _RBAC, "kind": "Role", "name": f"of-{name}"}
-        binding: Document = {"metadata": {"name": f"of-{name}"}, "subjects": [subjects[name]], "roleRef": ref}
-        _create(store, served("rolebindings", _RBAC), OPEN, binding)
-    _create(store, served("clusterroles", _RBAC), "", {"metadata": {"name": "of-robot"}, "rules": [_ROLES]})
+        yield served("rolebindings", _RBAC), {"metadata": metadata, "subjects": [subjects[name]], "roleRef": ref}
+    yield served("clusterroles", _RBAC), {"metadata": {"name": "of-robot"}, "rules": [_ROLES]}
     ref = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": "of-robot"}
-    _create(
-        store,
-        served("clusterrolebindings", _RBAC),
-        "",
-        {"metadata": {"name": "of-robot"}, "subjects": [account], "roleRef": ref},
-    )
+    binding: Document = {"metadata": {"name": "of-robot"}, "subjects": [account], "roleRef": ref}
+    yield served("clusterrolebindings", _RBAC), binding

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["AttackConnection", "AttackResponse", "Malformed"]
 
@@ -25,6 +26,7 @@ class AttackResponse:
     headers: dict[str, str]
     body: bytes = b""
     streams: bool = False
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def closes(self) -> bool:
@@ -33,10 +35,12 @@ class AttackResponse:
 
 
 class AttackConnection:
-    """A connection that is reopened after it was closed."""
+    """A connection that is reopened after it was closed. ``glance_s`` is how long it waits for each event of a watch."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(
+        self, port: int, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None, glance_s: float = _GLANCE_S
+    ) -> None:
+        self._port, self._host, self._tls, self._glance_s = port, host, tls, glance_s
         self._pipe: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     @property
@@ -50,13 +54,13 @@ class AttackConnection:
         """
         async with asyncio.timeout(_PATIENCE_S):
             if self._pipe is None:
-                self._pipe = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 24)
+                self._pipe = await asyncio.open_connection(self._host, self._port, limit=1 << 24, ssl=self._tls)
             reader, writer = self._pipe
             try:
                 writer.write(request)
                 if ends and writer.can_write_eof():
                     writer.write_eof()
-                answer = await _read(reader, is_head)
+                answer = await _read(reader, is_head, self._glance_s)
             except (ConnectionError, asyncio.IncompleteReadError):
                 await self.close()
                 return None
@@ -72,7 +76,7 @@ class AttackConnection:
                 await writer.wait_closed()
 
 
-async def _read(reader: asyncio.StreamReader, is_head: bool) -> AttackResponse:
+async def _read(reader: asyncio.StreamReader, is_head: bool, glance_s: float) -> AttackResponse:
     while True:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         first, *lines = head[:-4].split("\r\n")
@@ -80,11 +84,12 @@ async def _read(reader: asyncio.StreamReader, is_head: bool) -> AttackResponse:
             raise Malformed(f"begins with {first[:80]!r}")
         if first[9:12] != "100":
             break
-    answer = AttackResponse(first[5:8], int(first[9:12]), _fields(lines))
+    warnings = [line.partition(": ")[2] for line in lines if line.lower().startswith("warning: ")]
+    answer = AttackResponse(first[5:8], int(first[9:12]), _fields(lines), warnings=warnings)
     if is_head or answer.code in {204, 304}:
         return answer
     if answer.headers.get("transfer-encoding", "").lower() == "chunked":
-        await _stream(reader, answer)
+        await _stream(reader, answer, glance_s)
     elif "content-length" in answer.headers:
         answer.body = await reader.readexactly(int(answer.headers["content-length"]))
     else:
@@ -99,17 +104,17 @@ def _fields(lines: list[str]) -> dict[str, str]:
         key = name.lower()
         if not colon or not name.isprintable() or any(not " " <= letter != "\x7f" for letter in value if letter != "\t"):
             raise Malformed(f"header {line[:80]!r}")
-        if key in fields and key != "warning":
+        if key in fields and key not in {"vary", "warning"}:
             raise Malformed(f"header {name} stands twice")
         fields[key] = value
     return fields
 
 
-async def _stream(reader: asyncio.StreamReader, answer: AttackResponse) -> None:
+async def _stream(reader: asyncio.StreamReader, answer: AttackResponse, glance_s: float) -> None:
     """Read the events that a watch sends immediately."""
     try:
         while True:
-            async with asyncio.timeout(_GLANCE_S):
+            async with asyncio.timeout(glance_s):
                 size = int(await reader.readuntil(b"\r\n"), 16)
                 answer.body += (await reader.readexactly(size + 2))[:-2]
             if not size:

@@ -8,6 +8,7 @@ Source  kube-scheduler, framework/preemption/executor.go
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from msgspec import Struct
@@ -41,10 +42,12 @@ class PreemptionExecutor:
         self._state = state
         #: The evictions under way, by ticket.
         self.evictions: dict[int, _Eviction] = {}
+        #: For how many of them each preemptor or group waits, by UID; every pod that is queued asks.
+        self._awaited: Counter[str] = Counter()
 
     def evicting_for(self, uid: str) -> bool:
         """Return True while evictions for this pod or pod group are under way."""
-        return any(eviction.uid == uid for eviction in self.evictions.values())
+        return uid in self._awaited
 
     def preempt(self, pod: PodInfo, result: PostFilterResult) -> None:
         """Order the effects and the evictions that PostFilter returned for a pod."""
@@ -53,7 +56,7 @@ class PreemptionExecutor:
         effects = (*result.effects, *self._of_bound(requested))
         if effects:
             ticket = self._state.outbox.order(Phase.PREEMPT, pod, result.nominated or "", effects)
-            self.evictions[ticket] = _Eviction(pod.uid, (pod,), result.victims)
+            self._begin(ticket, _Eviction(pod.uid, (pod,), result.victims))
 
     def preempt_for_group(self, info: GroupInfo, victims: tuple[PodInfo, ...]) -> None:
         """Order evictions for a pod group. Victims that are being deleted already are left alone."""
@@ -64,7 +67,19 @@ class PreemptionExecutor:
         evictions = tuple(self._of_bound(requested))
         if evictions:
             ticket = self._state.outbox.order(Phase.PREEMPT, first, "", evictions)
-            self.evictions[ticket] = _Eviction(group.metadata.uid, info.pods, victims)
+            self._begin(ticket, _Eviction(group.metadata.uid, info.pods, victims))
+
+    def _begin(self, ticket: int, eviction: _Eviction) -> None:
+        self.evictions[ticket] = eviction
+        self._awaited[eviction.uid] += 1
+
+    def _end(self, ticket: int) -> _Eviction | None:
+        eviction = self.evictions.pop(ticket, None)
+        if eviction is not None:
+            self._awaited[eviction.uid] -= 1
+            if not self._awaited[eviction.uid]:
+                del self._awaited[eviction.uid]
+        return eviction
 
     def evicted(self, ticket: int, error: str | None) -> bool:
         """Record the end of evictions and reactivate the preemptor where needed. Returns False for any other ticket.
@@ -73,7 +88,7 @@ class PreemptionExecutor:
         groups are gated from the start and most wait for their victims to be gone; those that only DefaultPreemption
         rejected would wait for no event, so they are reactivated as well.
         """
-        eviction = self.evictions.pop(ticket, None)
+        eviction = self._end(ticket)
         if eviction is None:
             return False
         queue = self._state.queue

@@ -56,6 +56,7 @@ LIMITS = [
     ALWAYS_TIED,
     {**ALWAYS_TIED, "cached_scores._FEW_DOMAINS": 0},
     {**ALWAYS_TIED, "cached_scores._FEW_DOMAINS": 0, "domain_places._FEW_CHANGES": 0},
+    {**ALWAYS_TIED, "pod_classes.FEW": 0},
 ]
 step = st.one_of(
     *[st.tuples(st.just("pod"), st.integers(0, 3))] * 4,

@@ -234,22 +234,23 @@ class KeptScores:
 
     def worths(self, view: NodeView, pod: PodInfo) -> IntArray:
         """Score some rows again and return the weighted sums of the scores that depend on pods, for ``set_rows``."""
-        worths = np.zeros(len(view), dtype=np.int64)
+        worths: IntArray | None = None
         for (step, _), (weight, _) in zip(self._one_row, self._weighed, strict=True):
             scores = scored(step, self._state(step, pod), view)
             self._check(scores)
-            worths += scores if weight == 1 else scores * weight
-        return worths
+            weighted = scores if weight == 1 else scores * weight
+            worths = weighted if worths is None else worths + weighted
+        return np.zeros(len(view), dtype=np.int64) if worths is None else worths
 
     def set_rows(self, rows: npt.NDArray[np.intp], worths: IntArray, allowed: BoolArray) -> None:
-        """Update the totals of distinct rows; only those that are ``allowed`` may be picked."""
+        """Update the totals of rows, of which only those that are ``allowed`` may be picked. A row may be listed twice."""
         part = self._part
         totals = worths + part.everywhere
         if part.total is not None:
             totals += part.total[rows]
         self._total[rows] = totals
         places = self._ring.place_of[rows]
-        written = totals if allowed.all() else np.where(allowed, totals, REFUSED)
+        written = totals if np.count_nonzero(allowed) == len(allowed) else np.where(allowed, totals, REFUSED)
         if self._places or self._open_places:
             self._tell_places(places, written)
         self._in_ring[places] = written
@@ -262,7 +263,7 @@ class KeptScores:
             self._open_places.clear()
             return
         before = self._in_ring[places]
-        for place, old, new in zip(places.tolist(), before.tolist(), totals.tolist(), strict=True):
+        for place, old, new in dict.fromkeys(zip(places.tolist(), before.tolist(), totals.tolist(), strict=True)):
             for by_domain in self._places.values():
                 by_domain.changed(place, old, new)
             for open_places in self._open_places.values():

@@ -35,7 +35,7 @@ from moorage.framework.verdicts import SKIP
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import FewRows, NodeView
 
 __all__ = ["ClassCache", "Feasible", "Quick"]
 
@@ -253,24 +253,27 @@ class _PodClass:
             self._is_current = self._is_current and self._follow_nodes(pod, snapshot)
             if not self._is_current:
                 return False
-        changed = changes.since(self._position)
-        if changed is None:
+        behind = changes.position - self._position
+        if behind and not self._follow_rows(behind, pod, snapshot):
             return False
-        self._position = changes.position
         self.asked_again = True
-        if len(changed) == 1:
-            self._judge_row(changed[0], pod, snapshot)
-            self._rows = None
-        elif changed:
-            rows = list(dict.fromkeys(changed))
-            if len(rows) <= FEW:
-                for row in rows:
-                    self._judge_row(row, pod, snapshot)
-            elif self._rooms is None:
-                self._judge_rows(np.array(rows, dtype=np.intp), pod, snapshot)
-            else:
-                self._judge_rooms(np.array(rows, dtype=np.intp), self._rooms, pod, snapshot)
-            self._rows = None
+        return True
+
+    def _follow_rows(self, behind: int, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Judge the rows of the last ``behind`` changes. Return False if they are not known any more."""
+        changes, position = snapshot.table.changes, self._position
+        self._position, self._rows = changes.position, None
+        if behind > FEW:
+            rows = changes.many_since(position)
+            if rows is None:
+                return False
+            self._judge_rows(rows if len(rows) < len(self.allowed) else np.unique(rows), pod, snapshot)
+            return True
+        few = changes.since(position)
+        if few is None:
+            return False
+        for row in dict.fromkeys(few):
+            self._judge_row(row, pod, snapshot)
         return True
 
     def _follow_nodes(self, pod: PodInfo, snapshot: Snapshot) -> bool:
@@ -335,38 +338,13 @@ class _PodClass:
             worth = rooms[room] = _REFUSED if found is None else found
         return worth
 
-    def _judge_rooms(self, changed: npt.NDArray[np.intp], rooms: dict[int, int], pod: PodInfo, snapshot: Snapshot) -> None:
-        """Judge many rows by their rooms."""
-        open_before = self.allowed[changed]
-        allowed = self._nodes_allow[changed]
-        rows = changed if allowed.all() else changed[allowed]
-        numbers: list[int] = snapshot.table.rooms.followed().data[rows].tolist()
-        unknown = [at for at, room in enumerate(numbers) if room not in rooms]
-        if unknown:
-            if len(rooms) + len(unknown) > _ROOMS_KEPT:
-                rooms.clear()
-                unknown = list(range(len(rows)))
-            values = self._worths(rows[unknown], pod, snapshot)
-            rooms.update(zip([numbers[at] for at in unknown], values.tolist(), strict=True))
-        worths = np.full(len(changed), _REFUSED)
-        worths[allowed] = [rooms[room] for room in numbers]
-        self.allowed[changed] = allowed = worths >= 0
-        self._count += int(np.count_nonzero(allowed)) - int(np.count_nonzero(open_before))
-        self._scores.set_rows(changed, worths, allowed)
-
-    def _worths(self, rows: npt.NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> IntArray:
-        """Return the scores of rows by the plugins that read their pods, ``_REFUSED`` where one refuses."""
-        view = NodeView(snapshot, rows)
-        allowed = np.ones(len(rows), dtype=bool)
-        close_refused(allowed, (step for step, _ in self._filters), self._states, pod, view)
-        return np.where(allowed, self._scores.worths(view, pod), _REFUSED)
-
     def _judge_rows(self, rows: npt.NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> None:
-        view = NodeView(snapshot, rows)
+        """Judge many rows, among which one may be listed more than once."""
+        view = FewRows(snapshot, rows)
         allowed = self._nodes_allow[rows]
         close_refused(allowed, (step for step, _ in self._filters), self._states, pod, view)
-        self._count += int(np.count_nonzero(allowed)) - int(np.count_nonzero(self.allowed[rows]))
         self.allowed[rows] = allowed
+        self._count = int(np.count_nonzero(self.allowed))
         self._scores.rescore(view, allowed, pod)
 
     # -- deciding -----------------------------------------------------------------------------------------------------

@@ -321,8 +321,9 @@ def checked(step: Step, point: str, scores: Any, rows: int) -> IntArray:
 def are_in_range(scores: npt.NDArray[Any]) -> bool:
     """Return True if all scores are in 0-100."""
     if len(scores) > _FEW:
-        # Read as unsigned, a negative score is a huge one.
-        return int(scores.astype(np.int64, copy=False).view(np.uint64).max()) <= MAX_SCORE
+        # Read as unsigned, a negative score is a huge one. argmax is several times faster than max.
+        unsigned = scores.astype(np.int64, copy=False).view(np.uint64)
+        return unsigned.item(unsigned.argmax()) <= MAX_SCORE
     values: list[int] = scores.tolist()
     return not values or (min(values) >= 0 and max(values) <= MAX_SCORE)
 

@@ -201,6 +201,8 @@ def _of_two(shares: Sequence[Floats], counts: Sequence[BoolArray]) -> Floats:
     deviation: Floats = np.subtract(shares[0], shares[1])
     deviation *= 0.5
     np.abs(deviation, out=deviation)
+    if counts[0] is counts[1] is _EVERYWHERE:
+        return deviation
     both = counts[0] & counts[1]
     return deviation if both.all() else deviation * both
 

@@ -203,14 +203,14 @@ class NodeResourcesFit(
 
     def filter(self, wants: tuple[RequestedResource, ...], nodes: NodeView) -> Iterator[Reject]:
         full = nodes.pod_count >= nodes.allowed_pods
-        if full.any():
+        if np.count_nonzero(full):  # several times faster than any()
             yield Reject(full, TOO_MANY_PODS)
         for resource, count, by_device in wants:
             offered = nodes.allocatable(resource)
             lacking = offered - nodes.requested(resource) < count
             if by_device:
                 lacking &= offered > 0
-            if lacking.any():
+            if np.count_nonzero(lacking):
                 yield Reject(lacking, INSUFFICIENT.format(resource), np.less(offered, count))
 
     def filter_node(self, wants: tuple[RequestedResource, ...], node: NodeInfo) -> Hold | None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
+
+import numpy as np
+import numpy.typing as npt
+
 __all__ = ["ChangeLog", "RowLog"]
 
 
@@ -14,7 +19,7 @@ class RowLog:
     def __init__(self) -> None:
         #: While this is true nothing is logged: the changes are undone before any reader continues.
         self.muted = False
-        self._rows: list[int] = []
+        self._rows = array("q")
         self._dropped = 0
 
     @property
@@ -31,7 +36,11 @@ class RowLog:
 
     def since(self, position: int) -> list[int] | None:
         """Return the rows changed since ``position``, with repeats; None if some of them have been dropped."""
-        return None if position < self._dropped else self._rows[position - self._dropped :]
+        return None if position < self._dropped else self._rows[position - self._dropped :].tolist()
+
+    def many_since(self, position: int) -> npt.NDArray[np.intp] | None:
+        """Return the same as an array, which is faster for many rows."""
+        return None if position < self._dropped else np.frombuffer(self._rows[position - self._dropped :], dtype=np.intp)
 
 
 class ChangeLog(RowLog):

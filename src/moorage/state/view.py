@@ -26,7 +26,7 @@ from moorage.state.pod_groups import GroupPods, PodGroups
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import ImageHolders, NodeTable
 
-__all__ = ["NodeInfo", "NodeView", "Rows", "Snapshot", "SnapshotSource"]
+__all__ = ["FewRows", "NodeInfo", "NodeView", "Rows", "Snapshot", "SnapshotSource"]
 
 Rows = slice | npt.NDArray[np.intp]
 D = TypeVar("D", bound=np.generic)
@@ -183,7 +183,7 @@ class NodeView:
             return column[self.rows]
         if isinstance(self.rows, slice):
             return column.view
-        return column.data.take(self.rows)
+        return column.data[self.rows]
 
     def false(self) -> BoolArray:
         """Return a new array of False, one entry per row."""
@@ -320,6 +320,27 @@ class NodeView:
     def one(self, row: int) -> NodeInfo:
         """Return the node at a row number of the table."""
         return NodeInfo(self.table, row)
+
+
+class FewRows(NodeView):
+    """Some rows, each column of which is copied once. Use it only while the table does not change."""
+
+    __slots__ = ("_taken",)
+
+    def __init__(self, snapshot: Snapshot, rows: npt.NDArray[np.intp]) -> None:
+        super().__init__(snapshot, rows)
+        #: By the id of a column's array: the array, which keeps its id in use, and the copy.
+        self._taken: dict[int, tuple[npt.NDArray[Any], npt.NDArray[Any]]] = {}
+
+    def __len__(self) -> int:
+        return len(self.rows)  # type: ignore[arg-type]
+
+    def take(self, column: Column | npt.NDArray[D]) -> npt.NDArray[Any]:
+        data = column.data if isinstance(column, Column) else column
+        taken = self._taken.get(id(data))
+        if taken is None:
+            taken = self._taken[id(data)] = data, data[self.rows]
+        return taken[1]
 
 
 class NodeInfo:

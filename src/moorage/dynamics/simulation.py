@@ -37,6 +37,7 @@ from moorage.simulator.cluster_run import objects_of, workload_names
 from moorage.simulator.outcome import collect
 from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.pod_record import PodRecord, State
+from moorage.simulator.quota_retries import QuotaRetries
 from moorage.simulator.simulate import Options, kinds_named, prepare
 from moorage.simulator.simulated_attempt import SimulatedAttempt
 from moorage.simulator.simulation import SimulatedCluster
@@ -113,10 +114,11 @@ class Simulation:
         self.engine: SimulatedCluster
         self.engine, self.notes = prepare(options, self._note_attempt)
         self.engine.keeps_records = keep_records
+        self._retries = QuotaRetries(created.creation, self.engine)
         self.engine.on_end = self._note_end
         self.engine.on_advance = self._sample_before
         self._aside: Mapping[str, Object] = aside_of(created.cluster)
-        self._workloads = workload_names(created.cluster)
+        self._workloads = workload_names(created.cluster, (one.pod for one in created.refused))
         self._samplers: list[Sampler] = []
         self._node_watchers: list[Callable[[Node], None]] = []
         self._streams: dict[str, int] = {}
@@ -371,6 +373,7 @@ class Simulation:
 
     def _note_end(self, record: PodRecord) -> None:
         self._ended[record.state] = self._ended.get(record.state, 0) + 1
+        self._retries.note_end(record)
 
 
 def _call(change: Callable[[Simulation], object], simulation: Simulation) -> None:

@@ -23,7 +23,7 @@ from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import input_notes, objects_of, simulate_cluster, workload_names
 from moorage.simulator.pod_creation import create_pods
-from moorage.simulator.refused_pods import refused_outcomes
+from moorage.simulator.quota_retries import QuotaRetries
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster, State
 
@@ -62,19 +62,19 @@ def explain_cluster(
     absent = [one.pod for one in created.refused]
     workloads = workload_names(cluster, absent)
     named = absent if what.every_pending else _named([*cluster.pods, *absent], workloads, what)
-    missing = {pod.uid for pod in absent}
-    pods = [pod for pod in named if pod.uid not in missing]
-    pods += [pod for pod in cluster.pods if pod.key in what.also]
-    asked_for = {pod.key for pod in named}
-    every = refused_outcomes(created.refused, cluster.pods, workloads)
-    refused = [one for one in every if not asked_for.isdisjoint(one.keys)]
+    pods = [*named, *(pod for pod in cluster.pods if pod.key in what.also)]
     simulation, notes = _prepared(options, on_attempt)
     texts = tuple(note.text for note in (*input_notes(cluster), *notes))
     release, seed = simulation.scheduler.gates.release, options.seed
     subjects = {pod.uid: Subject(_question(pod, release, seed, what, texts), pod) for pod in pods}
     _watch(simulation, subjects.values(), seed)
+    retries = QuotaRetries.watch(created.creation, simulation)
     simulation.load(objects_of(cluster))
     simulation.run()
+    missing, every = retries.refused(cluster.pods, workloads)
+    subjects = {uid: one for uid, one in subjects.items() if uid not in missing}
+    asked_for = {pod.key for pod in named}
+    refused = [one for one in every if not asked_for.isdisjoint(one.keys)]
     if what.every_pending:
         waiting = {pod.uid: Subject(_question(pod, release, seed, what, texts), pod) for pod in _waiting(simulation)}
         subjects = waiting | subjects

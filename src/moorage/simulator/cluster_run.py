@@ -11,8 +11,8 @@ from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.missing_references import find_missing
 from moorage.simulator.pod_creation import create_pods
-from moorage.simulator.refused_pods import refused_outcomes
-from moorage.simulator.simulate import Options, Prepared, simulate
+from moorage.simulator.quota_retries import QuotaRetries
+from moorage.simulator.simulate import Options, Prepared, prepare, simulate
 from moorage.simulator.simulation import SimulatedAttempt
 
 __all__ = ["input_notes", "objects_of", "simulate_cluster", "workload_names"]
@@ -27,12 +27,15 @@ def simulate_cluster(
     """Schedule every pending pod of a cluster, including pods that its workloads lack.
 
     Pods on nodes that are not in the input are deleted, unless the input has no node at all. Pods that a quota or a limit range
-    refuses are not created. ``prepared``: the empty simulation to run, instead of one made for these options.
+    refuses are created when other pods have left room for them, or not at all. ``prepared``: the empty simulation to run,
+    instead of one made for these options.
     Returns the cluster with all its pods, and the run.
     Raises  ConfigError, InputError
     """
     created = create_pods(given, quota=options.quota)
     cluster, lost = created.cluster, created.lost
+    prepared = prepared or prepare(options, on_attempt)
+    retries = QuotaRetries.watch(created.creation, prepared[0])
     workloads = workload_names(cluster, (*lost.pods, *(one.pod for one in created.refused)))
     run = simulate(
         objects_of(cluster),
@@ -43,7 +46,9 @@ def simulate_cluster(
         gone=lost.records(),
         prepared=prepared,
     )
-    return cluster, with_fields(run, refused=refused_outcomes(created.refused, cluster.pods, workloads))
+    _, refused = retries.refused(cluster.pods, workloads)
+    whole = with_fields(cluster, pods=(*cluster.pods, *retries.later))
+    return whole, with_fields(run, notes=(*run.notes, *retries.notes()), refused=refused)
 
 
 def objects_of(cluster: ClusterInput) -> Iterator[Object]:

@@ -1,7 +1,7 @@
 """Create the pods that an input implies: those of its workloads, and its new pods, as far as quotas and limit ranges allow.
 
 Pods are created in the order of the input, then in the order of ``workloads``; in a cluster, the controllers race. A pod that
-is refused does not exist: nothing schedules it. Usage that is freed later, while time passes, lets no further pod be created.
+is refused does not exist: nothing schedules it. ``PodCreation.retry`` creates it later, when another pod's end leaves room.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from moorage.simulator.owners import controller_of
 from moorage.simulator.quotas import QuotaLedger, Refused, is_new, without_usage
 from moorage.simulator.workloads import expand
 
-__all__ = ["CreatedPods", "NotCreated", "create_missing_pods", "create_pods"]
+__all__ = ["CreatedPods", "NotCreated", "PodCreation", "create_missing_pods", "create_pods"]
 
 _Claim = TypeVar("_Claim", PersistentVolumeClaim, ResourceClaim)
 
@@ -41,11 +41,15 @@ class NotCreated:
 
 @dataclass(frozen=True, slots=True)
 class CreatedPods:
-    """A cluster with all its pods; ``lost`` are those whose node is gone, ``refused`` those that could not be created."""
+    """A cluster with all its pods; ``lost`` are those whose node is gone, ``refused`` those that could not be created.
+
+    ``creation`` goes on creating pods in the run; None if no quota limits any.
+    """
 
     cluster: ClusterInput
     lost: LostPods
     refused: tuple[NotCreated, ...]
+    creation: PodCreation | None = None
 
 
 def create_pods(given: ClusterInput, *, quota: bool = True) -> CreatedPods:
@@ -55,8 +59,13 @@ def create_pods(given: ClusterInput, *, quota: bool = True) -> CreatedPods:
     Raises  InputError for a workload that cannot be read
     """
     kept, lost = lose_pods(given)
-    cluster, refused = create_missing_pods(without_usage(kept, lost.pods), quota=quota)
-    return CreatedPods(cluster, lost.with_replacements(kept, cluster), refused)
+    present = without_usage(kept, lost.pods)
+    if not quota:
+        cluster = admit(expand(present))
+        return CreatedPods(cluster, lost.with_replacements(kept, cluster), ())
+    creation = PodCreation(present, admit_strictly(expand(present)))
+    cluster = creation.run()
+    return CreatedPods(cluster, lost.with_replacements(kept, cluster), tuple(creation.refused), creation)
 
 
 def create_missing_pods(given: ClusterInput, *, quota: bool = True) -> tuple[ClusterInput, tuple[NotCreated, ...]]:
@@ -64,15 +73,19 @@ def create_missing_pods(given: ClusterInput, *, quota: bool = True) -> tuple[Clu
     expanded = expand(given)
     if not quota:
         return admit(expanded), ()
-    creation = _Creation(given, admit_strictly(expanded))
+    creation = PodCreation(given, admit_strictly(expanded))
     return creation.run(), tuple(creation.refused)
 
 
-class _Creation:
-    """Creates the new pods of a cluster one after the other, with their claims."""
+class PodCreation:
+    """Creates the new pods of a cluster one after the other, with their claims, and goes on when quotas have room again.
+
+    ``refused`` are the pods that do not exist now; ``later`` those that ``retry`` created.
+    """
 
     def __init__(self, before: ClusterInput, admitted: Admittance) -> None:
         self.refused: list[NotCreated] = []
+        self.later: list[Pod] = []
         self._cluster = cluster = admitted.cluster
         self._out_of_bounds = admitted.refused
         self._ledger = QuotaLedger.of(before)
@@ -97,6 +110,46 @@ class _Creation:
             persistent_volume_claims=tuple(self._kept(self._cluster.persistent_volume_claims, gone)),
             resource_claims=tuple(self._kept(self._cluster.resource_claims, gone)),
         )
+
+    @property
+    def waits(self) -> bool:
+        """True if a pod waits for room in a quota."""
+        return any(map(_is_tried_again, self.refused))
+
+    def release(self, pod: Pod) -> None:
+        """Note that a pod is gone: what it used of its quotas is free."""
+        self._ledger.release(pod)
+
+    def retry(self, namespace: str) -> list[Pod | PersistentVolumeClaim | ResourceClaim]:
+        """Create the pods of a namespace that fit in their quotas now, in the order in which they were refused.
+
+        Returns each with its claims, which come before it.
+        """
+        waiting = [one for one in self.refused if one.pod.namespace == namespace and _is_tried_again(one)]
+        self.refused = [one for one in self.refused if one not in waiting]
+        made: list[Pod | PersistentVolumeClaim | ResourceClaim] = []
+        full: dict[int, Refused] = {}
+        for pod in [one.pod for one in waiting]:
+            known = full.get(id(pod.spec))
+            if known is not None:  # a copy of it was refused just now
+                self.refused.append(NotCreated(pod, replace(known, name=pod.name)))
+            elif self._creates(pod):
+                made += [*self._withheld(pod), pod]
+                self.later.append(pod)
+            elif not (pod.spec.volumes or pod.spec.resource_claims):
+                full[id(pod.spec)] = self.refused[-1].refused
+        return made
+
+    def _withheld(self, pod: Pod) -> Iterator[PersistentVolumeClaim | ResourceClaim]:
+        """Yield the claims of a pod's own that were left out with it."""
+        every: Iterable[PersistentVolumeClaim | ResourceClaim] = (
+            *self._cluster.persistent_volume_claims,
+            *self._cluster.resource_claims,
+        )
+        for claim in every:
+            owner = controller_of(claim.metadata)
+            if owner is not None and owner.uid == pod.uid and claim.key not in self._no_claims:
+                yield claim
 
     def _kept(self, claims: Iterable[_Claim], gone: set[str]) -> Iterator[_Claim]:
         for claim in claims:
@@ -162,3 +215,12 @@ class _Creation:
         if refused is not None:
             self._no_claims.add(claim.key)
         return refused
+
+
+def _is_tried_again(one: NotCreated) -> bool:
+    """Return True for a pod that its controller creates once a quota has room.
+
+    What a person creates is tried once. Claims outlive pods, so a claim that is refused stays refused.
+    """
+    refused = one.refused
+    return refused.by == "ResourceQuota" and refused.resource == "pods" and controller_of(one.pod.metadata) is not None

@@ -128,6 +128,11 @@ class QuotaLedger:
         self._measured[namespace] = [changed.get(one["metadata"]["name"], one) for one in quotas]
         return None
 
+    def release(self, pod: Pod) -> None:
+        """Give back what a pod was charged, now that it is gone."""
+        quotas = self._quotas(pod.namespace)
+        self._measured[pod.namespace] = [_raised(one, _charge_of(one, pod, self._facts), -1) for one in quotas]
+
     def refusal(self, obj: Object) -> Refused | None:
         """Return why an object would be refused if it were created now; None if it would be created."""
         self._quotas(obj.metadata.namespace)  # counted here, so that the next copy need not count again

@@ -46,6 +46,11 @@ READ = {
         True,
     ),
     "another component's gate": ("KubeletInUserNamespace=true", "PodLevelResources", True),
+    "gates whose names differ from Go's constants": (
+        "CustomCPUCFSQuotaPeriod=true,RuntimeClassInImageCriApi=true,KMSv1=true,UnauthenticatedHTTP2DOSMitigation=false",
+        "PodLevelResources",
+        True,
+    ),
     "a locked gate may be named": ("DynamicResourceAllocation=true", "DynamicResourceAllocation", True),
 }
 
@@ -58,6 +63,11 @@ def test_the_feature_gates_flag_is_parsed(text, gate, is_open):
 REFUSED = {
     "unknown": ("NoSuchGate=true", ["unrecognized feature gate: NoSuchGate"]),
     "wrong case": ("gangscheduling=true", ["unrecognized feature gate: gangscheduling"]),
+    "a constant of Go's code": ("CPUCFSQuotaPeriod=true", ["unrecognized feature gate: CPUCFSQuotaPeriod"]),
+    "sidecars": (
+        "SidecarContainers=false",
+        ["cannot set feature gate SidecarContainers to false, feature is locked to true"],
+    ),
     "no value": ("GangScheduling", ["missing bool value for GangScheduling; write GangScheduling=true"]),
     "not a bool": ("GangScheduling=yes", ["write true or false"]),
     "two equal signs": ("GangScheduling=true=false", ["write true or false"]),

@@ -39,7 +39,6 @@ GATES_1_35: Final = _before(
             False, ALPHA, needs=("InPlacePodVerticalScaling", "NodeDeclaredFeatures", "PodLevelResources")
         ),
         "NodeDeclaredFeatures": _OFF,
-        "SidecarContainers": Gate(True, STABLE, locked=True),
         "VolumeAttributesClass": Gate(True, STABLE),
     },
     """

@@ -15,9 +15,9 @@ __all__ = ["inert_gates"]
 #: Release → the gates that its successor no longer has.
 _LAST_IN: Final[Mapping[str, str]] = {
     "1.35": """
-        CustomCPUCFSQuotaPeriod HonorPVReclaimPolicy InPlacePodVerticalScalingAllocatedStatus
-        InTreePluginPortworxUnregister KMSv1 MemoryManager RuntimeClassInImageCriApi ServiceTrafficDistribution
-        StructuredAuthorizationConfiguration TopologyAwareHints UnauthenticatedHTTP2DOSMitigation
+        HonorPVReclaimPolicy InPlacePodVerticalScalingAllocatedStatus
+        InTreePluginPortworxUnregister MemoryManager ServiceTrafficDistribution
+        StructuredAuthorizationConfiguration TopologyAwareHints
         WatchFromStorageWithoutResourceVersion
     """,
     "1.34": """
@@ -53,14 +53,14 @@ _LAST_IN: Final[Mapping[str, str]] = {
 #: Release → the gates that its predecessor did not have.
 _FIRST_IN: Final[Mapping[str, str]] = {
     "1.36": """
-        AllowServiceExternalIPs AtomicFIFO CPUCFSQuotaPeriod CRIListStreaming
+        AllowServiceExternalIPs AtomicFIFO CRIListStreaming
         ClientsAllowCARotation ClientsAllowTLSCacheGC
         CloudControllerManagerWatchBasedRoutesReconciliation CloudControllerManagerWebhook
         DRAResourceClaimGranularStatusAuthorization DRAResourcePoolStatus
         DeclarativeValidationBeta ExtendWebSocketsToKubelet ImageVolumeWithDigest
         InPlacePodVerticalScalingInitContainers ManifestBasedAdmissionControlConfig NativeHistograms
         PLEGOnDemandRelist PersistentVolumeClaimUnusedSinceTime PodLevelResourceManagers PodsAPI
-        ReloadKubeletClientCAFile ResourceHealthStatusMessage RuntimeClassInImageCriAPI
+        ReloadKubeletClientCAFile ResourceHealthStatusMessage
         ServiceCIDRStatusFieldWiping ShardedListAndWatch StaleControllerConsistencyDaemonSet
         StaleControllerConsistencyJob StaleControllerConsistencyReplicaSet StaleControllerConsistencyStatefulSet
         UnlockWhileProcessingFIFO

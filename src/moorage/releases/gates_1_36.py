@@ -47,7 +47,7 @@ GATES_1_36: Final[Mapping[str, Gate]] = {
     "SchedulerAsyncPreemption": Gate(True, BETA),
     "SchedulerPopFromBackoffQ": Gate(True, BETA),
     "SchedulerQueueingHints": Gate(True, STABLE, locked=True),
-    "SidecarContainers": Gate(True, STABLE),
+    "SidecarContainers": Gate(True, STABLE, locked=True),
     "StorageCapacityScoring": Gate(False, ALPHA),
     "TaintTolerationComparisonOperators": Gate(False, ALPHA),
     "TopologyAwareWorkloadScheduling": Gate(False, ALPHA, needs=("GenericWorkload",)),

@@ -42,7 +42,7 @@ _GATES: Final[Mapping[str, OldGate]] = {
 OTHER_OLD_GATES: Final = frozenset(
     """
     APIListChunking APIPriorityAndFairness APIResponseCompression APIServerIdentity AdvancedAuditing
-    AllowInsecureBackendProxy AnyVolumeDataSource AppArmor BoundServiceAccountTokenVolume CPUCFSQuotaPeriod CPUManager
+    AllowInsecureBackendProxy AnyVolumeDataSource AppArmor BoundServiceAccountTokenVolume CustomCPUCFSQuotaPeriod CPUManager
     CRIContainerLogRotation CSIInlineVolume CSIMigrationAzureFile CSIMigrationvSphere CSIMigrationvSphereComplete
     CSIServiceAccountToken CSIVolumeFSGroupPolicy CSIVolumeHealth ConfigurableFSGroupPolicy
     CronJobControllerV2 DaemonSetUpdateSurge DevicePlugins DisableAcceleratorUsageMetrics DownwardAPIHugePages DryRun

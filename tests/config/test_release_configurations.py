@@ -73,6 +73,8 @@ GOOD, BAD = "[{utilization: 0, score: 1}]", "[{utilization: 0, score: 11}]"
 AT = "profiles[0].pluginConfig[0].args"
 RATIO = f"{AT}.scoringStrategy"
 ENABLED = HEAD + "profiles: [{plugins: {multiPoint: {enabled: [{name: %s}]}}}]"
+FILTER = HEAD + "profiles: [{plugins: {filter: {enabled: [{name: %s}]}}}]"
+UNSORTED = "[{utilization: 9, score: 1}, {utilization: 1, score: 1}]"
 ARGS = HEAD + "profiles: [{pluginConfig: [{name: DynamicResources, args: {%s}}]}]"
 TWO_SORTS = HEAD + "profiles: [{schedulerName: a}, {schedulerName: b, plugins: {queueSort: {disabled: [{name: '*'}]}}}]"
 PLACEMENTS = HEAD + "profiles: [{plugins: {placementScore: {disabled: [{name: '*'}]}}}]"
@@ -86,7 +88,8 @@ REFUSED = {
     "bindingTimeout": (ARGS % "bindingTimeout: 1m", ("1.34", None), ("1.36", [])),
     "bindingTimeout with its gate off": (ARGS % "bindingTimeout: 1m", ("1.35", [f"{AT}.bindingTimeout"]), ("1.36", [])),
     "filterTimeout": (ARGS % "filterTimeout: -1s", ("1.33", []), ("1.34", [f"{AT}.filterTimeout"])),
-    "disk limits": (ENABLED % "CinderLimits", ("1.30", []), ("1.31", ["profiles[0].plugins.multiPoint.enabled[0]"])),
+    "disk limits": (ENABLED % "CinderLimits", ("1.31", []), ("1.32", ["profiles[0].plugins.multiPoint.enabled[0]"])),
+    "disk limits as filters": (FILTER % "EBSLimits", ("1.30", []), ("1.31", ["profiles[0].plugins.filter.enabled[0]"])),
 }  # fmt: skip
 
 
@@ -111,6 +114,14 @@ def test_the_text_for_unlike_queue_sorts_is_the_release_s():
         gates, registry, _ = of(version)
         with pytest.raises(ConfigError, match=text):
             load(TWO_SORTS.encode(), "config.yaml", registry, gates)
+
+
+@pytest.mark.parametrize(("version", "words"), [("1.33", "utilization values must be"), ("1.34", "values must be")])
+def test_the_text_for_an_unsorted_shape_is_the_release_s(version, words):
+    gates, registry, _ = of(version)
+    with pytest.raises(ConfigError) as refused:
+        load((STRATEGY % UNSORTED).encode(), "config.yaml", registry, gates)
+    assert [fault.detail for fault in refused.value.faults] == [f"{words} sorted in increasing order"]
 
 
 def converted(version, text):

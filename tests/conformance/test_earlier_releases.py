@@ -40,7 +40,7 @@ ELSEWHERE = {
     ("NodeVolumeLimits", "1.32"),
     ("PodTopologySpread", "1.35"),
     ("VolumeBinding", "1.33"),
-    *((name, "1.30") for name in ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")),
+    *((name, "1.31") for name in ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")),
 }
 #: Rules that no recording of a release happens to exercise, though those of other releases do.
 UNSEEN = {("1.33.3", "DefaultPreemption")}

@@ -168,8 +168,7 @@ def _points_in(release: Release) -> Iterator[tuple[str, tuple[str, ...]]]:
         if name not in release.lacks:
             gone = release.lacks_points.get(name, "").split()
             yield name, tuple(point for point in points if point not in gone)
-    if release.limits_in_tree_disks:
-        yield from ((name, ("preFilter", "filter")) for name in _IN_TREE)
+    yield from ((name, ("preFilter", "filter")) for name in _IN_TREE if name in release.removed_plugins)
 
 
 def v1beta1_over(provider: str) -> ApiVersion:

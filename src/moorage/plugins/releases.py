@@ -83,16 +83,16 @@ PLUGINS_1_21: Final[Mapping[str, Any]] = {
 
 #: Plugin, and the release in which its rule ended → the class with that rule. ``Release.variants`` names them.
 VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
-    ("AzureDiskLimits", "1.30"): earlier_disks.AzureDiskLimitsV130,
-    ("CinderLimits", "1.30"): earlier_disks.CinderLimitsV130,
+    ("AzureDiskLimits", "1.31"): earlier_disks.AzureDiskLimitsV131,
+    ("CinderLimits", "1.31"): earlier_disks.CinderLimitsV131,
     ("DefaultPreemption", "1.34.7"): earlier_preemption.DefaultPreemptionV1347,
     ("DynamicResources", "1.33"): earlier_devices.DynamicResourcesV133,
     ("DynamicResources", "1.34"): earlier_devices.DynamicResourcesV134,
     ("DynamicResources", "1.35"): earlier_devices.DynamicResourcesV135,
     ("DynamicResources", "1.35.4"): earlier_devices.DynamicResourcesV1354,
     ("DynamicResources", "1.36.0"): earlier_devices.DynamicResourcesV1360,
-    ("EBSLimits", "1.30"): earlier_disks.EBSLimitsV130,
-    ("GCEPDLimits", "1.30"): earlier_disks.GCEPDLimitsV130,
+    ("EBSLimits", "1.31"): earlier_disks.EBSLimitsV131,
+    ("GCEPDLimits", "1.31"): earlier_disks.GCEPDLimitsV131,
     ("ImageLocality", "1.35"): earlier_images.ImageLocalityV135,
     ("InterPodAffinity", "1.33"): earlier_affinity.InterPodAffinityV133,
     ("InterPodAffinity", "1.35"): earlier_affinity.InterPodAffinityV135,

@@ -24,6 +24,7 @@ from moorage.api.names import is_scalar_resource_name
 from moorage.errors import Fault
 from moorage.framework.args import Int32
 from moorage.plugins.single_node_scores import least_of, mean_of, most_of, ratio_of
+from moorage.releases import CURRENT, Release
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_requests import is_counted
 from moorage.state.view import NodeInfo, NodeView
@@ -106,7 +107,7 @@ class ScoringStrategy(_Spec, frozen=True):
         return faults
 
 
-def shape_faults(shape: Sequence[UtilizationPoint], path: str) -> list[Fault]:
+def shape_faults(shape: Sequence[UtilizationPoint], path: str, release: Release = CURRENT) -> list[Fault]:
     """Return the errors that keep the points from being a function of utilization.
 
     Source  apis/config/validation/validation_pluginargs.go, validateFunctionShape
@@ -116,8 +117,8 @@ def shape_faults(shape: Sequence[UtilizationPoint], path: str) -> list[Fault]:
     faults: list[Fault] = []
     for i in range(1, len(shape)):
         if shape[i - 1].utilization >= shape[i].utilization:
-            detail = "values must be sorted in increasing order"
-            faults.append(Fault("Invalid value", f"{path}[{i}].utilization", detail, shape[i].utilization))
+            where = f"{path}[{i}].utilization"
+            faults.append(Fault("Invalid value", where, release.unsorted_shape, shape[i].utilization))
             break
     for i, point in enumerate(shape):
         for field, value, highest in (("utilization", point.utilization, 100), ("score", point.score, 10)):

@@ -36,7 +36,7 @@ class VolumeBindingArgs(PluginArgs, frozen=True):
             text = "invalid BindTimeoutSeconds, should not be a negative value"
             faults.append(Fault("Invalid value", f"{path}.bindTimeoutSeconds", text, self.bind_timeout_seconds))
         if gates["StorageCapacityScoring"]:
-            faults += shape_faults(self.shape or (), f"{path}.shape")
+            faults += shape_faults(self.shape or (), f"{path}.shape", gates.emulated)
         elif self.shape is not None:
             text = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"
             faults.append(Fault("Invalid value", f"{path}.shape", text, self.shape))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from moorage.releases.earlier_releases import CURRENT, EARLIER, TODAY
+from moorage.releases.earlier_releases import CURRENT, EARLIER, TODAY, UNSORTED_SHAPE
 from moorage.releases.gates_1_36 import GATES_1_36
 from moorage.releases.legacy_gates import OTHER_OLD_GATES, old_gates
 from moorage.releases.release import ALPHA, BETA, STABLE, Gate, Release
@@ -41,6 +41,7 @@ def _legacy(name: str) -> Release:
         drops_later_pod_fields=True,
         extender_nodes_replace=False,
         tries_nominated_node_first=False,
+        unsorted_shape=UNSORTED_SHAPE,
         migrates_in_tree_disks=False,
         balances_attached_volumes=True,
         legacy_metrics=True,

@@ -18,10 +18,13 @@ from moorage.releases.gates_1_36 import GATES_1_36
 from moorage.releases.inert_gates import OTHER_GATES
 from moorage.releases.release import Gate, Release
 
-__all__ = ["CURRENT", "EARLIER", "TODAY"]
+__all__ = ["CURRENT", "EARLIER", "TODAY", "UNSORTED_SHAPE"]
 
 #: The release that is emulated by default.
 TODAY: Final = "1.36"
+
+#: The fault of a shape whose points are not sorted, up to 1.33.
+UNSORTED_SHAPE: Final = "utilization values must be sorted in increasing order"
 
 _DISK_LIMITS: Final = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
 _DRA: Final = "DynamicResourceAllocation"
@@ -103,6 +106,7 @@ _1_33_3 = _before(
     gated_kinds=dict.fromkeys(("DeviceClass", "ResourceClaim", "ResourceSlice"), _DRA),
     counts_sidecar_ports=False,
     queue_sort_differs="queueSort must be the same for all profiles",
+    unsorted_shape=UNSORTED_SHAPE,
     **_with_gates("1.33", GATES_1_33),
 )
 
@@ -122,10 +126,11 @@ _1_32_5 = _before(
 _1_31_8 = _before(
     _1_32_5,
     "1.31.8",
-    {"NodeResourcesFit": "1.31", "NodeVolumeLimits": "1.31"},
+    {**dict.fromkeys(_DISK_LIMITS, "1.31"), "NodeResourcesFit": "1.31", "NodeVolumeLimits": "1.31"},
     lacks_points={"DefaultPreemption": "preEnqueue", "DynamicResources": "score", "NodeResourcesFit": "placementScore"},
     lacks_flags=_1_32_5.lacks_flags | {"requestheader-uid-headers"},
     gated_kinds={**_1_32_5.gated_kinds, "VolumeAttachment": ""},
+    removed_plugins=_DISK_LIMITS,
     names_nodes_left_out=False,
     **_with_gates("1.31", GATES_1_31),
 )
@@ -133,9 +138,7 @@ _1_31_8 = _before(
 _1_30_10 = _before(
     _1_31_8,
     "1.30.10",
-    dict.fromkeys(_DISK_LIMITS, "1.30"),
     lacks_flags=_1_31_8.lacks_flags | {"disable-http2-serving", "emulated-version"},
-    removed_plugins=_DISK_LIMITS,
     narrowing_rejects=False,
     limits_in_tree_disks=True,
     **_with_gates("1.30", GATES_1_30),

@@ -78,10 +78,12 @@ class Release:
     names_nodes_left_out: bool = True
     #: A PreFilter plugin that narrowed the nodes counts as one that rejected the pod.
     narrowing_rejects: bool = True
-    #: The limits of in-tree disks are default plugins, and a v1 configuration may name them.
+    #: The limits of in-tree disks are default plugins, and a v1 configuration may name them at every extension point.
     limits_in_tree_disks: bool = False
     #: The fault of a profile whose queueSort differs from that of the first.
     queue_sort_differs: str = "must be the same for all profiles"
+    #: The fault of a shape whose points are not sorted.
+    unsorted_shape: str = "values must be sorted in increasing order"
     #: A configuration has the extension points of placements.
     has_placement_points: bool = True
 

@@ -1,8 +1,8 @@
-"""EBSLimits, GCEPDLimits, AzureDiskLimits and CinderLimits of 1.30: nodes with a CSINode leave these limits to CSI drivers.
+"""EBSLimits, GCEPDLimits, AzureDiskLimits and CinderLimits of 1.30 and 1.31: nodes with a CSINode leave these to CSI drivers.
 
 Claims of ephemeral volumes count, and a missing claim rejects the pod on every node.
 
-Source    kube-scheduler 1.30.10, plugins/nodevolumelimits/non_csi.go
+Source    kube-scheduler 1.31.8, plugins/nodevolumelimits/non_csi.go
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["AzureDiskLimitsV130", "CinderLimitsV130", "EBSLimitsV130", "GCEPDLimitsV130"]
+__all__ = ["AzureDiskLimitsV131", "CinderLimitsV131", "EBSLimitsV131", "GCEPDLimitsV131"]
 
 
-class _LimitsV130(oldest.DiskLimits, PreFilterPlugin[PodInfo]):
+class _LimitsV131(oldest.DiskLimits, PreFilterPlugin[PodInfo]):
     """The rule for the kind of disk that a subclass names."""
 
     reuse = oldest.DiskLimits.reuse
@@ -65,17 +65,17 @@ def _invalid_claim(pod: PodInfo, snapshot: Snapshot) -> tuple[str, bool]:
     return "", False
 
 
-class EBSLimitsV130(_LimitsV130, oldest.EBSLimits):
+class EBSLimitsV131(_LimitsV131, oldest.EBSLimits):
     """Disks of AWS Elastic Block Store."""
 
 
-class GCEPDLimitsV130(_LimitsV130, oldest.GCEPDLimits):
+class GCEPDLimitsV131(_LimitsV131, oldest.GCEPDLimits):
     """Persistent disks of Google Compute Engine."""
 
 
-class AzureDiskLimitsV130(_LimitsV130, oldest.AzureDiskLimits):
+class AzureDiskLimitsV131(_LimitsV131, oldest.AzureDiskLimits):
     """Managed disks of Azure."""
 
 
-class CinderLimitsV130(_LimitsV130, oldest.CinderLimits):
+class CinderLimitsV131(_LimitsV131, oldest.CinderLimits):
     """Volumes of OpenStack Cinder."""

@@ -53,7 +53,7 @@ class NodeResourcesFitArgsV135(NodeResourcesFitArgs, frozen=True):
         is_ratio = strategy.type == REQUESTED_TO_CAPACITY_RATIO
         plain = ScoringStrategy(type=LEAST_ALLOCATED if is_ratio else strategy.type, resources=strategy.resources)
         found = ignored_faults(self.ignored_resources, self.ignored_resource_groups, path)
-        return found + plain.faults(at) + shape_faults(ratio.shape, f"{at}.shape")
+        return found + plain.faults(at) + shape_faults(ratio.shape, f"{at}.shape", gates.emulated)
 
 
 class NodeResourcesFitV135(NodeResourcesFit):

@@ -78,7 +78,7 @@ class VolumeBindingArgsV132(PluginArgs, frozen=True):
             text = "invalid BindTimeoutSeconds, should not be a negative value"
             faults.append(Fault("Invalid value", f"{path}.bindTimeoutSeconds", text, self.bind_timeout_seconds))
         if gates["VolumeCapacityPriority"]:
-            faults += shape_faults(self.shape or (), f"{path}.shape")
+            faults += shape_faults(self.shape or (), f"{path}.shape", gates.emulated)
         elif self.shape is not None:
             text = "unexpected field `shape`, remove it or turn on the feature gate VolumeCapacityPriority"
             faults.append(Fault("Invalid value", f"{path}.shape", text, self.shape))

@@ -45,8 +45,8 @@ class RequestedToCapacityRatioArgs(PluginArgs, frozen=True):
         return self if self.resources else structs.replace(self, resources=CPU_AND_MEMORY)
 
     def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
-        del gates
-        return [*shape_faults(self.shape, sub_path(path, "shape")), *resource_faults(self.resources, path, most=None)]
+        found = shape_faults(self.shape, sub_path(path, "shape"), gates.emulated)
+        return [*found, *resource_faults(self.resources, path, most=None)]
 
 
 class RequestedToCapacityRatio(ScorePlugin[PodInfo], Reusable):

@@ -86,7 +86,7 @@ class Lines:
 @asynccontextmanager
 async def running(cluster, log=None, opened=""):
     clock = asyncio.get_running_loop().time
-    meter, inbox = SchedulerMetrics(clock, groups=bool(opened)), Inbox()
+    meter, inbox = SchedulerMetrics(clock, FeatureGates.parse("GenericWorkload=true" if opened else "")), Inbox()
     gates, registry = FeatureGates.parse(opened), builtin_registry()
     registry.add(Slow)
     configuration = load(CONFIG, "config", registry, gates)
@@ -356,4 +356,10 @@ def test_pod_group_attempts_are_counted_and_logged():
 def test_pod_group_metrics_are_hidden_while_the_gate_is_disabled():
     names = {family.spec.name for family in SchedulerMetrics(lambda: 0.0).families}
     assert not any("podgroup" in name for name in names)
-    assert sum("podgroup" in family.spec.name for family in SchedulerMetrics(lambda: 0.0, groups=True).families) == 3
+    assert (
+        sum(
+            "podgroup" in family.spec.name
+            for family in SchedulerMetrics(lambda: 0.0, FeatureGates.parse("GenericWorkload=true")).families
+        )
+        == 3
+    )

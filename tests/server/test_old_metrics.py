@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from moorage.framework.features import FeatureGates
+from moorage.releases import find_release
 from moorage.server.metric_specs import SPECS
 from moorage.server.metric_types import Filter
 from moorage.server.old_metric_specs import specs_of
@@ -36,6 +38,67 @@ def test_the_metrics_are_those_of_the_release(release):
     assert specs_of(release).keys() == SPECS.keys()
 
 
+#: The metrics of 1.30, without ``scheduler_``, from its source; and what each release after it added and removed.
+IN_1_30 = """
+    framework_extension_point_duration_seconds goroutines pending_pods permit_wait_duration_seconds plugin_evaluation_total
+    plugin_execution_duration_seconds pod_scheduling_attempts pod_scheduling_sli_duration_seconds preemption_attempts_total
+    preemption_victims queue_incoming_pods_total schedule_attempts_total scheduler_cache_size
+    scheduling_algorithm_duration_seconds scheduling_attempt_duration_seconds unschedulable_pods
+    volume_binder_cache_requests_total volume_scheduling_stage_error_total
+"""
+CHANGED = {
+    "1.30": ("", ""),
+    "1.31": ("event_handling_duration_seconds queueing_hint_execution_duration_seconds", ""),
+    "1.32": ("inflight_events preemption_goroutines_duration_seconds preemption_goroutines_execution_total", ""),
+    "1.33": ("cache_size", ""),
+    "1.34": (
+        "async_api_call_execution_duration_seconds async_api_call_execution_total pending_async_api_calls",
+        "scheduler_cache_size",
+    ),
+    "1.35": (
+        (
+            "batch_attempts_total batch_cache_flushed_total get_node_hint_duration_seconds resourceclaim_creates_total "
+            "store_schedule_results_duration_seconds"
+        ),
+        "",
+    ),
+    "1.36": (
+        (
+            "dra_bindingconditions_allocations_total dra_bindingconditions_wait_duration_seconds "
+            "pod_scheduled_after_flush_total podgroup_schedule_attempts_total podgroup_scheduling_algorithm_duration_seconds "
+            "podgroup_scheduling_attempt_duration_seconds"
+        ),
+        "",
+    ),
+}
+BETA_SINCE_1_36 = {"goroutines", "permit_wait_duration_seconds", "plugin_evaluation_total", "unschedulable_pods"}
+
+
+def test_each_release_from_1_30_on_has_the_metrics_of_its_source():
+    expected = set(IN_1_30.split())
+    for release, (added, removed) in CHANGED.items():
+        expected = (expected | set(added.split())) - set(removed.split())
+        specs = specs_of(find_release(release).name).values()
+        shown = {spec.name.removeprefix("scheduler_"): spec for spec in specs if not spec.hidden}
+        assert {name for name, spec in shown.items() if name != spec.name} == expected, release
+        beta = {name for name, spec in shown.items() if name != spec.name and spec.stability == "BETA"}
+        assert beta - {"pod_scheduling_sli_duration_seconds"} == (BETA_SINCE_1_36 if release == "1.36" else set()), release
+
+
+@pytest.mark.parametrize(
+    ("gates", "prefix", "shown"),
+    [
+        (FeatureGates(release="1.32.5"), "scheduler_preemption_goroutines_", False),
+        (FeatureGates.parse("SchedulerAsyncPreemption=true", "1.32.5"), "scheduler_preemption_goroutines_", True),
+        (FeatureGates(release="1.31.8"), "scheduler_queueing_hint_", False),
+        (FeatureGates(), "scheduler_queueing_hint_", True),
+    ],
+)
+def test_metrics_that_need_a_gate_are_shown_if_it_is_open(gates, prefix, shown):
+    families = SchedulerMetrics(lambda: 0.0, gates).families
+    assert any(family.spec.name.startswith(prefix) and not family.spec.hidden for family in families) is shown
+
+
 def test_the_current_release_renames_and_hides_no_metric():
     assert specs_of("1.36") is SPECS
     assert not any(spec.hidden for spec in SPECS.values())
@@ -46,7 +109,7 @@ def test_preemption_victims_use_the_buckets_of_the_old_release():
 
 
 def test_hidden_metrics_are_counted_and_not_shown():
-    meter = SchedulerMetrics(lambda: 0.0, release="1.21")
+    meter = SchedulerMetrics(lambda: 0.0, FeatureGates(release="1.21"))
     meter.handled("NodeAdd", 1.0)
     meter.permitted("allowed", 1.0)
     shown = {metric.name for metric in registry_of(meter.families, Filter(), "1.21")[0].collect()}

@@ -82,7 +82,7 @@ async def run_process(process: Process) -> int:
     """Schedule until a signal arrives or the lease is lost. Return the exit status."""
     log, endpoint = process.log, process.endpoint
     log.info(0, "Starting Moorage", version=f"v{__version__}", emulating=process.loaded.release)
-    meter = SchedulerMetrics(time.monotonic, groups=process.loaded.gates["GenericWorkload"], release=process.loaded.release)
+    meter = SchedulerMetrics(time.monotonic, process.loaded.gates)
     bare: dict[str, Profile] = {}
 
     def watched(profile: Profile) -> Profile:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from moorage.releases.earlier_gates import GATES_1_30, GATES_1_31, GATES_1_32, GATES_1_33, GATES_1_34, GATES_1_35
 from moorage.releases.earlier_inert_gates import inert_gates
+from moorage.releases.earlier_metrics import METRICS
 from moorage.releases.gates_1_36 import GATES_1_36
 from moorage.releases.inert_gates import OTHER_GATES
 from moorage.releases.release import Gate, Release
@@ -53,10 +54,10 @@ def _before(newer: Release, name: str, variants: Mapping[str, str] | None = None
     )
 
 
-def _with_gates(minor: str, gates: Mapping[str, Gate]) -> Mapping[str, Any]:
-    """Return the fields of a release for its gates: those of 1.36 that it lacks are closed."""
+def _gates_and_metrics(minor: str, gates: Mapping[str, Gate]) -> Mapping[str, Any]:
+    """Return the fields of a release for its gates and metrics: gates of 1.36 that it lacks are closed."""
     closed = {gate: False for gate in GATES_1_36 if gate not in gates}
-    return {"gates": gates, "inert_gates": inert_gates(minor), "fixed_gates": closed}
+    return {"gates": gates, "inert_gates": inert_gates(minor), "fixed_gates": closed, "metrics": METRICS[minor]}
 
 
 _1_36_0 = _before(CURRENT, "1.36.0", {"DynamicResources": "1.36.0"})
@@ -77,7 +78,7 @@ _1_35_7 = _before(
     lacks_flags=frozenset(["tls-curve-preferences"]),
     removed_plugins=(),
     has_placement_points=False,
-    **_with_gates("1.35", GATES_1_35),
+    **_gates_and_metrics("1.35", GATES_1_35),
 )
 _1_35_4 = _before(_1_35_7, "1.35.4", {"DynamicResources": "1.35.4"})
 
@@ -88,7 +89,7 @@ _1_34_7 = _before(
     lacks="GangScheduling NodeDeclaredFeatures",
     lacks_points={"DynamicResources": "score", "NodeResourcesFit": "placementScore"},
     lacks_flags=_1_35_7.lacks_flags | {"min-compatibility-version"},
-    **_with_gates("1.34", GATES_1_34),
+    **_gates_and_metrics("1.34", GATES_1_34),
 )
 _1_34_1 = _before(_1_34_7, "1.34.1", {"DefaultPreemption": "", "TaintToleration": "1.34.1"})
 
@@ -107,7 +108,7 @@ _1_33_3 = _before(
     counts_sidecar_ports=False,
     queue_sort_differs="queueSort must be the same for all profiles",
     unsorted_shape=UNSORTED_SHAPE,
-    **_with_gates("1.33", GATES_1_33),
+    **_gates_and_metrics("1.33", GATES_1_33),
 )
 
 _1_32_5 = _before(
@@ -120,7 +121,7 @@ _1_32_5 = _before(
         "NodeVolumeLimits": "1.32",
         "VolumeBinding": "1.32",
     },
-    **_with_gates("1.32", GATES_1_32),
+    **_gates_and_metrics("1.32", GATES_1_32),
 )
 
 _1_31_8 = _before(
@@ -132,7 +133,7 @@ _1_31_8 = _before(
     gated_kinds={**_1_32_5.gated_kinds, "VolumeAttachment": ""},
     removed_plugins=_DISK_LIMITS,
     names_nodes_left_out=False,
-    **_with_gates("1.31", GATES_1_31),
+    **_gates_and_metrics("1.31", GATES_1_31),
 )
 
 _1_30_10 = _before(
@@ -141,7 +142,7 @@ _1_30_10 = _before(
     lacks_flags=_1_31_8.lacks_flags | {"disable-http2-serving", "emulated-version"},
     narrowing_rejects=False,
     limits_in_tree_disks=True,
-    **_with_gates("1.30", GATES_1_30),
+    **_gates_and_metrics("1.30", GATES_1_30),
 )
 
 #: Newest first, as each builds on the one after it.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 __all__ = ["ALPHA", "BETA", "STABLE", "Gate", "Release"]
 
@@ -39,6 +39,7 @@ class Release:
     ``removed_plugins``  plugins of 1.21 that a configuration may still name, although the newest release does not have them
     ``lacks_flags``   kube-scheduler's flags of the newest release that it does not have
     ``lacks_points``  plugin → extension points that it implements in the newest release and not here
+    ``metrics``       metric of the newest release → what is different: ``name``, ``help``, ``stability``, or ``hidden``
     """
 
     name: str
@@ -52,6 +53,7 @@ class Release:
     removed_plugins: tuple[str, ...] = ()
     lacks_flags: frozenset[str] = frozenset()
     lacks_points: Mapping[str, str] = field(default_factory=dict)
+    metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: It has kube-scheduler's flags of 1.19 to 1.21, plain HTTP ports, algorithm providers and Policy among them.
     legacy_flags: bool = False
     default_lock: str = "leases"

@@ -1,6 +1,7 @@
-"""The metrics of kube-scheduler 1.19 to 1.21, for dashboards of those releases: current metrics under their earlier names.
+"""The metrics of earlier releases, for their dashboards: current metrics under their earlier names.
 
-Metrics that those releases did not have are hidden. Their metrics that were already deprecated are not emulated.
+Metrics that a release did not have are hidden. ``Release.metrics`` has what differs in 1.30 to 1.35; the rest of this module is
+about 1.19 to 1.21, whose metrics that were already deprecated are not emulated.
 
 Source  kube-scheduler 1.19, 1.20 and 1.21, pkg/scheduler/metrics/metrics.go
 """
@@ -15,7 +16,7 @@ from moorage.releases import RELEASES
 from moorage.server.metric_specs import SPECS
 from moorage.server.metric_types import Spec
 
-__all__ = ["specs_of"]
+__all__ = ["OLD_CACHE_SIZE", "specs_of"]
 
 #: Current metric → what was different.
 _RENAMED: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -48,9 +49,20 @@ _SAME: Final = frozenset(
 _LATER: Final = frozenset(["disabled_metrics_total", "kubernetes_feature_enabled"])
 
 
+#: The metric that became ``scheduler_cache_size``. 1.33 shows both.
+OLD_CACHE_SIZE: Final = "scheduler_scheduler_cache_size"
+
+
 def specs_of(release: str) -> Mapping[str, Spec]:
     """Return the spec of each current metric under a release; metrics that the release did not have are hidden."""
-    return {name: _of_before(spec) for name, spec in SPECS.items()} if RELEASES[release].legacy_metrics else SPECS
+    emulated = RELEASES[release]
+    if emulated.legacy_metrics:
+        return {name: _of_before(spec) for name, spec in SPECS.items()}
+    if not emulated.metrics:
+        return SPECS
+    specs = {name: replace(spec, **emulated.metrics.get(name, {})) for name, spec in SPECS.items()}
+    deprecated = emulated.metrics.get(OLD_CACHE_SIZE)
+    return specs if deprecated is None else {**specs, OLD_CACHE_SIZE: replace(SPECS["scheduler_cache_size"], **deprecated)}
 
 
 def _of_before(spec: Spec) -> Spec:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.gc_collector import GCCollector
@@ -18,19 +19,27 @@ from moorage.cycle.decision import Decision
 from moorage.engine.facts import Phase
 from moorage.engine.group_outcome import GroupReport
 from moorage.engine.scheduler import Scheduler
-from moorage.framework.features import GATES
+from moorage.framework.features import GATES, FeatureGates
 from moorage.framework.verdicts import Code
 from moorage.queue.queued_pod import QueuedPod, QueuePlace
 from moorage.releases import STABLE, TODAY
 from moorage.runtime.attempt_metrics import AttemptObserver
 from moorage.runtime.loop import Loop
 from moorage.server.metric_types import CounterVec, Family, Filter, Gauge, Histogram, Labels, MetricRegistry
-from moorage.server.old_metric_specs import specs_of
+from moorage.server.old_metric_specs import OLD_CACHE_SIZE, specs_of
 from moorage.server.plugin_metrics import Probe
 
 __all__ = ["SchedulerMetrics", "engine_gauges", "process_gauges", "registry_of"]
 
+_DEFAULT_GATES: Final = FeatureGates()
+#: Gate → how the names of the metrics start that are shown only if it is open.
+_GATED: Final = {
+    "GenericWorkload": "scheduler_podgroup_",
+    "SchedulerAsyncPreemption": "scheduler_preemption_goroutines_",
+    "SchedulerQueueingHints": "scheduler_queueing_hint_",
+}
 _MOST_ATTEMPTS = 15
+_CACHE_SIZES: Final = ("scheduler_cache_size", OLD_CACHE_SIZE)
 _WORK = {Phase.BIND: "Bind", Phase.PRE_BIND: "PreBind"}
 _PLACES = {
     QueuePlace.ACTIVE: "active", QueuePlace.BACKOFF: "backoff",
@@ -41,12 +50,12 @@ _PLACES = {
 class SchedulerMetrics:
     """Implements ``moorage.runtime.observer.Measures``. ``clock`` returns seconds, to measure plugins.
 
-    ``groups``: whether pod groups are scheduled, and so measured; ``release``: the release whose metrics are shown.
+    ``gates``: those of the scheduler; they decide which metrics are shown, and so does the release that they emulate.
     """
 
-    def __init__(self, clock: Callable[[], float], *, groups: bool = False, release: str = TODAY) -> None:
-        self._groups = groups
-        specs = specs_of(release)
+    def __init__(self, clock: Callable[[], float], gates: FeatureGates = _DEFAULT_GATES) -> None:
+        self._gates = gates
+        specs = specs_of(gates.release)
 
         def counter(name: str) -> CounterVec:
             return CounterVec(specs[name])
@@ -83,7 +92,8 @@ class SchedulerMetrics:
     def families(self) -> list[Family]:
         """All counters and histograms, for a registry."""
         counted = [one for one in vars(self).values() if isinstance(one, (CounterVec, Histogram))]
-        return [one for one in counted if self._groups or not one.spec.name.startswith("scheduler_podgroup_")]
+        closed = tuple(prefix for gate, prefix in _GATED.items() if not self._gates[gate])
+        return [one for one in counted if not one.spec.name.startswith(closed)]
 
     # -- reported by the loop -------------------------------------------------------------------------------------------
 
@@ -190,7 +200,7 @@ def engine_gauges(scheduler: Scheduler, follower: AttemptObserver) -> list[Famil
 
     return [
         Gauge(specs["scheduler_pending_pods"], pending),
-        Gauge(specs["scheduler_cache_size"], cache),
+        *(Gauge(specs[name], cache) for name in _CACHE_SIZES if name in specs),
         Gauge(specs["scheduler_goroutines"], under_way),
         Gauge(specs["scheduler_queue_incoming_pods_total"], incoming, counts=True),
         Gauge(specs["scheduler_unschedulable_pods"], rejected),

@@ -1,0 +1,69 @@
+"""The metrics of 1.30 to 1.35: what differs from those of 1.36. Metrics that need an open gate are left to that gate.
+
+Source  kube-scheduler 1.30 to 1.36, pkg/scheduler/metrics/metrics.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from moorage.releases.release import ALPHA
+
+__all__ = ["METRICS"]
+
+_Changes = Mapping[str, Mapping[str, Any]]
+
+
+def _hidden(names: str) -> _Changes:
+    return {f"scheduler_{name}": {"hidden": True} for name in names.split()}
+
+
+_1_35: Final[_Changes] = {
+    **_hidden("""
+        dra_bindingconditions_allocations_total dra_bindingconditions_wait_duration_seconds pod_scheduled_after_flush_total
+        podgroup_schedule_attempts_total podgroup_scheduling_algorithm_duration_seconds
+        podgroup_scheduling_attempt_duration_seconds
+    """),
+    **{
+        f"scheduler_{name}": {"stability": ALPHA}
+        for name in ("goroutines", "permit_wait_duration_seconds", "plugin_evaluation_total", "unschedulable_pods")
+    },
+}
+_1_34: Final[_Changes] = {
+    **_1_35,
+    **_hidden("""
+        batch_attempts_total batch_cache_flushed_total get_node_hint_duration_seconds resourceclaim_creates_total
+        store_schedule_results_duration_seconds
+    """),
+}
+_WITHOUT_API_CALLS: Final[_Changes] = {
+    **_1_34,
+    **_hidden("async_api_call_execution_duration_seconds async_api_call_execution_total pending_async_api_calls"),
+}
+_OLD_CACHE_SIZE: Final = "scheduler_scheduler_cache_size"
+_1_33: Final[_Changes] = {
+    **_WITHOUT_API_CALLS,
+    _OLD_CACHE_SIZE: {
+        "name": _OLD_CACHE_SIZE,
+        "help": "(Deprecated since 1.33.0) Number of nodes, pods, and assumed (bound) pods in the scheduler cache.",
+    },
+}
+_1_32: Final[_Changes] = {**_WITHOUT_API_CALLS, "scheduler_cache_size": {"name": _OLD_CACHE_SIZE}}
+_1_31: Final[_Changes] = {
+    **_1_32,
+    **_hidden("inflight_events preemption_goroutines_duration_seconds preemption_goroutines_execution_total"),
+}
+_1_30: Final[_Changes] = {
+    **_1_31,
+    **_hidden("event_handling_duration_seconds queueing_hint_execution_duration_seconds"),
+    "scheduler_pod_scheduling_sli_duration_seconds": {
+        "help": "E2e latency for a pod being scheduled, from the time the pod enters the scheduling queue an d might involve "
+        "multiple scheduling attempts.",
+    },
+}
+
+#: Minor release → metric of 1.36 → what is different.
+METRICS: Final[Mapping[str, _Changes]] = {
+    "1.35": _1_35, "1.34": _1_34, "1.33": _1_33, "1.32": _1_32, "1.31": _1_31, "1.30": _1_30,
+}  # fmt: skip

@@ -68,7 +68,7 @@ _SCHEDULER = (
 _CHANGES = (
     click.option(
         "--edit", "edits", multiple=True, metavar="'KIND/NAME FIELD=VALUE'",
-        help="Change an object first: 'pod/web requests.cpu=500m', 'node/n1 unschedulable=false'. May be repeated.",
+        help="Change an object first: 'deployment/web cpu=500m', 'node/n1 unschedulable=false'. May be repeated.",
     ),
     click.option(
         "--cordon", "cordoned", multiple=True, metavar="SELECTOR",

@@ -3,7 +3,7 @@
 An edit names an object and one field of it. A pod without a namespace is in ``default``. ``FIELD=VALUE`` sets a field and
 ``FIELD-`` removes it::
 
-    pod/shop/web requests.cpu=500m            node/n1 unschedulable=false
+    pod/shop/web cpu=500m                     node/n1 unschedulable=false
     pod/web nodeSelector.disk-                node/n1 labels.disk=ssd
     pod/web tolerations=gpu=yes:NoSchedule    node/n1 taints.nvidia.com/gpu:NoSchedule-
     pod/web topologySpreadConstraints[0].maxSkew=2
@@ -11,13 +11,14 @@ An edit names an object and one field of it. A pod without a namespace is in ``d
     pod/web schedulingGates.example.com/wait- node/n9 like=n1
     pod/web evict                             config/default-scheduler/NodeAffinity disable
 
+``cpu``, ``memory`` and ``ephemeral-storage`` of a pod are short for ``requests.cpu`` and so on.
 A change of an explanation's document is an edit, too: a JSON object with ``owner``, ``verb``, ``target``, ``path`` and ``new``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -28,7 +29,7 @@ from moorage.laboratory.costs import BASE_COSTS
 from moorage.printable import one_line
 from moorage.state.pod_requests import amount
 
-__all__ = ["parse_edit"]
+__all__ = ["parse_edit", "parse_field"]
 
 
 class _Edit(NamedTuple):
@@ -95,9 +96,7 @@ def parse_edit(text: str) -> Change:
     kind, _, name = target.partition("/")
     field = field.strip()
     if kind.isalpha() and kind not in {"pod", "node", "config"} and name and field:
-        raise InputError(
-            one_line(f"edit {text!r}: edits change a pod, a node or config, not a {kind}; --scale {kind}/NAME=N sets replicas")
-        )
+        raise InputError(one_line(f"edit {text!r}: edits change a pod, a node, a workload or config, not a {kind}"))
     if kind not in {"pod", "node", "config"} or not name or not field:
         raise InputError(one_line(f"edit {text!r}: write 'KIND/NAME FIELD=VALUE', such as 'pod/web requests.cpu=500m'"))
     if kind == "pod" and "/" not in name:
@@ -108,9 +107,11 @@ def parse_edit(text: str) -> Change:
         return Change("cluster", "evict", target)
     if (kind, field) == ("config", "disable"):
         return Change("config", "disable-plugin", target)
-    return _by_form(kind, target, field, text)
+    return parse_field(kind, target, field, text)
 
 
+#: Requests of a pod that need no ``requests.``.
+_SHORT: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 #: The types of the new values of changes; those of other verbs are texts.
 _NEW: Final[Mapping[str, type]] = {
     "request": int, "max-skew": int, "priority": int, "allocatable": int, "pods": int, "cordon": bool, "uncordon": bool,
@@ -136,7 +137,13 @@ def _cordon(target: str, field: str) -> Change:
     return Change("node", "uncordon" if value == "false" else "cordon", target, "unschedulable", None, value == "true")
 
 
-def _by_form(kind: str, target: str, field: str, text: str) -> Change:
+def parse_field(kind: str, target: str, field: str, text: str, also: Iterable[str] = ()) -> Change:
+    """Read the field of an edit of a pod or a node; ``text`` is the whole edit, ``also`` are more fields that it could have.
+
+    Raises  InputError, with the fields that there are
+    """
+    if kind == "pod" and field.partition("=")[0] in _SHORT:
+        field = f"requests.{field}"
     removes = field.endswith("-") and ("=" not in field or field.startswith("taints."))
     name, _, value = (field[:-1], "", "") if removes else field.partition("=")
     for form in _FORMS:
@@ -144,7 +151,7 @@ def _by_form(kind: str, target: str, field: str, text: str) -> Change:
             if form.verb == "untaint":
                 return Change(form.owner, form.verb, target, "taints", name.removeprefix("taints."), None)
             return Change(form.owner, form.verb, target, name, None, None if removes else form.read(name, value))
-    known = sorted({_shown(form) for form in _FORMS if form.kind == kind})
+    known = sorted({*also, *(_shown(form) for form in _FORMS if form.kind == kind)})
     raise InputError(one_line(f"edit {text!r}: unknown field of a {kind}; fields: {', '.join(known)}"))
 
 

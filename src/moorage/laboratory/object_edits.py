@@ -6,7 +6,7 @@ New pods and claims pass the same admission as those of an input, and workloads 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace as with_fields
 from os import PathLike
 from typing import Any, Final, TypeAlias
@@ -20,6 +20,7 @@ from moorage.api.decode import decode
 from moorage.api.meta import Object
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet
 from moorage.apiserver.fields.strategic_merge import strategic_merge
+from moorage.controllers.machinery.generated_names import stable_uid
 from moorage.engine.facts import Gone, Seen
 from moorage.errors import InputError, StateError
 from moorage.framework.changes import Change
@@ -31,6 +32,7 @@ from moorage.laboratory.history import Deleted, Step, Told
 from moorage.laboratory.inventory import Inventory, served_as
 from moorage.laboratory.objects import ObjectLike, documents, is_implied, key_of, read_given
 from moorage.laboratory.present import ASIDE, cluster_input, present_objects
+from moorage.laboratory.workload_edits import WorkloadEdit, edit_workload, is_workload_edit, parse_workload_edit
 from moorage.simulator.admission import admit
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import objects_of
@@ -39,7 +41,7 @@ from moorage.simulator.pod_creation import create_missing_pods
 __all__ = ["ChangeLike", "ObjectEdit", "ObjectEdits", "read_change"]
 
 #: What ``Cluster.apply`` takes: a change, an edit such as ``node/n1 unschedulable=false``, or objects to create or patch.
-ChangeLike: TypeAlias = Change | ObjectLike
+ChangeLike: TypeAlias = Change | WorkloadEdit | ObjectLike
 
 _WORKLOADS = (Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, ReplicationController)
 _SLOTS = {kind.type: kind.slot for kind in KINDS}
@@ -109,6 +111,8 @@ class ObjectEdits:
             return self._changed(change)
         if isinstance(change, Object):
             return self._replaced([change])
+        if isinstance(change, WorkloadEdit):
+            return self._of_workload(change)
         return self._patched(change)
 
     # -- changes ---------------------------------------------------------------------------------------------------------
@@ -136,6 +140,22 @@ class ObjectEdits:
             return list(self._inventory.all_of(Node))
         taken = self._inventory.find(Node, "", change.target.removeprefix("node/"))
         return [pattern] if taken is None else [pattern, taken]
+
+    # -- workloads -------------------------------------------------------------------------------------------------------
+
+    def _of_workload(self, edit: WorkloadEdit) -> ObjectEdit:
+        """Change a workload: its pods are deleted and made again, or some come or go."""
+        present = present_objects(self._inventory.aside, self._inventory.simulation)
+        before = {key_of(obj): obj for obj in present}
+        whole = edit_workload(cluster_input(before.values()), edit)
+        kept = {key_of(obj) for obj in _objects(whole)}
+        after = {key_of(obj): obj for obj in _objects(create_missing_pods(whole, quota=self._quota)[0])}
+        gone = [obj for key, obj in before.items() if key not in kept]
+        taken = {obj.metadata.uid for obj in gone}
+        come = self._told(_renewed(obj, taken) for key, obj in after.items() if _is_new(before.get(key), obj, key in kept))
+        aside = {key: obj for key, obj in (come.aside or {}).items() if key in after}
+        steps = [*map(_removal, (obj for obj in gone if type(obj) not in ASIDE)), *come.steps]
+        return ObjectEdit(tuple(steps), aside)
 
     # -- patches ---------------------------------------------------------------------------------------------------------
 
@@ -210,6 +230,22 @@ class ObjectEdits:
         return ObjectEdit((Told(tuple(seen)),) if seen else (), aside)
 
 
+def _is_new(held: Object | None, obj: Object, kept: bool) -> bool:
+    return not kept or (held is not obj and held != obj)
+
+
+def _renewed(obj: Object, taken: Collection[str]) -> Object:
+    """Return a pod that is made again under the name of a deleted one, with a UID of its own."""
+    if not isinstance(obj, Pod) or obj.metadata.uid not in taken:
+        return obj
+    uid = stable_uid("Pod", obj.metadata.uid, "made again")
+    return replace(obj, metadata=replace(obj.metadata, uid=uid))
+
+
+def _removal(obj: Object) -> Step:
+    return Deleted(obj.metadata.uid) if isinstance(obj, Pod) else Told((Gone(obj),))
+
+
 def present_policies(inventory: Inventory) -> Iterator[Object]:
     """Yield what admission reads: the objects aside that are no workloads, and the storage classes."""
     yield from (obj for obj in inventory.aside.values() if not isinstance(obj, _WORKLOADS))
@@ -232,6 +268,8 @@ def read_change(change: ChangeLike) -> ChangeLike:
 
     Raises  InputError for an edit that cannot be read
     """
+    if isinstance(change, str) and is_workload_edit(change):
+        return parse_workload_edit(change)
     return parse_edit(change) if isinstance(change, str) and _is_edit(change) else change
 
 

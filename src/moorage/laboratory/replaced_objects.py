@@ -24,7 +24,7 @@ from moorage.laboratory.scaling import scale_object, without_running
 from moorage.simulator.cluster_input import SLOTS, ClusterInput
 from moorage.simulator.owners import Claimed, controller_of
 
-__all__ = ["replaced"]
+__all__ = ["replaced", "rolled_out"]
 
 _READ_SLOTS: Final = tuple(kind.slot for kind in KINDS if kind.slot in SLOTS)
 
@@ -77,7 +77,7 @@ def _pairs(before: Iterable[Any], later: Iterable[Any]) -> Iterable[tuple[Any, A
 def _followed(cluster: ClusterInput, old: Any, new: Any) -> ClusterInput:
     """Return the cluster after a workload's controller has followed a change of the workload."""
     if old.spec.template != new.spec.template and isinstance(new, Deployment | StatefulSet | DaemonSet):
-        return _rolled_out(cluster, old)
+        return rolled_out(cluster, old)
     now = getattr(new.spec, "replicas", None)
     if now is not None and now < (1 if old.spec.replicas is None else old.spec.replicas):
         current = replace(new, metadata=replace(new.metadata, uid=old.metadata.uid))
@@ -85,7 +85,7 @@ def _followed(cluster: ClusterInput, old: Any, new: Any) -> ClusterInput:
     return cluster
 
 
-def _rolled_out(cluster: ClusterInput, old: Any) -> ClusterInput:
+def rolled_out(cluster: ClusterInput, old: Any) -> ClusterInput:
     """Return the cluster without the pods and replica sets of a workload's earlier template; new ones are created later."""
     if not isinstance(old, Deployment):
         return without_running(cluster, Claimed(cluster.pods).of(type(old).__name__, old.metadata))

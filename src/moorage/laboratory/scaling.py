@@ -18,19 +18,20 @@ from msgspec.structs import replace
 
 from moorage.api.core import Pod
 from moorage.api.integers import parse_int64
-from moorage.api.workloads import Deployment, ReplicaSet, StatefulSet
+from moorage.api.workloads import CronJob, Deployment, Job, JobSpec, ReplicaSet, StatefulSet
 from moorage.controllers.machinery.object_fields import seconds
 from moorage.controllers.workloads.deletion_order import deletion_order
 from moorage.errors import InputError
 from moorage.laboratory.asked import WORKLOAD_KINDS
 from moorage.printable import one_line
 from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.jobs import is_finished
 from moorage.simulator.lost_pods import without_pods
 from moorage.simulator.owners import Claimed, controller_of, is_active
 from moorage.simulator.quotas import without_usage
 from moorage.simulator.workloads import expand, newest_last
 
-__all__ = ["Scaled", "parse_scaled", "scale", "scale_object", "without_running"]
+__all__ = ["Scaled", "found_workload", "parse_scaled", "scale", "scale_object", "without_jobs", "without_running"]
 
 #: Kind → the field of the input that has its objects.
 _SLOTS: Final = {
@@ -38,6 +39,8 @@ _SLOTS: Final = {
     "ReplicaSet": "replica_sets",
     "StatefulSet": "stateful_sets",
     "ReplicationController": "replication_controllers",
+    "Job": "jobs",
+    "CronJob": "cron_jobs",
 }
 #: The most replicas of one workload, far above what a cluster can hold.
 _MOST: Final = 500_000
@@ -67,6 +70,8 @@ def parse_scaled(text: str) -> Scaled:
     kind = WORKLOAD_KINDS.get(short.lower(), "")
     if not equals or len(names) not in {1, 2} or not all(names) or not re.fullmatch(r"[0-9]{1,6}", number):
         raise InputError(one_line(f"{text!r}: write KIND/NAME=N or KIND/NAMESPACE/NAME=N, such as deployment/web=5"))
+    if kind == "DaemonSet":
+        raise InputError(one_line(f"{text!r}: a DaemonSet has a pod on each node; --add-nodes and --remove-nodes change that"))
     if kind not in _SLOTS:
         raise InputError(one_line(f"{text!r}: {short or 'nothing'} cannot be scaled; kinds: {', '.join(_SLOTS)}"))
     if int(number) > _MOST:
@@ -87,16 +92,20 @@ def scale(cluster: ClusterInput, asked: Scaled) -> ClusterInput:
 
 
 def _found(cluster: ClusterInput, asked: Scaled) -> Any:
-    named = [
-        one
-        for one in getattr(cluster, _SLOTS[asked.kind])
-        if one.metadata.name == asked.name and asked.namespace in {"", one.metadata.namespace}
-    ]
+    return found_workload(getattr(cluster, _SLOTS[asked.kind]), asked.kind, asked.namespace, asked.name, str(asked))
+
+
+def found_workload(among: Iterable[Any], kind: str, namespace: str, name: str, text: str) -> Any:
+    """Return the workload of this name; ``text`` is what asks for it.
+
+    Raises  InputError if there is none, or several
+    """
+    named = [one for one in among if one.metadata.name == name and namespace in {"", one.metadata.namespace}]
     if not named:
-        raise InputError(one_line(f"{asked}: the input has no such workload"))
+        raise InputError(one_line(f"{text}: the input has no such workload"))
     if len(named) > 1:
-        spaces = ", ".join(f"{asked.kind.lower()}/{one.metadata.namespace}/{asked.name}" for one in named)
-        raise InputError(one_line(f"{asked}: in several namespaces; write one of {spaces}"))
+        spaces = ", ".join(f"{kind.lower()}/{one.metadata.namespace}/{name}" for one in named)
+        raise InputError(one_line(f"{text}: in several namespaces; write one of {spaces}"))
     return named[0]
 
 
@@ -106,17 +115,32 @@ def scale_object(cluster: ClusterInput, found: Any, replicas: int) -> ClusterInp
         return _scale_stateful(_resized(cluster, found, replicas), found, replicas)
     if isinstance(found, Deployment):
         return _scale_deployment(cluster, found, replicas)
+    if isinstance(found, CronJob):
+        template = found.spec.job_template
+        job = replace(template, spec=_job_of_size(template.spec, replicas))
+        return _with(without_jobs(cluster, found), found, replace(found.spec, job_template=job))
+    if isinstance(found, Job):
+        return _shrunk(_with(cluster, found, _job_of_size(found.spec, replicas)), found, replicas)
     return _shrunk(_resized(expand(cluster, cron_jobs=False), found, replicas), found, replicas)
 
 
 def _resized(cluster: ClusterInput, found: Any, replicas: int) -> ClusterInput:
-    slot = _SLOTS[type(found).__name__]
-    fresh = (
-        replace(one, spec=replace(one.spec, replicas=replicas)) if one.metadata.uid == found.metadata.uid else one
-        for one in getattr(cluster, slot)
-    )
+    return _with(cluster, found, replace(found.spec, replicas=replicas))
+
+
+def _with(cluster: ClusterInput, found: Any, spec: Any) -> ClusterInput:
+    """Return the cluster with another spec of a workload."""
+    slot, uid = _SLOTS[type(found).__name__], found.metadata.uid
+    fresh = (replace(one, spec=spec) if one.metadata.uid == uid else one for one in getattr(cluster, slot))
     fields: dict[str, Any] = {slot: tuple(fresh)}
     return with_fields(cluster, **fields)
+
+
+def _job_of_size(spec: JobSpec, pods: int) -> JobSpec:
+    """Return a job that runs so many pods at a time; one that runs all of its completions at once gets as many of those."""
+    at_once = 1 if spec.parallelism is None else spec.parallelism
+    completions = spec.completions if spec.completions is None or spec.completions > at_once else pods
+    return replace(spec, parallelism=pods, completions=completions)
 
 
 def _scale_stateful(cluster: ClusterInput, found: StatefulSet, replicas: int) -> ClusterInput:
@@ -172,6 +196,16 @@ def _siblings(cluster: ClusterInput, found: ReplicaSet) -> Iterable[ReplicaSet]:
         for one in cluster.replica_sets
         if one.metadata.namespace == found.metadata.namespace and controller_of(one.metadata) == owner
     ]
+
+
+def without_jobs(cluster: ClusterInput, found: CronJob) -> ClusterInput:
+    """Return the cluster without the jobs of a cron job that still run; the next one takes their place."""
+    own = [one for one in Claimed(cluster.jobs).of("CronJob", found.metadata) if not is_finished(one)]
+    gone = {one.metadata.uid for one in own}
+    claimed = Claimed(cluster.pods)
+    pods = [pod for one in own for pod in claimed.of("Job", one.metadata)]
+    kept = tuple(one for one in cluster.jobs if one.metadata.uid not in gone)
+    return without_running(with_fields(cluster, jobs=kept), pods)
 
 
 def without_running(cluster: ClusterInput, pods: Collection[Pod]) -> ClusterInput:

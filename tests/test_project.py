@@ -64,9 +64,23 @@ def test_what_a_module_announces_is_there(name):
     assert (module.__doc__ or "").strip(), "a module opens with the paragraph you would say at a whiteboard"
 
 
+@cache
+def imports(path):
+    """Return the import statements of a module, wherever they are: in functions, and for types alone, too."""
+    found, ahead = [], [ast.parse(path.read_text(encoding="utf-8"))]
+    while ahead:
+        here = ahead.pop()
+        if isinstance(here, (ast.Import, ast.ImportFrom)):
+            found.append(here)
+        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+            below = getattr(here, block, ())
+            ahead += below if isinstance(below, list) else ()  # that of a lambda is an expression
+    return found
+
+
 def imported_modules(path, known):
-    """Yield what a module imports, wherever the statement is: in functions, and for types alone, too."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    """Yield what a module imports."""
+    for node in imports(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -88,6 +102,7 @@ def import_circles(imports):
     return sorted(left)
 
 
+@pytest.mark.slow
 def test_no_module_imports_itself_in_a_circle():
     """import-linter checks packages; this counts every module, and imports for type checkers too."""
     paths = {module_name(path): path for path in SOURCES}
@@ -120,16 +135,14 @@ LOOKS = {"open", "print", "input"}
 
 
 def looks_at_the_world(path):
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            names = [node.module or ""]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in LOOKS:
+    text = path.read_text(encoding="utf-8")
+    calls = ast.walk(ast.parse(text)) if any(f"{name}(" in text for name in LOOKS) else ()
+    for node in calls:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in LOOKS:
             yield f"{relative(path)}:{node.lineno} calls {node.func.id}()"
-            continue
-        else:
-            continue
+    for node in imports(path):
+        from_where = [] if isinstance(node, ast.Import) or node.level else [node.module or ""]
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else from_where
         yield from (f"{relative(path)}:{node.lineno} imports {name}" for name in names if name.split(".")[0] in WORLD)
 
 
@@ -206,6 +219,7 @@ def test_no_file_names_a_package_host_or_a_folder_of_one_machine():
     found = [
         f"{name}:{number}: {line.strip()[:100]}"
         for name, text in project_files().items()
+        if any(pattern.search(text) for pattern in FORBIDDEN)
         for number, line in enumerate(text.splitlines(), 1)
         if any(pattern.search(line) for pattern in FORBIDDEN)
     ]

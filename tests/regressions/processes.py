@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from moorage.apiserver.access.authentication import Authenticator, User
@@ -41,6 +41,7 @@ class Proxy:
 
     def __init__(self, port):
         self.target, self.open, self.writers, self.binds = port, True, set(), []
+        self._tasks = set()
 
     async def __aenter__(self):
         self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -49,7 +50,13 @@ class Proxy:
 
     async def __aexit__(self, *_):
         self.cut()
+        await asyncio.sleep(0.01)  # a server that is closed while it accepts loses the socket
         self.server.close()
+        while self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks)
+        await asyncio.sleep(0)  # the aborted transports close their sockets
 
     def cut(self):
         self.open = False
@@ -61,31 +68,43 @@ class Proxy:
             writer.transport.abort()
 
     async def _serve(self, reader, writer):
-        if not self.open:
-            writer.transport.abort()
-            return
+        task = asyncio.current_task()
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        with self._closing(writer), suppress(OSError, asyncio.CancelledError):
+            if self.open:
+                await self._join(reader, writer)
+
+    async def _join(self, reader, writer):
+        """Carry both ways what the client and the server send."""
+        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self.target)
+        with self._closing(there_writer):
+            if self.open:
+                async with asyncio.TaskGroup() as ways:
+                    ways.create_task(self._pump(reader, there_writer, self.binds))
+                    ways.create_task(self._pump(there_reader, writer, []))
+
+    @contextmanager
+    def _closing(self, writer):
+        self.writers.add(writer)
         try:
-            there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self.target)
-        except OSError:
+            yield
+        finally:
+            self.writers.discard(writer)
             writer.transport.abort()
-            return
-        both = {writer, there_writer}
-        self.writers |= both
-        with suppress(ConnectionError, OSError):
-            await asyncio.gather(self._pump(reader, there_writer, self.binds), self._pump(there_reader, writer, []))
-        self.writers -= both
-        for one in both:
-            one.close()
 
     @staticmethod
     async def _pump(reader, writer, binds):
         tail = b""
-        while chunk := await reader.read(1 << 16):
-            tail = tail[-len(_BIND) + 1 :] + chunk
-            binds += [time.monotonic()] * tail.count(_BIND)
-            writer.write(chunk)
-            await writer.drain()
+        with suppress(OSError):
+            while chunk := await reader.read(1 << 16):
+                tail = tail[-len(_BIND) + 1 :] + chunk
+                binds += [time.monotonic()] * tail.count(_BIND)
+                writer.write(chunk)
+                await writer.drain()
         writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
 
 
 class Place:

@@ -21,7 +21,7 @@ NAME = re.compile(r"1\.[0-9]{2}")
 
 def compared(source):
     """Return the lines of comparisons with the name of a release, or of a variable that holds one."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(ast.parse(source)) if NAME.search(source) or "TODAY" in source else ():
         if not isinstance(node, ast.Compare):
             continue
         for side in (node.left, *node.comparators):

@@ -243,8 +243,8 @@ def test_unschedulable_replicas_need_one_search(monkeypatch):
     from moorage.cycle.what_if import FailedAttempt
 
     opened = []
-    what_if = FailedAttempt.what_if
-    monkeypatch.setattr(FailedAttempt, "what_if", lambda self, row: opened.append(row) or what_if(self, row))
+    what_ifs = FailedAttempt.what_ifs
+    monkeypatch.setattr(FailedAttempt, "what_ifs", lambda self, rows: opened.extend(rows) or what_ifs(self, rows))
     quick = hopeless_run(by_class=True)
     assert len(opened) == 12
     assert quick == hopeless_run(by_class=False)

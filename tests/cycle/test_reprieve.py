@@ -18,9 +18,11 @@ from moorage.cycle.row_importance import Ranking
 from moorage.framework.points import Reuse, Scope
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Hold, Reject, Status
+from moorage.plugins.inter_pod_affinity import InterPodAffinity
 from moorage.plugins.node_affinity import NodeAffinity
 from moorage.plugins.node_ports import NodePorts
 from moorage.plugins.node_resources_fit import NodeResourcesFit
+from moorage.plugins.pod_topology_spread import PodTopologySpread
 from moorage.testing.attempts import failed_attempt
 from moorage.testing.builders import a_cluster, a_node, a_pod
 
@@ -240,6 +242,38 @@ def test_batched_nodes_with_nominated_pods_equal_single_nodes(crowd, facts, nomi
         for row, answer in zip(rows.tolist(), found, strict=True):
             with failed.what_if(row) as one:
                 assert select_victims(pod, one, Budgets(limits)) == answer
+
+
+KEEP_APART = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "name"}
+SPREAD = {
+    "maxSkew": 1,
+    "topologyKey": "name",
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"app": "b"}},
+}
+
+
+@given(crowds, requests, st.data())
+@settings(max_examples=60, deadline=None)
+def test_batched_nodes_without_pods_that_count_equal_single_nodes(crowd, facts, data):
+    """Affinity and spreading follow pods, but on many nodes no pod is one that they count."""
+    cluster = built(crowd)
+    rules = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [KEEP_APART]}}}
+    rules |= data.draw(st.sampled_from([{}, {"topologySpreadConstraints": [SPREAD]}]))
+    pod = wants(**{**facts, "priority": data.draw(st.sampled_from([0, 6, 9]))}, **rules)
+    plugins = [NodeAffinity(), NodeResourcesFit(), PodTopologySpread(), InterPodAffinity()]
+    failed = failed_attempt(plugins, pod, cluster.snapshot)
+    every = np.arange(len(crowd))
+    rows = every[failed.ignored(every)]
+    apart = [at for at, (*_, there) in enumerate(crowd) if any(one["labels"] for one in there)]
+    assert {*rows.tolist()} >= {*every.tolist()} - {*apart}
+    if len(rows):
+        with failed.what_ifs(rows) as many:
+            ranked = Ranking().of(cluster.table, rows.tolist())
+            together = select_victims_everywhere(pod, many, ranked, rows, Budgets([]))
+        for row, answer in zip(rows.tolist(), together, strict=True):
+            with failed.what_if(row) as one:
+                assert select_victims(pod, one, Budgets([])) == answer
 
 
 def test_a_nominated_pod_with_an_unknown_resource_is_added_separately():

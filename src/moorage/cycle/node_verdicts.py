@@ -22,8 +22,10 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.view import NodeView
 
-__all__ = ["NodePart", "NodeParts", "Steps", "Varying", "ask_pre_filters", "both", "close_refused"]
+__all__ = ["FEW", "NodePart", "NodeParts", "Steps", "Varying", "ask_pre_filters", "both", "close_refused"]
 
+#: Up to this many changed rows are judged one by one; more are judged as columns.
+FEW = 8
 #: Parts cached at a time, and the rows of all of them together.
 _KEPT = 64
 _ROWS_KEPT = 4_000_000
@@ -185,7 +187,10 @@ class NodePart:
         self.states = found.states
         view = NodeView(snapshot, rows)
         allowed = np.ones(len(rows), dtype=bool) if self.narrowed is None else self.narrowed[rows]
-        close_refused(allowed, self._filters(), self.states, pod, view)
+        if len(rows) <= FEW:
+            allowed &= [self._lets(pod, snapshot, row) for row in rows.tolist()]
+        else:
+            close_refused(allowed, self._filters(), self.states, pod, view)
         self.allowed[rows] = allowed
         scoring = self._scoring(pod, snapshot)
         if {step.name for step, _ in scoring} != {*self._alike, *self._summed, *(one.step.name for one in self.varying)}:
@@ -193,6 +198,22 @@ class NodePart:
         if not all(self._score_again(step, state, rows, view) for step, state in scoring):
             return False
         return self._sum_again(scoring, rows, view)
+
+    def _lets(self, pod: PodInfo, snapshot: Snapshot, row: int) -> bool:
+        """Return whether no Filter plugin refuses a row."""
+        node = snapshot.nodes.one(row)
+        for step, single in self._steps.filter_nodes:
+            if step.name in self.skipped:
+                continue
+            state = self.states.get(step.name, pod)
+            if single is not None:
+                refused = ask(single, "filter", state, node) is not None
+            else:
+                mask = refused_rows(step, state, snapshot.nodes.at(row))
+                refused = mask is not None and bool(mask[0])
+            if refused:
+                return False
+        return True
 
     def _score_again(self, step: Step, state: Any, rows: npt.NDArray[np.intp], view: NodeView) -> bool:
         """Score some rows. Return False if they end that all scores are equal."""

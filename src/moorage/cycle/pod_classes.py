@@ -21,7 +21,7 @@ from msgspec import Struct, structs
 from moorage.cycle.cached_scores import KeptScores
 from moorage.cycle.domain_verdicts import ByDomain, DomainScoring
 from moorage.cycle.narrowed_nodes import NarrowLook
-from moorage.cycle.node_verdicts import NodePart, NodeParts, Steps, ask_pre_filters, both, close_refused
+from moorage.cycle.node_verdicts import FEW, NodePart, NodeParts, Steps, ask_pre_filters, both, close_refused
 from moorage.cycle.nominated_rows import NominatedRows, Rivals
 from moorage.cycle.pod_signatures import Signer
 from moorage.cycle.shape_routes import ShapeRoute
@@ -39,8 +39,6 @@ from moorage.state.view import FewRows, NodeView
 
 __all__ = ["ClassCache", "Feasible", "Quick"]
 
-#: Up to this many changed rows are judged one by one; more are judged as columns.
-FEW = 8
 #: Rows cached in all classes together, at about 70 bytes each.
 _ROWS_KEPT = 4_000_000
 #: Stands in for the score of a refused room.

@@ -126,6 +126,7 @@ def _tried(
         lesser = ranking.have_lesser(attempt.snapshot.table, chunk, attempt.pod.priority)
         answers: dict[int, Victims | Status] = dict.fromkeys(chunk[~lesser].tolist(), NOBODY_LESSER)
         together = chunk[lesser]
+        together = together[attempt.ignored(together)]
         many = attempt.what_ifs(together) if len(together) else None
         if many is not None:
             ranked = ranking.of(attempt.snapshot.table, together.tolist())

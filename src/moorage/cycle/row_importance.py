@@ -68,7 +68,7 @@ class Ranking:
         changes = table.changes
         resources = table.resources_requested
         changed = changes.since(self._position) if table is self._table else None
-        if changed is None or changes.layout != self._layout or resources != self._resources:
+        if changed is None or resources != self._resources:
             self._kept.clear()
         if changed is None:
             self._held, self._lowest = [], np.zeros(0, dtype=np.int64)

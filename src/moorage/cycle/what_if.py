@@ -5,8 +5,8 @@ A what-if changes the node table itself for the length of a ``with`` block and r
 with nominated pods.
 
 Within one what-if most plugins run only once: a taint does not depend on the other pods of the node. If every active plugin
-reads only sums over pods, ``ManyNodes`` tries many nodes at once by changing their columns instead of moving pods; so do
-``judge_nominated`` and preemption for nodes with nominated pods, however many there are.
+reads only sums over pods, or ignores the pods that move, ``ManyNodes`` tries many nodes at once by changing their columns
+instead of moving pods; so do ``judge_nominated`` and preemption for nodes with nominated pods, however many there are.
 """
 
 from __future__ import annotations
@@ -288,16 +288,27 @@ class FailedAttempt:
         return OneNode(self._moving, self.found, self.pod, self.snapshot, row, self.nominated(row), self._rest)
 
     def what_ifs(self, rows: npt.NDArray[np.intp]) -> ManyNodes | None:
-        """Open what-ifs on many rows at once; None if a plugin has to see the pods themselves."""
-        for step in self._rest.at("filter"):
-            if step.name not in self.found.skipped and step.reuse.scope is not Scope.USAGE:
-                return None
+        """Open what-ifs on many rows at once; None if a plugin has to see the pods themselves.
+
+        Only pods of lower priority may move, on rows where they are ``ignored``.
+        """
+        if any(step.reuse.ignores is None or self.contended for step in self._following):
+            return None
         rivals: IntArray | None = None
         if self.contended:
             rivals = self._rivals(rows)
             if rivals is None:
                 return None
-        return ManyNodes(self._profile, self.found, self.pod, self.snapshot, rows, self._rest, rivals)
+        return ManyNodes(self._profile, self.found, self.pod, self.snapshot, rows, self._summing, rivals)
+
+    def ignored(self, rows: npt.NDArray[np.intp]) -> BoolArray:
+        """Return on which rows every plugin that follows pods ignores those of lower priority; shape of ``rows``."""
+        found = np.ones(len(rows), dtype=bool)
+        asked = [(self.found.state_of(step, self.pod), _ignoring(step)) for step in self._following]
+        for at, row in enumerate(rows.tolist() if asked else ()):
+            lesser = [other for other in self.snapshot.table.pods[row].values() if other.priority < self.pod.priority]
+            found[at] = all(ask(one, "ignores", state, self.pod, other) for other in lesser for state, one in asked)
+        return found
 
     def _rivals(self, rows: npt.NDArray[np.intp]) -> IntArray | None:
         """Return the sums of the contending nominated pods of each row; None if one requests a resource without a column.
@@ -369,10 +380,28 @@ class FailedAttempt:
         return replace(self._profile, steps={**self._profile.steps, "preFilter": steps})
 
     @cached_property
+    def _following(self) -> tuple[Step, ...]:
+        """The Filter plugins that read more of the placed pods than sums."""
+        steps = self._rest.at("filter")
+        return tuple(s for s in steps if s.name not in self.found.skipped and s.reuse.scope is not Scope.USAGE)
+
+    @cached_property
+    def _summing(self) -> Profile:
+        """``_rest`` without those plugins: where they ignore the pods that move, their verdicts stay."""
+        following = {step.name for step in self._following}
+        summing = tuple(step for step in self._rest.at("filter") if step.name not in following)
+        return replace(self._rest, steps={**self._rest.steps, "filter": summing})
+
+    @cached_property
     def _rest(self) -> Profile:
         """``_moving`` without the Filter plugins that do not read pods."""
         looking = tuple(step for step in self._profile.at("filter") if self._looks_at_pods(step))
         return replace(self._moving, steps={**self._moving.steps, "filter": looking})
+
+
+def _ignoring(step: Step) -> Step:
+    """Return ``Reuse.ignores`` of a plugin, to be asked; one that declares none ignores no pod."""
+    return Step(step.name, step.plugin, step.reuse.ignores or (lambda state, pod, other: False))
 
 
 def _follows_pods(step: Step) -> bool:

@@ -73,7 +73,13 @@ class Attempt(Protocol):
         """Open a what-if on one row; use it as a context manager."""
 
     def what_ifs(self, rows: npt.NDArray[np.intp]) -> WhatIfs | None:
-        """Open what-ifs on many rows at once; None if a plugin needs the pods themselves."""
+        """Open what-ifs on many rows at once; None if a plugin needs the pods themselves.
+
+        Only pods of lower priority may move, on rows where they are ``ignored``.
+        """
+
+    def ignored(self, rows: npt.NDArray[np.intp]) -> BoolArray:
+        """Return on which rows every plugin that follows pods ignores those of lower priority; shape of ``rows``."""
 
     def nominated(self, row: int) -> tuple[PodInfo, ...]:
         """Return the pods nominated to the row's node, by descending priority."""

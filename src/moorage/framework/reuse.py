@@ -100,6 +100,8 @@ class Reuse:
     ``rests_when_skipped``   from Reserve on there is nothing to do for pods that PreFilter skipped
     ``other_nodes(table)``   for a plugin of scope NODE that reads other nodes too: a value that differs whenever its answer for
                              a node that was not updated may
+    ``ignores(state, pod, other)``  for a plugin with ``add_pod`` and ``remove_pod``: True if moving ``other`` changes no
+                             verdict on ``pod``, whatever the node. Preemption then tries many nodes at once
     """
 
     scope: Scope = Scope.CLUSTER
@@ -110,6 +112,7 @@ class Reuse:
     narrows_to: Callable[[PodInfo], frozenset[str] | None] | None = None
     rests_when_skipped: bool = False
     other_nodes: Callable[[NodeTable], Hashable] | None = None
+    ignores: Callable[[Any, PodInfo, PodInfo], bool] | None = None
 
 
 class Depends(Enum):

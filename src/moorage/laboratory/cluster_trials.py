@@ -54,6 +54,7 @@ class ClusterTrials:
     def __post_init__(self) -> None:
         self._known = frozenset(self.cluster.simulation.pods)
         self._first = FirstLook()
+        self._cycle: tuple[SimulatedCluster, Cycle] | None = None
 
     def attempt(self, changes: Collection[Change], *, look: bool = True) -> Trial:
         with self.cluster.transaction():
@@ -68,7 +69,8 @@ class ClusterTrials:
             if self.with_queue:
                 self._try_ahead(pod)
             profile = self._profile(pod, disabled)
-            trial = self._decided(pod, profile) if disabled else self._bound(pod, profile)
+            cycle = None if any(one.owner == "pod" for one in changes) else self._keeping_cycle()
+            trial = self._decided(pod, profile) if disabled else self._bound(pod, profile, cycle)
             if trial is not None:
                 return trial
             snapshot = simulation.scheduler.snapshot
@@ -95,9 +97,17 @@ class ClusterTrials:
             raise InputError(f"pod {self.key} is not there")
         return pod, disabled
 
-    def _bound(self, pod: Pod, profile: Profile) -> Trial | None:
+    def _keeping_cycle(self) -> Cycle:
+        """Return a cycle that keeps what it knows of the pod as it is, for decisions on it after changes of nodes."""
+        simulation = self.cluster.simulation
+        if self._cycle is None or self._cycle[0] is not simulation:
+            own = simulation.scheduler.cycle
+            self._cycle = simulation, Cycle(own.seed, own.percentage_of_nodes_to_score)
+        return self._cycle[1]
+
+    def _bound(self, pod: Pod, profile: Profile, cycle: Cycle | None) -> Trial | None:
         """Try the pod, and the pods that replace evicted ones after it; None if it finds no node."""
-        decision = quick_decision(self.cluster.simulation, pod, profile)
+        decision = quick_decision(self.cluster.simulation, pod, profile, cycle)
         if decision is not None and decision.node is None:
             return None
         if decision is not None and decision.node is not None and not self._waiting():
@@ -149,8 +159,10 @@ class ClusterTrials:
         profiles = self.cluster.simulation.scheduler.profiles
         profile = profiles.get(pod.spec.scheduler_name) or next(iter(profiles.values()))
         gone = {one.target.rpartition("/")[2] for one in disabled if one.verb == "disable-plugin"}
+        if not gone:
+            return profile
         steps = {
             point: held if point in _NEEDED else tuple(step for step in held if step.name not in gone)
             for point, held in profile.steps.items()
         }
-        return replace(profile, steps=steps, scheduler_name=pod.spec.scheduler_name) if gone else profile
+        return replace(profile, steps=steps, scheduler_name=pod.spec.scheduler_name)

@@ -55,21 +55,39 @@ def quick_placements(
     return placements
 
 
-def quick_decision(simulation: SimulatedCluster, pod: Pod, profile: Profile) -> Decision | None:
+def quick_decision(simulation: SimulatedCluster, pod: Pod, profile: Profile, cycle: Cycle | None = None) -> Decision | None:
     """Return the decision on a pod, if it is certain to be the outcome of an attempt; None if only the attempt can tell.
 
-    It is made without the caches of the engine's own cycle, which keep what they know of other pods.
+    ``cycle`` keeps what it knows of the pod for the next decision on it. The engine's own cycle keeps what it knows of others.
     """
     scheduler = simulation.scheduler
     queued = scheduler.queue.get(pod.metadata.uid)
     if scheduler.cycle.extenders or scheduler.cluster.groups is not None or not _may_be_tried(scheduler, pod, queued):
         return None
-    cycle = Cycle(scheduler.cycle.seed, scheduler.cycle.percentage_of_nodes_to_score, by_class=False)
     info = PodInfo(pod)
+    if cycle is not None and _fits_nowhere(scheduler, cycle, info, profile):
+        return Decision(info)
+    cycle = cycle or Cycle(scheduler.cycle.seed, scheduler.cycle.percentage_of_nodes_to_score, by_class=False)
     decision = cycle.decide(profile, info, scheduler.snapshot, scheduler.queue.nominated, _FILTERED)
     if decision.node is not None:
         return decision if rests(profile, decision) else None
     return None if _may_preempt(profile, decision, scheduler) else decision
+
+
+def _fits_nowhere(scheduler: Scheduler, cycle: Cycle, pod: PodInfo, profile: Profile) -> bool:
+    """Return True if all nodes are known to refuse the pod, and PostFilter is certain to find none; False if not known."""
+    if scheduler.queue.nominated or cycle.percentage_of_nodes_to_score:
+        return False
+    known = cycle.feasible(profile, pod, scheduler.snapshot)
+    if known is None or known.number:
+        return False
+    for step in profile.at("postFilter"):
+        if isinstance(step.plugin, DefaultPreemption):
+            if step.plugin.has_lesser(pod, scheduler.snapshot):
+                return False
+        elif not isinstance(step.plugin, DynamicResources) or step.name not in known.found.skipped:
+            return False
+    return True
 
 
 def _may_preempt(profile: Profile, decision: Decision, scheduler: Scheduler) -> bool:

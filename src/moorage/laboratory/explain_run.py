@@ -119,6 +119,9 @@ def _with_changes(
     """Return the explanations with the changes that would place the pods, found in the simulation at rest."""
     if not limits.probes or not any(one.outcome in CHANGEABLE for one in found):
         return found
+    cycle = simulation.scheduler.cycle
+    assert isinstance(cycle, WatchingCycle)
+    cycle.watched.clear()  # what comes now are trials
     at_rest = Cluster.of_simulation(simulation, options, aside_of(cluster))
     present = at_rest.present()
     return [with_changes(one, ClusterTrials(at_rest, one.pod, limits.with_queue), present, limits) for one in found]

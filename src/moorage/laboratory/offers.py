@@ -15,10 +15,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from moorage.api.core import Node
-from moorage.framework.change_values import taint_text
 from moorage.framework.changes import Change, Remedies
 from moorage.framework.profile import Profile
+from moorage.laboratory.added_nodes import NodeKinds, additions, cluster_of, judging_nodes_alone
 from moorage.laboratory.verdicts import Stage, judgements_of
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
@@ -115,7 +114,7 @@ def offers_of(
     rows = _rows_to_look_at(refusals, kinds, pod, snapshot, _changed_rows(kinds, first, changes, snapshot))
     cut: set[str] = set()
     offers = [NodeOffers(nodes[row].name, tuple(_constraints(refusals, row, profile, pod, snapshot, cut))) for row in rows]
-    offers += () if changes else _new_nodes(nodes, cut)
+    offers += () if changes else _new_nodes(profile, pod, snapshot, cut)
     return Offers(tuple(offers), len(rows) == np.count_nonzero(kinds) and not cut)
 
 
@@ -135,28 +134,28 @@ def _changed_rows(kinds: IntArray, first: FirstLook, changes: Collection[Change]
     return changed
 
 
-def _new_nodes(nodes: Sequence[Node], cut: set[str]) -> Iterator[NodeOffers]:
-    """Offer one more node of each group: nodes of a group differ in their names alone. Add to ``cut`` if some are left out."""
-    groups: dict[Any, str] = {}
-    for node in nodes:
-        kind = _kind_of_node(node)
-        groups[kind] = min(groups.get(kind, node.name), node.name)
-    if len(groups) > MOST_GROUPS:
+def _new_nodes(profile: Profile, pod: PodInfo, snapshot: Snapshot, cut: set[str]) -> Iterator[NodeOffers]:
+    """Offer one more node of each group. Add to ``cut`` if groups are left out.
+
+    What refuses the pod there in any case, such as a taint, has to be lifted as well.
+    """
+    names = snapshot.index(NodeKinds).first_names()
+    if len(names) > MOST_GROUPS:
         cut.add("nodes")
-    taken = {node.name for node in nodes}
-    offers = [
-        frozenset([Change("cluster", "add-node", f"node/{name}-new", "", None, f"like {name}")])
-        for name in sorted(groups.values())[:MOST_GROUPS]
-        if f"{name}-new" not in taken
-    ]
-    if offers:
-        yield NodeOffers("", (tuple(offers),))
-
-
-def _kind_of_node(node: Node) -> Any:
-    labels = {**node.labels, "kubernetes.io/hostname": ""}
-    taints = [taint_text(one) for one in node.spec.taints if one.key != "node.kubernetes.io/unschedulable"]
-    return tuple(labels.items()), tuple(taints), tuple(node.status.allocatable.items())
+    added = additions(snapshot, names[:MOST_GROUPS])
+    if not added:
+        return
+    beside = cluster_of([node for _, node in added])
+    refusals = refusals_of(judging_nodes_alone(profile, pod), pod, beside)
+    ready: list[ChangeSet] = []
+    for row, (change, node) in enumerate(added):
+        lifted = tuple(_constraints(refusals, row, profile, pod, beside, cut))
+        if lifted:
+            yield NodeOffers(node.name, ((frozenset([change]),), *lifted))
+        else:
+            ready.append(frozenset([change]))
+    if ready:
+        yield NodeOffers("", (tuple(ready),))
 
 
 def _kinds(refusals: Sequence[Refusal], rows: int, bits: dict[str, int]) -> IntArray:

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 from msgspec.structs import replace
 
 from moorage.api.selectors import SelectorError, compile_label_selector
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.cycle.disruption_budgets import Budgets
 from moorage.cycle.importance import by_importance
-from moorage.cycle.preemption import HARMS, NOT_HELPFUL, Candidate, choose
+from moorage.cycle.preemption import HARMS, NOT_HELPFUL, Candidate, PreemptionSearch, choose
 from moorage.cycle.reprieve import NO_VICTIMS
 from moorage.cycle.what_if import FailedAttempt, Nominated
 from moorage.errors import MoorageError, PluginError
 from moorage.framework.profile import Profile
-from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Status
 from moorage.laboratory.verdicts import engine_view
 from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.report.preemption_values import PreemptionNode, PreemptionReport, VictimReport
 from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.wording import counted, some
 
@@ -63,18 +66,11 @@ class _Story:
         may_help = self.plugin.may_help(attempt.pod, attempt.verdicts, attempt.snapshot)
         everywhere = self.plugin.candidates(attempt, 100, len(attempt.verdicts)) if may_help else considered
         chosen = choose(considered.candidates) if considered.candidates else None
-        tried = {one.row for one in considered.candidates} | set(considered.fitting)
-        best = _best(everywhere.candidates, chosen)
-        nodes = []
-        at = {one.row: one for one in everywhere.candidates}
-        for row, status in everywhere.verdicts.refused():
-            victims = at.get(row)
-            seen = row in tried or _was_looked_at(considered.verdicts, row) or not self._may_help(row)
-            nodes.append(self._node(row, status, victims, considered=seen, described=victims in best))
+        nodes = self._nodes(everywhere, self._considered(considered), _best(everywhere.candidates, chosen))
         not_eligible = self._not_eligible()
         return PreemptionReport(
             summary=self._summary(nodes, chosen, not_eligible),
-            nodes=tuple(nodes),
+            nodes=nodes,
             chosen=None if chosen is None or not_eligible else chosen.row,
             decided_by="" if chosen is None or not_eligible else _decided_by(considered.candidates),
             not_eligible=not_eligible,
@@ -82,26 +78,42 @@ class _Story:
             lowest_priority=self.attempt.pod.priority if chosen is not None else self._lowest_priority(),
         )
 
-    def _may_help(self, row: int) -> bool:
-        status = self.attempt.verdicts.status(row)
-        return status is not None and status.code is Code.UNSCHEDULABLE
+    def _considered(self, search: PreemptionSearch) -> BoolArray:
+        """Return which rows the decision itself looked at; shape (rows,)."""
+        looked = [status is not None and status.reasons != (NOT_HELPFUL,) for status in search.verdicts.statuses]
+        found: BoolArray = np.array(looked)[search.verdicts.ids]
+        found[[*(one.row for one in search.candidates), *search.fitting]] = True
+        hopeless = np.ones(len(found), dtype=bool)
+        hopeless[self._hopeful] = False
+        return found | hopeless
+
+    @cached_property
+    def _hopeful(self) -> npt.NDArray[np.intp]:
+        """The rows that eviction might open."""
+        rows: npt.NDArray[np.intp] = self.attempt.verdicts.rows_with(Code.UNSCHEDULABLE)
+        return rows
 
     def _not_eligible(self) -> str:
         return self.plugin.ineligible(self.attempt.pod, self.attempt)
 
     # -- one node ---------------------------------------------------------------------------------------------------------
 
-    def _node(
-        self, row: int, status: Status, candidate: Candidate | None, *, considered: bool, described: bool
-    ) -> PreemptionNode:
-        if candidate is not None:
-            return self._candidate(candidate, considered=considered, described=described)
-        if status.reasons == (NOT_HELPFUL,):
-            own = self.attempt.verdicts.status(row) or status
-            return PreemptionNode(row, "notHelpful", considered, own.plugin, own.message)
-        if status.reasons == (NO_VICTIMS,):
-            return PreemptionNode(row, "noLowerPriority", considered)
-        return PreemptionNode(row, "notEnough", considered, status.plugin, status.message)
+    def _nodes(self, search: PreemptionSearch, considered: BoolArray, best: Sequence[Candidate]) -> tuple[PreemptionNode, ...]:
+        """Return the verdict of each row; rows with equal statuses share its words."""
+        candidates = {one.row: one for one in search.candidates}
+        found, own = search.verdicts, self.attempt.verdicts
+        words: dict[tuple[int, int], tuple[str, str, str]] = {}
+        nodes = []
+        for row, (here, mine, seen) in enumerate(zip(found.ids.tolist(), own.ids.tolist(), considered.tolist(), strict=True)):
+            candidate = candidates.get(row)
+            if candidate is not None:
+                nodes.append(self._candidate(candidate, considered=seen, described=candidate in best))
+            elif here:
+                verdict = words.get((here, mine))
+                if verdict is None:
+                    verdict = words[here, mine] = _verdict(found.statuses[here], own.statuses[mine])
+                nodes.append(PreemptionNode(row, verdict[0], seen, *verdict[1:]))
+        return tuple(nodes)
 
     def _candidate(self, one: Candidate, *, considered: bool, described: bool) -> PreemptionNode:
         victims = one.victims
@@ -159,7 +171,7 @@ class _Story:
 
         On few nodes, all priorities are tried; on many, the least is found by halving.
         """
-        rows = [row for row in range(len(self.table)) if self._may_help(row)]
+        rows = self._hopeful.tolist()
         present = {other.priority + 1 for row in rows for other in self.table.pods[row].values()}
         higher: list[int] = sorted(one for one in present if one > self.attempt.pod.priority)
         if len(rows) * len(higher) <= _TRIED:
@@ -221,9 +233,15 @@ class _Story:
         return name
 
 
-def _was_looked_at(verdicts: Verdicts, row: int) -> bool:
-    status = verdicts.status(row)
-    return status is not None and status.reasons != (NOT_HELPFUL,)
+def _verdict(status: Status | None, own: Status | None) -> tuple[str, str, str]:
+    """Return the verdict on a node that is no candidate, with the plugin and its reason, if one still refuses it."""
+    assert status is not None
+    if status.reasons == (NOT_HELPFUL,):
+        own = own or status
+        return "notHelpful", own.plugin, own.message
+    if status.reasons == (NO_VICTIMS,):
+        return "noLowerPriority", "", ""
+    return "notEnough", status.plugin, status.message
 
 
 def _best(candidates: Sequence[Candidate], chosen: Candidate | None) -> list[Candidate]:

@@ -6,7 +6,6 @@ a what-if can add and remove pods without changing the cache.
 
 The namespace selector of an incoming pod's term is resolved once, against the namespaces of the snapshot. The namespace
 selector of a placed pod's term is matched against the labels of the incoming pod's namespace.
-of a placed pod is held against the labels of the incoming pod's namespace.
 
 Source  kube-scheduler 1.36, plugins/interpodaffinity/filtering.go
 """
@@ -102,12 +101,26 @@ class AffinityCounts:
             for key, counts in counts_by_key.items():
                 yield key, counts > 0
 
+    def _keys_of(self, other: PodInfo, pod: PodInfo) -> tuple[list[str], list[str], list[str]]:
+        """Return the topology keys under which ``other`` counts in ``wanted``, ``refused`` and ``refusing``."""
+        labels = self.snapshot.namespace_labels(pod.namespace)
+        return (
+            [term.topology_key for term in self.affinity] if matches_all(self.affinity, other) else [],
+            [term.topology_key for term in self.anti_affinity if term.match.matches(other.namespace, other.labels)],
+            [term.topology_key for term in other.required_anti_affinity if term.matches(pod, labels)],
+        )
+
+    def ignores(self, pod: PodInfo, other: PodInfo) -> bool:
+        """Return True if ``shifted`` returns the same state, whatever the node."""
+        if other.required_anti_affinity and any(self._keys_of(other, pod)):
+            return False
+        if any(term.match.matches(other.namespace, other.labels) for term in self.anti_affinity):
+            return False
+        return not matches_all(self.affinity, other)
+
     def shifted(self, other: PodInfo, pod: PodInfo, node: NodeInfo, by: int) -> AffinityCounts:
         """Return the state after ``other`` is added to (``by`` = 1) or removed from (``by`` = -1) a node."""
-        namespace_labels = self.snapshot.namespace_labels(pod.namespace)
-        wanted = [term.topology_key for term in self.affinity] if matches_all(self.affinity, other) else []
-        refused = [t.topology_key for t in self.anti_affinity if t.match.matches(other.namespace, other.labels)]
-        refusing = [t.topology_key for t in other.required_anti_affinity if t.matches(pod, namespace_labels)]
+        wanted, refused, refusing = self._keys_of(other, pod)
         if not wanted and not refused and not refusing:
             return self
         nodes = self.snapshot.nodes

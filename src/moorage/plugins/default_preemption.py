@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from moorage.api.pod_groups import PodGroup
 from moorage.api.requirements import aggregate
 from moorage.api.workloads import PodDisruptionBudget
@@ -175,6 +177,11 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         """Find so many nodes on which evicting pods would help; see ``find_candidates``."""
         budgets = Budgets(attempt.snapshot.objects(PodDisruptionBudget).values())
         return find_candidates(attempt, budgets, percentage, absolute, self._ranking)
+
+    def has_lesser(self, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Return whether any node has a pod of lower priority."""
+        rows = np.arange(len(snapshot.table))
+        return bool(self._ranking.have_lesser(snapshot.table, rows, pod.priority).any())
 
     def may_help(self, pod: PodInfo, verdicts: Verdicts, snapshot: Snapshot) -> bool:
         """Return False if no node that eviction might help on has a pod of lower priority."""

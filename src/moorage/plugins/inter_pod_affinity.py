@@ -128,7 +128,10 @@ class InterPodAffinity(
 
     name = "InterPodAffinity"
     Args = InterPodAffinityArgs
-    reuse = Reuse(Scope.DOMAIN, signature_of, signature_reads=(), domains=Domains(_closed_domains, _domain_scores), idle=_idle)
+    reuse = Reuse(
+        Scope.DOMAIN, signature_of, signature_reads=(), domains=Domains(_closed_domains, _domain_scores), idle=_idle,
+        ignores=AffinityCounts.ignores,
+    )  # fmt: skip
 
     def __init__(self, args: InterPodAffinityArgs | None = None) -> None:
         self._args = args or InterPodAffinityArgs()

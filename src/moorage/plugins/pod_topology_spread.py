@@ -312,7 +312,12 @@ class PodTopologySpread(
     @property
     def reuse(self) -> Reuse:
         return Reuse(
-            Scope.DOMAIN, self._signature, signature_reads=(), domains=Domains(_closed_domains, _domain_scores), idle=self._idle
+            Scope.DOMAIN,
+            self._signature,
+            signature_reads=(),
+            domains=Domains(_closed_domains, _domain_scores),
+            idle=self._idle,
+            ignores=_ignores,
         )
 
     def _signature(self, pod: PodInfo) -> Signature:
@@ -395,6 +400,11 @@ class _Owners:
             logs = [snapshot.changes_of(kind) for kind in OWNING_KINDS]
             self._versions = tuple([(log, log.position) for log in logs])
         return self._versions
+
+
+def _ignores(spreads: tuple[Spread, ...], pod: PodInfo, other: PodInfo) -> bool:
+    """Return True if ``_shifted`` returns the same spreads, whatever the node."""
+    return other.namespace != pod.namespace or not any(one.constraint.selector.matches(other.labels) for one in spreads)
 
 
 def _shifted(spreads: tuple[Spread, ...], pod: PodInfo, other: PodInfo, node: NodeInfo, by: int) -> tuple[Spread, ...]:

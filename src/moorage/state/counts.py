@@ -102,6 +102,8 @@ class PodCounts:
         self._filed = SelectorIndex[PodMatcher]()
         self._keeping = False
         self._emptied: list[LabelClassKey] = []
+        #: The label keys by whose values pods were ever counted.
+        self.keys: set[str] = set()
 
     def __len__(self) -> int:
         """The number of matchers that are kept current."""
@@ -119,6 +121,7 @@ class PodCounts:
         labels = self._labels.column(key)
         tally = counted.domains.get(key)
         if tally is None:
+            self.keys.add(key)
             tally = counted.domains[key] = IdCounts(np.bincount(labels.ids, weights=counted.column.view).astype(np.int64))
         counts = tally.copy(len(labels.values))
         counts[0] = 0
@@ -260,6 +263,8 @@ class HeldTerms:
         self._filed_by_label = SelectorIndex[HeldTerm]()
         self._keeping = False
         self._emptied: list[HeldTerm] = []
+        #: The topology keys of all terms that were ever held.
+        self.keys: set[str] = set()
         #: By labels: ``position`` and the namespace's labels at the time, and the terms that select such pods.
         self._selecting: dict[LabelClassKey, tuple[int, Mapping[str, str], tuple[HeldTerm, ...]]] = {}
         self.position = 0
@@ -306,6 +311,7 @@ class HeldTerms:
         holders = self._held.get(held)
         if holders is None:
             holders = self._held[held] = _Holders()
+            self.keys.add(held.term.topology_key)
             self.position += 1
             by_label = _required_labels(held.term)
             if by_label is None:

@@ -17,8 +17,8 @@ from moorage.api.core import Node
 
 __all__ = ["NodeTree", "zone_of"]
 
-_ZONE = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
-_REGION = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
+_OLD_ZONE, _ZONE = "failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"
+_OLD_REGION, _REGION = "failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"
 
 #: A region and a zone in it; either may be empty.
 Zone = tuple[str, str]
@@ -26,7 +26,7 @@ Zone = tuple[str, str]
 
 def zone_of(labels: Mapping[str, str]) -> Zone | None:
     """Return region and zone, deprecated labels before current ones; None for a node that has neither."""
-    region, zone = (labels.get(old, labels.get(new, "")) for old, new in (_REGION, _ZONE))
+    region, zone = labels.get(_OLD_REGION, labels.get(_REGION, "")), labels.get(_OLD_ZONE, labels.get(_ZONE, ""))
     return (region, zone) if region or zone else None
 
 

@@ -269,7 +269,12 @@ class NodeTable:
         return self.described.view
 
     def _relabel(self, row: int, labels: Mapping[str, str]) -> None:
-        """Change a row's labels. Pods are counted by domain, so those on it are counted again."""
+        """Change a row's labels. Where pods are counted by a label that changes, those on the row are counted again."""
+        before = self.labels.of(row)
+        changed = [key for key in (*before, *labels) if before.get(key) != labels.get(key)]
+        if not any(key in counts.keys for counts in (self.pod_counts, *self.held_terms) for key in changed):
+            self.labels.replace(row, labels)
+            return
         for pod in self.pods[row].values():
             self._uncount(row, pod)
         self.labels.replace(row, labels)

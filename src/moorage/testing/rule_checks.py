@@ -13,7 +13,7 @@ import numpy as np
 
 from moorage.framework.plugin_runner import run_filter, run_pre_filter, scored, shifted
 from moorage.framework.prefilter_state import PreFiltered
-from moorage.framework.profile import Profile, make_profile, points_of
+from moorage.framework.profile import Profile, make_profile, points_of, reuse_of
 from moorage.framework.reuse import ScoresByCount
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Hold, Skip, Status
@@ -118,6 +118,8 @@ def _add_and_remove(
         snapshot.table.add_pod(row, other)
         added = shifted(profile, found, pod, [("add_pod", other)], node)
         followed = verdicts_of(profile, added, pod, view)
+        if followed != first and _is_ignored(plugin, found, pod, other):
+            yield f"ignores {other.name}, and after add_pod of it returns {_texts(followed)} instead of {_texts(first)}"
         _, fresh = prepared(plugin, pod, snapshot)
         if fresh is not None and plugin.name not in fresh.skipped:
             expected = verdicts_of(profile, fresh, pod, view)
@@ -128,6 +130,11 @@ def _add_and_remove(
         last = verdicts_of(profile, removed, pod, view)
     if last != first:
         yield f"returns {_texts(first)}, and after add_pod and remove_pod of {other.name} {_texts(last)}"
+
+
+def _is_ignored(plugin: Any, found: PreFiltered, pod: PodInfo, other: PodInfo) -> bool:
+    ignores = reuse_of(plugin).ignores
+    return ignores is not None and ignores(found.states.get(plugin.name, pod), pod, other)
 
 
 def prepared(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> tuple[Profile, PreFiltered | None]:

@@ -1,0 +1,95 @@
+"""Nodes that could be added to a cluster: one more of each group, and what would refuse a pod there whatever else is on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from moorage.api.core import Node
+from moorage.framework.change_values import taint_text
+from moorage.framework.changes import Change
+from moorage.framework.profile import Profile, Step
+from moorage.framework.reuse import Scope
+from moorage.laboratory.changes import apply
+from moorage.state.cluster import ClusterState, Snapshot
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["NodeKinds", "additions", "cluster_of", "judging_nodes_alone"]
+
+_HOST: Final = "kubernetes.io/hostname"
+_CORDON: Final = "node.kubernetes.io/unschedulable"
+
+
+class NodeKinds:
+    """The groups of a cluster's nodes: nodes of a group differ in their names alone. Kept until nodes change."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._table = snapshot.table
+        #: For each row: the node, its name and its kind.
+        self._rows: list[tuple[Node, str, Any]] = []
+
+    def first_names(self) -> list[str]:
+        """Return the first name of each group, sorted."""
+        nodes, rows = self._table.nodes, self._rows
+        del rows[len(nodes) :]
+        rows += [(node, node.name, _kind_of(node)) for node in nodes[len(rows) :]]
+        for at, (node, held) in enumerate(zip(nodes, rows, strict=True)):
+            if node is not held[0]:
+                rows[at] = (node, node.name, _kind_of(node))
+        first: dict[Any, str] = {}
+        for _, name, kind in rows:
+            known = first.get(kind)
+            if known is None or name < known:
+                first[kind] = name
+        return sorted(first.values())
+
+
+def _kind_of(node: Node) -> Any:
+    labels = {**node.labels, _HOST: ""}
+    taints = [taint_text(one) for one in node.spec.taints if one.key != _CORDON]
+    return tuple(labels.items()), tuple(taints), tuple(node.status.allocatable.items())
+
+
+def additions(snapshot: Snapshot, names: Iterable[str]) -> list[tuple[Change, Node]]:
+    """Return the changes that add a node like each of these, and the nodes; names that are taken are left out."""
+    table = snapshot.table
+    found = []
+    for name in names:
+        change = Change("cluster", "add-node", f"node/{name}-new", "", None, f"like {name}")
+        if f"{name}-new" not in table.row_of:
+            found.append((change, _added(table.nodes[table.row_of[name]], change)))
+    return found
+
+
+def _added(pattern: Node, change: Change) -> Node:
+    *_, node = apply([pattern], change)
+    assert isinstance(node, Node)
+    return node
+
+
+def cluster_of(nodes: Sequence[Node]) -> Snapshot:
+    """Return a cluster of these nodes, in order, without pods."""
+    state = ClusterState()
+    for node in nodes:
+        state.set_node(node)
+    return state.snapshot
+
+
+def judging_nodes_alone(profile: Profile, pod: PodInfo) -> Profile:
+    """Return a profile with only those plugins of a profile that judge each node by itself, whatever pods there are."""
+    alone = {step.name for step in profile.at("filter") if _judges_alone(step, pod)}
+    steps: Mapping[str, tuple[Step, ...]] = {
+        point: tuple(step for step in profile.at(point) if step.name in alone) for point in ("preFilter", "filter")
+    }
+    return replace(profile, steps={**profile.steps, **steps})
+
+
+def _judges_alone(step: Step, pod: PodInfo) -> bool:
+    reuse = step.reuse
+    return (
+        reuse.scope is Scope.NODE
+        and reuse.other_nodes is None
+        and reuse.signature is not None
+        and reuse.signature(pod) is not None
+    )

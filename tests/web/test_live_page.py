@@ -227,7 +227,7 @@ def test_many_nodes_are_tiles_with_names_and_a_path_by_keyboard(lab, visit, much
 def test_a_large_map_and_its_deltas_are_quick(lab, visit, much):
     # CPU time of the page's main thread: on a busy machine the clock says little.
     server = lab(much)
-    with visit.page("about:blank") as page:
+    with visit.page("about:blank", fresh=True) as page:
         probe = page.context.new_cdp_session(page)
         probe.send("Performance.enable", {"timeDomain": "threadTicks"})
 

@@ -138,6 +138,10 @@ Everything else: moorage help up
     help="Controllers to run, in kube-controller-manager's format: * enables all, -NAME disables one.",
 )  # fmt: skip
 @click.option("--ui/--no-ui", "has_ui", default=True, show_default=True, help="Serve the web interface under /ui/.")
+@click.option(
+    "--ui-write", "writes", is_flag=True,
+    help="Let users of the web interface change the cluster as their rights allow: cordon, evict, make a tried change.",
+)  # fmt: skip
 @click.option("--job-seconds", "job_s", type=_Duration(), default="5", show_default=True, help="How long the pods of jobs run.")
 @click.option(
     "--for", "lasts_s", type=_Duration(), metavar="DURATION", help="Stop this long after startup; by default, on Ctrl-C."
@@ -222,7 +226,8 @@ def _policy(store: Store, namespace: str, name: str) -> bytes:
 
 def _site(store: Store, scheduler: Scheduler | None, given: dict[str, Any]) -> EmbeddedSite:
     """Return the web interface, whose questions have the scheduler's options."""
-    return EmbeddedSite(store, scheduler, answer=ANSWERING, options=question_words(given))
+    on_change = _report if given["writes"] else None
+    return EmbeddedSite(store, scheduler, answer=ANSWERING, options=question_words(given), on_change=on_change)
 
 
 def _steady_clock() -> Any:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -18,16 +18,21 @@ from moorage.api.decode import decode
 from moorage.apiserver.access.rbac_authorizer import Authorizer
 from moorage.apiserver.access.rbac_rules import Attributes
 from moorage.apiserver.http.limits import Seats
+from moorage.apiserver.http.web_site import Perform
+from moorage.apiserver.schema.representations import JSON
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.storage.watch_cache import StoreChange
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest
 from moorage.apiserver.vocabulary.records import Record
 from moorage.apiserver.vocabulary.served_kinds import KINDS as SERVED_KINDS
 from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
+from moorage.apiserver.vocabulary.statuses import no_such_page
 from moorage.apiserver.vocabulary.users import User
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.inputs.kinds import KINDS
 from moorage.releases import CURRENT
+from moorage.web.commands import CommandRoute
 from moorage.web.hub import Hub, Make
 from moorage.web.pod_routes import PodRoutes, SchedulerTurns
 from moorage.web.question_processes import Answering, prepare
@@ -43,6 +48,8 @@ __all__ = ["EmbeddedSite", "StoreSource"]
 
 #: Seconds after which a process must have opened its input.
 _STARTS_S: Final = 60.0
+#: The user agent, and so the field manager, of changes by pages.
+_AGENT: Final = "moorage-ui"
 _NODES: Final = served("nodes")
 _PODS: Final = served("pods")
 _NAMESPACES: Final = served("namespaces")
@@ -173,11 +180,13 @@ class EmbeddedSite:
     """The web interface as the embedded server calls it.
 
     ``answer`` runs the command that answers a question, with ``options`` for the scheduler; without it there are no questions.
+    ``on_change`` allows pages to change the cluster, and gets a line for each command; without it they cannot.
     """
 
     def __init__(
         self, store: Store, scheduler: Scheduler | None = None, notes: tuple[str, ...] = (), *,
         answer: Answering | None = None, options: Sequence[str] = (),
+        on_change: Callable[[str], None] | None = None,
     ) -> None:  # fmt: skip
         self._store = store
         self._authorizer = Authorizer(store)
@@ -188,12 +197,24 @@ class EmbeddedSite:
         turns = None if scheduler is None else SchedulerTurns(scheduler, scheduler.profiles)
         PodRoutes(self.site, source, turns)
         setup = SetupRoute(self.site, scheduler, notes)
+        self._request: Perform | None = None
+        CommandRoute(self.site, None if on_change is None else self._perform, on_change)
         self._shown = source, turns, setup
         self.folder: TemporaryDirectory[str] | None = None
         if answer is not None:
             self.folder = TemporaryDirectory(prefix="moorage-questions-", ignore_cleanup_errors=True)
             board = Board(Path(self.folder.name), StoreInputs(source, options), answer, on_change=self.hub.wake)
             QuestionRoutes(self.site, board, [(kind.group, kind.resource) for kind in _READ], partial(prepare, answer))
+
+    def connect(self, perform: Perform) -> None:
+        self._request = perform
+
+    async def _perform(
+        self, visitor: Any, method: str, path: str, query: Mapping[str, str], body: bytes, media: str
+    ) -> bytes:  # fmt: skip
+        if self._request is None:
+            raise no_such_page()
+        return await self._request(HTTPRequest(method, path, query, JSON, media, body, visitor.user, _AGENT))
 
     def show(self, scheduler: Scheduler) -> None:
         """Show the scheduler that replaces the first one."""

@@ -66,6 +66,8 @@ class Site:
         self.sessions = sessions
         self._admit = admit
         self._namespaces = namespaces
+        #: Pages may change the cluster.
+        self.writable = False
         self.streams: set[asyncio.Task[Any] | None] = set()
         #: Called when a session begins, and when the server stops.
         self.on_enter: list[Callable[[], None]] = []
@@ -172,7 +174,7 @@ class Site:
     async def _snapshot(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
         view, at = await self.view(visitor), request.query.get("at")
         if at is None:
-            return compressed(request, await self.hub.snapshot(view, visitor.name))
+            return compressed(request, await self.hub.snapshot(view, visitor.name, writable=self.writable))
         return compressed(request, await self.hub.past(view, visitor.name, _moment(at)))
 
     async def _history(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:

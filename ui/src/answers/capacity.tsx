@@ -1,8 +1,8 @@
 /** How many instances fit, where, and what stops the next one. */
 import type { Capacity, CapacityGroup, Gain, Stop } from "../documents";
-import { Badge, Chips, Facts, Figure, Muted, Quote, Section, Sign, SmallText } from "../kit/basics";
+import { Badge, chips, Facts, Figure, Muted, Quote, Section, Sign, SmallText } from "../kit/basics";
 import { Bar } from "../kit/bar";
-import { NUM, Table } from "../kit/table";
+import { NUM, TableSection } from "../kit/table";
 import { amount, amounts, count, plural, visible } from "../text";
 import { AnswerHead } from "./envelope";
 
@@ -21,39 +21,37 @@ export function CapacityPage({ document }: { document: Capacity }) {
         {min !== undefined && max !== undefined && min !== max && <Figure value={`${count(min)} – ${count(max)}`} label="over the seeds" />}
       </div>
       {answer.templates && (answer.templates.length > 1 || asked) && (
-        <Section title="Templates">
-          <Table
-            label="Templates"
-            rows={answer.templates}
-            columns={[
-              ["Template", (one) => `${one.kind} ${visible(one.template)}`],
-              ["Requests", (one) => amounts(one.requests)],
-              ["asked", (one) => one.asked ?? "", NUM],
-              ["placed", (one) => count(one.placed), NUM],
-              ["left over", (one) => one.leftOver ?? "", NUM],
-            ]}
-          />
-        </Section>
+        <TableSection
+          title="Templates"
+          rows={answer.templates}
+          columns={[
+            ["Template", (one) => `${one.kind} ${visible(one.template)}`],
+            ["Requests", (one) => amounts(one.requests)],
+            ["asked", (one) => one.asked ?? "", NUM],
+            ["placed", (one) => count(one.placed), NUM],
+            ["left over", (one) => one.leftOver ?? "", NUM],
+          ]}
+        />
       )}
       <Section title="Where they fit" aside={(answer.templates ?? []).map((one) => `${visible(one.template)}: ${amounts(one.requests)}`).join(" · ")}>
         <ul class="groups">
-          {answer.perGroup.map((group, index) => (
-            <Group key={index} group={group} most={most} perNode={answer.perNode} />
+          {answer.perGroup.map((group) => (
+            <Group group={group} most={most} perNode={answer.perNode} />
           ))}
         </ul>
       </Section>
       <div class="columns even">
         <Section title="What stops the next one">
           <div class="cards">
-            {answer.binding.map((stop, index) => (
-              <StopLine key={index} stop={stop} />
+            {answer.binding.map((stop) => (
+              <StopLine stop={stop} />
             ))}
             <Facts
               of={[
                 ["First without a place", visible(answer.blockedBy ?? "")],
                 ["Unusable free capacity", answer.stranded ? amounts(answer.stranded) : ""],
-                ["Evicted", answer.preempted?.length ? <Chips names={answer.preempted} /> : ""],
-                ["Rolled back", answer.unplaced?.length ? <Chips names={answer.unplaced} /> : ""],
+                ["Evicted", chips(answer.preempted)],
+                ["Rolled back", chips(answer.unplaced)],
               ]}
             />
             {answer.message && <Quote>{answer.message}</Quote>}
@@ -79,15 +77,15 @@ function Group({ group, most, perNode }: { group: CapacityGroup; most: number; p
       <div class="why">
         {group.eligible &&
           nodes.slice(0, 12).map((node) => (
-            <div key={node} class="row-bar small">
+            <div class="row-bar small">
               <span class="name">{visible(node)}</span>
-              <Bar of={most} parts={[{ value: perNode[node] ?? 0, fill: "rest" }]} />
+              <Bar of={most} value={perNode[node] ?? 0} />
               <span class="num">{perNode[node] ?? 0}</span>
             </div>
           ))}
         {group.eligible && nodes.length > 12 && <SmallText>and {nodes.length - 12} more nodes</SmallText>}
-        {group.stoppedBy.map((stop, index) => (
-          <StopLine key={index} stop={stop} />
+        {group.stoppedBy.map((stop) => (
+          <StopLine stop={stop} />
         ))}
       </div>
     </li>
@@ -106,10 +104,10 @@ function Gains({ gains }: { gains: readonly Gain[] }) {
   return (
     <Section title="What would help" aside="counted again, not extrapolated">
       <div class="why">
-        {gains.map((gain, index) => (
-          <div key={index} class="row-bar">
+        {gains.map((gain) => (
+          <div class="row-bar">
             <span>{gainText(gain)}</span>
-            <Bar of={most} parts={[{ value: gain.more, fill: "ok" }]} />
+            <Bar of={most} parts={[[gain.more, "ok"]]} />
             <span class="num">+{count(gain.more)}</span>
           </div>
         ))}

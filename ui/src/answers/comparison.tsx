@@ -1,6 +1,6 @@
 /** A and B, metric by metric, with what chance explains. */
 import type { Comparison, ComparisonAnswer, Metric } from "../documents";
-import { Badge, Chips, Facts, Muted, Section } from "../kit/basics";
+import { Badge, Chips, Facts, Legend, Muted, Section } from "../kit/basics";
 import { MoveMaps } from "../kit/moves";
 import { NUM, Table } from "../kit/table";
 import { count, plural, signed, visible } from "../text";
@@ -31,7 +31,7 @@ export function ComparisonPage({ document }: { document: Comparison }) {
         <Section title="Gates">
           <ul class="cards">
             {answer.gates.map((gate) => (
-              <li key={gate.gate}>
+              <li>
                 <Badge tone={gate.passed ? "ok" : "no"}>{gate.passed ? "passed" : "failed"}</Badge> <code>{visible(gate.gate)}</code>{" "}
                 <Muted>{visible(gate.text)}</Muted>
               </li>
@@ -41,10 +41,7 @@ export function ComparisonPage({ document }: { document: Comparison }) {
       )}
       <Section title="Metrics" aside={document.seeds.length >= 5 ? "mean over the seeds; whiskers: 95% interval of B − A" : `mean over ${plural(document.seeds.length, "seed")}; 5 or more give intervals`}>
         <Metrics answer={answer} names={main} />
-        <ul class="legend after">
-          <li><span class="swatch dot-each" aria-hidden />B − A of one seed</li>
-          <li><span class="swatch dot-mean" aria-hidden />mean, with its interval</li>
-        </ul>
+        <Legend of={[["dot-each", "B − A of one seed"], ["dot-mean", "mean, with its interval"]]} />
         <details class="after">
           <summary>{plural(others.length, "more metric")}</summary>
           <Metrics answer={answer} names={others} />
@@ -103,8 +100,8 @@ function Whisker({ metric, each }: { metric: Metric; each: readonly number[] }) 
   return (
     <svg class={`whisker ${metric.mayBeZero && !metric.exact ? "unsure" : ""}`} viewBox="0 0 160 18" aria-hidden>
       <line class="zero" x1="80" x2="80" y1="1" y2="17" />
-      {each.slice(0, 200).map((value, index) => (
-        <circle key={index} class="each" cx={x(value)} cy={9} r={2} />
+      {each.slice(0, 200).map((value) => (
+        <circle class="each" cx={x(value)} cy={9} r={2} />
       ))}
       {metric.interval && <line class="span" x1={x(metric.interval[0] ?? 0)} x2={x(metric.interval[1] ?? 0)} y1="9" y2="9" />}
       <circle class="mean" cx={x(metric.difference ?? 0)} cy={9} r={4} />

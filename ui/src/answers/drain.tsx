@@ -1,8 +1,8 @@
 /** What kubectl drain does to nodes, and what becomes of their pods. */
 import type { DrainAnswer, DrainedPod, DrainReport } from "../documents";
-import { Badge, Chips, Figure, Name, Quote, Section, Small, SmallText, type Tone } from "../kit/basics";
+import { Badge, chips, Facts, Figure, Legend, Name, Quote, Section, Small, SmallText, type Tone } from "../kit/basics";
 import { MoveMaps } from "../kit/moves";
-import { NUM, PROSE, Table } from "../kit/table";
+import { NUM, PROSE, TableSection } from "../kit/table";
 import { count, plural, seconds, visible } from "../text";
 import { AnswerHead } from "./envelope";
 
@@ -30,7 +30,7 @@ export function DrainPage({ document }: { document: DrainReport }) {
       <AnswerHead document={document} tone={!answer.possible ? "no" : answer.pending.length ? "risk" : "ok"} verdict={verdict} />
       <div class="figures">
         {counts.filter(([, pods]) => pods).map(([outcome, pods]) => (
-          <Figure key={outcome} value={count(pods)} label={<Outcome of={outcome as DrainedPod["outcome"]} />} />
+          <Figure value={count(pods)} label={<Outcome of={outcome as DrainedPod["outcome"]} />} />
         ))}
         {answer.readySeconds !== undefined && <Figure value={seconds(answer.readySeconds)} label="until all are ready" />}
       </div>
@@ -50,24 +50,23 @@ export function DrainPage({ document }: { document: DrainReport }) {
         />
       </Section>
       <Timeline answer={answer} />
-      <Section title="Pods" aside={plural(pods.length, "pod")}>
-        <Table
-          label="Pods"
-          rows={pods}
-          columns={[
-            ["Pod", (pod) => <Name of={pod.pod} to="pod" />],
-            ["Outcome", (pod) => <Outcome of={pod.outcome} />],
-            ["From", (pod) => <Name of={pod.origin} to="node" />],
-            ["To", (pod) => <Name of={pod.outcome === "moves" || pod.outcome === "waits" ? (pod.node ?? "") : ""} to="node" />],
-            ["at", (pod) => (pod.at === undefined ? "" : seconds(pod.at)), NUM],
-            ["Why", (pod) => <Small>{visible([pod.budget && `budget ${pod.budget}`, pod.why].filter(Boolean).join(": "))}</Small>, PROSE],
-          ]}
-        />
-      </Section>
+      <TableSection
+        title="Pods"
+        aside={plural(pods.length, "pod")}
+        rows={pods}
+        columns={[
+          ["Pod", (pod) => <Name of={pod.pod} to="pod" />],
+          ["Outcome", (pod) => <Outcome of={pod.outcome} />],
+          ["From", (pod) => <Name of={pod.origin} to="node" />],
+          ["To", (pod) => <Name of={pod.outcome === "moves" || pod.outcome === "waits" ? (pod.node ?? "") : ""} to="node" />],
+          ["at", (pod) => (pod.at === undefined ? "" : seconds(pod.at)), NUM],
+          ["Why", (pod) => <Small>{visible([pod.budget && `budget ${pod.budget}`, pod.why].filter(Boolean).join(": "))}</Small>, PROSE],
+        ]}
+      />
       {errors.length > 0 && (
         <Section title="What kubectl prints">
           <div class="cards">
-            {errors.flatMap((node) => node.errors.map((error) => <Quote key={node.name + error}>{error}</Quote>))}
+            {errors.flatMap((node) => node.errors.map((error) => <Quote>{error}</Quote>))}
           </div>
         </Section>
       )}
@@ -76,16 +75,7 @@ export function DrainPage({ document }: { document: DrainReport }) {
           <p>
             {plural(answer.ifLost.moves, "pod")} {answer.ifLost.moves === 1 ? "moves" : "move"}.
           </p>
-          {answer.ifLost.pending.length > 0 && (
-            <p>
-              <Badge tone="no">then pending</Badge> <Chips names={answer.ifLost.pending} />
-            </p>
-          )}
-          {answer.ifLost.lostForGood.length > 0 && (
-            <p>
-              <Badge tone="risk">lost for good</Badge> <Chips names={answer.ifLost.lostForGood} />
-            </p>
-          )}
+          <Facts of={[["Then pending", chips(answer.ifLost.pending)], ["Lost for good", chips(answer.ifLost.lostForGood)]]} />
         </Section>
       )}
     </>
@@ -109,7 +99,7 @@ function Timeline({ answer }: { answer: DrainAnswer }) {
     <Section title="Timeline" aside={`0s to ${seconds(end)}`}>
       <div class="timeline">
         {pods.slice(0, 40).map((pod) => (
-          <div key={pod.pod} class="row-bar small">
+          <div class="row-bar small">
             <span class="name">{visible(pod.pod)}</span>
             <span class="lane" aria-hidden>
               {pod.evictedSeconds !== undefined && pod.evictedSeconds > 0 && span(0, pod.evictedSeconds, "waits")}
@@ -122,21 +112,7 @@ function Timeline({ answer }: { answer: DrainAnswer }) {
           </div>
         ))}
         {pods.length > 40 && <SmallText>and {pods.length - 40} more pods</SmallText>}
-        <ul class="legend">
-          {(
-            [
-              ["waits", "waits for a budget"],
-              ["goes", "terminates"],
-              ["runs", "placed again"],
-              ["pends", "pending"],
-            ] as const
-          ).map(([kind, text]) => (
-            <li key={kind}>
-              <span class={`swatch lane-${kind}`} aria-hidden />
-              {text}
-            </li>
-          ))}
-        </ul>
+        <Legend of={[["lane-waits", "waits for a budget"], ["lane-goes", "terminates"], ["lane-runs", "placed again"], ["lane-pends", "pending"]]} />
       </div>
     </Section>
   );

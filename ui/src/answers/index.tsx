@@ -1,4 +1,5 @@
 /** The page of each kind of answer. */
+import type { ComponentType } from "preact";
 import type { AnyDocument, UnknownDocument } from "../documents";
 import { CapacityPage } from "./capacity";
 import { ComparisonPage } from "./comparison";
@@ -10,29 +11,25 @@ import { PlanPage } from "./plan";
 import { Raw } from "./raw";
 import { SurvivalPage } from "./survival";
 
+const PAGES: Readonly<Record<string, ComponentType<{ document: never }>>> = {
+  Explanation: ExplanationPage,
+  Capacity: CapacityPage,
+  NodePlan: PlanPage,
+  DrainReport: DrainPage,
+  Survival: SurvivalPage,
+  Comparison: ComparisonPage,
+  Overview: OverviewPage,
+};
+
 export function Answer({ document }: { document: AnyDocument | UnknownDocument }) {
-  const known = document as AnyDocument;
-  switch (known.kind) {
-    case "Explanation":
-      return <ExplanationPage document={known} />;
-    case "Capacity":
-      return <CapacityPage document={known} />;
-    case "NodePlan":
-      return <PlanPage document={known} />;
-    case "DrainReport":
-      return <DrainPage document={known} />;
-    case "Survival":
-      return <SurvivalPage document={known} />;
-    case "Comparison":
-      return <ComparisonPage document={known} />;
-    case "Overview":
-      return <OverviewPage document={known} />;
-    default:
-      return (
-        <>
-          <AnswerHead document={document} tone="idle" verdict="answer" />
-          <Raw value={document.answer} />
-        </>
-      );
-  }
+  // A kind may be hostile, such as "constructor".
+  const Page = Object.hasOwn(PAGES, document.kind) && PAGES[document.kind];
+  return Page ? (
+    <Page document={document as never} />
+  ) : (
+    <>
+      <AnswerHead document={document} tone="idle" verdict="answer" />
+      <Raw value={document.answer} />
+    </>
+  );
 }

@@ -2,7 +2,7 @@
 import type { Overview, OverviewAnswer, PendingCause, Place, ResourceUse } from "../documents";
 import { Badge, Chips, Figure, Muted, Section, SmallText } from "../kit/basics";
 import { Bar } from "../kit/bar";
-import { type Column, NUM, Table } from "../kit/table";
+import { type Column, NUM, Table, TableSection } from "../kit/table";
 import { amount, amounts, count, percent, plural, visible } from "../text";
 import { AnswerHead } from "./envelope";
 
@@ -27,7 +27,7 @@ export function OverviewPage({ document }: { document: Overview }) {
           rows={answer.all.resources}
           columns={[
             ["Resource", (one) => visible(one.resource)],
-            ["", (one) => <Bar of={1} parts={[{ value: one.utilisation, fill: "rest" }]} class="wide-bar" />],
+            ["", (one) => <Bar of={1} value={one.utilisation} />],
             ["requested", (one) => percent(one.utilisation), NUM],
             ["free", (one) => amount(one.resource, one.free), NUM],
             ["unusable", (one) => percent(one.stranded), NUM],
@@ -48,7 +48,7 @@ const Pending = ({ causes }: { causes: readonly PendingCause[] }) => (
   <Section title="Pending" aside="by cause">
     <ul class="groups">
       {causes.map((cause) => (
-        <li key={cause.message + cause.pods.join()} class="keep">
+        <li class="keep">
           <div class="who">
             <p>
               <Badge tone="no">{plural(cause.pods.length, "pod")}</Badge>
@@ -60,7 +60,7 @@ const Pending = ({ causes }: { causes: readonly PendingCause[] }) => (
               {Object.entries(cause.plugins)
                 .sort((a, b) => b[1] - a[1])
                 .map(([plugin, nodes]) => (
-                  <span key={plugin} class="chip">
+                  <span class="chip">
                     {visible(plugin)} <strong>{count(nodes)}</strong>
                   </span>
                 ))}
@@ -79,49 +79,46 @@ function Places({ title, places }: { title: string; places: readonly Place[] }) 
   const resources = [...new Set(places.flatMap((place) => place.resources.map((one) => one.resource)))].filter((one) => one !== "pods");
   const use = (place: Place, resource: string): ResourceUse | undefined => place.resources.find((one) => one.resource === resource);
   return (
-    <Section title={title}>
-      <Table
-        label={title}
-        rows={places}
-        columns={[
-          ["Name", (place) => <strong class="name">{visible(place.name || "none")}</strong>],
-          ["nodes", (place) => count(place.nodes), NUM],
-          ["pods", (place) => count(place.pods), NUM],
-          ...resources.slice(0, 5).map((resource): Column<Place> => [
-            visible(resource),
-            (place) => {
-              const one = use(place, resource);
-              return one && one.allocatable > 0 ? (
-                <div class="cell-bar">
-                  <Bar of={1} parts={[{ value: one.utilisation, fill: "rest" }]} />
-                  <span class="num small">{percent(one.utilisation, 0)}</span>
-                </div>
-              ) : (
-                <Muted>–</Muted>
-              );
-            },
-          ]),
-          ["fragmentation", (place) => percent(place.fragmentation), NUM],
-        ]}
-      />
-    </Section>
+    <TableSection
+      title={title}
+      rows={places}
+      columns={[
+        ["Name", (place) => <strong class="name">{visible(place.name || "none")}</strong>],
+        ["nodes", (place) => count(place.nodes), NUM],
+        ["pods", (place) => count(place.pods), NUM],
+        ...resources.slice(0, 5).map((resource): Column<Place> => [
+          visible(resource),
+          (place) => {
+            const one = use(place, resource);
+            return one && one.allocatable > 0 ? (
+              <div class="cell-bar">
+                <Bar of={1} value={one.utilisation} />
+                <span class="num small">{percent(one.utilisation, 0)}</span>
+              </div>
+            ) : (
+              <Muted>–</Muted>
+            );
+          },
+        ]),
+        ["fragmentation", (place) => percent(place.fragmentation), NUM],
+      ]}
+    />
   );
 }
 
 const Mix = ({ answer }: { answer: OverviewAnswer }) =>
   answer.mix.length ? (
-    <Section title="What still fits" aside="shapes of pods in the cluster, by how many there are">
-      <Table
-        label="What still fits"
-        rows={answer.mix}
-        first={20}
-        columns={[
-          ["Like", (shape) => <span class="name">{visible(shape.example)}</span>],
-          ["Requests", (shape) => amounts(shape.requests)],
-          ["there are", (shape) => count(shape.pods), NUM],
-          ["more fit by arithmetic", (shape) => count(shape.arithmetic), NUM],
-          ["by the engine", (shape) => (shape.engine === undefined ? "" : `${count(shape.engine)}${shape.complete === false ? "+" : ""}`), NUM],
-        ]}
-      />
-    </Section>
+    <TableSection
+      title="What still fits"
+      aside="shapes of pods in the cluster, by how many there are"
+      rows={answer.mix}
+      first={20}
+      columns={[
+        ["Like", (shape) => <span class="name">{visible(shape.example)}</span>],
+        ["Requests", (shape) => amounts(shape.requests)],
+        ["there are", (shape) => count(shape.pods), NUM],
+        ["more fit by arithmetic", (shape) => count(shape.arithmetic), NUM],
+        ["by the engine", (shape) => (shape.engine === undefined ? "" : `${count(shape.engine)}${shape.complete === false ? "+" : ""}`), NUM],
+      ]}
+    />
   ) : null;

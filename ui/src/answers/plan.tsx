@@ -1,9 +1,9 @@
 /** Which nodes to buy, or which can be removed. */
 import type { NodePlan, PlanAnswer } from "../documents";
-import { Badge, Chips, Facts, Figure, Name, Section, type Tone } from "../kit/basics";
+import { Badge, chips, Chips, Facts, Figure, Name, Section, type Tone } from "../kit/basics";
 import { Bar } from "../kit/bar";
 import { MoveMaps } from "../kit/moves";
-import { NUM, PROSE, Table } from "../kit/table";
+import { NUM, PROSE, Table, TableSection } from "../kit/table";
 import { amount, amounts, count, percent, plural, visible } from "../text";
 import { AnswerHead } from "./envelope";
 
@@ -37,7 +37,7 @@ export function PlanPage({ document }: { document: NodePlan }) {
         <Section title="Remove" aside={plural(answer.remove.length, "node")}>
           <div class="cards">
             <Chips names={answer.remove} first={30} to="node" />
-            {answer.lost?.length ? <Facts of={[["Lost for good", <Chips names={answer.lost} />]]} /> : null}
+            <Facts of={[["Lost for good", chips(answer.lost)]]} />
           </div>
         </Section>
       )}
@@ -80,7 +80,7 @@ function Ladder({ answer }: { answer: PlanAnswer }) {
         rows={rows}
         columns={[
           ["Set", (row) => row.name],
-          ["", (row) => <Bar of={most} parts={[{ value: row.cost, fill: row.name.startsWith("verified") ? "subject" : "rest" }]} class="wide-bar" />],
+          ["", (row) => <Bar of={most} parts={[[row.cost, row.name.startsWith("verified") ? "subject" : "rest"]]} />],
           ["cost", (row) => price(row.cost), NUM],
           ["Nodes", (row) => row.nodes],
           ["Pending", (row) => row.pending],
@@ -112,16 +112,16 @@ function Used({ answer }: { answer: PlanAnswer }) {
     <Section title="The new nodes" aside={listed(answer.nodes)}>
       <div class="why">
         {used.map(([resource, { requested, allocatable }]) => (
-          <div key={resource} class="row-bar">
+          <div class="row-bar">
             <span>{visible(resource)}</span>
-            <Bar of={allocatable} parts={[{ value: requested, fill: "rest" }]} />
+            <Bar of={allocatable} value={requested} />
             <span class="num">
               {percent(allocatable ? requested / allocatable : 0)} <span class="muted small">of {amount(resource, allocatable)}</span>
             </span>
           </div>
         ))}
         {Object.entries(answer.perZone ?? {}).map(([type, zones]) => (
-          <p key={type} class="small muted">
+          <p class="small muted">
             {visible(type)}: {listed(zones)}
           </p>
         ))}
@@ -133,17 +133,15 @@ function Used({ answer }: { answer: PlanAnswer }) {
 function Unplaceable({ answer }: { answer: PlanAnswer }) {
   if (!answer.unplaceable?.length) return null;
   return (
-    <Section title="Pods that fit on no node">
-      <Table
-        label="Pods that fit on no node"
-        rows={answer.unplaceable}
-        columns={[
-          ["Pods", (row) => <Chips names={row.pods} first={3} />],
-          ["Requests", (row) => amounts(row.requests)],
-          ["Why", (row) => row.why.map((why) => <p key={why.type + why.plugin} class="small">{visible(`${why.type}: ${why.plugin} ${why.reason}`)}</p>), PROSE],
-        ]}
-      />
-    </Section>
+    <TableSection
+      title="Pods that fit on no node"
+      rows={answer.unplaceable}
+      columns={[
+        ["Pods", (row) => <Chips names={row.pods} first={3} />],
+        ["Requests", (row) => amounts(row.requests)],
+        ["Why", (row) => row.why.map((why) => <p class="small">{visible(`${why.type}: ${why.plugin} ${why.reason}`)}</p>), PROSE],
+      ]}
+    />
   );
 }
 
@@ -151,17 +149,15 @@ function Blocked({ blocked }: { blocked: PlanAnswer["blocked"] }) {
   const rows = Object.entries(blocked).flatMap(([node, reasons]) => reasons.map((reason) => ({ node, ...reason })));
   if (!rows.length) return null;
   return (
-    <Section title="Why the other nodes stay">
-      <Table
-        label="Why the other nodes stay"
-        rows={rows}
-        columns={[
-          ["Node", (row) => <Name of={row.node} to="node" />],
-          ["Pod", (row) => <Name of={row.pod ?? ""} to="pod" />],
-          ["Rule", (row) => (row.rule || row.plugin ? <Badge tone="no">{visible(row.rule ?? row.plugin ?? "")}</Badge> : "")],
-          ["Why", (row) => visible(row.text ?? ""), PROSE],
-        ]}
-      />
-    </Section>
+    <TableSection
+      title="Why the other nodes stay"
+      rows={rows}
+      columns={[
+        ["Node", (row) => <Name of={row.node} to="node" />],
+        ["Pod", (row) => <Name of={row.pod ?? ""} to="pod" />],
+        ["Rule", (row) => (row.rule || row.plugin ? <Badge tone="no">{visible(row.rule ?? row.plugin ?? "")}</Badge> : "")],
+        ["Why", (row) => visible(row.text ?? ""), PROSE],
+      ]}
+    />
   );
 }

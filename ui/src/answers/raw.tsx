@@ -11,8 +11,8 @@ export function Raw({ value }: { value: unknown }) {
   return (
     <dl class="facts">
       {entries.slice(0, MANY).map(([key, inner]) => [
-        <dt key={key + "-t"}>{visible(key)}</dt>,
-        <dd key={key + "-d"}>
+        <dt>{visible(key)}</dt>,
+        <dd>
           <Raw value={inner} />
         </dd>,
       ])}

@@ -1,6 +1,6 @@
 /** What happens when nodes or zones are lost. */
 import type { Failure, Survival } from "../documents";
-import { Badge, Chips, Facts, Name, Section, Small, SmallText } from "../kit/basics";
+import { Badge, chips, Chips, Facts, Legend, Name, Section, Small, SmallText } from "../kit/basics";
 import { Bar } from "../kit/bar";
 import { Command } from "../kit/command";
 import { NUM, Table } from "../kit/table";
@@ -29,11 +29,10 @@ export function SurvivalPage({ document }: { document: Survival }) {
               (failure) => (
                 <Bar
                   of={most}
-                  class="wide-bar"
                   parts={[
-                    { value: failure.moves, fill: "rest" },
-                    { value: failure.pending.length, fill: "no" },
-                    { value: failure.lostForGood.length, fill: "old" },
+                    [failure.moves, "rest"],
+                    [failure.pending.length, "no"],
+                    [failure.lostForGood.length, "old"],
                   ]}
                 />
               ),
@@ -44,18 +43,14 @@ export function SurvivalPage({ document }: { document: Survival }) {
             ["Room left", (failure) => `${cores(failure.freeCpuMilli)} cpu, ${bytes(failure.freeMemoryBytes)}`, NUM],
           ]}
         />
-        <ul class="legend">
-          <li><span class="swatch fill-rest" aria-hidden />move</li>
-          <li><span class="swatch fill-no" aria-hidden />stay pending</li>
-          <li><span class="swatch fill-old" aria-hidden />lost for good: no controller</li>
-        </ul>
+        <Legend of={[["fill-rest", "move"], ["fill-no", "stay pending"], ["fill-old", "lost for good: no controller"]]} />
       </Section>
       {answer.fix && (
         <Section title="What would make it safe" aside={`cost ${count(answer.fix.cost)}; run for every loss`}>
           <div class="cards">
-            {answer.fix.commands.length ? answer.fix.commands.map((command) => <Command key={command} text={command} />) : <Chips names={answer.fix.changes} />}
+            {answer.fix.commands.length ? answer.fix.commands.map((command) => <Command text={command} />) : <Chips names={answer.fix.changes} />}
             {answer.fix.notes.map((note) => (
-              <p key={note} class="small">
+              <p class="small">
                 <Badge tone="risk">note</Badge> {visible(note)}
               </p>
             ))}
@@ -75,17 +70,17 @@ export function SurvivalPage({ document }: { document: Survival }) {
         <Section title="Pods that suffer">
           <ul class="groups">
             {bad.slice(0, 30).map((failure) => (
-              <li key={failure.lost} class="keep">
+              <li class="keep">
                 <div class="who">
                   <strong class="name">{visible(failure.lost)}</strong>
                 </div>
                 <Facts
                   of={[
-                    ["Pending", failure.pending.length ? <Chips names={failure.pending} to="pod" /> : ""],
+                    ["Pending", chips(failure.pending, "pod")],
                     ["Why", failure.why ? <Small>{visible(failure.why)}</Small> : ""],
-                    ["Lost for good", failure.lostForGood.length ? <Chips names={failure.lostForGood} to="pod" /> : ""],
-                    ["Stuck", failure.stuck.length ? <Chips names={failure.stuck} /> : ""],
-                    ["Evicted", failure.preempted.length ? <Chips names={failure.preempted} /> : ""],
+                    ["Lost for good", chips(failure.lostForGood, "pod")],
+                    ["Stuck", chips(failure.stuck)],
+                    ["Evicted", chips(failure.preempted)],
                   ]}
                 />
               </li>

@@ -1,23 +1,22 @@
 /** Horizontal bars made of parts. */
 
-export interface Part {
-  readonly value: number;
-  readonly fill: string;
-  readonly title?: string;
+export type Part = readonly [value: number, fill: string, title?: string];
+
+interface BarProps {
+  /** The amount that fills the bar. */
+  of: number;
+  /** The only part. */
+  value?: number;
+  parts?: readonly Part[];
 }
 
-/** One bar; `of` is the amount that fills it. The words for it stand beside it. */
-export const Bar = ({ parts, of, class: extra = "" }: { parts: readonly Part[]; of: number; class?: string }) => (
-  <div class={`bar ${extra}`} aria-hidden>
+/** One bar. The words for it stand beside it. */
+export const Bar = ({ of, value = 0, parts = [[value, "rest"]] }: BarProps) => (
+  <div class="bar" aria-hidden>
     {parts
-      .filter((part) => part.value > 0)
-      .map((part, index) => (
-        <span
-          key={index}
-          class={`fill-${part.fill}`}
-          title={part.title}
-          style={{ width: `${of > 0 ? (100 * part.value) / of : 0}%` }}
-        />
+      .filter(([value]) => value > 0)
+      .map(([value, fill, title]) => (
+        <span class={`fill-${fill}`} title={title} style={{ width: `${of > 0 ? (100 * value) / of : 0}%` }} />
       ))}
   </div>
 );

@@ -48,7 +48,7 @@ export function Name({ of, to, class: extra = "name" }: { of: string; to?: LinkK
 }
 
 /** Names as chips: the first few, and a button for the others. */
-export function Chips({ names, first = 8, label, to }: { names: readonly string[]; first?: number; label?: string; to?: LinkKind }) {
+export function Chips({ names, first = 8, label, to }: { names: readonly string[]; first?: number; label?: string; to?: LinkKind | undefined }) {
   const [all, setAll] = useState(false);
   const shown = all ? names : names.slice(0, first);
   return (
@@ -64,6 +64,9 @@ export function Chips({ names, first = 8, label, to }: { names: readonly string[
     </span>
   );
 }
+
+/** Names as chips; nothing for none, so that facts leave it out. */
+export const chips = (names?: readonly string[], to?: LinkKind) => (names?.length ? <Chips names={names} to={to} /> : "");
 
 interface SectionProps {
   title: string;

@@ -1,9 +1,12 @@
-/** A command that the reader can copy. */
+/** A command that the reader can copy, and run where the interface may change the cluster. */
 import { Button } from "./basics";
-import { useRef, useState } from "preact/hooks";
+import { useContext, useRef, useState } from "preact/hooks";
+import { Links } from "./links";
+import { Run } from "./run";
 import { visible } from "../text";
 
 export function Command({ text }: { text: string }) {
+  const { run } = useContext(Links);
   const code = useRef<HTMLElement>(null);
   const [copied, setCopied] = useState<"" | "Copied" | "Selected">("");
   const copy = async () => {
@@ -23,6 +26,7 @@ export function Command({ text }: { text: string }) {
       <Button onClick={copy} aria-label={`Copy: ${text}`}>
         <span aria-live="polite">{copied || "Copy"}</span>
       </Button>
+      {run && text.startsWith("kubectl ") && <Run text={text} run={run} />}
     </div>
   );
 }

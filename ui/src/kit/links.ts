@@ -1,8 +1,16 @@
-/** Where names lead: to pages of the live interface; a report has none. */
+/** What the live interface adds to names and commands; a report has neither. */
 import { createContext } from "preact";
 
 type LinkTo = (name: string) => string | undefined;
 
-export const Links = createContext<Readonly<Record<"node" | "pod", LinkTo>>>({ node: () => undefined, pod: () => undefined });
+interface LiveParts {
+  /** Where names lead. */
+  readonly node: LinkTo;
+  readonly pod: LinkTo;
+  /** Run a kubectl command on the server and return what kubectl would say; missing where the interface changes nothing. */
+  readonly run?: ((command: string, dryRun: boolean) => Promise<string>) | undefined;
+}
+
+export const Links = createContext<LiveParts>({ node: () => undefined, pod: () => undefined });
 
 export type LinkKind = "node" | "pod";

@@ -1,5 +1,5 @@
 /** Tables with aligned numbers, which show the first rows and the others on demand. */
-import { Button } from "./basics";
+import { Button, Section } from "./basics";
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 
@@ -59,3 +59,10 @@ export function Table<Row>({ label, columns, rows, first = 50, strong }: TablePr
     </>
   );
 }
+
+/** A table that is a part of a page. */
+export const TableSection = <Row,>({ title, aside, ...table }: { title: string; aside?: ComponentChildren } & Omit<TableProps<Row>, "label">) => (
+  <Section title={title} aside={aside}>
+    <Table label={title} {...table} />
+  </Section>
+);

@@ -5,6 +5,7 @@ import { Guard } from "../kit/guard";
 import { Links } from "../kit/links";
 import { PAGES } from "../pages";
 import { visible } from "../text";
+import { post } from "./api";
 import { linkTo, nodeLink, place, podLink } from "./router";
 import { cluster, type Link, link } from "./state";
 
@@ -17,7 +18,7 @@ export function Shell() {
     document.title = ["Moorage", page?.label ?? rest.join("/")].filter(Boolean).reverse().join(" · ");
   }, [name, rest.join("/")]);
   return (
-    <Links.Provider value={PLACES}>
+    <Links.Provider value={now?.head.writable ? WRITABLE : PLACES}>
       <a class="skip" href="#main" onClick={skip}>
         Skip to the content
       </a>
@@ -63,6 +64,10 @@ export function Shell() {
 }
 
 const PLACES = { node: nodeLink, pod: podLink };
+const WRITABLE = {
+  ...PLACES,
+  run: (command: string, dryRun: boolean) => post<{ message: string }>("commands", { command, dryRun }).then(({ body }) => body.message),
+};
 
 function skip(event: Event): void {
   event.preventDefault();

@@ -1,8 +1,9 @@
 /** One node: what it has, what its pods request, who is there. */
-import { Chips, Facts, Name, Section, Sign } from "../kit/basics";
+import { chips, Facts, Name, Section, Sign } from "../kit/basics";
 import { Bar } from "../kit/bar";
-import { NUM, Table } from "../kit/table";
+import { NUM, Table, TableSection } from "../kit/table";
 import { type Cluster, share } from "../live/cluster";
+import { Actions } from "./actions";
 import { version } from "../live/state";
 import { amount, percent, plural, visible } from "../text";
 
@@ -38,34 +39,34 @@ export function NodePage({ cluster, name }: { cluster: Cluster; name: string }) 
           rows={resources}
           columns={[
             ["Resource", (resource) => visible(resource)],
-            ["", (resource) => <Bar of={1} parts={[{ value: Math.min(1, share(node, resource)), fill: "rest" }]} class="wide-bar" />],
+            ["", (resource) => <Bar of={1} value={Math.min(1, share(node, resource))} />],
             ["share", (resource) => percent(share(node, resource)), NUM],
             ["requested", (resource) => amount(resource, node.requested[resource] ?? 0), NUM],
             ["allocatable", (resource) => amount(resource, node.allocatable[resource] ?? 0), NUM],
           ]}
         />
       </Section>
-      <Section title="Pods" aside={String(pods.length)}>
-        <Table
-          label="Pods"
-          rows={pods}
-          columns={[
-            ["Pod", (pod) => <Name of={pod.key} to="pod" />],
-            ["Workload", (pod) => visible(pod.owner)],
-            ["Priority", (pod) => pod.priority, NUM],
-            ["cpu", (pod) => amount("cpu", pod.requests.cpu ?? 0), NUM],
-            ["memory", (pod) => amount("memory", pod.requests.memory ?? 0), NUM],
-            ["State", (pod) => pod.state],
-          ]}
-        />
-      </Section>
+      <Actions names={node.name} of={[`kubectl ${node.cordoned ? "uncordon" : "cordon"} ${node.name}`]} />
+      <TableSection
+        title="Pods"
+        aside={String(pods.length)}
+        rows={pods}
+        columns={[
+          ["Pod", (pod) => <Name of={pod.key} to="pod" />],
+          ["Workload", (pod) => visible(pod.owner)],
+          ["Priority", (pod) => pod.priority, NUM],
+          ["cpu", (pod) => amount("cpu", pod.requests.cpu ?? 0), NUM],
+          ["memory", (pod) => amount("memory", pod.requests.memory ?? 0), NUM],
+          ["State", (pod) => pod.state],
+        ]}
+      />
       <Section title="Labels and taints">
         <Facts
           of={[
             ["Zone", visible(node.zone)],
             ["Node group", visible(node.group)],
-            ["Taints", node.taints.length ? <Chips names={node.taints} /> : "none"],
-            ["Labels", <Chips names={Object.entries(node.labels).map(([key, value]) => `${key}=${value}`)} first={30} />],
+            ["Taints", chips(node.taints) || "none"],
+            ["Labels", chips(Object.entries(node.labels).map(([key, value]) => `${key}=${value}`)) || "none"],
           ]}
         />
       </Section>

@@ -11,6 +11,7 @@ import { version } from "../live/state";
 import type { ScoreColumns } from "../ranking";
 import { StillCluster } from "../map/still";
 import { visible } from "../text";
+import { Actions } from "./actions";
 import { Waiting } from "./waiting";
 import { Attempts } from "./attempts";
 
@@ -48,12 +49,23 @@ export function PodPage({ cluster, pod }: { cluster: Cluster; pod: string }) {
       {answer && (
         <StillCluster.Provider value={cluster}>
           <ExplanationPage document={answer} scores={scores} offer={(change) => <Try key={change.commands.join()} pod={pod} change={change} />} />
+          <Actions names={pod} of={removals(pod)} />
           <Attempts cluster={cluster} pod={pod} />
           <Basis document={answer} />
         </StillCluster.Provider>
       )}
     </main>
   );
+}
+
+/** How the pod leaves: evicted, which respects its budgets, or deleted. */
+function removals(pod: string): string[] {
+  const [namespace, name] = pod.split("/");
+  const eviction = { apiVersion: "policy/v1", kind: "Eviction", metadata: { name, namespace } };
+  return [
+    `kubectl create --raw /api/v1/namespaces/${namespace}/pods/${name}/eviction -f - <<< '${JSON.stringify(eviction)}'`,
+    `kubectl delete pod ${name} -n ${namespace}`,
+  ];
 }
 
 /** What of a pod makes an older answer doubtful. */

@@ -1,7 +1,7 @@
 /** How the scheduler is set up: profiles with their plugins and weights, feature gates, and how long plugins take. */
 import { Chips, Name, Section, Sign } from "../kit/basics";
 import { Bar } from "../kit/bar";
-import { NUM, PROSE, Table } from "../kit/table";
+import { NUM, PROSE, Table, TableSection } from "../kit/table";
 import { LatestPage } from "../live/latest";
 import { count, plural, seconds, visible } from "../text";
 
@@ -63,16 +63,15 @@ function Shown({ setup }: { setup: Setup }) {
           />
         </Section>
       )}
-      <Section title="Feature gates" aside={`${gates.filter((gate) => gate.enabled).length} of ${gates.length} enabled`}>
-        <Table
-          label="Feature gates"
-          rows={gates}
-          columns={[
-            ["Name", (gate) => <Name of={gate.name} class="breaks" />],
-            ["State", ({ enabled }) => [<Sign tone={enabled ? "ok" : "idle"} />, enabled ? " enabled" : " disabled"]],
-          ]}
-        />
-      </Section>
+      <TableSection
+        title="Feature gates"
+        aside={`${gates.filter((gate) => gate.enabled).length} of ${gates.length} enabled`}
+        rows={gates}
+        columns={[
+          ["Name", (gate) => <Name of={gate.name} class="breaks" />],
+          ["State", ({ enabled }) => [<Sign tone={enabled ? "ok" : "idle"} />, enabled ? " enabled" : " disabled"]],
+        ]}
+      />
     </>
   );
 }
@@ -104,7 +103,7 @@ function Bars({ label, rows }: { label: string; rows: readonly (readonly [string
       rows={rows}
       columns={[
         ["Plugin", ([plugin]) => <Name of={plugin} class="breaks" />],
-        ["", ([, value]) => <Bar of={largest} parts={[{ value, fill: "rest" }]} class="wide-bar" />],
+        ["", ([, value]) => <Bar of={largest} value={value} />],
         ["Amount", ([, , text]) => text, NUM],
       ]}
     />

@@ -88,6 +88,8 @@ class Front:
         self._lines = Lines()
         self._worker = worker
         self._site = site
+        if site is not None:
+            site.connect(self._perform)
 
     def make_request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
         """Return aiohttp's request object with our body limit."""
@@ -192,6 +194,16 @@ class Front:
         if user is not None:
             user = impersonated(user, request.headers.items(), self.authorizer)
         return await site.answer(request, user, self.seats)
+
+    async def _perform(self, request: HTTPRequest) -> bytes:
+        """Answer a request that a page of the web site makes in a user's name, with the user's rights."""
+        target = find_target(request.path, self.store.kinds)
+        attributes = attributes_of(request.method, target, request.query)
+        self.authorizer.check(request.user, attributes)
+        check_route(request.method, target, request.media_type)
+        answer = await self._serve(request, target)
+        self._count([attributes], answer.code)
+        return b"".join(bytes(part) for part in answer.parts)
 
     def _target(self, request: web.BaseRequest, user: User) -> Target | ReviewTarget:
         """Return the target of a path. Users without the right to it get 403 instead of 404."""

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from aiohttp import web
 
 from moorage.apiserver.http.limits import Seats
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest
 from moorage.apiserver.vocabulary.users import User
 
-__all__ = ["WebSite"]
+__all__ = ["Perform", "WebSite"]
+
+#: Answers a request to the API that a page makes in a user's name: the JSON of the response. Raises ApiError.
+Perform = Callable[[HTTPRequest], Awaitable[bytes]]
 
 
 class WebSite(Protocol):
     """Answers the requests to its paths. The server checks Host and Origin first."""
+
+    def connect(self, perform: Perform) -> None:
+        """Take what makes requests to the API; called once, before the first request."""
 
     def serves(self, path: str) -> bool:
         """Return True for a path of the site."""

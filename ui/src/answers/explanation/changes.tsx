@@ -24,8 +24,8 @@ export function Changes({ changes, nodes, offer }: ChangesProps) {
   return (
     <Section title="Least change" aside="cheapest first; each was run and places the pod">
       <ol class="cards">
-        {changes.map((change, index) => (
-          <li key={index}>
+        {changes.map((change) => (
+          <li>
             <Card change={change} nodes={nodes} offer={offer} />
           </li>
         ))}
@@ -44,12 +44,12 @@ function Card({ change, nodes, offer }: { change: Remedy } & Omit<ChangesProps, 
         <span class="cost small">cost {count(Number(change.cost.toFixed(1)))}</span>
       </header>
       {words.map((text) => (
-        <p key={text} class="what">
+        <p class="what">
           {visible(text)}
         </p>
       ))}
       {change.commands.map((command) => (
-        <Command key={command} text={command} />
+        <Command text={command} />
       ))}
       <p class="lead small">
         <Muted>places it on </Muted>
@@ -71,7 +71,7 @@ function Card({ change, nodes, offer }: { change: Remedy } & Omit<ChangesProps, 
           <summary>{plural(change.alike.length, "equal alternative")}</summary>
           <ul>
             {change.alike.map((text) => (
-              <li key={text}>{visible(text)}</li>
+              <li>{visible(text)}</li>
             ))}
           </ul>
         </details>

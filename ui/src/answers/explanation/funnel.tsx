@@ -28,8 +28,8 @@ export function Funnel({ steps, nodes }: { steps: readonly FunnelStep[]; nodes: 
             </tr>
           </thead>
           <tbody>
-            {asked.map((step, index) => (
-              <Step key={index} step={step} nodes={nodes} />
+            {asked.map((step) => (
+              <Step step={step} nodes={nodes} />
             ))}
           </tbody>
         </table>
@@ -60,8 +60,8 @@ function Step({ step, nodes }: { step: FunnelStep; nodes: number }) {
         <Bar
           of={nodes}
           parts={[
-            { value: step.after, fill: "rest" },
-            { value: refused, fill: "no" },
+            [step.after, "rest"],
+            [refused, "no"],
           ]}
         />
       </td>

@@ -9,15 +9,15 @@ export function Groups({ groups, nodes }: { groups: readonly RefusedGroup[]; nod
   return (
     <Section title="Nodes that refuse it" aside={`${count(refused)} of ${plural(nodes.length, "node")}, by what refuses them`}>
       <ul class="groups">
-        {groups.map((group, index) => (
-          <li key={index} class="keep">
+        {groups.map((group) => (
+          <li class="keep">
             <div class="who">
               <Chips names={group.nodes.map((node) => nodes[node] ?? String(node))} first={6} to="node" />
               {group.cost !== undefined && <span class="small muted">opened at cost {count(Number(group.cost.toFixed(1)))}</span>}
             </div>
             <ul class="why">
-              {merged(group.refusals).map((refusal, at) => (
-                <RefusalLine key={at} refusal={refusal} />
+              {merged(group.refusals).map((refusal) => (
+                <RefusalLine refusal={refusal} />
               ))}
             </ul>
           </li>

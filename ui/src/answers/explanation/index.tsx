@@ -69,8 +69,8 @@ function Conflicts({ conflicts }: { conflicts: ExplanationAnswer["conflicts"] })
   return (
     <Section title="No node satisfies together" aside={plural(conflicts.length, "combination")}>
       <ul class="cards">
-        {conflicts.map((terms, index) => (
-          <li key={index}>
+        {conflicts.map((terms) => (
+          <li>
             <Chips names={terms.map((term) => term.term)} />
           </li>
         ))}
@@ -96,7 +96,7 @@ function State({ answer }: { answer: ExplanationAnswer }) {
 const List = ({ of }: { of: readonly string[] }) => (
   <ul>
     {of.map((text) => (
-      <li key={text}>{visible(text)}</li>
+      <li>{visible(text)}</li>
     ))}
   </ul>
 );

@@ -21,7 +21,7 @@ export function Margin({ scores, nodes }: { scores: Scores; nodes: readonly stri
       <table class="margin" aria-label="Lead over the runner-up by plugin">
         <tbody>
           {split.map(([plugin, points]) => (
-            <tr key={plugin}>
+            <tr>
               <th scope="row" class="plugin">
                 {visible(plugin)}
               </th>
@@ -43,7 +43,7 @@ export function Margin({ scores, nodes }: { scores: Scores; nodes: readonly stri
           <h3>What would turn it</h3>
           <ul class="flips">
             {scores.flips.map((flip) => (
-              <li key={flip.text}>
+              <li>
                 {visible(flip.text)}
                 {flip.kind !== "withoutNode" && flip.to !== undefined && (
                   <Muted> → {visible(nodes[flip.to] ?? "")}</Muted>

@@ -68,7 +68,7 @@ function Victims({ row }: { row: PreemptionNode }) {
   return (
     <ul>
       {row.victims.map((victim) => (
-        <li key={victim.pod}>
+        <li>
           <Name of={victim.pod} to="pod" /> <span class="small muted">priority {victim.priority}</span>
           {victim.budgets?.length ? <span class="small muted"> · breaks {visible(victim.budgets.join(", "))}</span> : null}
           {victim.shortOf && <span class="small muted"> · {visible(victim.shortOf)}</span>}

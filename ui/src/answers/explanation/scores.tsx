@@ -1,8 +1,8 @@
 /** Why this node among those that fit: the scores, the margin, and weights to play with. */
 import { useEffect, useMemo, useState } from "preact/hooks";
 import type { Scores } from "../../documents";
-import { Badge, Name, Section, SmallText } from "../../kit/basics";
-import { Bar } from "../../kit/bar";
+import { Badge, Legend, Name, Section, SmallText } from "../../kit/basics";
+import { Bar, type Part } from "../../kit/bar";
 import { columnsOf, ranking, type ScoreColumns } from "../../ranking";
 import { count, plural, visible } from "../../text";
 import { Margin } from "./margin";
@@ -85,7 +85,7 @@ function Ranked({ columns, weights, differing, winner, changed }: RankedProps) {
         </thead>
         <tbody>
           {order.map((node, index) => (
-            <tr key={columns.nodes[node]} class={columns.nodes[node] === winner ? "strong" : ""}>
+            <tr class={columns.nodes[node] === winner ? "strong" : ""}>
               <td class="num muted">{result.best.includes(node) ? 1 : index + 1}</td>
               <td>
                 <Name of={columns.nodes[node]!} to="node" />
@@ -95,12 +95,10 @@ function Ranked({ columns, weights, differing, winner, changed }: RankedProps) {
                 <Bar
                   of={highest}
                   parts={[
-                    { value: rest.reduce((sum, plugin) => sum + part(plugin, node), 0), fill: "old" },
-                    ...differing.map((plugin) => ({
-                      value: part(plugin, node),
-                      fill: fill(differing, plugin),
-                      title: `${columns.plugins[plugin]} ${part(plugin, node)}`,
-                    })),
+                    [rest.reduce((sum, plugin) => sum + part(plugin, node), 0), "old"],
+                    ...differing.map(
+                      (plugin): Part => [part(plugin, node), fill(differing, plugin), `${columns.plugins[plugin]} ${part(plugin, node)}`],
+                    ),
                   ]}
                 />
               </td>
@@ -110,20 +108,12 @@ function Ranked({ columns, weights, differing, winner, changed }: RankedProps) {
           ))}
         </tbody>
       </table>
-      <ul class="legend">
-        {differing.map((plugin) => (
-          <li key={plugin}>
-            <span class={`swatch fill-${fill(differing, plugin)}`} aria-hidden />
-            {visible(columns.plugins[plugin]!)}
-          </li>
-        ))}
-        {rest.length > 0 && (
-          <li title={rest.map((plugin) => columns.plugins[plugin]).join(", ")}>
-            <span class="swatch fill-old" aria-hidden />
-            {plural(rest.length, "plugin")} with equal scores
-          </li>
-        )}
-      </ul>
+      <Legend
+        of={[
+          ...differing.map((plugin) => [`fill-${fill(differing, plugin)}`, visible(columns.plugins[plugin]!)] as const),
+          ...(rest.length ? [["fill-old", `${plural(rest.length, "plugin")} with equal scores`] as const] : []),
+        ]}
+      />
     </div>
   );
 }

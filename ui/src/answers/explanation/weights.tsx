@@ -30,7 +30,7 @@ export function Weights({ columns, weights, differing, winner, set, complete }: 
         </Button>
       </header>
       {differing.map((plugin) => (
-        <Weight key={plugin} {...{ columns, weights, differing, plugin }} set={(weight) => set(weights.map((old, at) => (at === plugin ? weight : old)))} />
+        <Weight {...{ columns, weights, differing, plugin }} set={(weight) => set(weights.map((old, at) => (at === plugin ? weight : old)))} />
       ))}
       <p class="verdict" role="status">
         {verdict(columns, weights, winner, changed)}

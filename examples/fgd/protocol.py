@@ -31,7 +31,6 @@ from moorage.gpu_sharing.policies import (
 )
 from moorage.gpu_sharing.requests import GPU_COUNT, GPU_MILLI, GPU_MODEL, WHOLE
 from moorage.simulator.simulate import Options, prepare
-from moorage.state.view import NodeView
 
 #: Policy → its plugin, and the method that gives a share its device.
 POLICIES = {
@@ -208,12 +207,14 @@ class Run:
         self.simulation.load(make_nodes(nodes, chance))
         self.model = FragmentModel(typical)
         self.devices = device_table(self.simulation.scheduler)
+        self.most_devices = max(int(row["gpu"]) for row in nodes)
         self.failed = []
 
     def records(self):
         """Run, and return the record after each pod."""
-        snapshot = self.simulation.scheduler.snapshot
-        first = self._states(snapshot.nodes)
+        nodes = self.simulation.scheduler.snapshot.nodes
+        row_of = nodes.table.row_of
+        first = [self._state(node) for node in nodes]
         changes = []
         sums = []
         arrived = used = 0
@@ -224,9 +225,7 @@ class Run:
                 self.failed.append(task)
             else:
                 used += task.gpu_milli
-                row = snapshot.table.row_of[node]
-                [state] = self._states(NodeView(snapshot, np.array([row], dtype=np.intp)))
-                changes.append((number, row, state))
+                changes.append((number, row_of[node], self._state(nodes.one(row_of[node]))))
             sums.append((arrived, used))
         return [Record(*both, total) for both, total in zip(sums, self._totals(first, changes), strict=True)]
 
@@ -253,12 +252,11 @@ class Run:
             simulation.delete(pod.metadata.uid)
         return node or None
 
-    def _states(self, nodes):
-        """Return of each node: milli-CPU left, milli left on each device, model."""
-        labels = nodes.label(GPU_MODEL)
-        models = [labels.values[label] or "" for label in nodes.ids(labels).tolist()]
-        cpu = (nodes.allocatable("cpu") - nodes.requested("cpu")).tolist()
-        return list(zip(cpu, self.devices.left(nodes).tolist(), models, strict=True))
+    def _state(self, node):
+        """Return of a node: milli-CPU left, milli left on each device, model."""
+        left = self.devices.of(node)
+        cpu = node.allocatable("cpu") - node.requested("cpu")
+        return cpu, (*left, *[0] * (self.most_devices - len(left))), node.labels.get(GPU_MODEL, "")
 
     def _amounts(self, states, at_once=512):
         """Return the fragment amounts of nodes in given states."""

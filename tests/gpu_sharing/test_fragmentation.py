@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+from bisect import bisect_right
 from pathlib import Path
 
 import numpy as np
@@ -83,9 +84,14 @@ def test_the_check_values_of_nodes_and_scores():
     plugin = FGDScore(
         FGDScoreArgs(typical_pods=tuple(TypicalPodArgs(**one.pod._asdict(), frequency=one.frequency) for one in typical))
     )
-    empty = (96_000, (1000,) * 8, "")
     kinds = {(4000, 460, 1): 42, (8000, 1000, 1): 53, (32_000, 0, 0): 50, (64_000, 1000, 8): 74}
-    assert {kind: plugin._scored(kind, [empty])[0].score for kind in kinds} == kinds
+    forms, steps = plugin._forms, plugin._steps
+    empty = forms.number(((1000,) * 8, ""))
+    found = {
+        (cpu, milli, count): forms.score((milli, count), empty, *(bisect_right(steps, left) for left in (96_000, 96_000 - cpu)))
+        for cpu, milli, count in kinds
+    }
+    assert {kind: one.score for kind, one in found.items()} == kinds
 
 
 PODS = st.builds(
@@ -102,6 +108,16 @@ def test_fragments_equal_plain_loops(pods, nodes):
     found = FragmentModel(typical).fragments(np.array(cpu), np.array(left), models)
     for row, node in zip(found, nodes, strict=True):
         assert np.allclose(row, list(plainly(typical, *node).values()))
+
+
+@given(st.lists(PODS, min_size=1, max_size=8), NODES)
+def test_amounts_by_cpu_equal_those_of_each_cpu(pods, node):
+    model = FragmentModel([TypicalPod(pod, 1 / len(pods)) for pod in pods])
+    _, left, name = node
+    by_cpu = model.amounts_by_cpu(left, name)
+    for cpu in range(-1, 22):
+        [amount] = model.amounts(np.array([cpu]), np.array([left]), [name])
+        assert by_cpu[bisect_right(model.cpu_steps.tolist(), cpu)] == amount
 
 
 def plainly(typical, cpu, left, model):

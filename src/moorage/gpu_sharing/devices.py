@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 from weakref import WeakKeyDictionary, ref
 
@@ -15,7 +15,7 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["DeviceTable", "device_table"]
+__all__ = ["DeviceTable", "device_table", "present"]
 
 #: The devices of a pod without any: what it takes of each, and their numbers.
 _NONE: Final[tuple[int, tuple[int, ...]]] = (0, ())
@@ -24,7 +24,10 @@ _LEAST_KEPT: Final = 128
 
 
 class DeviceTable:
-    """The milli left on every device. It follows the node table: a row is added up again when its node or pods change."""
+    """The milli left on every device. It follows the node table: a row is added up again when its node or pods change.
+
+    Nothing computed within a what-if is kept, because a what-if is undone afterwards.
+    """
 
     def __init__(self, table: NodeTable | None = None) -> None:
         self._table = None if table is None else ref(table)
@@ -33,40 +36,83 @@ class DeviceTable:
         #: Chooses the device of a share by a score; set by the plugin FGDScore.
         self.chooser: Callable[[PodInfo, GpuRequest, list[int], NodeInfo], int] | None = None
         self._known: dict[str, tuple[dict[str, str], tuple[int, tuple[int, ...]]]] = {}
+        self._rows: list[list[int]] = []
+        self._present: list[tuple[int, ...]] = []
         self._left: IntArray = np.zeros((0, 1), dtype=np.int64)
-        self._nodes_seen = -1
+        self._totals: IntArray = np.zeros(0, dtype=np.int64)
+        self._layout = -1
         self._position = 0
+        #: Rows that a pod on them got devices of, or gave them back, since they were added up.
+        self._stale: set[int] = set()
         #: When more is kept of pods than this, what is kept of pods that are gone is dropped.
         self._most_kept = _LEAST_KEPT
 
     def left(self, nodes: NodeView) -> IntArray:
         """Return the milli left, shape (nodes, devices); 0 for devices that a node does not have. Read-only."""
-        if not nodes.is_true or nodes.table.rows_in_what_ifs:  # a what-if is undone afterwards
-            return self._added_up([self.of(node) for node in nodes])
-        left: IntArray = self._up_to_date(nodes)[nodes.rows]
+        if not nodes.is_true or nodes.table.rows_in_what_ifs:
+            return _as_array([self._added_up(node) for node in nodes])
+        self._follow(nodes.table)
+        left: IntArray = self._left[nodes.rows]
         return left
 
-    def _up_to_date(self, nodes: NodeView) -> IntArray:
-        changes = nodes.table.changes
-        changed = changes.since(self._position) if self._nodes_seen == changes.nodes else None
-        if changed is None or len(self._left) != len(nodes.table):
-            self._left = self._added_up([self.of(node) for node in nodes.snapshot.nodes])
-        else:
-            for row in set(changed):
-                left = self.of(nodes.one(row))
-                self._left[row, : len(left)] = left
-        self._nodes_seen, self._position = changes.nodes, changes.position
-        return self._left
+    def totals(self, nodes: NodeView) -> IntArray:
+        """Return the milli left on all devices of each node together. Read-only."""
+        if not nodes.is_true or nodes.table.rows_in_what_ifs:
+            return self.left(nodes).sum(axis=1)
+        self._follow(nodes.table)
+        totals: IntArray = self._totals[nodes.rows]
+        return totals
 
-    @staticmethod
-    def _added_up(rows: list[list[int]]) -> IntArray:
-        left = np.zeros((len(rows), max((len(row) for row in rows), default=1) or 1), dtype=np.int64)
-        for i, row in enumerate(rows):
-            left[i, : len(row)] = row
-        return left
+    def present(self, nodes: NodeView) -> list[tuple[int, ...]]:
+        """Return for each node the milli left on the devices that have any, in ascending order."""
+        if not nodes.is_true or nodes.table.rows_in_what_ifs:
+            return [present(self._added_up(node)) for node in nodes]
+        self._follow(nodes.table)
+        return self._present if nodes.is_whole else [self._present[row] for row in nodes.row_numbers.tolist()]
+
+    def present_on(self, node: NodeInfo) -> tuple[int, ...]:
+        """Return the milli left on the devices of a node that have any, in ascending order."""
+        return self._present[node.row] if self._is_current() else present(self._added_up(node))
 
     def of(self, node: NodeInfo) -> list[int]:
-        """Return the milli left on each device of a node."""
+        """Return the milli left on each device of a node. Read-only."""
+        return self._rows[node.row] if self._is_current() else self._added_up(node)
+
+    def _is_current(self) -> bool:
+        """Bring the rows up to date; return False within a what-if."""
+        table = None if self._table is None else self._table()
+        if table is None or table.rows_in_what_ifs:
+            return False
+        self._follow(table)
+        return True
+
+    def _follow(self, table: NodeTable) -> None:
+        """Add up the rows again that changed."""
+        changes = table.changes
+        if self._position == changes.position and self._layout == changes.layout and not self._stale:
+            return
+        changed = changes.since(self._position) if self._layout == changes.layout else None
+        if changed is None:
+            self._rows = [self._added_up(NodeInfo(table, row)) for row in range(len(table))]
+            self._left = _as_array(self._rows)
+            self._totals = self._left.sum(axis=1)
+            self._present = [present(left) for left in self._rows]
+        else:
+            for row in self._stale.union(changed):
+                self._set(row, self._added_up(NodeInfo(table, row)))
+        self._stale.clear()
+        self._layout, self._position = changes.layout, changes.position
+
+    def _set(self, row: int, left: list[int]) -> None:
+        self._rows[row] = left
+        if len(left) > self._left.shape[1]:
+            self._left = _as_array(self._rows)
+        self._left[row, : len(left)] = left
+        self._left[row, len(left) :] = 0
+        self._totals[row] = sum(left)
+        self._present[row] = present(left)
+
+    def _added_up(self, node: NodeInfo) -> list[int]:
         left = [WHOLE] * node.allocatable(GPU_COUNT)
         if left:
             for pod in node.pods:
@@ -96,11 +142,12 @@ class DeviceTable:
         devices = self.assumed.get(pod.uid) or assigned_devices(pod)
         return _NONE if request is None or not devices else (request.milli, devices)
 
-    def assign(self, pod: PodInfo, devices: tuple[int, ...]) -> None:
-        """Give devices to a pod that was just assumed on a node."""
+    def assign(self, pod: PodInfo, devices: tuple[int, ...], row: int) -> None:
+        """Give devices to a pod that was just assumed on the node of a row."""
         self._forget_gone()
         self.assumed[pod.uid] = devices
         self._known.pop(pod.uid, None)
+        self._stale.add(row)
 
     def _forget_gone(self) -> None:
         """Once in a while, drop what is kept of pods that are on no node. No plugin is called when a placed pod ends."""
@@ -114,10 +161,24 @@ class DeviceTable:
         self._known = {uid: known for uid, known in self._known.items() if uid in present}
         self._most_kept = max(_LEAST_KEPT, 2 * (len(self.assumed) + len(self._known)))
 
-    def give_back(self, pod: PodInfo) -> None:
-        """Take the devices of a pod back that leaves its node."""
+    def give_back(self, pod: PodInfo, row: int | None) -> None:
+        """Take the devices of a pod back that leaves its node; ``row`` is None if the node is gone."""
         self.assumed.pop(pod.uid, None)
         self._known.pop(pod.uid, None)
+        if row is not None:
+            self._stale.add(row)
+
+
+def present(left: Sequence[int]) -> tuple[int, ...]:
+    """Return what is left on the devices that have anything left, in ascending order."""
+    return tuple(sorted([milli for milli in left if milli]))
+
+
+def _as_array(rows: list[list[int]]) -> IntArray:
+    left = np.zeros((len(rows), max((len(row) for row in rows), default=1) or 1), dtype=np.int64)
+    for i, row in enumerate(rows):
+        left[i, : len(row)] = row
+    return left
 
 
 _TABLES: WeakKeyDictionary[Any, DeviceTable] = WeakKeyDictionary()

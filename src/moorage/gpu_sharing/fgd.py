@@ -3,22 +3,24 @@
 Score     ``100 * sigmoid((F before - F after) / 1000)``, truncated; F is the fragment amount of the node in milli. For a share,
           every device is tried, and the best score counts
 Args      ``typicalPods``: what usually comes, as ``fragmentation.typical_pods`` gives it
+Speed     the fragment amount depends on a node's devices, its model, and on which typical pods its CPU is enough for. It is
+          computed once for each devices and model (a form) and each step of CPU; no other node changes when a pod is placed
 Source    "Beware of Fragmentation" (USENIX ATC 2023); hkust-adsl/kubernetes-scheduler-simulator 8f3d641, fgd-score.go
 """
 
 from __future__ import annotations
 
 import math
-from bisect import insort
+from bisect import bisect_right, insort
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from moorage.framework.args import PluginArgs
 from moorage.framework.handle import Handle
 from moorage.framework.points import Attachable, Reusable, Reuse, Scope, ScoreNodePlugin, ScorePlugin
-from moorage.gpu_sharing.devices import DeviceTable, device_table
+from moorage.gpu_sharing.devices import DeviceTable, device_table, present
 from moorage.gpu_sharing.fragmentation import FragmentModel, PodClass, TypicalPod
 from moorage.gpu_sharing.requests import GPU_MODEL, WHOLE, GpuRequest, gpu_request, score_signature
 from moorage.state.columns import IntArray
@@ -27,8 +29,9 @@ from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["FGDScore", "FGDScoreArgs", "TypicalPodArgs"]
 
-#: The states of nodes whose results are kept; a run of ten thousand pods meets some hundred thousand.
-_MOST_KEPT = 1 << 20
+#: How many forms of nodes are kept, and scores for each request of devices. A run of ten thousand pods meets some ten thousand
+#: forms and a hundred thousand scores.
+_MOST_KEPT: Final = 1 << 20
 
 
 class TypicalPodArgs(PluginArgs, frozen=True):
@@ -47,11 +50,10 @@ class FGDScoreArgs(PluginArgs, frozen=True):
     typical_pods: tuple[TypicalPodArgs, ...] = ()
 
 
-#: A node as far as its fragmentation goes: milli-CPU left, milli left on its devices in ascending order, model. Devices with
-#: nothing left make no difference and are left out.
-_State = tuple[int, tuple[int, ...], str]
-#: A pod as far as scores go: milli-CPU, milli per device, devices.
-_Kind = tuple[int, int, int]
+#: A pod as far as its devices go: milli per device, devices.
+_Wanted = tuple[int, int]
+#: A node as far as its devices go: the milli left on those that have any, in ascending order; its model.
+_Form = tuple[tuple[int, ...], str]
 
 
 class _Score(NamedTuple):
@@ -59,6 +61,45 @@ class _Score(NamedTuple):
 
     score: int
     values: tuple[int, ...] = ()
+
+
+class _Forms:
+    """Forms of nodes as numbers, with their fragment amounts by steps of the milli-CPU left."""
+
+    def __init__(self, model: FragmentModel) -> None:
+        self._model = model
+        self._numbers: dict[_Form, int] = {}
+        self._forms: list[_Form] = []
+        self._amounts: list[list[float]] = []
+        self._placed: dict[tuple[_Wanted, int], list[tuple[int, int]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._forms)
+
+    def number(self, form: _Form) -> int:
+        found = self._numbers.get(form)
+        if found is None:
+            found = self._numbers[form] = len(self._forms)
+            self._forms.append(form)
+            self._amounts.append(self._model.amounts_by_cpu(*form))
+        return found
+
+    def score(self, wanted: _Wanted, number: int, step: int, step_after: int) -> _Score:
+        """Return the score of a node; the steps are those of its milli-CPU left, before the pod is placed and after."""
+        placed = self._after(wanted, number)
+        before = self._amounts[number][step]
+        scores = [int(100 / (1 + math.exp((self._amounts[after][step_after] - before) / WHOLE))) for _, after in placed]
+        best = max(scores)
+        return _Score(best, tuple(value for (value, _), score in zip(placed, scores, strict=True) if score == best))
+
+    def _after(self, wanted: _Wanted, number: int) -> list[tuple[int, int]]:
+        """Return the amounts left of the devices that a pod may take, each with the number of the node's form afterwards."""
+        found = self._placed.get((wanted, number))
+        if found is None:
+            left, model = self._forms[number]
+            found = [(value, self.number((after, model))) for value, after in _placements(wanted, left)]
+            self._placed[wanted, number] = found
+        return found
 
 
 class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusable):
@@ -73,113 +114,79 @@ class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusa
         self._model = FragmentModel(
             [TypicalPod(PodClass(one.cpu_milli, one.gpu_milli, one.gpu_count, one.gpu_models), one.frequency) for one in given]
         )
+        self._steps: list[int] = self._model.cpu_steps.tolist()
         self._devices = DeviceTable()
-        self._scores: dict[_Kind, dict[_State, _Score]] = {}
-        self._amounts: dict[_State, float] = {}
+        self._forget()
 
     def attach(self, handle: Handle) -> None:
         self._devices = device_table(handle)
         self._devices.chooser = self.device_of
 
     def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
-        kind = _kind_of(pod)
-        states = self._states(nodes)
-        known = self._scores.setdefault(kind, {})
-        missing = [state for state in dict.fromkeys(states) if state not in known]
-        if len(known) > _MOST_KEPT:
-            known.clear()
-            missing = list(dict.fromkeys(states))
-        if missing:
-            known.update(zip(missing, self._scored(kind, missing), strict=True))
-        return np.fromiter((known[state].score for state in states), dtype=np.int64, count=len(states))
-
-    def score_node(self, pod: PodInfo, node: NodeInfo) -> int:
-        kind = _kind_of(pod)
-        cpu = node.allocatable("cpu") - node.requested("cpu")
-        state = cpu, _present(self._devices.of(node)), node.labels.get(GPU_MODEL, "")
-        known = self._scores.setdefault(kind, {})
-        found = known.get(state)
-        if found is None:
-            [found] = self._scored(kind, [state])
-            known[state] = found
-        return found.score
-
-    def device_of(self, pod: PodInfo, request: GpuRequest, left: list[int], node: NodeInfo) -> int:
-        """Return the device that gave the node its score; the pod is assumed on the node already."""
-        cpu = node.allocatable("cpu") - node.requested("cpu") + pod.requests.get("cpu", 0)
-        [found] = self._scored(_kind_of(pod), [(cpu, _present(left), node.labels.get(GPU_MODEL, ""))])
-        return next(device for device, milli in enumerate(left) if milli in found.values)
-
-    def _states(self, nodes: NodeView) -> list[_State]:
-        cpu = (nodes.allocatable("cpu") - nodes.requested("cpu")).tolist()
-        left = np.sort(self._devices.left(nodes), axis=1)
-        empty = (left == 0).sum(axis=1).tolist()
-        present = [tuple(row[first:]) for row, first in zip(left.tolist(), empty, strict=True)]
+        known = self._known(wanted := _wanted(pod))
         labels = nodes.label(GPU_MODEL)
         models = [labels.values[label] or "" for label in nodes.ids(labels).tolist()]
-        return list(zip(cpu, present, models, strict=True))
+        forms = [self._forms.number(form) for form in zip(self._devices.present(nodes), models, strict=True)]
+        cpu = nodes.allocatable("cpu") - nodes.requested("cpu")
+        before, after = np.searchsorted(self._model.cpu_steps, (cpu, cpu - pod.needs.nonzero_cpu), side="right").tolist()
+        keys = list(zip(forms, before, after, strict=True))
+        for key in keys:
+            if key not in known:
+                known[key] = self._forms.score(wanted, *key)
+        return np.array([known[key].score for key in keys], dtype=np.int64)
 
-    # -- scores --------------------------------------------------------------------------------------------------------------
+    def score_node(self, pod: PodInfo, node: NodeInfo) -> int:
+        cpu = node.allocatable("cpu") - node.requested("cpu")
+        return self._score_of(pod, cpu, self._devices.present_on(node), node).score
 
-    def _scored(self, kind: _Kind, states: Sequence[_State]) -> list[_Score]:
-        """Return the scores of nodes; all hypothetical placements are worked out at once."""
-        after: list[_State] = []
-        spans: list[tuple[int, tuple[int, ...]]] = []
-        for state in states:
-            values = _values(kind, state)
-            spans.append((len(after), values))
-            after += [_with_share(kind, state, value) for value in values] or [_with_whole(kind, state)]
-        amounts = self._amounts_of([*after, *states])
-        before = amounts[len(after) :]
-        return [
-            _best(before[i], amounts[start : start + max(1, len(values))], values) for i, (start, values) in enumerate(spans)
-        ]
+    def device_of(self, pod: PodInfo, request: GpuRequest, left: Sequence[int], node: NodeInfo) -> int:
+        """Return the device that gave the node its score; the pod is assumed on the node already."""
+        cpu = node.allocatable("cpu") - node.requested("cpu") + pod.requests.get("cpu", 0)
+        values = self._score_of(pod, cpu, present(left), node).values
+        return next(device for device, milli in enumerate(left) if milli in values)
 
-    def _amounts_of(self, states: Sequence[_State]) -> list[float]:
-        if len(self._amounts) > _MOST_KEPT:
-            self._amounts.clear()
-        missing = [state for state in dict.fromkeys(states) if state not in self._amounts]
-        if missing:
-            cpu = np.array([state[0] for state in missing], dtype=np.int64)
-            width = max(1, *(len(state[1]) for state in missing))
-            left = np.array([(0,) * (width - len(state[1])) + state[1] for state in missing], dtype=np.int64)
-            found = self._model.amounts(cpu, left, [state[2] for state in missing])
-            self._amounts.update(zip(missing, found.tolist(), strict=True))
-        return [self._amounts[state] for state in states]
+    def _score_of(self, pod: PodInfo, cpu: int, left: tuple[int, ...], node: NodeInfo) -> _Score:
+        known = self._known(wanted := _wanted(pod))
+        form = self._forms.number((left, node.labels.get(GPU_MODEL, "")))
+        key = form, bisect_right(self._steps, cpu), bisect_right(self._steps, cpu - pod.needs.nonzero_cpu)
+        found = known.get(key)
+        if found is None:
+            found = known[key] = self._forms.score(wanted, *key)
+        return found
+
+    def _known(self, wanted: _Wanted) -> dict[tuple[int, int, int], _Score]:
+        """Return the known scores for a request of devices, by the node's form and its steps of CPU, before and after."""
+        known = self._scores.setdefault(wanted, {})
+        if len(known) <= _MOST_KEPT and len(self._forms) <= _MOST_KEPT:
+            return known
+        self._forget()
+        return self._scores.setdefault(wanted, {})
+
+    def _forget(self) -> None:
+        self._forms = _Forms(self._model)
+        self._scores: dict[_Wanted, dict[tuple[int, int, int], _Score]] = {}
 
 
-def _kind_of(pod: PodInfo) -> _Kind:
+def _wanted(pod: PodInfo) -> _Wanted:
     request = gpu_request(pod)
-    cpu = pod.needs.nonzero_cpu
-    return (cpu, 0, 0) if request is None else (cpu, request.milli, request.count)
+    return (0, 0) if request is None else (request.milli, request.count)
 
 
-def _values(kind: _Kind, state: _State) -> tuple[int, ...]:
-    """Return the distinct amounts left of the devices that a share may take; () for pods without a share."""
-    _, milli, _ = kind
-    return tuple(dict.fromkeys(left for left in state[1] if left >= milli)) if 0 < milli < WHOLE else ()
+def _placements(wanted: _Wanted, left: tuple[int, ...]) -> list[tuple[int, tuple[int, ...]]]:
+    """Return what may be left on the devices after a pod, with the amount before on the device that it takes.
+
+    Whole devices are the unused ones, which are last. A pod without a choice has one entry, with amount 0.
+    """
+    milli, count = wanted
+    if milli == WHOLE:
+        return [(0, left[: max(0, len(left) - count)])]
+    found = [(value, _without(left, value, milli)) for value in dict.fromkeys(left) if milli and value >= milli]
+    return found or [(0, left)]
 
 
-def _with_share(kind: _Kind, state: _State, value: int) -> _State:
-    left = list(state[1])
-    left.remove(value)
-    if value > kind[1]:
-        insort(left, value - kind[1])
-    return state[0] - kind[0], tuple(left), state[2]
-
-
-def _with_whole(kind: _Kind, state: _State) -> _State:
-    """Return the node without the devices that the pod takes: the unused ones, which are last in ascending order."""
-    count = kind[2] if kind[1] >= WHOLE else 0
-    return state[0] - kind[0], state[1][: len(state[1]) - count], state[2]
-
-
-def _present(left: Sequence[int]) -> tuple[int, ...]:
-    """Return what is left on the devices that have anything left, in ascending order."""
-    return tuple(sorted(milli for milli in left if milli))
-
-
-def _best(before: float, after: Sequence[float], values: tuple[int, ...]) -> _Score:
-    scores = [int(100 / (1 + math.exp((one - before) / WHOLE))) for one in after]
-    best = max(scores)
-    return _Score(best, tuple(value for value, score in zip(values, scores, strict=False) if score == best))
+def _without(left: tuple[int, ...], value: int, milli: int) -> tuple[int, ...]:
+    after = list(left)
+    after.remove(value)
+    if value > milli:
+        insort(after, value - milli)
+    return tuple(after)

@@ -95,6 +95,9 @@ class FragmentModel:
         self._frequency = np.array([one.frequency for one in typical], dtype=np.float64)
         self._allowed = [frozenset(model for model in one.pod.gpu_models.split("|") if model) for one in typical]
         self._on_gpu = np.where(self._milli > 0, 2, 0)
+        #: The milli-CPU that classes request, ascending. Between two of them, more CPU makes no difference.
+        self.cpu_steps: IntArray = np.unique(self._cpu)
+        self._fits_cpu_at = np.concatenate(([-1], self.cpu_steps)) >= self._cpu[:, None]
         self._access: dict[str, BoolArray] = {}
 
     def access(self, model: str) -> BoolArray:
@@ -131,6 +134,30 @@ class FragmentModel:
     def amounts(self, cpu: IntArray, left: IntArray, models: Sequence[str]) -> FloatArray:
         """Return the fragment amount F of each node in milli, shape (nodes,)."""
         return amount(self.fragments(cpu, left, models))
+
+    def amounts_by_cpu(self, left: Sequence[int], model: str) -> list[float]:
+        """Return the fragment amounts of a node by the milli-CPU left.
+
+        Item i is the amount if as many as i of ``cpu_steps`` are at most the milli-CPU left. The arithmetic is that of
+        ``amounts``.
+        """
+        devices = np.array(left, dtype=np.int64)
+        enough = devices >= self._milli[:, None]
+        whole = self._frequency * sum(left)
+        useless = self._frequency * np.where(enough, 0, devices).sum(axis=1)
+        fits_gpu = enough.sum(axis=1) >= self._count
+        kind = (self._on_gpu + self.access(model)) * 2 + fits_gpu
+        with_cpu, without = np.zeros((2, len(CASES), len(kind)), dtype=np.float64)
+        classes = np.arange(len(kind))
+        without[_CASE_OF[2 * kind], classes] = whole
+        case = _CASE_OF[2 * kind + 1]
+        satisfied = case == _SATISFIED
+        case[satisfied] = _LACK_GPU
+        with_cpu[case, classes] = np.where(satisfied, useless, whole)
+        parts = np.where(self._fits_cpu_at, with_cpu[_LOST, :, None], without[_LOST, :, None])
+        by_case = np.add.reduce(parts.transpose(1, 0, 2), axis=0)
+        found: list[float] = np.add.reduce(by_case, axis=0).tolist()
+        return found
 
 
 def amount(fragments: FloatArray) -> FloatArray:

@@ -129,14 +129,15 @@ class OpenGpuShare(
         if request is None or self._handle is None:
             return None
         table = self._handle.snapshot.table
-        devices = self._choice(request, pod, NodeInfo(table, table.row_of[node]))
+        row = table.row_of[node]
+        devices = self._choice(request, pod, NodeInfo(table, row))
         if devices is None:
             return Hold.because(NO_ROOM)
-        self._devices.assign(pod, devices)
+        self._devices.assign(pod, devices, row)
         return None
 
     def unreserve(self, request: GpuRequest | None, pod: PodInfo, node: str) -> Iterable[Effect] | None:
-        self._devices.give_back(pod)
+        self._devices.give_back(pod, None if self._handle is None else self._handle.snapshot.table.row_of.get(node))
         return None
 
     def pre_bind(self, request: GpuRequest | None, pod: PodInfo, node: str) -> Iterable[Effect]:

@@ -56,7 +56,7 @@ class DotProductScore(_DeviceScore, Reusable):
     def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
         request = gpu_request(pod)
         cpu = _cpu_left(nodes) / MAX_CPU * (pod.needs.nonzero_cpu / MAX_CPU)
-        gpu = self._devices.left(nodes).sum(axis=1) / MAX_GPU * ((request.total if request else 0) / MAX_GPU)
+        gpu = self._devices.totals(nodes) / MAX_GPU * ((request.total if request else 0) / MAX_GPU)
         scores: IntArray = (100 * (1 - (cpu + gpu) / 2)).astype(np.int64)
         return scores
 
@@ -69,7 +69,7 @@ class BestFitScore(_DeviceScore, ScoreExtensions[PodInfo]):
     def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
         request = gpu_request(pod)
         cpu = 0.5 * (_cpu_left(nodes) - pod.needs.nonzero_cpu) / MAX_CPU
-        gpu = 0.5 * (self._devices.left(nodes).sum(axis=1) - (request.total if request else 0)) / MAX_GPU
+        gpu = 0.5 * (self._devices.totals(nodes) - (request.total if request else 0)) / MAX_GPU
         scores: IntArray = (100 * (1 - (cpu + gpu))).astype(np.int64)
         return scores
 
@@ -91,7 +91,7 @@ class GpuClusteringScore(_DeviceScore, Reusable):
         request = gpu_request(pod)
         if request is None:
             return nodes.zeros()
-        used = MAX_GPU - self._devices.left(nodes).sum(axis=1)
+        used = MAX_GPU - self._devices.totals(nodes)
         bonus = np.array([_clustering(request, node) for node in nodes], dtype=np.int64)
         scores: IntArray = 25 * used // MAX_GPU + bonus
         return scores

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -63,23 +64,30 @@ def gpu_request(pod: PodInfo) -> GpuRequest | None:
 
     Raises  InvalidRequestError
     """
-    annotations = pod.metadata.annotations
-    if not (annotations.get(GPU_MILLI) or annotations.get(GPU_COUNT)):
+    found = pod.metadata.annotations
+    if not found:
         return None
-    milli = min(_number(annotations, GPU_MILLI, WHOLE), WHOLE)
-    count = _number(annotations, GPU_COUNT, 1)
+    return _request(found.get(GPU_MILLI, ""), found.get(GPU_COUNT, ""), found.get(GPU_MODEL, ""), found.get(GPU_INDEX, ""))
+
+
+@lru_cache(4096)
+def _request(milli_text: str, count_text: str, models_text: str, index_text: str) -> GpuRequest | None:
+    if not (milli_text or count_text):
+        return None
+    milli = min(_number(GPU_MILLI, milli_text, WHOLE), WHOLE)
+    count = _number(GPU_COUNT, count_text, 1)
     if not milli or not count:
         return None
     if milli < WHOLE and count > 1:
         raise InvalidRequestError(f"{GPU_COUNT}={count} with {GPU_MILLI}={milli}: a share is of one device; request 1000 milli")
-    models = tuple(model for model in annotations.get(GPU_MODEL, "").split("|") if model)
-    return GpuRequest(milli, count, models, _index(annotations))
+    models = tuple(model for model in models_text.split("|") if model)
+    return GpuRequest(milli, count, models, _index(index_text))
 
 
 def assigned_devices(pod: PodInfo) -> tuple[int, ...]:
     """Return the devices that the pod was given, by its annotation; () if it has none."""
     try:
-        return _index(pod.metadata.annotations)
+        return _index(pod.metadata.annotations.get(GPU_INDEX, ""))
     except InvalidRequestError:
         return ()
 
@@ -95,8 +103,7 @@ def score_signature(pod: PodInfo) -> Mapping[str, Hashable]:
     return {**gpu_signature(pod), "gpuCpu": pod.needs.nonzero_cpu}
 
 
-def _number(annotations: Mapping[str, str], name: str, missing: int) -> int:
-    text = annotations.get(name, "")
+def _number(name: str, text: str, missing: int) -> int:
     if not text:
         return missing
     if not _NUMBER.fullmatch(text):
@@ -104,8 +111,7 @@ def _number(annotations: Mapping[str, str], name: str, missing: int) -> int:
     return int(text)
 
 
-def _index(annotations: Mapping[str, str]) -> tuple[int, ...]:
-    text = annotations.get(GPU_INDEX, "")
+def _index(text: str) -> tuple[int, ...]:
     if not text:
         return ()
     if not _INDEX.fullmatch(text):

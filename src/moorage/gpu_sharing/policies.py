@@ -8,6 +8,7 @@ Source  hkust-adsl/kubernetes-scheduler-simulator 8f3d641, pkg/simulator/plugin
 from __future__ import annotations
 
 import random
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -15,7 +16,16 @@ import numpy.typing as npt
 
 from moorage.framework.args import PluginArgs
 from moorage.framework.handle import Handle
-from moorage.framework.points import Attachable, PreScorePlugin, Reusable, Reuse, Scope, ScoreExtensions, ScorePlugin
+from moorage.framework.points import (
+    Attachable,
+    PreScorePlugin,
+    Reusable,
+    Reuse,
+    Scope,
+    ScoreExtensions,
+    ScoreNodePlugin,
+    ScorePlugin,
+)
 from moorage.gpu_sharing.devices import DeviceTable, device_table
 from moorage.gpu_sharing.requests import GPU_COUNT, WHOLE, GpuRequest, InvalidRequestError, gpu_request, score_signature
 from moorage.state.cluster import Snapshot
@@ -81,29 +91,48 @@ class BestFitScore(_DeviceScore, ScoreExtensions[PodInfo]):
         return stretched
 
 
-class GpuClusteringScore(_DeviceScore, Reusable):
+class GpuClusteringScore(_DeviceScore, ScoreNodePlugin[PodInfo], Reusable):
     """Prefers nodes whose GPU pods are of the pod's class: shares, or the same number of whole devices."""
 
     name = "GpuClusteringScore"
     reuse = _BY_NODE
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: By row: the list of what is left on the devices, and the classes of the pods then.
+        self._classes: dict[int, tuple[list[int], frozenset[str]]] = {}
 
     def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
         request = gpu_request(pod)
         if request is None:
             return nodes.zeros()
         used = MAX_GPU - self._devices.totals(nodes)
-        bonus = np.array([_clustering(request, node) for node in nodes], dtype=np.int64)
+        bonus = np.array([self._bonus(request, node) for node in nodes], dtype=np.int64)
         scores: IntArray = 25 * used // MAX_GPU + bonus
         return scores
 
+    def score_node(self, pod: PodInfo, node: NodeInfo) -> int:
+        request = gpu_request(pod)
+        if request is None:
+            return 0
+        return 25 * (MAX_GPU - sum(self._devices.of(node))) // MAX_GPU + self._bonus(request, node)
 
-def _clustering(request: GpuRequest, node: NodeInfo) -> int:
-    classes = {found.affinity_class for found in map(_request_of, node.pods) if found is not None}
-    if not classes:
-        return 25
-    if request.affinity_class not in classes:
-        return 0
-    return 75 if len(classes) == 1 else 50
+    def _bonus(self, request: GpuRequest, node: NodeInfo) -> int:
+        classes = self._classes_on(node)
+        if not classes:
+            return 25
+        if request.affinity_class not in classes:
+            return 0
+        return 75 if len(classes) == 1 else 50
+
+    def _classes_on(self, node: NodeInfo) -> frozenset[str]:
+        """Return the classes of the GPU pods on a node. The table of devices has another list once its pods changed."""
+        left = self._devices.of(node)
+        known = self._classes.get(node.row)
+        if known is None or known[0] is not left:
+            found = frozenset(found.affinity_class for found in map(_request_of, node.pods) if found is not None)
+            known = self._classes[node.row] = left, found
+        return known[1]
 
 
 def _request_of(pod: PodInfo) -> GpuRequest | None:
@@ -113,7 +142,7 @@ def _request_of(pod: PodInfo) -> GpuRequest | None:
         return None
 
 
-class GpuPackingScore(_DeviceScore, Reusable):
+class GpuPackingScore(_DeviceScore, ScoreNodePlugin[PodInfo], Reusable):
     """Prefers devices in use over unused devices of nodes in use, and these over nodes without any use."""
 
     name = "GpuPackingScore"
@@ -121,28 +150,31 @@ class GpuPackingScore(_DeviceScore, Reusable):
 
     def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
         request = gpu_request(pod)
-        scores = nodes.zeros()
         if request is None:
-            return scores
+            return nodes.zeros()
         counts = nodes.allocatable(GPU_COUNT).tolist()
-        known: dict[tuple[int, ...], int] = {}
-        for i, row in enumerate(self._devices.left(nodes).tolist()):
-            left = tuple(sorted(row[: counts[i]]))
-            if left not in known:
-                known[left] = _packing(request, left)
-            scores[i] = known[left]
-        return scores
+        present = self._devices.present(nodes)
+        found = [_packing(request.milli, request.count, *node) for node in zip(present, counts, strict=True)]
+        return np.array(found, dtype=np.int64)
+
+    def score_node(self, pod: PodInfo, node: NodeInfo) -> int:
+        request = gpu_request(pod)
+        if request is None:
+            return 0
+        return _packing(request.milli, request.count, self._devices.present_on(node), node.allocatable(GPU_COUNT))
 
 
-def _packing(request: GpuRequest, left: tuple[int, ...]) -> int:
-    unused = sum(milli == WHOLE for milli in left)
-    if unused == len(left):
+@lru_cache(1 << 16)
+def _packing(milli: int, count: int, present: tuple[int, ...], devices: int) -> int:
+    """Score a node. ``present`` is what is left on the devices that have any, in ascending order."""
+    unused = present.count(WHOLE)
+    if unused == devices:
         return max(33 - unused, unused)
-    taken = [milli for milli in left if milli >= request.milli][: request.count]
-    fresh = sum(milli == WHOLE for milli in taken)
+    taken = [left for left in present if left >= milli][:count]
+    fresh = taken.count(WHOLE)
     if fresh:
         return max(50 - fresh, 33)
-    return max(100 - sum(milli * 100 // WHOLE for milli in taken) // 10, 50)
+    return max(100 - sum(left * 100 // WHOLE for left in taken) // 10, 50)
 
 
 class RandomScoreArgs(PluginArgs, frozen=True):
@@ -161,8 +193,8 @@ class RandomScore(PreScorePlugin[str], ScorePlugin[str]):
         self._seed = (args or RandomScoreArgs()).seed
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> str:
-        names = feasible.names()
-        return names[random.Random(f"{self._seed}/{pod.uid}/node").randrange(len(names))]  # noqa: S311
+        drawn = random.Random(f"{self._seed}/{pod.uid}/node").randrange(len(feasible))  # noqa: S311
+        return feasible.table.nodes[feasible.row_numbers[drawn]].metadata.name
 
     def score(self, drawn: str, nodes: NodeView) -> IntArray:
         scores: IntArray = np.where(nodes.named([drawn]), 100, 0).astype(np.int64)

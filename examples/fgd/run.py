@@ -3,9 +3,11 @@
     python examples/fgd/run.py --traces FOLDER --lists default,multigpu20 --policies FGD,BestFit --seeds 42-51 --csv FILE
 
 The folder has the lists of Alibaba's cluster-trace-gpu-v2023 (openb_node_list_gpu_node.csv, openb_pod_list_default.csv, ...).
-Without --traces, a small example beside this file runs. Rows of the CSV file: list, policy, seed, arrived, alloc, frag. arrived
-is what pods requested so far, alloc what is in use and frag the fragment amount, all in percent of the cluster's GPUs; alloc
-and frag are means over the pods that arrived within arrived +- 0.5.
+Without --traces, lists are read from shared/traces beside the project; without --lists, a small example runs.
+
+Rows of the CSV file: list, policy, seed, arrived, alloc, frag. arrived is what pods requested so far, alloc what is in use and
+frag the fragment amount, all in percent of the cluster's GPUs; alloc and frag are means over the pods that arrived within
+arrived +- 0.5.
 
 moorage.sweep makes the runs: in processes or on a Dask cluster, and with --store an interrupted experiment goes on.
 """
@@ -18,7 +20,7 @@ from collections import defaultdict
 from contextlib import ExitStack
 from hashlib import blake2b
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -29,8 +31,12 @@ from moorage.sweeps.executors import CallingThread, dask_executor, process_pool
 
 HERE = Path(__file__).parent
 NODES = "openb_node_list_gpu_node.csv"
+#: Where the lists are if no folder is named.
+BESIDE = HERE.parents[2] / "shared" / "traces"
 #: The loads that the printed table shows.
 SHOWN = (50, 80, 100, 120, 130)
+#: The 97.5 % quantiles of Student's t for 2, 3, ... 10 values.
+STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 
 
 class Experiment:
@@ -63,8 +69,8 @@ def seeds_of(text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--traces", type=Path, default=HERE / "small", help="the folder of the lists")
-    parser.add_argument("--lists", default="default", help=f"separated by commas, or all: {', '.join(LISTS)}")
+    parser.add_argument("--traces", type=Path, help="the folder of the lists")
+    parser.add_argument("--lists", help=f"separated by commas, or all: {', '.join(LISTS)}")
     parser.add_argument("--policies", default="all", help=f"separated by commas, or all: {', '.join(POLICIES)}")
     parser.add_argument("--seeds", type=seeds_of, default=range(42, 43), help="42, or 42-51")
     parser.add_argument("--csv", type=Path, help="where to write the rows")
@@ -73,14 +79,17 @@ def main():
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--dask", help="the address of a Dask scheduler, whose workers make the runs")
     given = parser.parse_args()
-    lists = LISTS if given.lists == "all" else given.lists.split(",")
+    traces = given.traces or (BESIDE if given.lists else HERE / "small")
+    lists = LISTS if given.lists == "all" else (given.lists or "default").split(",")
     policies = list(POLICIES) if given.policies == "all" else given.policies.split(",")
     if unknown := sorted({*lists} - {*LISTS}) + sorted({*policies} - {*POLICIES}):
         parser.error(f"unknown: {', '.join(unknown)}; lists: {', '.join(LISTS)}; policies: {', '.join(POLICIES)}")
+    if missing := [name for name in lists if not list_file(traces / f"openb_pod_list_{name}.csv").exists()]:
+        parser.error(f"{traces} has no list {', '.join(missing)}; name the folder of the lists with --traces")
     grid = {"pods": lists, "policy": policies, "seed": given.seeds}
     with ExitStack() as block:
         store = given.store or block.enter_context(tempfile.TemporaryDirectory())
-        experiment = Experiment(given.traces.absolute(), lists)
+        experiment = Experiment(traces.absolute(), lists)
         found = moorage.sweep(grid, experiment, executor_of(given, block), store, on_run=progress)
     for failed in found.failed:
         print(f"{dict(failed.labels)}: {failed.message}", file=sys.stderr)
@@ -130,17 +139,28 @@ def draw(folder, found, lists):
 
 
 def show(found):
-    """Print the means over seeds at some loads."""
-    loads = [load for load in SHOWN if any(row[0] == load for run in found.all for row in rows(run))]
-    print(f"{'list':12} {'policy':14}" + "".join(f"{f'{what} {load}%':>12}" for what in ("alloc", "frag") for load in loads))
+    """Print means at some loads; over several seeds, with the half-width of their 95 % interval."""
     grouped = defaultdict(list)
     for run in found.all:
         grouped[run.labels["pods"], run.labels["policy"]].append({row[0]: row[1:] for row in rows(run)})
+    loads = [load for load in SHOWN if any(load in run for runs in grouped.values() for run in runs)]
+    width = 12 if all(len(runs) == 1 for runs in grouped.values()) else 15
+    print(
+        f"{'list':12} {'policy':14}" + "".join(f"{f'{what} {load}%':>{width}}" for what in ("alloc", "frag") for load in loads)
+    )
     for (name, policy), runs in grouped.items():
-        cells = [
-            f"{mean(run[load][i] for run in runs if load in run):>12.2f}" for i in (0, 1) for load in loads
-        ]  # fmt: skip
-        print(f"{name:12} {policy:14}" + "".join(cells))
+        cells = [over_seeds([run[load][i] for run in runs if load in run]) for i in (0, 1) for load in loads]
+        print(f"{name:12} {policy:14}" + "".join(f"{cell:>{width}}" for cell in cells))
+
+
+def over_seeds(values):
+    """Return a mean as text, with the half-width of its interval by Student's t."""
+    if not values:
+        return "-"
+    if len(values) == 1:
+        return f"{values[0]:.2f}"
+    half = STUDENT[min(len(values), len(STUDENT) + 1) - 2] * stdev(values) / len(values) ** 0.5
+    return f"{mean(values):.2f} ±{half:.2f}"
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.gpu_sharing.fgd import FGDScore, FGDScoreArgs, TypicalPodArgs
@@ -110,6 +110,7 @@ def test_fragments_equal_plain_loops(pods, nodes):
         assert np.allclose(row, list(plainly(typical, *node).values()))
 
 
+@settings(max_examples=25)
 @given(st.lists(PODS, min_size=1, max_size=8), NODES)
 def test_amounts_by_cpu_equal_those_of_each_cpu(pods, node):
     model = FragmentModel([TypicalPod(pod, 1 / len(pods)) for pod in pods])

@@ -1,6 +1,7 @@
 """The plugins for shared GPUs: their contract, the devices they give, and how they compare with plain loops."""
 
 import json
+import math
 import random
 
 import pytest
@@ -125,6 +126,67 @@ def test_policies_equal_plain_loops_over_random_clusters(policy):
         plain = Plain([int(one.status.allocatable["cpu"]) * 1000 for one in nodes], sizes, policy)
         expected = [plain.place(*one) for one in wanted]
         assert [found[f"p{i:02}"].node for i in range(40)] == ["" if row is None else f"{row:04}-n" for row in expected]
+
+
+def test_fgd_equals_plain_loops_over_random_clusters():
+    chance = random.Random(3)
+    for _ in range(4):
+        classes = [
+            (chance.choice([1, 4, 8]) * 1000, *chance.choice([(0, 0), (200, 1), (500, 1), (1000, 1), (1000, 2)]))
+            for _ in range(6)
+        ]
+        typical = [{"cpuMilli": cpu, "gpuMilli": milli, "gpuCount": count, "frequency": 1 / 6} for cpu, milli, count in classes]
+        sizes = [chance.choice([1, 2, 4]) for _ in range(5)]
+        nodes = [node(f"{place:04}-n", gpus, cpu=str(chance.choice([16, 32]))) for place, gpus in enumerate(sizes)]
+        wanted = [
+            (*chance.choice([(0, 1), (200, 1), (300, 1), (700, 1), (1000, 1), (1000, 2)]), chance.choice([1, 3]))
+            for _ in range(40)
+        ]
+        plain = PlainFGD([int(one.status.allocatable["cpu"]) * 1000 for one in nodes], sizes, classes)
+        text = json.loads(config("FGDScore", gpuSelMethod="FGDScore"))
+        text["profiles"][0]["pluginConfig"].append({"name": "FGDScore", "args": {"typicalPods": typical}})
+        pods = [pod(f"p{i:02}", milli, count, cpu=str(cpu)).pod for i, (milli, count, cpu) in enumerate(wanted)]
+        outcome = simulate([*nodes, *pods], Options(config=json.dumps(text).encode(), plugins=PLUGINS))
+        found = {one.name: one.node for one in outcome.pods}
+        expected = [plain.place(*one) for one in wanted]
+        assert [found[f"p{i:02}"] for i in range(40)] == ["" if row is None else f"{row:04}-n" for row in expected]
+
+
+class PlainFGD:
+    """FGD as plain loops, with the device of each share. Classes are (milli-CPU, milli, count), all of frequency 1/6."""
+
+    def __init__(self, cpu, gpus, classes):
+        self.cpu, self.left, self.classes = cpu, [[1000] * count for count in gpus], classes
+
+    def place(self, milli, count, cpu):
+        best = None
+        for row, left in enumerate(self.left):
+            enough = [device for device, one in enumerate(left) if one >= milli] if milli else []
+            if self.cpu[row] < cpu * 1000 or (milli and len(enough) < count):
+                continue
+            choices = [[device] for device in enough] if 0 < milli < 1000 else [enough[: count if milli else 0]]
+            scores = [self.score(row, devices, milli, cpu * 1000) for devices in choices]
+            if best is None or max(scores) > best[0]:
+                best = max(scores), row, choices[scores.index(max(scores))]
+        if best is None:
+            return None
+        _, row, devices = best
+        self.cpu[row] -= cpu * 1000
+        for device in devices:
+            self.left[row][device] -= milli
+        return row
+
+    def score(self, row, devices, milli, cpu):
+        after = [one - milli * (device in devices) for device, one in enumerate(self.left[row])]
+        gain = self.lost(self.cpu[row], self.left[row]) - self.lost(self.cpu[row] - cpu, after)
+        return int(100 / (1 + math.exp(-gain / 1000)))
+
+    def lost(self, cpu, left):
+        total = 0.0
+        for wants_cpu, milli, count in self.classes:
+            fits = milli and cpu >= wants_cpu and sum(one >= milli for one in left) >= count
+            total += sum(one for one in left if not fits or one < milli) / 6
+        return total
 
 
 class Plain:

@@ -194,7 +194,7 @@ class RandomScore(PreScorePlugin[str], ScorePlugin[str]):
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> str:
         drawn = random.Random(f"{self._seed}/{pod.uid}/node").randrange(len(feasible))  # noqa: S311
-        return feasible.table.nodes[feasible.row_numbers[drawn]].metadata.name
+        return feasible.table.nodes[int(feasible.row_numbers[drawn])].metadata.name
 
     def score(self, drawn: str, nodes: NodeView) -> IntArray:
         scores: IntArray = np.where(nodes.named([drawn]), 100, 0).astype(np.int64)

@@ -171,6 +171,18 @@ class EventHandlers:
             del self.uid_of[info.key]
         self._uid_deleted(info.uid, info)
 
+    def forget(self, pods: Iterable[Pod]) -> None:
+        """Remove pods that were deleted while no pod waits that this might help. Nothing is reported or woken."""
+        for pod in pods:
+            uid, key = pod.metadata.uid, f"{pod.metadata.namespace}/{pod.metadata.name}"
+            if self.uid_of.get(key) == uid:
+                del self.uid_of[key]
+            placed = self._cluster.remove_pod(uid)
+            if placed is not None and self._cluster.groups is not None:
+                self._cluster.groups.drop(placed)
+            self._state.facts += 1
+        self._state.revision += 1
+
     def _uid_deleted(self, uid: str, last: PodInfo) -> None:
         binding = self._bindings.by_uid.get(uid)
         if binding is not None:

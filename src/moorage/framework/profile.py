@@ -108,6 +108,10 @@ class Profile:
     def at(self, point: str) -> tuple[Step, ...]:
         return self.steps.get(point, ())
 
+    def without_scores(self) -> Profile:
+        """Return this profile without PreScore and Score, for callers that ask only where a pod fits."""
+        return replace(self, steps={point: steps for point, steps in self.steps.items() if point not in {"preScore", "score"}})
+
     def timed(self, clock: Callable[[], float], timer: Timer) -> Profile:
         """Return this profile with every call measured by ``clock`` (seconds) and reported to ``timer``."""
         steps = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from moorage.api.core import Pod
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.pod_classes import Feasible, Quick
 from moorage.cycle.search_scope import SearchScope
@@ -51,6 +52,7 @@ class ChosenPlacements(SimulatedCluster):
         self._chooser = _OneChoice()
         #: The engine's number of facts after a placement that needs nothing else; -1 after anything else.
         self._facts = -1
+        self._unscored: dict[str, Profile] = {}
 
     def next_choice(self) -> OpenChoice | None:
         """Let time pass until a pod that fits somewhere is first in the queue; None: nothing more can happen."""
@@ -77,12 +79,19 @@ class ChosenPlacements(SimulatedCluster):
             return None
         known = None
         if not scheduler.queue.nominated:
-            known = scheduler.cycle.feasible(scheduler.profiles[pod.spec.scheduler_name], pod, scheduler.snapshot)
+            known = scheduler.cycle.feasible(self._profile_of(pod.spec.scheduler_name), pod, scheduler.snapshot)
         if known is not None:
             return OpenChoice(pod, known.rows, known) if known.number else None
         rows = np.zeros(len(scheduler.snapshot.table), dtype=np.bool_)
         rows[fitting_rows(self, pod)] = True
         return OpenChoice(pod, rows, None) if rows.any() else None
+
+    def _profile_of(self, name: str) -> Profile:
+        """Return the profile of a scheduler name without scores, which a choice does not need."""
+        found = self._unscored.get(name)
+        if found is None:
+            found = self._unscored[name] = self.scheduler.profiles[name].without_scores()
+        return found
 
     def place(self, choice: OpenChoice, row: int) -> bool:
         """Attempt the pod on a row alone. Return True if it was bound there; it was not if the row is not open to it."""
@@ -116,9 +125,22 @@ class ChosenPlacements(SimulatedCluster):
         self._facts = -1
         self._events.clear()
         self.durations.clear()
-        for uid in [uid for uid in self._pods if uid not in kept]:
+        placed = self.scheduler.cluster.uids
+        for uid in [uid for uid, pod in self._pods.items() if uid not in kept and not (uid in placed and _is_plain(pod))]:
             self.delete(uid)
+        if len(self.scheduler.queue):
+            return False
+        gone = [pod for uid, pod in self._pods.items() if uid not in kept]
+        self.scheduler.event_handlers.forget(gone)
+        for pod in gone:
+            del self._pods[pod.metadata.uid], self._came[pod.metadata.uid]
+            self._named.pop((pod.metadata.namespace, pod.metadata.name), None)
         for book in (self.records, self.victims, self._last_attempts, self._timeouts):
             book.clear()
         self._may_fit, self.now = "", 0.0
-        return not len(self.scheduler.queue)
+        return True
+
+
+def _is_plain(pod: Pod) -> bool:
+    """Return True if no controller acts when the pod is deleted."""
+    return not (pod.spec.resource_claims or pod.spec.volumes)

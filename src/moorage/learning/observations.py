@@ -50,6 +50,7 @@ class NodeFeatures:
         self.values[: self._nodes, count:] = (self._offered / self.most[:, None]).T
         self._position = -1
         self._pods: dict[tuple[tuple[str, int], ...], Floats] = {}
+        self._shares: dict[tuple[tuple[str, int], ...], float] = {}
 
     def refresh(self) -> Floats:
         """Return the values, brought up to date; the array belongs to this object."""
@@ -85,7 +86,9 @@ class NodeFeatures:
 
     def share_of_all(self, pod: PodInfo) -> float:
         """Return the highest share of what all nodes offer of a resource that a pod requests."""
-        asked = pod.requests
-        return max(
-            (asked.get(name, 0) / whole for name, whole in zip(self.resources, self.whole.tolist(), strict=True)), default=0.0
-        )
+        found = self._shares.get(pod.needs.key)
+        if found is None:
+            asked = pod.requests
+            shares = [asked.get(name, 0) / whole for name, whole in zip(self.resources, self.whole.tolist(), strict=True)]
+            found = self._shares[pod.needs.key] = max(shares, default=0.0)
+        return found

@@ -111,11 +111,16 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
             simulation = self._simulation = self._made()
             self._features = NodeFeatures(simulation.scheduler.cluster.table, self._resources, self.max_nodes)
         self._steps = self._placed = 0
+        now: list[Seen] = []
         for arrival in self._drawn():
             duration_s = arrival.duration_s
             if duration_s is not None:
                 simulation.durations[arrival.pod.metadata.uid] = duration_s
-            simulation.at(arrival.time_s, Seen(arrival.pod))
+            if arrival.time_s <= 0:
+                now.append(Seen(arrival.pod))
+            else:
+                simulation.at(arrival.time_s, Seen(arrival.pod))
+        simulation.tell(now)
         self._choice = simulation.next_choice()
         return self._observation(), self._info()
 

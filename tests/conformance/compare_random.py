@@ -13,8 +13,9 @@ import argparse
 import json
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from moorage.errors import MoorageError
@@ -54,9 +55,32 @@ def differences(expected: Document, scenario: Document) -> list[str]:
     return found
 
 
-def compare(recorder: str, scenarios: Sequence[Document], counts: Counter[tuple[str, str]]) -> Iterator[str]:
+def recorded_ahead(
+    recorder: str, batches: Iterable[range], release: str, processes: int
+) -> Iterator[tuple[list[Document], list[Document]]]:
+    """Yield the clusters of each batch of seeds, and what kube-scheduler decides in them.
+
+    The recorder mostly waits for its own caches, so ``processes`` of them work on the next batches meanwhile.
+    """
+
+    def recorded(seeds: range) -> tuple[list[Document], list[Document]]:
+        scenarios = [cluster(seed, release) for seed in seeds]
+        return scenarios, record(recorder, scenarios)
+
+    with ThreadPoolExecutor(processes) as pool:
+        waiting: deque[Future[tuple[list[Document], list[Document]]]] = deque()
+        for seeds in batches:
+            waiting.append(pool.submit(recorded, seeds))
+            if len(waiting) > processes:
+                yield waiting.popleft().result()
+        yield from (one.result() for one in waiting)
+
+
+def compare(
+    recorder: str, scenarios: Sequence[Document], answers: Sequence[Document], counts: Counter[tuple[str, str]]
+) -> Iterator[str]:
     """Yield a line for each cluster that differs, and count clusters, decisions and differences by family."""
-    for scenario, expected in zip(scenarios, record(recorder, scenarios), strict=True):
+    for scenario, expected in zip(scenarios, answers, strict=True):
         family = scenario["family"]
         counts[family, "clusters"] += 1
         if "crashed" in expected:
@@ -82,11 +106,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--release", required=True)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--processes", type=int, default=1, help="how many recorders work at once")
     given = parser.parse_args(arguments)
     counts: Counter[tuple[str, str]] = Counter()
-    for first in range(given.first, given.first + given.count, BATCH):
-        seeds = range(first, min(first + BATCH, given.first + given.count))
-        for line in compare(given.recorder, [cluster(seed, given.release) for seed in seeds], counts):
+    end = given.first + given.count
+    batches = (range(first, min(first + BATCH, end)) for first in range(given.first, end, BATCH))
+    for scenarios, answers in recorded_ahead(given.recorder, batches, given.release, given.processes):
+        for line in compare(given.recorder, scenarios, answers, counts):
             print(line, flush=True)
     names = ("clusters", "decisions", "placed", "crashed", "different")
     print(f"{'family':<18}" + "".join(f"{name:>11}" for name in names))

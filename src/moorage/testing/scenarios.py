@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from dataclasses import replace as with_fields
 from functools import cache
 from typing import Any
 
@@ -13,9 +14,9 @@ from moorage.api import devices as dra
 from moorage.api.decode import decode
 from moorage.api.defaults import default_node, default_pod
 from moorage.api.meta import Object
-from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
+from moorage.config.scheduler_document import Loaded, from_provider, load_any
 from moorage.engine.dropped_fields import pod_reader
-from moorage.engine.loading import ConfigSource
+from moorage.engine.loading import ConfigSource, load_source
 from moorage.engine.profiles import build_resolved
 from moorage.errors import InputError
 from moorage.framework.features import TODAY, FeatureGates
@@ -109,7 +110,7 @@ def _loaded(document: Mapping[str, Any]) -> Loaded:
     given = document.get("policy") or document.get("config")
     if given is not None:
         return load_any(json.dumps(given).encode(), document["name"], rules, release if "release" in document else None)
-    return load_default(rules, release)
+    return load_source(with_fields(rules, emulate=release))
 
 
 def recorded_release(document: Mapping[str, Any]) -> str:

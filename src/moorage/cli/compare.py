@@ -13,7 +13,7 @@ from msgspec.structs import replace as with_values
 from moorage import __version__
 from moorage.api.manifests import read_first_yaml
 from moorage.cli.bounded_files import CONFIG_LIMIT, STDIN, read_file
-from moorage.cli.cluster_files import asking, read_cluster, rules_of
+from moorage.cli.cluster_files import asking, read_cluster, rules_of, simulation_options
 from moorage.cli.command_help import DescribedCommand
 from moorage.cli.gate_options import (
     PIPELINE_OUTPUTS,
@@ -27,9 +27,9 @@ from moorage.cli.progress import Progress
 from moorage.cli.question import Asked, exit_status, open_question, print_answer, question_options
 from moorage.cli.release_options import EmulatedRelease
 from moorage.cli.worker_options import dask_option, executor_of
-from moorage.errors import InputError
+from moorage.errors import ConfigError, InputError
 from moorage.laboratory.cluster import Cluster
-from moorage.laboratory.comparison import CompareSetting, Comparison
+from moorage.laboratory.comparison import CompareSetting, Comparison, load_side
 from moorage.laboratory.comparison import compare as compare_runs
 from moorage.laboratory.moved_pods import new_pending
 from moorage.report.answer import AnswerRequest
@@ -73,7 +73,7 @@ def compare(**given: Any) -> int:
     Without --b, --b-release and --b-filename, A is the cluster as it is and B the cluster with the changes of --edit, --cordon
     and so on. Exits with 0, or with 2 if a gate of --fail-on failed, and with 1 after an error in the input or the options.
     """
-    with Progress(quiet=given["quiet"]) as progress, open_question(given, progress) as asked, ExitStack() as block:
+    with Progress(quiet=given["quiet"]) as progress, open_question(_reading(given), progress) as asked, ExitStack() as block:
         baseline = read_baseline(given, lambda: asked.request({}).digest)
         sides = _sides(given, asked, baseline, block)
         found = compare_runs(
@@ -87,6 +87,22 @@ def compare(**given: Any) -> int:
     else:
         print_answer(found, given, asked)
     return exit_status(found)
+
+
+def _reading(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options for reading the input: with the release of a side that accepts the configuration."""
+    if given["emulate"] is not None:
+        return dict(given)
+    sides = [{**given, "emulate": release} for release in (given["b_release"], given["a_release"]) if release is not None]
+    return next((one for one in sides if given["config"] in (None, STDIN) or _accepts(one)), dict(given))
+
+
+def _accepts(given: Mapping[str, Any]) -> bool:
+    try:
+        load_options(simulation_options(given))
+    except ConfigError:
+        return False
+    return True
 
 
 # -- the sides -----------------------------------------------------------------------------------------------------------
@@ -127,14 +143,14 @@ def _options(
     given: Mapping[str, Any], base: Options, config: str | None, release: str | None, block: ExitStack
 ) -> Options:  # fmt: skip
     """Return the options of one side: those of the command, with a configuration and a release of its own."""
-    changed = base
+    changed = base if given["emulate"] is not None else replace(base, emulate=None)
     if config is not None:
         if config == STDIN:
             raise click.UsageError("--a and --b take files, not standard input")
         changed = replace(changed, config=read_file(config, CONFIG_LIMIT), where=config)
     if release is not None:
         changed = replace(changed, emulate=release)
-    if changed is not base and given["extenders"] == "ask":
+    if (config, release) != (None, None) and given["extenders"] == "ask":
         changed = block.enter_context(asking(changed))
     return changed
 
@@ -176,7 +192,7 @@ def _request(given: Mapping[str, Any], asked: Asked, sides: _Sides, baseline: St
     asked_for = asked.request({name: {k: v for k, v in part.items() if v} for name, part in question.items()})
     seeds = tuple(_seeds(given, asked, baseline))
     notes = tuple(note.text for note in sides.cluster.notes)
-    return with_values(asked_for, release=load_options(sides.b).release, seeds=seeds, notes=notes)
+    return with_values(asked_for, release=load_side("B", sides.b).release, seeds=seeds, notes=notes)
 
 
 # -- pipelines -----------------------------------------------------------------------------------------------------------

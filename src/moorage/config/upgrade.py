@@ -1,4 +1,4 @@
-"""What changes for a profile of 1.30 to 1.35 when 1.36 reads it: rules of its plugins, and plugins that defaults gained.
+"""What changes for a profile when a later release reads it: rules of its plugins, and plugins that defaults gained.
 
 The texts are those of ``docs/reference/releases.md``, by the release in which each rule ended.
 """
@@ -11,9 +11,9 @@ from typing import Any, Final
 from moorage.config.profiles import ResolvedProfile
 from moorage.config.release_1_36 import default_plugins
 from moorage.framework.features import FeatureGates
-from moorage.releases import Release
+from moorage.releases import CURRENT, Release
 
-__all__ = ["changed_rules", "gained_plugins", "without_refused"]
+__all__ = ["changed_rules", "gained_plugins", "rules_between", "without_refused"]
 
 _FIT: Final = "NodeResourcesFit"
 _STRATEGY: Final = "scoringStrategy"
@@ -21,8 +21,8 @@ _RATIO: Final = "RequestedToCapacityRatio"
 
 #: Plugin → the release in which a rule ended → what is different after it.
 _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
+    "InterPodAffinity": {"1.33": "selects every namespace with a namespaceSelector that matches no labels"},
     "DefaultPreemption": {"1.34.7": "does not delete victims again that are being deleted"},
-    "DynamicResources": {"1.34": "scores in the default profile of 1.36, with weight 2, and not in this profile"},
     "ImageLocality": {"1.35": "counts image volumes"},
     "NodePorts": {"1.33": "counts host ports of sidecars"},
     "NodeResourcesBalancedAllocation": {
@@ -40,14 +40,38 @@ _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 
+#: A trait of a release that differs → the release in which it ended → what is different after it.
+_TRAITS: Final = (
+    ("narrowing_rejects", "1.30", "events that a plugin names wake pods whose nodes it narrowed"),
+    ("names_nodes_left_out", "1.31", "messages count the nodes that a plugin's PreFilter left out"),
+)
+
+
 def changed_rules(profile: ResolvedProfile, release: Release) -> Iterator[str]:
     """Yield what the plugins of a profile do differently after the release."""
+    devices = "DynamicResources"
+    if devices in profile.points.get("filter", ()) and devices not in profile.points.get("score", ()):
+        yield f"{devices} scores in the default profile of 1.36, with weight 2, and not in this profile"
+    yield from (f"{name} {text}" for name, _, text in _changed(profile, release, CURRENT))
+
+
+def rules_between(profile: ResolvedProfile, one: Release, other: Release) -> Iterator[str]:
+    """Yield what differs between two releases for the plugins of a profile, by the release after which it is so."""
+    older, newer = sorted((one, other), key=lambda release: _number(release.name))
+    yield from (f"after {ended}, {name} {text}" for name, ended, text in _changed(profile, older, newer))
+    for trait, ended, text in _TRAITS:
+        if getattr(older, trait) != getattr(newer, trait):
+            yield f"after {ended}, {text}"
+
+
+def _changed(profile: ResolvedProfile, older: Release, newer: Release) -> Iterator[tuple[str, str, str]]:
+    """Yield a plugin, the release in which its rule ended, and what is different after it."""
     running = {name for names in profile.points.values() for name in names}
-    older = {*release.variants, *(() if release.counts_sidecar_ports else ("NodePorts",))}
+    varying = {*older.variants, *(() if older.counts_sidecar_ports else ("NodePorts",))}
     for name, changes in _CHANGES.items():
         for ended, text in changes.items():
-            if name in running & older and _number(release.name) <= _number(ended):
-                yield f"{name} {text}"
+            if name in running & varying and _number(older.name) <= _number(ended) < _number(newer.name):
+                yield name, ended, text
 
 
 def _number(version: str) -> tuple[int, ...]:

@@ -11,13 +11,15 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 
-from moorage.errors import InputError
+from moorage.config.scheduler_document import Loaded
+from moorage.errors import ConfigError, InputError
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.frames import ColumnFrame, frame_of
 from moorage.laboratory.input_digest import input_digest
 from moorage.laboratory.measured_run import RunInput, measure_run
 from moorage.laboratory.moved_pods import NodePlaces, moved_metrics, moves_of, new_pending, new_pending_metric
 from moorage.laboratory.paired_metrics import Draws, paired_metrics
+from moorage.laboratory.release_changes import changed_texts, release_changes
 from moorage.laboratory.run_inputs import input_of_runs
 from moorage.report.answer import AnswerRequest, Proof
 from moorage.report.comparison_summary import comparison_summary
@@ -27,7 +29,7 @@ from moorage.report.gates import MetricComparison, evaluate, parse_gate
 from moorage.report.run_values import MeasuredRun
 from moorage.simulator.simulate import Options, load_options
 
-__all__ = ["CompareSetting", "Comparison", "compare"]
+__all__ = ["CompareSetting", "Comparison", "compare", "load_side"]
 
 
 class Comparison(ComparisonValues, frozen=True, kw_only=True):
@@ -132,6 +134,8 @@ def compare(
         new_pending=tuple(one.pod for one in new_pending(runs.a[0].pending, runs.b[0].pending)),
         runs=(runs.a, runs.b),
         notes=_one_sided(runs),
+        release_changes=tuple(release_changes(*(load_options(side.options) for side in sides))) if not baseline else (),
+        texts=tuple(changed_texts(runs.a[0], runs.b[0])),
     )
 
 
@@ -140,7 +144,7 @@ def compare(
 
 def _sides(cluster: Cluster, other: Cluster, a: Options | None, b: Options | None, setting: CompareSetting) -> _Sides:
     options = (a or cluster.options, b or other.options)
-    loaded = [load_options(one) for one in options]
+    loaded = [load_side(side, one) for side, one in zip("AB", options, strict=True)]
     both = {profile.scheduler_name for profile in loaded[0].profiles} & {one.scheduler_name for one in loaded[1].profiles}
     again = both if setting.replace_all else ()
     inputs = [
@@ -156,6 +160,18 @@ def _sides(cluster: Cluster, other: Cluster, a: Options | None, b: Options | Non
         _Side(inputs[0], options[0], places[0], names[0]),
         _Side(inputs[-1], options[1], places[-1], names[1]),
     )
+
+
+def load_side(side: str, options: Options) -> Loaded:
+    """Return the configuration of a side.
+
+    Raises  ConfigError that names the side and its release
+    """
+    try:
+        return load_options(options)
+    except ConfigError as error:
+        release = "" if options.emulate is None else f", kube-scheduler {options.emulate}"
+        raise ConfigError(f"{side}{release}: {str(error).splitlines()[0]}", error.faults) from None
 
 
 def _request(sides: _Sides, seeds: tuple[int, ...], digest: str) -> AnswerRequest:

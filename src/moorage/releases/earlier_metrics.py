@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from moorage.releases.release import ALPHA
 
-__all__ = ["METRICS"]
+__all__ = ["METRICS", "OLD_CACHE_SIZE"]
 
 _Changes = Mapping[str, Mapping[str, Any]]
 
@@ -41,15 +41,16 @@ _WITHOUT_API_CALLS: Final[_Changes] = {
     **_1_34,
     **_hidden("async_api_call_execution_duration_seconds async_api_call_execution_total pending_async_api_calls"),
 }
-_OLD_CACHE_SIZE: Final = "scheduler_scheduler_cache_size"
+#: The metric that became ``scheduler_cache_size``; 1.33 shows both.
+OLD_CACHE_SIZE: Final = "scheduler_scheduler_cache_size"
 _1_33: Final[_Changes] = {
     **_WITHOUT_API_CALLS,
-    _OLD_CACHE_SIZE: {
-        "name": _OLD_CACHE_SIZE,
+    OLD_CACHE_SIZE: {
+        "name": OLD_CACHE_SIZE,
         "help": "(Deprecated since 1.33.0) Number of nodes, pods, and assumed (bound) pods in the scheduler cache.",
     },
 }
-_1_32: Final[_Changes] = {**_WITHOUT_API_CALLS, "scheduler_cache_size": {"name": _OLD_CACHE_SIZE}}
+_1_32: Final[_Changes] = {**_WITHOUT_API_CALLS, "scheduler_cache_size": {"name": OLD_CACHE_SIZE}}
 _1_31: Final[_Changes] = {
     **_1_32,
     **_hidden("inflight_events preemption_goroutines_duration_seconds preemption_goroutines_execution_total"),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from moorage.printable import one_line
 from moorage.report.columns import columns
-from moorage.report.comparison_values import ComparisonValues, MoveCount
+from moorage.report.comparison_values import ComparisonValues, MoveCount, ReleaseChange, TextChange
 from moorage.report.gates import GateResult, MetricComparison
 from moorage.report.metric_names import amount_text, difference_text, title_of
 from moorage.report.run_values import RunMeasures
@@ -24,6 +24,10 @@ _SHOWN: Final = (
 _EVEN_IF_ZERO: Final = frozenset({"pending", "nodesUsed", "wait.p99", "utilisation.cpu", "utilisation.memory"})
 #: How many pods are listed before the rest is only counted.
 _LISTED = 10
+#: Kinds of changes that are sentences of their own.
+_ONE_BY_ONE: Final = frozenset({"rule", "plugin", "default"})
+#: How many pods are listed with their texts.
+_TEXTS: Final = 3
 #: The longest gate that fits beside its metric.
 _SHORT_GATE = 20
 
@@ -35,6 +39,10 @@ def comparison_text(found: ComparisonValues, *, wide: bool) -> str:
         parts.append(_moves(found))
     if found.new_pending:
         parts.append(_new_pending(found.new_pending, wide=wide))
+    if found.texts:
+        parts.append(_texts(found.texts, wide=wide))
+    if found.release_changes:
+        parts.append(_release_changes(found.release_changes))
     if found.gates:
         parts.append("\n".join(gate_lines(found.gates)))
     notes = list(_notes(found))
@@ -136,6 +144,41 @@ def _new_pending(pods: Sequence[str], *, wide: bool) -> str:
     shown = pods if wide else pods[:_LISTED]
     more = f" and {len(pods) - len(shown)} more" if len(pods) > len(shown) else ""
     return paragraph(f"! pending in B alone: {one_line(', '.join(shown))}{more}", indent="  ", hanging="    ")
+
+
+def _texts(texts: Sequence[TextChange], *, wide: bool) -> str:
+    shown = texts if wide else texts[:_TEXTS]
+    lines = ["Pending in both, with another text:"]
+    for one in shown:
+        lines.append(f"  {one_line(one.pod)}")
+        lines += (
+            paragraph(f"{side}  {one_line(text)}", indent="    ", hanging="       ")
+            for side, text in zip("AB", (one.a, one.b), strict=True)
+        )
+    if len(texts) > len(shown):
+        lines.append(f"  and {len(texts) - len(shown)} more")
+    return "\n".join(lines)
+
+
+def _release_changes(changes: Sequence[ReleaseChange]) -> str:
+    """Return what differs by kind: rules one by one, and the names of which the same is said together."""
+    kinds: dict[str, list[str]] = {}
+    for one in changes:
+        kinds.setdefault(one.kind, []).append(one_line(one.text))
+    lines = ["With the release of B:"]
+    for kind, texts in kinds.items():
+        said = texts if kind in _ONE_BY_ONE else _together(texts)
+        lines += (paragraph(f"{kind:<7}  {text}", indent="  ", hanging=" " * 11) for text in said)
+    return "\n".join(lines)
+
+
+def _together(texts: Iterable[str]) -> Iterator[str]:
+    """Yield ``on: A, B`` for ``A is on`` and ``B is on``."""
+    names: dict[str, list[str]] = {}
+    for text in texts:
+        name, _, what = text.partition(" ")
+        names.setdefault(what.removeprefix("is "), []).append(name)
+    yield from (f"{what}: {', '.join(listed)}" for what, listed in names.items())
 
 
 def gate_lines(gates: Sequence[GateResult]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from moorage.report.answer import Answer
 from moorage.report.gates import GateResult, MetricComparison, evaluate, parse_gate
 from moorage.report.run_values import MeasuredRun, json_number
 
-__all__ = ["ComparisonValues", "MoveCount", "PodMove"]
+__all__ = ["ComparisonValues", "MoveCount", "PodMove", "ReleaseChange", "TextChange"]
 
 
 class MoveCount(Struct, frozen=True):
@@ -40,6 +40,21 @@ class PodMove(Struct, frozen=True):
     b: str
 
 
+class ReleaseChange(Struct, frozen=True):
+    """What is different with the release of B. ``kind``: rule, plugin, default, gate, metric or flag."""
+
+    kind: str
+    text: str
+
+
+class TextChange(Struct, frozen=True):
+    """A pod that stays pending in A and in B, with another text."""
+
+    pod: str
+    a: str
+    b: str
+
+
 class ComparisonValues(Answer, frozen=True, kw_only=True):
     """A comparison. ``names`` say what A and B are.
 
@@ -47,6 +62,8 @@ class ComparisonValues(Answer, frozen=True, kw_only=True):
     ``moves``   of the first seed, in order of arrival
     ``runs``    all runs of A and of B, in the order of the seeds
     ``notes``   what the input of one side alone says, such as a plugin that it lacks
+    ``release_changes``  what is different because A and B have different releases
+    ``texts``            of the first seed, the texts of pending pods that differ
     """
 
     KIND: ClassVar[str] = "Comparison"
@@ -60,6 +77,8 @@ class ComparisonValues(Answer, frozen=True, kw_only=True):
     new_pending: tuple[str, ...] = ()
     runs: tuple[tuple[MeasuredRun, ...], tuple[MeasuredRun, ...]] = ((), ())
     notes: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    release_changes: tuple[ReleaseChange, ...] = ()
+    texts: tuple[TextChange, ...] = ()
 
     @property
     def holds(self) -> bool | None:
@@ -82,6 +101,8 @@ class ComparisonValues(Answer, frozen=True, kw_only=True):
             "moves": [{"pod": one.pod, "a": one.a, "b": one.b} for one in self.moves],
             "newPending": list(self.new_pending),
             "gates": [{"gate": one.gate, "passed": one.passed, "metric": one.metric, "text": one.text} for one in self.gates],
+            "releaseChanges": [{"kind": one.kind, "text": one.text} for one in self.release_changes],
+            "texts": [{"pod": one.pod, "a": one.a, "b": one.b} for one in self.texts],
             "runs": {"a": _runs(self.runs[0]), "b": _runs(self.runs[1])},
         }
 

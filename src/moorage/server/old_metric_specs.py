@@ -13,10 +13,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from moorage.releases import RELEASES
+from moorage.releases.earlier_metrics import OLD_CACHE_SIZE
 from moorage.server.metric_specs import SPECS
 from moorage.server.metric_types import Spec
 
-__all__ = ["OLD_CACHE_SIZE", "specs_of"]
+__all__ = ["specs_of"]
 
 #: Current metric → what was different.
 _RENAMED: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -47,10 +48,6 @@ _SAME: Final = frozenset(
 )  # fmt: skip
 #: Metrics of later releases that do not start with ``scheduler_``.
 _LATER: Final = frozenset(["disabled_metrics_total", "kubernetes_feature_enabled"])
-
-
-#: The metric that became ``scheduler_cache_size``. 1.33 shows both.
-OLD_CACHE_SIZE: Final = "scheduler_scheduler_cache_size"
 
 
 def specs_of(release: str) -> Mapping[str, Spec]:

@@ -23,10 +23,11 @@ from moorage.framework.features import GATES, FeatureGates
 from moorage.framework.verdicts import Code
 from moorage.queue.queued_pod import QueuedPod, QueuePlace
 from moorage.releases import STABLE, TODAY
+from moorage.releases.earlier_metrics import OLD_CACHE_SIZE
 from moorage.runtime.attempt_metrics import AttemptObserver
 from moorage.runtime.loop import Loop
 from moorage.server.metric_types import CounterVec, Family, Filter, Gauge, Histogram, Labels, MetricRegistry
-from moorage.server.old_metric_specs import OLD_CACHE_SIZE, specs_of
+from moorage.server.old_metric_specs import specs_of
 from moorage.server.plugin_metrics import Probe
 
 __all__ = ["SchedulerMetrics", "engine_gauges", "process_gauges", "registry_of"]

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_the_setup_shows_plugins_in_order_with_weights_gates_and_times(visit, text_of):
-    metric = {"plugin": "NodeResourcesFit", "extensionPoint": "filter", "calls": 12, "seconds": 0.5}
+    metric = {"plugin": "NodeResourcesFit", "extensionPoint": "Filter", "calls": 12, "seconds": 0.5}
     document = setup_document(a_scheduler(), [], lambda: [metric])
     server = LabServer(snapshot([], []))
     server.answers["GET /lab/v1/setup"] = lambda: document
@@ -25,7 +25,7 @@ def test_the_setup_shows_plugins_in_order_with_weights_gates_and_times(visit, te
             weights = page.get_by_role("table", name="Weights of default-scheduler").locator("tbody tr")
             shown = [row.split() for row in weights.all_inner_texts()]
             assert shown == [[name, str(weight)] for name, weight in document["profiles"][0]["weights"].items()]
-            assert "NodeResourcesFit filter 0.5s, 12 calls" in text_of(page)
+            assert "NodeResourcesFit Filter 500 ms, 12 calls" in text_of(page)
             gate = document["featureGates"][0]
             state = "enabled" if gate["enabled"] else "disabled"
             assert page.get_by_role("row", name=f"{gate['name']} {state}", exact=True).count() == 1

@@ -103,6 +103,26 @@ async def until(condition, seconds=30):
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("run 3 of 20 …", (3, 20)),
+        ("storing █░ 1,500 of 2,000", (1500, 2000)),
+        ("reading a/of/9: 3 MB", (0, 0)),
+        ("x of y", (0, 0)),
+    ],
+)
+def test_progress_says_how_much_is_done_where_the_command_does(text, parts, tmp_path):
+    async def test():
+        asked = Board(tmp_path, NoInput(), Answering(sleeps, ANSWERING.modules))
+        one = asked.ask("ann", Arguments(("explain",), {}))
+        asked._change(one, text)
+        assert one.document()["progress"] == {"text": text, "done": parts[0], "total": parts[1]}
+        asked.cancel(one)
+
+    asyncio.run(test())
+
+
 @pytest.mark.slow
 def test_a_question_that_takes_too_long_is_stopped_and_one_can_be_cancelled(tmp_path):
     async def test():
@@ -198,6 +218,12 @@ def test_answers_are_the_documents_of_the_command(tmp_path):
         status, found = await answer(browser, {"explain": "default/none"})
         assert "no pod or workload default/none" in found.get("error", found.get("message")), (status, found)
         assert (await browser.get("/lab/v1/questions/99"))[0] == 404
+
+        text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nparallelism: {}\n"
+        status, found = await answer(browser, {"configuration": text.format(8)})
+        assert (status, found["kind"], found["parallelism"]) == (200, "KubeSchedulerConfiguration", 8)
+        status, found = await answer(browser, {"configuration": text.format(-8)})
+        assert "parallelism: Invalid value: -8" in found.get("error", found.get("message"))
         assert not [name for name in os.listdir(browser.site.folder.name) if name.startswith("question-")]
 
     browse(test, store, answer=ANSWERING)

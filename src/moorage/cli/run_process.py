@@ -123,7 +123,7 @@ async def run_process(process: Process) -> int:
             observers=Observers(reports_for(f"{scheme}://{host}", log.warning), log, meter),
         )  # fmt: skip
         explainer = LiveExplainer(live, bare)
-        site = _site(live, bare, explainer) if process.given["ui"] else None
+        site = _site(live, bare, explainer, meter) if process.given["ui"] else None
         await _serve(stack, process, replace(_served(process, live, meter, ending, explainer), site=site))
         if site is not None:
             stack.callback(site.end)  # before the server waits for its streams
@@ -133,10 +133,12 @@ async def run_process(process: Process) -> int:
         return await _outcome(running, ending, process)
 
 
-def _site(live: Live, profiles: Mapping[str, Profile], explainer: LiveExplainer) -> AuthenticatingSite:
+def _site(
+    live: Live, profiles: Mapping[str, Profile], explainer: LiveExplainer, meter: SchedulerMetrics
+) -> AuthenticatingSite:  # fmt: skip
     from moorage.web.live_site import LiveSite  # loaded only if it is served
 
-    return LiveSite(live, profiles, explainer.answer)
+    return LiveSite(live, profiles, explainer.answer, meter.plugin_times)
 
 
 async def _outcome(running: asyncio.Future[None], ending: _Ending, process: Process) -> int:

@@ -40,7 +40,7 @@ from moorage.cli.release_options import (
 )
 from moorage.cli.store_loader import fill, lost_pods
 from moorage.cli.terminal import say
-from moorage.cli.up_scheduler import WantedScheduler
+from moorage.cli.up_scheduler import PluginMeter, WantedScheduler
 from moorage.client.extenders import ExtenderClient
 from moorage.controllers.all_controllers import all_controllers, chosen
 from moorage.controllers.machinery.kind_names import CONFIG_MAPS, NODES, STORAGE_CLASSES
@@ -156,9 +156,10 @@ def up(**given: Any) -> int:
     stdin: BinaryIO = sys.stdin.buffer
     if given["emulate"] == AUTO:
         given["emulate"], stdin = _release_of_files(given, stdin)
+    meter = PluginMeter(measures=given["has_ui"])
     with report_if_slow("loading the scheduler's configuration and plugins", _report):
         wanted = None if given["no_scheduler"] else WantedScheduler.read(given, _report)
-        built = None if wanted is None or wanted.needs_cluster else wanted.build()
+        built = None if wanted is None or wanted.needs_cluster else wanted.build(watched=meter.watched)
     home = expanded(given["home"])
     home_folder(home, _report)
     address = address_of(given["bind"], given["names"])
@@ -171,9 +172,9 @@ def up(**given: Any) -> int:
     try:
         _fill(store, given, stdin)
         if wanted is not None and built is None:
-            built = wanted.build(lambda namespace, name: _policy(store, namespace, name))
+            built = wanted.build(lambda namespace, name: _policy(store, namespace, name), meter.watched)
         scheduler, extenders = built or (None, ExtenderClient(()))
-        site = _site(store, scheduler, given) if given["has_ui"] else None
+        site = _site(store, scheduler, given, meter) if given["has_ui"] else None
         cluster = Embedded(
             store,
             authority,
@@ -186,9 +187,10 @@ def up(**given: Any) -> int:
             extenders,
             address,
             site,
+            meter.metrics,
         )
         collect_seldom()
-        reloading = _reloading(cluster, wanted, store, site) if given["reloads"] else None
+        reloading = _reloading(cluster, wanted, store, site, meter) if given["reloads"] else None
         return asyncio.run(_run(cluster, given["lasts_s"], reloading))
     finally:
         if site is not None:
@@ -224,10 +226,13 @@ def _policy(store: Store, namespace: str, name: str) -> bytes:
     return policy_of(found.document().get("data"))
 
 
-def _site(store: Store, scheduler: Scheduler | None, given: dict[str, Any]) -> EmbeddedSite:
+def _site(store: Store, scheduler: Scheduler | None, given: dict[str, Any], meter: PluginMeter) -> EmbeddedSite:
     """Return the web interface, whose questions have the scheduler's options."""
     on_change = _report if given["writes"] else None
-    return EmbeddedSite(store, scheduler, answer=ANSWERING, options=question_words(given), on_change=on_change)
+    return EmbeddedSite(
+        store, scheduler, answer=ANSWERING, options=question_words(given), on_change=on_change, profiles=meter.bare,
+        measured=list if meter.metrics is None else meter.metrics.plugin_times,
+    )  # fmt: skip
 
 
 def _steady_clock() -> Any:
@@ -263,7 +268,7 @@ def _fill(store: Store, given: dict[str, Any], stdin: BinaryIO) -> None:
 
 
 def _reloading(
-    cluster: Embedded, wanted: WantedScheduler | None, store: Store, site: EmbeddedSite | None
+    cluster: Embedded, wanted: WantedScheduler | None, store: Store, site: EmbeddedSite | None, meter: PluginMeter
 ) -> Callable[[], Coroutine[Any, Any, None]]:
     """Return what follows the files of plugins while the cluster runs.
 
@@ -278,7 +283,7 @@ def _reloading(
     _report(f"following {', '.join(files.names)}")
 
     def build() -> BuiltScheduler:
-        return scheduler.build(lambda namespace, name: _policy(store, namespace, name))
+        return scheduler.build(lambda namespace, name: _policy(store, namespace, name), meter.watched)
 
     def restart(built: BuiltScheduler) -> None:
         cluster.restart(built)

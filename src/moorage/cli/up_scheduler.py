@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,10 +18,12 @@ from moorage.engine.loading import ConfigSource, load_source
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.features import FeatureGates
+from moorage.framework.profile import Profile
 from moorage.framework.registry import load
 from moorage.releases import CURRENT
+from moorage.server.scheduler_metrics import SchedulerMetrics
 
-__all__ = ["WantedScheduler"]
+__all__ = ["PluginMeter", "WantedScheduler"]
 
 #: Seconds before an unschedulable pod is retried without an event: kube-scheduler's defaults.
 _RETRIED_S: Final = 300.0
@@ -35,6 +38,21 @@ _FLAGS: Final = {
     "scheduler_name": "scheduler-name",
     "hard_pod_affinity": "hard-pod-affinity-symmetric-weight",
 }
+
+
+class PluginMeter:
+    """Measures the plugins of each scheduler that is built with ``watched``, for the web interface.
+
+    ``bare`` are the profiles without measurements. Without ``measures``, nothing is measured.
+    """
+
+    def __init__(self, *, measures: bool) -> None:
+        self.metrics = SchedulerMetrics(time.monotonic) if measures else None
+        self.bare: dict[str, Profile] = {}
+
+    def watched(self, profile: Profile) -> Profile:
+        self.bare[profile.scheduler_name] = profile
+        return profile if self.metrics is None else self.metrics.probe.watched(profile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +99,11 @@ class WantedScheduler:
         """The gates of the other components, which run the current release; other gates apply to the scheduler only."""
         return FeatureGates.parse(self.given["feature_gates"]) if self.era.emulated is CURRENT else FeatureGates()
 
-    def build(self, read_config_map: Callable[[str, str], bytes] | None = None) -> tuple[Scheduler, ExtenderClient]:
+    def build(
+        self, read_config_map: Callable[[str, str], bytes] | None = None, watched: Callable[[Profile], Profile] | None = None
+    ) -> tuple[Scheduler, ExtenderClient]:
         """Return the scheduler, and a client for its extenders. ``read_config_map`` returns the Policy of a ConfigMap.
+        ``watched`` wraps each profile.
 
         Raises  ConfigError, InputError
         """
@@ -99,7 +120,7 @@ class WantedScheduler:
         )
         loaded = load_source(source, None if self.old is None else self.old.algorithm(read_config_map or _no_cluster))
         retried_s = _RETRIED_OLD_S if self.era.is_old else _RETRIED_S
-        scheduler = build_scheduler(loaded, given["seed"], retried_s, max_disks=given["max_disks"])
+        scheduler = build_scheduler(loaded, given["seed"], retried_s, max_disks=given["max_disks"], watched=watched)
         return scheduler, ExtenderClient(loaded.configuration.extenders)
 
 

@@ -32,6 +32,7 @@ from moorage.controllers.manager import ControllerManager
 from moorage.controllers.nodes.kubelets import is_down
 from moorage.engine.custom_kinds import NamedKinds
 from moorage.engine.scheduler import Scheduler
+from moorage.runtime.observer import Measures, Observers
 from moorage.runtime.wall_clock import Wall
 from moorage.server.live import Live, LiveSettings
 from moorage.server.patience import report_delays
@@ -71,7 +72,7 @@ class _Start:
 class Embedded:
     """The parts of a cluster. ``scheduler`` None: another scheduler connects; ``extenders``: the scheduler's extenders.
 
-    ``report`` receives warnings; ``site`` serves pages beside the API.
+    ``report`` receives warnings; ``site`` serves pages beside the API; ``measures`` count what the scheduler does.
     """
 
     store: Store
@@ -85,6 +86,7 @@ class Embedded:
     extenders: ExtenderClient = field(default_factory=lambda: ExtenderClient(()))
     address: Address = LOOPBACK
     site: WebSite | None = None
+    measures: Measures | None = None
     _next: asyncio.Queue[BuiltScheduler] = field(default_factory=asyncio.Queue)
 
     def restart(self, built: BuiltScheduler) -> None:
@@ -176,7 +178,10 @@ class Embedded:
         endpoint = Endpoint(self.address.url(port), credentials, self.authority.certificate)
         async with Rest(endpoint, qps=0) as rest, self.extenders as extenders:
             settings = LiveSettings(reporter=next(iter(scheduler.profiles)), extenders=extenders)
-            live = Live(scheduler, rest, settings, identity=identity, wall=Wall(), chance=random.Random(identity))  # noqa: S311
+            live = Live(
+                scheduler, rest, settings, identity=identity, wall=Wall(), chance=random.Random(identity),  # noqa: S311
+                observers=Observers(measures=self.measures),
+            )  # fmt: skip
             start.live = live
             forwarding = asyncio.create_task(_forward(live.loop.synced, start.synced))
             try:

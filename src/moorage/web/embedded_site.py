@@ -30,6 +30,7 @@ from moorage.apiserver.vocabulary.statuses import no_such_page
 from moorage.apiserver.vocabulary.users import User
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
+from moorage.framework.profile import Profile
 from moorage.inputs.kinds import KINDS
 from moorage.releases import CURRENT
 from moorage.web.commands import CommandRoute
@@ -41,7 +42,7 @@ from moorage.web.questions import Board
 from moorage.web.queue_state import queue_state
 from moorage.web.rows import QueueState
 from moorage.web.sessions import Sessions
-from moorage.web.setup import SetupRoute
+from moorage.web.setup import Measured, SetupRoute
 from moorage.web.site import Site, is_own_path
 
 __all__ = ["EmbeddedSite", "StoreSource"]
@@ -181,12 +182,14 @@ class EmbeddedSite:
 
     ``answer`` runs the command that answers a question, with ``options`` for the scheduler; without it there are no questions.
     ``on_change`` allows pages to change the cluster, and gets a line for each command; without it they cannot.
+    ``profiles`` are the scheduler's without measurements, and ``measured`` returns the time of plugins.
     """
 
     def __init__(
         self, store: Store, scheduler: Scheduler | None = None, notes: tuple[str, ...] = (), *,
         answer: Answering | None = None, options: Sequence[str] = (),
-        on_change: Callable[[str], None] | None = None,
+        on_change: Callable[[str], None] | None = None, profiles: Mapping[str, Profile] | None = None,
+        measured: Measured = list,
     ) -> None:  # fmt: skip
         self._store = store
         self._authorizer = Authorizer(store)
@@ -194,9 +197,10 @@ class EmbeddedSite:
         source = StoreSource(store, scheduler, notes)
         self.hub = Hub(source)
         self.site = Site(self.hub, self.sessions, namespaces=self._namespaces)
-        turns = None if scheduler is None else SchedulerTurns(scheduler, scheduler.profiles)
+        self._profiles = profiles
+        turns = None if scheduler is None else SchedulerTurns(scheduler, profiles or scheduler.profiles)
         PodRoutes(self.site, source, turns)
-        setup = SetupRoute(self.site, scheduler, notes)
+        setup = SetupRoute(self.site, scheduler, notes, measured)
         self._request: Perform | None = None
         CommandRoute(self.site, None if on_change is None else self._perform, on_change)
         self._shown = source, turns, setup
@@ -221,7 +225,7 @@ class EmbeddedSite:
         source, turns, setup = self._shown
         source.scheduler = setup.scheduler = scheduler
         if turns is not None:
-            turns.replace(scheduler, scheduler.profiles)
+            turns.replace(scheduler, self._profiles or scheduler.profiles)
 
     def _namespaces(self) -> list[str]:
         return [record.name for record in self._store.all(_NAMESPACES)]

@@ -31,7 +31,7 @@ from moorage.web.pod_routes import PodRoutes, SchedulerTurns
 from moorage.web.queue_state import queue_state
 from moorage.web.rows import QueueState
 from moorage.web.sessions import Sessions
-from moorage.web.setup import SetupRoute
+from moorage.web.setup import Measured, SetupRoute
 from moorage.web.site import Site, is_own_path
 from moorage.web.visitors import Visitor
 
@@ -116,14 +116,16 @@ class _ReviewedVisitor:
 class LiveSite:
     """The pages as the endpoints call them. ``profiles`` are the scheduler's without measurements."""
 
-    def __init__(self, live: Live, profiles: Mapping[str, Profile], explain: Explain) -> None:
+    def __init__(
+        self, live: Live, profiles: Mapping[str, Profile], explain: Explain, measured: Measured = list
+    ) -> None:  # fmt: skip
         source = LiveSource(live)
         self._explain = explain
         self._authenticator: RequestAuthenticator | None = None
         self._seats = Seats(_LIMITS)
         self._site = Site(Hub(source), Sessions[str](), self._admit, source.namespaces)
         PodRoutes(self._site, source, SchedulerTurns(source.scheduler, profiles))
-        SetupRoute(self._site, source.scheduler, ())
+        SetupRoute(self._site, source.scheduler, (), measured)
         self._site.route("GET", "/lab/v1/pods/{namespace}/{name}/explanation", self._explanation)
 
     def serves(self, path: str) -> bool:

@@ -255,6 +255,10 @@ def _report(reader: _Reader) -> None:
     reader.options += inner.options
 
 
+def _configuration(reader: _Reader) -> None:
+    reader.positional.append(reader.file("configuration.yaml", reader.take("configuration", str | dict[str, Any], "")))
+
+
 def _reference(field: str, name: str) -> str:
     """Check that a name is KIND/NAME or KIND/NAMESPACE/NAME, and so no path to a file elsewhere."""
     if not _REFERENCE.fullmatch(name) or ".." in name:
@@ -281,6 +285,7 @@ _QUESTIONS: Final = (
     _Question("fail", "Survival", "fail", _fail),
     _Question("survive", "Survival", "survive", _survive),
     _Question("compare", "Comparison", "compare", _compare),
+    _Question("configuration", "Configuration", "config", _configuration),
     _Question("report", "Overview", "report", _report),
     _Question("pods", "Explanation", "explain", _explain),
     _Question("all", "Explanation", "explain", _explain),

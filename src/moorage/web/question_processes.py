@@ -137,7 +137,8 @@ class AnswerProcess:
         elif "MemoryError" in text or any("out of memory" in line for line in errors):
             self.error = f"the question needs more than {limits.memory >> 20} MiB of memory"
         else:
-            self.error = clip(" ".join(errors) or (lines[-1] if lines else "the command failed"), _MOST_ERROR)
+            said = lines[-1:] if "Traceback" in text else lines
+            self.error = clip(" ".join(errors or said) or "the command failed", _MOST_ERROR)
 
 
 class _Progress:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import shutil
 import time
 from collections import Counter, OrderedDict
@@ -25,6 +26,7 @@ from moorage.web.question_processes import Answering, AnswerProcess, ProcessLimi
 __all__ = ["Board", "ClusterInputs", "QuestionLimits"]
 
 _RUNNING: Final = "running"
+_PARTS: Final = re.compile(r"\b([0-9,]{1,12}) of ([0-9,]{1,12})\b")
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -67,6 +69,21 @@ class AskedQuestion(msgspec.Struct, gc=False):
         """Return the state without the answer."""
         progress = {"text": self.text, "done": self.done, "total": self.total}
         return {"id": self.id, "state": self.state, "progress": progress, **({"error": self.error} if self.error else {})}
+
+
+def _words(arguments: Arguments, given: Sequence[str]) -> tuple[str, ...]:
+    """Return all arguments of the command; ``given`` are those for the cluster and the scheduler."""
+    command, *rest = arguments.words
+    if command != "config":
+        return (command, *given, "-o", "json", *rest)
+    kept = [word for word in given if word.startswith(("--plugins=", "--feature-gates="))]
+    return (command, "show", *kept, "-o", "json", *rest)
+
+
+def _parts(text: str) -> tuple[int, int]:
+    """Return how much of the work is done, as commands say it ("run 3 of 20"); 0 and 0 where they do not."""
+    found = _PARTS.search(text)
+    return (0, 0) if found is None else (int(found[1].replace(",", "")), int(found[2].replace(",", "")))
 
 
 class Board:
@@ -130,8 +147,7 @@ class Board:
                     (folder / name).write_text(text, "utf-8")
                 async with self._copying:
                     given, stdin = await self._inputs.current(self._folder)
-                command, *rest = arguments.words
-                process = AnswerProcess(self._answer, (command, *given, "-o", "json", *rest), folder, stdin)
+                process = AnswerProcess(self._answer, _words(arguments, given), folder, stdin)
                 self._change(question, "computing")
                 await process.run(self.limits.process, lambda text: self._change(question, text))
                 question.answer = process.answer
@@ -150,6 +166,7 @@ class Board:
     def _change(self, question: AskedQuestion, text: str) -> None:
         if question.state == _RUNNING:
             question.text = text
+            question.done, question.total = _parts(text)
             question.version += 1
             self._on_change()
 

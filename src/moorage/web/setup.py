@@ -12,7 +12,7 @@ from moorage.framework.profile import Profile
 from moorage.web.site import Site, json_response
 from moorage.web.visitors import Visitor
 
-__all__ = ["SetupRoute", "setup_document"]
+__all__ = ["Measured", "SetupRoute", "setup_document"]
 
 #: Returns the measured time of plugins: documents with ``plugin``, ``extensionPoint``, ``calls`` and ``seconds``.
 Measured = Callable[[], Sequence[Mapping[str, Any]]]

@@ -1,9 +1,13 @@
 /** How the scheduler is set up: profiles with their plugins and weights, feature gates, and how long plugins take. */
-import { Chips, Name, Section, Sign } from "../kit/basics";
+import { useState } from "preact/hooks";
+import { Raw } from "../answers/raw";
+import { Badge, Chips, Name, Section, Sign } from "../kit/basics";
 import { Bar } from "../kit/bar";
 import { NUM, PROSE, Table, TableSection } from "../kit/table";
 import { LatestPage } from "../live/latest";
-import { count, plural, seconds, visible } from "../text";
+import { answerOf, useQuestion } from "../live/questions";
+import { count, plural, visible } from "../text";
+import { Waiting } from "./waiting";
 
 interface Profile {
   readonly schedulerName: string;
@@ -52,17 +56,18 @@ function Shown({ setup }: { setup: Setup }) {
         <ProfileSection profile={profile} />
       ))}
       {setup.metrics.length > 0 && (
-        <Section title="Time of plugins">
+        <Section title="Time of plugins" aside="in one attempt of ten">
           <Bars
             label="Time of plugins"
             rows={setup.metrics.map((one) => [
               `${one.plugin} ${one.extensionPoint}`,
               one.seconds,
-              `${seconds(one.seconds)}, ${plural(one.calls, "call")}`,
+              `${count(one.seconds * 1000)} ms, ${plural(one.calls, "call")}`,
             ])}
           />
         </Section>
       )}
+      <Validation />
       <TableSection
         title="Feature gates"
         aside={`${gates.filter((gate) => gate.enabled).length} of ${gates.length} enabled`}
@@ -73,6 +78,36 @@ function Shown({ setup }: { setup: Setup }) {
         ]}
       />
     </>
+  );
+}
+
+/** A configuration to try: what kube-scheduler would say of it, and the profiles that it means. */
+function Validation() {
+  const [text, setText] = useState("");
+  const [asked, run, cancel] = useQuestion<unknown>();
+  const ask = () => run((progress, signal) => answerOf({ question: { configuration: text } }, progress, signal));
+  return (
+    <Section title="Validate a configuration">
+      <form class="ask" onSubmit={(event) => (event.preventDefault(), ask())}>
+        <label class="lines">
+          <span>KubeSchedulerConfiguration or Policy</span>
+          <textarea value={text} onInput={(event) => setText(event.currentTarget.value)} />
+        </label>
+        <button class="button main" disabled={!text}>
+          Validate
+        </button>
+      </form>
+      {asked.state === "done" ? (
+        <>
+          <p role="status">
+            <Badge tone="ok">valid</Badge> with all defaults:
+          </p>
+          <Raw value={asked.answer} />
+        </>
+      ) : (
+        asked.state !== "idle" && <Waiting asked={asked} what="Validating" cancel={cancel} again={ask} />
+      )}
+    </Section>
   );
 }
 

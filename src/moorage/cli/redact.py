@@ -6,24 +6,28 @@ import json
 import os
 import secrets
 from collections.abc import Iterator, Mapping
+from dataclasses import replace as with_fields
 from pathlib import Path
 from typing import Any, Final
 
 import click
+import yaml
 
 from moorage.cli.bounded_files import STDIN
-from moorage.cli.cluster_files import read_cluster, reading_options, rules_of
+from moorage.cli.cluster_files import emulating, read_cluster, reading_options, rules_of, simulation_options
 from moorage.cli.command_help import DescribedCommand
 from moorage.cli.dump import write_parts
 from moorage.cli.main import OK, PENDING
 from moorage.cli.memory import collect_seldom
 from moorage.cli.progress import Progress
+from moorage.cli.release_options import emulated_cluster_options
 from moorage.cli.terminal import say
 from moorage.files import read_file
 from moorage.laboratory.objects import read_given
 from moorage.laboratory.redaction import Redacted, redact_cluster
 from moorage.laboratory.redaction_check import RedactionCheck, check_redacted
-from moorage.simulator.simulate import Options
+from moorage.laboratory.redaction_config import read_configuration
+from moorage.simulator.simulate import Options, load_options
 from moorage.wording import counted
 
 __all__ = ["redact"]
@@ -33,9 +37,12 @@ EPILOG = """Examples:
 \b
     moorage redact -f cluster.json.gz --key key -o shared.json.gz --verify
     moorage redact -f cluster.json.gz --key key -o shared.json.gz --map private.json
+    moorage redact -f cluster.json --key key -o shared.json --config scheduler.yaml --config-output shared.yaml --verify
 
 What is replaced, and what stays: moorage help redact
 """
+#: What the options of a scheduler are that this command does not have.
+_UNASKED: Final[Mapping[str, Any]] = {"max_disks": None, "seed": 0, "extenders": "skip", "no_quota": False}
 #: The size of a new key, in bytes.
 _KEY_SIZE: Final = 32
 
@@ -51,6 +58,13 @@ _KEY_SIZE: Final = 32
     "--key", "key_file", metavar="FILE", required=True,
     help="The secret key, at least 16 bytes; a new one is written if the file does not exist. Equal keys give equal tokens.",
 )  # fmt: skip
+@click.option("--config", metavar="FILE", help="Also redact a KubeSchedulerConfiguration or a Policy, with the same tokens.")
+@click.option("--config-output", metavar="FILE", help="Where to write the redacted configuration.")
+@emulated_cluster_options
+@click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates for --verify.")
+@click.option(
+    "--plugins", multiple=True, metavar="MODULE:CLASS", help="A custom plugin that the configuration enables, for --verify."
+)
 @click.option("-o", "--output", "path", metavar="FILE", help="Where to write; compressed if the name ends in .gz.  [stdout]")
 @click.option("--map", "map_file", metavar="FILE", help="Also write what each token stands for. Keep this file to yourself.")
 @click.option(
@@ -65,26 +79,49 @@ def redact(**given: Any) -> int:
     """
     if not given["paths"]:
         raise click.UsageError("nothing to read: give -f PATH (- for standard input)")
+    if (given["config"] is None) != (given["config_output"] is None):
+        raise click.UsageError("--config and --config-output are given together")
     collect_seldom()
+    options = simulation_options({**given, **_UNASKED})
     key = _key(given["key_file"], quiet=given["quiet"])
     with Progress(quiet=given["quiet"]) as progress:
         progress.say("reading the input …")
         cluster = read_cluster(given["paths"], given["recursive"], (), rules_of(given), progress)
+        options = emulating(options, given, cluster)
         progress.say("replacing names …")
-        redacted = redact_cluster(cluster, key)
+        configurations = [] if options.config is None else [read_configuration(options.config, options.where)]
+        load_options(options)  # what cannot be loaded is refused here, in its own words
+        redacted = redact_cluster(cluster, key, configurations)
         check = None
         if given["verify"]:
             progress.say("comparing the schedules …")
-            check = check_redacted(cluster, read_given(redacted.objects), Options(skip_extenders=True))
+            check = check_redacted(cluster, read_given(redacted.objects), options, _reconfigured(options, redacted))
     if check is not None and check.differences:
         _report_differences(check)
         return PENDING
     write_parts(given["path"], _parts(redacted))
+    for one in redacted.configurations:
+        write_parts(given["config_output"], [_configuration(one, given["config_output"])])
     if given["map_file"] is not None:
         write_parts(given["map_file"], [_document(redacted.mapping)])
     if not given["quiet"]:
         _report(given["path"], redacted, check)
     return OK
+
+
+def _reconfigured(options: Options, redacted: Redacted) -> Options:
+    """Return the options with the redacted configuration."""
+    if not redacted.configurations:
+        return options
+    return with_fields(options, config=_configuration(redacted.configurations[0], ".json"))
+
+
+def _configuration(document: Mapping[str, Any], path: str) -> bytes:
+    """Return the text of a configuration: JSON if the name of its file says so, else YAML."""
+    if path.endswith(".json"):
+        return json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n"
+    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    return text.encode()
 
 
 def _key(path: str, *, quiet: bool) -> bytes:

@@ -7,7 +7,7 @@ appear, and the structure of names that are compared in parts stays. The mapping
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from moorage.controllers.machinery.generated_names import stable_uid
 from moorage.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.errors import InputError
 from moorage.laboratory.objects import ObjectLike, read_given
+from moorage.laboratory.redaction_config import read_configuration, redact_configuration
 from moorage.laboratory.redaction_tokens import Tokens, is_well_known
 from moorage.laboratory.redaction_walk import KNOWN_DRIVERS, Walker
 from moorage.printable import one_line
@@ -43,22 +44,29 @@ _WORD: Final = re.compile(r"[A-Za-z0-9]{4,}")
 
 @dataclass(frozen=True, slots=True)
 class Redacted:
-    """Objects without names, as plain data. ``mapping`` leads from each token to what it stands for; keep it secret."""
+    """Objects without names, as plain data. ``mapping`` leads from each token to what it stands for; keep it secret.
+
+    ``configurations`` are those of the scheduler that were redacted with the same tokens.
+    """
 
     objects: list[dict[str, Any]]
     mapping: Mapping[str, str] = field(repr=False)
+    configurations: list[dict[str, Any]] = field(default_factory=list)
 
 
-def redact(objects: Iterable[ObjectLike], key: bytes) -> Redacted:
+def redact(objects: Iterable[ObjectLike], key: bytes, configurations: Iterable[str | bytes] = ()) -> Redacted:
     """Return objects with tokens in the place of names: structs, dicts, YAML text or paths, as ``moorage.Cluster`` takes them.
 
-    Raises  InputError for what cannot be read, for a key that is too short, and for what cannot be redacted
+    ``configurations``: the texts of a KubeSchedulerConfiguration or a Policy, which get the same tokens.
+    Raises  ConfigError, InputError for what cannot be read, for a key that is too short, and for what cannot be redacted
     """
-    return redact_cluster(read_given(objects), key)
+    texts = [one.encode() if isinstance(one, str) else one for one in configurations]
+    read = [read_configuration(text, "the configuration") for text in texts]
+    return redact_cluster(read_given(objects), key, read)
 
 
-def redact_cluster(cluster: ClusterInput, key: bytes) -> Redacted:
-    """Return the objects of an input with tokens in the place of names.
+def redact_cluster(cluster: ClusterInput, key: bytes, configurations: Sequence[Mapping[str, Any]] = ()) -> Redacted:
+    """Return the objects of an input, and configurations as plain data, with tokens in the place of names.
 
     Raises  InputError
     """
@@ -67,15 +75,18 @@ def redact_cluster(cluster: ClusterInput, key: bytes) -> Redacted:
         raise InputError(f"objects of custom kinds cannot be redacted: {some(kinds)}")
     objects = list(_objects(cluster))
     documents = [(obj, _document(obj)) for obj in objects]
-    tokens = Tokens(key, set().union(*(_compared(document) for _, document in documents)))
+    every = [*(document for _, document in documents), *configurations]
+    tokens = Tokens(key, set().union(*map(_compared, every)))
     names = _Names(tokens, cluster)
     made = []
     for obj, document in documents:
         kind = KIND_OF_TYPE[type(obj)]
         walker = Walker(tokens, names.of, kind.name, obj.metadata.namespace)
         made.append({"apiVersion": kind.api_version, "kind": kind.name, **walker.object(document)})
-    _refuse_leaks(made, tokens)
-    return Redacted(made, {token: value for token, (_, value) in tokens.mapping.items()})
+    walker = Walker(tokens, names.of, "Pod", "default")
+    configured = [redact_configuration(one, tokens, walker) for one in configurations]
+    _refuse_leaks([*made, *map(_without_plugins, configured)], tokens)
+    return Redacted(made, {token: value for token, (_, value) in tokens.mapping.items()}, configured)
 
 
 def _objects(cluster: ClusterInput) -> Iterator[Object]:
@@ -179,6 +190,16 @@ def _refuse_leaks(documents: Iterable[Mapping[str, Any]], tokens: Tokens) -> Non
     if leaks:
         shown = some([f"{word} ({where})" for word, where in leaks.items()])
         raise InputError(one_line(f"words of names would stay in the result: {shown}"))
+
+
+def _without_plugins(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration without the names of plugins and of a policy's own rules, which stay."""
+    profiles = [
+        {key: value for key, value in profile.items() if key not in {"plugins", "pluginConfig"}}
+        | {"args": [one.get("args") for one in profile.get("pluginConfig") or ()]}
+        for profile in configuration.get("profiles") or ()
+    ]
+    return {**configuration, "profiles": profiles}
 
 
 def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:

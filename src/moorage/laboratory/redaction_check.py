@@ -98,13 +98,16 @@ class _TracedCycle(Cycle):
         return taken
 
 
-def check_redacted(original: ClusterInput, redacted: ClusterInput, options: Options) -> RedactionCheck:
+def check_redacted(
+    original: ClusterInput, redacted: ClusterInput, options: Options, redacted_options: Options | None = None
+) -> RedactionCheck:
     """Simulate both inputs and compare pods, nodes, ties, victims and the counts of messages.
 
+    ``redacted_options``: how the redacted input is scheduled, if its configuration is redacted as well.
     Raises  ConfigError, InputError
     """
     first = _run(original, options, [])
-    second = _run(redacted, options, first.draws)
+    second = _run(redacted, redacted_options or options, first.draws)
     differences = [*_differences("attempt", first.attempts, second.attempts), *_differences("tie", first.draws, second.draws)]
     ties = sum(len(best) > 1 for best, _ in first.draws)
     return RedactionCheck(len(first.attempts), ties, tuple(differences))

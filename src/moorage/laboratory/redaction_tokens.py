@@ -20,6 +20,7 @@ from moorage.errors import InputError
 __all__ = ["KNOWN_NAMESPACES", "Tokens", "is_well_known"]
 
 KNOWN_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
+_DEFAULT_SCHEDULER: Final = "default-scheduler"
 #: Kind → the letter of its names; ``x`` stands for all others.
 _LETTERS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("Node", "CSINode"), "n"),
@@ -141,7 +142,15 @@ class Tokens:
             return value
         if prefix.endswith("kubernetes.io"):
             return value
-        return f"{self.of('r', prefix)}/{self.of('r', name)}"
+        return f"{self.resource_group(prefix)}/{self.of('r', name)}"
+
+    def resource_group(self, value: str) -> str:
+        """Return the prefix of extended resources."""
+        return value if value.endswith("kubernetes.io") else self.of("r", value)
+
+    def scheduler(self, value: str) -> str:
+        """Return the name of a scheduler; that of the default one stays."""
+        return value if value == _DEFAULT_SCHEDULER else self.of("h", value)
 
     def limited(self, value: str) -> str:
         """Return the name of what a quota limits: a resource, a storage class's share, or a device class's."""

@@ -66,7 +66,6 @@ _DRIVERS: Final = frozenset({"attacher", "driver", "provisioner"})
 KNOWN_DRIVERS: Final = frozenset({*in_tree_plugins(), "kubernetes.io/no-provisioner"}) | {
     driver for plugin in in_tree_plugins() if (driver := driver_of(plugin)) is not None
 }
-_DEFAULT_SCHEDULER: Final = "default-scheduler"
 #: Functions of CEL that look into a text, so that a token in its place gives another result.
 _LOOKS_INSIDE: Final = frozenset({
     "contains", "endsWith", "find", "findAll", "format", "indexOf", "join", "lastIndexOf", "lowerAscii", "matches",
@@ -358,7 +357,7 @@ class Walker:
         return made
 
     def _scheduler(self, value: Any, parent: str) -> Any:
-        return value if value == _DEFAULT_SCHEDULER else self._tokens.of("h", str(value))
+        return self._tokens.scheduler(str(value))
 
     def _resource_name(self, value: Any, parent: str) -> Any:
         return self._tokens.resource(str(value))

@@ -64,6 +64,32 @@ def test_a_definition_is_established_when_it_is_stored(widgets):
     assert (found["spec"]["names"]["singular"], found["spec"]["names"]["listKind"]) == ("widget", "WidgetList")
 
 
+APPROVALS = {
+    "by a URL": ("https://github.com/kubernetes/enhancements/pull/1", "True", "ApprovedAnnotation", "approved in https://"),
+    "not approved": ("unapproved, experimental", "False", "UnapprovedAnnotation", 'not approved: "unapproved, experimental"'),
+}
+
+
+@pytest.mark.parametrize(("text", "status", "reason", "said"), APPROVALS.values(), ids=APPROVALS)
+def test_a_group_of_the_project_has_a_condition_on_its_approval(widgets, text, status, reason, said):
+    document = definition(SPEC)
+    document["metadata"] = {"name": "widgets.x-k8s.io", "annotations": {"api-approved.kubernetes.io": text}}
+    document["spec"]["group"] = "x-k8s.io"
+    define(widgets, document)
+    assert "KubernetesAPIApprovalPolicyConformant" not in conditions(widgets, "widgets.x-k8s.io")  # x-k8s.io is another group
+    document["metadata"] = {"name": "widgets.sub.k8s.io", "annotations": {"api-approved.kubernetes.io": text}}
+    document["spec"]["group"] = "sub.k8s.io"
+    define(widgets, document)
+    _, found = ask(widgets, "GET", f"{DEFINITIONS}/widgets.sub.k8s.io")
+    condition = found["status"]["conditions"][0]
+    assert condition["type"] == "KubernetesAPIApprovalPolicyConformant"
+    assert (condition["status"], condition["reason"]) == (status, reason)
+    assert condition["message"].startswith(said)
+    found["metadata"]["annotations"]["api-approved.kubernetes.io"] = "https://example.com/other"
+    ask(widgets, "PUT", f"{DEFINITIONS}/widgets.sub.k8s.io", found)
+    assert conditions(widgets, "widgets.sub.k8s.io")["KubernetesAPIApprovalPolicyConformant"] == ("True", "ApprovedAnnotation")
+
+
 def test_a_taken_name_is_not_accepted_until_it_is_free(widgets):
     other = definition(SPEC)
     other["metadata"]["name"] = "others.example.com"

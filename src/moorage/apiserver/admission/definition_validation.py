@@ -8,6 +8,7 @@ Source  apiextensions-apiserver, pkg/apis/apiextensions/validation/validation.go
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -26,7 +27,8 @@ from moorage.apiserver.vocabulary.records import Document
 from moorage.errors import Fault
 
 __all__ = [
-    "definition_faults", "definition_status_faults", "definition_warnings", "new_definition_faults", "prepare_definition",
+    "approval_of", "definition_faults", "definition_status_faults", "definition_warnings", "new_definition_faults",
+    "prepare_definition",
 ]  # fmt: skip
 
 Faults = Iterator[Fault]
@@ -397,11 +399,8 @@ def _stored_version_faults(definition: Document) -> Faults:
 
 def _approval_faults(old: Document | None, new: Document) -> Faults:
     """Yield the fault of a definition in a group of the Kubernetes project without an approval."""
-    group = (new.get("spec") or {}).get("group", "")
-    if not re.fullmatch(r"(?:.*\.)?(?:k8s|kubernetes)\.io", group):
-        return
-    state, why = _approval(new)
-    if old is not None and _approval(old)[0] == state:
+    state, why = approval_of(new)
+    if old is not None and approval_of(old)[0] == state:
         return
     path = f"metadata.annotations[{_APPROVED}]"
     if state == "missing":
@@ -410,18 +409,21 @@ def _approval_faults(old: Document | None, new: Document) -> Faults:
         yield invalid(path, (new["metadata"].get("annotations") or {}).get(_APPROVED), why)
 
 
-def _approval(definition: Document) -> tuple[str, str]:
+def approval_of(definition: Document) -> tuple[str, str]:
+    """Return the state of the approval that a group of the Kubernetes project needs, and why; "" for other groups."""
+    if not re.fullmatch(r"(?:.*\.)?(?:k8s|kubernetes)\.io", (definition.get("spec") or {}).get("group", "")):
+        return "", ""
     text = (definition["metadata"].get("annotations") or {}).get(_APPROVED, "")
     more = "see https://github.com/kubernetes/enhancements/pull/1111"
     if not text:
         return "missing", f'protected groups must have approval annotation "{_APPROVED}", {more}'
     if text.startswith("unapproved"):
-        return "bypassed", ""
+        return "bypassed", f"not approved: {json.dumps(text, ensure_ascii=False)}"
     try:
         url = urlsplit(text)
     except ValueError:
         url = urlsplit("")
     if url.scheme and url.netloc:
-        return "approved", ""
+        return "approved", f"approved in {text}"
     either = 'with either a URL or a reason starting with "unapproved"'
     return "invalid", f'protected groups must have approval annotation "{_APPROVED}" {either}, {more}'

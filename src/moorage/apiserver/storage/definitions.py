@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, Protocol
 
+from moorage.apiserver.admission.definition_validation import approval_of
 from moorage.apiserver.schema.custom_kinds import CLEANUP, condition_of, custom_kinds, is_established, served_state
 from moorage.apiserver.storage.deferral import AskOwner, Defer
 from moorage.apiserver.storage.watch_cache import StoreChange
@@ -96,7 +97,8 @@ class Definitions:
             return False
         document = record.document()
         others = [one.document() for one in self._store.all(DEFINITIONS) if one.name != name]
-        if not _accept_names(document, others, self._store.now):
+        is_judged = _judge_approval(document, self._store.now)
+        if not _accept_names(document, others, self._store.now) and not is_judged:
             return False
         self._store.put(DEFINITIONS, record, document)
         return True
@@ -170,6 +172,27 @@ def _set_condition(definition: Document, name: str, state: str, reason: str, mes
         status["conditions"] = [*conditions, made]
     else:
         status["conditions"] = [made if one is held else one for one in conditions]
+
+
+#: State of an approval → the status and the reason of the condition.
+_APPROVALS: Final = {
+    "missing": ("False", "MissingAnnotation"), "invalid": ("False", "InvalidAnnotation"),
+    "approved": ("True", "ApprovedAnnotation"), "bypassed": ("False", "UnapprovedAnnotation"),
+}  # fmt: skip
+_CONFORMANT: Final = "KubernetesAPIApprovalPolicyConformant"
+
+
+def _judge_approval(definition: Document, now: str) -> bool:
+    """Say in a condition whether a definition in a group of the Kubernetes project is approved; return whether it changed."""
+    state, message = approval_of(definition)
+    if not state:
+        return False
+    status, reason = _APPROVALS[state]
+    held = condition_of(definition, _CONFORMANT) or {}
+    if (held.get("status"), held.get("reason"), held.get("message")) == (status, reason, message):
+        return False
+    _set_condition(definition, _CONFORMANT, status, reason, message, now)
+    return True
 
 
 #: Names that are compared with those of other definitions: the reason of a conflict, and whether it is a kind.

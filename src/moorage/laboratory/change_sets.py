@@ -15,7 +15,7 @@ from moorage.laboratory.offers import ChangeSet
 __all__ = ["combined", "covers", "is_numeric", "shape_of", "sort_key", "subsets", "weakened"]
 
 #: Numeric changes, and in which direction they do more: the step that makes them one unit weaker.
-_WEAKER: Final = {"request": 1, "max-skew": -1, "allocatable": -1, "pods": -1, "priority": -1}
+_WEAKER: Final = {"request": 1, "max-skew": -1, "allocatable": -1, "pods": -1, "priority": -1, "plugin-argument": -1}
 #: Up to this many changes, every proper subset is tried.
 MOST_SUBSETS: Final = 6
 
@@ -27,6 +27,8 @@ def is_numeric(change: Change) -> bool:
 
 def _slot(change: Change) -> tuple[str, str, str]:
     """Return the field that a change sets; two changes of one set cannot set it to different values."""
+    if change.verb in {"evict", "move"}:
+        return (change.target, "", "evict")
     named = change.path if change.new is not None or change.verb in _WEAKER or not change.old else f"{change.path} {change.old}"
     return (change.target, named, change.verb)
 
@@ -46,7 +48,7 @@ def combined(*sets: Iterable[Change]) -> ChangeSet | None:
         before = held.get(slot)
         if before is None:
             held[slot] = change
-        elif change.verb in _WEAKER:
+        elif is_numeric(change):
             further = change if _does_more(change, before) else before
             held[slot] = replace(further, old=before.old)
         elif change.verb == "tolerate":
@@ -63,7 +65,7 @@ def covers(stronger: ChangeSet, weaker: ChangeSet) -> bool:
         if change in stronger:
             continue
         held = slots.get(_slot(change))
-        if held is None or change.verb not in _WEAKER or not _does_more(held, change):
+        if held is None or not is_numeric(change) or not _does_more(held, change):
             return False
     return True
 

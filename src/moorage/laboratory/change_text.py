@@ -73,6 +73,17 @@ def _expression(change: Change) -> str:
     return f"drop node affinity {asked.get('key')} {asked.get('operator')}{f' [{values}]' if values else ''}"
 
 
+def _argument(change: Change) -> str:
+    profile, _, plugin = _name(change).rpartition("/")
+    if change.new is None:
+        what = f"drop {change.path}"
+    elif change.old is None:
+        what = f"{change.path} + {change.new}"
+    else:
+        what = f"{change.path} {change.old} → {change.new}"
+    return f"{plugin} of profile {profile}: {what}"
+
+
 _WORDS: Final[Mapping[str, Callable[[Change], str]]] = {
     "request": lambda change: _moves(change, change.path),
     "tolerate": lambda change: f"tolerate {change.new}",
@@ -96,6 +107,7 @@ _WORDS: Final[Mapping[str, Callable[[Change], str]]] = {
     "move": lambda change: f"move {_name(change)} to {change.new}",
     "add-node": lambda change: f"add node {_name(change)} {change.new}",
     "profile": lambda change: f"add a profile for scheduler {change.new}",
+    "plugin-argument": _argument,
     "disable-plugin": lambda change: "disable plugin {1} of profile {0}".format(*_name(change).rsplit("/", 1)),
 }
 

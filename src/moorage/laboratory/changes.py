@@ -1,12 +1,11 @@
 """Apply a change to the input objects: the whole change, or an error that says what was found.
 
-A change of the configuration is applied to the loaded configuration instead, by ``reconfigure``.
+Changes of the configuration are applied to the loaded configuration instead: ``moorage.laboratory.config_changes``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace as with_fields
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -22,7 +21,6 @@ from moorage.api.storage import (
     PersistentVolumeStatus,
     VolumeNodeAffinity,
 )
-from moorage.config.scheduler_document import Loaded
 from moorage.errors import InputError
 from moorage.framework.change_values import taint_text
 from moorage.framework.changes import Change
@@ -32,7 +30,7 @@ from moorage.printable import one_line
 from moorage.simulator.owners import controller_of
 from moorage.simulator.replacing import replacement
 
-__all__ = ["apply", "apply_all", "reconfigure", "target_of"]
+__all__ = ["apply", "apply_all", "target_of"]
 
 #: What marks a claim that is bound for good.
 _BOUND: Final = "pv.kubernetes.io/bind-completed"
@@ -241,35 +239,3 @@ NODE_CHANGES: Final[Mapping[str, Callable[[Node, Change], Node]]] = {
     "pods": _allocatable,
     "feature": _feature,
 }
-
-
-# -- the configuration ------------------------------------------------------------------------------------------------
-
-
-def reconfigure(loaded: Loaded, change: Change) -> Loaded:
-    """Return a configuration with one plugin of one profile disabled at all extension points, or with one more profile.
-
-    Raises  InputError if no such profile runs the plugin
-    """
-    if change.verb == "profile":
-        return with_fields(loaded, profiles=(*loaded.profiles, with_fields(loaded.profiles[0], scheduler_name=str(change.new))))
-    profile, _, plugin = change.target.removeprefix("config/").rpartition("/")
-    names = [one.scheduler_name for one in loaded.profiles]
-    if change.verb != "disable-plugin" or profile not in names:
-        raise InputError(f"{change.target}: write config/PROFILE/PLUGIN; profiles: {', '.join(names)}")
-    if not any(plugin in points for one in loaded.profiles if one.scheduler_name == profile for points in one.points.values()):
-        raise InputError(f"{change.target}: profile {profile} does not run {plugin}")
-    return with_fields(
-        loaded,
-        profiles=tuple(
-            with_fields(one, points=_without(one.points, plugin)) if one.scheduler_name == profile else one
-            for one in loaded.profiles
-        ),
-    )
-
-
-def _without(points: Mapping[str, tuple[str, ...]], plugin: str) -> dict[str, tuple[str, ...]]:
-    """Return the points of a profile without one plugin. It keeps those that a profile cannot do without."""
-    needed = {"queueSort", "bind"}
-    left = {at: names if at in needed else tuple(n for n in names if n != plugin) for at, names in points.items()}
-    return {at: names for at, names in left.items() if names}

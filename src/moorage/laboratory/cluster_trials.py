@@ -1,7 +1,7 @@
 """Trials in a cluster itself: changes are made in a transaction, the pod is tried, and all is taken back.
 
-A change of the configuration is not made in the cluster. The cycle decides with a profile that lacks the plugin instead, which
-is what the changed configuration would run.
+A change of the configuration is not made in the cluster. The cycle decides with a profile that lacks the plugin, or in which
+the plugin has other arguments, which is what the changed configuration would run.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ from itertools import takewhile
 from typing import Any, Protocol
 
 from moorage.api.core import Pod
+from moorage.config.scheduler_document import Loaded
 from moorage.cycle.cycle import Cycle
-from moorage.errors import InputError
+from moorage.errors import InputError, MoorageError
 from moorage.framework.changes import Change
 from moorage.framework.profile import Profile
+from moorage.laboratory.config_changes import reconfigured_profile
 from moorage.laboratory.dry_run import quick_decision
+from moorage.laboratory.moves import off_its_node
 from moorage.laboratory.offers import FirstLook, offers_of
 from moorage.laboratory.placements import PodPlacement
-from moorage.laboratory.trials import Trial, fits_of, unscheduled
+from moorage.laboratory.trials import Trial, check_move, fits_of, in_order, unscheduled
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
@@ -35,6 +38,8 @@ class TriedCluster(Protocol):
 
     @property
     def simulation(self) -> SimulatedCluster: ...
+    @property
+    def loaded(self) -> Loaded: ...
     def transaction(self) -> AbstractContextManager[Any]: ...
     def apply(self, *changes: Change) -> None: ...
     def schedule(self, pods: Iterable[str | Pod] | None = None, *, dry_run: bool = False) -> list[PodPlacement]: ...
@@ -60,7 +65,8 @@ class ClusterTrials:
         with self.cluster.transaction():
             try:
                 pod, disabled = self._changed(changes)
-            except InputError as error:
+                profile = self._profile(pod, disabled)
+            except MoorageError as error:
                 return Trial(fault=str(error))
             simulation = self.cluster.simulation
             before = unscheduled(pod, simulation)
@@ -68,7 +74,6 @@ class ClusterTrials:
                 return Trial(offers=before)
             if self.with_queue:
                 self._try_ahead(pod)
-            profile = self._profile(pod, disabled)
             cycle = None if any(one.owner == "pod" for one in changes) else self._keeping_cycle()
             trial = self._decided(pod, profile) if disabled else self._bound(pod, profile, cycle)
             if trial is not None:
@@ -86,16 +91,29 @@ class ClusterTrials:
     def _changed(self, changes: Collection[Change]) -> tuple[Pod, list[Change]]:
         """Make the changes. Return the pod as it is then, and the changes of the configuration, which are not made.
 
-        Raises  InputError if a change cannot be made, or takes the pod away
+        Raises  InputError if a change cannot be made, or takes the pod away, or a pod does not fit where it is to move
         """
-        disabled = [one for one in changes if one.owner == "config"]
-        made = sorted((one for one in changes if one.owner != "config"), key=lambda one: (one.verb, one.target, one.path))
-        for one in made:
+        config = [one for one in changes if one.owner == "config"]
+        for one in in_order(changes):
+            if one.verb == "move":
+                self._check_move(one)
             self.cluster.apply(one)
         pod = self.cluster.simulation.pod_named(self.key)
         if pod is None:
             raise InputError(f"pod {self.key} is not there")
-        return pod, disabled
+        return pod, config
+
+    def _check_move(self, move: Change) -> None:
+        """Raise InputError if a plugin refuses the node that a pod is to move to."""
+        simulation = self.cluster.simulation
+        held = simulation.scheduler.cluster
+        pod = simulation.pod_named(move.target.removeprefix("pod/"))
+        placed = None if pod is None else held.pod(pod.metadata.uid)
+        row = None if placed is None else held.table.row_of.get(held.node_of(placed.uid) or "")
+        if placed is None or row is None:
+            raise InputError(f"{move.target} is on no node")
+        with off_its_node(held.table, row, placed):
+            check_move(move, simulation)
 
     def _keeping_cycle(self) -> Cycle:
         """Return a cycle that keeps what it knows of the pod as it is, for decisions on it after changes of nodes."""
@@ -155,14 +173,19 @@ class ClusterTrials:
             return Trial(after.nominated, tuple(one.key for one in after.victims))
         return None
 
-    def _profile(self, pod: Pod, disabled: Iterable[Change] = ()) -> Profile:
+    def _profile(self, pod: Pod, changes: Iterable[Change] = ()) -> Profile:
+        """Return the profile of a pod, with these changes of the configuration."""
         profiles = self.cluster.simulation.scheduler.profiles
         profile = profiles.get(pod.spec.scheduler_name) or next(iter(profiles.values()))
-        gone = {one.target.rpartition("/")[2] for one in disabled if one.verb == "disable-plugin"}
+        held = [one for one in changes if one.verb != "profile"]
+        if any(one.verb == "plugin-argument" for one in held):
+            profile = reconfigured_profile(profile, held, self.cluster.loaded, self.cluster.simulation.scheduler)
+            return replace(profile, scheduler_name=pod.spec.scheduler_name)
+        gone = {one.target.rpartition("/")[2] for one in held}
         if not gone:
             return profile
         steps = {
-            point: held if point in _NEEDED else tuple(step for step in held if step.name not in gone)
-            for point, held in profile.steps.items()
+            point: at_point if point in _NEEDED else tuple(step for step in at_point if step.name not in gone)
+            for point, at_point in profile.steps.items()
         }
         return replace(profile, steps=steps, scheduler_name=pod.spec.scheduler_name)

@@ -10,6 +10,7 @@ An edit names an object and one field of it. A pod without a namespace is in ``d
     pod/web priority=1000                     node/n1 allocatable.memory=32Gi
     pod/web schedulingGates.example.com/wait- node/n9 like=n1
     pod/web evict                             config/default-scheduler/NodeAffinity disable
+                                              config/default-scheduler/NodeAffinity addedAffinity-
 
 ``cpu``, ``memory`` and ``ephemeral-storage`` of a pod are short for ``requests.cpu`` and so on.
 A change of an explanation's document is an edit, too: a JSON object with ``owner``, ``verb``, ``target``, ``path`` and ``new``.
@@ -105,8 +106,8 @@ def parse_edit(text: str) -> Change:
         return _cordon(target, field)
     if (kind, field) == ("pod", "evict"):
         return Change("cluster", "evict", target)
-    if (kind, field) == ("config", "disable"):
-        return Change("config", "disable-plugin", target)
+    if kind == "config":
+        return Change("config", "disable-plugin", target) if field == "disable" else _argument(target, field, text)
     return parse_field(kind, target, field, text)
 
 
@@ -124,10 +125,21 @@ def _atom(text: str) -> Change:
         found = msgspec.json.decode(text, type=Change, strict=True)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InputError(one_line(f"edit {text!r}: {error}")) from None
-    wanted = _NEW.get(found.verb, str)
+    wanted = type(found.new) if found.verb == "plugin-argument" else _NEW.get(found.verb, str)
     if found.verb not in BASE_COSTS or not (type(found.new) is wanted or (found.new is None and wanted is str)):
         raise InputError(one_line(f"edit {text!r}: no change has this verb with this new value"))
     return found
+
+
+def _argument(target: str, field: str, text: str) -> Change:
+    """Read a change of a plugin's argument; a list gets one more entry."""
+    path, equals, value = (field[:-1], "=", None) if field.endswith("-") and "=" not in field else field.partition("=")
+    if not equals or not path:
+        raise InputError(one_line(f"edit {text!r}: write 'disable', 'ARGUMENT=VALUE' or 'ARGUMENT-'"))
+    if value in {"true", "false"}:
+        return Change("config", "plugin-argument", target, path, None, value == "true")
+    is_number = value is not None and re.fullmatch(r"-?[0-9]{1,18}", value)
+    return Change("config", "plugin-argument", target, path, None, int(value or 0) if is_number else value)
 
 
 def _cordon(target: str, field: str) -> Change:

@@ -21,7 +21,7 @@ from moorage.cycle.search_scope import EVERYWHERE, SearchScope
 from moorage.engine.facts import Gone, Seen
 from moorage.errors import InputError
 from moorage.framework.changes import Change
-from moorage.laboratory.changes import reconfigure
+from moorage.laboratory.config_changes import reconfigure
 from moorage.laboratory.packing import Packed, pack, unpack
 from moorage.laboratory.recorded_simulation import RECORDED_PARTS, RecordedSimulation
 from moorage.simulator.simulate import Options, load_options, prepare

@@ -16,7 +16,7 @@ from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object
 from moorage.engine.dropped_fields import pod_reader
 from moorage.framework.changes import Change
-from moorage.laboratory.changes import reconfigure
+from moorage.laboratory.config_changes import reconfigure
 from moorage.laboratory.packing import Packed, pack, unpack
 from moorage.laboratory.run_metrics import MeasureSetting, RunMeter
 from moorage.laboratory.typical_mix import PodShape

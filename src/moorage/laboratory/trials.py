@@ -17,13 +17,16 @@ from moorage.config.scheduler_document import Loaded
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.framework.profile import Profile
-from moorage.laboratory.changes import apply, reconfigure
+from moorage.laboratory.changes import apply
+from moorage.laboratory.config_changes import reconfigure
+from moorage.laboratory.moves import unplaced
 from moorage.laboratory.offers import NO_OFFERS, ChangeSet, NodeOffers, Offers, offers_of, refusals_of
+from moorage.printable import one_line
 from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["FreshTrials", "Trial", "Trials", "fits_of", "unscheduled"]
+__all__ = ["FreshTrials", "Trial", "Trials", "check_move", "fits_of", "in_order", "unscheduled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +83,15 @@ class FreshTrials:
 
     def _changed(self, changes: Collection[Change]) -> tuple[list[Object], Loaded]:
         objects, loaded = list(self.objects), self.loaded
-        for change in sorted(changes, key=lambda one: (one.verb, one.target, one.path)):
+        for change in changes:
             if change.owner == "config":
                 loaded = reconfigure(loaded, change)
-            else:
-                objects = apply(objects, change)
+        for change in in_order(changes):
+            if change.verb == "move":
+                simulation, _ = prepare(self.options, loaded=self.loaded)
+                simulation.load([_unplaced_if(obj, change.target) for obj in objects])
+                check_move(change, simulation)
+            objects = apply(objects, change)
         return objects, loaded
 
     def _tried(self, objects: Sequence[Object], loaded: Loaded, changes: Collection[Change] | None = None) -> Trial:
@@ -117,6 +124,24 @@ class FreshTrials:
             simulation.attempt(pod)
         nodes = {pod.key: simulation.pods[pod.uid].spec.node_name for pod in waiting if pod.uid in simulation.pods}
         return tuple(key for key, node in nodes.items() if node), tuple(key for key, node in nodes.items() if not node)
+
+
+def in_order(changes: Iterable[Change]) -> list[Change]:
+    """Return the changes of objects in the order in which they are made: pods move last."""
+    made = (one for one in changes if one.owner != "config")
+    return sorted(made, key=lambda one: (one.verb == "move", one.verb, one.target, one.path))
+
+
+def check_move(move: Change, simulation: SimulatedCluster) -> None:
+    """Raise InputError if a plugin refuses the node that a pod is to move to. The pod must be on no node."""
+    pod = simulation.pod_named(move.target.removeprefix("pod/"))
+    profile = None if pod is None else simulation.scheduler.profiles.get(pod.spec.scheduler_name)
+    if pod is None or profile is None or str(move.new) not in fits_of(profile, unplaced(pod), simulation):
+        raise InputError(one_line(f"{move.target} does not fit on {move.new}"))
+
+
+def _unplaced_if(obj: Object, target: str) -> Object:
+    return unplaced(obj) if isinstance(obj, Pod) and f"pod/{obj.key}" == target else obj
 
 
 def fits_of(profile: Profile, pod: Pod, simulation: SimulatedCluster) -> tuple[str, ...]:

@@ -19,7 +19,8 @@ from moorage.config.scheduler_document import Loaded
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.change_text import describe
-from moorage.laboratory.changes import apply_all, reconfigure, target_of
+from moorage.laboratory.changes import apply_all, target_of
+from moorage.laboratory.config_changes import reconfigure
 from moorage.laboratory.edits import parse_edit
 from moorage.laboratory.replaced_objects import replaced
 from moorage.laboratory.scaling import Scaled, scale

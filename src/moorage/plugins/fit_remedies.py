@@ -10,7 +10,7 @@ from moorage.plugins.term_names import PODS
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["remedies_of_full_node", "remedies_of_shortage"]
+__all__ = ["remedies_of_full_node", "remedies_of_ignoring", "remedies_of_shortage"]
 
 
 def remedies_of_full_node(node: NodeView) -> Iterator[Remedies]:
@@ -19,6 +19,12 @@ def remedies_of_full_node(node: NodeView) -> Iterator[Remedies]:
     target = f"node/{one.name}"
     yield Change("node", "pods", target, "allocatable.pods", one.allowed_pods, one.pod_count + 1, term=PODS)
     yield from evict_any([(pod, one.name) for pod in one.pods], one.pod_count + 1 - one.allowed_pods, PODS)
+
+
+def remedies_of_ignoring(resource: str, pod: PodInfo) -> Iterator[Remedies]:
+    """Offer to let Filter ignore an extended resource, which then only an extender counts."""
+    target = f"config/{pod.spec.scheduler_name}/NodeResourcesFit"
+    yield Change("config", "plugin-argument", target, "ignoredResources", None, resource, term=resource)
 
 
 def remedies_of_shortage(resource: str, count: int, requested: int, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:

@@ -40,7 +40,7 @@ from moorage.framework.points import (
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Reject, Skip
 from moorage.plugins.default_normalize import default_normalize
 from moorage.plugins.node_affinity_reasons import explained, refusing_terms
-from moorage.plugins.node_affinity_remedies import remedies_of_affinity, remedies_of_selector
+from moorage.plugins.node_affinity_remedies import remedies_of_added_affinity, remedies_of_affinity, remedies_of_selector
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.node_matching import (
@@ -129,6 +129,7 @@ class NodeAffinity(
         added = args.added_affinity or _NO_AFFINITY
         required = added.required_during_scheduling_ignored_during_execution
         self._added = None if required is None else compile_node_selector(required)
+        self._added_terms = () if required is None else required.node_selector_terms
         preferred = added.preferred_during_scheduling_ignored_during_execution
         self._added_preferred = _strictly_compiled(preferred)
         # Terms of weight zero score nothing, but their presence keeps the plugin from being skipped.
@@ -190,6 +191,8 @@ class NodeAffinity(
 
     def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         found = node.first.node
+        if self._added is not None and not self._added.matches(found.labels, found.name):
+            yield from remedies_of_added_affinity(pod, found, self._added_terms)
         yield from remedies_of_selector(pod, found)
         required = _affinity(pod).required_during_scheduling_ignored_during_execution
         if required is not None and not rows_matching(compile_node_selector(required), node)[0]:

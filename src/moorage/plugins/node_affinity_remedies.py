@@ -6,15 +6,17 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, product
 from typing import Final
 
+from msgspec.structs import replace
+
 from moorage.api.core import Node, NodeSelectorRequirement, NodeSelectorTerm
 from moorage.api.integers import parse_int64
 from moorage.api.selectors import compile_node_term
 from moorage.framework.change_values import term_text
 from moorage.framework.changes import Change, Remedies
-from moorage.plugins.term_names import NODE_AFFINITY, selector_name
+from moorage.plugins.term_names import ADDED_AFFINITY, NODE_AFFINITY, selector_name
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["labels_to_set", "remedies_of_affinity", "remedies_of_selector"]
+__all__ = ["labels_to_set", "remedies_of_added_affinity", "remedies_of_affinity", "remedies_of_selector"]
 
 #: Labels that state facts about a node: setting them would not make them true.
 _FACTS: Final = (
@@ -49,6 +51,19 @@ def remedies_of_affinity(pod: PodInfo, node: Node, terms: Sequence[NodeSelectorT
         unmet = [one for one in (*term.match_expressions, *term.match_fields) if not _matches(one, term, node)]
         offers = [[*_labels(one, term, node), _dropped(pod, at, one)] for one in unmet]
         if offers:
+            yield from islice(product(*offers), MOST)
+
+
+def remedies_of_added_affinity(pod: PodInfo, node: Node, terms: Sequence[NodeSelectorTerm]) -> Iterator[Remedies]:
+    """Offer to drop the affinity that the profile adds to every pod, or labels that make the node match one of its terms."""
+    path = "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+    text = " or ".join(map(term_text, terms))
+    target = f"config/{pod.spec.scheduler_name}/NodeAffinity"
+    yield Change("config", "plugin-argument", target, path, text, None, term=ADDED_AFFINITY)
+    for term in terms:
+        unmet = [one for one in (*term.match_expressions, *term.match_fields) if not _matches(one, term, node)]
+        offers = [[replace(label, term=ADDED_AFFINITY) for label in _labels(one, term, node)] for one in unmet]
+        if offers and all(offers):
             yield from islice(product(*offers), MOST)
 
 

@@ -52,7 +52,7 @@ from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.device_backed_scores import DeviceBackedDemands, ScoredDemands, with_devices
 from moorage.plugins.extended_resources import backs, device_class_for
 from moorage.plugins.fit_reasons import missing_share, short_resources, why_short
-from moorage.plugins.fit_remedies import remedies_of_full_node, remedies_of_shortage
+from moorage.plugins.fit_remedies import remedies_of_full_node, remedies_of_ignoring, remedies_of_shortage
 from moorage.plugins.scoring_strategies import (
     CPU_AND_MEMORY,
     LEAST_ALLOCATED,
@@ -276,6 +276,8 @@ class NodeResourcesFit(
             offered = one.allocatable(resource)
             if offered - one.requested(resource) < count and (offered > 0 or not by_device):
                 yield from remedies_of_shortage(resource, count, requests.get(resource, 0), pod, node)
+                if is_extended_resource_name(resource):
+                    yield from remedies_of_ignoring(resource, pod)
 
     # -- events -----------------------------------------------------------------------------------------------------------
 

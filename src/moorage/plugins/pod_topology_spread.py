@@ -305,7 +305,8 @@ class PodTopologySpread(
     # -- explanations -------------------------------------------------------------------------------------------------
 
     def remedies(self, spreads: tuple[Spread, ...], pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
-        return remedies_of_spreads(spreads, pod, node)
+        enforced = [i for i, one in enumerate(self._defaults) if one.required]
+        return remedies_of_spreads(spreads, pod, node, enforced)
 
     # -- signature and events -----------------------------------------------------------------------------------------
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from moorage.framework.changes import Change, Remedies
+from moorage.framework.changes import Change, Owner, Remedies
 from moorage.plugins.evictions import evict_any, pods_near
 from moorage.plugins.spread_counts import Spread
 from moorage.plugins.term_names import spread_name
@@ -18,31 +18,47 @@ _HOSTNAME: Final = "kubernetes.io/hostname"
 _NO_LEAST: Final = 2**31 - 1
 
 
-def remedies_of_spreads(spreads: Sequence[Spread], pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
-    """Offer changes for each constraint that rejects the node."""
+class _Field(NamedTuple):
+    """Where a constraint is written: in the pod, or in the arguments of the plugin."""
+
+    owner: Owner
+    target: str
+    path: str
+    skew: str
+    anyway: str
+
+
+def remedies_of_spreads(
+    spreads: Sequence[Spread], pod: PodInfo, node: NodeView, defaults: Sequence[int] = ()
+) -> Iterator[Remedies]:
+    """Offer changes for each constraint that rejects the node.
+
+    ``defaults`` are the indices of the default constraints that apply to a pod without constraints of its own
+    """
     own = [i for i, one in enumerate(pod.spec.topology_spread_constraints) if one.when_unsatisfiable == "DoNotSchedule"]
+    config = f"config/{pod.spec.scheduler_name}/PodTopologySpread"
+    fields = [_Field("pod", f"pod/{pod.key}", f"topologySpreadConstraints[{i}]", "max-skew", "schedule-anyway") for i in own]
+    if not pod.spec.topology_spread_constraints:
+        fields = [_Field("config", config, f"defaultConstraints[{i}]", "plugin-argument", "plugin-argument") for i in defaults]
     for place, spread in enumerate(spreads):
-        path = f"topologySpreadConstraints[{own[place]}]" if place < len(own) else ""
         domain = node.first.domain(spread.constraint.topology_key)
         if not domain or spread.crowded()[domain]:
-            yield from _remedies(spread, domain, path, pod, node)
+            yield from _remedies(spread, domain, fields[place] if place < len(fields) else None, pod, node)
 
 
-def _remedies(spread: Spread, domain: int, path: str, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+def _remedies(spread: Spread, domain: int, at: _Field | None, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
     constraint = spread.constraint
     key, term = constraint.topology_key, spread_name(constraint.topology_key, constraint.selector)
-    target = f"pod/{pod.key}"
-    if path:
-        yield Change(
-            "pod", "schedule-anyway", target, f"{path}.whenUnsatisfiable", "DoNotSchedule", "ScheduleAnyway", term=term
-        )
+    if at is not None:
+        path = f"{at.path}.whenUnsatisfiable"
+        yield Change(at.owner, at.anyway, at.target, path, "DoNotSchedule", "ScheduleAnyway", term=term)
     if not domain:
         if key == _HOSTNAME:
             yield Change("node", "label", f"node/{node.first.name}", f"labels.{key}", None, node.first.name, term=term)
         return
     skew = int(spread.counts[domain]) + spread.own - _least(spread)
-    if path:
-        yield Change("pod", "max-skew", target, f"{path}.maxSkew", constraint.max_skew, skew, term=term)
+    if at is not None:
+        yield Change(at.owner, at.skew, at.target, f"{at.path}.maxSkew", constraint.max_skew, skew, term=term)
     counted = [
         (other, name)
         for other, name in pods_near(node, key)

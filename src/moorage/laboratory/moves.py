@@ -1,0 +1,82 @@
+"""Pods that could move out of the way: each to the node that the scheduler would choose for it now, other than its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from msgspec.structs import replace
+
+from moorage.api.core import Pod
+from moorage.cycle.cycle import Cycle
+from moorage.cycle.search_scope import SearchScope
+from moorage.framework.changes import Change
+from moorage.framework.profile import Profile
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
+from moorage.state.table import NodeTable
+
+__all__ = ["Moves", "off_its_node", "unplaced"]
+
+#: For so many pods a node is searched; in small clusters that is every pod that comes up.
+MOST_MOVED: Final = 8
+
+
+@dataclass(slots=True)
+class Moves:
+    """Where the pods of one profile could go. Pods with volumes or devices stay: those would have to move as well.
+
+    ``cut`` gets "moves" if pods were left out.
+    """
+
+    profile: Profile
+    snapshot: Snapshot
+    cut: set[str]
+    _known: dict[str, Change | None] = field(default_factory=dict)
+
+    def instead_of(self, evictions: Sequence[Change]) -> tuple[Change, ...] | None:
+        """Return evictions with a move in the place of each where the pod has another node; None if none of them has."""
+        found = tuple(self._move(one) or one for one in evictions)
+        return None if found == tuple(evictions) else found
+
+    def _move(self, eviction: Change) -> Change | None:
+        if eviction.verb != "evict":
+            return None
+        if eviction.target not in self._known:
+            if len(self._known) >= MOST_MOVED:
+                self.cut.add("moves")
+                return None
+            self._known[eviction.target] = self._searched(eviction)
+        move = self._known[eviction.target]
+        return None if move is None else replace(move, term=eviction.term)
+
+    def _searched(self, eviction: Change) -> Change | None:
+        table, old = self.snapshot.table, str(eviction.old)
+        row = table.row_of.get(old)
+        key = eviction.target.removeprefix("pod/")
+        held = None if row is None else next((pod for pod in table.pods[row].values() if pod.key == key), None)
+        if row is None or held is None or held.volumes is not None or held.spec.resource_claims:
+            return None
+        if held.spec.scheduler_name != self.profile.scheduler_name:
+            return None
+        others = SearchScope(np.delete(np.arange(len(table)), row), post_filter=False)
+        with off_its_node(table, row, held):
+            cycle = Cycle(0, by_class=False, nominated_first=False, errors_end=False)
+            node = cycle.decide(self.profile, PodInfo(unplaced(held.pod)), self.snapshot, {}, others).node
+        return None if node is None else Change("cluster", "move", eviction.target, "nodeName", old, node)
+
+
+@contextmanager
+def off_its_node(table: NodeTable, row: int, pod: PodInfo) -> Iterator[None]:
+    """Take a pod off its node for as long as the block lasts."""
+    with table.what_if(row):
+        table.remove_pod(row, pod)
+        yield
+
+
+def unplaced(pod: Pod) -> Pod:
+    """Return the pod as it is before it is placed."""
+    return replace(pod, spec=replace(pod.spec, node_name=""), status=replace(pod.status, nominated_node_name=""))

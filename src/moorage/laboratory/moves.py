@@ -19,14 +19,14 @@ from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
-__all__ = ["Moves", "off_its_node", "unplaced"]
+__all__ = ["PodMoves", "off_its_node", "unplaced"]
 
 #: For so many pods a node is searched; in small clusters that is every pod that comes up.
 MOST_MOVED: Final = 8
 
 
 @dataclass(slots=True)
-class Moves:
+class PodMoves:
     """Where the pods of one profile could go. Pods with volumes or devices stay: those would have to move as well.
 
     ``cut`` gets "moves" if pods were left out.

@@ -45,6 +45,7 @@ class Registry:
     def __init__(self, classes: Iterable[Any] = (), args: Mapping[str, type[Any]] | None = None) -> None:
         """Register plugin classes. ``args``: argument types of plugins that configuration may name but that have no class."""
         self._classes: dict[str, Any] = {}
+        self._points: dict[str, tuple[str, ...]] = {}
         self._args = dict(args or {})
         for cls in classes:
             self.add(cls)
@@ -58,11 +59,13 @@ class Registry:
         where = f"{cls.__module__}:{cls.__qualname__}" if isinstance(cls, type) else f"?:{cls}"
         if name is None or not is_printable(name):
             raise InputError(f"plugin {where}: has no usable name; give the class a line such as name = 'MyPlugin'")
-        if not points_of(cls):
+        points = points_of(cls)
+        if not points:
             raise InputError(f"plugin {name} ({where}): implements no extension point; {_suggested_method(cls)}")
         if name in self._classes:
             raise InputError(f"plugin {name} ({where}): that name is taken by {self._classes[name].__module__}; choose another")
         self._classes[name] = cls
+        self._points[name] = points
 
     def __contains__(self, name: str) -> bool:
         return name in self._classes
@@ -75,7 +78,7 @@ class Registry:
 
     def points(self) -> Mapping[str, tuple[str, ...]]:
         """Plugin name → the extension points it implements."""
-        return {name: points_of(cls) for name, cls in self._classes.items()}
+        return dict(self._points)
 
     def args_type(self, name: str) -> type[Any] | None:
         """Return the struct of the plugin's arguments; None if it takes none or is unknown."""

@@ -125,6 +125,8 @@ async def hears_no_loss(self, key, obj, *_, **__):
     await self._deliver(key, obj)
 
 
+#: Seeds to try in turn; in the first ones, all that is broken on purpose shows today.
+SEEDS = (0, 2, 11, *range(20))
 MUTANTS = {  # what is broken on purpose, under which faults it shows, and the promise that is then broken
     "resources are not looked at": (NodeResourcesFit, "filter", lambda *_: (), ["important pods"], "S3"),
     "taints are not looked at": (TaintToleration, "filter", lambda *_: (), ["nodes tainted"], "S3"),
@@ -142,7 +144,7 @@ MUTANTS = {  # what is broken on purpose, under which faults it shows, and the p
 @pytest.mark.parametrize(("where", "what", "broken", "faults", "promise"), MUTANTS.values(), ids=MUTANTS)
 def test_a_deliberately_broken_scheduler_is_detected(where, what, broken, faults, promise):
     with mock.patch.object(where, what, broken):
-        assert any(promise in line for seed in range(20) for line in run(seed, faults, crowded=False).broken)
+        assert any(promise in line for seed in SEEDS for line in run(seed, faults, crowded=False).broken)
 
 
 def put_in(source):
@@ -191,7 +193,7 @@ HOLDING_MUTANTS = {  # what is broken on purpose, what pods hold, under which fa
 )
 def test_a_scheduler_that_loses_holdings_is_detected(where, what, broken, holding, faults, promise):
     with mock.patch.object(where, what, broken):
-        assert any(promise in line for seed in range(20) for line in run(seed, faults, holding=[holding], crowded=False).broken)
+        assert any(promise in line for seed in SEEDS for line in run(seed, faults, holding=[holding], crowded=False).broken)
 
 
 @pytest.mark.slow

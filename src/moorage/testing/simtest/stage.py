@@ -37,6 +37,8 @@ __all__ = ["LOST", "SimtestStage", "on_stage"]
 LOST = ClusterError("connection reset")
 _SETTLE_S = 30.0
 _TERMS = Terms()
+#: A scheduler without a rival renews its lease less often: renewals would be most of what happens on a stage.
+_ALONE = Timing(retry_s=5.0)
 
 
 class SimtestStage:
@@ -57,7 +59,7 @@ class SimtestStage:
             plugins = given if profiles else mine
             return watched_scheduler(actor, self.recording, plugins, seed=seed, profiles=profiles, opened=opened)
 
-        settings = LeaderSettings(timing=Timing()) if leader else None
+        settings = LeaderSettings(timing=Timing() if members > 1 else _ALONE) if leader else None
         self.members = [
             Member(
                 self.api, name, make, leader=settings, rng=random.Random(f"{seed}/{name}"),  # noqa: S311

@@ -35,6 +35,7 @@ def with_blocks(language):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", with_blocks("python"))
 def test_the_code_on_a_page_runs(page):
     namespace = {"__name__": "page"}
@@ -72,6 +73,7 @@ def moorage(monkeypatch, capsys):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", with_blocks("console"))
 def test_the_commands_on_a_page_print_what_it_says(moorage, page):
     for command, promised in sessions(page.read_text("utf-8")):

@@ -10,6 +10,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*/run.py"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.parent.name)
 def test_example_prints_what_it_promises(script):
     run = subprocess.run([sys.executable, script], cwd=script.parent, capture_output=True, text=True, check=False, timeout=120)

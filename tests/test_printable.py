@@ -56,6 +56,7 @@ def test_nothing_that_misleads_is_left(text):
     line.encode()  # no surrogate is left
 
 
+@pytest.mark.slow
 @given(st.recursive(st.text() | st.integers(), lambda inside: st.lists(inside) | st.dictionaries(st.text(), inside)))
 def test_documents_say_the_same_and_mislead_no_terminal(value):
     as_json = escape_json(json.dumps(value, ensure_ascii=False, indent=1))

@@ -209,6 +209,7 @@ near = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(near, st.sampled_from([Pod, Node, Deployment]))
 def test_decodes_or_raises_input_error(data, kind):
     try:

@@ -39,6 +39,7 @@ assert cluster.report.read == (("Gadget", 1),), cluster.report
 """
 
 
+@pytest.mark.slow
 def test_a_new_kind_is_one_row(tmp_path):
     path = tmp_path / "gadget.yaml"
     path.write_text("{apiVersion: example.com/v1, kind: Gadget, metadata: {name: g, namespace: default}, size: 3}")

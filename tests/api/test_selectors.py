@@ -240,6 +240,7 @@ many = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.lists(many, min_size=17, max_size=40), st.dictionaries(st.sampled_from("abcdefghij"), values))
 def test_many_requirements_match_like_one_by_one(asked, labels):
     assert Selector(tuple(asked)).matches(labels) == all(one.matches(labels.get(one.key)) for one in asked)

@@ -140,6 +140,7 @@ def without_nulls(value):
     return [without_nulls(one) for one in value] if isinstance(value, list) else value
 
 
+@pytest.mark.slow
 @given(CASES, st.sampled_from(["Strict", "Warn", "Ignore"]))
 @settings(max_examples=200, deadline=None)
 def test_arbitrary_objects_are_accepted_or_rejected(held, case, validation):

@@ -276,6 +276,7 @@ DEEDS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(deeds=DEEDS)
 @settings(max_examples=40, deadline=None)
 def test_usage_never_exceeds_the_quota_and_all_admitted_objects_are_charged(new_store, deeds):

@@ -29,6 +29,7 @@ SIZES = ["--nodes", "20", "--init", "10", "--pods", "10", "--check-every", "1"]
 RUNNABLE = list(WORKLOADS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNNABLE)
 def test_all_pods_are_bound_and_every_decision_checked(name, monkeypatch, tmp_path):
     monkeypatch.setattr("benchmarks.command._in_new_process", run)  # as fast as a run can start

@@ -153,6 +153,7 @@ def test_all_faults_of_a_configuration_are_reported(moorage, tmp_path, cluster):
     assert [line.split(":")[0].strip() for line in faults] == ["bogus", "parallelism", "profiles[1].schedulerName"]
 
 
+@pytest.mark.slow
 def test_a_plugin_in_the_current_folder(process, tmp_path, cluster):
     (tmp_path / "nowhere.py").write_text(
         "from moorage.framework.verdicts import Hold\n\n\n"

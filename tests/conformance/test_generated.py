@@ -62,11 +62,13 @@ def disagreements_by_class(document):
             reserve(profile, decision, wanted["chosen"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["found", "generated"])
 def test_every_decision_is_the_real_ones(name):
     assert [line for document in documents(name) for line in disagreements(document)] == []
 
 
+@pytest.mark.slow
 def test_deciding_by_class_comes_to_the_same():
     sequences = [
         document for name in ("found", "generated") for document in documents(name) if document.get("mode") == "sequence"

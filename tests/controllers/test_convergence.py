@@ -1,5 +1,6 @@
 """Whatever happens, and whenever the controllers start again: in the end everything is as it was asked for."""
 
+import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -120,6 +121,7 @@ def take(lab, step):
     lab.settle()
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(STEPS)
 def test_the_cluster_converges_to_its_desired_state(lab_class, steps):

@@ -196,6 +196,7 @@ def sums(table):
     return {name: amounts for name, amounts in requested.items() if any(amounts)}, table.pod_count.view.tolist()
 
 
+@pytest.mark.slow
 @given(crowds, requests, budgets, st.data())
 @settings(max_examples=150, deadline=None)
 def test_batched_nodes_equal_single_nodes(crowd, facts, limits, data):
@@ -217,6 +218,7 @@ def test_batched_nodes_equal_single_nodes(crowd, facts, limits, data):
 waiting = st.dictionaries(st.integers(0, 5), st.lists(requests, min_size=1, max_size=3), max_size=6)
 
 
+@pytest.mark.slow
 @given(crowds, requests, waiting, budgets, st.data())
 @settings(max_examples=100, deadline=None)
 def test_batched_nodes_with_nominated_pods_equal_single_nodes(crowd, facts, nominees, limits, data):

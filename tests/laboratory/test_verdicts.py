@@ -209,6 +209,7 @@ def against_record(wanted, judged, nominated, *, run_all):
             yield f"{name}: first is {first}, recorded {status}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["v1.36"])
 def test_a_few_recorded_decisions(family):
     paths = [path for path in FAMILIES if path.parent.name == family]

@@ -10,6 +10,7 @@ import random
 from collections import Counter
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -138,12 +139,14 @@ def walk(seed, kind, steps=60):
         yield what
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 3))
 def test_a_change_that_lets_the_pod_fit_wakes_it(seed, kind):
     list(walk(seed, kind))
 
 
+@pytest.mark.slow
 def test_every_kind_of_change_sometimes_helps():
     """Guard against a vacuous property above."""
     helped = Counter(what for seed in range(40) for what in walk(seed, seed % 4))

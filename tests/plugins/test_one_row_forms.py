@@ -53,6 +53,7 @@ def requesting(name, requests):
     return a_pod(name, containers=[{"name": "c", "resources": {"requests": requests}}])
 
 
+@pytest.mark.slow
 @settings(max_examples=75, deadline=None)
 @given(
     nodes=st.lists(st.tuples(offers, st.lists(asks, max_size=3), st.integers(0, 4)), min_size=1, max_size=4),

@@ -203,6 +203,7 @@ def happen(cluster, event):
             cluster.place(new, new.spec.node_name)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(node_lists, placed_pods, waiting_pods, st.data())
 def test_every_change_that_lets_the_pod_fit_wakes_it(nodes, where, pod, data):

@@ -212,6 +212,7 @@ def with_units(requests):
     return {name: f"{count}m" if name == "cpu" else count for name, count in requests.items()}
 
 
+@pytest.mark.slow
 @given(st.sampled_from([LEAST, MOST, RATIO]), weighted, shapes, lists, st.lists(st.tuples(lists, lists), max_size=4), st.data())
 def test_agrees_with_a_reference_implementation(kind, resources, shape, wants, nodes, data):
     chosen = strategy(kind, resources, shape if kind == RATIO else None)

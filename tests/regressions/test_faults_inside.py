@@ -275,6 +275,7 @@ def test_f28_allowing_and_rejecting_at_once_has_one_outcome(first):
     on_stage(main, Permits)
 
 
+@pytest.mark.slow
 def test_f28_permit_waits_end_at_their_timeout_of_at_most_fifteen_minutes():
     async def main(stage):
         stage.world.node("n1", cpu=1)
@@ -349,6 +350,7 @@ def test_f30_an_extender_that_fails_or_replies_invalidly(ignorable):
 # -- storms and races --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_f41_a_storm_of_updates_while_pods_are_in_flight():
     async def main(stage):
         for number in range(10):

@@ -13,6 +13,7 @@ from tests.regressions.churning import churn
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_f32_killed_at_any_moment_and_restarted(seed):
     async def main(stage):

@@ -49,6 +49,7 @@ def claiming():
 ROUNDS = 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_objects_created_for_a_preempted_pod_are_deleted(seed):
     """Small pods come to a node, and sooner or later a large one that wants all of it."""

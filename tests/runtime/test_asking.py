@@ -198,6 +198,7 @@ class Whimsical:
         ).encode()
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.sampled_from(WHIMS), max_size=12),

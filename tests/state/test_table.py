@@ -251,6 +251,7 @@ def test_adding_and_removing_a_pod_changes_nothing(cluster, pod, row):
     assert (described(table), {**internals(table), "changes": None}) == before
 
 
+@pytest.mark.slow
 @given(cluster=clusters(), row=st.integers(0, 1), fresh=st.lists(pods(), max_size=4), data=st.data())
 @settings(max_examples=50, deadline=None)
 def test_a_what_if_leaves_no_trace(cluster, row, fresh, data):

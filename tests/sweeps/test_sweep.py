@@ -157,6 +157,7 @@ profiles:
 """
 
 
+@pytest.mark.slow
 def test_differences_are_those_of_compare(tmp_path):
     cluster = small_cluster()
     names = ("nodesUsed", "balance.cpu", "pending")

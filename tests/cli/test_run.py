@@ -237,19 +237,16 @@ def test_each_missing_permission_is_reported_in_one_line(tmp_path, eager, says):
     """The lease is asked for once the cluster is known, or at once, as ``delayCacheUntilActive`` says."""
 
     async def main():
-        async with running(tmp_path, "--secure-port=0") as world:
-            config = yaml.safe_load((tmp_path / "kubeconfig").read_text())
-            config["users"][0]["user"]["token"] = "reader-token"
-            (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
+        async with serving(Store(time.time, random.Random(5), b"k"), Authenticator(USERS)) as port:
+            write_kubeconfig(tmp_path / "kubeconfig", port, "reader-token")
             given = {
                 "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
                 "clientConnection": {"kubeconfig": str(tmp_path / "kubeconfig")}, "delayCacheUntilActive": eager,
             }  # fmt: skip
             (tmp_path / "config.yaml").write_text(yaml.safe_dump(given))
-            async with scheduler(f"--config={tmp_path / 'config.yaml'}", "--secure-port=0") as other:
-                found = await other.until(says)
-                await world.end()
-                return await other.end(), other.said, found
+            async with scheduler(f"--config={tmp_path / 'config.yaml'}", "--secure-port=0") as world:
+                found = await world.until(says)
+                return await world.end(), world.said, found
 
     status, said, found = asyncio.run(main())
     assert status == 0
@@ -484,6 +481,8 @@ REFUSED = {  # flags, file, what is said
     "a password in the address": (
         ["--master=https://me:secret@x"], None, "--master: the address must not contain a user name or a password",
     ),
+    "an address that is none": (["--master=x"], None, "the address must start with http"),
+    "no cluster around": ([], None, "not in a cluster"),
     "a bad truth": (["--leader-elect=maybe"], None, "strconv.ParseBool"),
     "a bad duration": (["--leader-elect-lease-duration=15"], None, "missing unit"),
     "words that are no flags": (["now"], None, "does not take any arguments, got"),

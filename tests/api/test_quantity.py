@@ -120,10 +120,10 @@ def test_uses_apimachinerys_error_text():
     "text", ["1e999999999", "-1e999999999", "1e-999999999", "9" * 512, "0." + "1" * 500, "9" * 400 + "e-9999"]
 )
 def test_large_exponents_take_bounded_time(text):
-    started = time.perf_counter()
+    started = time.thread_time()
     parse(text)
     canonical(text)
-    assert time.perf_counter() - started < 0.05
+    assert time.thread_time() - started < 0.05
 
 
 # -- properties: compared with fractions ----------------------------------------------------------------------------------

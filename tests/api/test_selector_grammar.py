@@ -109,10 +109,10 @@ def test_rejects_invalid_label_values():
 
 @pytest.mark.parametrize("text", ["a=" * 500_000, "a in (" + "b," * 500_000, "!" * 1_000_000, "(" * (MAX_TEXT + 1)])
 def test_rejects_long_texts_in_bounded_time(text):
-    started = time.perf_counter()
+    started = time.thread_time()
     with pytest.raises(SelectorError, match="longer than 65536 characters"):
         parse_selector(text)
-    assert time.perf_counter() - started < 0.2
+    assert time.thread_time() - started < 0.2
 
 
 def test_parses_a_thousand_requirements():

@@ -275,6 +275,10 @@ def test_100_continue_is_sent_to_authorized_clients_only():
 HASTY = ServerLimits(client_s=0.15, answer_s=0.15)
 
 
+#: A connection that ends sooner was closed by the server; `dribble` itself gives up after five seconds.
+CLOSED_S = 4
+
+
 async def dribble(port, first, more, step_s=0.02, tls=None):
     """Send a byte now and then until the server closes; return the duration and the response."""
     loop = asyncio.get_running_loop()
@@ -319,7 +323,7 @@ def test_slow_clients_are_disconnected_and_others_served(first, more):
             codes, _ = await talk(port, raw("GET /version HTTP/1.1", "Connection: close"))
             assert codes == [200]
             took_s, answer = await slow
-            assert took_s < 2
+            assert took_s < CLOSED_S
             assert b"Traceback" not in answer
 
     asyncio.run(run())
@@ -332,7 +336,7 @@ def test_the_size_of_a_head_is_limited_for_any_number_of_headers():
             line = b"X-A: " + b"a" * (MAX_FIELD // 2) + b"\r\n"
             took_s, answer = await dribble(port, raw("GET /api HTTP/1.1")[:-2], line, 0.001)
             assert answer == b""
-            assert took_s < 2
+            assert took_s < CLOSED_S
             assert len(line) * 4 < MAX_HEAD * 2
 
     asyncio.run(run())
@@ -449,7 +453,7 @@ def test_a_missing_handshake_times_out(tmp_path):
         authority = make_authority(tmp_path)
         async with a_server(HASTY, tls=authority.tls()) as (_, port):
             took_s, answer = await dribble(port, b"\x16\x03\x01", b"")
-            assert (took_s < 2, answer) == (True, b"")
+            assert (took_s < CLOSED_S, answer) == (True, b"")
 
     asyncio.run(run())
 

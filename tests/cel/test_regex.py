@@ -93,6 +93,6 @@ def test_rejects_what_re2_rejects(pattern, text):
 
 @pytest.mark.parametrize("pattern", ["(a*)*b", "(a|aa)+$b", "(?:a?){30}a{30}b", "^(([a-z])+.)+[A-Z]([a-z])+$"])
 def test_backtracking_patterns_take_bounded_time(pattern):
-    begun = time.perf_counter()
+    begun = time.thread_time()
     assert compile_regex(pattern).find("a" * 64) is None
-    assert time.perf_counter() - begun < 1
+    assert time.thread_time() - begun < 1

@@ -258,7 +258,7 @@ def test_a_second_signal_exits_at_once():
 
     status, took = asyncio.run(main())
     assert status == 1
-    assert took < 2
+    assert took < 5  # it would wait for the answer to its request for longer
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from moorage.framework.plugin_runner import MAX_SCORE, are_in_range, ask, normal
 from moorage.framework.profile import Step
 from moorage.framework.reuse import Scope
 from moorage.framework.verdicts import SKIP
+from moorage.state.change_log import RowLog
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import PodMatcher
@@ -33,6 +34,8 @@ __all__ = ["REFUSED", "KeptScores"]
 #: Matchers whose cells one class keeps, and the rows of all of them together.
 _COUNTED_KEPT = 64
 _COUNTED_ROWS_KEPT = 2_000_000
+#: Rows opened or closed that are logged for the cells.
+_FLIPS_KEPT = 4096
 #: The places by domain follow up to this many changes at a time.
 _FEW_PLACES = 64
 #: Labels with more values than this are compared node by node.
@@ -116,6 +119,8 @@ class KeptScores:
         self._open_places: dict[str, OpenPlaces] = {}
         self._domains: dict[str, Domains] = {}
         self._counted: dict[tuple[str, PodMatcher], CountedPlaces] = {}
+        #: The rows that were opened or closed while there were counted places.
+        self._flips = RowLog(_FLIPS_KEPT)
 
     def _scaled(self, step: Step, state: Any, raw: IntArray) -> IntArray:
         scores = normalized(step, state, raw)
@@ -169,7 +174,7 @@ class KeptScores:
         if found is None or not found.knows(table, key) or not found.follow():
             while len(self._counted) >= max(1, min(_COUNTED_KEPT, _COUNTED_ROWS_KEPT // len(table))):
                 del self._counted[next(iter(self._counted))]
-            found = CountedPlaces(table, self._in_ring, key, matcher)
+            found = CountedPlaces(table, self._in_ring, self._flips, key, matcher)
         self._counted[key, matcher] = found  # ordered by last use
         return found if found.are_few else None
 
@@ -214,8 +219,9 @@ class KeptScores:
 
     def _write(self, place: int, total: int) -> None:
         before = self._in_ring_cells[place]
-        if self._domains and (before >= 0) != (total >= 0):
+        if (before >= 0) != (total >= 0):
             self._domains.clear()
+            self._flips.note(self._ring.row_at[place])
         self._in_ring_cells[place] = total
         self._top.changed(place, total)
         for places in self._places.values():
@@ -253,6 +259,9 @@ class KeptScores:
         written = totals if np.count_nonzero(allowed) == len(allowed) else np.where(allowed, totals, REFUSED)
         if self._places or self._open_places:
             self._tell_places(places, written)
+        if self._counted:
+            for row in rows[(self._in_ring[places] >= 0) != (written >= 0)].tolist():
+                self._flips.note(row)
         self._in_ring[places] = written
         self._top.forget(self._in_ring)
         self._domains.clear()

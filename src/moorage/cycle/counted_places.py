@@ -1,7 +1,8 @@
 """A pod class's nodes by domain and by how many pods on them a matcher counts: the cells of default spreading.
 
-The score of a node in ``ScoresByCount`` follows from its cell, and there are few cells, however many nodes there are. Between
-two pods of a class few nodes move to another cell, so cells and the number of open nodes in each follow the log of changes.
+The score of a node in ``ScoresByCount`` follows from its cell, and there are few cells, however many nodes there are. A node
+moves to another cell when one of the counted pods comes or goes, so the cells follow the log of the matcher. The number of open
+nodes in each also follows the nodes that the class opens and closes.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from moorage.state.change_log import RowLog
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import Counts, PodMatcher
 from moorage.state.table import NodeTable
 
 __all__ = ["CountedPlaces"]
 
-#: Up to this many changed rows are moved one by one: each NumPy call has a fixed cost.
+#: Up to this many rows are moved one by one: each NumPy call has a fixed cost.
 _FEW: Final = 8
 #: With more cells than this the nodes are scored one by one.
 _MOST_CELLS: Final = 4096
@@ -27,17 +29,21 @@ class CountedPlaces:
     """The cells of one label and one matcher. ``cells`` has the cell of each place of the ring.
 
     Cell ``count * size + domain`` holds the nodes with so many counted pods in a domain, and ``size`` is the number of values.
-    ``open`` is how many places of each cell are not refused. ``totals`` are the class's own, in ring order.
+    ``open`` is how many places of each cell are not refused. ``totals`` are the class's own, in ring order, and ``flips`` logs
+    the rows that it opened or closed.
     """
 
-    def __init__(self, table: NodeTable, totals: IntArray, key: str, matcher: PodMatcher) -> None:
+    def __init__(self, table: NodeTable, totals: IntArray, flips: RowLog, key: str, matcher: PodMatcher) -> None:
         self.totals = totals
+        self._flips = flips
+        self._flips_seen = flips.position
         self.domains = table.domains_in_ring(key)
         self.size = len(table.labels.column(key).values)
         self._table = table
         self._matcher = matcher
         self._ring = table.ring()
-        self._position = table.changes.position
+        self._changes = table.pod_counts.changes_of(matcher)
+        self._position = self._changes.position
         counts = table.pod_counts.of(matcher)
         self.most = int(counts.max(initial=0))
         self.cells: npt.NDArray[np.intp] = counts[self._ring.rows] * np.intp(self.size) + self.domains
@@ -60,12 +66,15 @@ class CountedPlaces:
             self.open = np.bincount(self.cells[self._is_open], minlength=(self.most + 1) * self.size)
 
     def follow(self) -> bool:
-        """Take in the rows that changed since the last call. False: the cells must be computed again."""
-        changes = self._table.changes
-        changed = changes.since(self._position)
-        if changed is None or not self.are_few:
+        """Move the rows that changed since the last call. False: the cells must be computed again."""
+        changes = self._table.pod_counts.changes_of(self._matcher)
+        if changes is not self._changes or not self.are_few:
             return False
-        self._position = changes.position
+        counted, flipped = changes.since(self._position), self._flips.since(self._flips_seen)
+        self._position, self._flips_seen = changes.position, self._flips.position
+        if counted is None or flipped is None:
+            return False
+        changed = [*counted, *flipped]
         if not changed:
             return True
         counts = self._table.pod_counts.of(self._matcher)

@@ -9,7 +9,7 @@ Source  kube-scheduler 1.36, plugins/podtopologyspread/scoring.go
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import floor, log
 from typing import Any, NamedTuple
 
@@ -82,7 +82,7 @@ def weigh_spread(feasible: NodeView, counted: Sequence[CountedConstraint], all_l
             weighed.append(WeightedConstraint(key, None, _weight(size), more, matcher))
             continue
         counts = pods_by_domain(nodes, one)
-        if not all_labels and matcher is not None:
+        if not all_labels and matcher is not None and not nodes.label(key).is_everywhere:
             _add_unlabelled(counts, nodes, key, nodes.pods_matching(matcher), one.rows)
         weight = _weight(_domains(feasible, key, scored))
         costs: _Floats = counts * weight + more
@@ -111,7 +111,7 @@ def _add_unlabelled(counts: IntArray, nodes: NodeView, key: str, pods: Counts, r
     """Add pods on nodes without the label to the domain of the empty value, if any node has that value."""
     column = nodes.label(key)
     empty = column.find("")
-    if empty >= 0 and not column.is_everywhere:
+    if empty >= 0:
         lacking = domain_ids(nodes, key) == 0
         counts[empty] += int(pods[lacking if rows is None else lacking & rows].sum())
 
@@ -129,7 +129,7 @@ def score_domains(preference: SpreadPreference) -> tuple[str, IntArray] | None:
     if len(preference.weighed) != 1 or preference.weighed[0].costs is None:
         return None
     costs = preference.weighed[0].costs
-    scores = _few_rounded(costs) if len(costs) <= _FEW else _rounded(costs)
+    scores = _few_rounded(costs.tolist()) if len(costs) <= _FEW else _rounded(costs)
     if preference.all_labels:
         scores[0] = SET_ASIDE
     return preference.weighed[0].topology_key, scores
@@ -144,14 +144,17 @@ def score_by_count(preference: SpreadPreference, nodes: NodeView) -> ScoresByCou
     if preference.all_labels and not nodes.label(others[0].topology_key).is_everywhere:
         return None
 
-    def raw(most: int) -> IntArray:
-        scores = np.zeros(1)
-        for one in preference.weighed:  # in this order, as floats are summed
-            costs = np.arange(most + 1)[:, None] * one.weight + one.more if one.costs is None else one.costs[None, :]
-            scores = scores + costs
-        return _rounded(scores)
+    host, costs = on_hosts[0], others[0].costs
+    assert costs is not None
 
-    return ScoresByCount(others[0].topology_key, on_hosts[0].matcher, raw)
+    def raw(most: int) -> IntArray:
+        if (most + 1) * len(costs) > _FEW:
+            return _rounded(np.add.outer(np.arange(most + 1) * host.weight + host.more, costs))
+        at_hosts = [count * host.weight + host.more for count in range(most + 1)]
+        sums = [at_host + cost for at_host in at_hosts for cost in costs.tolist()]
+        return _few_rounded(sums).reshape(most + 1, len(costs))
+
+    return ScoresByCount(others[0].topology_key, host.matcher, raw)
 
 
 def _costs(one: WeightedConstraint, nodes: NodeView) -> _Floats:
@@ -170,20 +173,21 @@ def _rounded(scores: _Floats) -> IntArray:
     return down.astype(np.int64)
 
 
-def _few_rounded(scores: _Floats) -> IntArray:
+def _few_rounded(scores: Iterable[float]) -> IntArray:
     """Round like ``_rounded``, one by one, which is faster for few scores."""
-    return np.array([(down := floor(score)) + (score - down >= 0.5) for score in scores.tolist()], dtype=np.int64)
+    return np.array([(down := floor(score)) + (score - down >= 0.5) for score in scores], dtype=np.int64)
 
 
 def normalize_spread(scores: IntArray) -> IntArray:
     """Map raw scores, where lower is better, to 0-100: the worst node gets ``100 * least / most``, the best gets 100."""
-    most = int(scores.max()) if len(scores) else SET_ASIDE
+    if not len(scores):
+        return np.zeros_like(scores)
+    most, least = scores.item(scores.argmax()), scores.item(scores.argmin())  # several times faster than max and min
     if most == SET_ASIDE:
         return np.zeros_like(scores)
     kept: BoolArray | None = None
-    least = int(scores.min())
     if least == SET_ASIDE:
         kept = scores != SET_ASIDE
         least = int(scores[kept].min())
-    shares = np.full_like(scores, _MAX_SCORE) if most == 0 else _MAX_SCORE * (most + least - scores) // most
+    shares = np.full_like(scores, _MAX_SCORE) if most == 0 else (most + least - scores) * _MAX_SCORE // most
     return shares if kept is None else np.where(kept, shares, 0)

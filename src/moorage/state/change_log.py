@@ -16,20 +16,20 @@ class RowLog:
     #: Number of entries kept at least; a reader that is further behind must read every row.
     keep = 65_536
 
-    def __init__(self) -> None:
+    def __init__(self, keep: int | None = None) -> None:
+        if keep is not None:
+            self.keep = keep
         #: While this is true nothing is logged: the changes are undone before any reader continues.
         self.muted = False
+        self.position = 0
         self._rows = array("q")
         self._dropped = 0
-
-    @property
-    def position(self) -> int:
-        return self._dropped + len(self._rows)
 
     def note(self, row: int) -> None:
         if self.muted:
             return
         self._rows.append(row)
+        self.position += 1
         if len(self._rows) >= 2 * self.keep:
             del self._rows[: self.keep]
             self._dropped += self.keep

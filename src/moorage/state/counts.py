@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.api.selectors import Selector
+from moorage.state.change_log import RowLog
 from moorage.state.columns import Column, IntArray, RowSpace
 from moorage.state.labels import IdCounts, LabelColumns
 from moorage.state.pod_info import AffinityTerm, PodInfo
@@ -53,17 +54,27 @@ class PodMatcher(NamedTuple):
         return all(term.matches(pod.namespace, pod.labels) for term in self.terms)
 
 
-class _Counted:
-    """The number of pods that one matcher selects: on each row, and in each domain of the topologies that were read."""
+#: Changes of one matcher's counts that are logged; a reader that is further behind reads every row.
+_CHANGES_KEPT = 1024
 
-    __slots__ = ("column", "domains")
+
+class _Counted:
+    """The number of pods that one matcher selects: on each row, and in each domain of the topologies that were read.
+
+    ``changes`` logs the rows whose number changed; None until a reader asks.
+    """
+
+    __slots__ = ("changes", "column", "domains")
 
     def __init__(self, column: Column) -> None:
         self.column = column
         self.domains: dict[str, IdCounts] = {}
+        self.changes: RowLog | None = None
 
     def shift(self, row: int, by: int, labels: LabelColumns) -> None:
         self.column.cells[row] += by
+        if self.changes is not None:
+            self.changes.note(row)
         for key, tally in self.domains.items():
             tally.add(labels.column(key).id_at(row), by)
 
@@ -112,6 +123,13 @@ class PodCounts:
     def of(self, matcher: PodMatcher) -> Counts:
         """Return the number of matching pods on each row, shape (rows,), int32. Read-only for callers."""
         return self._counted(matcher).column.view
+
+    def changes_of(self, matcher: PodMatcher) -> RowLog:
+        """Return the log of the rows whose number of matching pods changed; another log after the matcher was dropped."""
+        counted = self._counted(matcher)
+        if counted.changes is None:
+            counted.changes = RowLog(_CHANGES_KEPT)
+        return counted.changes
 
     def by_domain(self, matcher: PodMatcher, key: str) -> IntArray:
         """Return the number of matching pods for each value of label ``key``, shape (values,), 0 for id 0. A fresh array."""

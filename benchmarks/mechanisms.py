@@ -12,6 +12,7 @@ from moorage.cycle.cached_scores import KeptScores
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.domain_verdicts import ByDomain
 from moorage.cycle.narrowed_nodes import NarrowLook
+from moorage.cycle.pinned_pods import PinnedPods
 from moorage.cycle.pod_classes import ClassCache
 from moorage.cycle.pod_signatures import Signer
 from moorage.cycle.top_places import TopPlaces
@@ -45,5 +46,6 @@ MECHANISMS: Final[Mapping[str, Callable[[], None]]] = {
     "tied-places": _replace(TopPlaces, _find=_none),
     "domains": _replace(ByDomain, closed=_none),
     "narrowing": _replace(NarrowLook, concerns=_none),
+    "pinned-pods": _replace(PinnedPods, decide=_none),
     "idle-plugins": _replace(Signer, _idle=lambda *_: (set(), [])),
 }

@@ -56,10 +56,12 @@ LIMITS = [
     ALWAYS_TIED,
     {**ALWAYS_TIED, "cached_scores._FEW_DOMAINS": 0},
     {**ALWAYS_TIED, "cached_scores._FEW_DOMAINS": 0, "domain_places._FEW_CHANGES": 0},
-    {**ALWAYS_TIED, "pod_classes.FEW": 0},
+    {**ALWAYS_TIED, "pod_classes.FEW": 0, "pinned_pods._FIRST_FEW": 0},
+    {"pinned_pods._FIRST_FEW": 0},
 ]
 step = st.one_of(
     *[st.tuples(st.just("pod"), st.integers(0, 3))] * 4,
+    *[st.tuples(st.just("pinned"), st.tuples(st.integers(0, 3), st.integers(0, 7)))] * 2,
     st.tuples(st.just("remove"), st.integers(0, 50)),
     st.tuples(st.just("forget"), st.integers(0, 50)),
     st.tuples(st.just("relabel"), st.integers(0, 50)),
@@ -70,6 +72,11 @@ step = st.one_of(
     st.tuples(st.just("nominate"), st.tuples(st.integers(0, 3), st.integers(0, 7))),
     st.tuples(st.just("give_up"), st.integers(0, 7)),
 )
+
+
+def only_node(name):
+    named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [named]}}
 
 
 class History:
@@ -129,10 +136,14 @@ class History:
         """The pods' namespace gets other labels, which terms may select by."""
         self.cluster.set_namespace(msgspec.convert({"metadata": {"name": "default", "labels": {"team": team}}}, Namespace))
 
-    def pod(self, kind):
+    def pinned(self, what):
+        """A pod of a DaemonSet: it names its node, and is like other pods in all else."""
+        self.pod(what[0], {"affinity": {"nodeAffinity": only_node(f"n{what[1]}")}})
+
+    def pod(self, kind, more=MappingProxyType({})):
         spec, app = self.templates[kind]
         self.number += 1
-        pod = a_pod(f"p{self.number}", {"app": app}, **spec)
+        pod = a_pod(f"p{self.number}", {"app": app}, **{**spec, **more})
         snapshot = self.cluster.snapshot
         one, two = (cycle.decide(self.profile, pod, snapshot, self.nominated) for cycle in (self.quick, self.plain))
         assert (one.node, one.feasible, one.message) == (two.node, two.feasible, two.message)

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from moorage.api.core import Namespace, Pod, Service
+from moorage.cycle import pinned_pods
 from moorage.engine.facts import NO_LONGER_WANTED, Done, Gone, Seen, Work
 from moorage.engine.fast_lane import FastLane
 from moorage.engine.outbox import Decided, Revoked
@@ -22,6 +23,7 @@ from moorage.simulator.outcome import collect
 from moorage.simulator.simulate import Options, prepare
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from tests.cycle.test_pod_classes import only_node
 from tests.laboratory.random_world import World
 
 ENCODER = msgspec.msgpack.Encoder(enc_hook=lambda value: value.pod, order="deterministic")
@@ -65,6 +67,8 @@ class Course:
     def pod(self, name=""):
         self.pods += 1
         labels, spec = self.random.choice(self.templates)
+        if self.random.random() < 0.2:  # as pods of a DaemonSet
+            spec = {**spec, "affinity": {"nodeAffinity": only_node(f"n{self.random.randint(1, 12)}")}}
         return a_pod(name or f"p{self.pods}", labels, uid=f"u{self.pods}", **spec).pod
 
     def fact(self, known):
@@ -240,6 +244,7 @@ class Engines:
 @pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_an_engine_decides_and_orders_the_same_with_and_without_the_lane(options, monkeypatch):
+    monkeypatch.setattr(pinned_pods, "_FIRST_FEW", 1)
     taken = []
     order = FastLane.order_bind
     monkeypatch.setattr(FastLane, "order_bind", lambda *args: (taken.append(1), order(*args)))
@@ -251,6 +256,7 @@ def test_an_engine_decides_and_orders_the_same_with_and_without_the_lane(options
 @pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_a_simulation_runs_the_same_with_and_without_the_lane(options, monkeypatch):
+    monkeypatch.setattr(pinned_pods, "_FIRST_FEW", 1)
     taken = []
     confirm = FastLane.confirm
     monkeypatch.setattr(FastLane, "confirm", lambda *args: (taken.append(1), confirm(*args)))

@@ -23,6 +23,7 @@ from moorage.cycle.domain_verdicts import ByDomain, DomainScoring
 from moorage.cycle.narrowed_nodes import NarrowLook
 from moorage.cycle.node_verdicts import FEW, NodePart, NodeParts, Steps, ask_pre_filters, both, close_refused
 from moorage.cycle.nominated_rows import NominatedRows, Rivals
+from moorage.cycle.pinned_pods import PinnedPods
 from moorage.cycle.pod_signatures import Signer
 from moorage.cycle.shape_routes import ShapeRoute
 from moorage.cycle.ties import draw, ring_position
@@ -104,14 +105,19 @@ class ClassCache:
         self._by_domain = ByDomain(profile)
         self._narrow = NarrowLook(profile)
         self._routes: dict[bytes, ShapeRoute[_PodClass]] = {}
+        self._pinned = PinnedPods(profile, self._route_of, self._follow)
 
     def decide_known(self, pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
         """Decide like ``decide`` where no pod is nominated. A pod of a shape that was decided before is not signed again."""
+        if pod.spec.affinity is not None and self._pays:
+            pinned = self._pinned.decide(pod, snapshot)
+            if pinned is not None:
+                return Quick(pinned[0], 1, pinned[1], 1)
         if pod.spec.affinity is not None and self._narrow.concerns(pod):
             return self._decide_narrow(pod, snapshot) if self._pays else None
         shape = pod.shape()
         route = self._routes.get(shape)
-        if route is None or self._classes.get(route.key) is not route.pod_class or not route.holds(snapshot):
+        if route is None or not self._leads(route, snapshot):
             return self._decide_first(pod, shape, snapshot, seed)
         route.share(pod)
         known = route.pod_class
@@ -126,22 +132,48 @@ class ClassCache:
             return None
         shape = pod.shape()
         route = self._routes.get(shape)
-        if route is not None and self._classes.get(route.key) is route.pod_class and route.holds(snapshot):
+        if route is not None and self._leads(route, snapshot):
             route.share(pod)
             if route.pod_class.refresh(pod, snapshot):
                 return route.pod_class.feasible(pod, snapshot)
         self._decide_first(pod, shape, snapshot, 0)
         return None if self._decided is None else self._classes[self._decided].feasible(pod, snapshot)
 
+    def _leads(self, route: ShapeRoute[_PodClass], snapshot: Snapshot) -> bool:
+        """Return whether a route still leads to a class in use."""
+        return self._classes.get(route.key) is route.pod_class and route.holds(snapshot)
+
+    def _follow(self, route: ShapeRoute[_PodClass], snapshot: Snapshot) -> bool:
+        """Return the same, and note that the class is used."""
+        leads = self._leads(route, snapshot)
+        if leads:
+            self._classes[route.key] = self._classes.pop(route.key)
+        return leads
+
+    def _route_of(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[_PodClass] | None:
+        """Return the way to a pod's class, which is computed if there is none; None if it is not kept."""
+        shape = pod.shape()
+        route = self._routes.get(shape)
+        if route is not None and self._leads(route, snapshot) and route.pod_class.follows(pod, snapshot):
+            return route
+        self._find(pod, snapshot)
+        return self._keep_route(shape, snapshot)
+
     def _decide_first(self, pod: PodInfo, shape: bytes, snapshot: Snapshot, seed: int) -> Quick | None:
         """Decide, and keep the way from the pod's shape to its class."""
         quick = self.decide(pod, snapshot, _NONE, seed)
-        known = self._signer.known(shape)
-        if self._decided is not None and known is not None and not self._signer.signs_each:
-            if len(self._routes) >= _ROUTES_KEPT:
-                self._routes.clear()
-            self._routes[shape] = ShapeRoute(known, self._decided, self._classes[self._decided], snapshot)
+        self._keep_route(shape, snapshot)
         return quick
+
+    def _keep_route(self, shape: bytes, snapshot: Snapshot) -> ShapeRoute[_PodClass] | None:
+        """Keep the way from a shape to the class that was just found; None if that is not possible."""
+        known = self._signer.known(shape)
+        if self._decided is None or known is None or self._signer.signs_each:
+            return None
+        if len(self._routes) >= _ROUTES_KEPT:
+            self._routes.clear()
+        route = self._routes[shape] = ShapeRoute(known, self._decided, self._classes[self._decided], snapshot)
+        return route
 
     def decide(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int) -> Quick | None:
         """Return the decision; None if it takes the full path: nothing fits, or the cached path cannot decide."""
@@ -150,6 +182,12 @@ class ClassCache:
             return None
         if self._narrow.concerns(pod):
             return None if nominated else self._decide_narrow(pod, snapshot)
+        known = self._find(pod, snapshot)
+        return None if known is None else known.decide(pod, snapshot, nominated, seed)
+
+    def _find(self, pod: PodInfo, snapshot: Snapshot) -> _PodClass | None:
+        """Return the pod's class, up to date, and note its key if it is cached; None if it has none."""
+        self._decided = None
         try:
             key, asked, on_nodes = self._signer.sign(pod, snapshot)
         except TypeError:  # a signature that cannot be hashed
@@ -159,10 +197,10 @@ class ClassCache:
             part = self._parts.of(on_nodes, asked, pod, snapshot)
             known = _PodClass(self._profile, self._split(asked), part, self._by_domain, pod, snapshot)
             if not self._make_room(key, max(1, min(self._capacity, _ROWS_KEPT // len(snapshot.table)))):
-                return known.decide(pod, snapshot, nominated, seed)
+                return known
         self._classes[key] = known
         self._decided = key
-        return known.decide(pod, snapshot, nominated, seed)
+        return known
 
     def _decide_narrow(self, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
         few = self._narrow.decide(pod, snapshot)
@@ -246,16 +284,20 @@ class _PodClass:
 
     def refresh(self, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Judge the rows that changed since the last pod of the class. False: the class must be computed again."""
+        if not self.follows(pod, snapshot):
+            return False
         changes = snapshot.table.changes
-        if changes.nodes != self._nodes_seen:
-            self._is_current = self._is_current and self._follow_nodes(pod, snapshot)
-            if not self._is_current:
-                return False
         behind = changes.position - self._position
         if behind and not self._follow_rows(behind, pod, snapshot):
             return False
         self.asked_again = True
         return True
+
+    def follows(self, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Follow the updates of nodes. False: the class must be computed again."""
+        if snapshot.table.changes.nodes != self._nodes_seen:
+            self._is_current = self._is_current and self._follow_nodes(pod, snapshot)
+        return self._is_current
 
     def _follow_rows(self, behind: int, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Judge the rows of the last ``behind`` changes. Return False if they are not known any more."""
@@ -344,6 +386,24 @@ class _PodClass:
         self.allowed[rows] = allowed
         self._count = int(np.count_nonzero(self.allowed))
         self._scores.rescore(view, allowed, pod)
+
+    @property
+    def is_for_all(self) -> bool:
+        """Return whether what is cached stands for every pod of the class, because no plugin runs for each of them."""
+        return self._found_by_all is not None and not self._refused
+
+    def admits(self, row: int, pod: PodInfo, snapshot: Snapshot) -> PreFiltered | None:
+        """Return PreFilter's results if no Filter plugin refuses a row where no pod is nominated. No other row is judged.
+
+        None if one does. Call it only while the class ``follows`` and ``is_for_all``.
+        """
+        found = self._found_by_all
+        if not self._nodes_allow_cells[row]:
+            return None
+        self.asked_again = True
+        if self._rooms is None:
+            return found if self._asked_about(row, pod, snapshot) is not None else None
+        return found if self._worth_of_room(row, pod, snapshot, self._rooms) != _REFUSED else None
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from moorage.api.core import Pod
 from moorage.api.meta import Object
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
@@ -19,7 +20,7 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.view import NodeView
 
-__all__ = ["Depends", "Domains", "Idle", "Reuse", "Scope", "ScoresByCount", "Signature", "Versioned"]
+__all__ = ["Depends", "Domains", "Idle", "Pins", "Reuse", "Scope", "ScoresByCount", "Signature", "Versioned"]
 
 F_contra = TypeVar("F_contra", contravariant=True)
 S_contra = TypeVar("S_contra", contravariant=True)
@@ -62,6 +63,17 @@ class Idle(NamedTuple):
     until: Sequence[Versioned] = ()
 
 
+class Pins(NamedTuple):
+    """For a PreFilter that answers ``Narrow({node}, pod)`` for a pod that names one node.
+
+    ``node(pod)``     the node, if nothing else that the plugin reads of the pod depends on that name; None otherwise
+    ``without(pod)``  the same pod without the name. Filter answers for it, on that node, as for the pod itself
+    """
+
+    node: Callable[[PodInfo], str | None]
+    without: Callable[[PodInfo], Pod]
+
+
 class ScoresByCount(NamedTuple):
     """Raw scores that follow from a node's domain and from how many pods on the node a matcher counts.
 
@@ -102,6 +114,7 @@ class Reuse:
                              a node that was not updated may
     ``ignores(state, pod, other)``  for a plugin with ``add_pod`` and ``remove_pod``: True if moving ``other`` changes no
                              verdict on ``pod``, whatever the node. Preemption then tries many nodes at once
+    ``pins``                 for a PreFilter that may answer ``Narrow``: how to judge pods that name one node each as equal pods
     """
 
     scope: Scope = Scope.CLUSTER
@@ -113,6 +126,7 @@ class Reuse:
     rests_when_skipped: bool = False
     other_nodes: Callable[[NodeTable], Hashable] | None = None
     ignores: Callable[[Any, PodInfo, PodInfo], bool] | None = None
+    pins: Pins | None = None
 
 
 class Depends(Enum):

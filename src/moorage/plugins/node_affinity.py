@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from moorage.api import core
 from moorage.api.selectors import NodeTerm, SelectorError, aggregate, compile_node_selector, compile_node_term
 from moorage.errors import AttemptError, Fault
@@ -28,6 +30,7 @@ from moorage.framework.points import (
     EnqueueExtensions,
     FilterNodePlugin,
     FilterPlugin,
+    Pins,
     PreFilterPlugin,
     PreScorePlugin,
     Reusable,
@@ -103,6 +106,29 @@ def _only_nodes(pod: PodInfo) -> frozenset[str] | None:
     return None if required is None else nodes_named(required)
 
 
+def _only_node(pod: PodInfo) -> str | None:
+    """Return the node that the pod's affinity names, if it holds nothing else, as that of a DaemonSet's pod does."""
+    affinity = pod.spec.affinity
+    if affinity is None or affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None:
+        return None
+    on_nodes = affinity.node_affinity
+    if on_nodes is None or on_nodes.preferred_during_scheduling_ignored_during_execution:
+        return None
+    required = on_nodes.required_during_scheduling_ignored_during_execution
+    if required is None or len(required.node_selector_terms) != 1:
+        return None
+    term = required.node_selector_terms[0]
+    if term.match_expressions or len(term.match_fields) != 1:
+        return None
+    asked = term.match_fields[0]
+    named = asked.key == "metadata.name" and asked.operator == "In" and len(asked.values) == 1
+    return asked.values[0] if named else None
+
+
+def _without_affinity(pod: PodInfo) -> core.Pod:
+    return replace(pod.pod, spec=replace(pod.spec, affinity=None))
+
+
 class NodeAffinity(
     PreFilterPlugin[PodInfo],
     FilterPlugin[PodInfo],
@@ -120,7 +146,9 @@ class NodeAffinity(
 
     name = "NodeAffinity"
     Args = NodeAffinityArgs
-    reuse = Reuse(Scope.NODE, signature, signature_reads=(), narrows_to=_only_nodes)
+    reuse = Reuse(
+        Scope.NODE, signature, signature_reads=(), narrows_to=_only_nodes, pins=Pins(_only_node, _without_affinity)
+    )  # fmt: skip
 
     def __init__(self, args: NodeAffinityArgs | None = None) -> None:
         args = args or NodeAffinityArgs()

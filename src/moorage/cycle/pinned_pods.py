@@ -1,0 +1,159 @@
+"""Pods that each name one node and are otherwise equal, as those of a DaemonSet are: they share the class of such a pod.
+
+Their shapes differ in the name of the node alone. So the first of them is judged without the name, as a pod class, and each
+looks up what the class has found for its node. It may be placed there or nowhere, so it needs no scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+import msgspec
+
+from moorage.cycle.shape_routes import ShapeRoute
+from moorage.framework.plugin_runner import ask
+from moorage.framework.prefilter_state import PreFiltered
+from moorage.framework.profile import Profile, Step
+from moorage.framework.reuse import Pins, Scope
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["PinnedPods"]
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+#: Shapes whose class is kept; all are dropped when there are more.
+_KEPT: Final = 1024
+#: A class is computed over all nodes, so it pays only for many pods: these, and one more for so many nodes.
+_FIRST_FEW: Final = 4
+_NODES_FOR_ONE: Final = 256
+#: After how many pods more a class is looked for again where there was none.
+_IN_VAIN: Final = 1000
+#: Our own plugins sign what they read of a pod's affinity, whatever node it names.
+_OWN: Final = "moorage."
+
+
+class JudgesRows(Protocol):
+    """What is asked of a pod class."""
+
+    @property
+    def is_for_all(self) -> bool: ...
+    def follows(self, pod: PodInfo, snapshot: Snapshot) -> bool: ...
+    def admits(self, row: int, pod: PodInfo, snapshot: Snapshot) -> PreFiltered | None: ...
+
+
+C = TypeVar("C", bound=JudgesRows)
+
+
+class _Kept(Generic[C]):
+    """The class of the pods of one shape, and one of them without the name of its node.
+
+    ``without`` counts the pods that were decided while there was no class; None if there can be none.
+    """
+
+    __slots__ = ("facts", "facts_known", "first", "route", "without")
+
+    def __init__(self, first: PodInfo) -> None:
+        self.first = first
+        self.route: ShapeRoute[C] | None = None
+        self.without: int | None = 0
+        self.facts: dict[str, Any] = {}
+        self.facts_known = 0
+
+    def share(self, pod: PodInfo) -> None:
+        """Give a pod the derived data of the first one, except what plugins derived from its affinity."""
+        if len(self.first.__dict__) != self.facts_known:
+            self.facts_known = len(self.first.__dict__)
+            self.facts = {name: fact for name, fact in self.first.facts_of_shape().items() if name != "_kept"}
+        pod.__dict__.update(self.facts)
+
+
+class PinnedPods(Generic[C]):
+    """``route_of`` finds a pod's class, or None; ``is_current`` returns whether a route still leads to a class in use."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        route_of: Callable[[PodInfo, Snapshot], ShapeRoute[C] | None],
+        is_current: Callable[[ShapeRoute[C], Snapshot], bool],
+    ) -> None:
+        self._route_of = route_of
+        self._is_current = is_current
+        self._profile = profile
+        self._known: dict[tuple[bytes, bytes], _Kept[C]] = {}
+        steps = {step.name: step for point in ("preFilter", "filter") for step in profile.at(point)}
+        narrowing = [step for step in profile.at("preFilter") if step.reuse.narrows_to is not None]
+        foreign = [step for step in steps.values() if not type(step.plugin).__module__.startswith(_OWN)]
+        idle = any(step.reuse.idle is not None for step in foreign)
+        self._step = narrowing[0] if len(narrowing) == 1 and not idle else None
+        #: The plugins whose answers a class keeps. Those of a wider scope are idle for a class that ``admits``.
+        kept = [step for step in steps.values() if step.reuse.scope <= Scope.NODE_PODS]
+        self._others = [step for step in kept if self._step is None or step.name != self._step.name]
+        #: Those of them that sign every pod, because they may read the name.
+        self._each = [step for step in self._others if step in foreign]
+        self._pins: Pins | None = None if self._step is None else self._step.reuse.pins
+
+    def decide(self, pod: PodInfo, snapshot: Snapshot) -> tuple[int, PreFiltered] | None:
+        """Return the row of the node that the pod names and PreFilter's results; None: decide in another way."""
+        node = None if self._pins is None else self._pins.node(pod)
+        row = None if node is None else snapshot.table.row_of.get(node)
+        if node is None or row is None:
+            return None
+        name = _encode(node)
+        before, _, after = pod.shape().partition(name)
+        if name in after:
+            return None  # the name may stand for something else
+        kept = self._known.get((before, after))
+        if kept is None:
+            kept = self._known[before, after] = self._first(pod)
+        if self._each and not self._agree(self._each, pod, kept):
+            return None
+        judging = self._class_of(kept, snapshot)
+        found = None if judging is None else judging.admits(row, kept.first, snapshot)
+        if found is None:
+            return None
+        kept.share(pod)
+        return row, self._narrowed(found, pod, node)
+
+    def _first(self, pod: PodInfo) -> _Kept[C]:
+        assert self._pins is not None
+        if len(self._known) >= _KEPT:
+            self._known.clear()
+        kept: _Kept[C] = _Kept(PodInfo(self._pins.without(pod)))
+        if not self._agree(self._others, pod, kept):
+            kept.without = None
+        return kept
+
+    def _agree(self, steps: Iterable[Step], pod: PodInfo, kept: _Kept[C]) -> bool:
+        """Return whether plugins read the same of a pod and of the first of its shape without the name."""
+        return all(_sign(step, pod) == _sign(step, kept.first) for step in steps)
+
+    def _class_of(self, kept: _Kept[C], snapshot: Snapshot) -> C | None:
+        """Return the class of the pods of one shape, up to date; None if there is none yet."""
+        route = kept.route
+        if route is not None and self._is_current(route, snapshot) and route.pod_class.follows(kept.first, snapshot):
+            return route.pod_class
+        kept.route = None
+        if kept.without is None:
+            return None
+        kept.without += 1
+        if kept.without < _FIRST_FEW + len(snapshot.table) // _NODES_FOR_ONE:
+            return None
+        route = self._route_of(kept.first, snapshot)
+        if route is None or not route.pod_class.is_for_all:
+            kept.without = -_IN_VAIN
+            return None
+        kept.without, kept.route = 0, route
+        return route.pod_class
+
+    def _narrowed(self, found: PreFiltered, pod: PodInfo, node: str) -> PreFiltered:
+        """Return PreFilter's results of a class as they are for a pod that names one node."""
+        assert self._step is not None
+        name = self._step.name
+        states, skipped = {**found.states, name: pod}, found.skipped - {name}
+        return PreFiltered(states, skipped, frozenset((node,)), (name,), None, self._profile.narrowing_rejects)
+
+
+def _sign(step: Step, pod: PodInfo) -> Any:
+    signature = step.reuse.signature
+    return None if signature is None else ask(Step(step.name, step.plugin, signature), "signature", pod)

@@ -139,13 +139,13 @@ def score_by_count(preference: SpreadPreference, nodes: NodeView) -> ScoresByCou
     """Return the raw scores by domain and by the number of matching pods on the node; None if they depend on more."""
     on_hosts = [one for one in preference.weighed if one.costs is None]
     others = [one for one in preference.weighed if one.costs is not None]
-    if len(on_hosts) != 1 or len(others) != 1 or on_hosts[0].matcher is None or not nodes.label(HOSTNAME).is_everywhere:
+    if len(on_hosts) != 1 or len(others) != 1 or not nodes.label(HOSTNAME).is_everywhere:
+        return None
+    host, costs, matcher = on_hosts[0], others[0].costs, on_hosts[0].matcher
+    if matcher is None or costs is None:
         return None
     if preference.all_labels and not nodes.label(others[0].topology_key).is_everywhere:
         return None
-
-    host, costs = on_hosts[0], others[0].costs
-    assert costs is not None
 
     def raw(most: int) -> IntArray:
         if (most + 1) * len(costs) > _FEW:
@@ -154,7 +154,7 @@ def score_by_count(preference: SpreadPreference, nodes: NodeView) -> ScoresByCou
         sums = [at_host + cost for at_host in at_hosts for cost in costs.tolist()]
         return _few_rounded(sums).reshape(most + 1, len(costs))
 
-    return ScoresByCount(others[0].topology_key, host.matcher, raw)
+    return ScoresByCount(others[0].topology_key, matcher, raw)
 
 
 def _costs(one: WeightedConstraint, nodes: NodeView) -> _Floats:

@@ -481,7 +481,7 @@ REFUSED = {  # flags, file, what is said
     "a password in the address": (
         ["--master=https://me:secret@x"], None, "--master: the address must not contain a user name or a password",
     ),
-    "an address that is none": (["--master=x"], None, "the address must start with http"),
+    "no address": (["--master=x"], None, "the address must start with http"),
     "no cluster around": ([], None, "not in a cluster"),
     "a bad truth": (["--leader-elect=maybe"], None, "strconv.ParseBool"),
     "a bad duration": (["--leader-elect-lease-duration=15"], None, "missing unit"),

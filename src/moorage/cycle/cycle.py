@@ -155,6 +155,8 @@ class Cycle:
 
     def feasible(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> Feasible | None:
         """Return the rows that no Filter plugin refuses, from the cached verdicts; None if the caller must filter itself."""
+        if not len(snapshot.table):
+            return None
         cache = self._classes.get(profile)
         if cache is None:
             cache = self._classes[profile] = ClassCache(profile)

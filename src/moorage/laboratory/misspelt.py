@@ -59,7 +59,9 @@ def _label(judged: EveryVerdict, key: str, values: Iterable[str]) -> Iterator[st
 
 def _key(judged: EveryVerdict, key: str, what: str) -> Iterator[str]:
     keys = Counter(known for node in judged.snapshot.table.nodes for known in node.labels)
-    close = get_close_matches(key, list(keys), 1, _CLOSE)
+    own = key.rpartition("/")[2]
+    alike = [known for known in keys if get_close_matches(own, [known.rpartition("/")[2]], 1, _CLOSE)]
+    close = get_close_matches(key, alike, 1, _CLOSE)
     near = f"; closest is {close[0]}, on {counted(keys[close[0]], 'node')}" if close else ""
     yield f"No node has the {what} {key}{near}."
 

@@ -200,7 +200,9 @@ class _Story:
             candidates = sum(one.verdict == "candidate" for one in nodes)
             victims = some([pod.key for pod in chosen.victims.pods])
             among = "the only candidate" if candidates == 1 else f"the best of {candidates} candidates"
-            return f"Preemption evicts {victims} on {self._name(chosen.row)}, {among}."
+            budgets = sorted({name for names in self._budgets_of(chosen.victims.exceeding).values() for name in names})
+            against = f", against {'budgets' if len(budgets) > 1 else 'budget'} {', '.join(budgets)}" if budgets else ""
+            return f"Preemption evicts {victims} on {self._name(chosen.row)}, {among}{against}."
         parts = []
         by_verdict: dict[str, list[PreemptionNode]] = {}
         for one in nodes:

@@ -46,7 +46,8 @@ def groups(judged: EveryVerdict, cost_of: CostOf | None = None) -> tuple[NodeGro
         names = sorted(rows.tolist(), key=lambda row: judged.names[row])
         nearest = min(names, key=lambda row: float(short[row]))
         cost = None if cost_of is None else cost_of(nearest)
-        found.append(NodeGroup(tuple(names), tuple(_refusals(judged, nearest, names)), nearest, cost))
+        refusals = tuple(_refusals(judged, nearest, names))
+        found.append(NodeGroup(tuple(names), refusals, nearest, cost, _are_varied(judged, nearest, names)))
     return tuple(sorted(found, key=lambda group: _rank(group, judged)))
 
 
@@ -88,6 +89,17 @@ def _shared(judged: EveryVerdict, one: Judgement, row: int, alike: Sequence[int]
     same = [other.objects for other in others if other is not None and other.text == detail.text]
     named = sorted({name for objects in (detail.objects, *same) for name in objects})
     return replace(detail, objects=tuple(named[:_NAMED]))
+
+
+def _are_varied(judged: EveryVerdict, row: int, alike: Sequence[int]) -> bool:
+    """Return whether what a few rows of a group lack differs in more than the objects that are there."""
+    others = [other for other in alike[:_NAMED] if other != row]
+    for one in judged.refusing if others else ():
+        if one.verdicts.status(row) is not None:
+            texts = {detail.text if detail is not None else "" for detail in (judged.why(one, at) for at in (row, *others))}
+            if len(texts) > 1:
+                return True
+    return False
 
 
 def _report(one: Judgement, status: Status, reason: str, detail: Detail | None) -> RefusalReport:

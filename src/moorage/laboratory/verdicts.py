@@ -156,12 +156,21 @@ class EveryVerdict:
         return masks
 
     def _terms(self, one: Judgement) -> Iterable[tuple[str, BoolArray]]:
-        """Return the terms of a plugin; its reasons if it names none, or if its terms do not add up to what it refuses."""
-        if one.stage is Stage.FILTER and isinstance(one.plugin, TermsPlugin) and not one.verdicts.rows_with(Code.ERROR).size:
+        """Return the terms of a plugin; its reasons if it names none, or if its terms do not add up to what it refuses.
+
+        What PreFilter leaves out is a part of what the terms refuse.
+        """
+        if (
+            one.stage in {Stage.FILTER, Stage.PRE_FILTER}
+            and isinstance(one.plugin, TermsPlugin)
+            and not one.verdicts.rows_with(Code.ERROR).size
+        ):
             try:
                 terms = list(one.plugin.terms(one.state, self.pod, self.snapshot.nodes))
             except Exception:  # an explanation must not fail where the decision did not
                 terms = []
+            if one.stage is Stage.PRE_FILTER:
+                terms = [(name, rows) for name, rows in terms if rows.any() and not (rows & ~one.refused).any()]
             if terms and np.array_equal(np.logical_or.reduce([rows for _, rows in terms]), one.refused):
                 return terms
         return _by_reason(one.verdicts)

@@ -27,7 +27,8 @@ def change_lines(changes: Sequence[ChangeReport], nodes: Sequence[str], *, wide:
 def _lines(number: int, one: ChangeReport, nodes: Sequence[str], widths: tuple[int, int], *, wide: bool) -> Iterator[str]:
     owners, width = widths
     head = f"  {number:>3} {one.owner.ljust(owners)}  "
-    text, where = _text(one), f"→ {_names(one, nodes)}  cost {_cost(one.cost)}"
+    names = _names(one, nodes)
+    text, where = _text(one), f"→ {names}  cost {_cost(one.cost)}" if names else f"cost {_cost(one.cost)}"
     if len(text) <= width and len(head) + width + 2 + len(where) <= WIDTH:
         yield f"{head}{text.ljust(width)}  {where}"
     else:

@@ -119,7 +119,7 @@ def _details(group: NodeGroup, names: Sequence[str], said: set[str]) -> str:
             if part not in parts and not known:
                 parts.append(part)
     text = one_line("; ".join(parts)) or "the same"
-    varied = len(group.nodes) > 1 and any(one.numbers for one in group.refusals)
+    varied = group.varied or (len(group.nodes) > 1 and any(one.numbers for one in group.refusals))
     return f"{text} ({one_line(names[group.nearest])})" if varied else text
 
 
@@ -162,7 +162,7 @@ def _certainty(explanation: ExplanationValues) -> str:
         return "Scores are those of the decision itself; flips are computed from them."
     if explanation.not_created is not None:
         return "Quotas and limit ranges are enforced as kube-apiserver does, for pods in the order of their creation."
-    if not explanation.groups:
+    if not explanation.groups and not proof.runs:
         return f"Decided as kube-scheduler {explanation.request.release} would, seed {explanation.request.seeds[0]}."
     if proof.runs:
         certain = "no cheaper answer exists" if proof.kind == "exhaustive" else "the search ended early"

@@ -49,12 +49,16 @@ class RefusalReport(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class NodeGroup(Struct, frozen=True, rename="camel"):
-    """Nodes that are refused for equal reasons; ``nearest`` is the one that lacks least, which the details describe."""
+    """Nodes that are refused for equal reasons; ``nearest`` is the one that lacks least, which the details describe.
+
+    ``varied``: other nodes of the group differ in their details.
+    """
 
     nodes: tuple[int, ...]
     refusals: tuple[RefusalReport, ...]
     nearest: int
     cost: float | None = None
+    varied: bool = False
 
 
 class FunnelStep(Struct, frozen=True, rename="camel"):
@@ -141,7 +145,7 @@ class ExplanationValues(Answer, frozen=True, kw_only=True):
     @property
     def holds(self) -> bool | None:
         """Whether the pod has a node, or needs none. Undecided: the search for changes ended at a limit and found none."""
-        if self.outcome not in {"pending", "gated", "notCreated"}:
+        if self.outcome not in {"pending", "gated", "notCreated", "notOurs"}:
             return True
         return None if self.proof.kind == "bounded" and not self.changes else False
 

@@ -160,6 +160,10 @@ RULES = {
         [with_image(node("n0")), pod("p", volumes=[{"name": "v", "image": {"reference": "registry/model:1"}}])],
         image_score, ("1.35.7", 0), ("1.36", 100),
     ),
+    "image volumes divide the score": (
+        [with_image(node("n0")), pod("p", volumes=[{"name": "v", "image": {"reference": "registry/model:1"}}])],
+        image_score, ("1.36", 100), ("1.37", 50),
+    ),
     "a claim that is allocated beside one that is not": (
         [node("n0"), *DEVICES, device_claim("a", allocated=True), device_claim("b"), pod("p", resourceClaims=CLAIMS)],
         fault,

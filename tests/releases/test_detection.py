@@ -16,7 +16,8 @@ from moorage.releases.detection import detect_release
         (["v1.36.9", ""], [], "1.36.9", "1.36"),
         (["v1.33.1", "v1.32.0"], ["v1.32.0"], "1.32.0", "1.32.5"),
         (["v1.29.3"], [], "1.29.3", None),
-        (["v1.37.0"], [], "1.37.0", None),
+        (["v1.37.0"], [], "1.37.0", "1.37.0-alpha.2"),
+        (["v1.38.0"], [], "1.38.0", None),
     ],
 )
 def test_the_newest_kubelet_decides_and_the_control_plane_s_first(kubelets, control_plane, version, release):

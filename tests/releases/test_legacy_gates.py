@@ -6,7 +6,7 @@ import pytest
 
 from moorage.errors import ConfigError
 from moorage.framework.features import GATES, TODAY, FeatureGates
-from moorage.releases import LEGACY
+from moorage.releases import LATER, LEGACY
 from moorage.releases.legacy_gates import OTHER_OLD_GATES, old_gates
 
 OLD_RELEASES = [one.name for one in LEGACY]
@@ -30,6 +30,15 @@ def test_what_came_later_is_closed(release):
     gates = FeatureGates(release=release)
     later = [name for name in GATES if name not in old_gates(release)]
     assert [name for name in later if gates[name]] == ["SchedulerQueueingHints"], "queues are run as today's"
+
+
+def test_one_gate_of_1_37_opens_what_several_open_in_1_36():
+    opened = FeatureGates.parse("GenericWorkload=true", LATER[0].name)
+    assert opened["GangScheduling"]
+    assert opened["WorkloadAwarePreemption"]
+    closed = FeatureGates(release=LATER[0].name)
+    assert [closed[gate] for gate in ("GangScheduling", "StorageCapacityScoring", "SidecarContainers")] == [False, True, True]
+    assert [fault.value for fault in FeatureGates.faults({"GangScheduling": True}, LATER[0].name)] == ["GangScheduling"]
 
 
 def test_old_gates_are_set_by_the_flag():

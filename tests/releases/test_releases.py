@@ -13,7 +13,7 @@ from moorage.engine.loading import ConfigSource, load_source
 from moorage.errors import InputError
 from moorage.framework.features import FeatureGates
 from moorage.plugins import builtin_registry
-from moorage.releases import CURRENT, EARLIER, LEGACY, RELEASES, TODAY, find_release, why_unknown
+from moorage.releases import CURRENT, EARLIER, LATER, LEGACY, RELEASES, TODAY, find_release, why_unknown
 
 SRC = Path(__file__).parents[2] / "src" / "moorage"
 NAME = re.compile(r"1\.[0-9]{2}")
@@ -57,7 +57,7 @@ def test_no_module_compares_names_of_releases():
 
 
 def test_every_release_is_whole():
-    assert list(RELEASES) == [*(one.name for one in (*LEGACY, *reversed(EARLIER))), TODAY]
+    assert list(RELEASES) == [*(one.name for one in (*LEGACY, *reversed(EARLIER))), TODAY, *(one.name for one in LATER)]
     assert CURRENT.previous == f"1.{CURRENT.minor - 1}"
     for name, release in RELEASES.items():
         assert FeatureGates(release=name).emulated is release
@@ -77,7 +77,9 @@ def test_every_release_is_whole():
         ("1.33.0", "1.33.3"),
         ("1.21", "1.21"),
         ("1.34.3", None),
-        ("1.37", None),
+        ("1.37", "1.37.0-alpha.2"),
+        ("v1.37.0-alpha.2", "1.37.0-alpha.2"),
+        ("1.38", None),
         ("1.3", None),
         ("latest", None),
     ],
@@ -90,7 +92,8 @@ def test_a_minor_release_means_its_newest_known_patch(version, name):
 @pytest.mark.parametrize(
     ("version", "why"),
     [
-        ("1.37", "release 1.37 is not known; the nearest is 1.36.3"),
+        ("1.38", "release 1.38 is not known; the nearest is 1.37.0-alpha.2"),
+        ("1.37.0-rc.0", "release 1.37.0-rc.0 is not known; the nearest are 1.36.3 and 1.37.0-alpha.2"),
         ("1.34.3", "release 1.34.3 is not known; the nearest are 1.34.1 and 1.34.7"),
         ("1.18", "release 1.18 is not known; the nearest is 1.19"),
         ("new", "'new' is no release; write 1.36, or a patch release such as 1.35.7"),
@@ -102,5 +105,5 @@ def test_an_unknown_version_is_refused_with_the_nearest(version, why):
 
 def test_a_configuration_is_loaded_for_the_release_that_a_version_means():
     assert load_source(ConfigSource(emulate="1.34")).release == "1.34.7"
-    with pytest.raises(InputError, match=r"release 1\.38 is not known; the nearest is 1\.36\.3"):
+    with pytest.raises(InputError, match=r"release 1\.38 is not known; the nearest is 1\.37\.0-alpha\.2"):
         load_source(ConfigSource(emulate="1.38"))

@@ -26,7 +26,7 @@ from moorage.config.legacy_document import V1Beta1Document, V1Beta2Document, V1B
 from moorage.config.legacy_sets import appended, overlaid, settled
 from moorage.config.plugin_sets import Expansion, expand
 from moorage.framework.features import FeatureGates
-from moorage.releases import EARLIER, LEGACY, RELEASES, TODAY, Release
+from moorage.releases import EARLIER, LATER, LEGACY, RELEASES, TODAY, Release
 
 __all__ = ["API_VERSIONS", "V1", "V1BETA1", "V1BETA2", "V1BETA3", "ApiVersion", "v1_of", "v1beta1_over"]
 
@@ -113,7 +113,7 @@ V1: Final = ApiVersion(
     name=release_1_36.API_VERSION,
     document=Configuration,
     rules=TODAY,
-    emulated=(*(one.name for one in EARLIER), TODAY),
+    emulated=(*(one.name for one in EARLIER), TODAY, *(one.name for one in LATER)),
     plugin_points=release_1_36.PLUGIN_POINTS,
     expand=_multi_point(release_1_36.default_plugins),
     removed=dict.fromkeys(release_1_36.REMOVED_PLUGINS, _INVALID),

@@ -23,7 +23,7 @@ _RATIO: Final = "RequestedToCapacityRatio"
 _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
     "InterPodAffinity": {"1.33": "selects every namespace with a namespaceSelector that matches no labels"},
     "DefaultPreemption": {"1.34.7": "does not delete victims again that are being deleted"},
-    "ImageLocality": {"1.35": "counts image volumes"},
+    "ImageLocality": {"1.35": "counts image volumes", "1.36": "divides by the number of image volumes too"},
     "NodePorts": {"1.33": "counts host ports of sidecars"},
     "NodeResourcesBalancedAllocation": {
         "1.32": "skips pods without requests",
@@ -67,7 +67,7 @@ def rules_between(profile: ResolvedProfile, one: Release, other: Release) -> Ite
 def _changed(profile: ResolvedProfile, older: Release, newer: Release) -> Iterator[tuple[str, str, str]]:
     """Yield a plugin, the release in which its rule ended, and what is different after it."""
     running = {name for names in profile.points.values() for name in names}
-    varying = {*older.variants, *(() if older.counts_sidecar_ports else ("NodePorts",))}
+    varying = {*older.variants, *newer.variants, *(() if older.counts_sidecar_ports else ("NodePorts",))}
     for name, changes in _CHANGES.items():
         for ended, text in changes.items():
             if name in running & varying and _number(older.name) <= _number(ended) < _number(newer.name):
@@ -76,7 +76,7 @@ def _changed(profile: ResolvedProfile, older: Release, newer: Release) -> Iterat
 
 def _number(version: str) -> tuple[int, ...]:
     """Return the version's numbers; a minor release counts with all its patches."""
-    major, minor, *patch = map(int, version.split("."))
+    major, minor, *patch = map(int, version.partition("-")[0].split("."))
     return (major, minor, *(patch or [99]))
 
 

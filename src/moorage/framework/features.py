@@ -88,7 +88,8 @@ class FeatureGates:
 
 
 def _opened(overrides: Mapping[str, bool], release: Release) -> Mapping[str, bool]:
-    return {**release.fixed_gates, **_resolve(overrides, release)}
+    resolved = _resolve(overrides, release)
+    return {**release.fixed_gates, **{gate: resolved[own] for gate, own in release.opened_with.items()}, **resolved}
 
 
 @cache

@@ -24,6 +24,7 @@ from moorage.plugins.earlier import pod_topology_spread as earlier_spread
 from moorage.plugins.earlier import taint_toleration as earlier_taints
 from moorage.plugins.earlier import volume_binding as earlier_binding
 from moorage.plugins.earlier import volume_restrictions as earlier_restrictions
+from moorage.plugins.later import image_locality as later_images
 from moorage.plugins.v1_21 import (
     default_preemption,
     image_locality,
@@ -81,7 +82,8 @@ PLUGINS_1_21: Final[Mapping[str, Any]] = {
     "VolumeZone": volume_zone.VolumeZoneV121,
 }
 
-#: Plugin, and the release in which its rule ended → the class with that rule. ``Release.variants`` names them.
+#: Plugin, and the release in which its rule ended → the class with that rule. ``Release.variants`` names them. The
+#: rules of releases after the newest are named for the release in which they begin.
 VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
     ("AzureDiskLimits", "1.31"): earlier_disks.AzureDiskLimitsV131,
     ("CinderLimits", "1.31"): earlier_disks.CinderLimitsV131,
@@ -94,6 +96,7 @@ VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
     ("EBSLimits", "1.31"): earlier_disks.EBSLimitsV131,
     ("GCEPDLimits", "1.31"): earlier_disks.GCEPDLimitsV131,
     ("ImageLocality", "1.35"): earlier_images.ImageLocalityV135,
+    ("ImageLocality", "1.37"): later_images.ImageLocalityV137,
     ("InterPodAffinity", "1.33"): earlier_affinity.InterPodAffinityV133,
     ("InterPodAffinity", "1.35"): earlier_affinity.InterPodAffinityV135,
     ("NodePorts", "1.32"): earlier_ports.NodePortsV132,

@@ -8,11 +8,12 @@ from typing import Final
 
 from moorage.releases.earlier_releases import CURRENT, EARLIER, TODAY, UNSORTED_SHAPE
 from moorage.releases.gates_1_36 import GATES_1_36
+from moorage.releases.later_releases import LATER
 from moorage.releases.legacy_gates import OTHER_OLD_GATES, old_gates
 from moorage.releases.release import ALPHA, BETA, STABLE, Gate, Release
 
 __all__ = [
-    "ALPHA", "BETA", "CURRENT", "EARLIER", "LEGACY", "RELEASES", "STABLE", "TODAY", "Gate", "Release", "find_release",
+    "ALPHA", "BETA", "CURRENT", "EARLIER", "LATER", "LEGACY", "RELEASES", "STABLE", "TODAY", "Gate", "Release", "find_release",
     "why_unknown",
 ]  # fmt: skip
 
@@ -62,7 +63,7 @@ LEGACY: Final = (
 )
 
 #: All releases by name, oldest first.
-RELEASES: Final[Mapping[str, Release]] = {one.name: one for one in (*LEGACY, *reversed(EARLIER), CURRENT)}
+RELEASES: Final[Mapping[str, Release]] = {one.name: one for one in (*LEGACY, *reversed(EARLIER), CURRENT, *LATER)}
 
 #: Versions whose scheduler is that of a release listed.
 _SAME: Final[Mapping[str, str]] = {"1.32.2": "1.32.5", "1.33.0": "1.33.3", "1.36.2": TODAY, "1.36.3": TODAY}
@@ -71,7 +72,7 @@ _SAME: Final[Mapping[str, str]] = {"1.32.2": "1.32.5", "1.33.0": "1.33.3", "1.36
 def find_release(version: str) -> Release | None:
     """Return the release of a version; None if it is not known.
 
-    ``1.34.1`` is that patch release, ``1.34`` the newest patch release of 1.34 that is known.
+    ``1.34.1`` is that patch release, ``1.34`` the newest patch release of 1.34 that is known, or else a pre-release of it.
     """
     version = version.removeprefix("v")
     name = _SAME.get(version, version)
@@ -85,13 +86,13 @@ def why_unknown(version: str) -> str:
     number = _number(version)
     if number is None:
         return f"{version!r} is no release; write {TODAY}, or a patch release such as {EARLIER[1]}"
-    known = sorted({found for name in (*RELEASES, *_SAME) if (found := _number(name)) is not None})
-    older = [one for one in known if one < number]
-    newer = [one for one in known if one > number]
-    nearest = [".".join(map(str, one)) for one in (*older[-1:], *newer[:1])]
+    known = sorted((_number(name) or (), name) for name in (*RELEASES, *_SAME))
+    older = [name for one, name in known if one < number]
+    newer = [name for one, name in known if one >= number]
+    nearest = [*older[-1:], *newer[:1]]
     return f"release {version} is not known; the nearest {'is' if len(nearest) == 1 else 'are'} {' and '.join(nearest)}"
 
 
 def _number(version: str) -> tuple[int, ...] | None:
-    parts = version.removeprefix("v").split(".")
+    parts = version.removeprefix("v").partition("-")[0].split(".")
     return tuple(map(int, parts)) if len(parts) in {2, 3} and all(part.isdecimal() for part in parts) else None

@@ -33,8 +33,10 @@ class Release:
     ``gates``         feature gates that change decisions
     ``inert_gates``   feature gates that are accepted and change nothing
     ``fixed_gates``   gates of other releases → their value here; they cannot be set
+    ``opened_with``   gates of other releases → the gate here that opens them
     ``gated_kinds``   kinds that it lists only if a gate is open ("": never) → the gate
-    ``variants``      plugin → the release in which the rule that the plugin follows here ended; the others follow the newest
+    ``variants``      plugin → the release in which the rule that the plugin follows here ended; the others follow the newest.
+                      In a release after the newest, the release in which the rule began
     ``lacks``         plugins of the newest release that it does not have
     ``removed_plugins``  plugins of 1.21 that a configuration may still name, although the newest release does not have them
     ``lacks_flags``   kube-scheduler's flags of the newest release that it does not have
@@ -47,6 +49,7 @@ class Release:
     gates: Mapping[str, Gate]
     inert_gates: frozenset[str]
     fixed_gates: Mapping[str, bool] = field(default_factory=dict)
+    opened_with: Mapping[str, str] = field(default_factory=dict)
     gated_kinds: Mapping[str, str] = field(default_factory=dict)
     variants: Mapping[str, str] = field(default_factory=dict)
     lacks: frozenset[str] = frozenset()

@@ -55,11 +55,11 @@ from moorage.plugins.devices.binding_conditions import BindingFailedError, is_la
 from moorage.plugins.devices.claim_requests import DeviceGates
 from moorage.plugins.devices.claim_shapes import DeviceState
 from moorage.plugins.devices.device_reasons import why_no_devices
+from moorage.plugins.devices.device_rules import DeviceRules
 from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, earlier_claim, is_backed, special_claim
 from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.pod_devices import ExtendedResourceNodes, PodDevices
-from moorage.plugins.devices.pod_resource_claims import NOT_OWNER, claims_of, class_faults, is_reserved_for
-from moorage.plugins.devices.pools import PoolRule
+from moorage.plugins.devices.pod_resource_claims import claims_of, class_faults, is_reserved_for
 from moorage.plugins.dynamic_resources_args import DynamicResourcesArgs
 from moorage.plugins.evictions import can_be_evicted, evict
 from moorage.plugins.extended_resources import device_class_for
@@ -110,13 +110,7 @@ class DynamicResources(
 
     name = "DynamicResources"
     Args: type[PluginArgs] | None = DynamicResourcesArgs
-    #: Which pools can be used.
-    pool_rule: PoolRule = PoolRule.COMPLETE
-    not_owner: str = NOT_OWNER
-    #: Whether the gate DRAResourceClaimDeviceStatus alone calls for the newest of kube-scheduler's allocators.
-    status_is_new: bool = False
-    #: Whether the text about capacities names the alternative, rather than the request.
-    names_subrequests: bool = True
+    rules: DeviceRules = DeviceRules()
 
     def __init__(self, args: DynamicResourcesArgs | None = None) -> None:
         self._args = args or DynamicResourcesArgs()
@@ -140,9 +134,9 @@ class DynamicResources(
             taints=gates["DRADeviceTaints"],
             prioritized_list=gates["DRAPrioritizedList"],
             lists=gates["DRAListTypeAttributes"],
-            device_status=self.status_is_new and gates["DRAResourceClaimDeviceStatus"],
-            names_subrequests=self.names_subrequests,
-            pool_rule=self.pool_rule,
+            device_status=self.rules.status_is_new and gates["DRAResourceClaimDeviceStatus"],
+            names_subrequests=self.rules.names_subrequests,
+            pool_rule=self.rules.pools,
         )
         self._binding_timeout_s = 600.0 if args.binding_timeout is None else args.binding_timeout
         timeout_s = (args.filter_timeout or 0.0) if gates["DRASchedulerFilterTimeout"] else 0.0
@@ -171,7 +165,7 @@ class DynamicResources(
         return Hold.because(found, unresolvable=True) if isinstance(found, str) else None
 
     def _claims_of(self, pod: PodInfo, snapshot: Snapshot) -> list[ResourceClaim] | str:
-        return claims_of(pod, snapshot, self.not_owner)
+        return claims_of(pod, snapshot, self.rules.not_owner)
 
     def _by_device(self, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Return whether a device class backs an extended resource that the pod requests."""

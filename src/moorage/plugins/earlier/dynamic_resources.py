@@ -19,6 +19,7 @@ from moorage.api.core import Node
 from moorage.errors import AttemptError, Fault
 from moorage.framework.args import Duration, PluginArgs
 from moorage.framework.features import FeatureGates
+from moorage.plugins.devices.device_rules import DeviceRules
 from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.plugins.devices.pools import PoolRule
 from moorage.plugins.dynamic_resources import DynamicResources
@@ -56,7 +57,7 @@ class DynamicResourcesV1360(_FaultyScore):
 class DynamicResourcesV135(DynamicResources):
     """The plugin; see the module docstring."""
 
-    not_owner = "ResourceClaim {} was not created for pod {} (pod is not owner)"
+    rules = DeviceRules(not_owner="ResourceClaim {} was not created for pod {} (pod is not owner)")
     reuse = DynamicResources.reuse
 
     def timed_out(self, node: Node) -> tuple[str, bool]:
@@ -86,9 +87,7 @@ class DynamicResourcesV134(DynamicResourcesV135):
     """The plugin; see the module docstring."""
 
     Args: type[PluginArgs] | None = DynamicResourcesArgsV134
-    pool_rule = PoolRule.ANY
-    status_is_new = True
-    names_subrequests = False
+    rules = DynamicResourcesV135.rules._replace(pools=PoolRule.ANY, status_is_new=True, names_subrequests=False)
     reuse = DynamicResources.reuse
 
     def __init__(self, args: DynamicResourcesArgsV134 | None = None) -> None:

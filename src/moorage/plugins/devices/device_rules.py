@@ -1,0 +1,25 @@
+"""What differs between releases in how devices are chosen and refused, as one value."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from moorage.plugins.devices.pod_resource_claims import NOT_OWNER
+from moorage.plugins.devices.pools import PoolRule
+
+__all__ = ["DeviceRules"]
+
+
+class DeviceRules(NamedTuple):
+    """The rules of a release; the defaults are those of the newest.
+
+    ``pools``              which pools can be used
+    ``not_owner``          the text about a claim that was made for another pod
+    ``status_is_new``      the gate DRAResourceClaimDeviceStatus alone calls for the newest of kube-scheduler's allocators
+    ``names_subrequests``  the text about capacities names the alternative, rather than the request
+    """
+
+    pools: PoolRule = PoolRule.COMPLETE
+    not_owner: str = NOT_OWNER
+    status_is_new: bool = False
+    names_subrequests: bool = True

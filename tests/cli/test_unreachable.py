@@ -29,3 +29,14 @@ def test_one_sentence_on_a_terminal_and_another_when_the_reason_changes(monkeypa
 
 def test_log_lines_elsewhere(monkeypatch, capsys):
     assert said_of(monkeypatch, capsys, [NODES, PODS], terminal=False) == ([], [NODES, PODS])
+
+
+def test_a_live_question_names_the_server_that_it_cannot_reach(moorage, tmp_path):
+    config = tmp_path / "config"
+    config.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}]\n"
+        "users: [{name: u, user: {token: t}}]\ncontexts: [{name: c, context: {cluster: a, user: u}}]\n"
+    )
+    said = "error: cannot reach https://127.0.0.1:1: connection refused\n"
+    assert moorage("dump", "--kubeconfig", config).err.endswith(said)
+    assert moorage("explain", "web", "--live", "--kubeconfig", config).err.endswith(said)

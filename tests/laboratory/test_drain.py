@@ -242,7 +242,7 @@ def test_a_loss_takes_the_place_of_a_drain_in_the_same_answer():
 
 
 def test_unknown_nodes_are_an_error():
-    with pytest.raises(InputError, match="no node has the name 'n9'"):
+    with pytest.raises(InputError, match="no node has the name 'n9'; close: n1"):
         drained(node("n1"), nodes=["n9"])
 
 

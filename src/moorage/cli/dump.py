@@ -23,7 +23,7 @@ from moorage.client.endpoint import Endpoint
 from moorage.client.rest import Rest
 from moorage.inputs.files import InputFile
 from moorage.laboratory.dump_file import DumpWriter
-from moorage.laboratory.live_dump import Unread, endpoint_of, fetch, version_of
+from moorage.laboratory.live_dump import Unread, endpoint_of, fetch, naming_the_server, version_of
 from moorage.wording import counted
 
 __all__ = ["dump", "write_parts"]
@@ -64,7 +64,8 @@ def dump(**given: Any) -> None:
     writer = DumpWriter(given["kept"])
     with Progress(quiet=given["quiet"]) as progress:
         progress.say(f"reading {endpoint.server} …")
-        version, missing = asyncio.run(_fetch(endpoint, writer, given["kinds"], progress))
+        with naming_the_server(endpoint.server):
+            version, missing = asyncio.run(_fetch(endpoint, writer, given["kinds"], progress))
         progress.say("writing …")
         write_parts(given["path"], writer.parts(endpoint.server, began, missing, version))
     if not given["quiet"]:

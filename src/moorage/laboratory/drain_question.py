@@ -19,6 +19,7 @@ from moorage.laboratory.draining import DrainCourse
 from moorage.laboratory.failures import NodeFailures
 from moorage.laboratory.history import History, Ran, Step
 from moorage.laboratory.inventory import Inventory
+from moorage.laboratory.node_names import no_such_node
 from moorage.laboratory.recorded_simulation import RecordedSimulation
 from moorage.printable import one_line
 from moorage.report.answer import AnswerRequest, Assumption, Proof
@@ -88,7 +89,7 @@ def check_nodes(cluster: OutageCluster, nodes: Sequence[str]) -> None:
     known = cluster.simulation.scheduler.cluster.table.row_of
     for name in nodes:
         if name not in known:
-            raise InputError(one_line(f"no node has the name {name!r}"))
+            raise InputError(no_such_node(name, known))
     if len(set(nodes)) < len(nodes):
         raise InputError("a node is named twice")
     if not nodes:

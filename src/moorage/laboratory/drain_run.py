@@ -18,6 +18,7 @@ from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.drain_rules import DrainFlags, DrainVerdict, judge_pods
 from moorage.laboratory.draining import DrainCourse, Evicting, EvictionRules, NodeDrain
+from moorage.laboratory.node_names import no_such_node
 from moorage.simulator.pod_record import State
 
 __all__ = ["DrainPlan", "DrainRun", "DrainedCluster", "NodeTurn"]
@@ -127,7 +128,7 @@ class DrainRun:
         table = self.course.simulation.scheduler.cluster.table
         row = table.row_of.get(name)
         if row is None:
-            raise InputError(f"no node has the name {name!r}")
+            raise InputError(no_such_node(name, table.row_of))
         return table.nodes[row]
 
     def _drain(self, turns: Sequence[NodeTurn]) -> None:

@@ -19,6 +19,7 @@ from moorage.api.taints import tolerates
 from moorage.engine.facts import Gone, Seen
 from moorage.errors import InputError
 from moorage.laboratory.history import Ran, Step, Told
+from moorage.laboratory.node_names import no_such_node
 from moorage.laboratory.recorded_simulation import RecordedSimulation
 from moorage.report.outage_values import NodeLoss
 from moorage.simulator.owners import controller_of
@@ -96,7 +97,7 @@ class NodeFailures:
         for name in nodes:
             row = table.row_of.get(name)
             if row is None:
-                raise InputError(f"no node has the name {name!r}")
+                raise InputError(no_such_node(name, table.row_of))
             yield table.nodes[row]
 
     # -- deleted ---------------------------------------------------------------------------------------------------------

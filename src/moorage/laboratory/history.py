@@ -22,6 +22,7 @@ from moorage.engine.facts import Gone, Seen
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.config_changes import reconfigure
+from moorage.laboratory.node_names import no_such_node
 from moorage.laboratory.packing import Packed, pack, unpack
 from moorage.laboratory.recorded_simulation import RECORDED_PARTS, RecordedSimulation
 from moorage.simulator.simulate import Options, load_options, prepare
@@ -143,5 +144,5 @@ def scope_of(simulation: SimulatedCluster, nodes: Sequence[str] | None) -> Searc
     row_of = simulation.scheduler.snapshot.table.row_of
     unknown = [name for name in nodes if name not in row_of]
     if unknown:
-        raise InputError(f"no node has the name {unknown[0]!r}")
+        raise InputError(no_such_node(unknown[0], row_of))
     return SearchScope(np.array(sorted({row_of[name] for name in nodes}), dtype=np.intp))

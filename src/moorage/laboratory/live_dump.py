@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,14 +19,14 @@ from moorage.client.endpoint import Endpoint
 from moorage.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
 from moorage.client.rest import Rest
 from moorage.client.server_version import server_version
-from moorage.errors import ClusterError, InputError
+from moorage.errors import UNREACHABLE, ClusterError, InputError
 from moorage.inputs.files import InputFile
 from moorage.inputs.kinds import KINDS
 from moorage.laboratory.inventory import served_as
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_sources
 
-__all__ = ["Get", "Unread", "endpoint_of", "fetch", "read_all", "take_dump", "version_of"]
+__all__ = ["Get", "Unread", "endpoint_of", "fetch", "naming_the_server", "read_all", "take_dump", "version_of"]
 
 #: ``get(path, params)`` returns the body of a response and raises ClusterError.
 Get: TypeAlias = Callable[[str, Mapping[str, str]], Awaitable[bytes]]
@@ -82,7 +83,23 @@ def take_dump(endpoint: Endpoint, custom: Iterable[str] = ()) -> ClusterInput:
         async with Rest(endpoint, agent="moorage-laboratory") as rest:
             return await read_all(rest.get, endpoint.server, began, custom)
 
-    return asyncio.run(read())
+    with naming_the_server(endpoint.server):
+        return asyncio.run(read())
+
+
+@contextmanager
+def naming_the_server(server: str) -> Iterator[None]:
+    """Say which server cannot be reached, in the place of the request that found out.
+
+    Raises  ClusterError
+    """
+    try:
+        yield
+    except ClusterError as error:
+        if error.reason != UNREACHABLE:
+            raise
+        why = str(error).partition("cannot connect: ")[2] or str(error)
+        raise ClusterError(f"cannot reach {server}: {why[:1].lower()}{why[1:]}", reason=UNREACHABLE) from None
 
 
 async def read_all(get: Get, server: str, began: datetime, custom: Iterable[str] = ()) -> ClusterInput:

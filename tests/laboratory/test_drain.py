@@ -242,7 +242,7 @@ def test_a_loss_takes_the_place_of_a_drain_in_the_same_answer():
 
 
 def test_unknown_nodes_are_an_error():
-    with pytest.raises(InputError, match="no node has the name 'n9'$"):
+    with pytest.raises(InputError, match=r"no node has the name 'n9'$"):
         drained(node("n1"), nodes=["n9"])
     with pytest.raises(InputError, match="no node has the name 'worker-9'; close: worker-1"):
         drained(node("worker-1"), nodes=["worker-9"])

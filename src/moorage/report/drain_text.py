@@ -138,6 +138,8 @@ def _about(outcome: DrainOutcome, pods: Sequence[DrainedPod]) -> str:
         return f"{_places(pods)}; {_some([f'{pod.pod} for {pod.budget} until {seconds(pod.at)}' for pod in pods])}"
     if outcome in {"never", "pending"}:
         named = [(pod.replacement or pod.pod, _short(pod.why or "")) for pod in pods]
+        if len(named) > 1:  # the texts are joined by commas
+            named = [(name, why.rstrip(".")) for name, why in named]
         return _some([f"{name}: {why}" if why else name for name, why in named], most=2)
     if outcome in {"refused", "stays", "finished"}:
         return "; ".join(f"{why}: {_some(names)}" if why else _some(names) for why, names in _by_why(pods).items())

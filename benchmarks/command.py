@@ -25,6 +25,7 @@ from benchmarks.running import run as run_one
 from benchmarks.simulations import SIMULATIONS
 from benchmarks.single import first_of_class, preemption_attempt
 from benchmarks.sweeps import measure_sweeps
+from benchmarks.traces import TRACES, measure_trace
 from benchmarks.watches import measure_watches
 from benchmarks.what_ifs import measure_forks, measure_what_ifs
 from benchmarks.workloads import WORKLOADS, Sizes
@@ -133,6 +134,18 @@ def simulations(names: tuple[str, ...]) -> None:
         click.echo(json.dumps(figures))
         beyond = beyond or not figures["within"]
     sys.exit(1 if beyond else 0)
+
+
+@main.command()
+@click.argument("names", nargs=-1)
+@click.option("--rows", default=1_000_000, help="Number of pods.")
+def traces(names: tuple[str, ...], rows: int) -> None:
+    """Measure time and memory of reading traces NAMES, or all, of made-up pods. Prints one JSON object per line."""
+    unknown = [name for name in names if name not in TRACES]
+    if unknown:
+        raise click.UsageError(f"unknown trace {unknown[0]}; use one of {', '.join(TRACES)}")
+    for name in names or tuple(TRACES):
+        click.echo(json.dumps(measure_trace(name, rows)))
 
 
 @main.command("what-ifs")

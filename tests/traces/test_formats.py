@@ -111,6 +111,30 @@ def test_simkube(tmp_path, trace, expected):
     assert list(machines(found)) == ["n1"]
 
 
+def test_simkube_pods_and_cron_jobs_have_the_times_that_were_recorded(tmp_path):
+    job = {"template": {"spec": {"containers": [{"name": "c"}], "restartPolicy": "Never"}}}
+    cron = {
+        "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "tick", "namespace": "default"},
+        "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": job}},
+    }  # fmt: skip
+    trace = {
+        "version": 2, "config": {}, "index": {},
+        "events": [
+            {"ts": 1000, "applied_objs": [cron], "deleted_objs": []},
+            {"ts": 1010, "applied_objs": [pod("bare"), pod("on")], "deleted_objs": []},
+            {"ts": 1200, "applied_objs": [], "deleted_objs": [cron]},
+        ],
+        "pod_lifecycles": {
+            ("batch/v1.CronJob", "default/tick"): {7: [{"Finished": [1060, 1090]}, {"Running": 1120}]},
+            ("v1.Pod", "default/bare"): {8: [{"Finished": [1011, 1031]}]}, ("v1.Pod", "default/on"): {8: [{"Running": 1011}]},
+        },
+    }  # fmt: skip
+    (tmp_path / "trace.sktrace").write_bytes(msgspec.msgpack.encode(trace))
+    found = read_trace("simkube", tmp_path / "trace.sktrace")
+    assert sorted(row[1:3] for row in arrived(found) if row[2]) == [(10, 20), (60, 30)]
+    assert sorted(row[1] for row in arrived(found) if not row[2]) == [10, 120]
+
+
 def patch(seconds, method, name, template=None, resource="pods"):
     return {
         "apiVersion": "action.kwok.x-k8s.io/v1alpha1", "kind": "ResourcePatch", "method": method,
@@ -128,6 +152,20 @@ def test_kwok_recording(tmp_path):
     (tmp_path / "record.yaml").write_text("\n---\n".join(map(json.dumps, documents)))
     found = read_trace("kwok", tmp_path / "record.yaml")
     assert [row[:3] for row in arrived(found)] == [("a", 0.0, 5.0), ("b", 3.0, 6.0)]
+
+
+def test_kwok_recordings_are_read_in_parts_and_faults_name_their_line(tmp_path, monkeypatch):
+    text = "".join(
+        f"---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: p{at}\nspec:\n  containers: [{{name: c}}]\n" for at in range(20)
+    )
+    (tmp_path / "record.yaml").write_text(text)
+    whole = arrived(read_trace("kwok", tmp_path / "record.yaml"))
+    monkeypatch.setattr("moorage.traces.documents._PART", 100)
+    assert arrived(read_trace("kwok", tmp_path / "record.yaml")) == whole
+    assert len(whole) == 20
+    (tmp_path / "record.yaml").write_text(f"{text}---\na: [\n---\n")
+    with pytest.raises(InputError, match=r"record.yaml:14[23]"):
+        read_trace("kwok", tmp_path / "record.yaml")
 
 
 def test_kwok_snapshot_of_workloads(tmp_path):

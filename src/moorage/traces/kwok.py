@@ -11,19 +11,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from moorage.api.core import Pod
-from moorage.api.manifests import read_documents
 from moorage.errors import InputError
 from moorage.simulator.trace import Trace
+from moorage.traces.documents import streamed_documents
 from moorage.traces.owned_pods import pods_of_owner
 from moorage.traces.recorded_pods import RecordedPods
-from moorage.traces.streams import open_bytes
 
 __all__ = ["read_kwok"]
 
 _PATCH: Final = "ResourcePatch"
 _METHODS: Final = frozenset({"create", "patch", "delete"})
-#: The largest file, in bytes: YAML is read as a whole.
-_MOST_BYTES: Final = 1 << 30
 _ENDED: Final = ("Succeeded", "Failed")
 
 
@@ -33,12 +30,8 @@ def read_kwok(pods: str, nodes: str | None = None) -> Trace:
     Raises  InputError
     """
     del nodes
-    with open_bytes(pods) as file:
-        data = file.read(_MOST_BYTES + 1)
-    if len(data) > _MOST_BYTES:
-        raise InputError(f"{pods}: larger than {_MOST_BYTES >> 30} GiB")
     held, owners, patches = RecordedPods(), [], 0
-    for document in read_documents(data, pods):
+    for document in streamed_documents(pods):
         where = f"{pods}:{document.line}"
         for obj in _items(document.data, where):
             if obj.get("kind") == _PATCH:

@@ -34,12 +34,11 @@ from moorage.api.meta import ObjectMeta, ResourceList
 from moorage.api.names import check_dns1123_subdomain, check_label_value
 from moorage.controllers.machinery.generated_names import stable_uid
 from moorage.errors import InputError
-from moorage.inputs.files import InputFile, open_sources
 from moorage.simulator.trace import Trace
 from moorage.simulator.trace_amounts import GPU_MILLI, WHOLE_GPU
 from moorage.simulator.trace_arrivals import PodTemplate
 from moorage.simulator.trace_builder import TraceBuilder
-from moorage.traces.csv_tables import Row, read_rows
+from moorage.traces.streams import ExactRow, Source, exact_rows
 from moorage.traces.tasks import GPU_MODEL, MAX_PODS
 
 __all__ = ["QOS", "read_openb", "read_openb_pair", "read_openb_sources"]
@@ -58,12 +57,11 @@ def read_openb(nodes_path: str, pods_path: str, *, whole_gpus: bool = False, max
 
     Raises  InputError, naming file and line, for anything that does not fit the layouts
     """
-    nodes, pods = (_only(path) for path in (nodes_path, pods_path))
-    return read_openb_sources(nodes, pods, whole_gpus=whole_gpus, max_pods=max_pods)
+    return read_openb_sources(nodes_path, pods_path, whole_gpus=whole_gpus, max_pods=max_pods)
 
 
-def read_openb_sources(nodes: InputFile, pods: InputFile, *, whole_gpus: bool = False, max_pods: int = MAX_PODS) -> Trace:
-    """Return the trace in the contents of two files; see ``read_openb``."""
+def read_openb_sources(nodes: Source, pods: Source, *, whole_gpus: bool = False, max_pods: int = MAX_PODS) -> Trace:
+    """Return the trace in two files, or in their contents; see ``read_openb``."""
     machines = tuple(_read_nodes(nodes, whole_gpus, max_pods))
     return _read_pods(pods, whole_gpus).finish(machines)
 
@@ -78,19 +76,12 @@ def read_openb_pair(pods: str, nodes: str | None = None) -> Trace:
     return read_openb(nodes, pods)
 
 
-def _only(path: str) -> InputFile:
-    found = list(open_sources([path]))
-    if len(found) != 1:
-        raise InputError(f"{path}: expected one file, found a directory")
-    return found[0]
-
-
 # -- nodes --------------------------------------------------------------------------------------------------------------
 
 
-def _read_nodes(source: InputFile, whole_gpus: bool, max_pods: int) -> Iterator[Node]:
+def _read_nodes(source: Source, whole_gpus: bool, max_pods: int) -> Iterator[Node]:
     seen: dict[str, str] = {}
-    for row in read_rows(source, [_NODE_COLUMNS]):
+    for row in exact_rows(source, [_NODE_COLUMNS]):
         name = _name(row, "sn", seen)
         amounts: ResourceList = {
             "cpu": f"{row.integer('cpu_milli')}m",
@@ -112,10 +103,10 @@ def _read_nodes(source: InputFile, whole_gpus: bool, max_pods: int) -> Iterator[
 # -- pods ---------------------------------------------------------------------------------------------------------------
 
 
-def _read_pods(source: InputFile, whole_gpus: bool) -> TraceBuilder:
+def _read_pods(source: Source, whole_gpus: bool) -> TraceBuilder:
     seen: dict[str, str] = {}
     builder = TraceBuilder()
-    for row in read_rows(source, [_SHORT, _LONG]):
+    for row in exact_rows(source, [_SHORT, _LONG]):
         name = _name(row, "name", seen)
         long = row.has("qos")
         models = _models(row) if long else ()
@@ -133,7 +124,7 @@ def _template(asked: tuple[int, int, int, int, tuple[str, ...]], qos: str, whole
     return PodTemplate(_spec(*asked, whole_gpus), {QOS: qos} if qos else {}, namespace=_NAMESPACE)
 
 
-def _gpu_milli(row: Row) -> int:
+def _gpu_milli(row: ExactRow) -> int:
     """Return the share of each GPU that a task requests; 0 for tasks without GPUs."""
     devices, share = row.integer("num_gpu"), row.integer("gpu_milli")
     if share > 1000:
@@ -143,15 +134,15 @@ def _gpu_milli(row: Row) -> int:
     return share
 
 
-def _models(row: Row) -> tuple[str, ...]:
+def _models(row: ExactRow) -> tuple[str, ...]:
     listed = row.text("gpu_spec")
     return tuple(_label(row, "gpu_spec", model) for model in listed.split("|")) if listed else ()
 
 
-def _duration_s(row: Row) -> float | None:
+def _duration_s(row: ExactRow) -> float | None:
     """Return how long a task ran; if it was never placed, how long it existed; None if it was never deleted."""
-    created, removed = row.number("creation_time"), row.optional_number("deletion_time")
-    placed = row.optional_number("scheduled_time")
+    created, removed = row.number("creation_time"), row.optional("deletion_time")
+    placed = row.optional("scheduled_time")
     if placed is not None and placed < created:
         raise row.fault("scheduled_time", "expected no less than creation_time")
     if removed is None:
@@ -180,7 +171,7 @@ def _on_models(models: tuple[str, ...]) -> Affinity:
 # -- names --------------------------------------------------------------------------------------------------------------
 
 
-def _name(row: Row, column: str, seen: dict[str, str]) -> str:
+def _name(row: ExactRow, column: str, seen: dict[str, str]) -> str:
     name = row.text(column)
     if check_dns1123_subdomain(name):
         raise row.fault(column, "expected a name of lower-case letters, digits, '-' and '.'")
@@ -190,7 +181,7 @@ def _name(row: Row, column: str, seen: dict[str, str]) -> str:
     return name
 
 
-def _label(row: Row, column: str, text: str) -> str:
+def _label(row: ExactRow, column: str, text: str) -> str:
     if not text or check_label_value(text):
         raise row.fault(column, "expected what a label can hold")
     return text

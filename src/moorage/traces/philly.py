@@ -7,6 +7,7 @@ Nodes  ``cluster_machine_list``: machineId, number of GPUs, single GPU mem
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -15,11 +16,13 @@ import msgspec
 from moorage.api.core import Node
 from moorage.errors import InputError
 from moorage.simulator.trace import Trace
-from moorage.traces.streams import open_bytes, table_rows
+from moorage.traces.streams import table_rows, whole_bytes
 from moorage.traces.tasks import TaskTable, label_value, machine, plain_name
 
 __all__ = ["read_philly"]
 
+#: The largest file, in bytes.
+_MOST_BYTES: Final = 16 << 30
 _MACHINES: Final = ("machineId", "number of GPUs", "single GPU mem")
 #: Neither requests nor machines have cpu and memory: a pod asks for as much as its share of a machine's GPUs.
 _CPU_MILLI, _MEMORY = 4_000, 48 << 30
@@ -44,13 +47,8 @@ def read_philly(pods: str, nodes: str | None = None) -> Trace:
 
     Raises  InputError
     """
-    with open_bytes(pods) as file:
-        try:
-            jobs = msgspec.json.decode(file.read(), type=list[_Job])
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise InputError(f"{pods}: this is not a job log of Philly: {error}") from None
     table, left_out, first = TaskTable(), 0, float("inf")
-    for job in jobs:
+    for job in _jobs(pods):
         submitted, attempt = _seconds(job.submitted_time, pods), next((one for one in job.attempts if one.detail), None)
         if submitted is None or attempt is None:
             left_out += 1
@@ -68,6 +66,17 @@ def read_philly(pods: str, nodes: str | None = None) -> Trace:
     if left_out:
         notes.append(f"{left_out} jobs that were never placed left out")
     return table.builder.finish([] if nodes is None else _machines(nodes), notes, origin_s=first if len(table.builder) else 0.0)
+
+
+def _jobs(path: str) -> Iterator[_Job]:
+    """Yield the jobs; only one is decoded at a time."""
+    decode = msgspec.json.Decoder(_Job).decode
+    with whole_bytes(path, _MOST_BYTES) as data:
+        try:
+            for job in msgspec.json.decode(data, type=list[msgspec.Raw]):
+                yield decode(job)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: this is not a job log of Philly: {error}") from None
 
 
 def _duration_s(job: _Job, path: str) -> float | None:

@@ -52,6 +52,10 @@ class RecordedPods:
             self._end(row, time_s)
         return row
 
+    def row_of(self, namespace: str, name: str) -> int | None:
+        """Return the row of a pod that is there now."""
+        return self._rows.get((namespace, name))
+
     def gone(self, namespace: str, name: str, time_s: float) -> None:
         """Take note that a pod was deleted; its name may come again."""
         row = self._rows.pop((namespace, name), None)

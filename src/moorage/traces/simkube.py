@@ -1,28 +1,34 @@
 """SimKube: an exported trace (``.sktrace``) in MessagePack, version 1 (a list), 2 or 3 (maps).
 
 ``events`` have ts (Unix seconds), applied_objs and deleted_objs: owners of pods such as Deployments, and bare pods. Owners
-become the pods that their controllers would create, when they were applied; a scaled owner gains or loses pods. How long pods
-ran is in ``pod_lifecycles`` (versions 1 and 2) or in ``index`` (3); the lifetimes of an owner are used in turn.
+become the pods that their controllers would create, when they were applied; a scaled owner gains or loses pods. When pods
+started and ended is in ``pod_lifecycles`` (versions 1 and 2) or in ``index`` (3), by owner: those of a CronJob arrive when they
+started; the pods of other owners run as long as recorded ones, in turn.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from mmap import mmap
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
+from moorage.api.core import Pod
 from moorage.errors import InputError
 from moorage.simulator.trace import Trace
 from moorage.traces.owned_pods import pods_of_owner
 from moorage.traces.recorded_pods import RecordedPods
-from moorage.traces.streams import open_bytes
+from moorage.traces.streams import whole_bytes
 
 __all__ = ["read_simkube"]
 
-#: The largest file, in bytes: it is read as a whole.
-_MOST_BYTES: Final = 2 << 30
+#: The largest file, in bytes.
+_MOST_BYTES: Final = 16 << 30
+_NIL: Final = b"\xc0"
 _Key = tuple[str, str, str]
 
 
@@ -40,65 +46,145 @@ def read_simkube(pods: str, nodes: str | None = None) -> Trace:
     Raises  InputError
     """
     del nodes
-    events, lifetimes = _parts(_decoded(pods), pods)
-    held, owners = RecordedPods(), dict[_Key, _Owner]()
-    origin = min((_time(event, pods) for event in events), default=0.0)
-    skipped: dict[str, int] = {}
-    for number, event in enumerate(sorted(events, key=lambda one: _time(one, pods))):
-        time_s, where = _time(event, pods) - origin, f"{pods}: event {number}"
+    with whole_bytes(pods, _MOST_BYTES) as data:
+        events, recorded = _parts(data, pods)
+        reading = _Reading(pods, _runs_by_owner(_decoded(recorded, pods)))
+        for event in _in_time(events, pods):
+            reading.take(event)
+    return reading.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """When a pod started, and ended if it did; Unix times."""
+
+    start: float
+    end: float | None
+
+
+class _Reading:
+    """What was read so far, event by event."""
+
+    def __init__(self, path: str, runs: Mapping[str, Sequence[_Run]]) -> None:
+        self._path, self._runs = path, runs
+        self._held, self._owners = RecordedPods(), dict[_Key, _Owner]()
+        self._origin: float | None = None
+        self._skipped: Counter[str] = Counter()
+        self._events = 0
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        where = f"{self._path}: event {self._events}"
+        self._events += 1
+        unix_s = _time(event, self._path)
+        self._origin = unix_s if self._origin is None else self._origin
         for obj in _objects(event, "applied_objs", where):
-            if obj.get("kind") in {"Pod", "Node"}:
-                held.see(obj, where, time_s)
-            elif not _apply(obj, owners.setdefault(_key(obj), _Owner()), held, time_s, lifetimes, where):
-                skipped[str(obj.get("kind"))] = skipped.get(str(obj.get("kind")), 0) + 1
+            self._apply(obj, unix_s - self._origin, where)
         for obj in _objects(event, "deleted_objs", where):
-            _delete(obj, owners, held, time_s)
-    notes = ["the nodes of the cluster are not recorded; pods arrive when their owner was applied, not when they were created"]
-    notes += [f"{count} {kind} not read: what pods it has is not known" for kind, count in sorted(skipped.items())]
-    return held.builder.finish(list(held.nodes.values()), notes)
+            _delete(obj, self._owners, self._held, unix_s - self._origin)
+
+    def _apply(self, obj: Mapping[str, Any], time_s: float, where: str) -> None:
+        kind, key = str(obj.get("kind")), _key(obj)
+        runs = self._runs.get(f"{key[1]}/{key[2]}", ())
+        if kind in {"Pod", "Node"}:
+            self._held.see(obj, where, time_s)
+            row = self._held.row_of(key[1], key[2]) if kind == "Pod" and runs else None
+            if row is not None and runs[0].end is not None:
+                self._held.lasts(row, runs[0].end - runs[0].start)
+            return
+        if kind == "CronJob" and runs and key in self._owners:
+            return  # applied again: all its runs are there
+        owner = self._owners.setdefault(key, _Owner())
+        pods = pods_of_owner(obj, where)
+        if pods is None:
+            self._skipped[kind] += 1
+        elif kind == "CronJob" and runs and pods:
+            self._repeat(pods, runs)
+        else:
+            _fill(owner, pods, key, self._held, time_s, [run for run in runs if run.end is not None])
+
+    def _repeat(self, pods: Sequence[Pod], runs: Sequence[_Run]) -> None:
+        """Add the pods of an owner that creates some again and again, when they started."""
+        assert self._origin is not None
+        for number, run in enumerate(runs):
+            pod = pods[number % len(pods)]
+            time_s = max(run.start - self._origin, 0.0)
+            row = self._held.see_pod(replace(pod, metadata=replace(pod.metadata, name=f"{pod.name}-{number}")), time_s)
+            if run.end is not None:
+                self._held.lasts(row, run.end - run.start)
+
+    def finish(self) -> Trace:
+        notes = [
+            "the nodes of the cluster are not recorded; pods arrive when their owner was applied, not when they were created",
+            *(f"{count} {kind} not read: what pods it has is not known" for kind, count in sorted(self._skipped.items())),
+        ]
+        return self._held.builder.finish(list(self._held.nodes.values()), notes)
 
 
-def _decoded(path: str) -> Any:
-    with open_bytes(path) as file:
-        data = file.read(_MOST_BYTES + 1)
-    if len(data) > _MOST_BYTES:
-        raise InputError(f"{path}: larger than {_MOST_BYTES >> 30} GiB")
+def _parts(data: bytes | mmap, path: str) -> tuple[Sequence[msgspec.Raw], msgspec.Raw]:
+    """Return the events, which are not decoded yet, and what is recorded of pods."""
+    try:
+        try:
+            whole = msgspec.msgpack.decode(data, type=dict[str, msgspec.Raw])
+        except msgspec.ValidationError:
+            listed = msgspec.msgpack.decode(data, type=list[msgspec.Raw])
+            whole = dict(zip(("config", "events", "index", "pod_lifecycles"), listed, strict=True))
+    except (msgspec.MsgspecError, ValueError) as error:
+        if isinstance(error, msgspec.DecodeError) and not isinstance(error, msgspec.ValidationError):
+            raise InputError(f"{path}: this is no MessagePack: {error}") from None
+        raise InputError(f"{path}: this is no trace of SimKube: expected version, config, events and index") from None
+    try:
+        events = msgspec.msgpack.decode(whole.get("events", msgspec.Raw(_NIL)), type=list[msgspec.Raw])
+    except msgspec.MsgspecError:
+        raise InputError(f"{path}: events: expected a list of events") from None
+    return events, whole.get("pod_lifecycles", whole.get("index", msgspec.Raw(_NIL)))
+
+
+def _decoded(data: msgspec.Raw, path: str) -> Any:
     try:
         return msgspec.msgpack.decode(data, strict=False)
     except (msgspec.MsgspecError, ValueError, RecursionError, TypeError) as error:
         raise InputError(f"{path}: this is no MessagePack: {error}") from None
 
 
-def _parts(whole: Any, path: str) -> tuple[list[Mapping[str, Any]], Mapping[str, list[float]]]:
-    """Return the events, and the lifetimes of pods by the owner's ``namespace/name``."""
-    if isinstance(whole, Mapping):
-        events, recorded = whole.get("events"), whole.get("pod_lifecycles", whole.get("index"))
-    elif isinstance(whole, Sequence) and len(whole) == 4:
-        events, recorded = whole[1], whole[3]
-    else:
-        raise InputError(f"{path}: this is no trace of SimKube: expected version, config, events and index")
-    if not isinstance(events, Sequence) or not all(isinstance(event, Mapping) for event in events):
+def _in_time(events: Sequence[msgspec.Raw], path: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the events in order of time; only one is decoded at a time."""
+    times = [_time(_event(event, path), path) for event in events]
+    for at in sorted(range(len(events)), key=times.__getitem__):
+        yield _event(events[at], path)
+
+
+def _event(data: msgspec.Raw, path: str) -> Mapping[str, Any]:
+    found = _decoded(data, path)
+    if not isinstance(found, Mapping):
         raise InputError(f"{path}: events: expected a list of events")
-    found: dict[str, list[float]] = {}
-    for owner, seconds in _lifetimes(recorded, ""):
-        found.setdefault(owner, []).append(seconds)
-    return list(events), found
+    return found
 
 
-def _lifetimes(value: Any, owner: str) -> Iterator[tuple[str, float]]:
-    """Yield lifetimes wherever they are below an owner's name: ``{start_ts, end_ts}`` or ``{"Finished": [start, end]}``."""
+def _runs_by_owner(recorded: Any) -> dict[str, list[_Run]]:
+    """Return the runs of pods by the owner's ``namespace/name``, in order of their starts."""
+    found: dict[str, list[_Run]] = {}
+    for owner, run in _runs(recorded, ""):
+        found.setdefault(owner, []).append(run)
+    for runs in found.values():
+        runs.sort(key=lambda run: run.start)
+    return found
+
+
+def _runs(value: Any, owner: str) -> Iterator[tuple[str, _Run]]:
+    """Yield runs wherever they are below an owner's name: ``{start_ts, end_ts}``, or ``Finished`` or ``Running`` as a key."""
     if isinstance(value, Mapping):
-        ends = value.get("Finished") or (value.get("start_ts"), value.get("end_ts"))
-        if isinstance(ends, Sequence) and len(ends) == 2 and all(isinstance(one, (int, float)) for one in ends):
-            yield owner, max(float(ends[1]) - float(ends[0]), 0.0)
+        ends = value.get("Finished") or (value.get("start_ts", value.get("Running")), value.get("end_ts"))
+        if isinstance(ends, Sequence) and len(ends) == 2 and isinstance(ends[0], (int, float)):
+            start, end = float(ends[0]), ends[1]
+            yield owner, _Run(start, max(float(end), start) if isinstance(end, (int, float)) else None)
             return
         for name, part in value.items():
             text = name[-1] if isinstance(name, tuple) and name else name
             named = isinstance(text, str) and "/" in text and not text.startswith(("apps/", "batch/"))
-            yield from _lifetimes(part, str(text) if named else owner)
+            yield from _runs(part, str(text) if named else owner)
     elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
         for part in value:
-            yield from _lifetimes(part, owner)
+            yield from _runs(part, owner)
 
 
 def _time(event: Mapping[str, Any], path: str) -> float:
@@ -121,25 +207,18 @@ def _key(obj: Mapping[str, Any]) -> _Key:
     return str(obj.get("kind")), str(named.get("namespace", "default")), str(named.get("name", ""))
 
 
-def _apply(
-    obj: Mapping[str, Any], owner: _Owner, held: RecordedPods, time_s: float, lifetimes: Mapping[str, list[float]], where: str
-) -> bool:
-    """Let an owner have the pods that it asks for now; return False for a kind without known pods."""
-    pods = pods_of_owner(obj, where)
-    if pods is None:
-        return False
-    _, namespace, name = _key(obj)
-    known = lifetimes.get(f"{namespace}/{name}", [])
+def _fill(owner: _Owner, pods: Sequence[Pod], key: _Key, held: RecordedPods, time_s: float, runs: Sequence[_Run]) -> None:
+    """Let an owner have the pods that it asks for now; known runs are used in turn."""
     while len(owner.rows) > len(pods):
         gone, _ = owner.rows.pop()
-        held.gone(namespace, gone, time_s)
+        held.gone(key[1], gone, time_s)
     for pod in pods[len(owner.rows) :]:
         row = held.see_pod(pod, time_s)
-        if known:
-            held.lasts(row, known[owner.made % len(known)])
+        if runs:
+            run = runs[owner.made % len(runs)]
+            held.lasts(row, (run.end or run.start) - run.start)
         owner.rows.append((pod.name, row))
         owner.made += 1
-    return True
 
 
 def _delete(obj: Mapping[str, Any], owners: dict[_Key, _Owner], held: RecordedPods, time_s: float) -> None:

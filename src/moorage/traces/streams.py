@@ -11,16 +11,21 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from io import TextIOWrapper
-from typing import Any, BinaryIO, Final, cast
+from io import BytesIO
+from mmap import ACCESS_READ, mmap
+from typing import Any, BinaryIO, Final, TypeAlias, cast
 
 import msgspec
 
 from moorage.errors import InputError
+from moorage.inputs.files import InputFile
 
-__all__ = ["TraceRow", "json_lines", "open_bytes", "table_rows"]
+__all__ = ["ExactRow", "Source", "TraceRow", "exact_rows", "json_lines", "open_bytes", "table_rows", "whole_bytes"]
+
+#: A file by its path, or one that was read already.
+Source: TypeAlias = str | InputFile
 
 _GZIP: Final = b"\x1f\x8b"
 #: The longest line of a table, in characters; lines of objects may be longer.
@@ -28,6 +33,8 @@ _LONGEST: Final = 1 << 20
 _LONGEST_OBJECT: Final = 64 << 20
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,19}(\.[0-9]{1,20})?([eE][-+]?[0-9]{1,3})?")
+_PLAIN_INTEGER: Final = re.compile("[0-9]{1,15}")
+_PLAIN_NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 _SHOWN: Final = 40
 
 
@@ -75,12 +82,42 @@ class TraceRow:
         return InputError(f"{self.where}: {column}: {why}, found {shown!r}")
 
 
+class ExactRow(TraceRow):
+    """A row whose cells have no spaces, signs or exponents, and whose columns all exist."""
+
+    __slots__ = ()
+
+    def has(self, column: str) -> bool:
+        """Return True if the table has this column."""
+        return column in self.cells
+
+    def text(self, column: str) -> str:
+        """Return a cell."""
+        return self.cells[column]
+
+    def integer(self, column: str) -> int:
+        """Return a non-negative integer."""
+        if not _PLAIN_INTEGER.fullmatch(self.text(column)):
+            raise self.fault(column, "expected a whole number")
+        return int(self.text(column))
+
+    def number(self, column: str, *, least: float | None = 0.0) -> float:
+        """Return a non-negative number."""
+        if not _PLAIN_NUMBER.fullmatch(self.text(column)):
+            raise self.fault(column, "expected a number")
+        return float(self.text(column))
+
+
 @contextmanager
-def open_bytes(path: str) -> Iterator[BinaryIO]:
+def open_bytes(source: Source) -> Iterator[BinaryIO]:
     """Open a regular file, and decompress it if it is compressed.
 
     Raises  InputError
     """
+    if isinstance(source, InputFile):
+        yield BytesIO(source.data)
+        return
+    path = source
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     except OSError as error:
@@ -100,6 +137,27 @@ def open_bytes(path: str) -> Iterator[BinaryIO]:
             raise InputError(f"{path}: {error.strerror or error}") from None
 
 
+@contextmanager
+def whole_bytes(path: str, most: int) -> Iterator[bytes | mmap]:
+    """Give the whole content of a file of at most ``most`` bytes, mapped rather than read unless it is compressed.
+
+    Raises  InputError
+    """
+    with open_bytes(path) as file:
+        opened: Any = file
+        if isinstance(opened, gzip.GzipFile):
+            data = opened.read(most + 1)
+            size = len(data)
+        else:
+            data, size = b"", os.fstat(file.fileno()).st_size
+        if size > most:
+            raise InputError(f"{path}: larger than {most >> 30} GiB")
+        if data or not size:
+            yield data
+            return
+        yield mmap(file.fileno(), 0, access=ACCESS_READ)  # unmapped once nothing refers to a part of it
+
+
 def table_rows(
     path: str, columns: Sequence[str], *, required: Sequence[str] | None = None, header: bool | None = True
 ) -> Iterator[TraceRow]:
@@ -111,51 +169,75 @@ def table_rows(
 
     Raises  InputError
     """
-    with open_bytes(path) as file, TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
-        reader = csv.reader(_checked(text, path), strict=True)
+    needed = columns if required is None else required
+
+    def named(cells: Sequence[str], where: str) -> Sequence[str] | None:
+        names = [cell.strip() for cell in cells]
+        if header is False or (header is None and names[0] not in columns):
+            return None
+        if missing := [name for name in needed if name not in names]:
+            raise InputError(f"{where}: the header lacks {', '.join(missing)}; expected {','.join(needed)}")
+        return names
+
+    for where, cells in _table(path, columns, named):
+        yield TraceRow(where, cells)
+
+
+def exact_rows(source: Source, layouts: Sequence[Sequence[str]]) -> Iterator[ExactRow]:
+    """Yield the rows of a CSV file whose header is one of ``layouts``.
+
+    Raises  InputError
+    """
+
+    def named(cells: Sequence[str], where: str) -> Sequence[str]:
+        if tuple(cells) not in {tuple(layout) for layout in layouts}:
+            expected = " or ".join(",".join(layout) for layout in layouts)
+            raise InputError(f"{where}: these columns are not known; expected {expected}")
+        return cells
+
+    for where, cells in _table(source, layouts[0], named):
+        yield ExactRow(where, cells)
+
+
+def _table(
+    source: Source, columns: Sequence[str], named: Callable[[Sequence[str], str], Sequence[str] | None]
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the place and the cells of each row. ``named`` returns the names in the first line, None if it is a row."""
+    path = _where(source)
+    names: Sequence[str] | None = None
+    with open_bytes(source) as file:
+        reader = csv.reader(_lines(file, path), strict=True)
         try:
-            yield from _rows(reader, path, columns, columns if required is None else required, header)
+            for cells in filter(None, reader):
+                where = f"{path}:{reader.line_num}"
+                if names is None and (names := named(cells, where)) is not None:
+                    continue
+                names = columns if names is None else names
+                if len(cells) != len(names):
+                    raise InputError(f"{where}: expected {len(names)} cells, found {len(cells)}")
+                yield where, dict(zip(names, cells, strict=True))
         except csv.Error as error:
             raise InputError(f"{path}:{reader.line_num}: this is not CSV: {error}") from None
-        except UnicodeDecodeError:
-            raise InputError(f"{path}:{reader.line_num + 1}: this is not UTF-8") from None
-
-
-def _checked(lines: Iterator[str], path: str) -> Iterator[str]:
-    for number, line in enumerate(lines, 1):
-        if len(line) > _LONGEST:
-            raise InputError(f"{path}:{number}: a line of more than {_LONGEST} characters is no row of a table")
-        if "\0" in line:
-            raise InputError(f"{path}:{number}: this is not CSV: it holds a NUL")
-        yield line
-
-
-def _rows(
-    reader: Any, path: str, columns: Sequence[str], required: Sequence[str], header: bool | None
-) -> Iterator[TraceRow]:  # fmt: skip
-    names: Sequence[str] | None = None
-    for cells in reader:
-        if not cells:
-            continue
-        if names is None:
-            named = [cell.strip() for cell in cells]
-            if header or (header is None and named[0] in columns):
-                names = _header(named, path, reader.line_num, required)
-                continue
-            names = columns
-        where = f"{path}:{reader.line_num}"
-        if len(cells) != len(names):
-            raise InputError(f"{where}: expected {len(names)} cells, found {len(cells)}")
-        yield TraceRow(where, dict(zip(names, cells, strict=True)))
     if names is None:
         raise InputError(f"{path}:1: the file is empty; expected the columns {','.join(columns)}")
 
 
-def _header(named: Sequence[str], path: str, line: int, required: Sequence[str]) -> Sequence[str]:
-    missing = [name for name in required if name not in named]
-    if missing:
-        raise InputError(f"{path}:{line}: the header lacks {', '.join(missing)}; expected {','.join(required)}")
-    return named
+def _where(source: Source) -> str:
+    return source if isinstance(source, str) else source.where
+
+
+def _lines(file: BinaryIO, path: str) -> Iterator[str]:
+    number = 0
+    while line := file.readline(_LONGEST + 1):
+        number += 1
+        if len(line) > _LONGEST:
+            raise InputError(f"{path}:{number}: a line of more than {_LONGEST} bytes is no row of a table")
+        if b"\0" in line:
+            raise InputError(f"{path}:{number}: this is not CSV: it holds a NUL")
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            raise InputError(f"{path}:{number}: this is not UTF-8") from None
 
 
 def json_lines(path: str) -> Iterator[tuple[str, dict[str, Any]]]:

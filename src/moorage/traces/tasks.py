@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 from moorage.api.core import (
@@ -70,21 +70,29 @@ class TaskTable:
 
     def __init__(self) -> None:
         self.builder = TraceBuilder()
+        #: Specs by what they request; templates that differ in their labels share them.
+        self._specs: dict[Hashable, PodSpec] = {}
 
     def add(
         self, name: str, time_s: float, duration_s: float | None, cpu_milli: int, memory_bytes: int, *, gpus: int = 0,
         gpu_milli: int = 0, priority: int | None = None, models: Sequence[str] = (), labels: Sequence[tuple[str, str]] = (),
     ) -> int:  # fmt: skip
         """Add a task and return its row. ``gpus`` are whole devices, ``gpu_milli`` thousandths."""
-        key = (cpu_milli, memory_bytes, gpus, gpu_milli, priority, tuple(models), tuple(labels))
-        shape = self.builder.shape(key, lambda: _template(*key))
+        key = (cpu_milli, memory_bytes, gpus, gpu_milli, priority, tuple(models))
+        spec = self._specs.get(key)
+        if spec is None:
+            spec = self._specs[key] = _spec(*key)
+        shape = self.builder.shape((id(spec), *labels), lambda: _template(spec, labels))
         return self.builder.add(plain_name(name), shape, time_s, duration_s)
 
 
-def _template(
-    cpu_milli: int, memory_bytes: int, gpus: int, gpu_milli: int, priority: int | None, models: tuple[str, ...],
-    labels: tuple[tuple[str, str], ...],
-) -> PodTemplate:  # fmt: skip
+def _template(spec: PodSpec, labels: Sequence[tuple[str, str]]) -> PodTemplate:
+    return PodTemplate(spec, {name: value for name, text in labels if (value := label_value(text))})
+
+
+def _spec(
+    cpu_milli: int, memory_bytes: int, gpus: int, gpu_milli: int, priority: int | None, models: tuple[str, ...]
+) -> PodSpec:  # fmt: skip
     requests: ResourceList = {"cpu": f"{cpu_milli}m", "memory": str(memory_bytes)}
     devices: ResourceList = {}
     if gpus:
@@ -92,12 +100,8 @@ def _template(
     elif gpu_milli:
         devices = {GPU_MILLI: str(gpu_milli)}
     container = Container(name="task", resources=ResourceRequirements(requests={**requests, **devices}, limits=devices))
-    return PodTemplate(
-        PodSpec(
-            containers=(container,), restart_policy="Never", priority=priority, affinity=_on_models(models) if models else None
-        ),
-        {name: value for name, text in labels if (value := label_value(text))},
-    )
+    affinity = _on_models(models) if models else None
+    return PodSpec(containers=(container,), restart_policy="Never", priority=priority, affinity=affinity)
 
 
 def _on_models(models: Sequence[str]) -> Affinity:

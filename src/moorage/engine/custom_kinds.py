@@ -9,7 +9,7 @@ from moorage.api.custom_objects import CustomKind
 from moorage.framework.events import Resource, Wake
 from moorage.framework.profile import Profile, declared_wakes
 
-__all__ = ["NamedKinds", "named_kinds", "unusable_names"]
+__all__ = ["NamedKinds", "named_kinds", "unusable_names", "write_pods"]
 
 _BROUGHT = frozenset(map(str, Resource))
 
@@ -25,6 +25,11 @@ def named_kinds(profiles: Iterable[Profile]) -> NamedKinds:
     """Return the kinds that plugins name in addition to the built-in ones, including plugins that only score."""
     plugins = [plugin for profile in profiles for plugin in profile.plugins.values()]
     return _of(wake for plugin in plugins for wake in declared_wakes(plugin) or ())
+
+
+def write_pods(profiles: Iterable[Profile]) -> bool:
+    """Return True if a plugin says that it changes pods (``writes_pods``), which kube-scheduler's own role does not allow."""
+    return any(getattr(plugin, "writes_pods", False) for profile in profiles for plugin in profile.plugins.values())
 
 
 def unusable_names(wakes: Iterable[Wake]) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from moorage.cycle.search_scope import EVERYWHERE, SearchScope
 from moorage.engine.attempt import PodAttempt, SchedulingAttempt
 from moorage.engine.binding import Binding
 from moorage.engine.binding_cycle import BindingCycle
-from moorage.engine.custom_kinds import NamedKinds, named_kinds
+from moorage.engine.custom_kinds import NamedKinds, named_kinds, write_pods
 from moorage.engine.engine_state import STANDARD_PARTS, EngineParts, EngineState
 from moorage.engine.event_handlers import EventHandlers
 from moorage.engine.extender_session import ExtenderSession
@@ -126,6 +126,11 @@ class Scheduler:
     def named_kinds(self) -> NamedKinds:
         """The kinds that plugins name in ``wakes_on`` beyond Kubernetes' own."""
         return named_kinds(self.state.profiles.values())
+
+    @property
+    def writes_pods(self) -> bool:
+        """True if a plugin changes pods, which needs the right to update them."""
+        return write_pods(self.state.profiles.values())
 
     def waiting(self) -> Iterator[WaitingPod]:
         """Yield the pods that Permit holds, in the order they arrived there."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 from msgspec.structs import replace
@@ -81,6 +81,8 @@ class OpenGpuShare(
     """The plugin."""
 
     name = "OpenGpuShare"
+    #: PreBind writes an annotation of the pod.
+    writes_pods: ClassVar[bool] = True
     Args = OpenGpuShareArgs
     reuse = Reuse(Scope.NODE_PODS, signature=gpu_signature, rests_when_skipped=True)
 

@@ -1,6 +1,7 @@
-"""Grant the embedded cluster's scheduler access to the kinds that its plugins name.
+"""Grant the embedded cluster's scheduler access to the kinds that its plugins name, and to pods if a plugin changes them.
 
-No default role covers custom kinds, and a scheduler that may not list one of them schedules nothing.
+No default role covers custom kinds, and a scheduler that may not list one of them schedules nothing. kube-scheduler's role does
+not allow changes of pods; a plugin that has some in PreBind sets ``writes_pods``.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ _NAME: Final = "moorage:plugin-kinds"
 _VERBS: Final = ("create", "delete", "get", "list", "update", "watch")
 
 
-def grant_kinds(store: Store, kinds: Sequence[CustomKind]) -> None:
-    """Grant the scheduler access to these kinds, and revoke access that an earlier start granted."""
+def grant_kinds(store: Store, kinds: Sequence[CustomKind], *, pods: bool = False) -> None:
+    """Grant the scheduler access to these kinds, and to update ``pods``; revoke access that an earlier start granted."""
     for kind in (_BINDINGS, _ROLES):
         if store.find(kind, "", _NAME) is not None:
             store.delete(kind, "", _NAME)
-    if not kinds:
+    if not kinds and not pods:
         return
-    rules = [
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "update"]}] if pods else []
+    rules += [
         {"apiGroups": [kind.group], "resources": [kind.plural, f"{kind.plural}/status"], "verbs": list(_VERBS)}
         for kind in kinds
     ]

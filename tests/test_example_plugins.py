@@ -146,7 +146,12 @@ async def up(home, *flags):
 
 def test_each_program_of_the_examples_has_a_plugin():
     # The plugins of fgd are moorage.gpu_sharing; the others simulate, or learn with built-in ones.
-    assert {folder for folder, plugins in PLUGINS.items() if not plugins} == {"fgd", "learn-openb", "learn-weights", "over-time"}
+    assert {folder for folder, plugins in PLUGINS.items() if not plugins} == {
+        "fgd",
+        "learn-openb",
+        "learn-weights",
+        "over-time",
+    }
 
 
 @pytest.mark.slow

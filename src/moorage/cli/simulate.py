@@ -46,6 +46,7 @@ from moorage.simulator.simulation import SimulatedAttempt
 if TYPE_CHECKING:
     from moorage.cli.simulate_gates import SimulationGates
     from moorage.report.explanation import Explanation
+    from moorage.simulator.trace import Trace
 
 __all__ = ["simulate"]
 
@@ -92,6 +93,12 @@ All that is printed, and what it means: moorage help simulate
 @narrowing_options
 @what_if_options
 @gate_options
+@click.option("--autoscale", metavar="POOLS.yaml", help="Let an autoscaler add and remove nodes of these pools.")
+@click.option(
+    "--expander", type=click.Choice(["least-waste", "price", "most-pods", "random"]), default="least-waste", show_default=True,
+    help="How the autoscaler chooses a pool.",
+)  # fmt: skip
+@click.option("--until", type=click.FloatRange(min=0), metavar="SECONDS", help="How long --autoscale simulates.")
 @click.option("--events", is_flag=True, help="Also print every decision as it is made, one a line.")
 @click.option(
     "--show-scores", "scored", multiple=True, metavar="[NAMESPACE/]POD",
@@ -112,7 +119,7 @@ def simulate(**given: Any) -> int:
     options = _options(given, took)
     events = EventLog() if given["events"] else None
     narrowing = narrowing_of(given)
-    measure = _measure(given)
+    measure = None if given["autoscale"] else _measure(given)
     is_live = events is not None and given["output"] in {"table", "wide"}  # events would be printed across the progress
     with Progress(quiet=given["quiet"] or is_live) as progress:
         progress.say("reading the input …")
@@ -126,6 +133,8 @@ def simulate(**given: Any) -> int:
         measure.print_report(run, render(run, wide=True))
     else:
         _print(run, given["output"], narrowing, events, options.scores)
+        if whole.scaled and given["output"] in {"table", "wide"}:
+            sys.stdout.write("\n" + whole.scaled)
     if whole.explanations is not None:
         from moorage.cli.explain import print_explanations
 
@@ -158,10 +167,11 @@ def _options(given: dict[str, Any], took: _PluginTimes | None) -> Options:
 
 
 class _Simulated(NamedTuple):
-    """A run, with an explanation of each pod that stays pending if that was asked for."""
+    """A run, with an explanation of each pod that stays pending if that was asked for, or what an autoscaler did."""
 
     run: Run
     explanations: list[Explanation] | None = None
+    scaled: str = ""
 
 
 _OnAttempt = Callable[[SimulatedAttempt], None]
@@ -192,6 +202,7 @@ def _run(
 ) -> _Simulated:  # fmt: skip
     if given["explains"] and (given["trace"] is not None or given["output"] not in {"table", "wide"}):
         raise click.UsageError("--explain needs a cluster and prints text: use moorage explain --all for a document")
+    _check_autoscaler(given)
     if _asks_what_if(given):
         return _run_changed(given, options, progress, on_attempt, measure)
     if given["trace"] is None:
@@ -204,7 +215,15 @@ def _run(
         cluster = read_cluster(given["paths"], given["recursive"], kinds_named(options), rules_of(given), progress)
         if not given["allow_unknown"]:
             refuse_nothing_to_place(cluster)
+        if given["autoscale"]:
+            return _autoscaled(given, cluster, emulating(options, given, cluster), on_attempt)
         return _simulated(given, cluster, emulating(options, given, cluster), on_attempt, measure)
+    return _run_trace(given, options, on_attempt, measure)
+
+
+def _run_trace(
+    given: dict[str, Any], options: Options, on_attempt: _OnAttempt, measure: SimulationGates | None
+) -> _Simulated:  # fmt: skip
     if given["emulate"] == AUTO:
         raise click.UsageError("--emulate auto needs nodes with their kubelets' versions, and a trace has none")
     from moorage.simulator.trace_run import simulate_trace
@@ -217,8 +236,30 @@ def _run(
     trace = read_trace(given["trace"], given["pods"], given["nodes"])
     if not trace.nodes:
         raise click.UsageError(f"--trace {given['trace']} has no nodes in its files: give --nodes FILE")
+    if given["autoscale"]:
+        return _autoscaled(given, trace.with_lifetimes(None) if given["stay"] else trace, options, on_attempt)
     simulated = simulate_trace if measure is None else measure.run_trace
     return _Simulated(simulated(trace, options, stay=given["stay"], on_attempt=on_attempt))
+
+
+def _check_autoscaler(given: dict[str, Any]) -> None:
+    if given["until"] is not None and not given["autoscale"]:
+        raise click.UsageError("--until needs --autoscale")
+    if not given["autoscale"]:
+        return
+    if _asks_what_if(given) or given["explains"]:
+        raise click.UsageError("--autoscale excludes --explain, --live and changes to make first")
+    if given["output"] in PIPELINE_OUTPUTS or any(given[name] for name in ("gates", "strict", "baseline", "across")):
+        raise click.UsageError("--autoscale excludes gates")
+
+
+def _autoscaled(
+    given: dict[str, Any], read: ClusterInput | Trace, options: Options, on_attempt: _OnAttempt
+) -> _Simulated:  # fmt: skip
+    from moorage.cli.simulate_autoscaled import simulate_autoscaled  # imports the laboratory, which is rarely needed here
+
+    run, scaled = simulate_autoscaled(read, options, given["autoscale"], given["expander"], given["until"], on_attempt)
+    return _Simulated(run, scaled=scaled)
 
 
 #: Options that read a live cluster or change the input.

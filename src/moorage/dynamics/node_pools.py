@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -10,10 +11,16 @@ from moorage.api.core import Node
 from moorage.dynamics.distributions import DistributionLike
 from moorage.errors import InputError
 from moorage.laboratory.node_groups import group_nodes
-from moorage.laboratory.node_types import NodeType, Offer, offers_of_types
+from moorage.laboratory.node_types import NodeType, Offer, offers_of_types, read_list, read_types
 from moorage.laboratory.objects import ObjectLike
 
-__all__ = ["NodePool", "PoolState", "pool_states"]
+__all__ = ["NodePool", "PoolState", "pool_states", "read_pools"]
+
+#: The nodes of a pool without a maximum, and the longest time to wait for a node.
+_MOST: Final = 1000
+_LONGEST_S: Final = 1e7
+#: What a pool in a file has that a node type does not.
+_OWN: Final = ("min", "provisionSeconds")
 
 
 class NodePool(Struct, frozen=True, kw_only=True):
@@ -69,6 +76,28 @@ class PoolState:
         """Return for how long nodes were there, added up."""
         self.account(now_s)
         return self._node_s / 3600
+
+
+def read_pools(path: str) -> list[NodePool]:
+    """Read a file of pools: node types as for ``moorage plan``, each with ``min`` and ``provisionSeconds`` if wanted.
+
+    Raises  InputError that names the field
+    """
+    found = []
+    for at, entry in enumerate(read_list(path)):
+        where = f"{path}[{at}]"
+        if not isinstance(entry, Mapping):
+            raise InputError(f"{where}: expected a pool, such as {{name: general, like: node-1, max: 10}}")
+        [one] = read_types([{key: value for key, value in entry.items() if key not in _OWN}])
+        least, seconds = entry.get("min", 0), entry.get("provisionSeconds", 120)
+        if not isinstance(least, int) or isinstance(least, bool) or not 0 <= least <= (_MOST if one.max is None else one.max):
+            raise InputError(f"{where}.min: expected a whole number from 0 to max, found {str(least)[:40]!r}")
+        if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds < _LONGEST_S:
+            raise InputError(f"{where}.provisionSeconds: expected seconds, found {str(seconds)[:40]!r}")
+        most = _MOST if one.max is None else one.max
+        shared = {name: getattr(one, name) for name in ("name", "node", "like", "price", "zones")}
+        found.append(NodePool(**shared, min=least, max=most, provision_s=float(seconds)))
+    return found
 
 
 def pool_states(pools: Sequence[NodePool], nodes: Sequence[Node]) -> dict[str, PoolState]:

@@ -89,6 +89,14 @@ def read_types(given: Sequence[NodeType | Mapping[str, Any]] | str | PathLike[st
     return found
 
 
+def read_list(path: str) -> list[Any]:
+    """Return the list in a file of node types, unchecked.
+
+    Raises  InputError
+    """
+    return _parsed(_read(path), path)
+
+
 def _read(path: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:

@@ -1,0 +1,54 @@
+"""``moorage simulate --autoscale``: nodes come for pods that fit nowhere."""
+
+import json
+
+import pytest
+
+POOLS = """\
+- {name: small, price: 1, max: 5, provisionSeconds: 60, node: {status: {allocatable: {cpu: "4", memory: 16Gi, pods: "20"}}}}
+- {name: big, price: 9, min: 1, node: {status: {allocatable: {cpu: "32", memory: 64Gi, pods: "20"}}}}
+"""
+REFUSED = {  # the file of pools, further options → what is said
+    "a minimum above the maximum": ("- {name: a, max: 1, min: 2, node: {}}", [], "[0].min: expected a whole number"),
+    "a text for seconds": ("- {name: a, provisionSeconds: soon, node: {}}", [], "provisionSeconds: expected seconds"),
+    "no pool": ("- web", [], "expected a pool"),
+    "a change to make first": (POOLS, ["--cordon", "n"], "excludes"),
+    "a gate": (POOLS, ["--fail-on", "pending > 0"], "excludes gates"),
+}
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """Twenty pods of two cores each, and no node."""
+    container = {"name": "c", "resources": {"requests": {"cpu": "2"}}}
+    pods = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"p{at}"}, "spec": {"containers": [container]}}
+        for at in range(20)
+    ]
+    (tmp_path / "cluster.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}))
+    (tmp_path / "pools.yaml").write_text(POOLS)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_nodes_come_for_pods_that_fit_nowhere(moorage, cluster):
+    ran = moorage("simulate", "-f", cluster / "cluster.json", "--autoscale", cluster / "pools.yaml", "-q")
+    assert ran.status == 0, ran.err
+    assert ran.out.startswith("20 placed on 3 nodes")
+    rows = {line.split()[0]: line.split()[1:] for line in ran.out.partition("AUTOSCALER")[2].splitlines()[2:] if line}
+    assert rows["big"][:4] == ["0", "1", "0", "1"]  # its minimum, which is there after 120 s
+    assert rows["small"][1] == "2"  # for the four pods that do not fit on it
+
+
+def test_it_is_the_same_as_json_with_notes(moorage, cluster):
+    ran = moorage("simulate", "-f", cluster / "cluster.json", "--autoscale", cluster / "pools.yaml", "-q", "-o", "json")
+    assert "autoscaler: pool big had 0 nodes, 1 came" in ran.out
+    assert len([pod for pod in json.loads(ran.out)["pods"] if pod["state"] == "Placed"]) == 20
+
+
+@pytest.mark.parametrize(("pools", "more", "said"), REFUSED.values(), ids=REFUSED)
+def test_faults_are_named(moorage, cluster, pools, more, said):
+    (cluster / "pools.yaml").write_text(pools)
+    ran = moorage("simulate", "-f", cluster / "cluster.json", "--autoscale", cluster / "pools.yaml", *more)
+    assert ran.status != 0
+    assert said in ran.err

@@ -65,7 +65,10 @@ def kubectl(certificate, server_in_a_thread, token, tmp_path):
     """Return a function that runs kubectl against a new server with DEPLOYMENT applied, and returns its output."""
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
-    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "config")}
+    environment = {
+        "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "config"),
+        "GOGC": "off",  # kubectl's garbage collector takes a quarter of its time
+    }  # fmt: skip
 
     def run(*arguments, fails=False, stdin=None, program="kubectl", both=False, editor="false"):
         done = subprocess.run(

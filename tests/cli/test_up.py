@@ -41,7 +41,7 @@ class Up:
         raise AssertionError(self.process.stderr.read())
 
     def __call__(self, *arguments, fails=False, stdin=None):
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "KUBECONFIG": str(self.config)}
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "KUBECONFIG": str(self.config), "GOGC": "off"}
         done = subprocess.run(
             ["kubectl", *arguments], check=False, capture_output=True, text=True, env=environment, input=stdin, timeout=90
         )

@@ -144,7 +144,7 @@ def by_kubectl(objects: list[dict], flags: dict[str, bool], home: Path) -> Drain
         done = subprocess.run(
             [shutil.which("kubectl"), "drain", "n1", "--grace-period=0", "--timeout=1s", *options],
             capture_output=True, text=True, timeout=60, check=False,
-            env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home), "KUBECONFIG": str(home / "config")},
+            env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home), "KUBECONFIG": str(home / "config"), "GOGC": "off"},
         )  # fmt: skip
     return _read(done.stdout, done.stderr, objects, disable_eviction=flags["disable_eviction"])
 

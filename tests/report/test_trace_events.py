@@ -76,6 +76,34 @@ def test_counters_end_as_the_run_does(name, request):
     assert times == sorted(times)
 
 
+#: The fields of each phase in the Trace Event Format, which Perfetto reads, with their types.
+NUMBER = (int, float)
+COMMON = {"name": str, "ph": str, "pid": int}
+FIELDS = {
+    "X": {**COMMON, "cat": str, "tid": int, "ts": NUMBER, "dur": NUMBER, "args": dict},
+    "C": {**COMMON, "ts": NUMBER, "args": dict},
+    "M": {**COMMON, "args": dict},
+    "s": {**COMMON, "cat": str, "tid": int, "ts": NUMBER, "id": int},
+    "f": {**COMMON, "cat": str, "tid": int, "ts": NUMBER, "id": int, "bp": str},
+}
+
+
+@pytest.mark.parametrize("name", ["demo", "traced"])
+def test_every_event_has_the_fields_of_the_trace_event_format(name, request):
+    document = json.loads(as_trace(request.getfixturevalue(name)), parse_constant=pytest.fail)
+    assert set(document) == {"traceEvents", "displayTimeUnit", "otherData"}
+    for event in document["traceEvents"]:
+        wanted = FIELDS[event["ph"]]
+        assert set(event) == set(wanted)
+        assert all(isinstance(event[field], kind) and not isinstance(event[field], bool) for field, kind in wanted.items())
+        assert min(event.get("ts", 0), event.get("dur", 0)) >= 0
+        if event["ph"] == "C":
+            assert all(isinstance(value, NUMBER) for value in event["args"].values())
+    arrows = [sorted(event["ph"] for event in document["traceEvents"] if event.get("id") == number)
+              for number in {event["id"] for event in document["traceEvents"] if "id" in event}]  # fmt: skip
+    assert all(ends == ["f", "s"] for ends in arrows)
+
+
 def test_the_document_is_json(demo):
     document = json.loads(as_trace(demo))
     assert document["displayTimeUnit"] == "ms"

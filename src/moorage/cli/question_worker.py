@@ -27,6 +27,7 @@ def answer_question(words: Sequence[str], folder: str, stdin: str | None, limits
     _redirect(stdin)
 
     def tell(text: str) -> None:
+        text = text.replace("reading -:", "reading the cluster:")
         with suppress(OSError):  # the question was cancelled
             pipe.send(text)
 

@@ -33,6 +33,7 @@ from moorage.cli.terminal import output_style, print_styled
 from moorage.report.comparison_text import gates_text
 from moorage.report.event_lines import EventLog
 from moorage.report.narrowing import Narrowing
+from moorage.report.open_metrics import as_open_metrics
 from moorage.report.outcome import Run
 from moorage.report.run_document import as_json, as_yaml
 from moorage.report.scores import ScoreLog
@@ -87,8 +88,8 @@ All that is printed, and what it means: moorage help simulate
 @click.option("--extenders", type=click.Choice(["ask", "skip"]), help="Call the extenders of the configuration, or skip them.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed for breaking ties between equally scored nodes.")
 @click.option(
-    "-o", "--output", type=click.Choice(["table", "wide", "json", "yaml", *PIPELINE_OUTPUTS, "trace"]), default="table",
-    show_default=True, help="How to print the result.",
+    "-o", "--output", type=click.Choice(["table", "wide", "json", "yaml", *PIPELINE_OUTPUTS, "trace", "openmetrics"]),
+    default="table", show_default=True, help="How to print the result.",
 )  # fmt: skip
 @narrowing_options
 @what_if_options
@@ -314,6 +315,8 @@ def _print(run: Run, output: str, narrowing: Narrowing, events: EventLog | None,
             sys.stdout.write("\n" + scores.as_text())
     elif output == "trace":
         sys.stdout.write(as_trace(run))
+    elif output == "openmetrics":
+        sys.stdout.write(as_open_metrics(run))
     else:
         print_as = as_json if output == "json" else as_yaml
         sys.stdout.write(print_as(run, events, scores, listed=narrowing.narrowed(run)))

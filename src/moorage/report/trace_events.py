@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from moorage.printable import escape_json, one_line
 from moorage.report.outcome import PodOutcome, Run
+from moorage.report.run_course import moments
 
 __all__ = ["as_trace", "trace_events"]
 
@@ -132,33 +133,7 @@ def _arrows(placed: list[tuple[_Slice, int]]) -> Iterator[_Event]:
 
 def _counters(run: Run) -> Iterator[_Event]:
     """Yield the pending pods and the share of each resource in use, whenever they change."""
-    totals = run.totals()
-    held = {name: asked for name, (_, asked) in totals.items()}
-    changes = list(_changes(run.pods))
-    for _, _, amounts in changes:
-        for name, amount in amounts.items():
-            held[name] = held.get(name, 0) - amount
-    pending = 0
-    shown: dict[float, tuple[int, dict[str, float]]] = {}
-    for time_s, waiting, amounts in sorted([(0.0, 0, {}), *changes], key=lambda change: change[0]):
-        pending += waiting
-        for name, amount in amounts.items():
-            held[name] += amount
-        shares = {name: round(100 * held[name] / offered, 3) for name, (offered, _) in totals.items() if offered}
-        shown[time_s] = pending, shares
-    for time_s, (waits, shares) in shown.items():
-        at = {"ph": "C", "pid": _QUEUE, "ts": _micros(time_s)}
-        yield {**at, "name": "pending", "args": {"pods": waits}}
-        yield {**at, "name": "utilisation %", "args": shares}
-
-
-def _changes(pods: Iterable[PodOutcome]) -> Iterator[tuple[float, int, dict[str, int]]]:
-    """Yield when the number of pending pods and what is in use change, and by how much."""
-    for pod in pods:
-        if pod.placed_s is not None or pod.state == "Pending":
-            yield pod.arrived_s, 1, {}
-        wants = {**pod.requests, "pods": 1} if pod.node else {}
-        if pod.placed_s is not None:
-            yield pod.placed_s, -1, wants
-        if pod.ended_s is not None and pod.node:
-            yield pod.ended_s, 0, {name: -amount for name, amount in wants.items()}
+    for moment in moments(run):
+        at = {"ph": "C", "pid": _QUEUE, "ts": _micros(moment.at_s)}
+        yield {**at, "name": "pending", "args": {"pods": moment.pending}}
+        yield {**at, "name": "utilisation %", "args": {name: round(100 * share, 3) for name, share in moment.shares.items()}}

@@ -51,6 +51,31 @@ def test_a_drain_is_asked_by_keyboard_and_shared_by_its_address(server, visit, t
         visit.shoot(page, "if-wide")
 
 
+def test_lost_nodes_are_two_maps_and_the_answer_can_be_saved(server, visit, tmp_path):
+    answer = printed("fail", "general-b2", "general-c1", *DEMO)
+    server.answers["POST /lab/v1/questions"] = answer
+    with visit.page(server.url + "#/if?ask=fail&nodes=general-b2,general-c1") as page:
+        page.get_by_role("heading", name=answer["summary"]).wait_for()
+        (failure,) = answer["answer"]["failures"]
+        assert len(failure["moved"]) >= failure["moves"] > 0
+        before, after = (page.get_by_role("group", name=name, exact=True) for name in ("Before", "After"))
+        for move in failure["moved"]:
+            assert before.locator(f'[data-move="from {move["pod"]}"]').count() == 1
+            place = move["to"] or ("lost for good" if move["pod"] in failure["lostForGood"] else "pending")
+            node = after.locator(".move-node", has=page.locator(f'[data-move="to {move["pod"]}"]'))
+            assert node.locator("strong").inner_text() == place
+        before.locator("[data-move]").first.hover()
+        assert page.locator("[data-move].subject").count() == 2
+        visit.shoot(page, "if-fail")
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="Download report").click()
+        path = tmp_path / "report.html"
+        saved.value.save_as(path)
+    with visit.page(path.as_uri(), offline=True) as report:
+        report.get_by_role("heading", name=answer["summary"]).wait_for()
+        assert report.title() == answer["kind"]
+
+
 FORMS = {
     "lost nodes": ("#/if?ask=fail", {"Nodes": "n1, n2"}, ("fail", "--mode=deleted", "--", "n1", "n2")),
     "each zone": ("#/if?ask=survive", {"Lose each node, zone, or value of a label": "zone"}, ("survive", "--over=zone", "--")),

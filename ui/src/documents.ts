@@ -341,6 +341,8 @@ export interface Failure {
   readonly preempted: readonly string[];
   readonly stuck: readonly string[];
   readonly moves: number;
+  /** Of a question about one loss. */
+  readonly moved?: readonly { readonly pod: string; readonly source: string; readonly to: string }[];
   readonly byPriority: Amounts;
   readonly pendingCpuMilli: number;
   readonly pendingMemoryBytes: number;

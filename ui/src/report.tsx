@@ -24,7 +24,7 @@ export function Report({ input, context }: { input: Input; context: Context }) {
       <StillCluster.Provider value={cluster}>
         <main class="stack">
           {documents.map((document, index) => (
-            <article key={index} class="stack" aria-label={visible(document.summary)}>
+            <article class="stack" aria-label={visible(document.summary)}>
               <Guard>
                 <Answer document={document} />
               </Guard>

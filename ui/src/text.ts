@@ -67,9 +67,7 @@ export function signed(value: number, format: (value: number) => string = count)
 
 /** Show characters that have no shape or turn the direction of text: names in dumps may be hostile. */
 export function visible(text: string): string {
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g, (character) =>
-    "\\u" + character.charCodeAt(0).toString(16).padStart(4, "0"),
-  );
+  return text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (one) => "\\u" + one.codePointAt(0)!.toString(16).padStart(4, "0"));
 }
 
 /** Return the name of a pod without its namespace. */

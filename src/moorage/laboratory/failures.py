@@ -8,7 +8,7 @@ deletion. So a StatefulSet does not replace its pods, and the nodes still count 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
@@ -22,6 +22,7 @@ from moorage.laboratory.history import Ran, Step, Told
 from moorage.laboratory.node_names import no_such_node
 from moorage.laboratory.recorded_simulation import RecordedSimulation
 from moorage.report.outage_values import NodeLoss
+from moorage.report.plan_values import MovedPod
 from moorage.simulator.owners import controller_of
 from moorage.simulator.pod_record import PodRecord, State
 from moorage.simulator.replacing import REPLACING_ELSEWHERE, replacement
@@ -77,8 +78,8 @@ class NodeFailures:
         pods = self.current().pods
         return [pods[uid] for name in nodes for uid in self.on_node.get(name, ())]
 
-    def lose(self, lost: str, nodes: Sequence[str], mode: FailureMode = "deleted") -> NodeLoss:
-        """Lose nodes, let time pass until nothing more happens, and return what came of it.
+    def lose(self, lost: str, nodes: Sequence[str], mode: FailureMode = "deleted", *, follows: bool = False) -> NodeLoss:
+        """Lose nodes, let time pass until nothing more happens, and return what came of it; ``follows``: of each pod.
 
         Raises  InputError for a node that is not there
         """
@@ -90,7 +91,20 @@ class NodeFailures:
         else:
             made, stuck = self._cut_off(held, objects)
         self.step(Ran(None))
-        return self._outcome(lost, nodes, held, made, stuck, before, mode)
+        loss = self._outcome(lost, nodes, held, made, stuck, before, mode)
+        return replace(loss, moved=tuple(self._moved(held, made))) if follows else loss
+
+    def _moved(self, held: Sequence[Pod], made: Mapping[str, Pod]) -> Iterator[MovedPod]:
+        """Yield where the pods of the nodes are afterwards, if a controller replaces them or they are lost."""
+        simulation = self.current()
+        for pod in held:
+            fresh = made.get(pod.metadata.uid)
+            record = None if fresh is None else simulation.records.get(fresh.metadata.uid)
+            if record is not None or _is_bare(pod):
+                last = None if record is None else _last(simulation, record)
+                yield MovedPod(
+                    pod.key, pod.spec.node_name, last.node if last is not None and last.state == State.PLACED else ""
+                )
 
     def _objects(self, nodes: Iterable[str]) -> Iterator[Node]:
         table = self.current().scheduler.cluster.table

@@ -63,7 +63,7 @@ def failure_report(
     with cluster.transaction():
         cluster._step(Ran(None))
         failures = NodeFailures(lambda: cluster.simulation, cluster._step)
-        loss = failures.lose(lost or " + ".join(nodes), nodes, mode)
+        loss = failures.lose(lost or " + ".join(nodes), nodes, mode, follows=True)
     return FailureReport(
         request=request,
         summary=one_line(failure_summary(loss)),

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from moorage.report.plan_values import MovedPod
+
 __all__ = ["NodeLoss", "SurvivalFix"]
 
 
@@ -19,6 +21,7 @@ class NodeLoss(Struct, frozen=True, rename="camel"):
     ``preempted``      pods that are evicted to make room
     ``stuck``          pods that cannot leave: their node is unreachable, and a StatefulSet waits for them
     ``moves``          how many pods are placed elsewhere
+    ``moved``          the pods of the nodes, and where their replacements are: ``to`` is empty for pending and lost pods
     ``by_priority``    how many pods are pending, by priority class, or by priority if it has no name; "" for neither
     ``why``            why the first pending pod is not placed, in the words of kube-scheduler's event
     ``same_as``        the loss that was computed instead: its nodes are equal to these
@@ -39,6 +42,7 @@ class NodeLoss(Struct, frozen=True, rename="camel"):
     free_memory_bytes: int = 0
     why: str | None = None
     same_as: str | None = None
+    moved: tuple[MovedPod, ...] | None = None
 
 
 class SurvivalFix(Struct, frozen=True, rename="camel"):

@@ -15,7 +15,7 @@ LIVE_POLICY: Final = (
 )
 _TYPES: Final = {"html": "text/html; charset=utf-8", "js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
 #: Paths below /ui/ → files of the bundle.
-_SERVED: Final = {"": "app.html", "app.js": "app.js", "app.css": "app.css"}
+_SERVED: Final = {"": "app.html", "app.js": "app.js", "app.css": "app.css", "report.html": "report.html"}
 
 
 class BundleFile(NamedTuple):

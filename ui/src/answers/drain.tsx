@@ -1,7 +1,7 @@
 /** What kubectl drain does to nodes, and what becomes of their pods. */
 import type { DrainAnswer, DrainedPod, DrainReport } from "../documents";
 import { Badge, chips, Facts, Figure, Legend, Name, Quote, Section, Small, SmallText, type Tone } from "../kit/basics";
-import { MoveMaps } from "../kit/moves";
+import { BeforeAfter } from "../kit/moves";
 import { NUM, PROSE, TableSection } from "../kit/table";
 import { count, plural, seconds, visible } from "../text";
 import { AnswerHead } from "./envelope";
@@ -34,21 +34,17 @@ export function DrainPage({ document }: { document: DrainReport }) {
         ))}
         {answer.readySeconds !== undefined && <Figure value={seconds(answer.readySeconds)} label="until all are ready" />}
       </div>
-      <Section title="Before and after" aside="point at a pod to see where it goes">
-        <MoveMaps
-          before="Before"
-          after="After"
-          mark="drained"
-          marked={new Set(answer.order)}
-          moves={pods.map((pod) => ({
-            pod: pod.pod,
-            from: pod.origin,
-            to: pod.node ?? "",
-            end: pod.outcome === "pending" ? "pending" : pod.outcome === "finished" ? "finished" : "lost for good",
-            title: OUTCOMES[pod.outcome]?.[1] ?? pod.outcome,
-          }))}
-        />
-      </Section>
+      <BeforeAfter
+        mark="drained"
+        marked={new Set(answer.order)}
+        moves={pods.map((pod) => ({
+          pod: pod.pod,
+          from: pod.origin,
+          to: pod.node ?? "",
+          end: pod.outcome === "pending" ? "pending" : pod.outcome === "finished" ? "finished" : "lost for good",
+          title: OUTCOMES[pod.outcome]?.[1] ?? pod.outcome,
+        }))}
+      />
       <Timeline answer={answer} />
       <TableSection
         title="Pods"
@@ -98,17 +94,18 @@ function Timeline({ answer }: { answer: DrainAnswer }) {
   return (
     <Section title="Timeline" aside={`0s to ${seconds(end)}`}>
       <div class="timeline">
-        {pods.slice(0, 40).map((pod) => (
+        {pods.slice(0, 40).map(({ pod, outcome, evictedSeconds: evicted = end, goneSeconds: gone = end, placedSeconds: placed }) => (
           <div class="row-bar small">
-            <span class="name">{visible(pod.pod)}</span>
+            <span class="name">{visible(pod)}</span>
             <span class="lane" aria-hidden>
-              {pod.evictedSeconds !== undefined && pod.evictedSeconds > 0 && span(0, pod.evictedSeconds, "waits")}
-              {pod.evictedSeconds !== undefined && span(pod.evictedSeconds, pod.goneSeconds ?? end, "goes")}
-              {pod.goneSeconds !== undefined && pod.placedSeconds === undefined && pod.outcome === "pending" && span(pod.goneSeconds, end, "pends")}
-              {pod.placedSeconds !== undefined && span(pod.placedSeconds, end, "runs")}
-              {pod.evictedSeconds === undefined && span(0, end, "waits")}
+              {evicted > 0 && span(0, evicted, "waits")}
+              {evicted < gone && span(evicted, gone, "goes")}
+              {placed === undefined && outcome === "pending" && span(gone, end, "pends")}
+              {placed !== undefined && span(placed, end, "runs")}
             </span>
-            <span class="num muted">{timeText(pod)}</span>
+            <span class="num muted">
+              {placed !== undefined ? `placed ${seconds(placed)}` : evicted === end ? "never" : gone < end && `gone ${seconds(gone)}`}
+            </span>
           </div>
         ))}
         {pods.length > 40 && <SmallText>and {pods.length - 40} more pods</SmallText>}
@@ -116,10 +113,4 @@ function Timeline({ answer }: { answer: DrainAnswer }) {
       </div>
     </Section>
   );
-}
-
-function timeText(pod: DrainedPod): string {
-  if (pod.evictedSeconds === undefined) return "never";
-  if (pod.placedSeconds !== undefined) return `placed ${seconds(pod.placedSeconds)}`;
-  return pod.goneSeconds === undefined ? "" : `gone ${seconds(pod.goneSeconds)}`;
 }

@@ -2,7 +2,7 @@
 import type { NodePlan, PlanAnswer } from "../documents";
 import { Badge, chips, Chips, Facts, Figure, Name, Section, type Tone } from "../kit/basics";
 import { Bar } from "../kit/bar";
-import { MoveMaps } from "../kit/moves";
+import { BeforeAfter } from "../kit/moves";
 import { NUM, PROSE, Table, TableSection } from "../kit/table";
 import { amount, amounts, count, percent, plural, visible } from "../text";
 import { AnswerHead } from "./envelope";
@@ -42,15 +42,11 @@ export function PlanPage({ document }: { document: NodePlan }) {
         </Section>
       )}
       {answer.moved.length > 0 && (
-        <Section title="Pods that move" aside={plural(answer.moved.length, "pod")}>
-          <MoveMaps
-            before="Before"
-            after="After"
-            mark="removed"
-            marked={new Set(answer.remove)}
-            moves={answer.moved.map((move) => ({ pod: move.pod, from: move.source, to: move.to }))}
-          />
-        </Section>
+        <BeforeAfter
+          mark="removed"
+          marked={new Set(answer.remove)}
+          moves={answer.moved.map((move) => ({ pod: move.pod, from: move.source, to: move.to }))}
+        />
       )}
       <Ladder answer={answer} />
       <Used answer={answer} />

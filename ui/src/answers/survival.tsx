@@ -3,6 +3,7 @@ import type { Failure, Survival } from "../documents";
 import { Badge, chips, Chips, Facts, Legend, Name, Section, Small, SmallText } from "../kit/basics";
 import { Bar } from "../kit/bar";
 import { Command } from "../kit/command";
+import { BeforeAfter } from "../kit/moves";
 import { NUM, Table } from "../kit/table";
 import { bytes, cores, count, plural, visible } from "../text";
 import { AnswerHead } from "./envelope";
@@ -16,7 +17,7 @@ export function SurvivalPage({ document }: { document: Survival }) {
   return (
     <>
       <AnswerHead document={document} tone={answer.survives ? "ok" : "no"} verdict={answer.survives ? "survives" : "not safe"} />
-      <Section title="Losses" aside={`of the pods there: how many move, stay pending, or are lost for good`}>
+      <Section title="Losses">
         <Table
           label="Losses"
           rows={failures}
@@ -45,6 +46,18 @@ export function SurvivalPage({ document }: { document: Survival }) {
         />
         <Legend of={[["fill-rest", "move"], ["fill-no", "stay pending"], ["fill-old", "lost for good: no controller"]]} />
       </Section>
+      {failures[0]?.moved && (
+        <BeforeAfter
+          mark="lost"
+          marked={new Set(failures[0].nodes)}
+          moves={failures[0].moved.map(({ pod, source, to }) => ({
+            pod,
+            from: source,
+            to,
+            end: failures[0]!.lostForGood.includes(pod) ? "lost for good" : "pending",
+          }))}
+        />
+      )}
       {answer.fix && (
         <Section title="What would make it safe" aside={`cost ${count(answer.fix.cost)}; run for every loss`}>
           <div class="cards">

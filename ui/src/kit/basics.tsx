@@ -54,7 +54,7 @@ export function Chips({ names, first = 8, label, to }: { names: readonly string[
   return (
     <span class="chips" role="group" aria-label={label}>
       {shown.map((name) => (
-        <Name key={name} of={name} to={to} class="chip" />
+        <Name of={name} to={to} class="chip" />
       ))}
       {names.length > shown.length && (
         <Button quiet onClick={() => setAll(true)}>
@@ -93,8 +93,8 @@ export function Section({ title, aside, class: extra = "", children }: SectionPr
 export const Facts = ({ of }: { of: readonly (readonly [string, ComponentChildren])[] }) => (
   <dl class="facts">
     {of
-      .filter(([, value]) => value !== undefined && value !== null && value !== "" && value !== false)
-      .map(([term, value]) => [<dt key={term + "-t"}>{term}</dt>, <dd key={term + "-d"}>{value}</dd>])}
+      .filter(([, value]) => value || value === 0)
+      .map(([term, value]) => [<dt>{term}</dt>, <dd>{value}</dd>])}
   </dl>
 );
 
@@ -112,7 +112,7 @@ export const Quote = ({ children }: { children: string }) => <p class="quote">{v
 export const Legend = ({ of }: { of: readonly (readonly [string, string])[] }) => (
   <ul class="legend">
     {of.map(([fill, text]) => (
-      <li key={text}>
+      <li>
         <span class={`swatch ${fill}`} aria-hidden />
         {text}
       </li>

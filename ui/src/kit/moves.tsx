@@ -1,5 +1,5 @@
 /** Two maps side by side: where pods are, and where they are then. A pod that the reader points at is linked across. */
-import { Muted, SmallText } from "./basics";
+import { Muted, Section, SmallText } from "./basics";
 import { useRef, useState } from "preact/hooks";
 import { useRedraw } from "./redraw";
 import { natural, shortName, visible } from "../text";
@@ -15,8 +15,8 @@ export interface Move {
 }
 
 interface MovesProps {
-  before: string;
-  after: string;
+  before?: string;
+  after?: string;
   moves: readonly Move[];
   /** Nodes that stand out on the left: those that are drained. */
   marked?: ReadonlySet<string>;
@@ -26,7 +26,7 @@ interface MovesProps {
 const MOST_PODS = 24;
 const MOST_NODES = 40;
 
-export function MoveMaps({ before, after, moves, marked, mark }: MovesProps) {
+export function MoveMaps({ before = "Before", after = "After", moves, marked, mark }: MovesProps) {
   const [subject, setSubject] = useState<string>();
   const box = useRef<HTMLDivElement>(null);
   const chip = (move: Move, side: "from" | "to") => (
@@ -51,7 +51,7 @@ export function MoveMaps({ before, after, moves, marked, mark }: MovesProps) {
         <h3>{title}</h3>
         <div class="move-nodes">
           {nodes.slice(0, MOST_NODES).map(([node, members]) => (
-            <div key={node} class={`card move-node ${end === "from" && marked?.has(node) ? "cordoned" : ""} ${end === "to" && members[0] && !members[0].to ? "ends" : ""}`}>
+            <div class={`card move-node ${end === "from" && marked?.has(node) ? "cordoned" : ""} ${end === "to" && members[0] && !members[0].to ? "ends" : ""}`}>
               <p class="small">
                 <strong class="name">{visible(node)}</strong>
                 {end === "from" && marked?.has(node) && mark && <Muted> ⊘ {mark}</Muted>}
@@ -75,6 +75,13 @@ export function MoveMaps({ before, after, moves, marked, mark }: MovesProps) {
     </div>
   );
 }
+
+/** The two maps of what nodes that go mean for their pods. */
+export const BeforeAfter = (props: MovesProps) => (
+  <Section title="Before and after" aside="point at a pod to see where it goes">
+    <MoveMaps {...props} />
+  </Section>
+);
 
 function byNode(moves: readonly Move[], end: "from" | "to"): [string, Move[]][] {
   const nodes = new Map<string, Move[]>();
@@ -100,7 +107,7 @@ function Links({ box, moves, subject }: { box: { current: HTMLDivElement | null 
   return (
     <svg class="links on-screen" aria-hidden>
       {lines.map((line) => (
-        <path key={line.pod} d={line.path} class={line.pod === subject ? "subject" : ""} />
+        <path d={line.path} class={line.pod === subject ? "subject" : ""} />
       ))}
     </svg>
   );

@@ -28,7 +28,7 @@ export function Shell() {
         </a>
         <ul>
           {PAGES.filter((one) => one.label).map((one) => (
-            <li key={one.name}>
+            <li>
               <a href={linkTo(one.name ? [one.name] : [])} aria-current={one === page ? "page" : undefined}>
                 {one.label}
               </a>
@@ -54,7 +54,7 @@ export function Shell() {
         {now && now.head.notes.length > 0 && (
           <aside class="page small muted notes" aria-label="Notes on the input">
             {now.head.notes.map((note) => (
-              <p key={note}>{visible(note)}</p>
+              <p>{visible(note)}</p>
             ))}
           </aside>
         )}

@@ -26,7 +26,7 @@ export function MapControls({ grouping, measure, table, search, labels, resource
           <option value="none">nothing</option>
           <optgroup label="Label">
             {labels.map((label) => (
-              <option key={label} value={`label:${label}`}>
+              <option value={`label:${label}`}>
                 {visible(label)}
               </option>
             ))}
@@ -37,7 +37,7 @@ export function MapControls({ grouping, measure, table, search, labels, resource
         <span>Fill</span>
         <select value={measure} onChange={(event) => set({ fill: event.currentTarget.value })}>
           {["dominant", ...resources, "stranded"].map((one) => (
-            <option key={one} value={one}>
+            <option value={one}>
               {visible(measureName(one))}
             </option>
           ))}

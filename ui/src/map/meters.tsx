@@ -15,7 +15,7 @@ export function Meters({ nodes, resources }: { nodes: Iterable<NodeFields>; reso
   return (
     <dl class="meters">
       {shown.map(([resource, { used, whole }]) => (
-        <div key={resource} class="meter" title={`${amount(resource, used)} of ${amount(resource, whole)}`}>
+        <div class="meter" title={`${amount(resource, used)} of ${amount(resource, whole)}`}>
           <dt>{visible(resource)}</dt>
           <dd>{percent(used / whole, 0)}</dd>
           <dd class="thin" aria-hidden>

@@ -8,7 +8,7 @@ import { type Cluster, type NodeFields, share } from "../live/cluster";
 import { plural } from "../text";
 import { CanvasMap } from "./canvas";
 import { CardMap } from "./cards";
-import { groupsOf, MOST_CARDS } from "./layout";
+import { groupsOf } from "./layout";
 import { described, type Look, measured, type NodeVerdict, secondOf } from "./look";
 
 /** The cluster that came with a report, or the live one. */
@@ -43,12 +43,15 @@ export function ClusterMap({ cluster, verdicts, subjects }: ClusterMapProps) {
   const nodeOf = (name: string) => cluster.nodes.get(name);
   const podsOf = (name: string) => [...(cluster.nodes.get(name)?.pods ?? [])].flatMap((key) => cluster.pods.get(key) ?? []);
   const describe = (node: NodeFields) => described(node, cluster.nodes.get(node.name)!.pods.size, "dominant", verdicts?.get(node.name));
-  return cluster.nodes.size <= MOST_CARDS ? (
+  // Above an answer a map must leave room for the answer.
+  return cluster.nodes.size <= FEW ? (
     <CardMap {...{ groups, nodeOf, podsOf, lookOf, describe, ...(subjects && { subjects }) }} href={links.node} measure="dominant" />
   ) : (
     <CanvasMap {...{ groups, nodeOf, lookOf, describe }} pick={(name) => (location.hash = links.node(name) ?? location.hash)} />
   );
 }
+
+const FEW = 16;
 
 const look = (node: NodeFields, verdicts: ReadonlyMap<string, NodeVerdict> | undefined): Look => ({
   share: measured(node, "dominant"),
@@ -78,8 +81,10 @@ function subjectsOf({ kind, answer }: AnyDocument | UnknownDocument): ReadonlySe
   return new Set();
 }
 
+export const LARGEST = "largest share of any resource requested";
+
 /** What the colours of a map mean. */
-export function Key({ verdicts, measure = "largest share of any resource requested" }: { verdicts: ReadonlyMap<string, NodeVerdict> | undefined; measure?: string }) {
+export function Key({ verdicts, measure = LARGEST }: { verdicts: ReadonlyMap<string, NodeVerdict> | undefined; measure?: string }) {
   if (!verdicts) {
     return <Legend of={[["ramp", measure], ["second-bar", measure === "memory requested" ? "cpu" : "memory"], ["hatched", "cordoned"], ["red-frame", "not ready"]]} />;
   }

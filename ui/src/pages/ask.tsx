@@ -4,7 +4,9 @@ import { Answer } from "../answers";
 import { Basis } from "../answers/envelope";
 import type { AnyDocument } from "../documents";
 import { type Field, type Form, questionOf } from "../forms";
+import { Button } from "../kit/basics";
 import type { Cluster } from "../live/cluster";
+import { download } from "../live/download";
 import { answerOf, useQuestion } from "../live/questions";
 import { linkTo, place, setQuery } from "../live/router";
 import { StillCluster } from "../map/still";
@@ -40,7 +42,7 @@ export function AskPage({ cluster, title, forms }: { cluster: Cluster; title: st
             <span>Question</span>
             <select value={form.name} onChange={(event) => setQuery({ ask: event.currentTarget.value })}>
               {forms.map((one) => (
-                <option key={one.name} value={one.name}>
+                <option value={one.name}>
                   {one.label}
                 </option>
               ))}
@@ -60,6 +62,9 @@ export function AskPage({ cluster, title, forms }: { cluster: Cluster; title: st
         <StillCluster.Provider value={cluster}>
           <Answer document={asked.answer} />
           <Basis document={asked.answer} />
+          <p>
+            <Button onClick={() => void download(asked.answer)}>Download report</Button>
+          </p>
         </StillCluster.Provider>
       )}
     </main>
@@ -89,7 +94,7 @@ function Names({ cluster }: { cluster: Cluster }) {
   const list = (id: string, names: Iterable<string>) => (
     <datalist id={id}>
       {[...new Set(names)].map((name) => (
-        <option key={name} value={name} />
+        <option value={name} />
       ))}
     </datalist>
   );

@@ -9,7 +9,7 @@ import { CardMap } from "../map/cards";
 import { chipsOf, fly } from "../map/flight";
 import { type Grouping, groupingLabels, groupsOf, MOST_CARDS } from "../map/layout";
 import { described, type Look, type Measure, measured, secondOf } from "../map/look";
-import { Key } from "../map/still";
+import { Key, LARGEST } from "../map/still";
 import { NodeTable } from "../map/table";
 import { Tray } from "../map/tray";
 import { useVerdicts, type Verdicts } from "../map/verdicts";
@@ -109,6 +109,6 @@ function matching(cluster: Cluster, search: string): ReadonlySet<string> | undef
 const podMatches = (pod: PodFields, words: string) => pod.key.toLowerCase().includes(words) || pod.owner.toLowerCase().includes(words);
 
 function filled(measure: Measure): string {
-  if (measure === "dominant") return "largest share of any resource requested";
+  if (measure === "dominant") return LARGEST;
   return measure === "stranded" ? "share of typical pods that do not fit" : `${visible(measure)} requested`;
 }

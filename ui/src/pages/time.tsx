@@ -138,5 +138,5 @@ function Lane({ lanes, row, range: [from, to], now, moment }: LaneProps) {
 function words({ state, arrived, bound, gone, node, tries }: History["lanes"], row: number, now: number): string {
   const waited = seconds(Math.max(0, (bound[row] ?? gone[row] ?? now) - arrived[row]!));
   const where = node[row] ? ` on ${visible(node[row])}` : "";
-  return `${state[row]}${where}; waited ${waited}, ${plural(tries[row]!, "attempt")}`;
+  return `${state[row]}${where}; waited ${waited}${tries[row] ? `, ${plural(tries[row], "attempt")}` : ""}`;
 }

@@ -31,6 +31,8 @@ export function PreemptionTable({ preemption, nodes }: { preemption: Preemption;
           ]}
         />
         {rows.length > 0 && (
+          <details open={rows.some((row) => row.victims?.length)}>
+            <summary>Each node</summary>
           <Table
             label="Preemption by node"
             rows={rows}
@@ -44,6 +46,7 @@ export function PreemptionTable({ preemption, nodes }: { preemption: Preemption;
               ["Budgets broken", (row) => row.violations ?? "", NUM],
             ]}
           />
+          </details>
         )}
       </div>
     </Section>

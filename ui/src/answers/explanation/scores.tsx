@@ -24,11 +24,12 @@ export function ScoreSection({ scores, nodes, all }: ScoreProps) {
   const winner = nodes[scores.winner] ?? "";
   const changed = weights.some((weight, plugin) => weight !== columns.weights[plugin]);
   const differing = columns.plugins.flatMap((_, plugin) => (varies(columns.normalised[plugin]!) ? [plugin] : []));
+  const shared = { columns, weights, differing, winner, changed };
   return (
     <Section title="Scores" aside={`${plural(scores.feasible, "node")} of ${nodes.length} fit`}>
       <div class="columns">
         <div class="stack tight">
-          <Ranked columns={columns} weights={weights} differing={differing} winner={winner} changed={changed} />
+          <Ranked {...shared} />
           {scores.unscored > 0 && (
             <SmallText>
               <Badge tone="risk">sampled</Badge> {plural(scores.unscored, "node")} that may fit {scores.unscored === 1 ? "was" : "were"} never
@@ -38,10 +39,7 @@ export function ScoreSection({ scores, nodes, all }: ScoreProps) {
           <Margin scores={scores} nodes={nodes} />
         </div>
         <Weights
-          columns={columns}
-          weights={weights}
-          differing={differing}
-          winner={winner}
+          {...shared}
           set={setWeights}
           complete={columns.nodes.length >= scores.feasible}
         />

@@ -10,13 +10,13 @@ interface WeightsProps {
   weights: readonly number[];
   differing: readonly number[];
   winner: string;
+  changed: boolean;
   set: (weights: readonly number[]) => void;
   /** Whether the columns hold all nodes that fit. */
   complete: boolean;
 }
 
-export function Weights({ columns, weights, differing, winner, set, complete }: WeightsProps) {
-  const changed = weights.some((weight, plugin) => weight !== columns.weights[plugin]);
+export function Weights({ columns, weights, differing, winner, changed, set, complete }: WeightsProps) {
   if (columns.nodes.length < 2) return null;
   if (!differing.length) {
     return <p class="muted small">All plugins give every node the same score: no weight changes the choice.</p>;

@@ -112,7 +112,10 @@ def test_a_part_that_cannot_be_shown_says_so_and_leaves_the_rest(visit, tmp_path
 def test_paper_has_the_answer_and_no_buttons(visit, tmp_path, text_of):
     file = report(tmp_path / "report.html", document("pending"))
     with visit.page(file.as_uri(), offline=True, dark=True) as page:
+        folded = page.locator("details:not([open]) > :not(summary)").first
+        assert not folded.is_visible()
         page.emulate_media(media="print")
+        assert folded.is_visible()
         assert page.get_by_role("button").count() == 0
         assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
         assert page.evaluate("getComputedStyle(document.querySelector('h1')).color") == "rgb(27, 31, 36)"

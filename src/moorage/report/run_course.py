@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from moorage.report.outcome import PodOutcome, Run
 
-__all__ = ["Moment", "moments"]
+__all__ = ["RunMoment", "moments"]
 
 
-class Moment(NamedTuple):
+class RunMoment(NamedTuple):
     """What holds from a time on. ``shares`` are requested amounts as shares of what the nodes offer."""
 
     at_s: float
@@ -18,7 +18,7 @@ class Moment(NamedTuple):
     shares: dict[str, float]
 
 
-def moments(run: Run) -> list[Moment]:
+def moments(run: Run) -> list[RunMoment]:
     """Return the moments of a run, the first at its start."""
     totals = run.totals()
     held = {name: asked for name, (_, asked) in totals.items()}
@@ -27,13 +27,13 @@ def moments(run: Run) -> list[Moment]:
         for name, amount in amounts.items():
             held[name] = held.get(name, 0) - amount
     pending = 0
-    found: dict[float, Moment] = {}
+    found: dict[float, RunMoment] = {}
     for time_s, waiting, amounts in sorted([(0.0, 0, {}), *changes], key=lambda change: change[0]):
         pending += waiting
         for name, amount in amounts.items():
             held[name] += amount
         shares = {name: held[name] / offered for name, (offered, _) in totals.items() if offered}
-        found[time_s] = Moment(time_s, pending, shares)
+        found[time_s] = RunMoment(time_s, pending, shares)
     return list(found.values())
 
 

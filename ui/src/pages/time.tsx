@@ -91,9 +91,16 @@ function Shown({ history: { now, began, samples, lanes }, chosen, zoom }: ShownP
           label="Lanes of pods"
           rows={shown}
           columns={[
-            ["Pod", (row) => <Name of={lanes.pod[row]!} to="pod" />],
+            [
+              "Pod",
+              (row) => (
+                <>
+                  <Name of={lanes.pod[row]!} to="pod" /> <br />
+                  <Small>{words(lanes, row, now)}</Small>
+                </>
+              ),
+            ],
             ["", (row) => <Lane lanes={lanes} row={row} range={range} now={now} moment={moment} />],
-            ["State", (row) => <Small>{words(lanes, row, now)}</Small>],
           ]}
         />
       </Section>

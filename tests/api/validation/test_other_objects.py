@@ -184,7 +184,7 @@ def test_replication_controllers():
 ONCE = {"metadata": TEMPLATE["metadata"], "spec": {"containers": [{"name": "c"}], "restartPolicy": "Never"}}
 JOBS = {
     "sound": ({"template": ONCE, "parallelism": 2, "completions": 5, "completionMode": "Indexed"}, []),
-    "restart policy Always": ({"template": TEMPLATE}, ["template.spec.restartPolicy: Unsupported value"]),
+    "restart policy Always": ({"template": TEMPLATE}, ["template.spec.restartPolicy: Required value"]),
     "parallelism -1": ({"template": ONCE, "parallelism": -1}, ["parallelism: Invalid value"]),
     "mode": ({"template": ONCE, "completionMode": "Odd"}, ["completionMode: Unsupported value"]),
     "indexed without completions": (

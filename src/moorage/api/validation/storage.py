@@ -171,6 +171,5 @@ def capacity_faults(capacity: CSIStorageCapacity) -> Faults:
     else:
         yield from named("storageClassName", capacity.storage_class_name, check_dns1123_subdomain)
     yield from label_selector("nodeTopology", capacity.node_topology)
-    for name, amount in (("capacity", capacity.capacity), ("maximumVolumeSize", capacity.maximum_volume_size)):
-        if amount is not None:
-            yield from quantity(name, amount)
+    if capacity.capacity is not None:
+        yield from quantity("capacity", capacity.capacity)

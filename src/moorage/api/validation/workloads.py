@@ -165,7 +165,11 @@ def _job_spec(path: str, spec: JobSpec) -> Faults:
     policy = spec.template.spec.restart_policy
     if policy not in {"OnFailure", "Never"}:
         # The default is Always; a real API server requires an explicit policy as well.
-        yield unsupported(f"{path}.template.spec.restartPolicy", policy, ("OnFailure", "Never"))
+        at = f"{path}.template.spec.restartPolicy"
+        if policy in {"Always", ""}:
+            yield required(at, 'valid values: "OnFailure", "Never"')
+        else:
+            yield unsupported(at, policy, ("OnFailure", "Never"))
 
 
 # -- budgets and priorities ---------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ Source  kubernetes, pkg/registry/authentication and pkg/registry/authorization; 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -31,6 +31,8 @@ def answer(
     Raises  ApiError 422 if the spec is invalid, 400 if a field has the wrong type
     """
     spec = _mapping(document.get("spec"))
+    if review.kind.endswith("AccessReview"):
+        _raise_if_any(review, _metadata_faults(review, document))
     status = _status(review, spec, user, authenticator, authorizer, namespace)
     return {**document, "apiVersion": f"{review.group}/{review.version}", "kind": review.kind, "status": status}
 
@@ -59,6 +61,17 @@ def _status(
 def _raise_if_any(review: Review, faults: Iterator[Fault] | list[Fault]) -> None:
     if found := [*faults]:
         raise invalid("", review.group, "", found)
+
+
+#: Metadata that requests may have: managed fields, and what the server itself fills in.
+_KEPT: Final = frozenset(["managedFields", "creationTimestamp"])
+
+
+def _metadata_faults(review: Review, document: Document) -> Iterator[Fault]:
+    metadata = _mapping(document.get("metadata"))
+    if any(value for name, value in metadata.items() if name not in _KEPT and not (review.namespaced and name == "namespace")):
+        why = "must be empty except for namespace" if review.namespaced else "must be empty"
+        yield Fault("Invalid value", "metadata", why, metadata)
 
 
 def _attributes_faults(spec: Document) -> Iterator[Fault]:

@@ -43,6 +43,9 @@ _RULES: Final[Mapping[type[Object], Callable[[Any], Object]]] = {
     ResourceClaimTemplate: default_resource_claim_template,
 }
 
+#: The kinds that a claim's ``dataSource`` may name.
+_DATA_SOURCES: Final = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+
 
 def set_defaults(kind: ServedKind, document: Document, decoded: Object | None) -> None:
     """Set an object's defaults in place. ``decoded`` is the decoded object, or None for kinds that scheduling does not read."""
@@ -204,6 +207,9 @@ def _claim(claim: Document) -> None:
     if not isinstance(spec := claim.get("spec"), dict):
         return
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if source and reference is None and (source.get("apiGroup") or "", source.get("kind")) not in _DATA_SOURCES:
+        del spec["dataSource"]  # another kind can only be named in dataSourceRef
+        source = None
     if source and not reference:
         spec["dataSourceRef"] = {"apiGroup": None, **source}
     elif reference and not source and not reference.get("namespace"):

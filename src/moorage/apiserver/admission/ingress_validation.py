@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
+from moorage.apiserver.admission.field_checks import has_address
 from moorage.apiserver.vocabulary.records import Document
 from moorage.errors import Fault
 
@@ -30,6 +31,10 @@ def ingress_faults(ingress: Document) -> Iterator[Fault]:
         yield from _backend("spec.defaultBackend", default)
     for i, rule in enumerate(rules):
         yield from _rule(f"spec.rules[{i}]", rule)
+    for i, tls in enumerate(spec.get("tls") or ()):
+        for k, host in enumerate(tls.get("hosts") or ()):
+            for why in check_dns1123_subdomain(host.removeprefix("*.")):
+                yield Fault("Invalid value", f"spec.tls[{i}].hosts[{k}]", why, host)
     name = spec.get("ingressClassName")
     for why in check_dns1123_subdomain(name) if name is not None else ():
         yield Fault("Invalid value", "spec.ingressClassName", why, name)
@@ -37,6 +42,8 @@ def ingress_faults(ingress: Document) -> Iterator[Fault]:
 
 def _rule(path: str, rule: Document) -> Iterator[Fault]:
     host, http = rule.get("host") or "", rule.get("http")
+    if has_address(host):
+        yield Fault("Invalid value", f"{path}.host", "must be a DNS name, not an IP address", host)
     # A host may be a wildcard.
     for why in check_dns1123_subdomain(host.removeprefix("*.")) if host else ():
         yield Fault("Invalid value", f"{path}.host", why, host)

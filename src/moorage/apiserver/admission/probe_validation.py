@@ -5,6 +5,7 @@ Source  kubernetes, pkg/apis/core/validation/validation.go: validateProbe, valid
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -12,9 +13,14 @@ from moorage.api.validation.pods import port_name_faults
 from moorage.apiserver.vocabulary.records import Document
 from moorage.errors import Fault
 
-__all__ = ["probe_faults", "source_faults"]
+__all__ = ["handler_faults", "probe_faults", "source_faults"]
 
 _HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc")
+_HEADER_NAME: Final = re.compile(r"[-A-Za-z0-9]+")
+_HEADER_TEXT: Final = (
+    "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for validation is "
+    "'[-A-Za-z0-9]+')"
+)
 _NUMBERS: Final = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
 _SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _NO_SOURCE: Final = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
@@ -43,7 +49,7 @@ def _probe(path: str, probe: Document, *, succeeds_once: bool) -> Iterator[Fault
         if i:
             yield Fault("Forbidden", f"{path}.{handler_type}", "may not specify more than 1 handler type")
         else:
-            yield from _handler_faults(f"{path}.{handler_type}", handler_type, probe[handler_type])
+            yield from handler_faults(f"{path}.{handler_type}", handler_type, probe[handler_type])
     for name in _NUMBERS:
         if (probe.get(name) or 0) < 0:
             yield Fault("Invalid value", f"{path}.{name}", "must be greater than or equal to 0", probe[name])
@@ -57,7 +63,8 @@ def _probe(path: str, probe: Document, *, succeeds_once: bool) -> Iterator[Fault
         yield Fault("Invalid value", f"{path}.terminationGracePeriodSeconds", why, grace_s)
 
 
-def _handler_faults(path: str, handler_type: str, handler: Document) -> Iterator[Fault]:
+def handler_faults(path: str, handler_type: str, handler: Document) -> Iterator[Fault]:
+    """Yield the faults of a probe's or a hook's handler."""
     if handler_type == "exec":
         if not handler.get("command"):
             yield Fault("Required value", f"{path}.command")
@@ -66,6 +73,9 @@ def _handler_faults(path: str, handler_type: str, handler: Document) -> Iterator
     scheme = handler.get("scheme", "HTTP")
     if handler_type == "httpGet" and scheme not in {"HTTP", "HTTPS"}:
         yield Fault("Unsupported value", f"{path}.scheme", 'supported values: "HTTP", "HTTPS"', scheme)
+    for header in handler.get("httpHeaders") or () if handler_type == "httpGet" else ():
+        if not _HEADER_NAME.fullmatch(header.get("name") or ""):
+            yield Fault("Invalid value", f"{path}.httpHeaders", _HEADER_TEXT, header.get("name") or "")
 
 
 def _port(path: str, port: Any) -> Iterator[Fault]:

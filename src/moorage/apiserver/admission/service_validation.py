@@ -10,7 +10,6 @@ from ipaddress import ip_address, ip_network
 from typing import Any, Final
 
 from moorage.api.names import (
-    check_dns1035_label,
     check_dns1123_label,
     check_dns1123_subdomain,
     check_label_value,
@@ -41,7 +40,7 @@ _LOCAL_MULTICAST: Final = (ip_network("224.0.0.0/24"), ip_network("ff02::/16"))
 def service_faults(service: Document) -> Iterator[Fault]:
     """Yield the faults of a defaulted service."""
     name, spec = service["metadata"].get("name") or "", service.get("spec") or {}
-    for why in check_dns1035_label(name) if name else ():
+    for why in check_dns1123_label(name) if name else ():
         yield Fault("Invalid value", "metadata.name", why, name)
     ports = spec.get("ports") or []
     if not ports and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName":

@@ -9,7 +9,6 @@ Source  kubernetes, pkg/apis/core/validation/validation.go; pkg/apis/coordinatio
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, lru_cache
@@ -18,11 +17,35 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from moorage.api.cron import CronError, parse_schedule
 from moorage.api.names import check_dns1123_label
+from moorage.apiserver.admission.container_validation import config_key_faults, container_faults, variable_name_faults
+from moorage.apiserver.admission.device_validation import device_claim_faults, device_class_faults, device_slice_faults
 from moorage.apiserver.admission.event_validation import event_faults
+from moorage.apiserver.admission.field_checks import NON_STANDARD_IP, has_address
 from moorage.apiserver.admission.ingress_validation import ingress_faults
+from moorage.apiserver.admission.job_validation import cron_job_limit_faults, job_faults
+from moorage.apiserver.admission.plain_kind_validation import (
+    controller_faults,
+    endpoints_faults,
+    limit_faults,
+    node_network_faults,
+    revision_faults,
+    runtime_class_faults,
+    secret_type_faults,
+    stateful_set_faults,
+)
+from moorage.apiserver.admission.pod_setting_validation import pod_annotation_faults, pod_setting_faults
 from moorage.apiserver.admission.probe_validation import probe_faults, source_faults
 from moorage.apiserver.admission.rollout_validation import rollout_faults
 from moorage.apiserver.admission.service_validation import service_faults
+from moorage.apiserver.admission.storage_kind_validation import (
+    attachment_faults,
+    claim_faults,
+    csi_node_faults,
+    driver_faults,
+    storage_class_faults,
+    volume_faults,
+)
+from moorage.apiserver.admission.volume_validation import volume_source_faults
 from moorage.apiserver.schema.schemas import schema
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
@@ -36,26 +59,16 @@ _PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES: Final = ("File", "FallbackToLogsOnError")
 _DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _MAX_DATA: Final = 1 << 20
-_ENV_NAME: Final = re.compile(r"[ -<>-~]+")
 _ZONE_PART: Final = re.compile(r"[-A-Za-z._0-9+]{1,14}")
-_CONFIG_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
-_CONFIG_KEY_TEXT: Final = (
-    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
-    "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
-)
 #: Message for a time zone within a schedule.
 SCHEDULE_ZONE: Final = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-_ENV_NAME_TEXT: Final = (
-    "a valid environment variable name must consist only of printable ASCII characters other than '=' (e.g. 'my.env-name',  or "
-    "'MY_ENV.NAME',  or 'MyEnvName1', regex used for validation is '^[ -<>-~]+$')"
-)
 
 
 def unread_field_faults(kind: ServedKind, document: Document) -> Iterator[Fault]:
     """Yield the faults of a defaulted object in fields that scheduling does not read."""
     yield from metadata_faults(document["metadata"])
     for path, spec in pod_specs(kind, document):
-        yield from _pod_spec_faults(path, spec)
+        yield from _pod_spec_faults(path, spec, is_pod=kind.native == "Pod")
         if kind.native != "Pod" and spec.get("ephemeralContainers"):
             yield Fault("Forbidden", f"{path}.ephemeralContainers", "ephemeral containers not allowed in pod template")
     rule = _RULES.get((kind.group, kind.kind))
@@ -90,7 +103,10 @@ def _finalizer_faults(path: str, holder: Document) -> Iterator[Fault]:
 
 
 def _namespace(namespace: Document) -> Iterator[Fault]:
-    yield from _finalizer_faults("spec", namespace.get("spec") or {})
+    for name in (namespace.get("spec") or {}).get("finalizers") or ():
+        if "/" not in name and name not in _FINALIZERS:
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            yield Fault("Invalid value", "spec.finalizers", why, name)
 
 
 # -- pods --------------------------------------------------------------------------------------------------------------
@@ -125,17 +141,19 @@ def _with_claims(pod: Document, spec: Document) -> Document:
     return {**kept, "volumes": [*own, *added]}
 
 
-def _pod_spec_faults(path: str, spec: Document) -> Iterator[Fault]:
-    volumes: set[str] = set()
+def _pod_spec_faults(path: str, spec: Document, *, is_pod: bool) -> Iterator[Fault]:
+    volumes: dict[str, Document] = {}
     for i, volume in enumerate(spec.get("volumes") or ()):
-        found = list(_volume_faults(f"{path}.volumes[{i}]", volume))
+        found = list(_volume_faults(f"{path}.volumes[{i}]", volume, is_pod=is_pod))
         yield from found
         if not found:
-            volumes.add(volume.get("name", ""))
+            volumes[volume.get("name", "")] = volume
     for part in ("containers", "initContainers"):
         for i, container in enumerate(spec.get(part) or ()):
             yield from _container_faults(f"{path}.{part}[{i}]", container, volumes)
+            yield from container_faults(f"{path}.{part}[{i}]", container, volumes, spec)
             yield from probe_faults(f"{path}.{part}[{i}]", container, is_init=part == "initContainers")
+    yield from pod_setting_faults(path, spec, is_pod=is_pod)
     yield from _ephemeral_faults(f"{path}.ephemeralContainers", spec, volumes)
     yield from _one_of(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES)
     deadline = spec.get("activeDeadlineSeconds")
@@ -161,27 +179,28 @@ def _sources(name: str) -> tuple[str, ...]:
     return ("emptyDir", *names)
 
 
-def _volume_faults(path: str, volume: Document) -> Iterator[Fault]:
+def _volume_faults(path: str, volume: Document, *, is_pod: bool) -> Iterator[Fault]:
     given = [one for one in _sources("core.VolumeSource") if one in volume]
     if not given:
         yield Fault("Required value", path, "must specify a volume type")
     for extra in given[1:]:
         yield Fault("Forbidden", f"{path}.{extra}", "may not specify more than 1 volume type")
-    if given[:1] == ["hostPath"] and not volume["hostPath"].get("path"):
-        yield Fault("Required value", f"{path}.hostPath.path")
+    for name in given[:1]:
+        if name == "hostPath" and not volume[name].get("path"):
+            yield Fault("Required value", f"{path}.hostPath.path")
+        yield from volume_source_faults(path, name, volume[name], is_pod=is_pod)
 
 
-def _container_faults(path: str, container: Document, volumes: set[str]) -> Iterator[Fault]:
+def _container_faults(path: str, container: Document, volumes: Mapping[str, Document]) -> Iterator[Fault]:
     if not container.get("image"):
         yield Fault("Required value", f"{path}.image")
     yield from _one_of(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL_POLICIES)
     yield from _one_of(f"{path}.terminationMessagePolicy", container.get("terminationMessagePolicy"), _MESSAGE_POLICIES)
     for i, port in enumerate(container.get("ports") or ()):
-        if port.get("hostIP") and not _is_address(port["hostIP"]):
-            why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-            yield Fault("Invalid value", f"{path}.ports[{i}].hostIP", why, port["hostIP"])
+        if port.get("hostIP") and not has_address(port["hostIP"]):
+            yield Fault("Invalid value", f"{path}.ports[{i}].hostIP", NON_STANDARD_IP, port["hostIP"])
     for i, variable in enumerate(container.get("env") or ()):
-        yield from _variable_faults(f"{path}.env[{i}].name", variable.get("name", ""))
+        yield from variable_name_faults(f"{path}.env[{i}].name", variable.get("name", ""))
         yield from source_faults(f"{path}.env[{i}].valueFrom", variable)
     yield from _mount_faults(f"{path}.volumeMounts", container.get("volumeMounts") or (), volumes)
 
@@ -194,7 +213,7 @@ _EPHEMERAL: Final = frozenset(
 )  # fmt: skip
 
 
-def _ephemeral_faults(path: str, spec: Document, volumes: set[str]) -> Iterator[Fault]:
+def _ephemeral_faults(path: str, spec: Document, volumes: Mapping[str, Document]) -> Iterator[Fault]:
     others = {one.get("name") for part in ("containers", "initContainers") for one in spec.get(part) or ()}
     names = set(others)
     for i, container in enumerate(spec.get("ephemeralContainers") or ()):
@@ -215,22 +234,7 @@ def _ephemeral_faults(path: str, spec: Document, volumes: set[str]) -> Iterator[
                 yield Fault("Forbidden", f"{at}.{field}", "cannot be set for an Ephemeral Container")
 
 
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return "%" not in text
-
-
-def _variable_faults(path: str, name: str) -> Iterator[Fault]:
-    if not name:
-        yield Fault("Required value", path)
-    elif not _ENV_NAME.fullmatch(name):
-        yield Fault("Invalid value", path, _ENV_NAME_TEXT, name)
-
-
-def _mount_faults(path: str, mounts: Any, volumes: set[str]) -> Iterator[Fault]:
+def _mount_faults(path: str, mounts: Any, volumes: Mapping[str, Document]) -> Iterator[Fault]:
     places: set[str] = set()
     for i, mount in enumerate(mounts):
         name, place = mount.get("name", ""), mount.get("mountPath", "")
@@ -248,6 +252,12 @@ def _mount_faults(path: str, mounts: Any, volumes: set[str]) -> Iterator[Fault]:
 # -- other kinds -------------------------------------------------------------------------------------------------------
 
 
+def _config_map(config_map: Document) -> Iterator[Fault]:
+    yield from _data(("data", "binaryData"))(config_map)
+    for key in (config_map.get("data") or {}).keys() & (config_map.get("binaryData") or {}).keys():
+        yield Fault("Invalid value", f"data[{key}]", "duplicate of key present in binaryData", key)
+
+
 def _data(parts: tuple[str, ...]) -> Callable[[Document], Iterator[Fault]]:
     """Return the validation of a kind with the given data fields, whose keys must be file names."""
 
@@ -256,23 +266,12 @@ def _data(parts: tuple[str, ...]) -> Callable[[Document], Iterator[Fault]]:
         for part in parts:
             for key, value in (document.get(part) or {}).items():
                 size += len(value)
-                for why in _config_key_faults(key):
+                for why in config_key_faults(key):
                     yield Fault("Invalid value", f"{part}[{key}]", why, key)
         if size > _MAX_DATA * (1 if parts == ("data", "binaryData") else 2):
             yield Fault("Too long", "", f"may not be more than {_MAX_DATA} bytes")
 
     return faults
-
-
-def _config_key_faults(key: str) -> Iterator[str]:
-    if len(key) > 253:
-        yield "must be no more than 253 characters"
-    if not _CONFIG_KEY.fullmatch(key):
-        yield _CONFIG_KEY_TEXT
-    if key == ".":
-        yield "must not be '.'"
-    elif key.startswith(".."):
-        yield "must not be '..'" if key == ".." else "must not start with '..'"
 
 
 def _lease(lease: Document) -> Iterator[Fault]:
@@ -284,24 +283,6 @@ def _lease(lease: Document) -> Iterator[Fault]:
         yield Fault("Invalid value", "spec.leaseTransitions", "must be greater than or equal to 0", transitions)
 
 
-def _volume(volume: Document) -> Iterator[Fault]:
-    spec = volume.get("spec") or {}
-    given = [one for one in _sources("core.PersistentVolumeSource") if one in spec]
-    if not given:
-        yield Fault("Required value", "spec", "must specify a volume type")
-    for extra in given[1:]:
-        yield Fault("Forbidden", f"spec.{extra}", "may not specify more than 1 volume type")
-
-
-def _driver(driver: Document) -> Iterator[Fault]:
-    seen: set[str] = set()
-    for i, one in enumerate((driver.get("spec") or {}).get("tokenRequests") or ()):
-        audience = one.get("audience") or ""
-        if audience in seen:
-            yield Fault("Duplicate value", f"spec.tokenRequests[{i}].audience", "", audience)
-        seen.add(audience)
-
-
 def _cron_job(cron_job: Document) -> Iterator[Fault]:
     schedule, zone = cron_job["spec"].get("schedule") or "", cron_job["spec"].get("timeZone")
     if schedule and (why := _schedule_fault(schedule)):
@@ -310,6 +291,7 @@ def _cron_job(cron_job: Document) -> Iterator[Fault]:
         yield Fault("Invalid value", "spec.schedule", "cannot use both timeZone field and TZ or CRON_TZ in schedule", schedule)
     if zone is not None and (why := _zone_fault(zone)):
         yield Fault("Invalid value", "spec.timeZone", why, zone)
+    yield from cron_job_limit_faults(cron_job)
 
 
 def new_cron_job_faults(cron_job: Document) -> Iterator[Fault]:
@@ -347,17 +329,44 @@ def _zone_fault(zone: str) -> str:
     return f"unknown time zone {zone}"
 
 
+def _stateful_set(found: Document) -> Iterator[Fault]:
+    yield from rollout_faults(found)
+    yield from stateful_set_faults(found)
+
+
+def _secret(secret: Document) -> Iterator[Fault]:
+    yield from _data(("data",))(secret)
+    yield from secret_type_faults(secret)
+
+
 _RULES: Final[Mapping[tuple[str, str], Callable[[Document], Iterator[Fault]]]] = {
-    **{("apps", kind): rollout_faults for kind in ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet")},
-    ("storage.k8s.io", "CSIDriver"): _driver,
-    ("", "ConfigMap"): _data(("data", "binaryData")),
+    **{("apps", kind): rollout_faults for kind in ("DaemonSet", "Deployment", "ReplicaSet")},
+    ("apps", "StatefulSet"): _stateful_set,
+    ("", "ConfigMap"): _config_map,
+    ("", "Endpoints"): endpoints_faults,
     ("", "Event"): event_faults,
+    ("", "LimitRange"): limit_faults,
     ("", "Namespace"): _namespace,
-    ("", "PersistentVolume"): _volume,
-    ("", "Secret"): _data(("data",)),
+    ("", "Node"): node_network_faults,
+    ("", "PersistentVolume"): volume_faults,
+    ("", "PersistentVolumeClaim"): claim_faults,
+    ("", "Pod"): pod_annotation_faults,
+    ("", "ReplicationController"): controller_faults,
+    ("", "Secret"): _secret,
     ("", "Service"): service_faults,
+    ("apps", "ControllerRevision"): revision_faults,
     ("batch", "CronJob"): _cron_job,
+    ("batch", "Job"): job_faults,
+    ("resource.k8s.io", "DeviceClass"): device_class_faults,
+    ("resource.k8s.io", "ResourceClaim"): device_claim_faults,
+    ("resource.k8s.io", "ResourceClaimTemplate"): device_claim_faults,
+    ("resource.k8s.io", "ResourceSlice"): device_slice_faults,
     ("coordination.k8s.io", "Lease"): _lease,
-    ("networking.k8s.io", "Ingress"): ingress_faults,
     ("events.k8s.io", "Event"): event_faults,
+    ("networking.k8s.io", "Ingress"): ingress_faults,
+    ("node.k8s.io", "RuntimeClass"): runtime_class_faults,
+    ("storage.k8s.io", "CSIDriver"): driver_faults,
+    ("storage.k8s.io", "CSINode"): csi_node_faults,
+    ("storage.k8s.io", "StorageClass"): storage_class_faults,
+    ("storage.k8s.io", "VolumeAttachment"): attachment_faults,
 }

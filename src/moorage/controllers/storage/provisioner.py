@@ -83,7 +83,8 @@ def made_for(
             node_affinity=affinity,
             volume_attributes_class_name=spec.volume_attributes_class_name,
             mount_options=storage_class.mount_options,
-            csi=CSIPersistentVolumeSource(driver=driver, volume_handle=name),
+            # A provisioner that is no CSI driver may have a name with a slash, which a driver's name cannot have.
+            csi=CSIPersistentVolumeSource(driver=driver.replace("/", "."), volume_handle=name),
         ),
     )
 

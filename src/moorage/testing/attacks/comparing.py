@@ -141,15 +141,16 @@ async def _attack(
 
 
 async def _send(side: ComparedServer, attack: Attack) -> AttackResponse | None:
-    for _ in range(2):
+    answer = None
+    for _ in range(2):  # an idle connection may have been closed meanwhile
         try:
-            answer = await side.attacked.ask(attack.raw(side.tokens[attack.who]), is_head=attack.method == "HEAD")
+            answer = answer or await side.attacked.ask(attack.raw(side.tokens[attack.who]), is_head=attack.method == "HEAD")
         except (Malformed, TimeoutError):
             await side.attacked.close()
-            return None
-        if answer is not None:
-            return answer
-    return None
+            break
+    if attack.framing:
+        await side.attacked.close()  # what is left of the attack would count as the next request
+    return answer
 
 
 def _kinds_of(attack: Attack) -> Iterator[ServedKind]:

@@ -49,7 +49,9 @@ _CUSTOM_SPEC: Final[Document] = {
             "type": "array", "maxItems": 50, "items": _PART,
             "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
         },
-        "tags": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+        "tags": {
+            "type": "array", "maxItems": 20, "items": {"type": "string", "maxLength": 40}, "x-kubernetes-list-type": "set",
+        },
         "limits": {"type": "object", "additionalProperties": {"type": "number", "multipleOf": 0.5}},
         "at": {"type": "string", "format": "date-time"},
         "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},

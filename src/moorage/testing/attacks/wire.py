@@ -61,7 +61,7 @@ class AttackConnection:
                 if ends and writer.can_write_eof():
                     writer.write_eof()
                 answer = await _read(reader, is_head, self._glance_s)
-            except (ConnectionError, asyncio.IncompleteReadError):
+            except (ConnectionError, ssl.SSLError, asyncio.IncompleteReadError):
                 await self.close()
                 return None
         if ends or answer.closes:
@@ -72,7 +72,7 @@ class AttackConnection:
         if self._pipe is not None:
             writer, self._pipe = self._pipe[1], None
             writer.close()
-            with suppress(ConnectionError):
+            with suppress(ConnectionError, ssl.SSLError):
                 await writer.wait_closed()
 
 

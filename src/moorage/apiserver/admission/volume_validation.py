@@ -1,0 +1,266 @@
+"""Validation of the sources of volumes, in pods and in persistent volumes.
+
+Source  kubernetes, pkg/apis/core/validation/validation.go, validateVolumeSource and the functions that it calls
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from moorage.api.quantity import QuantityError, parse
+from moorage.api.validation.faults import forbidden, invalid, one_of, required
+from moorage.apiserver.admission.downward_validation import field_faults, resource_faults
+from moorage.apiserver.admission.field_checks import (
+    backstep_faults,
+    descending_path_faults,
+    driver_name_faults,
+    missing,
+    mode_faults,
+    range_faults,
+    volume_path_faults,
+)
+from moorage.apiserver.vocabulary.records import Document
+from moorage.errors import Fault
+
+__all__ = ["volume_source_faults"]
+
+Faults = Iterator[Fault]
+_HOST_PATH_TYPES: Final = (
+    "", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket",
+)  # fmt: skip
+_PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
+_CACHING_MODES: Final = ("None", "ReadOnly", "ReadWrite")
+_DISK_KINDS: Final = ("Dedicated", "Managed", "Shared")
+_IQN_STARTS: Final = ("iqn", "eui", "naa")
+#: Fields that the source must set, by the name of the source.
+_REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
+    "awsElasticBlockStore": ("volumeID",),
+    "azureDisk": ("diskName", "diskURI"),
+    "azureFile": ("secretName", "shareName"),
+    "cephfs": ("monitors",),
+    "cinder": ("volumeID",),
+    "configMap": ("name",),
+    "flexVolume": ("driver",),
+    "gcePersistentDisk": ("pdName",),
+    "gitRepo": ("repository",),
+    "glusterfs": ("endpoints", "path"),
+    "iscsi": ("targetPortal", "iqn"),
+    "nfs": ("server", "path"),
+    "photonPersistentDisk": ("pdID",),
+    "portworxVolume": ("volumeID",),
+    "quobyte": ("volume",),
+    "rbd": ("monitors", "image"),
+    "scaleIO": ("gateway", "system", "volumeName"),
+    "secret": ("secretName",),
+    "storageos": ("volumeName",),
+    "vsphereVolume": ("volumePath",),
+}
+#: The few sources whose faults have another name than the field.
+_SHOWN: Final[Mapping[str, str]] = {"gcePersistentDisk": "persistentDisk"}
+
+
+def volume_source_faults(path: str, name: str, source: Document, *, is_pod: bool = True) -> Faults:
+    """Yield the faults of one source. ``path`` is that of the volume; a pod's image volume needs a reference."""
+    at = f"{path}.{_SHOWN.get(name, name)}"
+    yield from missing(at, source, *_REQUIRED.get(name, ()))
+    rule = _RULES.get(name)
+    if rule is not None:
+        yield from rule(at, source)
+    if name == "image" and is_pod:
+        yield from missing(at, source, "reference")
+
+
+def _empty_dir(path: str, source: Document) -> Faults:
+    limit = source.get("sizeLimit")
+    try:
+        is_negative = limit is not None and parse(limit) < 0
+    except QuantityError:
+        is_negative = True
+    if is_negative:
+        yield forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity")
+
+
+def _host_path(path: str, source: Document) -> Faults:
+    if source.get("path"):
+        yield from backstep_faults(f"{path}.path", source["path"])
+        yield from one_of(f"{path}.type", source.get("type"), _HOST_PATH_TYPES)
+
+
+def _nfs(path: str, source: Document) -> Faults:
+    if not (source.get("path") or "").startswith("/"):
+        yield invalid(f"{path}.path", source.get("path") or "", "must be an absolute path")
+
+
+def _iscsi(path: str, source: Document) -> Faults:
+    iqn, initiator = source.get("iqn") or "", source.get("initiatorName")
+    if iqn and not iqn.startswith(_IQN_STARTS):
+        yield invalid(f"{path}.iqn", iqn, "must be valid format starting with iqn, eui, or naa")
+    yield from range_faults(f"{path}.lun", source.get("lun") or 0, 0, 255)
+    if (source.get("chapAuthDiscovery") or source.get("chapAuthSession")) and source.get("secretRef") is None:
+        yield required(f"{path}.secretRef")
+    if initiator is not None and not initiator.startswith(_IQN_STARTS):
+        yield invalid(f"{path}.initiatorname", initiator, "must be valid format starting with iqn, eui, or naa")
+
+
+def _fc(path: str, source: Document) -> Faults:
+    targets, ids = source.get("targetWWNs"), source.get("wwids")
+    if not targets and not ids:
+        yield required(f"{path}.targetWWNs", "must specify either targetWWNs or wwids, but not both")
+    if targets and ids:
+        yield invalid(f"{path}.targetWWNs", targets, "targetWWNs and wwids can not be specified simultaneously")
+    if targets and source.get("lun") is None:
+        yield required(f"{path}.lun", "lun is required if targetWWNs is specified")
+    elif targets:
+        yield from range_faults(f"{path}.lun", source["lun"], 0, 255)
+
+
+def _disk(path: str, source: Document) -> Faults:
+    yield from range_faults(f"{path}.partition", source.get("partition"), 0, 255, "must be between 1 and 255, inclusive")
+
+
+def _git(path: str, source: Document) -> Faults:
+    yield from descending_path_faults(f"{path}.directory", source.get("directory") or "")
+
+
+def _azure_disk(path: str, source: Document) -> Faults:
+    yield from one_of(f"{path}.cachingMode", source.get("cachingMode"), _CACHING_MODES)
+    yield from one_of(f"{path}.kind", source.get("kind"), _DISK_KINDS)
+
+
+def _csi(path: str, source: Document) -> Faults:
+    yield from driver_name_faults(f"{path}.driver", source.get("driver"))
+    secret = source.get("nodePublishSecretRef")
+    if secret is not None and not secret.get("name"):
+        yield required(f"{path}.nodePublishSecretRef.name")
+
+
+def _image(path: str, source: Document) -> Faults:
+    yield from one_of(f"{path}.pullPolicy", source.get("pullPolicy") or None, _PULL_POLICIES)
+
+
+def _flocker(path: str, source: Document) -> Faults:
+    name, uid = source.get("datasetName") or "", source.get("datasetUUID")
+    if not name and not uid:
+        yield required(path, "one of datasetName and datasetUUID is required")
+    if name and uid:
+        yield invalid(path, "resource", "datasetName and datasetUUID can not be specified simultaneously")
+    if "/" in name:
+        yield invalid(f"{path}.datasetName", name, "must not contain '/'")
+
+
+def _quobyte(path: str, source: Document) -> Faults:
+    registry = source.get("registry") or ""
+    why = "must be a host:port pair or multiple pairs separated by commas"
+    if not registry:
+        yield required(f"{path}.registry", why)
+    elif any(":" not in pair for pair in registry.split(",")):
+        yield invalid(f"{path}.registry", registry, why)
+
+
+def _ephemeral(path: str, source: Document) -> Faults:
+    at, template = f"{path}.volumeClaimTemplate", source.get("volumeClaimTemplate")
+    if template is None:
+        yield required(at)
+        return
+    spec = template.get("spec") or {}
+    if not spec.get("accessModes"):
+        yield required(f"{at}.spec.accessModes", "at least 1 access mode is required")
+    if "storage" not in ((spec.get("resources") or {}).get("requests") or {}):
+        yield required(f"{at}.spec.resources[storage]")
+
+
+# -- volumes of files ---------------------------------------------------------------------------------------------------
+
+
+def _keys(path: str, source: Document) -> Faults:
+    yield from mode_faults(path, source, "defaultMode")
+    yield from _items(f"{path}.items", source.get("items"))
+
+
+def _items(path: str, items: Any) -> Faults:
+    for i, item in enumerate(items or ()):
+        at = f"{path}[{i}]"
+        yield from missing(at, item, "key", "path")
+        yield from volume_path_faults(f"{at}.path", item.get("path") or "")
+        yield from mode_faults(at, item, "mode")
+
+
+def _downward(path: str, source: Document) -> Faults:
+    yield from mode_faults(path, source, "defaultMode")
+    for item in source.get("items") or ():
+        yield from _downward_file(path, item)
+
+
+def _downward_file(path: str, item: Document) -> Faults:
+    yield from missing(path, item, "path")
+    yield from volume_path_faults(f"{path}.path", item.get("path") or "")
+    field, resource = item.get("fieldRef"), item.get("resourceFieldRef")
+    if field is not None:
+        yield from field_faults(f"{path}.fieldRef", field, is_volume=True)
+        if resource is not None:
+            yield invalid(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously")
+    elif resource is not None:
+        yield from resource_faults(f"{path}.resourceFieldRef", resource, is_volume=True)
+    else:
+        yield required(path, "one of fieldRef and resourceFieldRef is required")
+    yield from mode_faults(path, item, "mode")
+
+
+def _projected(path: str, source: Document) -> Faults:
+    yield from mode_faults(path, source, "defaultMode")
+    seen: set[str] = set()
+    for i, one in enumerate(source.get("sources") or ()):
+        at = f"{path}.sources[{i}]"
+        given = [name for name in _PROJECTED if one.get(name) is not None]
+        for name in given:
+            yield from _PROJECTED[name](at if name == "serviceAccountToken" else f"{at}.{name}", one[name], path)
+        for taken, shown in _paths_of(one):
+            if taken in seen:
+                yield invalid(path, shown, "conflicting duplicate paths")
+            seen.add(taken)
+        if len(given) > 1:
+            yield forbidden(at, "may not specify more than 1 volume type per source")
+
+
+def _paths_of(source: Document) -> Iterator[tuple[str, str]]:
+    """Yield the paths of the files of a projected source, each with what a fault shows. Paths of tokens are not compared."""
+    for name in ("secret", "configMap", "downwardAPI"):
+        projected = source.get(name) or {}
+        for item in projected.get("items") or ():
+            if item.get("path"):
+                yield item["path"], item["path"] if name == "downwardAPI" else projected.get("name") or ""
+
+
+def _projected_keys(path: str, source: Document, _: str) -> Faults:
+    yield from missing(path, source, "name")
+    yield from _items(f"{path}.items", source.get("items"))
+
+
+def _projected_fields(path: str, source: Document, _: str) -> Faults:
+    for item in source.get("items") or ():
+        yield from _downward_file(path, item)
+
+
+def _token(at: str, source: Document, path: str) -> Faults:
+    seconds = source.get("expirationSeconds", 3600)
+    where = f"{at}.serviceAccountToken.expirationSeconds"
+    if seconds < 600:
+        yield invalid(where, seconds, "may not specify a duration less than 10 minutes")
+    if seconds > 1 << 32:
+        yield invalid(where, seconds, "may not specify a duration larger than 2^32 seconds")
+    if not source.get("path"):
+        yield required(f"{path}.path")
+    else:
+        yield from volume_path_faults(f"{path}.path", source["path"])
+
+
+_PROJECTED: Final[Mapping[str, Callable[[str, Document, str], Faults]]] = {
+    "secret": _projected_keys, "configMap": _projected_keys, "downwardAPI": _projected_fields, "serviceAccountToken": _token,
+}  # fmt: skip
+_RULES: Final[Mapping[str, Callable[[str, Document], Faults]]] = {
+    "awsElasticBlockStore": _disk, "azureDisk": _azure_disk, "configMap": _keys, "csi": _csi, "downwardAPI": _downward,
+    "emptyDir": _empty_dir, "ephemeral": _ephemeral, "fc": _fc, "flocker": _flocker, "gcePersistentDisk": _disk,
+    "gitRepo": _git, "hostPath": _host_path, "image": _image, "iscsi": _iscsi, "nfs": _nfs, "projected": _projected,
+    "quobyte": _quobyte, "secret": _keys,
+}  # fmt: skip

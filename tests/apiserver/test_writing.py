@@ -290,6 +290,49 @@ def test_a_put_creates_a_missing_lease(against_a_server):
     against_a_server(test)
 
 
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+MADE_BY_PUT = {
+    f"{_RBAC}/namespaces/default/roles/x": {"rules": []},
+    f"{_RBAC}/clusterroles/x": {"rules": []},
+    f"{_RBAC}/clusterrolebindings/x": {"roleRef": {"apiGroup": _RBAC[6:-3], "kind": "ClusterRole", "name": "view"}},
+    "/apis/node.k8s.io/v1/runtimeclasses/x": {"handler": "x"},
+    "/api/v1/namespaces/default/services/x": {"spec": {"ports": [{"port": 80}]}},
+    "/api/v1/namespaces/default/limitranges/x": {"spec": {"limits": []}},
+}
+
+
+def test_a_put_creates_objects_of_some_kinds(against_a_server):
+    async def test(client, _):
+        for path, fields in MADE_BY_PUT.items():
+            assert (path, (await client.ask("PUT", path, {"metadata": {"name": "x"}, **fields}))[0]) == (path, 201)
+
+    against_a_server(test)
+
+
+REVIEWS = {
+    "selfsubjectaccessreviews": ("", {"resourceAttributes": {}}, "must be empty"),
+    "subjectaccessreviews": ("", {"user": "u", "resourceAttributes": {}}, "must be empty"),
+    "namespaces/default/localsubjectaccessreviews": (
+        "default", {"user": "u", "resourceAttributes": {"namespace": "default"}}, "must be empty except for namespace",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("resource", REVIEWS)
+def test_access_reviews_have_no_metadata(against_a_server, resource):
+    namespace, spec, why = REVIEWS[resource]
+
+    async def test(client, _):
+        path = f"/apis/authorization.k8s.io/v1/{resource}"
+        metadata = {"namespace": namespace} if namespace else {}
+        assert (await client.ask("POST", path, {"metadata": metadata, "spec": spec}))[0] == 201
+        code, answer = await client.ask("POST", path, {"metadata": {**metadata, "labels": {"a": "b"}}, "spec": spec})
+        assert (code, answer["details"]["causes"][0]["field"]) == (422, "metadata")
+        assert answer["details"]["causes"][0]["message"].endswith(why)
+
+    against_a_server(test)
+
+
 def test_objects_are_returned_as_metadata_on_request(against_a_server):
     async def test(client, _):
         await client.ask("POST", PODS, pod())

@@ -141,7 +141,10 @@ def _with_warnings(warnings: tuple[str, ...]) -> Iterator[None]:
 
 
 #: Kinds of which a PUT creates an object that does not exist.
-_CREATED_BY_PUT: Final = frozenset(["Endpoints", "Event", "Lease", "LimitRange"])
+_CREATED_BY_PUT: Final = frozenset([
+    "ClusterRole", "ClusterRoleBinding", "Endpoints", "Event", "Lease", "LimitRange", "Role", "RoleBinding", "RuntimeClass",
+    "Service",
+])  # fmt: skip
 
 
 def replace(store: Store, request: HTTPRequest, target: Target, confirm: Confirm | None) -> WriteResult:

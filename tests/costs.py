@@ -13,6 +13,8 @@ import pytest
 
 #: A test that uses more in its own code must be marked `slow`.
 MOST_S = 1.0
+#: What all tests together may use: two cores then need less than ten minutes, with the time in which tests wait.
+MOST_IN_ALL_S = 1100.0
 
 
 def used_s() -> float:
@@ -55,7 +57,8 @@ class Costs:
 
     def lines(self, most: int) -> Iterator[str]:
         """Yield the sum, the `most` expensive tests, and those that lack the mark."""
-        yield f"CPU: {self.total:.0f} s in {len(self.by_test)} tests"
+        limit = f", more than the {MOST_IN_ALL_S:g} s of ten minutes on two cores" if self.total > MOST_IN_ALL_S else ""
+        yield f"CPU: {self.total:.0f} s in {len(self.by_test)} tests{limit}"
         yield from listed(dict(sorted(self.by_test.items(), key=lambda one: -one[1])[:most]))
         if self.unmarked:
             yield f"not marked slow, but over {MOST_S:g} s of CPU:"

@@ -32,3 +32,9 @@ def test_a_loop_costs_what_it_takes(request):
     with pytest.raises(StopIteration) as end:
         step.send(SimpleNamespace())
     assert end.value.value.cpu_s > 0.0005
+
+
+def test_a_sum_beyond_ten_minutes_is_said():
+    costs = Costs()
+    costs.pytest_runtest_logreport(report("a", "call", 1101.0, "slow"))
+    assert list(costs.lines(0)) == ["CPU: 1101 s in 1 tests, more than the 1100 s of ten minutes on two cores"]

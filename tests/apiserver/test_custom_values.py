@@ -187,3 +187,34 @@ def test_an_object_is_not_checked_without_end(store, monkeypatch):
     code, told = message(ask(store, "POST", WIDGETS, widget("a", spec={"many": list(range(200))})))
     assert code == 422
     assert "no further validation rules will be run due to call cost exceeds limit for rule" in told
+
+
+TIMED = {
+    "type": "object",
+    "properties": {
+        "wait": {**TEXT, "format": "duration"}, "from": {**TEXT, "format": "date-time"}, "day": {**TEXT, "format": "date"},
+        "net": TEXT, "site": TEXT,
+    },
+    "x-kubernetes-validations": [
+        {"rule": "!has(self.wait) || self.wait >= duration('1s')", "message": "waits too short"},
+        {"rule": "!has(self.from) || self.from.getFullYear() >= 2026", "message": "begins too early"},
+        {"rule": "!has(self.day) || self.day < timestamp('2027-01-01T00:00:00Z')", "message": "the day is too late"},
+        {"rule": "!has(self.net) || (isCIDR(self.net) && cidr(self.net).containsIP('10.0.0.1'))", "message": "not our net"},
+        {"rule": "!has(self.site) || (isURL(self.site) && url(self.site).getScheme() == 'https')", "message": "not https"},
+    ],
+}  # fmt: skip
+TIMES = {
+    "all is well": ({"wait": "5s", "from": "2026-01-01T00:00:00Z", "day": "2026-12-31", "net": "10.0.0.0/8"}, ""),
+    "a short wait": ({"wait": "10ms"}, "waits too short"),
+    "an early time": ({"from": "2025-12-31T23:59:59Z"}, "begins too early"),
+    "a late day": ({"day": "2027-01-01"}, "the day is too late"),
+    "another net": ({"net": "192.168.0.0/16"}, "not our net"),
+    "no address": ({"site": "http://a.example.com"}, "not https"),
+}
+
+
+@pytest.mark.parametrize(("spec", "why"), TIMES.values(), ids=TIMES)
+def test_rules_know_times_and_addresses(store, spec, why):
+    define(store, definition(TIMED))
+    code, told = message(ask(store, "POST", WIDGETS, widget("a", spec=spec)))
+    assert (code, why in told) == (422 if why else 201, True), told

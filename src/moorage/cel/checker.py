@@ -125,7 +125,7 @@ class _Checker:
             field = node.args[1]
             assert isinstance(field, Literal)
             return self.bindings.substitute(self._field(node.at, node.args[0], field.value, optional=True))
-        args = [self.check(arg) for arg in node.args]
+        args = [self._argument(node, arg) for arg in node.args]
         target = node.target
         if target is not None:
             namespaced = self._functions.get(f"{_dotted(target)}.{node.function}")
@@ -138,6 +138,14 @@ class _Checker:
             self._undeclared(node.at, node.function)
             return ERROR
         return self._overload(node, function, args, member=target is not None)
+
+    def _argument(self, node: CallNode, arg: Expr) -> Type:
+        """Return the type of an argument; the values of ``format`` may be of different types."""
+        if node.function != "format" or not isinstance(arg, ListExpr) or arg.optional:
+            return self.check(arg)
+        for element in arg.elements:
+            self.check(element)
+        return list_of(DYN)
 
     def _overload(self, node: CallNode, function: Function, args: list[Type], *, member: bool) -> Type:
         if function.name in _LOGICAL:

@@ -12,10 +12,12 @@ from typing import Any, Final
 
 from moorage.cel.cel_errors import EvalError
 from moorage.cel.declarations import Cost
+from moorage.cel.network_values import CelAddress, CelNetwork, Format, Url
 from moorage.cel.operators import checked_int, checked_uint
 from moorage.cel.quantities import Quantity
 from moorage.cel.semver import Semver
-from moorage.cel.types import BOOL, BYTES, DOUBLE, INT, NULL, QUANTITY, SEMVER, STRING, UINT, Type
+from moorage.cel.times import DURATION_NAME, FIELDS, TIMESTAMP_NAME, Duration, Timestamp, duration_of, timestamp_of
+from moorage.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, NULL, QUANTITY, SEMVER, STRING, TIMESTAMP, UINT, Type, typed
 from moorage.cel.values import INT_MAX, INT_MIN, UINT_MAX, Growing, GrowingMap, Map, Optional, TypeValue, UInt, Value
 
 __all__ = ["CONVERSIONS", "FUNCTIONS", "TYPE_NAMES"]
@@ -115,12 +117,15 @@ _OPTIONAL: Final = Type("opaque", "optional_type")
 _TYPES: Final[dict[Any, Type]] = {
     bool: BOOL, int: INT, UInt: UINT, float: DOUBLE, str: STRING, bytes: BYTES, type(None): NULL, tuple: _LIST, list: _LIST,
     Growing: _LIST, Map: _MAP, GrowingMap: _MAP, TypeValue: _TYPE, Optional: _OPTIONAL, Quantity: QUANTITY, Semver: SEMVER,
+    Timestamp: TIMESTAMP, Duration: DURATION, Url: typed("url"), CelAddress: typed("ip"), CelNetwork: typed("cidr"),
+    Format: typed("format"),
 }  # fmt: skip
 
 #: Identifiers that denote types.
 TYPE_NAMES: Final = {
     "bool": BOOL, "bytes": BYTES, "double": DOUBLE, "int": INT, "list": _LIST, "map": _MAP, "null_type": NULL, "string": STRING,
     "type": _TYPE, "uint": UINT, "optional_type": _OPTIONAL, "kubernetes.Quantity": QUANTITY, "kubernetes.Semver": SEMVER,
+    TIMESTAMP_NAME: TIMESTAMP, DURATION_NAME: DURATION,
 }  # fmt: skip
 
 
@@ -141,7 +146,22 @@ def _text_cost(args: list[Value], result: Value) -> int:
     return math.ceil(len(args[0]) * 0.1)
 
 
+def _seconds(value: Timestamp) -> int:
+    return value.nanos // 10**9
+
+
 FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
+    ("timestamp", "timestamp -> timestamp", _same, None),
+    ("timestamp", "string -> timestamp", timestamp_of, None),
+    ("timestamp", "int -> timestamp", lambda seconds: Timestamp(seconds * 10**9), None),
+    ("duration", "duration -> duration", _same, None),
+    ("duration", "string -> duration", duration_of, None),
+    ("duration", "int -> duration", Duration, None),
+    ("int", "timestamp -> int", _seconds, None),
+    ("int", "duration -> int", lambda value: value.nanos, None),
+    ("string", "timestamp -> string", str, None),
+    ("string", "duration -> string", str, None),
+    *FIELDS,
     ("type", "A -> type<A>", _type_value, None),
     ("dyn", "A -> dyn", _same, None),
     ("bool", "bool -> bool", _to_bool, None),

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from moorage.cel.network_values import CelAddress, CelNetwork, Format, Url
 from moorage.cel.quantities import Quantity
 from moorage.cel.semver import Semver
+from moorage.cel.times import Duration, Timestamp
 from moorage.cel.types import Type, typed
 from moorage.cel.values import Map, Optional, TypeValue, UInt, Value
 
@@ -89,7 +91,10 @@ _CLASSES: Mapping[str, type[Any] | tuple[type[Any], ...]] = {
     "bytes": bytes, "double": float, "string": str, "list": (tuple, list), "map": Map, "opaque": Optional, "type": TypeValue,
 }  # fmt: skip
 _EXACT: Mapping[str, type[Any]] = {"int": int, "bool": bool, "uint": UInt, "null": type(None)}
-_STRUCTS: Mapping[str, type[Any]] = {"kubernetes.Quantity": Quantity, "kubernetes.Semver": Semver}
+_STRUCTS: Mapping[str, type[Any]] = {
+    "kubernetes.Quantity": Quantity, "kubernetes.Semver": Semver, "timestamp": Timestamp, "duration": Duration,
+    "kubernetes.URL": Url, "net.IP": CelAddress, "net.CIDR": CelNetwork, "kubernetes.NamedFormat": Format,
+}  # fmt: skip
 
 
 def accepts(wanted: Type, value: Value) -> bool:

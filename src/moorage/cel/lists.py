@@ -15,12 +15,13 @@ from moorage.cel.declarations import Cost, Metered
 from moorage.cel.effort import strain_search
 from moorage.cel.frame import Frame
 from moorage.cel.operators import BINARY, contains
+from moorage.cel.times import Duration
 from moorage.cel.values import Map, UInt, Value, compare, equal, no_such_overload
 
 __all__ = ["FUNCTIONS"]
 
-_COMPARABLE: Final = ("int", "uint", "double", "bool", "string", "bytes")
-_ZERO: Final[dict[str, Value]] = {"int": 0, "uint": UInt(0), "double": 0.0}
+_COMPARABLE: Final = ("int", "uint", "double", "bool", "string", "bytes", "duration", "timestamp")
+_ZERO: Final[dict[str, Value]] = {"int": 0, "uint": UInt(0), "double": 0.0, "duration": Duration(0)}
 _add = BINARY["_+_"]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from moorage.cel.cel_errors import EvalError
+from moorage.cel.times import Duration, Instant, Timestamp
 from moorage.cel.values import (
     INT_MAX,
     INT_MIN,
@@ -109,12 +110,35 @@ def _add(left: Value, right: Value) -> Value:
             left.extend(right)
             return left
         return [*left, *right]
+    if isinstance(left, Instant):
+        return _add_moments(left, right)
     return _add_numbers(left, right)
+
+
+def _add_moments(left: Instant, right: Value) -> Value:
+    if isinstance(left, Duration) and isinstance(right, Duration):
+        return Duration(left.nanos + right.nanos)
+    if isinstance(right, Instant) and {type(left), type(right)} == {Duration, Timestamp}:
+        return Timestamp(left.nanos + right.nanos)
+    raise no_such_overload()
+
+
+_subtract_numbers = _arithmetic("_-_", lambda a, b: a - b, lambda a, b: a - b)
+
+
+def _subtract(left: Value, right: Value) -> Value:
+    if not isinstance(left, Instant):
+        return _subtract_numbers(left, right)
+    if isinstance(right, Duration):
+        return type(left)(left.nanos - right.nanos)
+    if isinstance(left, Timestamp) and isinstance(right, Timestamp):
+        return Duration(left.nanos - right.nanos)
+    raise no_such_overload()
 
 
 def _ordered(operator: str, holds: Callable[[int], bool]) -> Callable[[Value, Value], Value]:
     def run(left: Value, right: Value) -> Value:
-        if not isinstance(left, int | float | str | bytes):
+        if not isinstance(left, int | float | str | bytes | Instant):
             raise EvalError(f"no such overload: {operator}")
         return holds(compare(left, right))
 
@@ -148,6 +172,8 @@ def negate(value: Value) -> Value:
         return checked_int(-value)
     if type(value) is float:
         return -value
+    if isinstance(value, Duration):
+        return Duration(-value.nanos)
     if isinstance(value, bool):
         raise no_such_overload()
     raise _unsupported("-_", value)
@@ -162,7 +188,7 @@ def negate_bool(value: Value) -> bool:
 
 BINARY: Final[dict[str, Callable[[Value, Value], Value]]] = {
     "_+_": _add,
-    "_-_": _arithmetic("_-_", lambda a, b: a - b, lambda a, b: a - b),
+    "_-_": _subtract,
     "_*_": _arithmetic("_*_", lambda a, b: a * b, lambda a, b: a * b),
     "_/_": _arithmetic("_/_", _int_divided, _double_divided),
     "_%_": _arithmetic("_%_", _int_modulo, None),
@@ -200,6 +226,13 @@ def signatures() -> list[tuple[str, str, None, None]]:
         ("_[?_]", "optional<map<K, V>>, K -> optional<V>"),
         ("@in", "A, list<A> -> bool"),
         ("@in", "A, map<A, B> -> bool"),
+        ("-_", "duration -> duration"),
+        ("_+_", "duration, duration -> duration"),
+        ("_+_", "duration, timestamp -> timestamp"),
+        ("_+_", "timestamp, duration -> timestamp"),
+        ("_-_", "duration, duration -> duration"),
+        ("_-_", "timestamp, duration -> timestamp"),
+        ("_-_", "timestamp, timestamp -> duration"),
         ("_+_", "bytes, bytes -> bytes"),
         ("_+_", "list<A>, list<A> -> list<A>"),
         ("_+_", "string, string -> string"),
@@ -208,5 +241,5 @@ def signatures() -> list[tuple[str, str, None, None]]:
     found += [("_%_", f"{t}, {t} -> {t}") for t in ("int", "uint")]
     for op in ("_<_", "_<=_", "_>_", "_>=_"):
         found += [(op, f"{t}, {u} -> bool") for t in _NUMBERS for u in _NUMBERS]
-        found += [(op, f"{t}, {t} -> bool") for t in ("bool", "string", "bytes")]
+        found += [(op, f"{t}, {t} -> bool") for t in ("bool", "string", "bytes", "timestamp", "duration")]
     return [(name, signature, None, None) for name, signature in found]

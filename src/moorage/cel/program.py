@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
-from moorage.cel import conversions, kubernetes, lists, strings
+from moorage.cel import conversions, kubernetes, lists, network, strings
 from moorage.cel.cel_errors import CompileError, EvalError, SourceError, located
 from moorage.cel.checker import Fields, check
 from moorage.cel.conversions import TYPE_NAMES
@@ -32,7 +32,7 @@ _PARAMETERS: Final = {"list": (DYN,), "map": (DYN, DYN), "optional_type": (DYN,)
 @cache
 def standard_functions() -> Mapping[str, Function]:
     """Return all functions, by name."""
-    libraries = (conversions.FUNCTIONS, strings.FUNCTIONS, lists.FUNCTIONS, kubernetes.FUNCTIONS)
+    libraries = (conversions.FUNCTIONS, strings.FUNCTIONS, lists.FUNCTIONS, kubernetes.FUNCTIONS, network.FUNCTIONS)
     return functions_of(signatures(), *libraries)
 
 

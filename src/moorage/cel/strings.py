@@ -14,6 +14,7 @@ from moorage.cel.cel_errors import EvalError
 from moorage.cel.declarations import Cost, Metered
 from moorage.cel.frame import Frame
 from moorage.cel.regex import Regex, RegexError, compile_regex
+from moorage.cel.text_formats import formatted
 from moorage.cel.values import Value, bounded, show
 
 __all__ = ["FUNCTIONS", "REGEX_FUNCTIONS"]
@@ -176,6 +177,11 @@ def _per_element(args: list[Value], result: Value) -> int:
     return int(len(args[0]) * 0.1)
 
 
+def _built_text(args: list[Value], result: Value) -> int:
+    del args
+    return math.ceil(len(result) * 0.1)
+
+
 FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     ("contains", "string . string -> bool", lambda text, part: part in text, _contains_cost),
     ("startsWith", "string . string -> bool", str.startswith, _scan),
@@ -202,4 +208,5 @@ FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     ("join", "list<string> . -> string", _join, _built),
     ("join", "list<string> . string -> string", _join, _built),
     ("strings.quote", "string -> string", _quote, _scan),
+    ("format", "string . list<dyn> -> string", formatted, _built_text),
 ]

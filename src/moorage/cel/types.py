@@ -17,6 +17,7 @@ __all__ = [
     "BOOL",
     "BYTES",
     "DOUBLE",
+    "DURATION",
     "DYN",
     "ERROR",
     "INT",
@@ -24,6 +25,7 @@ __all__ = [
     "QUANTITY",
     "SEMVER",
     "STRING",
+    "TIMESTAMP",
     "UINT",
     "Type",
     "TypeBindings",
@@ -72,9 +74,17 @@ STRING: Final = Type("string")
 UINT: Final = Type("uint")
 QUANTITY: Final = Type("struct", "kubernetes.Quantity")
 SEMVER: Final = Type("struct", "kubernetes.Semver")
+TIMESTAMP: Final = Type("struct", "timestamp")
+DURATION: Final = Type("struct", "duration")
+#: Types of Kubernetes: how signatures name them, and their names.
+_KUBERNETES: Final = {
+    "quantity": QUANTITY, "semver": SEMVER, "timestamp": TIMESTAMP, "duration": DURATION,
+    "url": Type("struct", "kubernetes.URL"), "ip": Type("struct", "net.IP"), "cidr": Type("struct", "net.CIDR"),
+    "format": Type("struct", "kubernetes.NamedFormat"),
+}  # fmt: skip
 
 _KINDS: Final = {t.kind: t for t in (DYN, ANY, NULL, BOOL, BYTES, DOUBLE, INT, STRING, UINT)}
-_PLAIN: Final = {**_KINDS, "quantity": QUANTITY, "semver": SEMVER}
+_PLAIN: Final = {**_KINDS, **_KUBERNETES}
 _WORD = re.compile(r"\s*([A-Za-z]+|[<>,])")
 
 

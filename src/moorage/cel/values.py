@@ -13,8 +13,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
 from moorage.cel.cel_errors import CostLimitError, EvalError
+from moorage.cel.network_values import CelAddress, CelNetwork, Format, Url
 from moorage.cel.quantities import Quantity
 from moorage.cel.semver import Semver
+from moorage.cel.times import DURATION_NAME, TIMESTAMP_NAME, Duration, Instant, Timestamp
 from moorage.cel.types import Type
 
 __all__ = [
@@ -166,7 +168,8 @@ def no_such_overload() -> EvalError:
 _NAMES: Final[dict[type[Any], str]] = {
     bool: "bool", int: "int", UInt: "uint", float: "double", str: "string", bytes: "bytes", type(None): "null_type",
     tuple: "list", list: "list", Growing: "list", Map: "map", GrowingMap: "map", Optional: "optional_type", TypeValue: "type",
-    Quantity: "kubernetes.Quantity", Semver: "kubernetes.Semver",
+    Quantity: "kubernetes.Quantity", Semver: "kubernetes.Semver", Timestamp: TIMESTAMP_NAME, Duration: DURATION_NAME,
+    Url: "kubernetes.URL", CelAddress: "net.IP", CelNetwork: "net.CIDR", Format: "kubernetes.NamedFormat",
 }  # fmt: skip
 _GO: Final = {bool: "Bool", int: "Int", UInt: "Uint", float: "Double", str: "String", bytes: "Bytes", type(None): "Null"}
 
@@ -273,6 +276,8 @@ def compare(one: Value, other: Value) -> int:
     if kind is its_kind and kind in {str, bytes, bool}:
         if kind is str:
             one, other = one.encode(errors="surrogatepass"), other.encode(errors="surrogatepass")
+        return int(one > other) - int(one < other)
+    if kind is its_kind and isinstance(one, Instant):
         return int(one > other) - int(one < other)
     raise no_such_overload()
 

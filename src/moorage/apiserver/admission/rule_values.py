@@ -11,11 +11,13 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from moorage.apiserver.vocabulary.custom_versions import Schema
-from moorage.cel.types import BOOL, BYTES, DOUBLE, DYN, INT, STRING, Type, list_of, map_of
+from moorage.cel.cel_errors import EvalError
+from moorage.cel.times import duration_of, timestamp_of
+from moorage.cel.types import BOOL, BYTES, DOUBLE, DURATION, DYN, INT, STRING, TIMESTAMP, Type, list_of, map_of
 from moorage.cel.values import Map, Value
 
 __all__ = ["Declared", "as_value", "declared_type", "escaped"]
@@ -28,6 +30,8 @@ _RESERVED: Final = frozenset(
 )  # fmt: skip
 _NAME: Final = re.compile(r"[A-Za-z_.\-/][A-Za-z0-9_.\-/]*")
 _ESCAPED: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
+#: Formats of strings that are no strings in CEL.
+_FORMATS: Final = {"byte": BYTES, "date": TIMESTAMP, "date-time": TIMESTAMP, "duration": DURATION}
 _SCALARS: Final = {"boolean": BOOL, "integer": INT, "number": DOUBLE}
 _TEXT: Final[Schema] = {"type": "string"}
 #: The fields of every object that rules can see.
@@ -65,7 +69,7 @@ def _type(schema: Schema, name: str, fields: dict[str, dict[str, Type]], *, is_r
         return DYN
     match schema.get("type"):
         case "string":
-            return BYTES if schema.get("format") == "byte" else STRING
+            return _FORMATS.get(schema.get("format", ""), STRING)
         case "array":
             element = _type(schema["items"], f"{name}.@items", fields) if isinstance(schema.get("items"), Mapping) else None
             return None if element is None else list_of(element)
@@ -112,8 +116,8 @@ def as_value(schema: Schema, value: Any) -> Value:
         case list():
             items = schema.get("items")
             return [as_value(items, one) for one in value] if isinstance(items, Mapping) else value
-        case str() if schema.get("format") == "byte" and schema.get("type") == "string":
-            return _decoded(value)
+        case str() if schema.get("type") == "string" and schema.get("format") in _READERS:
+            return _READERS[schema["format"]](value)
         case bool():
             return value
         case int() | float():
@@ -136,3 +140,25 @@ def _decoded(text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         return text.encode()
+
+
+def _time(text: str) -> Value:
+    """Return a date or a time; the text where it is neither, which no function of times takes."""
+    full = text.upper() if len(text) > _DATE_SIZE else f"{text}T00:00:00Z"
+    try:
+        return timestamp_of(full)
+    except EvalError:
+        return text
+
+
+def _length(text: str) -> Value:
+    try:
+        return duration_of(text)
+    except EvalError:
+        return text
+
+
+_DATE_SIZE: Final = 10
+_READERS: Final[Mapping[str, Callable[[str], Value]]] = {
+    "byte": _decoded, "date": _time, "date-time": _time, "duration": _length,
+}  # fmt: skip

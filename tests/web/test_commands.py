@@ -1,9 +1,11 @@
 """Changes from the web interface: kubectl's commands with the rights of the session's user, and none without ``--ui-write``."""
 
 import pytest
+from click.testing import CliRunner
 
 from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.apiserver.vocabulary.users import User
+from moorage.cli.main import cli
 from moorage.framework.changes import Change
 from moorage.laboratory.change_text import command_of
 from tests.web.test_site import ADMIN, NODES, PODS, a_store, bind, browse
@@ -168,3 +170,9 @@ def test_other_commands_are_refused(command):
         assert store.version == before
 
     browse(test, on_change=lambda line: None)
+
+
+def test_writing_needs_the_interface():
+    ran = CliRunner().invoke(cli, ["up", "--no-ui", "--ui-write"])
+    assert ran.exit_code != 0
+    assert "--ui-write needs the web interface" in ran.output + str(ran.exception)

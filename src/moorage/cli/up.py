@@ -153,6 +153,8 @@ def up(**given: Any) -> int:
     start, run and end as their annotations say. Stops on Ctrl-C; with --data, the next start resumes from the stored state.
     """
     began = time.monotonic()
+    if given["writes"] and not given["has_ui"]:
+        raise click.UsageError("--ui-write needs the web interface; leave out --no-ui")
     stdin: BinaryIO = sys.stdin.buffer
     if given["emulate"] == AUTO:
         given["emulate"], stdin = _release_of_files(given, stdin)

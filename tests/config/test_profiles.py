@@ -38,7 +38,13 @@ def test_a_plugin_whose_arguments_are_checked_has_some(name):
     ("gates", "behind"),
     [
         ("", "DefaultBinder NodeDeclaredFeatures"),
-        ("NodeDeclaredFeatures=false,InPlacePodLevelResourcesVerticalScaling=false", "ImageLocality DefaultBinder"),
+        (
+            (
+                "NodeDeclaredFeatures=false,InPlacePodLevelResourcesVerticalScaling=false,ExtendWebSocketsToKubelet=false,"
+                "InPlacePodVerticalScalingInitContainers=false,RestartAllContainersOnContainerExits=false"
+            ),
+            "ImageLocality DefaultBinder",
+        ),
         ("GenericWorkload=true,GangScheduling=true", "NodeDeclaredFeatures GangScheduling"),
         ("GenericWorkload=true,TopologyAwareWorkloadScheduling=true", "TopologyPlacementGenerator PodGroupPodsCount"),
     ],

@@ -41,7 +41,10 @@ READ = {
     "every beta gate": ("AllBeta=true", "SchedulerAsyncAPICalls", True),
     "no beta gate": ("AllBeta=false", "SchedulerAsyncPreemption", False),
     "stable gates have no stage to set": (
-        "AllBeta=false,AllAlpha=true,DRAWorkloadResourceClaims=false",
+        (
+            "AllBeta=false,AllAlpha=true,DRAWorkloadResourceClaims=false,PodLevelResourceManagers=false,"
+            "UserNamespacesHostNetworkSupport=false"
+        ),
         "SidecarContainers",
         True,
     ),
@@ -78,6 +81,17 @@ REFUSED = {
     "without what it builds on": (
         "GangScheduling=true",
         ["GangScheduling is enabled, but depends on features that are disabled: [GenericWorkload]"],
+    ),
+    "what gates without effect build on": (
+        "NodeDeclaredFeatures=false,InPlacePodLevelResourcesVerticalScaling=false",
+        [
+            f"{name} is enabled, but depends on features that are disabled: [NodeDeclaredFeatures]"
+            for name in (
+                "ExtendWebSocketsToKubelet",
+                "InPlacePodVerticalScalingInitContainers",
+                "RestartAllContainersOnContainerExits",
+            )
+        ],
     ),
     "what others build on": (
         "PodLevelResources=false",

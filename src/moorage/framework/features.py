@@ -61,7 +61,7 @@ class FeatureGates:
         """Return a fault for each gate that does not exist, is locked, or is open while a gate it depends on is closed."""
         emulated = RELEASES[release]
         faults = [fault for gate, value in overrides.items() if (fault := _setting_fault(gate, value, emulated))]
-        return faults or _dependency_faults(_resolve(overrides, emulated), emulated)
+        return faults or _dependency_faults(overrides, emulated)
 
     @classmethod
     def parse(cls, text: str, release: str = TODAY) -> FeatureGates:
@@ -88,7 +88,7 @@ class FeatureGates:
 
 
 def _opened(overrides: Mapping[str, bool], release: Release) -> Mapping[str, bool]:
-    resolved = _resolve(overrides, release)
+    resolved = _resolve(overrides, release.gates)
     return {**release.fixed_gates, **{gate: resolved[own] for gate, own in release.opened_with.items()}, **resolved}
 
 
@@ -97,11 +97,11 @@ def _opened_by_default(release: str) -> Mapping[str, bool]:
     return _opened({}, RELEASES[release])
 
 
-def _resolve(overrides: Mapping[str, bool], release: Release) -> dict[str, bool]:
+def _resolve(overrides: Mapping[str, bool], gates: Mapping[str, Gate]) -> dict[str, bool]:
     staged = {stage: overrides[name] for name, stage in _STAGES.items() if name in overrides}
     return {
         name: overrides.get(name, gate.default if gate.locked else staged.get(gate.stage, gate.default))
-        for name, gate in release.gates.items()
+        for name, gate in gates.items()
     }
 
 
@@ -118,9 +118,10 @@ def _setting_fault(name: str, value: bool, release: Release) -> Fault | None:
     return None
 
 
-def _dependency_faults(opened: Mapping[str, bool], release: Release) -> list[Fault]:
-    faults = []
-    for name, gate in release.gates.items():
+def _dependency_faults(overrides: Mapping[str, bool], release: Release) -> list[Fault]:
+    gates = {**release.gates, **release.dependent_gates}
+    opened, faults = _resolve(overrides, gates), []
+    for name, gate in gates.items():
         closed = [need for need in gate.needs if not opened[need]]
         if opened[name] and closed:
             detail = f"{name} is enabled, but depends on features that are disabled: [{' '.join(closed)}]"

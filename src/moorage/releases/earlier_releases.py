@@ -15,9 +15,9 @@ from typing import Any, Final
 from moorage.releases.earlier_gates import GATES_1_30, GATES_1_31, GATES_1_32, GATES_1_33, GATES_1_34, GATES_1_35
 from moorage.releases.earlier_inert_gates import inert_gates
 from moorage.releases.earlier_metrics import METRICS
-from moorage.releases.gates_1_36 import GATES_1_36
+from moorage.releases.gates_1_36 import DEPENDENT_GATES_1_36, GATES_1_36
 from moorage.releases.inert_gates import OTHER_GATES
-from moorage.releases.release import Gate, Release
+from moorage.releases.release import ALPHA, Gate, Release
 
 __all__ = ["CURRENT", "EARLIER", "TODAY", "UNSORTED_SHAPE"]
 
@@ -35,6 +35,7 @@ CURRENT: Final = Release(
     documents=frozenset(["v1", "v1beta2", "v1beta3"]),
     gates=GATES_1_36,
     inert_gates=OTHER_GATES,
+    dependent_gates=DEPENDENT_GATES_1_36,
     removed_plugins=(
         *_DISK_LIMITS, "NodeLabel", "NodePreferAvoidPods", "NodeResourcesLeastAllocated", "NodeResourcesMostAllocated",
         "RequestedToCapacityRatio", "SelectorSpread", "ServiceAffinity",
@@ -78,6 +79,7 @@ _1_35_7 = _before(
     lacks_flags=frozenset(["tls-curve-preferences"]),
     removed_plugins=(),
     has_placement_points=False,
+    dependent_gates={"RestartAllContainersOnContainerExits": Gate(False, ALPHA, needs=("NodeDeclaredFeatures",))},
     **_gates_and_metrics("1.35", GATES_1_35),
 )
 _1_35_4 = _before(_1_35_7, "1.35.4", {"DynamicResources": "1.35.4"})
@@ -87,6 +89,7 @@ _1_34_7 = _before(
     "1.34.7",
     {"DefaultPreemption": "1.34.7", "DynamicResources": "1.34"},
     lacks="GangScheduling NodeDeclaredFeatures",
+    dependent_gates={},
     lacks_points={"DynamicResources": "score", "NodeResourcesFit": "placementScore"},
     lacks_flags=_1_35_7.lacks_flags | {"min-compatibility-version"},
     **_gates_and_metrics("1.34", GATES_1_34),

@@ -10,9 +10,20 @@ from typing import Final
 
 from moorage.releases.release import ALPHA, BETA, STABLE, Gate
 
-__all__ = ["GATES_1_36"]
+__all__ = ["DEPENDENT_GATES_1_36", "GATES_1_36"]
 
 _DRA = ("DynamicResourceAllocation",)
+_DECLARED = ("NodeDeclaredFeatures",)
+
+#: Gates without effect on decisions that cannot be open while one of ``GATES_1_36`` is closed.
+DEPENDENT_GATES_1_36: Final[Mapping[str, Gate]] = {
+    "DRAResourceClaimGranularStatusAuthorization": Gate(True, BETA, needs=("DRAResourceClaimDeviceStatus",)),
+    "ExtendWebSocketsToKubelet": Gate(True, BETA, needs=_DECLARED),
+    "InPlacePodVerticalScalingInitContainers": Gate(True, BETA, needs=_DECLARED),
+    "PodLevelResourceManagers": Gate(False, ALPHA, needs=("PodLevelResources",)),
+    "RestartAllContainersOnContainerExits": Gate(True, BETA, needs=_DECLARED),
+    "UserNamespacesHostNetworkSupport": Gate(False, ALPHA, needs=_DECLARED),
+}
 
 #: Every gate that kube-scheduler's decisions depend on, and ``WorkloadWithJob``, which the embedded controllers use.
 GATES_1_36: Final[Mapping[str, Gate]] = {

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from moorage.releases.earlier_releases import CURRENT
-from moorage.releases.release import BETA, STABLE, Gate, Release
+from moorage.releases.release import ALPHA, BETA, STABLE, Gate, Release
 
 __all__ = ["LATER"]
 
@@ -72,6 +72,10 @@ _1_37_0_ALPHA_2: Final = replace(
     documents=frozenset(["v1"]),
     gates=_GATES_1_37,
     inert_gates=(CURRENT.inert_gates - _INERT_GONE) | _INERT_NEW,
+    dependent_gates={
+        **CURRENT.dependent_gates,
+        "CompositePodGroup": Gate(False, ALPHA, needs=(_GROUPS, "TopologyAwareWorkloadScheduling")),
+    },
     fixed_gates=_GONE,
     opened_with={"GangScheduling": _GROUPS, "WorkloadAwarePreemption": _GROUPS},
     variants={"ImageLocality": "1.37"},

@@ -32,6 +32,7 @@ class Release:
     ``documents``     the configuration documents it reads: versions of KubeSchedulerConfiguration, and ``Policy``
     ``gates``         feature gates that change decisions
     ``inert_gates``   feature gates that are accepted and change nothing
+    ``dependent_gates``  of the inert gates, those that need one of ``gates``
     ``fixed_gates``   gates of other releases → their value here; they cannot be set
     ``opened_with``   gates of other releases → the gate here that opens them
     ``gated_kinds``   kinds that it lists only if a gate is open ("": never) → the gate
@@ -48,6 +49,7 @@ class Release:
     documents: frozenset[str]
     gates: Mapping[str, Gate]
     inert_gates: frozenset[str]
+    dependent_gates: Mapping[str, Gate] = field(default_factory=dict)
     fixed_gates: Mapping[str, bool] = field(default_factory=dict)
     opened_with: Mapping[str, str] = field(default_factory=dict)
     gated_kinds: Mapping[str, str] = field(default_factory=dict)

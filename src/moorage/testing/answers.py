@@ -21,7 +21,7 @@ from moorage.errors import MoorageError, PluginError
 from moorage.framework.features import FeatureGates
 from moorage.framework.plugin_runner import ask
 from moorage.framework.profile import Profile
-from moorage.framework.verdicts import Status
+from moorage.framework.verdicts import Code, Status
 from moorage.testing.config_answers import answer as config_answer
 from moorage.testing.scenarios import Scenario, load_scenario, recorded_release
 
@@ -47,12 +47,17 @@ def _results(scenario: Scenario) -> Iterator[dict[str, Any]]:
             filtered = cycle.decide(_without_scores(profile), pod, scenario.cluster.snapshot, scenario.nominated)
             result = {**_result(filtered, scenario), **result, "scores": {}, "total": {}}
             result.pop("best", None)
-        if scenario.in_sequence and "best" in result:
+        if scenario.in_sequence and "best" in result and not _has_error(result):
             result["chosen"] = result["best"][0]
             scenario.cluster.assume(pod, result["chosen"])
             scenario.drop_nomination(pod.uid)
             reserve(profile, decision, result["chosen"])
         yield result
+
+
+def _has_error(result: Mapping[str, Any]) -> bool:
+    """Return whether a Filter plugin reports an error for a node, which ends the attempt of kube-scheduler."""
+    return any(status["code"] == Code.ERROR.value for status in result["filter"].values())
 
 
 def _without_scores(profile: Profile) -> Profile:

@@ -88,6 +88,10 @@ def new_pod_faults(pod: Document) -> Iterator[Fault]:
 def metadata_faults(metadata: Document) -> Iterator[Fault]:
     """Yield the faults in the finalizers and owner references of an object."""
     yield from _finalizer_faults("metadata", metadata)
+    finalizers = metadata.get("finalizers") or []
+    if {"orphan", "foregroundDeletion"} <= {*finalizers}:
+        why = "finalizer orphan and foregroundDeletion cannot be both set"
+        yield Fault("Invalid value", "metadata.finalizers", why, finalizers)
     for owner in metadata.get("ownerReferences") or ():
         if not owner.get("apiVersion"):
             yield Fault("Invalid value", "metadata.ownerReferences.apiVersion", "version must not be empty", "")

@@ -19,6 +19,11 @@ _UNITS: Final = (
     ("minutes", 60.0, 120.0),
     ("seconds", 1.0, 0.0),
 )
+#: Between two ticks: what divides the next larger unit, so that ticks are where people look for them.
+_STEPS: Final = {
+    "days": (1, 7, 28, 91, 364), "hours": (1, 2, 3, 6, 12, 24), "minutes": (1, 5, 10, 15, 30), "seconds": (1, 5, 10, 20, 30),
+}  # fmt: skip
+_MOST_TICKS: Final = 9
 
 
 def plot_utilisation(data: PlotData, *, title: str = "Utilisation") -> Any:
@@ -48,7 +53,8 @@ def plot_pending(data: PlotData, *, title: str = "Pending pods") -> Any:
     figure, axes = new_figure(title)
     axes.fill_between(times, pending, step="post", color=COLOURS[1], alpha=0.25, linewidth=0)
     axes.step(times, pending, where="post", color=COLOURS[1], linewidth=1.2)
-    axes.set(xlabel=unit, ylabel="pods", ylim=(0, max(1.0, 1.05 * float(pending.max()))), xlim=(times[0], times[-1]))
+    axes.set(ylabel="pods", ylim=(0, max(1.0, 1.05 * float(pending.max()))))
+    _time_axis(axes, times, unit)
     plain_axes(axes)
     return figure
 
@@ -64,11 +70,20 @@ def _shares(data: PlotData, kind: str, title: str, what: str) -> Any:
         label = name.partition(".")[2] or kind
         axes.plot(times, 100 * columns[name], color=COLOURS[number % len(COLOURS)], linewidth=1.4, label=label)
     top = 100 * max(float(columns[name].max()) for name in names)
-    axes.set(xlabel=unit, ylabel=f"% {what}", ylim=(0, 100 if top > 50 else max(1.1 * top, 1.0)), xlim=(times[0], times[-1]))
+    axes.set(ylabel=f"% {what}", ylim=(0, 100 if top > 50 else max(1.1 * top, 1.0)))
+    _time_axis(axes, times, unit)
     if len(names) > 1:
         axes.legend(frameon=False, ncols=len(names), loc="best")
     plain_axes(axes)
     return figure
+
+
+def _time_axis(axes: Any, times: npt.NDArray[np.float64], unit: str) -> None:
+    first, last = float(times[0]), float(times[-1])
+    step = next((step for step in _STEPS[unit] if (last - first) / step < _MOST_TICKS), None)
+    if step is not None:
+        axes.set_xticks(np.arange(np.ceil(first / step) * step, last + 1e-9, step))
+    axes.set(xlabel=unit, xlim=(first, last) if last > first else None)
 
 
 def _times(columns: Columns) -> tuple[npt.NDArray[np.float64], str]:

@@ -87,6 +87,11 @@ def plot_decision_map(
         image = axes.imshow(means[0], cmap="cividis", aspect="auto")
         figure.colorbar(image, ax=axes, label=metric)
     _cells(axes, means, metric, least if best else None)
+    for edges, size in ((axes.axvline, len(across)), (axes.axhline, len(down))):
+        for at in range(1, size):
+            edges(at - 0.5, color="white", linewidth=1.5)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
     axes.set_xticks(range(len(across)), [str(one) for one in across])
     axes.set_yticks(range(len(down)), [str(one) for one in down])
     axes.set(xlabel=x, ylabel=y)

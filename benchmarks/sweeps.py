@@ -5,14 +5,19 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator
-from typing import Any
+from concurrent.futures import Executor
+from typing import Any, Final
 
-from moorage.sweeps.executors import process_pool
+from benchmarks.what_ifs import loop_us
+from moorage.sweeps.executors import CallingThread, process_pool
 from moorage.sweeps.grid import SweepGrid, axis_of
 from moorage.sweeps.store import open_store
 from moorage.sweeps.sweep import SweepPlan, run_sweep
 
 __all__ = ["measure_sweeps", "nothing"]
+
+#: The CPU microseconds of ``sum(range(1000))`` on the machine that the bound, 1 % of a run of 1 s, is for.
+_LOOP_US: Final = 9.0
 
 
 def nothing(*, number: int, seed: int) -> dict[str, Any]:
@@ -23,16 +28,22 @@ def nothing(*, number: int, seed: int) -> dict[str, Any]:
 def measure_sweeps(runs: int = 400) -> Iterator[dict[str, Any]]:
     """Yield the milliseconds that a sweep takes for each run that does nothing, and for each run that is in the store."""
     plan = SweepPlan(SweepGrid((axis_of("number", range(runs // 10)), axis_of("seed", range(10))), "nothing"), nothing)
-    with tempfile.TemporaryDirectory() as folder, process_pool(2) as pool:
+    with process_pool(2) as pool:
         list(pool.map(abs, range(8)))  # the processes start
+        yield from _measured(plan, pool, "in two processes")
+    yield from _measured(plan, CallingThread(), "in this process, whose CPU time is all there is")
+
+
+def _measured(plan: SweepPlan, executor: Executor, where: str) -> Iterator[dict[str, Any]]:
+    with tempfile.TemporaryDirectory() as folder:
         for name in ("made", "stored"):
-            wall, cpu = time.perf_counter(), time.process_time()
-            found = run_sweep(plan, open_store(folder), pool)
+            before, wall, cpu = loop_us(), time.perf_counter(), time.process_time()
+            found = run_sweep(plan, open_store(folder), executor)
             assert len(found) == len(plan.grid)
             cpu_ms = 1000 * (time.process_time() - cpu) / len(found)
             wall_ms = 1000 * (time.perf_counter() - wall) / len(found)
+            speed = (before + loop_us()) / 2
             yield {
-                "measurement": f"sweep, runs {name}", "runs": len(found),
-                "cpu_ms": round(cpu_ms, 3), "wall_ms": round(wall_ms, 3),
-                "cpu_share_of_a_1s_run": round(cpu_ms / 1000, 5),
+                "measurement": f"sweep {where}, runs {name}", "runs": len(found), "cpu_ms": round(cpu_ms, 3),
+                "wall_ms": round(wall_ms, 3), "share_of_a_1s_run": round(cpu_ms * _LOOP_US / speed / 1000, 5), "loop_us": speed,
             }  # fmt: skip

@@ -144,9 +144,14 @@ class KeptScores:
         """The totals in ring order, ``REFUSED`` for refused rows; None if they depend on which rows are feasible."""
         return None if self._varying else self._in_ring
 
-    def first_best(self, start: int) -> int:
-        """Return the row with the highest total; where several share it, the first at or after ``start`` on the ring."""
-        return self._top.first(start)
+    def first_best(self, start: int, feasible: BoolArray | None = None) -> int:
+        """Return the row with the highest total; where several share it, the first at or after ``start`` on the ring.
+
+        ``feasible`` marks the rows to choose from; None: all with a total. Call it only if ``in_ring`` is not None.
+        """
+        if feasible is None:
+            return self._top.first(start)
+        return self._ring.first_best(np.where(feasible.take(self._ring.rows), self._in_ring, REFUSED), start)
 
     def places(self, key: str, table: NodeTable) -> DomainPlaces | None:
         """Return the best places of each domain of a label; None if it has many. Call it only if ``in_ring`` is not None."""

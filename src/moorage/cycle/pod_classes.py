@@ -481,13 +481,29 @@ class _PodClass:
             return None
         if count == 1:
             return Quick(int((self.allowed if feasible is None else feasible).argmax()), 1, found)
+        if not self._asked.score:
+            return self._decide_by_ring(pod, snapshot, found, feasible, count, seed)
         rows = self._allowed_rows if feasible is None else np.flatnonzero(feasible)
         extra = self._asked_scores_of(pod, snapshot, found, rows)
-        totals = self._scores.totals(rows) if extra is None else self._scores.totals(rows) + extra
+        if extra is None or extra.item(extra.argmin()) == extra.item(extra.argmax()):  # it decides nothing
+            return self._decide_by_ring(pod, snapshot, found, feasible, count, seed)
+        totals = self._scores.totals(rows) + extra
         if not self._scores.is_sound():
             return None
         best = rows[totals == totals.max()]
         return Quick(draw(snapshot.table, best, pod.uid, seed), count, found)
+
+    def _decide_by_ring(
+        self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, feasible: BoolArray | None, count: int, seed: int
+    ) -> Quick | None:
+        """Decide by the cached totals alone. ``feasible`` None: all rows that the class allows."""
+        if self._scores.in_ring is None:
+            rows = self._allowed_rows if feasible is None else np.flatnonzero(feasible)
+            totals = self._scores.totals(rows)
+            if not self._scores.is_sound():
+                return None
+            return Quick(draw(snapshot.table, rows[totals == totals.max()], pod.uid, seed), count, found)
+        return Quick(self._scores.first_best(ring_position(pod.uid, seed), feasible), count, found)
 
     @property
     def _allowed_rows(self) -> npt.NDArray[np.intp]:
@@ -567,6 +583,7 @@ class _PodClass:
             state = states[step.name] if step.name in states else found.states.get(step.name, pod)
             scores = normalized(step, state, scored(step, state, view), view)
             check_range(step, scores, view)
-            weighted = scores * self._profile.weights.get(step.name, 1)
+            weight = self._profile.weights.get(step.name, 1)
+            weighted = scores if weight == 1 else scores * weight
             total = weighted if total is None else total + weighted
         return total

@@ -11,7 +11,7 @@ pods of a shape until a log that it names changes (``Idle``).
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from moorage.errors import PluginError
 from moorage.framework.plugin_failures import failure_text
@@ -23,6 +23,7 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = ["KnownShape", "Signed", "Signer"]
 
+_OWN: Final = "moorage."
 #: Shapes cached; the cache is cleared when it is full.
 _CAPACITY = 4096
 
@@ -71,6 +72,8 @@ class Signer:
             for step in steps
             if step.reuse.idle is not None and step.name in always_asked
         ]
+        #: Our own plugins sign no name of a claim. Each pod has its own claims, so its shape would be its own too.
+        self._skips_claims = all(type(step.plugin).__module__.startswith(_OWN) for step in steps)
         self._known: dict[bytes, KnownShape] = {}
         #: Signature → the number that replaces it, since signatures may be long.
         self._numbers: dict[Hashable, int] = {}
@@ -95,11 +98,13 @@ class Signer:
             if positions != self._positions:
                 self._known.clear()
                 self._positions = positions
-        shape = pod.shape()
+        claims = self._skips_claims and bool(pod.spec.resource_claims)
+        shape = pod.shape_without_claims() if claims else pod.shape()
         known = self._known.get(shape)
         if known is not None:
             pod.share(known.first)
-            pod.merge(known.first)
+            if not claims:
+                pod.merge(known.first)
         if known is None or not known.stands():
             known = self._known[shape] = self._first_look(pod, snapshot)
         signed = known.signed

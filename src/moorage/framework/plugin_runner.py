@@ -330,6 +330,8 @@ def are_in_range(scores: npt.NDArray[Any]) -> bool:
 
 def check_range(step: Step, scores: IntArray, feasible: NodeView) -> None:
     """Raise PluginError unless all normalised scores are in 0-100."""
+    if are_in_range(scores):
+        return
     wrong = np.flatnonzero((scores < 0) | (scores > MAX_SCORE))
     if len(wrong):
         at = int(wrong[0])

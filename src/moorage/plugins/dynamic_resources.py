@@ -53,12 +53,12 @@ from moorage.plugins.default_normalize import default_normalize
 from moorage.plugins.devices.binding import Binder, deallocated, deletion_of
 from moorage.plugins.devices.binding_conditions import BindingFailedError, is_late, is_ready
 from moorage.plugins.devices.claim_requests import DeviceGates
-from moorage.plugins.devices.claim_shapes import DeviceState
+from moorage.plugins.devices.claim_shapes import DeviceState, Shape
 from moorage.plugins.devices.device_reasons import why_no_devices
 from moorage.plugins.devices.device_rules import DeviceRules
 from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, earlier_claim, is_backed, special_claim
 from moorage.plugins.devices.meter import Meter
-from moorage.plugins.devices.pod_devices import ExtendedResourceNodes, PodDevices
+from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.plugins.devices.pod_resource_claims import claims_of, class_faults, is_reserved_for
 from moorage.plugins.dynamic_resources_args import DynamicResourcesArgs
 from moorage.plugins.evictions import can_be_evicted, evict
@@ -239,21 +239,23 @@ class DynamicResources(
     # -- Filter -----------------------------------------------------------------------------------------------------------
 
     def filter(self, wanted: PodDevices, nodes: NodeView) -> Iterator[Reject]:
-        open_rows = ~nodes.false()
         special = wanted.special
-        if special is not None and special.spec.devices.requests:
+        if special is None:
+            yield from self._filter_claims(wanted, nodes)
+            return
+        open_rows = ~nodes.false()
+        if special.spec.devices.requests:
             yield Reject(open_rows, LEFT_BEHIND, unresolvable=True)
             return
-        if special is not None:
-            unfit = wanted.unfit(nodes)
-            if unfit.any():
-                open_rows &= ~unfit
-                yield Reject(unfit, CANNOT_FIT, unresolvable=True)
+        unfit = wanted.unfit(nodes)
+        if unfit.any():
+            open_rows &= ~unfit
+            yield Reject(unfit, CANNOT_FIT, unresolvable=True)
         budget = NODES_WORTH * self._budget
         concerned = nodes.false()
         for kind in wanted.kinds(nodes):
             concerned |= kind.rows if kind.shape is not None or not wanted.only_special else False
-            for rows, reason, is_error in self._rejected(wanted, kind, nodes, open_rows, budget):
+            for rows, reason, is_error in self._rejected(wanted, kind.shape, nodes, kind.rows & open_rows, budget):
                 open_rows &= ~rows
                 yield Reject(rows, reason, unresolvable=True, error=is_error)
         unavailable = nodes.false()
@@ -263,24 +265,39 @@ class DynamicResources(
         if unavailable.any():
             yield Reject(unavailable, NOT_AVAILABLE, unresolvable=True)
 
+    def _filter_claims(self, wanted: PodDevices, nodes: NodeView) -> Iterator[Reject]:
+        """Do the same for a pod that has claims alone, which requests the same of every node."""
+        refused: BoolArray | None = None
+        for rows, reason, is_error in self._rejected(wanted, wanted.shape, nodes, None, NODES_WORTH * self._budget):
+            refused = rows if refused is None else refused | rows
+            yield Reject(rows, reason, unresolvable=True, error=is_error)
+        masks = [rows for _, rows in wanted.unavailable(nodes)]
+        if masks:
+            unavailable: BoolArray = np.logical_or.reduce(masks)
+            if refused is not None:
+                unavailable &= ~refused
+            if unavailable.any():
+                yield Reject(unavailable, NOT_AVAILABLE, unresolvable=True)
+
     def _rejected(
-        self, wanted: PodDevices, kind: ExtendedResourceNodes, nodes: NodeView, open_rows: BoolArray, budget: int
+        self, wanted: PodDevices, shape: Shape | None, nodes: NodeView, asked: BoolArray | None, budget: int
     ) -> Iterator[tuple[BoolArray, str, bool]]:
-        """Try to allocate on each row of a kind. Yield the rows where that fails, the reason, and whether it is an error."""
-        if kind.shape is None:
+        """Try to allocate on the rows ``asked`` (None: all). Yield the rows where that fails, why, and if it is an error."""
+        if shape is None:
             return
-        shape = kind.shape
         refused: dict[tuple[str, bool], list[int]] = {}
         keys = [claim.key for claim in wanted.to_allocate]
         known = nodes.take(wanted.known(shape))
-        asked = kind.rows & open_rows
-        for number in np.unique(known[asked & (known > 1)]).tolist():
-            yield asked & (known == number), shape.reason(number), False
-        found = np.flatnonzero(asked & (known == 0))
+        if len(known) and known.item(known.argmax()) > 1:
+            found_before = known if asked is None else known[asked]
+            for number in np.unique(found_before[found_before > 1]).tolist():
+                yield (known == number) if asked is None else asked & (known == number), shape.reason(number), False
+        found = np.flatnonzero((known == 0) if asked is None else asked & (known == 0))
         every = nodes.table.nodes
-        for at, row in zip(found.tolist(), nodes.row_numbers[found].tolist(), strict=True):
+        numbers = found if nodes.is_whole else nodes.row_numbers[found]
+        for at, row in zip(found.tolist(), numbers.tolist(), strict=True):
             node = every[row]
-            answer, effort = wanted.answer(kind, node, min(self._budget, budget))
+            answer, effort = wanted.answer_to(shape, node, min(self._budget, budget))
             budget -= effort
             shape.note(row, answer)
             if answer.error is not None and answer.overspent:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import force_setattr, replace
 
-from moorage.api.core import Pod, PodSpec, PodStatus
+from moorage.api.core import Pod, PodResourceClaim, PodSpec, PodStatus
 from moorage.api.meta import ObjectMeta
 from moorage.state.affinity_terms import AffinityTerm, AffinityTerms, WeightedTerm, compile_affinity
 from moorage.state.lazy import lazy
@@ -69,6 +69,16 @@ class PodInfo:
         meta = self.pod.metadata
         return _ENCODER.encode(
             (self.namespace, self.labels, meta.owner_references, meta.deletion_timestamp, self.spec, self.pod.status)
+        )
+
+    def shape_without_claims(self) -> bytes:
+        """Return the shape without the names of the pod's resource claims, which differ between pods of one template."""
+        pod = self.pod
+        claims = tuple([PodResourceClaim(name=claim.name) for claim in pod.spec.resource_claims])
+        spec, status = replace(pod.spec, resource_claims=claims), replace(pod.status, resource_claim_statuses=())
+        owners = pod.metadata.owner_references
+        return b"claims" + _ENCODER.encode(
+            (self.namespace, self.labels, owners, pod.metadata.deletion_timestamp, spec, status)
         )
 
     def waiting_shape(self) -> bytes:

@@ -117,8 +117,7 @@ class PodDevices:
         everywhere = ~nodes.false()
         claims = self.to_allocate
         if not self.has_special:
-            shape = self._shape([claim.spec for claim in claims]) if claims else None
-            yield ExtendedResourceNodes(everywhere, None, shape)
+            yield ExtendedResourceNodes(everywhere, None, self.shape)
             return
         for rows, classes in self._by_classes(nodes, everywhere):
             if self.only_special and not classes:
@@ -128,6 +127,12 @@ class PodDevices:
             specs = [claim.spec for claim in claims[:-1]]
             specs.append(ResourceClaimSpec(devices=DeviceClaim(requests=extended.requests)))
             yield ExtendedResourceNodes(rows, extended, self._shape(specs))
+
+    @property
+    def shape(self) -> Shape | None:
+        """The shape of the claims to allocate, which is the same on all nodes without extended resources; None without any."""
+        claims = self.to_allocate
+        return self._shape([claim.spec for claim in claims]) if claims else None
 
     def _by_classes(self, nodes: NodeView, everywhere: BoolArray) -> Iterator[tuple[BoolArray, Mapping[str, str]]]:
         """Yield groups of rows with the resources that devices back there, and the device class of each."""
@@ -154,7 +159,11 @@ class PodDevices:
         """Return what a node provides for the claims, and how many devices were examined for that."""
         if kind.shape is None:
             return ShapeAnswer(FoundDevices((), ())), 0
-        return kind.shape.answer(node, self.device_state.catalog, self.device_state.ledger, budget, self.meter)
+        return self.answer_to(kind.shape, node, budget)
+
+    def answer_to(self, shape: Shape, node: Node, budget: int) -> tuple[ShapeAnswer, int]:
+        """Return a node's answer to a shape, and how many devices were examined for that."""
+        return shape.answer(node, self.device_state.catalog, self.device_state.ledger, budget, self.meter)
 
     # -- Score --------------------------------------------------------------------------------------------------------------
 

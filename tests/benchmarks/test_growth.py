@@ -13,7 +13,15 @@ from benchmarks.growth_axes import AXES, Axis
 
 #: Axes that are cheap to build, and their sizes; the others are measured by hand.
 CHEAP = {
+    "pods placed": (20, 60, 180),
+    "label sets": (20, 60, 180),
+    "namespaces": (10, 20, 40),
+    "domains": (8, 24, 72),
+    "claims": (8, 16, 32),
+    "volumes": (16, 32, 64),
     "gang size": (20, 60, 180),
+    "parked pods, node added": (20, 60, 180),
+    "parked pods, all woken": (20, 60, 180),
     "heartbeats": (20, 60, 180),
     "parked pods, pod added and deleted": (20, 60, 180),
     "parked pods, node relabelled": (20, 60, 180),

@@ -77,9 +77,7 @@ class PodInfo:
         claims = tuple([PodResourceClaim(name=claim.name) for claim in pod.spec.resource_claims])
         spec, status = replace(pod.spec, resource_claims=claims), replace(pod.status, resource_claim_statuses=())
         owners = pod.metadata.owner_references
-        return b"claims" + _ENCODER.encode(
-            (self.namespace, self.labels, owners, pod.metadata.deletion_timestamp, spec, status)
-        )
+        return b"claims" + _ENCODER.encode((self.namespace, self.labels, owners, pod.metadata.deletion_timestamp, spec, status))
 
     def waiting_shape(self) -> bytes:
         """Return the shape without the conditions, whose times and messages differ between pods that wait for a node."""

@@ -26,6 +26,8 @@ from tests.strategies import clusters, pods
 
 PROFILE = default_profile()
 #: All recordings take minutes: run them with ``make recordings``.
+#: Recordings of 1.30 to 1.35, each decided by the rules of its release.
+RELEASES = sorted((BUNDLED / "releases").glob("v1.*.jsonl.gz"))
 every_recording = pytest.mark.skipif(not os.environ.get("MOORAGE_RECORDINGS"), reason="MOORAGE_RECORDINGS is not set")
 CYCLE = Cycle(by_class=False, nominated_first=False, errors_end=False)
 
@@ -222,6 +224,13 @@ def test_a_few_recorded_decisions(family):
 @pytest.mark.parametrize("path", FAMILIES, ids=lambda path: f"{path.parent.name}-{path.name.split('.')[0]}")
 def test_every_recorded_decision(path):
     assert [line for one in documents(path) for line in recorded_disagreements(one)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", RELEASES, ids=lambda path: path.name.removesuffix(".jsonl.gz"))
+def test_a_few_recorded_decisions_of_each_release(path):
+    step = 1 if os.environ.get("MOORAGE_RECORDINGS") else 120
+    assert [line for one in documents(path)[::step] for line in recorded_disagreements(one)] == []
 
 
 @every_recording

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moorage.api.storage import PersistentVolumeClaim
+from moorage.framework.explaining import Detail
 from moorage.framework.points import PreFilterPlugin
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.v1_21 import in_tree_limits as oldest
@@ -43,6 +44,10 @@ class _LimitsV131(oldest.DiskLimits, PreFilterPlugin[PodInfo]):
         without_csi = ~_with_csi_node(nodes)
         for reject in super().filter(pod, nodes):
             yield Reject(reject.rows & without_csi, reject.reason)
+
+    def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail | None:
+        fault, _ = _invalid_claim(pod, node.snapshot)
+        return Detail(fault) if fault else super().why(state, pod, node)
 
 
 def _with_csi_node(nodes: NodeView) -> BoolArray:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
+
+from msgspec.structs import replace
 
 from moorage.framework.changes import Change, Remedies
-from moorage.plugins.evictions import evict_any, evict_enough
+from moorage.plugins.evictions import FEW, can_be_evicted, evict, evict_any, evict_enough
 from moorage.plugins.term_names import PODS
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
 __all__ = ["remedies_of_full_node", "remedies_of_ignoring", "remedies_of_shortage"]
+
+#: With less than one part in so many free, an eviction may cost less than the part of the request that goes.
+_MUCH: Final = 4
 
 
 def remedies_of_full_node(node: NodeView) -> Iterator[Remedies]:
@@ -19,6 +25,15 @@ def remedies_of_full_node(node: NodeView) -> Iterator[Remedies]:
     target = f"node/{one.name}"
     yield Change("node", "pods", target, "allocatable.pods", one.allowed_pods, one.pod_count + 1, term=PODS)
     yield from evict_any([(pod, one.name) for pod in one.pods], one.pod_count + 1 - one.allowed_pods, PODS)
+
+
+def _evict_and_shrink(less: Change, free: int, node: NodeView) -> Iterator[Remedies]:
+    """Offer to evict one pod and to request what is free then, where little is free with it."""
+    one, resource = node.first, less.path.removeprefix("requests.")
+    held = sorted(((pod.requests.get(resource, 0), pod) for pod in one.pods if can_be_evicted(pod)), key=lambda held: -held[0])
+    for amount, pod in held[:FEW]:
+        if isinstance(less.old, int) and isinstance(less.new, int) and less.new < free + amount < less.old:
+            yield evict(pod, one.name, less.term), replace(less, new=free + amount)
 
 
 def remedies_of_ignoring(resource: str, pod: PodInfo) -> Iterator[Remedies]:
@@ -33,7 +48,10 @@ def remedies_of_shortage(resource: str, count: int, requested: int, pod: PodInfo
     offered, taken = one.allocatable(resource), one.requested(resource)
     free = max(0, offered - taken)
     if requested == count:
-        yield Change("pod", "request", f"pod/{pod.key}", f"requests.{resource}", count, free, term=resource)
+        less = Change("pod", "request", f"pod/{pod.key}", f"requests.{resource}", count, free, term=resource)
+        yield less
+        if free * _MUCH < count:
+            yield from _evict_and_shrink(less, offered - taken, node)
     yield Change("node", "allocatable", f"node/{one.name}", f"allocatable.{resource}", offered, taken + count, term=resource)
     if count <= offered:
         held = ((other, other.requests.get(resource, 0)) for other in one.pods)

@@ -116,6 +116,8 @@ def test_amounts_by_cpu_equal_those_of_each_cpu(pods, node):
     model = FragmentModel([TypicalPod(pod, 1 / len(pods)) for pod in pods])
     _, left, name = node
     by_cpu = model.amounts_by_cpu(left, name)
+    for at in range(len(by_cpu)):
+        assert model.amounts_by_cpu(left, name, slice(at, at + 2)) == by_cpu[at : at + 2]
     for cpu in range(-1, 22):
         [amount] = model.amounts(np.array([cpu]), np.array([left]), [name])
         assert by_cpu[bisect_right(model.cpu_steps.tolist(), cpu)] == amount

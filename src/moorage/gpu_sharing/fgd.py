@@ -32,6 +32,8 @@ __all__ = ["FGDScore", "FGDScoreArgs", "TypicalPodArgs"]
 #: How many forms of nodes are kept, and scores for each request of devices. A run of ten thousand pods meets some ten thousand
 #: forms and a hundred thousand scores.
 _MOST_KEPT: Final = 1 << 20
+#: Amounts are computed for so many steps of CPU together: few of the steps of a form are asked for.
+_STEPS_AT_ONCE: Final = 8
 
 
 class TypicalPodArgs(PluginArgs, frozen=True):
@@ -70,7 +72,8 @@ class _Forms:
         self._model = model
         self._numbers: dict[_Form, int] = {}
         self._forms: list[_Form] = []
-        self._amounts: list[list[float]] = []
+        #: By form and part of the steps of CPU.
+        self._amounts: dict[tuple[int, int], list[float]] = {}
         self._placed: dict[tuple[_Wanted, int], list[tuple[int, int]]] = {}
 
     def __len__(self) -> int:
@@ -81,14 +84,21 @@ class _Forms:
         if found is None:
             found = self._numbers[form] = len(self._forms)
             self._forms.append(form)
-            self._amounts.append(self._model.amounts_by_cpu(*form))
         return found
+
+    def _amount(self, number: int, step: int) -> float:
+        part, at = divmod(step, _STEPS_AT_ONCE)
+        found = self._amounts.get((number, part))
+        if found is None:
+            steps = slice(part * _STEPS_AT_ONCE, (part + 1) * _STEPS_AT_ONCE)
+            found = self._amounts[number, part] = self._model.amounts_by_cpu(*self._forms[number], steps)
+        return found[at]
 
     def score(self, wanted: _Wanted, number: int, step: int, step_after: int) -> _Score:
         """Return the score of a node; the steps are those of its milli-CPU left, before the pod is placed and after."""
         placed = self._after(wanted, number)
-        before = self._amounts[number][step]
-        scores = [int(100 / (1 + math.exp((self._amounts[after][step_after] - before) / WHOLE))) for _, after in placed]
+        before = self._amount(number, step)
+        scores = [int(100 / (1 + math.exp((self._amount(after, step_after) - before) / WHOLE))) for _, after in placed]
         best = max(scores)
         return _Score(best, tuple(value for (value, _), score in zip(placed, scores, strict=True) if score == best))
 

@@ -39,6 +39,7 @@ class Case(IntEnum):
 CASES: Final = ("q1_lack_both", "q2_lack_gpu", "q3_satisfied", "q4_lack_cpu", "xl_satisfied", "xr_lack_cpu", "no_access")
 
 
+_ALL: Final = slice(None)
 _SATISFIED, _LACK_GPU = int(Case.SATISFIED), int(Case.LACK_GPU)
 _LOST: Final = [int(case) for case in Case if case is not Case.SATISFIED]
 #: The case by four answers, the last one counting least: requests GPU, may use the model, fits the GPUs, fits the CPU.
@@ -135,8 +136,8 @@ class FragmentModel:
         """Return the fragment amount F of each node in milli, shape (nodes,)."""
         return amount(self.fragments(cpu, left, models))
 
-    def amounts_by_cpu(self, left: Sequence[int], model: str) -> list[float]:
-        """Return the fragment amounts of a node by the milli-CPU left.
+    def amounts_by_cpu(self, left: Sequence[int], model: str, steps: slice = _ALL) -> list[float]:
+        """Return the fragment amounts of a node by the milli-CPU left, for all or some ``steps``.
 
         Item i is the amount if as many as i of ``cpu_steps`` are at most the milli-CPU left. The arithmetic is that of
         ``amounts``.
@@ -154,8 +155,9 @@ class FragmentModel:
         satisfied = case == _SATISFIED
         case[satisfied] = _LACK_GPU
         with_cpu[case, classes] = np.where(satisfied, useless, whole)
-        parts = np.where(self._fits_cpu_at, with_cpu[_LOST, :, None], without[_LOST, :, None])
-        by_case = np.add.reduce(parts.transpose(1, 0, 2), axis=0)
+        fits_cpu = self._fits_cpu_at[:, None, steps]
+        parts = np.where(fits_cpu, with_cpu[_LOST].T[:, :, None], without[_LOST].T[:, :, None])
+        by_case = np.add.reduce(parts, axis=0)
         found: list[float] = np.add.reduce(by_case, axis=0).tolist()
         return found
 

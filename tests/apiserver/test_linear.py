@@ -84,9 +84,16 @@ def test_long_strings_are_scanned_once():
     for i, place in enumerate(places):
         document = sound(place.kind, "x")
         put(place, document, HOSTILE[i % len(HOSTILE)])
+        asked = Asked("POST", "", msgspec.json.encode(document))
+        assert any(cpu_of(bench, place, asked) < 1 for _ in range(3)), place
+
+
+def cpu_of(bench, place, asked):
+    """Return the CPU time of a request."""
+    with collector_paused():
         began = time.thread_time()
-        bench.ask(place, Asked("POST", "", msgspec.json.encode(document)))
-        assert time.thread_time() - began < 1, place
+        bench.ask(place, asked)
+        return time.thread_time() - began
 
 
 # -- what no count of calls shows: comparing within one call ---------------------------------------------------------------
@@ -199,10 +206,7 @@ def cpu_s(bench, case, count):
     sent = made(count)
     body = sent if isinstance(sent, bytes) else msgspec.json.encode({**sent, "apiVersion": "v1", "kind": "Pod"})
     asked = Asked(how, "x" if how == "PUT" else "", body) if how in {"POST", "PUT"} else Asked("PATCH", "x", body, how)
-    with collector_paused():
-        began = time.thread_time()
-        bench.ask(Place(PODS, ("spec",), "", PODS), asked)
-        return time.thread_time() - began
+    return cpu_of(bench, Place(PODS, ("spec",), "", PODS), asked)
 
 
 @pytest.mark.slow

@@ -117,6 +117,15 @@ def incomplete(held):
     return {**held, "spec": {**held["spec"], "pool": {**held["spec"]["pool"], "resourceSliceCount": 2}}}
 
 
+def with_selector(device_class):
+    return {**device_class, "spec": {"selectors": [{"cel": {"expression": 'device.attributes["d"].model == "x"'}}]}}
+
+
+FAILED = 'running "DynamicResources" filter plugin: class any: selector #0'
+NO_KEY = "CEL runtime error: no such key: model"
+ADVICE = (
+    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields"
+)
 CLAIMS = [{"name": "a", "resourceClaimName": "a"}, {"name": "b", "resourceClaimName": "b"}]
 EBS = [{"name": "v", "awsElasticBlockStore": {"volumeID": "one"}}]
 OTHER_EBS = [{"name": "v", "awsElasticBlockStore": {"volumeID": "two"}}]
@@ -163,6 +172,10 @@ RULES = {
     "image volumes divide the score": (
         [with_image(node("n0")), pod("p", volumes=[{"name": "v", "image": {"reference": "registry/model:1"}}])],
         image_score, ("1.36", 100), ("1.37", 50),
+    ),
+    "a selector that fails names the device": (
+        [node("n0"), with_selector(DEVICES[0]), DEVICES[1], device_claim("a"), pod("p", resourceClaims=CLAIMS[:1])],
+        reasons, ("1.36", [f"{FAILED}: {NO_KEY}"]), ("1.37", [f"{FAILED} on device d/n0/dev-0: {NO_KEY}{ADVICE}"]),
     ),
     "a claim that is allocated beside one that is not": (
         [node("n0"), *DEVICES, device_claim("a", allocated=True), device_claim("b"), pod("p", resourceClaims=CLAIMS)],

@@ -136,6 +136,7 @@ class DynamicResources(
             lists=gates["DRAListTypeAttributes"],
             device_status=self.rules.status_is_new and gates["DRAResourceClaimDeviceStatus"],
             names_subrequests=self.rules.names_subrequests,
+            names_devices=self.rules.names_devices,
             pool_rule=self.rules.pools,
         )
         self._binding_timeout_s = 600.0 if args.binding_timeout is None else args.binding_timeout

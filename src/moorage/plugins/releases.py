@@ -24,6 +24,7 @@ from moorage.plugins.earlier import pod_topology_spread as earlier_spread
 from moorage.plugins.earlier import taint_toleration as earlier_taints
 from moorage.plugins.earlier import volume_binding as earlier_binding
 from moorage.plugins.earlier import volume_restrictions as earlier_restrictions
+from moorage.plugins.later import dynamic_resources as later_devices
 from moorage.plugins.later import image_locality as later_images
 from moorage.plugins.v1_21 import (
     default_preemption,
@@ -93,6 +94,7 @@ VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
     ("DynamicResources", "1.35"): earlier_devices.DynamicResourcesV135,
     ("DynamicResources", "1.35.4"): earlier_devices.DynamicResourcesV1354,
     ("DynamicResources", "1.36.0"): earlier_devices.DynamicResourcesV1360,
+    ("DynamicResources", "1.37"): later_devices.DynamicResourcesV137,
     ("EBSLimits", "1.31"): earlier_disks.EBSLimitsV131,
     ("GCEPDLimits", "1.31"): earlier_disks.GCEPDLimitsV131,
     ("ImageLocality", "1.35"): earlier_images.ImageLocalityV135,

@@ -78,7 +78,7 @@ _1_37_0_ALPHA_2: Final = replace(
     },
     fixed_gates=_GONE,
     opened_with={"GangScheduling": _GROUPS, "WorkloadAwarePreemption": _GROUPS},
-    variants={"ImageLocality": "1.37"},
+    variants={"DynamicResources": "1.37", "ImageLocality": "1.37"},
     removed_plugins=(),
 )
 

@@ -8,7 +8,7 @@ Source  kube-scheduler 1.36: structured/internal/incubating/allocator_incubating
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from moorage.api.devices import (
     CapacityRequirements,
@@ -23,6 +23,7 @@ from moorage.api.devices import (
     ResourceClaimSpec,
 )
 from moorage.api.meta import Quantity
+from moorage.plugins.devices.device_selectors import RUNTIME_ERROR
 from moorage.plugins.devices.meter import CostlyError, Meter
 from moorage.plugins.devices.pools import PoolRule
 from moorage.plugins.devices.slice_devices import DeviceSelectorError, SliceDevice
@@ -31,6 +32,11 @@ __all__ = ["MAX_RESULTS", "Ask", "AskError", "ClaimAsk", "ClaimRequest", "Device
 
 #: The maximum number of devices of a claim (AllocationResultsMaxSize).
 MAX_RESULTS = 32
+
+
+_HINT: Final = (
+    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields"
+)
 
 
 class AskError(Exception):
@@ -63,6 +69,7 @@ class DeviceGates(NamedTuple):
     lists: bool = False
     device_status: bool = False
     names_subrequests: bool = True
+    names_devices: bool = False
     pool_rule: PoolRule = PoolRule.COMPLETE
 
     @property
@@ -72,6 +79,14 @@ class DeviceGates(NamedTuple):
         Source  structured/allocator.go, NewAllocator; structured/internal/stable
         """
         return self.consumable_capacity or self.binding_conditions or self.device_status
+
+
+def _failed(at: int, error: DeviceSelectorError, offer: SliceDevice, options: DeviceGates) -> str:
+    """Return which selector failed and why, in kube-scheduler's words; from 1.37 on with the device, and a hint."""
+    text = str(error)
+    if not options.names_devices or not text.startswith(RUNTIME_ERROR):
+        return f"selector #{at}: {text}"
+    return f"selector #{at} on device {'/'.join(offer.id)}: {text}{_HINT if 'no such key:' in text else ''}"
 
 
 class Ask(NamedTuple):
@@ -111,7 +126,7 @@ class Ask(NamedTuple):
                 if not offer.matches(expression, lists, shares, meter):
                     return False
             except DeviceSelectorError as error:
-                raise AskError(f"class {class_name}: selector #{at}: {error}") from None
+                raise AskError(f"class {class_name}: {_failed(at, error, offer, options)}") from None
             except CostlyError as error:
                 text = f", request {self.full_name}: class {class_name}: selector #{at}: {error}"
                 raise OverspentError(text, claim) from None
@@ -120,7 +135,7 @@ class Ask(NamedTuple):
                 if not offer.matches(expression, lists, shares, meter):
                     return False
             except DeviceSelectorError as error:
-                raise AskError(f": selector #{at}: {error}", claim) from None
+                raise AskError(f": {_failed(at, error, offer, options)}", claim) from None
             except CostlyError as error:
                 raise OverspentError(f", request {self.full_name}: selector #{at}: {error}", claim) from None
         return True

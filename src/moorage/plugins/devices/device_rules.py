@@ -17,9 +17,11 @@ class DeviceRules(NamedTuple):
     ``not_owner``          the text about a claim that was made for another pod
     ``status_is_new``      the gate DRAResourceClaimDeviceStatus alone calls for the newest of kube-scheduler's allocators
     ``names_subrequests``  the text about capacities names the alternative, rather than the request
+    ``names_devices``      the text about a selector that fails names the device
     """
 
     pools: PoolRule = PoolRule.COMPLETE
     not_owner: str = NOT_OWNER
     status_is_new: bool = False
     names_subrequests: bool = True
+    names_devices: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from moorage.api.devices import Device, DeviceAttribute
 from moorage.cel import CelError, CompiledSelector, CostLimitError, DeviceFacts, Version, compile_selector, device_variables
@@ -10,8 +11,10 @@ from moorage.cel.cel_errors import CompileError
 from moorage.cel.values import Value
 from moorage.plugins.devices.meter import CostlyError, Meter
 
-__all__ = ["Variables", "takes", "variables_of"]
+__all__ = ["RUNTIME_ERROR", "Variables", "takes", "variables_of"]
 
+#: How the text about a selector that fails for a device starts.
+RUNTIME_ERROR: Final = "CEL runtime error"
 #: The variables of an expression, or the error in computing them.
 Variables = Mapping[str, Value] | CelError
 
@@ -25,13 +28,13 @@ def takes(expression: str, lists: bool, variables: Variables, meter: Meter) -> b
     if isinstance(selector, str):
         return selector
     if isinstance(variables, CelError):
-        return f"CEL runtime error: {variables}"
+        return f"{RUNTIME_ERROR}: {variables}"
     try:
         taken, cost = selector.judge(variables, meter.limit)
     except CostLimitError:
         raise CostlyError(always=meter.is_full) from None
     meter.pay_evaluation(cost)
-    return f"CEL runtime error: {taken}" if isinstance(taken, CelError) else taken
+    return f"{RUNTIME_ERROR}: {taken}" if isinstance(taken, CelError) else taken
 
 
 def _compiled(expression: str, lists: bool, meter: Meter) -> CompiledSelector | str:

@@ -38,3 +38,15 @@ def test_the_setup_shows_plugins_in_order_with_weights_gates_and_times(visit, te
             page.get_by_role("heading", name="kube-scheduler <img src=x>").wait_for()
     finally:
         server.close()
+
+
+def test_a_server_that_answers_no_questions_offers_none(visit):
+    server = LabServer(snapshot([], [], asks=False))
+    server.answers["GET /lab/v1/setup"] = setup_document(a_scheduler(), [])
+    try:
+        with visit.page(server.url + "#/setup") as page:
+            page.get_by_role("heading", name="Feature gates").wait_for()
+            assert page.get_by_role("heading", name="Validate a configuration").count() == 0
+            assert page.get_by_role("navigation").get_by_role("link").all_inner_texts() == ["Moorage", "Map", "Time", "Setup"]
+    finally:
+        server.close()

@@ -95,7 +95,7 @@ def test_the_map_of_a_moment_is_moved_and_runs(visit):
             page.get_by_role("button", name="Play").press("Enter")
             page.get_by_role("button", name="Play").wait_for()
             assert page.locator(".lane .mark-moment").count() > 0
-            page.get_by_role("button", name="Close the map").click()
+            page.get_by_role("button", name="Close").click()
             assert page.get_by_role("link", name="n1").count() == 0
     finally:
         server.close()

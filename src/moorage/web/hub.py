@@ -248,7 +248,7 @@ class Hub:
     def now(self) -> str:
         return _stamp(self._clock())
 
-    async def snapshot(self, view: View, user: str, *, writable: bool = False) -> bytes:
+    async def snapshot(self, view: View, user: str, *, writable: bool = False, asks: bool = True) -> bytes:
         """Return the encoded snapshot, compressed with gzip. Readers who see the same share one."""
         await self.ready()
         key = (self._number, view, user)
@@ -256,7 +256,7 @@ class Hub:
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
             header = Header(
                 release=self.source.release, id=self.id, at=self.now(), live=self.source.live, writable=writable, user=user,
-                notes=self.source.notes,
+                notes=self.source.notes, asks=asks,
             )  # fmt: skip
             encode = partial(_encoded_snapshot, SnapshotRows.of(self.mirror), header, view)
             task = self._snapshots[key] = asyncio.create_task(asyncio.to_thread(encode))

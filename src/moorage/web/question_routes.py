@@ -29,6 +29,7 @@ class QuestionRoutes:
         self, site: Site, board: Board, kinds: Sequence[tuple[str, str]], prepare: Callable[[], None]
     ) -> None:  # fmt: skip
         self._board, self._kinds = board, kinds
+        site.asks = True
         site.route("POST", _PATH, self._ask)
         site.route("GET", _PATH, self._list)
         site.route("GET", f"{_PATH}/{{id_}}", self._look)

@@ -68,6 +68,8 @@ class Site:
         self._namespaces = namespaces
         #: Pages may change the cluster.
         self.writable = False
+        #: Questions are answered.
+        self.asks = False
         self.streams: set[asyncio.Task[Any] | None] = set()
         #: Called when a session begins, and when the server stops.
         self.on_enter: list[Callable[[], None]] = []
@@ -174,7 +176,7 @@ class Site:
     async def _snapshot(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
         view, at = await self.view(visitor), request.query.get("at")
         if at is None:
-            return compressed(request, await self.hub.snapshot(view, visitor.name, writable=self.writable))
+            return compressed(request, await self.hub.snapshot(view, visitor.name, writable=self.writable, asks=self.asks))
         return compressed(request, await self.hub.past(view, visitor.name, _moment(at)))
 
     async def _history(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:

@@ -19,7 +19,12 @@ _DENSE: Final = ("cpu", "memory")
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """What a snapshot says of itself. ``live``: changes follow; ``writable``: the interface may change the cluster."""
+    """What a snapshot says of itself.
+
+    ``live``      changes follow
+    ``writable``  the interface may change the cluster
+    ``asks``      questions are answered
+    """
 
     release: str
     id: str
@@ -27,6 +32,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     live: bool
     writable: bool
     user: str
+    asks: bool = True
     notes: tuple[str, ...] = ()
 
 

@@ -68,10 +68,7 @@ export function DrainPage({ document }: { document: DrainReport }) {
       )}
       {answer.ifLost && (
         <Section title="If the nodes are lost instead">
-          <p>
-            {plural(answer.ifLost.moves, "pod")} {answer.ifLost.moves === 1 ? "moves" : "move"}.
-          </p>
-          <Facts of={[["Then pending", chips(answer.ifLost.pending)], ["Lost for good", chips(answer.ifLost.lostForGood)]]} />
+          <Facts of={[["Move", plural(answer.ifLost.moves, "pod")], ["Then pending", chips(answer.ifLost.pending)], ["Lost for good", chips(answer.ifLost.lostForGood)]]} />
         </Section>
       )}
     </>

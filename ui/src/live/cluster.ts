@@ -10,6 +10,8 @@ export interface Snapshot {
   readonly release: string;
   readonly live: boolean;
   readonly writable: boolean;
+  /** False where no questions are answered. */
+  readonly asks?: boolean;
   readonly user: string;
   readonly notes: readonly string[];
   readonly resources: readonly string[];

@@ -27,7 +27,7 @@ export function Shell() {
           Moorage
         </a>
         <ul>
-          {PAGES.filter((one) => one.label).map((one) => (
+          {PAGES.filter((one) => one.label && !(one.asks && now?.head.asks === false)).map((one) => (
             <li>
               <a href={linkTo(one.name ? [one.name] : [])} aria-current={one === page ? "page" : undefined}>
                 {one.label}
@@ -98,8 +98,7 @@ const Refused = ({ why }: { why: string }) => (
       <p class="certain">{visible(why)}</p>
     </header>
     <p>
-      <code>moorage up</code> prints a link when it starts, and <code>moorage ui</code> prints another. Each link works once; the session
-      that it opens lasts 12 hours.
+      <code>moorage up</code> prints a link when it starts, and <code>moorage ui</code> prints another.
     </p>
   </main>
 );

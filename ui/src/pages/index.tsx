@@ -14,6 +14,8 @@ interface Page {
   readonly name: string;
   /** What the navigation calls it; pages without a label are reached by links. */
   readonly label?: string;
+  /** It asks questions, which not every server answers. */
+  readonly asks?: boolean;
   readonly show: (cluster: Cluster, rest: readonly string[]) => ComponentChildren;
 }
 
@@ -21,8 +23,8 @@ export const PAGES: readonly Page[] = [
   { name: "", label: "Map", show: (cluster) => <MapPage cluster={cluster} /> },
   { name: "node", show: (cluster, [name = ""]) => <NodePage key={name} cluster={cluster} name={name} /> },
   { name: "pod", show: (cluster, [namespace = "", name = ""]) => <PodPage key={`${namespace}/${name}`} cluster={cluster} pod={`${namespace}/${name}`} /> },
-  { name: "if", label: "What if", show: (cluster) => <AskPage cluster={cluster} title="What if …" forms={WHAT_IF} /> },
-  { name: "compare", label: "Compare", show: (cluster) => <AskPage cluster={cluster} title="Compare two configurations or releases" forms={COMPARE} /> },
+  { name: "if", label: "What if", asks: true, show: (cluster) => <AskPage cluster={cluster} title="What if …" forms={WHAT_IF} /> },
+  { name: "compare", label: "Compare", asks: true, show: (cluster) => <AskPage cluster={cluster} title="Compare two configurations or releases" forms={COMPARE} /> },
   { name: "time", label: "Time", show: () => <TimePage /> },
   { name: "setup", label: "Setup", show: () => <SetupPage /> },
 ];

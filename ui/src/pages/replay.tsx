@@ -53,7 +53,7 @@ export function Replay({ range: [from, to], moment, show }: ReplayProps) {
         <Slider label="at" range={[from, to]} at={moment ?? to} move={show} />
         <Button onClick={run}>{runs ? "Pause" : "Play"}</Button>
         <Button disabled={!shown} onClick={() => (show(undefined), setRuns(false))}>
-          Close the map
+          Close
         </Button>
         {why && (
           <span role="alert">

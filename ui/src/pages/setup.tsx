@@ -6,6 +6,7 @@ import { Bar } from "../kit/bar";
 import { NUM, PROSE, Table, TableSection } from "../kit/table";
 import { LatestPage } from "../live/latest";
 import { answerOf, useQuestion } from "../live/questions";
+import { cluster } from "../live/state";
 import { count, plural, visible } from "../text";
 import { Waiting } from "./waiting";
 
@@ -67,7 +68,7 @@ function Shown({ setup }: { setup: Setup }) {
           />
         </Section>
       )}
-      <Validation />
+      {cluster.value?.head.asks !== false && <Validation />}
       <TableSection
         title="Feature gates"
         aside={`${gates.filter((gate) => gate.enabled).length} of ${gates.length} enabled`}
@@ -124,7 +125,6 @@ function ProfileSection({ profile }: { profile: Profile }) {
           ["Plugins, in their order", ([, plugins]) => <Chips names={plugins} first={30} />, PROSE],
         ]}
       />
-      <h3>Weights</h3>
       <Bars label={`Weights of ${name}`} rows={Object.entries(profile.weights).map(([plugin, weight]) => [plugin, weight, count(weight)])} />
     </Section>
   );

@@ -145,7 +145,7 @@ def test_the_page_needs_no_session_and_allows_no_foreign_script():
             assert browser.headers["Content-Type"].startswith(media)
             policy = browser.headers["Content-Security-Policy"]
             assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
-        for path in ("/ui/app.html", "/ui/report.html", "/ui/x"):
+        for path in ("/ui/app.html", "/ui/source.sha256", "/ui/x"):
             assert (await browser.get(path))[0] == 404
 
     browse(test)

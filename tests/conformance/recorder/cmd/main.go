@@ -19,6 +19,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/wait"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
@@ -86,7 +88,11 @@ func main() {
 			var asked scenario
 			must(json.Unmarshal(line, &whole))
 			must(json.Unmarshal(line, &asked))
-			whole["expected"] = answer(&asked, defaults)
+			if text, is := whole["text"].(string); is {
+				whole["expected"] = configured(text)
+			} else {
+				whole["expected"] = answer(&asked, defaults)
+			}
 			written, err := json.Marshal(whole)
 			must(err)
 			out.Write(append(written, '\n'))
@@ -169,10 +175,10 @@ func answer(asked *scenario, defaults map[string]bool) (expected map[string]any)
 		return map[string]any{"refused": err.Error()}
 	}
 	start(ctx, factory)
-	must(sched.WaitForHandlersSync(ctx))
 	must(wait.PollUntilContextTimeout(ctx, time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
 		return taken(sched, objects), nil
 	}))
+	must(sched.WaitForHandlersSync(ctx))
 	if slow(objects) {
 		time.Sleep(*settle)
 	}
@@ -193,7 +199,17 @@ func answer(asked *scenario, defaults map[string]bool) (expected map[string]any)
 
 func start(ctx context.Context, factory informers.SharedInformerFactory) {
 	factory.Start(ctx.Done())
-	factory.WaitForCacheSync(ctx.Done())
+	closed := make(chan struct{})
+	close(closed)
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(500 * time.Microsecond) {
+		done := true
+		for _, synced := range factory.WaitForCacheSync(closed) {
+			done = done && synced
+		}
+		if done {
+			break
+		}
+	}
 }
 
 // taken says whether the scheduler's cache holds every node and every placed pod.
@@ -238,6 +254,62 @@ func load(text []byte) (*schedulerapi.KubeSchedulerConfiguration, error) {
 		return nil, fault
 	}
 	return config, nil
+}
+
+// configured loads a configuration, validates it, and builds its profiles.
+func configured(text string) (expected map[string]any) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			expected = map[string]any{"crashed": fmt.Sprint(fault)}
+		}
+	}()
+	object, kind, err := configscheme.Codecs.UniversalDecoder().Decode([]byte(text), nil, nil)
+	if err != nil {
+		return map[string]any{"loadError": err.Error()}
+	}
+	config, is := object.(*schedulerapi.KubeSchedulerConfiguration)
+	if !is {
+		return map[string]any{"loadError": fmt.Sprintf("%v is no configuration", kind)}
+	}
+	config.TypeMeta.APIVersion = kind.GroupVersion().String()
+	if fault := validation.ValidateKubeSchedulerConfiguration(config); fault != nil {
+		faults := []any{}
+		for _, one := range flattened(fault) {
+			if field, is := one.(*field.Error); is {
+				faults = append(faults, map[string]any{"type": string(field.Type), "field": field.Field, "detail": field.Detail, "text": field.Error()})
+			} else {
+				faults = append(faults, map[string]any{"text": one.Error()})
+			}
+		}
+		return map[string]any{"faults": faults}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	client := fake.NewSimpleClientset()
+	factory := scheduler.NewInformerFactory(client, 0)
+	sched, err := scheduler.New(ctx, client, factory, nil, profile.NewRecorderFactory(events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})),
+		scheduler.WithProfiles(config.Profiles...), scheduler.WithComponentConfigVersion(config.TypeMeta.APIVersion), scheduler.WithParallelism(1))
+	if err != nil {
+		return map[string]any{"startError": err.Error()}
+	}
+	profiles := map[string]any{}
+	for name, one := range sched.Profiles {
+		points := map[string]any{}
+		listed, _ := json.Marshal(one.ListPlugins())
+		must(json.Unmarshal(listed, &points))
+		profiles[name] = points
+	}
+	return map[string]any{"profiles": profiles}
+}
+
+func flattened(fault error) (found []error) {
+	if many, is := fault.(utilerrors.Aggregate); is {
+		for _, one := range many.Errors() {
+			found = append(found, flattened(one)...)
+		}
+		return found
+	}
+	return []error{fault}
 }
 
 func decode(given []json.RawMessage) (objects []runtime.Object, pending []*v1.Pod, unknown []string) {

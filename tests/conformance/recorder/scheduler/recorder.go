@@ -1,5 +1,5 @@
 // This file joins kube-scheduler's own package, so that it can evaluate single pods with the scheduler's snapshot and plugins.
-// The lines that differ between releases are marked with their release; record.py keeps one of each.
+// STATUSES stands for the field of the diagnosis with the status of each node; its name differs between releases.
 package scheduler
 
 import (
@@ -134,7 +134,18 @@ func (sched *Scheduler) Record(ctx context.Context, pod *v1.Pod, inSequence bool
 // fail records the event's text, and what PostFilter answers.
 func (sched *Scheduler) fail(ctx context.Context, profile framework.Framework, free, pod *v1.Pod, inSequence bool, evictions Evictions, result Recording) error {
 	state := framework.NewCycleState()
-	_, err := sched.SchedulePod(ctx, profile, state, free)
+	// The type of the pod differs between releases.
+	schedule, info := reflect.ValueOf(sched.SchedulePod), reflect.ValueOf(free)
+	if queued := (&framework.QueuedPodInfo{}); schedule.Type().In(3) == reflect.TypeOf(queued) {
+		made, err := framework.NewPodInfo(free)
+		if err != nil {
+			return err
+		}
+		queued.PodInfo = made
+		info = reflect.ValueOf(queued)
+	}
+	failure := schedule.Call([]reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(profile), reflect.ValueOf(state), info})[1].Interface()
+	err, _ := failure.(error)
 	if errors.Is(err, ErrNoNodesAvailable) {
 		result["message"] = err.Error()
 		return nil

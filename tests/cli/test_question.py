@@ -98,13 +98,13 @@ MISTAKES = {  # options, what the error says
     "all nodes removed": (["--remove-nodes", "kubernetes.io/hostname"], "--remove-nodes removes all nodes"),
     "an unknown field": (["--edit", "node/general-c2 size=4"], "unknown field of a node"),
     "an edit of another kind": (
-        ["--edit", "deployment/web replicas=6"],
-        "edits change a pod, a node or config, not a deployment; --scale",
+        ["--edit", "service/web replicas=6"],
+        "edits change a pod, a node, a workload or config, not a service",
     ),
     "a context without --live": (["--context", "prod"], "--context and --kubeconfig need --live"),
     "no size": (["--scale", "sts/search"], "write KIND/NAME=N or KIND/NAMESPACE/NAME=N"),
     "no such workload": (["--scale", "deployment/gone=3"], "deployment/gone=3: the input has no such workload"),
-    "a kind without replicas": (["--scale", "daemonset/x=3"], "daemonset cannot be scaled"),
+    "a kind without replicas": (["--scale", "daemonset/x=3"], "a DaemonSet has a pod on each node"),
     "no such file": (["--replace", "gone.yaml"], "gone.yaml: No such file"),
 }
 

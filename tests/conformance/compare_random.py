@@ -1,8 +1,9 @@
 """Compare Moorage with a release of kube-scheduler in clusters made at random.
 
-``python -m tests.conformance.compare_random RECORDER --release 1.34.7 --count 5000`` makes the clusters, lets the recorder (see
-docs/how-to/add-a-release.md) and Moorage decide in them, and prints a line for each family and each difference. A cluster with a
-difference is recorded again: kube-scheduler iterates over maps in random order, and any of its answers is right.
+``python -m tests.conformance.compare_random RECORDER --release 1.34.7 --count 5000`` makes the clusters, lets the recorder and
+Moorage decide in them, and prints a line for each family and each difference; docs/how-to/add-a-release.md says what a recorder
+is. A cluster with a difference is recorded again: kube-scheduler iterates over maps in random order, and any of its answers is
+right.
 
 Exits with 1 if a decision differs.
 """

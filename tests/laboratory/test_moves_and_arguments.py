@@ -62,7 +62,7 @@ def test_two_pods_do_not_move_to_a_place_for_one():
 def test_every_move_that_is_proposed_works():
     moved = 0
     for seed in range(60):
-        cluster = moorage.Cluster.from_objects(random_cluster(random.Random(seed)))
+        cluster = moorage.Cluster.from_objects(random_cluster(random.Random(seed)), node("spare", "1"))
         held = cluster.objects()
         answers = find_least_change(ClusterTrials(cluster, NEW), held, may=["cluster"], alternatives=6, probes=80)
         for one in answers.remedies:

@@ -51,7 +51,11 @@ def test_only_the_pods_that_free_enough_are_offered():
     ]
     pod = a_pod("new", containers=[{"name": "c", "resources": {"requests": {"cpu": "1400m"}}}])
     found = offers(NodeResourcesFit(), pod, a_cluster([node], {"n": held}))
-    sets = [[target for _, _, target, *_ in one] for one in found if isinstance(one, list)]
+    sets = [
+        [target for _, _, target, *_ in one]
+        for one in found
+        if isinstance(one, list) and {verb for _, verb, *_ in one} == {"evict"}
+    ]
     assert sets == [["pod/default/p1500"], ["pod/default/p900", "pod/default/p600"]]
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from moorage.api.custom_objects import CustomKind
 from moorage.framework.events import Resource, Wake
-from moorage.framework.profile import Profile, declared_wakes
+from moorage.framework.profile import Profile, declared_wakes, writes_pods
 
 __all__ = ["NamedKinds", "named_kinds", "unusable_names", "write_pods"]
 
@@ -29,7 +29,7 @@ def named_kinds(profiles: Iterable[Profile]) -> NamedKinds:
 
 def write_pods(profiles: Iterable[Profile]) -> bool:
     """Return True if a plugin says that it changes pods (``writes_pods``), which kube-scheduler's own role does not allow."""
-    return any(getattr(plugin, "writes_pods", False) for profile in profiles for plugin in profile.plugins.values())
+    return any(writes_pods(plugin) for profile in profiles for plugin in profile.plugins.values())
 
 
 def unusable_names(wakes: Iterable[Wake]) -> tuple[str, ...]:

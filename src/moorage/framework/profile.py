@@ -29,6 +29,7 @@ from moorage.state.view import NodeView
 
 __all__ = [
     "Profile", "Step", "Timer", "args_of", "attach", "declared_name", "declared_wakes", "make_profile", "points_of", "reuse_of",
+    "writes_pods",
 ]  # fmt: skip
 
 _NO_PROMISE: Final = Reuse()
@@ -176,6 +177,11 @@ def declared_wakes(plugin: Plugin) -> tuple[Wake, ...] | None:
     """Return what ``wakes_on`` yields; None if the plugin has no such method."""
     method = getattr(plugin, "wakes_on", None)
     return None if method is None else tuple(method())
+
+
+def writes_pods(plugin: Plugin) -> bool:
+    """Return whether a plugin says that it changes pods, by ``writes_pods``."""
+    return bool(getattr(plugin, "writes_pods", False))
 
 
 def reuse_of(plugin: Plugin) -> Reuse:

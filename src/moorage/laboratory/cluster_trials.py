@@ -21,9 +21,9 @@ from moorage.framework.profile import Profile
 from moorage.laboratory.config_changes import reconfigured_profile
 from moorage.laboratory.dry_run import quick_decision
 from moorage.laboratory.moves import off_its_node
-from moorage.laboratory.offers import FirstLook, offers_of
+from moorage.laboratory.offers import ChangeSet, FirstLook, offers_of
 from moorage.laboratory.placements import PodPlacement
-from moorage.laboratory.trials import Trial, check_move, fits_of, in_order, unscheduled
+from moorage.laboratory.trials import Trial, check_move, fits_of, in_order, moved_in, unscheduled
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
@@ -59,6 +59,7 @@ class ClusterTrials:
     def __post_init__(self) -> None:
         self._known = frozenset(self.cluster.simulation.pods)
         self._first = FirstLook()
+        self._moves: dict[str, Change | None] = {}
         self._cycle: tuple[SimulatedCluster, Cycle] | None = None
 
     def attempt(self, changes: Collection[Change], *, look: bool = True) -> Trial:
@@ -87,6 +88,9 @@ class ClusterTrials:
             if self.with_queue:
                 self._try_ahead(pod)
             return fits_of(self._profile(pod, disabled), pod, self.cluster.simulation)
+
+    def moved(self, changes: ChangeSet) -> ChangeSet:
+        return moved_in(self.cluster.simulation, self.key, changes, self._moves)
 
     def _changed(self, changes: Collection[Change]) -> tuple[Pod, list[Change]]:
         """Make the changes. Return the pod as it is then, and the changes of the configuration, which are not made.

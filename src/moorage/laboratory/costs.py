@@ -6,7 +6,7 @@ breaks, and where the pod that replaces the evicted one finds no place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -54,6 +54,15 @@ class Costs:
         if change.verb not in self.table:
             return change.cost
         return round(self.table[self._row(change)] + self._extra(change), 6)
+
+    def sum_of(self, changes: Iterable[Change]) -> float:
+        """Return what changes cost together, without what evictions cost beyond their own."""
+        return round(sum(map(self.cost_of, changes)), 6)
+
+    def least_of(self, changes: Collection[Change]) -> float:
+        """Return what changes cost at least if pods may move instead of being evicted."""
+        saved = max(0.0, self.table["evict"] - self.table["move"])
+        return round(self.sum_of(changes) - saved * sum(one.verb == "evict" for one in changes), 6)
 
     def total(self, changes: Iterable[Change]) -> float:
         return round(sum(change.cost for change in changes), 6)

@@ -150,7 +150,7 @@ class ChangeSearch:
         broken = len(self.budgets.split(map(PodInfo, evicted))[0]) if evicted else 0
         stranded = len(trial.stranded) if trial is not None else 0
         extra = broken * self.costs.table["evict-budget"] + stranded * self.costs.table["evict-stranded"]
-        return round(sum(self.costs.cost_of(one) for one in held) + extra, 6)
+        return round(self.costs.sum_of(held) + extra, 6)
 
     def _pod(self, change: Change) -> Object | None:
         namespace, _, name = change.target.removeprefix("pod/").partition("/")
@@ -222,6 +222,7 @@ class SearchFront:
         if not trial.node:
             self._go_on(changes, trial)
             return
+        self._push_moved(changes)
         due = search.cost_of(changes, trial)
         if due > cost:
             heapq.heappush(self._heap, (due, key, next(self._serial), changes))
@@ -234,9 +235,18 @@ class SearchFront:
             self._push(more)
 
     def _push(self, changes: ChangeSet) -> None:
+        """Queue a set at the least that it may cost; what its evictions cost beyond that is added when it is tried."""
         if changes not in self._seen:
             self._seen.add(changes)
-            heapq.heappush(self._heap, (self.search.cost_of(changes), sort_key(changes), next(self._serial), changes))
+            heapq.heappush(self._heap, (self.search.costs.least_of(changes), sort_key(changes), next(self._serial), changes))
+
+    def _push_moved(self, changes: ChangeSet) -> None:
+        """Queue the set that moves pods in place of evicting them, if moves are wanted."""
+        verbs = self.search.verbs
+        if any(change.verb == "evict" for change in changes) and (verbs is None or "move" in verbs):
+            moved = self.search.trials.moved(changes)
+            self.search.considered.update(moved)
+            self._push(moved)
 
     def _keep(self, one: _Found) -> None:
         """Keep an answer if it is minimal; otherwise queue the smaller one."""

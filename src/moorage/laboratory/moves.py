@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
@@ -21,36 +20,25 @@ from moorage.state.table import NodeTable
 
 __all__ = ["PodMoves", "off_its_node", "unplaced"]
 
-#: For so many pods a node is searched; in small clusters that is every pod that comes up.
-MOST_MOVED: Final = 8
-
 
 @dataclass(slots=True)
 class PodMoves:
-    """Where the pods of one profile could go. Pods with volumes or devices stay: those would have to move as well.
-
-    ``cut`` gets "moves" if pods were left out.
-    """
+    """Where the pods of one profile could go. Pods with volumes or devices stay: those would have to move as well."""
 
     profile: Profile
     snapshot: Snapshot
-    cut: set[str]
-    _known: dict[str, Change | None] = field(default_factory=dict)
+    known: dict[str, Change | None] = field(default_factory=dict)
 
-    def instead_of(self, evictions: Sequence[Change]) -> tuple[Change, ...] | None:
-        """Return evictions with a move in the place of each where the pod has another node; None if none of them has."""
-        found = tuple(self._move(one) or one for one in evictions)
-        return None if found == tuple(evictions) else found
+    def instead_of(self, changes: Collection[Change]) -> frozenset[Change]:
+        """Return changes with a move in the place of each eviction where the pod has another node."""
+        return frozenset(self._move(one) or one for one in changes)
 
     def _move(self, eviction: Change) -> Change | None:
         if eviction.verb != "evict":
             return None
-        if eviction.target not in self._known:
-            if len(self._known) >= MOST_MOVED:
-                self.cut.add("moves")
-                return None
-            self._known[eviction.target] = self._searched(eviction)
-        move = self._known[eviction.target]
+        if eviction.target not in self.known:
+            self.known[eviction.target] = self._searched(eviction)
+        move = self.known[eviction.target]
         return None if move is None else replace(move, term=eviction.term)
 
     def _searched(self, eviction: Change) -> Change | None:

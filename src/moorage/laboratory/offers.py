@@ -18,7 +18,6 @@ import numpy.typing as npt
 from moorage.framework.changes import Change, Remedies
 from moorage.framework.profile import Profile
 from moorage.laboratory.added_nodes import NodeKinds, additions, cluster_of, judging_nodes_alone
-from moorage.laboratory.moves import PodMoves
 from moorage.laboratory.verdicts import Stage, judgements_of
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
@@ -114,8 +113,7 @@ def offers_of(
     kinds = _kinds(refusals, len(nodes), first.bits)
     rows = _rows_to_look_at(refusals, kinds, pod, snapshot, _changed_rows(kinds, first, changes, snapshot))
     cut: set[str] = set()
-    moves = PodMoves(profile, snapshot, cut)
-    offers = [NodeOffers(nodes[row].name, tuple(_constraints(refusals, row, profile, pod, snapshot, moves))) for row in rows]
+    offers = [NodeOffers(nodes[row].name, tuple(_constraints(refusals, row, profile, pod, snapshot, cut))) for row in rows]
     offers += () if changes else _new_nodes(profile, pod, snapshot, cut)
     return Offers(tuple(offers), len(rows) == np.count_nonzero(kinds) and not cut)
 
@@ -151,7 +149,7 @@ def _new_nodes(profile: Profile, pod: PodInfo, snapshot: Snapshot, cut: set[str]
     refusals = refusals_of(judging_nodes_alone(profile, pod), pod, beside)
     ready: list[ChangeSet] = []
     for row, (change, node) in enumerate(added):
-        lifted = tuple(_constraints(refusals, row, profile, pod, beside, PodMoves(profile, beside, cut)))
+        lifted = tuple(_constraints(refusals, row, profile, pod, beside, cut))
         if lifted:
             yield NodeOffers(node.name, ((frozenset([change]),), *lifted))
         else:
@@ -205,31 +203,27 @@ def _constraints(
     profile: Profile,
     pod: PodInfo,
     snapshot: Snapshot,
-    moves: PodMoves,
+    cut: set[str],
 ) -> Iterator[tuple[ChangeSet, ...]]:
     """Yield for each plugin that refuses a row the sets of changes that lift its refusal; disabling the plugin is one."""
     for refusal in refusals:
         if not refusal.rows[row]:
             continue
         disable = Change("config", "disable-plugin", f"config/{profile.scheduler_name}/{refusal.plugin}")
-        sets = [frozenset([disable]), *_plugin_sets(refusal, row, pod, snapshot, moves)]
+        sets = [frozenset([disable]), *_plugin_sets(refusal, row, pod, snapshot, cut)]
         if not refusal.unresolvable[row]:
             sets += _raising(pod, snapshot.table.pods[row].values())
         yield tuple(dict.fromkeys(sets))
 
 
-def _plugin_sets(refusal: Refusal, row: int, pod: PodInfo, snapshot: Snapshot, moves: PodMoves) -> Iterator[ChangeSet]:
+def _plugin_sets(refusal: Refusal, row: int, pod: PodInfo, snapshot: Snapshot, cut: set[str]) -> Iterator[ChangeSet]:
     """Yield the combinations of a plugin's offers, one for each of its terms; add to ``cut`` if there are too many."""
     by_term: dict[str, list[tuple[Change, ...]]] = {}
     for offer in _remedies(refusal, row, pod, snapshot):
         changes = offer if isinstance(offer, tuple) else (offer,)
-        offers = by_term.setdefault(changes[0].term, [])
-        offers.append(changes)
-        moved = moves.instead_of(changes)
-        if moved is not None:
-            offers.append(moved)
+        by_term.setdefault(changes[0].term, []).append(changes)
     if prod(map(len, by_term.values())) > MOST_SETS:
-        moves.cut.add(refusal.plugin)
+        cut.add(refusal.plugin)
     if by_term:
         yield from (
             frozenset(change for some in sets for change in some) for sets in islice(product(*by_term.values()), MOST_SETS)

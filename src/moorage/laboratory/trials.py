@@ -19,14 +19,14 @@ from moorage.framework.changes import Change
 from moorage.framework.profile import Profile
 from moorage.laboratory.changes import apply
 from moorage.laboratory.config_changes import reconfigure
-from moorage.laboratory.moves import unplaced
+from moorage.laboratory.moves import PodMoves, unplaced
 from moorage.laboratory.offers import NO_OFFERS, ChangeSet, NodeOffers, Offers, offers_of, refusals_of
 from moorage.printable import one_line
 from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["FreshTrials", "Trial", "Trials", "check_move", "fits_of", "in_order", "unscheduled"]
+__all__ = ["FreshTrials", "Trial", "Trials", "check_move", "fits_of", "in_order", "moved_in", "unscheduled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,9 @@ class Trials(Protocol):
     def fits(self, changes: Collection[Change]) -> tuple[str, ...]:
         """Return the names of the nodes that no plugin refuses once the changes are made."""
 
+    def moved(self, changes: ChangeSet) -> ChangeSet:
+        """Return changes with a move in the place of each eviction where the pod has another node now."""
+
 
 @dataclass
 class FreshTrials:
@@ -80,6 +83,11 @@ class FreshTrials:
         simulation.load(objects)
         pod = simulation.pod_named(self.key)
         return () if pod is None else fits_of(simulation.scheduler.profiles[pod.spec.scheduler_name], pod, simulation)
+
+    def moved(self, changes: ChangeSet) -> ChangeSet:
+        simulation, _ = prepare(self.options, loaded=self.loaded)
+        simulation.load(self.objects)
+        return moved_in(simulation, self.key, changes, {})
 
     def _changed(self, changes: Collection[Change]) -> tuple[list[Object], Loaded]:
         objects, loaded = list(self.objects), self.loaded
@@ -138,6 +146,13 @@ def check_move(move: Change, simulation: SimulatedCluster) -> None:
     profile = None if pod is None else simulation.scheduler.profiles.get(pod.spec.scheduler_name)
     if pod is None or profile is None or str(move.new) not in fits_of(profile, unplaced(pod), simulation):
         raise InputError(one_line(f"{move.target} does not fit on {move.new}"))
+
+
+def moved_in(simulation: SimulatedCluster, key: str, changes: ChangeSet, known: dict[str, Change | None]) -> ChangeSet:
+    """Return changes with moves of the pods of a pod's scheduler in the place of evictions; ``known`` keeps the moves."""
+    pod = simulation.pod_named(key)
+    profile = None if pod is None else simulation.scheduler.profiles.get(pod.spec.scheduler_name)
+    return changes if profile is None else PodMoves(profile, simulation.scheduler.snapshot, known).instead_of(changes)
 
 
 def _unplaced_if(obj: Object, target: str) -> Object:

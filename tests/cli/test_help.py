@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from moorage.cli.help import help_pages
+from moorage.cli.help import docs_folder, help_pages
 from moorage.cli.main import cli
 from moorage.cli.man import man_pages
 
@@ -63,8 +63,7 @@ def test_every_page_that_a_help_text_names_exists():
 
 def test_the_wheel_ships_all_pages():
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert {f"docs/{path.relative_to(ROOT / 'docs').parts[0]}" for path in help_pages().values()} < wheel[
-        "force-include"
-    ].keys()
+    kinds = {f"docs/{path.relative_to(docs_folder()).parts[0]}" for path in help_pages().values()}
+    assert kinds < wheel["force-include"].keys()
     assert wheel["shared-data"] == {"man": "share/man/man1"}
     assert isinstance(cli.get_command(click.Context(cli), "help"), click.Command)

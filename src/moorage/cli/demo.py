@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from importlib import resources
 from pathlib import Path
 
 import click
 
+from moorage.cli.bundled_files import bundled_folder
 from moorage.cli.command_help import DescribedCommand
 from moorage.cli.main import OK
 from moorage.cli.terminal import output_style, print_styled
@@ -32,11 +32,7 @@ def examples_folder() -> Path:
 
     Raises  InputError if there is neither
     """
-    package = Path(str(resources.files("moorage")))
-    for folder in (package / "examples", package.parents[1] / "examples"):
-        if (folder / "demo").is_dir():
-            return folder
-    raise InputError("the examples are not installed: install moorage from its wheel, or run this in the project's folder")
+    return bundled_folder("examples", "demo", "examples")
 
 
 @click.command(cls=DescribedCommand, epilog=EPILOG)

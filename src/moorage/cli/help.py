@@ -6,12 +6,12 @@ import io
 import sys
 from collections.abc import Iterator
 from difflib import get_close_matches
-from importlib import resources
 from pathlib import Path
 from typing import Final
 
 import click
 
+from moorage.cli.bundled_files import bundled_folder
 from moorage.cli.command_help import DescribedCommand
 from moorage.cli.main import OK, cli
 from moorage.cli.terminal import bare, output_style, shows_colour
@@ -46,11 +46,7 @@ def docs_folder() -> Path:
 
     Raises  InputError if there is neither
     """
-    package = Path(str(resources.files("moorage")))
-    for folder in (package / "docs", package.parents[1] / "docs"):
-        if (folder / "index.md").is_file():
-            return folder
-    raise InputError("the pages are not installed: install moorage from its wheel, or run this in the project's folder")
+    return bundled_folder("docs", "index.md", "pages")
 
 
 def help_pages() -> dict[str, Path]:

@@ -5,6 +5,7 @@ import { Badge, Legend, Name, Section, SmallText } from "../../kit/basics";
 import { Bar, type Part } from "../../kit/bar";
 import { columnsOf, ranking, type ScoreColumns } from "../../ranking";
 import { count, plural, visible } from "../../text";
+import { fill } from "./fill";
 import { Margin } from "./margin";
 import { Weights } from "./weights";
 
@@ -115,8 +116,5 @@ function Ranked({ columns, weights, differing, winner, changed }: RankedProps) {
     </div>
   );
 }
-
-/** The colour of a plugin, by its place among those whose scores differ. */
-export const fill = (differing: readonly number[], plugin: number) => String((differing.indexOf(plugin) % 8) + 1);
 
 const varies = (column: readonly number[]) => column.some((score) => score !== column[0]);

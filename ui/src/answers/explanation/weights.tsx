@@ -3,7 +3,7 @@ import { Button, SmallText } from "../../kit/basics";
 import { useId, useMemo } from "preact/hooks";
 import { ranking, type ScoreColumns, turns, type Turns } from "../../ranking";
 import { plural, visible } from "../../text";
-import { fill } from "./scores";
+import { fill } from "./fill";
 
 interface WeightsProps {
   columns: ScoreColumns;

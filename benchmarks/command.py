@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 
 import click
 
+from benchmarks.carrying import measure_carried
 from benchmarks.checking import CheckFailedError
 from benchmarks.comparing import compare as compared
 from benchmarks.explaining import measure_explanations
@@ -22,6 +24,9 @@ from benchmarks.live import measure as measure_live
 from benchmarks.mechanisms import MECHANISMS
 from benchmarks.program import help_text, library_import, reading, whole_run
 from benchmarks.running import run as run_one
+from benchmarks.shard_scheduler import SHARINGS
+from benchmarks.shard_workloads import WORKLOADS as SHARD_WORKLOADS
+from benchmarks.shards import Setting, play
 from benchmarks.simulations import SIMULATIONS
 from benchmarks.single import first_of_class, preemption_attempt
 from benchmarks.sweeps import measure_sweeps
@@ -249,6 +254,54 @@ def _in_new_process(name: str, sizes: Sizes, seed: int, check_every: int, withou
     """Run a workload in a new process: memory of an earlier one would slow it down and distort its peak."""
     with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
         return pool.submit(run_one, name, sizes, seed, check_every, without).result()
+
+
+@main.command()
+@click.option("--nodes", default=10_000, help="Number of nodes.")
+@click.option("--pods-per-node", default=10, help="Number of placed pods on each.")
+def carry(nodes: int, pods_per_node: int) -> None:
+    """Measure what one process carries: memory of nodes and pods, CPU time of events and decisions beside them."""
+    click.echo(json.dumps(measure_carried(nodes, pods_per_node)))
+
+
+@main.command()
+@click.option("--share", type=click.Choice(list(SHARINGS)), default="nodes", help="How the schedulers share the cluster.")
+@click.option("--schedulers", type=int, multiple=True, default=[1, 4, 16], help="Number of schedulers. May be repeated.")
+@click.option("--workload", type=click.Choice(list(SHARD_WORKLOADS)), multiple=True, default=["plain"], help="May be repeated.")
+@click.option("--nodes", default=10_000, help="Number of nodes.")
+@click.option("--pods", "most_pods", type=int, help="The most pods to create; default: depends on the workload.")
+@click.option("--writes", "writes_per_s", default=20_000.0, help="Writes that the API server stores in a second.")
+@click.option("--watch-ms", default=5.0, help="Delay of watches in milliseconds.")
+@click.option("--created", "pods_per_s", default=0.0, help="Pods created in a second; 0: all exist at the start.")
+@click.option("--refuses", is_flag=True, help="Let the store refuse a binding to a node without room.")
+@click.option("--slower", default=1.0, help="Multiply what a scheduler's process spends.")
+@click.option("--seed", default=0, help="Seed of the workload.")
+@click.option("--csv", "out", type=click.Path(path_type=Path), help="Append the results to a file.")
+def shards(
+    share: str, schedulers: tuple[int, ...], workload: tuple[str, ...], nodes: int, out: Path | None, **given: Any
+) -> None:
+    """Play several schedulers that share a cluster, in virtual time. Prints one JSON object per run."""
+    for name in workload:
+        for number in schedulers:
+            figures = _played_in_new_process(Setting(share, number, name, nodes, **given))
+            click.echo(json.dumps(figures))
+            if out is not None:
+                _append(out, figures)
+
+
+def _append(out: Path, figures: dict[str, Any]) -> None:
+    """Append a row to a CSV file, after its header if the file is new."""
+    is_new = not out.exists()
+    with out.open("a", newline="") as file:
+        rows = csv.DictWriter(file, list(figures))
+        if is_new:
+            rows.writeheader()
+        rows.writerow(figures)
+
+
+def _played_in_new_process(setting: Setting) -> dict[str, Any]:
+    with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(play, setting).result()
 
 
 @main.command()

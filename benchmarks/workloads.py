@@ -15,11 +15,11 @@ from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from moorage.api.meta import Value
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 
-__all__ = ["WORKLOADS", "Sizes", "Workload"]
+__all__ = ["WORKLOADS", "ZONES", "Sizes", "Workload"]
 
 #: Measured pods per disturbing one: kube-scheduler schedules some 500 pods/s, with 5 disturbing ones a second.
 CHURN_EVERY: Final = 100
-_ZONES: Final = ("zone1", "zone2", "zone3")
+ZONES: Final = ("zone1", "zone2", "zone3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def node_affinity(sizes: Sizes, random: Random) -> Workload:
     wanted = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["zone1", "zone2"]}]}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": wanted}}
     shape = lambda name: pod(name, affinity={"nodeAffinity": required})  # noqa: E731
-    return _workload(sizes, shape, shape, zones=_ZONES[:1])
+    return _workload(sizes, shape, shape, zones=ZONES[:1])
 
 
 def _spread(when: str) -> Shape:
@@ -80,12 +80,12 @@ def _spread(when: str) -> Shape:
 
 def spread_zone_required(sizes: Sizes, random: Random) -> Workload:
     """Pods with a required spread over three zones."""
-    return _workload(sizes, _spread("DoNotSchedule"), zones=_ZONES)
+    return _workload(sizes, _spread("DoNotSchedule"), zones=ZONES)
 
 
 def spread_zone_preferred(sizes: Sizes, random: Random) -> Workload:
     """Pods with a preferred spread over three zones."""
-    return _workload(sizes, _spread("ScheduleAnyway"), zones=_ZONES)
+    return _workload(sizes, _spread("ScheduleAnyway"), zones=ZONES)
 
 
 def anti_affinity_host(sizes: Sizes, random: Random) -> Workload:
@@ -110,7 +110,7 @@ def affinity_zone(sizes: Sizes, random: Random) -> Workload:
         sizes,
         lambda name: pod(name, {"color": "blue"}, space="sched-1", affinity=affinity),
         lambda name: pod(name, {"color": "blue"}, space="sched-0", affinity=affinity),
-        zones=_ZONES[:1],
+        zones=ZONES[:1],
         spaces=spaces,
     )
 
@@ -141,7 +141,7 @@ def mixed_base(sizes: Sizes, random: Random) -> Workload:
         ("yellow", {"podAntiAffinity": {preferred: [{"weight": 1, "podAffinityTerm": term(HOSTNAME, "yellow", spaces)}]}}),
     ):
         kinds.append(_colored(color, affinity))
-    base = _workload(sizes, pod, zones=_ZONES[:1], spaces=("default", *spaces))
+    base = _workload(sizes, pod, zones=ZONES[:1], spaces=("default", *spaces))
     base.init = [kinds[i * len(kinds) // sizes.init](f"init-{i}") for i in range(sizes.init)]
     return base
 
@@ -177,7 +177,7 @@ def services(sizes: Sizes, random: Random) -> Workload:
     """Pods of twenty alternating services without constraints, so that default spreading over hosts and zones applies."""
     apps = [f"app-{at}" for at in range(20)]
     of_app = lambda name: pod(name, {"app": apps[int(name.rpartition("-")[2]) % len(apps)]})  # noqa: E731
-    base = _workload(sizes, of_app, of_app, zones=_ZONES)
+    base = _workload(sizes, of_app, of_app, zones=ZONES)
     base.objects += [_convert(Service, app, "default", spec={"selector": {"app": app}}) for app in apps]
     return base
 

@@ -1,0 +1,219 @@
+"""Play several schedulers that share one cluster, in virtual time, and measure speed, conflicts and the quality of the result.
+
+Each scheduler is the shipped engine with a state of its own; the store is that of the embedded API server. What a process
+spends on an event, a decision or a write is a stated figure (``COSTS``), so equal arguments give equal results everywhere.
+"""
+
+from __future__ import annotations
+
+import gc
+import resource
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heapreplace
+from time import process_time
+from typing import Any, Final
+
+from benchmarks.shard_scheduler import Costs, Shard, Sharing
+from benchmarks.shard_workloads import COLOR, MAX_SKEW, NODE, Problem, make
+from benchmarks.shard_world import Agenda, Ask, Limits, Room, SharedCluster
+from moorage.cli.memory import collect_seldom, keep_freed_memory
+
+__all__ = ["COSTS", "Setting", "costs_of", "play"]
+
+#: Seconds without a binding after which a run ends: longer than the longest backoff.
+_PATIENCE_S: Final = 15.0
+#: CPU microseconds of a process where ``sum(range(1000))`` takes 9; docs/explanation/scale.md says how they were measured.
+COSTS: Final = Costs(read_us=12.0, place_us=45.0, decide_us=0.0, write_us=190.0)
+#: Workload → CPU microseconds of a decision with the queue, and how many more for each 1,000 nodes.
+_DECIDING: Final[Mapping[str, tuple[float, float]]] = {
+    "plain": (25.0, 0.0),
+    "spread": (50.0, 0.1),
+    "apart": (70.0, 0.2),
+    "tight": (40.0, 0.0),
+    "big": (40.0, 0.0),
+    "unlike": (400.0, 10.0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One run. ``pods_per_s`` at which pods are created; 0: all at once. ``refuses``: see ``SharedCluster``."""
+
+    share: str
+    schedulers: int
+    workload: str
+    nodes: int
+    most_pods: int | None = None
+    writes_per_s: float = 20_000.0
+    watch_ms: float = 5.0
+    pods_per_s: float = 0.0
+    refuses: bool = False
+    slower: float = 1.0
+    seed: int = 0
+
+    @property
+    def sharing(self) -> Sharing:
+        return Sharing(self.share, self.schedulers)
+
+
+def costs_of(setting: Setting) -> Costs:
+    """Return what a scheduler of a run spends; a machine that is ``slower`` spends more."""
+    base_us, more_us = _DECIDING[setting.workload]
+    seen = setting.nodes / (setting.schedulers if setting.share == "nodes" else 1)
+    figures = (COSTS.read_us, COSTS.place_us, base_us + more_us * seen / 1000, COSTS.write_us)
+    return Costs(*(figure * setting.slower for figure in figures))
+
+
+def play(setting: Setting) -> dict[str, Any]:
+    """Play one run and return its figures."""
+    keep_freed_memory()
+    collect_seldom()
+    began = process_time()
+    sharing = setting.sharing
+    pools = setting.schedulers if setting.share == "pools" else 0
+    problem = make(setting.workload, setting.nodes, setting.seed, most_pods=setting.most_pods, pools=pools)
+    limits = Limits(setting.writes_per_s, setting.watch_ms / 1000)
+    cluster = SharedCluster(Agenda(), limits, problem.room, refuses=setting.refuses)
+    shards = [Shard(at, sharing, cluster, costs_of(setting)) for at in range(setting.schedulers)]
+    for shard in shards:
+        shard.load(problem.nodes)
+        shard.load(problem.placed)
+    gc.collect()
+    gc.freeze()
+    loaded = process_time()
+    _run(setting, problem, cluster, shards)
+    return {
+        **_named(setting),
+        "pods": len(problem.asks),
+        **_speed(cluster, shards),
+        **_quality(setting, problem, cluster),
+        "load_cpu_s": round(loaded - began, 1),
+        "run_cpu_s": round(process_time() - loaded, 1),
+        "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+    }
+
+
+def _named(setting: Setting) -> dict[str, Any]:
+    return {
+        "share": setting.share,
+        "schedulers": setting.schedulers,
+        "workload": setting.workload,
+        "nodes": setting.nodes,
+        "writes_per_s": setting.writes_per_s,
+        "watch_ms": setting.watch_ms,
+        "created_per_s": setting.pods_per_s,
+        "refuses": int(setting.refuses),
+        "slower": setting.slower,
+        "seed": setting.seed,
+    }
+
+
+def _run(setting: Setting, problem: Problem, cluster: SharedCluster, shards: Sequence[Shard]) -> None:
+    agenda = cluster.agenda
+
+    def wake_all(at_s: float) -> None:
+        for shard in shards:
+            shard.wake(at_s)
+
+    def creating(ask: Ask) -> Callable[[], None]:
+        return lambda: cluster.create(ask) if not setting.pods_per_s else cluster.write(lambda: cluster.create(ask))
+
+    cluster.on_change = wake_all
+    for number, ask in enumerate(problem.asks):
+        agenda.at(number / setting.pods_per_s if setting.pods_per_s else 0.0, creating(ask))
+    last_s = len(problem.asks) / setting.pods_per_s if setting.pods_per_s else 0.0
+    while len(cluster.placed) < len(problem.asks) and agenda.next(last_s + _PATIENCE_S):
+        last_s = max(last_s, *([cluster.agenda.now] if cluster.placed and _is_fresh(cluster) else [0.0]))
+
+
+def _is_fresh(cluster: SharedCluster) -> bool:
+    return next(reversed(cluster.placed.values())) == cluster.agenda.now
+
+
+# -- figures ---------------------------------------------------------------------------------------------------------------
+
+
+def _speed(cluster: SharedCluster, shards: Sequence[Shard]) -> dict[str, Any]:
+    times = sorted(cluster.placed.values())
+    waits = sorted(at_s - cluster.since[uid] for uid, at_s in cluster.placed.items())
+    most = len(times) * 9 // 10
+    within_s = times[most - 1] if most else 0.0
+    attempts = sum(shard.attempts for shard in shards)
+    span_s = times[-1] if times else 1.0
+    return {
+        "placed": len(times),
+        "placed_per_s": round(most / within_s) if within_s else 0,
+        "wait_p50_ms": round(_quantile(waits, 0.5) * 1000, 1),
+        "wait_p99_ms": round(_quantile(waits, 0.99) * 1000, 1),
+        "conflicts": cluster.conflicts,
+        "retries": attempts - len(times),
+        "handed_over": cluster.handed_over,
+        "writes": cluster.writes,
+        "api_busy": round(min(1.0, cluster.writes / cluster.limits.writes_per_s / span_s), 2),
+        "busiest": round(min(1.0, max(shard.busy_s for shard in shards) / span_s), 2),
+    }
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    return values[min(len(values) - 1, int(len(values) * share))] if values else 0.0
+
+
+def _quality(setting: Setting, problem: Problem, cluster: SharedCluster) -> dict[str, Any]:
+    left = [ask for uid, ask in cluster.asks.items() if uid not in cluster.placed]
+    sizes = [ask.cpu_milli for ask in problem.asks]
+    return {
+        "pending": len(left),
+        "pending_that_fit": _that_fit(left, cluster.room),
+        "broken": _broken(setting, problem, cluster),
+        "skew": _skew(problem, cluster),
+        "mean_score": round(_mean(list(_scores(cluster))), 2),
+        "stranded": round(_stranded(cluster.room, max(sizes, default=0)), 3),
+    }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _that_fit(asks: Sequence[Ask], room: Mapping[str, Room]) -> int:
+    """Return how many of the pods one scheduler could place at the end, one after the other, the largest first."""
+    free = [-one.cpu_milli for one in room.values()]
+    heapify(free)
+    count = 0
+    for size in sorted((ask.cpu_milli for ask in asks), reverse=True):
+        if free and -free[0] >= size:
+            count += 1
+            heapreplace(free, free[0] + size)
+    return count
+
+
+def _broken(setting: Setting, problem: Problem, cluster: SharedCluster) -> int:
+    """Return by how many pods a required rule of the workload is broken, which no kubelet checks."""
+    if setting.workload == "apart":
+        return sum(count - 1 for count in Counter(cluster.node_of.values()).values())
+    if setting.workload == "spread":
+        return max(0, _skew(problem, cluster) - MAX_SKEW)
+    return 0
+
+
+def _skew(problem: Problem, cluster: SharedCluster) -> int:
+    """Return how many more pods the fullest zone has than the emptiest."""
+    colored = {uid for uid, ask in cluster.asks.items() if ask.document["metadata"].get("labels", {}).get("color") == COLOR}
+    counts = Counter(dict.fromkeys(problem.zones.values(), 0))
+    counts.update(problem.zones[node] for uid, node in cluster.node_of.items() if uid in colored)
+    return max(counts.values()) - min(counts.values())
+
+
+def _scores(cluster: SharedCluster) -> Iterator[float]:
+    """Yield the score of NodeResourcesFit (LeastAllocated) of each placed pod's node, as the run left it."""
+    for node in cluster.node_of.values():
+        room = cluster.room[node]
+        yield 50 * (room.cpu_milli / NODE.cpu_milli + room.memory_mib / NODE.memory_mib)
+
+
+def _stranded(room: Mapping[str, Room], size: int) -> float:
+    """Return the part of the free CPU that is on nodes with less than the largest pod requests."""
+    free = sum(one.cpu_milli for one in room.values())
+    return sum(one.cpu_milli for one in room.values() if one.cpu_milli < size) / free if free else 0.0

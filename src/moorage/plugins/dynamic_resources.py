@@ -134,6 +134,7 @@ class DynamicResources(
             taints=gates["DRADeviceTaints"],
             prioritized_list=gates["DRAPrioritizedList"],
             lists=gates["DRAListTypeAttributes"],
+            admin_access=gates["DRAAdminAccess"],
             device_status=self.rules.status_is_new and gates["DRAResourceClaimDeviceStatus"],
             names_subrequests=self.rules.names_subrequests,
             names_devices=self.rules.names_devices,

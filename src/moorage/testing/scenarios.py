@@ -89,9 +89,15 @@ def load_scenario(document: Mapping[str, Any]) -> Scenario:
     built = build_resolved(loaded.profiles, loaded.registry, _Bench(loaded.gates, cluster.snapshot))
     scenario = Scenario(cluster, pending, built.profiles, document.get("mode") == "sequence")
     for pod in sorted(pending, key=lambda p: -p.priority):
-        if pod.status.nominated_node_name:
+        if pod.status.nominated_node_name and not _is_gated(pod, built.profiles):
             scenario.nominated.setdefault(pod.status.nominated_node_name, []).append(pod)
     return scenario
+
+
+def _is_gated(pod: PodInfo, profiles: Mapping[str, Profile]) -> bool:
+    """Return whether a PreEnqueue plugin holds a pod back: kube-scheduler nominates only pods that enter its active queue."""
+    profile = profiles.get(pod.spec.scheduler_name)
+    return profile is not None and any(step.call(pod) is not None for step in profile.at("preEnqueue"))
 
 
 def _as_listed(numbered: tuple[int, Mapping[str, Any]]) -> tuple[int, str, int]:

@@ -67,6 +67,7 @@ class DeviceGates(NamedTuple):
     taints: bool = True
     prioritized_list: bool = True
     lists: bool = False
+    admin_access: bool = True
     device_status: bool = False
     names_subrequests: bool = True
     names_devices: bool = False
@@ -233,15 +234,19 @@ def _ask(
         _expressions(asked.selectors),
         asked.tolerations,
         None if asked.capacity is None else asked.capacity.requests,
-        fault or _fault(name, asked, device_class),
+        fault or _fault(name, asked, device_class, options),
     )
 
 
-def _fault(name: str, asked: ExactDeviceRequest | DeviceSubRequest, device_class: DeviceClass | None) -> str:
+def _fault(
+    name: str, asked: ExactDeviceRequest | DeviceSubRequest, device_class: DeviceClass | None, options: DeviceGates
+) -> str:
     """Return why a request is invalid, as text that continues the claim's name; empty if it is valid."""
     for at, selector in enumerate(asked.selectors):
         if selector.cel is None:
             return f", request {name}, selector #{at}: CEL expression empty (unsupported selector type?)"
+    if not options.admin_access and isinstance(asked, ExactDeviceRequest) and asked.admin_access is not None:
+        return f", request {name}: admin access is requested, but the feature is disabled"
     if not asked.device_class_name:
         return f", request {name}: missing device class name (unsupported request type?)"
     if device_class is None:

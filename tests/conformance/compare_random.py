@@ -21,7 +21,7 @@ from typing import Any
 
 from moorage.errors import MoorageError
 from moorage.testing.answers import answer
-from tests.conformance.random_clusters import cluster
+from tests.conformance.random_clusters import Variation, cluster
 from tests.conformance.test_recorded import differing
 
 AGAIN = 8
@@ -57,7 +57,7 @@ def differences(expected: Document, scenario: Document) -> list[str]:
 
 
 def recorded_ahead(
-    recorder: str, batches: Iterable[range], release: str, processes: int
+    recorder: str, batches: Iterable[range], release: str, processes: int, variation: Variation
 ) -> Iterator[tuple[list[Document], list[Document]]]:
     """Yield the clusters of each batch of seeds, and what kube-scheduler decides in them.
 
@@ -65,7 +65,7 @@ def recorded_ahead(
     """
 
     def recorded(seeds: range) -> tuple[list[Document], list[Document]]:
-        scenarios = [cluster(seed, release) for seed in seeds]
+        scenarios = [cluster(seed, release, variation) for seed in seeds]
         return scenarios, record(recorder, scenarios)
 
     with ThreadPoolExecutor(processes) as pool:
@@ -108,11 +108,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--processes", type=int, default=1, help="how many recorders work at once")
+    parser.add_argument("--configurations", action="store_true", help="give every cluster a random configuration")
+    parser.add_argument("--open-gates", action="store_true", help="open feature gates that are off by default")
     given = parser.parse_args(arguments)
+    variation = Variation(given.configurations, given.open_gates)
     counts: Counter[tuple[str, str]] = Counter()
     end = given.first + given.count
     batches = (range(first, min(first + BATCH, end)) for first in range(given.first, end, BATCH))
-    for scenarios, answers in recorded_ahead(given.recorder, batches, given.release, given.processes):
+    for scenarios, answers in recorded_ahead(given.recorder, batches, given.release, given.processes, variation):
         for line in compare(given.recorder, scenarios, answers, counts):
             print(line, flush=True)
     names = ("clusters", "decisions", "placed", "crashed", "different")

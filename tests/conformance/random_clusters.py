@@ -16,12 +16,14 @@ import json
 import random
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from moorage.framework.features import FeatureGates
 from moorage.releases import ALPHA, Release, find_release
+from tests.conformance.random_configurations import configuration
 from tests.conformance.test_recorded import documents
 
 DATA = Path(__file__).parent.parent / "data" / "conformance"
@@ -62,7 +64,17 @@ def recorded() -> tuple[Document, ...]:
     return tuple(found)
 
 
-def cluster(seed: int, release: str) -> Document:
+class Variation(NamedTuple):
+    """What the clusters vary: all have a random configuration, all open feature gates that are off by default, or neither."""
+
+    configured: bool = False
+    opens_gates: bool = False
+
+
+PLAIN = Variation()
+
+
+def cluster(seed: int, release: str, variation: Variation = PLAIN) -> Document:
     """Return the scenario of a seed."""
     rng = random.Random(f"{release} {seed}")
     parents = rng.sample(recorded(), rng.choice((1, 2, 2, 3)))
@@ -74,15 +86,18 @@ def cluster(seed: int, release: str) -> Document:
     }
     if rng.random() < 0.25:
         made["mode"] = "sequence"
-    if rng.random() < 0.2:
-        made["config"] = rng.choice([d["config"] for d in recorded() if d.get("config")])
+    if rng.random() < 0.2 or variation.configured:
+        known = [d["config"] for d in recorded() if d.get("config")]
+        made["config"] = configuration(rng) if variation.configured else rng.choice(known)
         names = [p.get("schedulerName") for p in made["config"].get("profiles", ())] or [None]
         for pod in (o for o in made["objects"] if o["kind"] == "Pod" and not o["spec"].get("nodeName")):
             pod["spec"]["schedulerName"] = rng.choice(names) or "default-scheduler"
     else:
         for pod in (o for o in made["objects"] if o["kind"] == "Pod"):
             pod["spec"].pop("schedulerName", None)
-    if rng.random() < 0.2:
+    if variation.opens_gates:
+        made["featureGates"] = _opened(rng, release)
+    elif rng.random() < 0.2:
         made["featureGates"] = _gates(rng, release)
     return made
 
@@ -101,6 +116,31 @@ def _gates(rng: random.Random, release: str) -> dict[str, bool]:
         settings = {gate: rng.random() < 0.7 for gate in rng.sample(can_be_set, min(3, len(can_be_set)))}
         if not FeatureGates.faults(settings, found.name):
             return settings
+
+
+def _opened(rng: random.Random, release: str) -> dict[str, bool]:
+    """Return some gates that are off by default, open, together with gates that can be set anyway."""
+    found = find_release(release)
+    assert found is not None
+    closed = sorted(name for name in found.gates if _can_be_opened(name, found))
+    others = sorted(name for name in found.gates if _can_be_drawn(name, found))
+    while True:
+        opened = dict.fromkeys(rng.sample(closed, min(rng.choice((1, 2, len(closed))), len(closed))), True)
+        settings = {**dict.fromkeys(rng.sample(others, min(2, len(others))), True), **opened}
+        if not FeatureGates.faults(settings, found.name):
+            return settings
+
+
+def _can_be_opened(name: str, release: Release) -> bool:
+    """Return whether a gate is off by default and decides about single pods.
+
+    Gates of pod groups need the scheduler's queue, and before 1.34 devices have another API.
+    """
+    gate = release.gates[name]
+    of_groups = any(word in name for word in ("Gang", "Workload"))
+    open_here = replace(release, gates={**release.gates, name: gate._replace(default=True)})
+    is_open_to_draw = name != "DynamicResourceAllocation" and _can_be_drawn(name, open_here)
+    return not gate.default and not of_groups and is_open_to_draw
 
 
 def _can_be_drawn(name: str, release: Release) -> bool:
@@ -151,11 +191,16 @@ def _objects(rng: random.Random, parents: list[Document]) -> Iterator[Document]:
     placed = [pod for pod in pods if pod["spec"].get("nodeName")]
     pending = [pod for pod in pods if not pod["spec"].get("nodeName")]
     kept = rng.sample(placed, min(len(placed), rng.randint(0, 25))) + rng.sample(pending, min(len(pending), 8))
-    for at, thing in enumerate([*others, *nodes, *sorted(kept, key=pods.index)]):
+    for at, thing in enumerate([*others, *nodes, *sorted(kept, key=_listed)]):
         thing["metadata"]["uid"] = f"u{at:05d}"
         if thing["kind"] == "Pod":
             _merge_label_keys(thing)
         yield thing
+
+
+def _listed(thing: Document) -> tuple[str, str]:
+    """Return the place of an object in a list, which decides ties of preemption: API servers and recorders sort by name."""
+    return thing["metadata"]["namespace"], thing["metadata"]["name"]
 
 
 def _default_claim(claim: Document) -> None:

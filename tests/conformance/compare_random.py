@@ -11,9 +11,12 @@ Exits with 1 if a decision differs.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import math
 import subprocess
 import sys
+import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -108,14 +111,19 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--processes", type=int, default=1, help="how many recorders work at once")
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="stop after so long; the table then tells how far it got"
+    )
     parser.add_argument("--configurations", action="store_true", help="give every cluster a random configuration")
     parser.add_argument("--open-gates", action="store_true", help="open feature gates that are off by default")
     given = parser.parse_args(arguments)
     variation = Variation(given.configurations, given.open_gates)
     counts: Counter[tuple[str, str]] = Counter()
+    started = time.monotonic()
     end = given.first + given.count
     batches = (range(first, min(first + BATCH, end)) for first in range(given.first, end, BATCH))
-    for scenarios, answers in recorded_ahead(given.recorder, batches, given.release, given.processes, variation):
+    in_time = itertools.takewhile(lambda _: time.monotonic() - started < given.seconds, batches)
+    for scenarios, answers in recorded_ahead(given.recorder, in_time, given.release, given.processes, variation):
         for line in compare(given.recorder, scenarios, answers, counts):
             print(line, flush=True)
     names = ("clusters", "decisions", "placed", "crashed", "different")

@@ -175,7 +175,7 @@ def document(seed: int, release: str) -> Document:
     }
     if rng.random() < 0.05:
         del made["profiles"]
-    made |= _some(rng, 0.12, TOP)
+    made |= _some(rng, 0.06, TOP)
     return {"name": f"configuration-{seed}", "release": release, "text": json.dumps(made)}
 
 
@@ -207,20 +207,23 @@ def _any_profile(rng: random.Random, at: int) -> Document:
     if at or rng.random() < 0.5:
         made["schedulerName"] = rng.choice(("default-scheduler", "a", "b", ""))
     if rng.random() < 0.5:
-        made["plugins"] = {point: _any_set(rng) for point in rng.sample(POINTS, rng.choice((1, 1, 2, 3)))}
+        made["plugins"] = {point: _any_set(rng, point) for point in rng.sample(POINTS, rng.choice((1, 1, 2, 3)))}
     if rng.random() < 0.7:
-        names = [rng.choice(sorted(FAULTY)) for _ in range(rng.choice((1, 1, 2)))]
-        made["pluginConfig"] = [{"name": name, "args": FAULTY[name](rng)} for name in names]
+        makers = FAULTY if rng.random() < 0.4 else ARGUMENTS
+        names = rng.sample(sorted(makers), rng.choice((1, 1, 2)))
+        made["pluginConfig"] = [{"name": name, "args": makers[name](rng)} for name in names]
     if rng.random() < 0.15:
         made["percentageOfNodesToScore"] = rng.choice((0, 50, 100, 101, -1))
     return made
 
 
-def _any_set(rng: random.Random) -> Document:
+def _any_set(rng: random.Random, point: str) -> Document:
     made: Document = {}
+    suitable = {"score": SCORES, "filter": FILTERS, "multiPoint": NAMES}.get(point, NAMES[-9:])
+    known = NAMES if rng.random() < 0.2 else suitable
     if rng.random() < 0.7:
-        names = [rng.choice(NAMES) for _ in range(rng.choice((1, 2)))]
-        made["enabled"] = [{"name": name, **_some(rng, 0.4, {"weight": (1, 2, 5, 0, -1)})} for name in names]
+        names = [rng.choice(known) for _ in range(rng.choice((1, 2)))]
+        made["enabled"] = [{"name": name, **_some(rng, 0.4, {"weight": (1, 2, 5, 7, 100, 0, -1)})} for name in names]
     if rng.random() < 0.5:
         made["disabled"] = [{"name": rng.choice((*NAMES, "*"))} for _ in range(rng.choice((1, 2)))]
     return made

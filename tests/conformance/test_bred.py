@@ -1,18 +1,56 @@
-"""Clusters made by ``random_clusters``, with kube-scheduler's answers: each decided differently here at first.
+"""Random clusters and configurations with kube-scheduler's answers: the clusters were decided differently here at first.
 
-``tests/data/conformance/bred`` has a file for each release. Random clusters are not made from these, so that a seed keeps its
-cluster.
+``tests/data/conformance/bred`` has a file of clusters for each release, and configurations that a release reads differently
+from the next one. Random clusters are not made from these, so that a seed keeps its cluster.
 """
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from tests.conformance.test_recorded import BUNDLED, disagreements
+from moorage.releases import CURRENT, RELEASES, find_release
+from moorage.testing.answers import answer
+from tests.conformance.compare_configurations import differences
+from tests.conformance.random_clusters import Variation, cluster
+from tests.conformance.random_configurations import configuration
+from tests.conformance.test_recorded import BUNDLED, disagreements, documents
 
-PATHS = sorted((BUNDLED / "bred").glob("*.jsonl.gz"))
+PATHS = sorted((BUNDLED / "bred").glob("v*.jsonl.gz"))
+CONFIGURATIONS = documents(BUNDLED / "bred" / "configurations.jsonl.gz")
+SINCE_1_30 = [name for name, one in RELEASES.items() if one.minor >= 30]
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name.removesuffix(".jsonl.gz"))
 def test_every_recorded_decision_is_ours(path):
     assert list(disagreements(path)) == []
+
+
+@pytest.mark.parametrize("document", CONFIGURATIONS, ids=lambda one: f"{one['release']}-{one['name']}")
+def test_a_configuration_is_read_as_recorded(document):
+    assert list(differences(document["expected"], answer(document))) == []
+
+
+@pytest.mark.parametrize("document", CONFIGURATIONS, ids=lambda one: f"{one['release']}-{one['name']}")
+def test_the_next_minor_release_reads_it_differently(document):
+    minor = RELEASES[document["release"]].minor if document["release"] in RELEASES else CURRENT.minor
+    newer = find_release(f"1.{minor + 1}")
+    assert list(differences(document["expected"], answer({**document, "release": newer.name})))
+
+
+@pytest.mark.parametrize("release", SINCE_1_30)
+def test_random_configurations_are_accepted(release):
+    document = {"name": "made", "release": release, "text": _text(random.Random(release))}
+    assert answer(document)["faults"] == []
+
+
+def _text(rng):
+    return str(configuration(rng)).replace("'", '"').replace("True", "true")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", SINCE_1_30)
+def test_random_clusters_can_open_gates_that_are_closed_by_default(release):
+    settings = cluster(1, release, Variation(opens_gates=True))["featureGates"]
+    assert any(value and not RELEASES[release].gates[gate].default for gate, value in settings.items())

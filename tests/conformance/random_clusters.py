@@ -46,6 +46,9 @@ NODE_PARTS = (
     ("status", "declaredFeatures"),
 )
 
+#: Plugins for in-tree disks, which 1.30 has by default.
+DISKS = ("AzureDiskLimits", "EBSLimits", "GCEPDLimits")
+
 Document = dict[str, Any]
 
 
@@ -182,7 +185,7 @@ def _objects(rng: random.Random, parents: list[Document]) -> Iterator[Document]:
             }
         )
     for node in nodes:
-        _mix_node(rng, node, nodes)
+        mixed_node(rng, node, nodes)
     names = [node["metadata"]["name"] for node in nodes]
     for pod in pods:
         _mix_pod(rng, pod, pods)
@@ -238,14 +241,16 @@ def _distinct(objects: Iterable[Document]) -> list[Document]:
     return list(found.values())
 
 
-def _mix_node(rng: random.Random, node: Document, nodes: list[Document]) -> None:
+def mixed_node(rng: random.Random, node: Document, nodes: list[Document], chance: float = 0.25) -> Document:
+    """Exchange parts of a node for those of others, and return it."""
     for section, field in NODE_PARTS:
-        if rng.random() < 0.25:
+        if rng.random() < chance:
             _exchange(rng.choice(nodes).get(section, {}), node.setdefault(section, {}), (field,))
     if rng.random() < 0.15:
         other = rng.choice(nodes)["metadata"].get("labels", {})
         own = {k: v for k, v in node["metadata"].get("labels", {}).items() if k == "kubernetes.io/hostname"}
         node["metadata"]["labels"] = {**other, **own}
+    return node
 
 
 def _mix_pod(rng: random.Random, pod: Document, pods: list[Document]) -> None:

@@ -1,7 +1,8 @@
 // The recorder asks one release of kube-scheduler for every part of its decisions.
 //
 // It reads scenarios (one JSON document per line) from standard input and writes them with the field `expected.results`, in the
-// form of tests/data/conformance. A scenario whose configuration kube-scheduler refuses gets `expected.refused`.
+// form of tests/data/conformance. A scenario whose configuration kube-scheduler refuses gets `expected.refused`. One with
+// `changes` gets, for each change in turn, the pods that were unschedulable and those that the change wakes.
 package main
 
 import (
@@ -42,6 +43,14 @@ type scenario struct {
 	Mode         string            `json:"mode"`
 	Objects      []json.RawMessage `json:"objects"`
 	FeatureGates map[string]bool   `json:"featureGates"`
+	Changes      []change          `json:"changes"`
+}
+
+// change is an object that is created or updated, or that is deleted, while pods wait that the given plugins rejected.
+type change struct {
+	RejectedBy map[string][]string `json:"rejectedBy"`
+	Set        json.RawMessage     `json:"set"`
+	Delete     json.RawMessage     `json:"delete"`
 }
 
 type evictions struct {
@@ -152,6 +161,9 @@ func answer(asked *scenario, defaults map[string]bool) (expected map[string]any)
 		}
 		options = append(options, scheduler.WithProfiles(config.Profiles...), scheduler.WithComponentConfigVersion(config.TypeMeta.APIVersion))
 	}
+	if len(asked.Changes) > 0 {
+		options = append(options, scheduler.WithPodInitialBackoffSeconds(0), scheduler.WithPodMaxBackoffSeconds(0))
+	}
 	objects, pending, unknown := decode(asked.Objects)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -182,6 +194,9 @@ func answer(asked *scenario, defaults map[string]bool) (expected map[string]any)
 	if slow(objects) {
 		time.Sleep(*settle)
 	}
+	if len(asked.Changes) > 0 {
+		return map[string]any{"changes": follow(ctx, sched, client.Tracker(), pending, asked.Changes)}
+	}
 	results := []any{}
 	for _, pod := range pending {
 		result, err := sched.Record(ctx, pod, asked.Mode == "sequence", evicted)
@@ -195,6 +210,47 @@ func answer(asked *scenario, defaults map[string]bool) (expected map[string]any)
 		expected["unknown"] = unknown
 	}
 	return expected
+}
+
+// follow applies changes one after the other, and says which pods each of them wakes.
+func follow(ctx context.Context, sched *scheduler.Scheduler, tracker clienttesting.ObjectTracker, pending []*v1.Pod, changes []change) []any {
+	found := []any{}
+	for at, one := range changes {
+		parked := sched.Park(ctx, pending, one.RejectedBy)
+		apply(tracker, one, fmt.Sprint(at+2))
+		// The handlers run in goroutines of their own, and say nothing when they are done.
+		time.Sleep(*settle)
+		found = append(found, map[string]any{"parked": parked, "woken": sched.Woken(ctx)})
+	}
+	return found
+}
+
+func apply(tracker clienttesting.ObjectTracker, one change, version string) {
+	text := one.Set
+	if text == nil {
+		text = one.Delete
+	}
+	objects, _, unknown := decode([]json.RawMessage{text})
+	if len(unknown) > 0 {
+		return
+	}
+	object := objects[0]
+	kinds, _, err := clientscheme.Scheme.ObjectKinds(object)
+	must(err)
+	accessor, err := meta.Accessor(object)
+	must(err)
+	accessor.SetResourceVersion(version)
+	resource, _ := meta.UnsafeGuessKindToResource(kinds[0])
+	namespace := accessor.GetNamespace()
+	_, missing := tracker.Get(resource, namespace, accessor.GetName())
+	switch {
+	case one.Set == nil && missing == nil:
+		must(tracker.Delete(resource, namespace, accessor.GetName()))
+	case one.Set != nil && missing == nil:
+		must(tracker.Update(resource, object, namespace))
+	case one.Set != nil:
+		must(tracker.Create(resource, object, namespace))
+	}
 }
 
 func start(ctx context.Context, factory informers.SharedInformerFactory) {

@@ -1,0 +1,73 @@
+"""Which pods a change wakes here, for scenarios of ``random_changes``; in the form that a recorder answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from moorage.api.core import Node, Pod
+from moorage.api.decode import decode
+from moorage.api.defaults import default_node, default_pod
+from moorage.api.meta import Object
+from moorage.cycle.cycle import Cycle
+from moorage.engine.builder import build_scheduler
+from moorage.engine.facts import Gone, Seen
+from moorage.engine.loading import ConfigSource, load_source
+from moorage.engine.scheduler import Scheduler
+from moorage.queue import QueuePlace
+from moorage.state.pod_info import PodInfo
+from moorage.testing.scenarios import known_kinds, recorded_release
+
+Document = Mapping[str, Any]
+WOKEN: Final = {QueuePlace.ACTIVE, QueuePlace.BACKOFF}
+
+
+def answered(document: Document) -> list[dict[str, list[str]]]:
+    """Return, for each change, the pods that waited and those that it woke."""
+    return list(_followed(_scheduler(document), document))
+
+
+def _scheduler(document: Document) -> Scheduler:
+    gates = ",".join(f"{gate}={value}" for gate, value in document.get("featureGates", {}).items())
+    loaded = load_source(ConfigSource(emulate=recorded_release(document), feature_gates=gates))
+    return build_scheduler(loaded, Cycle())[0]
+
+
+def _followed(scheduler: Scheduler, document: Document) -> Iterator[dict[str, list[str]]]:
+    objects = [_object(data) for data in document["objects"]]
+    for obj in objects:
+        scheduler.observe(Seen(obj), 0.0)
+    pending = [PodInfo(obj) for obj in objects if isinstance(obj, Pod) and not obj.spec.node_name]
+    for at, change in enumerate(document["changes"]):
+        now = 1000.0 * (at + 1)
+        parked = _park(scheduler, pending, change["rejectedBy"], now)
+        obj = _object(change.get("set") or change["delete"], version=str(at + 2))
+        scheduler.observe(Seen(obj) if "set" in change else Gone(obj), now)
+        yield {"parked": parked, "woken": sorted(pod.key for pod in pending if _place(scheduler, pod) in WOKEN)}
+
+
+def _place(scheduler: Scheduler, pod: PodInfo) -> QueuePlace | None:
+    queued = scheduler.queue.get(pod.uid)
+    return None if queued is None else queued.place
+
+
+def _park(scheduler: Scheduler, pending: list[PodInfo], rejected_by: Mapping[str, list[str]], now: float) -> list[str]:
+    queue = scheduler.queue
+    for pod in pending:
+        queue.delete(pod, now)
+    for pod in pending:
+        if rejected_by.get(pod.key):
+            queue.add(pod, now)
+    parked = []
+    while (queued := queue.pop(now)) is not None:
+        queue.requeue(queued, now, rejected_by=rejected_by[queued.pod.key])
+        parked.append(queued.pod.key)
+    return sorted(parked)
+
+
+def _object(data: Document, version: str = "1") -> Object:
+    obj = decode(json.loads(json.dumps(data)), known_kinds()[data["kind"]], data["metadata"]["name"])
+    if isinstance(obj, Node):
+        return default_node(obj)
+    return default_pod(obj) if isinstance(obj, Pod) else obj

@@ -13,9 +13,11 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from moorage.api.core import Pod
 from moorage.api.decode import decode
 from moorage.api.json_tree import UNREADABLE
 from moorage.api.meta import Object, Value
+from moorage.api.pod_decoding import PodDecoder, PodText
 from moorage.client.raw_objects import RawObjects
 from moorage.client.resources import WatchedResource
 from moorage.errors import ClusterError, InputError
@@ -109,10 +111,15 @@ class ObjectDecoder(Generic[T]):
     ) -> None:
         self._resource, self._report, self._raw_objects = resource, report, raw_objects
         self._decodes_directly = raw_objects is None and resource.read is None
-        self._decoder = msgspec.json.Decoder(resource.type)
+        pods = PodDecoder() if resource.type is Pod else None
+        self._decode_object: Callable[[bytes], Any] = (
+            msgspec.json.Decoder(resource.type).decode if pods is None else pods.decode
+        )
+        #: Completes an object that was decoded with its page or line.
+        self._complete: Callable[[Any], Any] | None = None if pods is None else pods.complete
         self._raw_page_decoder = msgspec.json.Decoder(_Page)
         self._raw_line_decoder = msgspec.json.Decoder(_Line)
-        kind: Any = resource.type
+        kind: Any = resource.type if pods is None else PodText
         page = msgspec.defstruct("_WholePage", [("metadata", _ListMeta, _ListMeta()), ("items", list[kind] | None, None)])
         line = msgspec.defstruct("_WholeLine", [("type", str), ("object", kind)])
         self._page_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(page)
@@ -125,22 +132,25 @@ class ObjectDecoder(Generic[T]):
         """
         if self._decodes_directly:
             with suppress(*UNREADABLE):  # decode objects one by one otherwise
-                raw_objects = self._page_decoder.decode(body)
-                return ListChunk(raw_objects.items or [], raw_objects.metadata.resource_version, raw_objects.metadata.continue_)
+                page = self._page_decoder.decode(body)
+                objects = page.items or []
+                if self._complete is not None:
+                    objects = [*map(self._complete, objects)]
+                return ListChunk(objects, page.metadata.resource_version, page.metadata.continue_)
         try:
-            page = self._raw_page_decoder.decode(body)
+            raw_page = self._raw_page_decoder.decode(body)
         except UNREADABLE as error:
             raise ClusterError(f"list of {self._resource.plural}: not a list ({error})") from None
-        objects: list[T] = []
+        read: list[T] = []
         undecodable: dict[str, str] = {}
-        for raw in page.items or ():
+        for raw in raw_page.items or ():
             obj = self._object(bytes(raw))
             if obj is not None:
-                objects.append(obj)
+                read.append(obj)
             else:
                 identity = _lenient(bytes(raw), _MetadataOnly).metadata
                 undecodable[_key(identity)] = identity.uid
-        return ListChunk(objects, page.metadata.resource_version, page.metadata.continue_, undecodable)
+        return ListChunk(read, raw_page.metadata.resource_version, raw_page.metadata.continue_, undecodable)
 
     def event(self, line: bytes) -> WatchEvent[T]:
         """Decode a line of a watch.
@@ -153,11 +163,12 @@ class ObjectDecoder(Generic[T]):
         """Decode the usual events in one step; return None for others."""
         try:
             read = self._line_decoder.decode(line)
+            if read.type not in _CHANGES:
+                return None
+            obj = read.object if self._complete is None else self._complete(read.object)
         except UNREADABLE:
             return None
-        if read.type not in _CHANGES:
-            return None
-        return WatchEvent(read.type, read.object, read.object.metadata.resource_version)
+        return WatchEvent(read.type, obj, obj.metadata.resource_version)
 
     def _event(self, line: bytes) -> WatchEvent[T]:
         try:
@@ -190,7 +201,8 @@ class ObjectDecoder(Generic[T]):
         read = self._resource.read
         if read is None:
             with suppress(*UNREADABLE):
-                return self._decoder.decode(raw)
+                obj: T = self._decode_object(raw)
+                return obj
         try:
             return read(raw) if read is not None else decode(raw, self._resource.type, self._resource.plural)
         except InputError as error:

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from moorage.api.core import Namespace
+from moorage.api.core import Namespace, Pod
 from moorage.api.custom_objects import CustomObject
 from moorage.api.decode import decode
 from moorage.api.defaults import (
@@ -30,6 +30,7 @@ from moorage.api.gc_pause import collector_paused
 from moorage.api.json_tree import UNREADABLE
 from moorage.api.kinds import Kind
 from moorage.api.meta import Object, ObjectMeta
+from moorage.api.pod_decoding import PodDecoder, without_token_name
 from moorage.api.validation import PodValidator, validate
 from moorage.controllers.machinery.generated_names import generated_name, stable_uid
 from moorage.errors import InputError
@@ -52,7 +53,7 @@ _OFTEN: Final = 100
 OnRead: TypeAlias = Callable[[InputFile, int], None]
 #: The maximum length of a line in a message.
 _MAX_LINE = 400
-_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {kind.slot: msgspec.json.Decoder(kind.type) for kind in KINDS}
+_DECODERS: dict[str, Callable[[Any], Any]] = {kind.slot: msgspec.json.Decoder(kind.type).decode for kind in KINDS}
 
 _KIND_OF_TYPE: dict[type[Any], Kind] = {kind.type: kind for kind in KINDS}
 
@@ -150,6 +151,7 @@ class _Reader:
         self.custom = custom
         self.custom_objects: dict[tuple[type[CustomObject], str, str], ReadObject] = {}
         self.pod_faults = PodValidator()
+        self._decoders = _DECODERS | {"pods": PodDecoder().decode}
         self.objects: dict[str, dict[tuple[str, str], Any]] = {kind.slot: {} for kind in KINDS}
         self.places: dict[str, dict[tuple[str, str], str]] = {kind.slot: {} for kind in KINDS}
         self.unused: dict[tuple[str, str], int] = {}
@@ -175,9 +177,17 @@ class _Reader:
         try:
             if translated is None and (unknown := self.fields.faults(found, kind, source)):
                 raise InputError(*unknown)
-            self._keep(kind, _decode(found.payload, kind, found.where), found.where)
+            self._keep(kind, self._decode(found.payload, kind, found.where), found.where)
         except InputError as error:
             self._note_fault(error)
+
+    def _decode(self, payload: Payload, kind: Kind, where: str) -> Any:
+        if isinstance(payload, dict):
+            return _with_shared_names(decode(payload, kind.type, where))
+        try:
+            return self._decoders[kind.slot](payload)
+        except UNREADABLE:
+            return _with_shared_names(decode(bytes(payload), kind.type, where))
 
     def take_value(self, obj: Object, where: str) -> None:
         """Add an object that a program created."""
@@ -291,13 +301,9 @@ class _Reader:
 # -- one object ---------------------------------------------------------------------------------------------------------
 
 
-def _decode(payload: Payload, kind: Kind, where: str) -> Any:
-    if isinstance(payload, dict):
-        return decode(payload, kind.type, where)
-    try:
-        return _DECODERS[kind.slot].decode(payload)
-    except UNREADABLE:
-        return decode(bytes(payload), kind.type, where)
+def _with_shared_names(obj: Any) -> Any:
+    """Return an object as ``PodDecoder`` returns pods: with the same name for the token's volume."""
+    return replace(obj, spec=without_token_name(obj.spec)) if isinstance(obj, Pod) and obj.spec.volumes else obj
 
 
 def _identified(given: Any, kind: Kind, where: str, count: int) -> Any:

@@ -1,0 +1,176 @@
+"""Decode pods from JSON, and hold equal parts of them in memory once.
+
+Most pods are copies of a template. The specs of two copies differ in the node and in the name of the volume that holds the
+service account's token, ``kube-api-access-`` and five random characters. So a spec is looked up by its text without these two,
+and decoded only if no pod had it before. Nothing reads the name of that volume, so all copies have the same one. Statuses,
+labels and owners are decoded, and replaced by equal ones of an earlier pod.
+
+The first pod of a text is decoded twice, to find out whether the two differences are where they are expected. If they are not,
+pods with that text are decoded as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec.structs import force_setattr, replace
+
+from moorage.api.core import ContainerStatus, Pod, PodCondition, PodSpec, PodStatus, Volume
+from moorage.api.meta import Object, ObjectMeta, OwnerReference
+
+__all__ = ["PodDecoder", "PodText", "without_token_name"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+#: How many different values of each part are remembered. If there are more, pods are hardly copies of each other.
+_MOST: Final = 8192
+#: Up to this length, a status is looked up by its text: that of a pod without a node.
+_SHORT_STATUS: Final = 256
+_SHARED_NAME: Final = "kube-api-access"
+#: The token's volume as the API server names it: with characters of Kubernetes' random suffixes.
+_GIVEN_NAME: Final = re.compile(r"kube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}")
+_NAME_TEXT: Final = re.compile(rb'"kube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}"')
+_NAME_START: Final = b'"kube-api-access-'
+_NAME_LENGTH: Final = len(_NAME_START) + 6
+_NAME_QUOTED: Final = b'"kube-api-access"'
+_NODE_FIELD: Final = b'"nodeName":'
+_NODE_TEXT: Final = re.compile(rb'"nodeName": ?"([a-z0-9.-]+)"')
+#: Stands for a node's name in the text of a spec; no name, and no character of valid JSON.
+_NO_NODE: Final = b"\0"
+_PROBE: Final = "probe."
+_encode: Final = msgspec.msgpack.Encoder().encode
+_read_spec: Final = msgspec.json.Decoder(PodSpec).decode
+_read_status: Final = msgspec.json.Decoder(PodStatus).decode
+
+
+class PodText(Object):
+    """A pod whose spec and status are not decoded yet."""
+
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    status: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class PodDecoder:
+    """Decodes pods. Those of one decoder share equal parts."""
+
+    def __init__(self) -> None:
+        self._decode = msgspec.json.Decoder(PodText).decode
+        #: Text of a spec → the spec; None if pods with this text share nothing.
+        self._specs: dict[bytes, PodSpec | None] = {}
+        self._short_statuses: dict[bytes, PodStatus] = {}
+        self._containers: dict[bytes, tuple[ContainerStatus, ...]] = {}
+        self._conditions: dict[PodCondition, PodCondition] = {}
+        self._labels: dict[bytes, tuple[dict[str, str], tuple[OwnerReference, ...]]] = {}
+        self._words: dict[str, str] = {}
+
+    def decode(self, text: bytes | msgspec.Raw) -> Pod:
+        """Return the pod in a JSON text.
+
+        Raises  msgspec.DecodeError, UnicodeDecodeError, RecursionError
+        """
+        return self.complete(self._decode(text))
+
+    def complete(self, read: PodText) -> Pod:
+        """Return the pod, with its spec and status decoded.
+
+        Raises  msgspec.DecodeError, UnicodeDecodeError, RecursionError
+        """
+        metadata = read.metadata
+        self._share_metadata(metadata)
+        return Pod(metadata=metadata, spec=self._spec(bytes(read.spec)), status=self._status(bytes(read.status)))
+
+    # -- the spec ------------------------------------------------------------------------------------------------------
+
+    def _spec(self, text: bytes) -> PodSpec:
+        key, node = text, ""
+        at = text.find(_NODE_FIELD)
+        if at >= 0 and (found := _NODE_TEXT.match(text, at)) is not None:
+            key, node = b"".join((text[:at], _NO_NODE, text[found.end() :])), self._word(found[1].decode())
+        at = key.find(_NAME_START)
+        if at >= 0 and _NAME_TEXT.match(key, at) is not None:
+            key = key.replace(key[at : at + _NAME_LENGTH], _NAME_QUOTED)
+        shared = self._specs.get(key)
+        if shared is None:
+            if key in self._specs:
+                return without_token_name(_read_spec(text))
+            shared = _remembered(self._specs, key, self._first(text, key, node))
+            if shared is None:
+                return without_token_name(_read_spec(text))
+        return replace(shared, node_name=node) if node else shared
+
+    def _first(self, text: bytes, key: bytes, node: str) -> PodSpec | None:
+        """Return the spec, without its node, that all pods with this key share; None if they differ in more."""
+        spec = without_token_name(_read_spec(text))
+        probe = _PROBE if node else ""
+        probed = _read_spec(key.replace(_NO_NODE, f'"nodeName":"{probe}"'.encode(), 1))
+        if spec.node_name != node or probed != replace(spec, node_name=probe):
+            return None
+        return replace(spec, node_name="") if node else spec
+
+    # -- the rest ------------------------------------------------------------------------------------------------------
+
+    def _status(self, text: bytes) -> PodStatus:
+        if len(text) > _SHORT_STATUS:
+            return self._long_status(text)
+        status = self._short_statuses.get(text)
+        return status if status is not None else _remembered(self._short_statuses, text, self._long_status(text))
+
+    def _long_status(self, text: bytes) -> PodStatus:
+        read = _read_status(text)
+        if read.conditions:
+            force_setattr(read, "conditions", tuple(map(self._condition, read.conditions)))
+        if read.container_statuses:
+            key = _encode(read.container_statuses)
+            held = self._containers.get(key) or _remembered(self._containers, key, read.container_statuses)
+            force_setattr(read, "container_statuses", held)
+        if read.start_time:
+            force_setattr(read, "start_time", self._word(read.start_time))
+        return read
+
+    def _condition(self, read: PodCondition) -> PodCondition:
+        held = self._conditions.get(read)
+        if held is not None:
+            return held
+        for part in ("type", "status", "last_transition_time"):
+            if text := getattr(read, part):
+                force_setattr(read, part, self._word(text))
+        return _remembered(self._conditions, read, read)
+
+    def _share_metadata(self, metadata: ObjectMeta) -> None:
+        """Replace parts of metadata that nothing else holds yet."""
+        labels, owners = metadata.labels, metadata.owner_references
+        if labels or owners:
+            key = _encode((labels, owners))
+            held = self._labels.get(key) or _remembered(self._labels, key, (labels, owners))
+            force_setattr(metadata, "labels", held[0])
+            force_setattr(metadata, "owner_references", held[1])
+        force_setattr(metadata, "namespace", self._word(metadata.namespace))
+        if metadata.generate_name:
+            force_setattr(metadata, "generate_name", self._word(metadata.generate_name))
+        if metadata.creation_timestamp:
+            force_setattr(metadata, "creation_timestamp", self._word(metadata.creation_timestamp))
+
+    def _word(self, read: str) -> str:
+        held = self._words.get(read)
+        return held if held is not None else _remembered(self._words, read, read)
+
+
+def _remembered(table: dict[K, V], key: K, value: V) -> V:
+    if len(table) >= _MOST:
+        table.clear()
+    table[key] = value
+    return value
+
+
+def without_token_name(spec: PodSpec) -> PodSpec:
+    """Return the spec with the same name for the token's volume in all pods."""
+    found = [at for at, volume in enumerate(spec.volumes) if _GIVEN_NAME.fullmatch(volume.name)]
+    if len(found) != 1 or spec.volumes[found[0]] != Volume(name=spec.volumes[found[0]].name):
+        return spec
+    at = found[0]
+    if any(volume.name == _SHARED_NAME for volume in spec.volumes):
+        return spec
+    return replace(spec, volumes=(*spec.volumes[:at], Volume(name=_SHARED_NAME), *spec.volumes[at + 1 :]))

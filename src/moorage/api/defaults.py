@@ -12,7 +12,7 @@ Source  kubernetes, pkg/apis/core/v1/defaults.go and zz_generated.defaults.go; p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -47,11 +47,13 @@ from moorage.api.names import is_hugepage_resource, is_native_resource
 from moorage.api.quantity import NANO_PER_UNIT, parse
 
 __all__ = [
-    "default_container", "default_limit_range", "default_namespace", "default_node", "default_pod", "default_pod_spec",
-    "default_replication_controller", "default_resource_claim", "default_resource_claim_template", "merge_label_keys",
-    "quantity_of_nano",
+    "PodDefaults", "default_container", "default_limit_range", "default_namespace", "default_node", "default_pod",
+    "default_pod_spec", "default_replication_controller", "default_resource_claim", "default_resource_claim_template",
+    "merge_label_keys", "quantity_of_nano",
 ]  # fmt: skip
 
+#: How many complete specs are remembered.
+_MOST_SPECS: Final = 4096
 _T = TypeVar("_T")
 _V = TypeVar("_V", bound=Value)
 
@@ -70,6 +72,30 @@ def default_pod(pod: Pod) -> Pod:
     if spec.resources is not None:
         spec = _changed(spec, resources=_pod_level(spec, spec.resources))
     return merge_label_keys(_changed(pod, spec=spec))
+
+
+class PodDefaults:
+    """Returns pods as ``default_pod`` does. Pods that share a spec share the complete one."""
+
+    def __init__(self) -> None:
+        #: Identity of a spec → the spec, and the complete one.
+        self._complete: dict[int, tuple[PodSpec, PodSpec]] = {}
+
+    def __call__(self, pod: Pod) -> Pod:
+        """Return the pod as the API server would store it.
+
+        Raises  InputError as ``default_pod`` does
+        """
+        spec = pod.spec
+        held = self._complete.get(id(spec))
+        if held is not None and held[0] is spec:
+            return pod if held[1] is spec else replace(pod, spec=held[1])
+        complete = default_pod(pod)
+        if not spec.node_name and not _uses_label_keys(spec):  # label keys depend on the labels of the pod
+            if len(self._complete) >= _MOST_SPECS:
+                self._complete.clear()
+            self._complete[id(spec)] = spec, complete.spec
+        return complete
 
 
 def _is_complete(spec: PodSpec) -> bool:

@@ -18,10 +18,10 @@ from moorage.api.core import Namespace, Pod
 from moorage.api.custom_objects import CustomObject
 from moorage.api.decode import decode
 from moorage.api.defaults import (
+    PodDefaults,
     default_limit_range,
     default_namespace,
     default_node,
-    default_pod,
     default_replication_controller,
     default_resource_claim,
     default_resource_claim_template,
@@ -59,7 +59,6 @@ _KIND_OF_TYPE: dict[type[Any], Kind] = {kind.type: kind for kind in KINDS}
 
 _DEFAULTING: dict[str, Callable[[Any], Any]] = {
     "nodes": default_node,
-    "pods": default_pod,
     "namespaces": default_namespace,
     "limit_ranges": default_limit_range,
     "replication_controllers": default_replication_controller,
@@ -151,6 +150,7 @@ class _Reader:
         self.custom = custom
         self.custom_objects: dict[tuple[type[CustomObject], str, str], ReadObject] = {}
         self.pod_faults = PodValidator()
+        self.pod_defaults = PodDefaults()
         self._decoders = _DECODERS | {"pods": PodDecoder().decode}
         self.objects: dict[str, dict[tuple[str, str], Any]] = {kind.slot: {} for kind in KINDS}
         self.places: dict[str, dict[tuple[str, str], str]] = {kind.slot: {} for kind in KINDS}
@@ -214,9 +214,10 @@ class _Reader:
         self.unused[key] = self.unused.get(key, 0) + 1
 
     def _keep(self, kind: Kind, given: Any, where: str) -> None:
-        held = self.objects[kind.slot]
+        slot = kind.slot
+        held = self.objects[slot]
         known = _identified(given, kind, where, len(held))
-        defaulting = _DEFAULTING.get(kind.slot)
+        defaulting = self.pod_defaults if slot == "pods" else _DEFAULTING.get(slot)
         if defaulting is not None:
             try:
                 known = defaulting(known)
@@ -227,9 +228,9 @@ class _Reader:
         key = (known.metadata.namespace, known.metadata.name)
         before = held.setdefault(key, known)
         if before is known:
-            self.places[kind.slot][key] = where
+            self.places[slot][key] = where
             return
-        other = self.places[kind.slot][key]
+        other = self.places[slot][key]
         if before != known:
             raise InputError(f"{where}: {_title(kind, known)} is also at {other}, and differs; keep one of them")
         self.repeated.append(f"{_title(kind, known)} ({other} and {where})")

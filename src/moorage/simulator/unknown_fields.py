@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -31,6 +32,8 @@ __all__ = ["FieldCheck", "Validation"]
 _MOST_PRINTED: Final = 200
 #: Fields reported for one object.
 _MOST_FIELDS: Final = 20
+#: How many parts without unknown fields are remembered.
+_MOST_PARTS: Final = 4096
 _HEAD: Final = {"apiVersion", "kind"}
 #: How deep a name is searched that stands in the wrong place.
 _MISPLACED_DEPTH: Final = 4
@@ -53,6 +56,8 @@ class FieldCheck:
         self._validation = validation
         self._printed: Counter[str] = Counter()
         self._noted: dict[tuple[str, str], list[str]] = {}
+        #: Texts without unknown fields, with the type and the field they are for: those of copies are equal.
+        self._clean: set[tuple[str, str, bytes]] = set()
 
     def faults(self, found: FoundObject, kind: Kind, source: InputFile | None) -> list[str]:
         """Return a fault for each unknown field that may not be there; ``source`` is the file of the object, if it has one."""
@@ -63,9 +68,10 @@ class FieldCheck:
             self._printed[kind.slot] += 1
             if self._printed[kind.slot] > _MOST_PRINTED:
                 return []
-        shape, tree = _shape(found), plain_object(found)
-        if shape is None:
+        shape = _shape(found.api_version, found.kind)
+        if shape is None or self._is_clean(found, shape):
             return []
+        tree = plain_object(found)
         title = f"{kind.name} {_name(tree)}"
         strict = self._validation is Validation.STRICT and not printed
         faults = []
@@ -82,6 +88,32 @@ class FieldCheck:
             if len(faults) >= _MOST_FIELDS:
                 break
         return faults
+
+    def _is_clean(self, found: FoundObject, shape: Struct) -> bool:
+        """Return True if the object has no unknown field. It is searched by part, and equal parts of objects once."""
+        if isinstance(found.payload, dict):
+            return False
+        try:
+            parts = _PARTS.decode(found.payload)
+        except UNREADABLE:
+            return False
+        return all(self._is_clean_part(shape, name, bytes(text)) for name, text in parts.items() if name not in _HEAD)
+
+    def _is_clean_part(self, shape: Struct, name: str, text: bytes) -> bool:
+        field, key = shape.fields.get(name), (shape.name, name, text)
+        if field is None:
+            return False
+        if isinstance(field.type, Scalar) or key in self._clean:
+            return True
+        try:
+            clean = next(_unknown(field.type, msgspec.json.decode(text), (name,)), None) is None
+        except UNREADABLE:
+            return False
+        if clean and name != "metadata":  # every object has metadata of its own
+            if len(self._clean) >= _MOST_PARTS:
+                self._clean.clear()
+            self._clean.add(key)
+        return clean
 
     def notes(self) -> list[str]:
         """Return a note for each unknown field that was let through."""
@@ -114,11 +146,13 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 _HEADS: Final = msgspec.json.Decoder(_Head)
+_PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def _shape(found: FoundObject) -> Struct | None:
-    group, _, version = found.api_version.rpartition("/")
-    message = message_of(group, version, found.kind)
+@lru_cache(maxsize=256)
+def _shape(api_version: str, kind: str) -> Struct | None:
+    group, _, version = api_version.rpartition("/")
+    message = message_of(group, version, kind)
     return schema(message) if message in messages() else None
 
 

@@ -321,8 +321,9 @@ def test_at_most_a_thousand_validation_faults_are_reported(against_a_server):
         code, answer = await client.ask("POST", "/api/v1/namespaces/default/pods", pod)
         assert (code, len(answer["details"]["causes"])) == (422, 1000)
         assert answer["message"].endswith(", only the first 1000 errors are listed]")
-        owner = {"apiVersion": "v1", "kind": "K", "name": "o", "uid": "u", "controller": True}
-        _, answer = await client.ask("POST", MAPS, {"metadata": {"name": "x", "ownerReferences": [owner] * 3000}})
+        owner = {"apiVersion": "v1", "kind": "K", "name": "o", "controller": True}
+        owners = [{**owner, "uid": f"u{i}"} for i in range(3000)]
+        _, answer = await client.ask("POST", MAPS, {"metadata": {"name": "x", "ownerReferences": owners}})
         assert len(answer["message"]) < 2 << 20
         assert "only the first" in answer["message"]
 

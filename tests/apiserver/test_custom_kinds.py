@@ -293,7 +293,7 @@ def test_status_and_generation(widgets):
 def test_scale(widgets):
     ask(widgets, "POST", WIDGETS, widget("a", spec={"replicas": 2}))
     _, scale = ask(widgets, "GET", f"{WIDGETS}/a/scale")
-    assert (scale["kind"], scale["spec"], scale["status"]) == ("Scale", {"replicas": 2}, {"replicas": 0, "selector": ""})
+    assert (scale["kind"], scale["spec"], scale["status"]) == ("Scale", {"replicas": 2}, {"replicas": 0})
     ask(widgets, "PATCH", f"{WIDGETS}/a/scale", {"spec": {"replicas": 5}}, form=MERGE)
     assert ask(widgets, "GET", f"{WIDGETS}/a")[1]["spec"]["replicas"] == 5
     told = message(ask(widgets, "PATCH", f"{WIDGETS}/a", {"spec": {"replicas": -1}}, form=MERGE))

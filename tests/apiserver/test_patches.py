@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from moorage.apiserver.fields.patches import json_patch, merge_patch
 from moorage.apiserver.fields.strategic_merge import strategic_merge
+from moorage.apiserver.schema.schemas import kind_schema
 from moorage.apiserver.vocabulary.served_kinds import find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
 
+POD = kind_schema(find_kind("pods"))
 MERGES = {  # RFC 7386, appendix A
     "replace": ({"a": "b"}, {"a": "c"}, {"a": "c"}),
     "add": ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
@@ -111,13 +113,13 @@ def held_pod():
 @pytest.mark.parametrize("name", RESULTS)
 def test_strategic_merge_of_containers(name):
     part, wanted = RESULTS[name]
-    merged = strategic_merge(find_kind("pods"), held_pod(), STRATEGIC[name])
+    merged = strategic_merge(POD, held_pod(), STRATEGIC[name])
     assert [(one["name"], one["image"]) for one in merged["spec"][part]] == wanted
 
 
 def test_strategic_merge_of_other_fields():
     def merged(name):
-        return strategic_merge(find_kind("pods"), held_pod(), STRATEGIC[name])
+        return strategic_merge(POD, held_pod(), STRATEGIC[name])
 
     assert merged("a set grows")["metadata"]["finalizers"] == ["c/c", "a/a", "b/b"]
     assert merged("a set shrinks")["metadata"]["finalizers"] == ["b/b"]
@@ -129,7 +131,9 @@ def test_strategic_merge_of_other_fields():
 def test_the_merge_key_of_ports_depends_on_the_kind():
     service = {"spec": {"ports": [{"port": 80, "name": "a"}]}}
     patch = {"spec": {"ports": [{"port": 80, "name": "b"}]}}
-    assert strategic_merge(find_kind("services"), service, patch) == {"spec": {"ports": [{"port": 80, "name": "b"}]}}
+    assert strategic_merge(kind_schema(find_kind("services")), service, patch) == {
+        "spec": {"ports": [{"port": 80, "name": "b"}]}
+    }
 
 
 CONTRADICTIONS = {  # patch: code and message of a kube-apiserver v1.36.2
@@ -145,13 +149,17 @@ CONTRADICTIONS = {  # patch: code and message of a kube-apiserver v1.36.2
     "what is not retained": (
         {"spec": {"$retainKeys": ["bogus"], "nodeName": "n"}}, 400, "invalid patch format of retainKeys",
     ),
+    "what to retain is no list": ({"spec": {"$retainKeys": True}}, 400, "invalid patch format of retainKeys"),
+    "the order of an unknown list": (
+        {"spec": {"$setElementOrder/x": []}}, 500, 'unable to find api field in struct PodSpec for the json field "x"',
+    ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("patch", "code", "message"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
 def test_strategic_merge_errors(patch, code, message):
     with pytest.raises(ApiError) as caught:
-        strategic_merge(find_kind("pods"), held_pod(), patch)
+        strategic_merge(POD, held_pod(), patch)
     assert (caught.value.code, caught.value.message) == (code, message)
 
 
@@ -183,7 +191,7 @@ GOING = st.builds(lambda name: {"name": name, "$patch": "delete"}, st.sampled_fr
 
 @given(st.lists(NAMED, min_size=1, max_size=5), st.lists(NAMED | GOING, max_size=5))
 def test_strategic_merge_of_lists_equals_the_simple_algorithm(held, patch):
-    found = strategic_merge(find_kind("pods"), {"spec": {"containers": held}}, {"spec": {"containers": patch}})
+    found = strategic_merge(POD, {"spec": {"containers": held}}, {"spec": {"containers": patch}})
     assert found["spec"]["containers"] == plainly_merged(held, patch)
 
 
@@ -223,7 +231,7 @@ def test_kubectl_agrees(name, tmp_path):
     if run.returncode:
         pytest.skip(f"kubectl does not run here: {run.stderr}")
     theirs = json.loads(run.stdout)
-    ours = strategic_merge(find_kind("pods"), held_pod(), STRATEGIC[name])
+    ours = strategic_merge(POD, held_pod(), STRATEGIC[name])
     for part in ("containers", "tolerations", "nodeSelector", "hostname"):
         shown = theirs["spec"].get(part)
         if part == "containers":

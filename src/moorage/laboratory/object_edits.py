@@ -20,6 +20,7 @@ from moorage.api.decode import decode
 from moorage.api.meta import Object
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet
 from moorage.apiserver.fields.strategic_merge import strategic_merge
+from moorage.apiserver.schema.schemas import kind_schema
 from moorage.controllers.machinery.generated_names import stable_uid
 from moorage.engine.facts import Gone, Seen
 from moorage.errors import InputError, StateError
@@ -192,7 +193,7 @@ class ObjectEdits:
             yield plain
             return
         patch = {name: value for name, value in plain.items() if name not in {"apiVersion", "kind"}}
-        merged = strategic_merge(served_as(kind), msgspec.to_builtins(known), patch)
+        merged = strategic_merge(kind_schema(served_as(kind)), msgspec.to_builtins(known), patch)
         yield decode(merged, kind.type, found.where)
 
     # -- admission -------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Final
 
 from moorage.api.meta import ObjectMeta, OwnerReference
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_qualified_name
-from moorage.api.validation.faults import Faults, forbidden, invalid, label_name, labels, named, required
+from moorage.api.validation.faults import NOT_NEGATIVE, Faults, forbidden, invalid, label_name, labels, named, required
 from moorage.errors import Fault
 
 __all__ = ["MAX_ANNOTATIONS", "annotation_faults", "object_meta"]
@@ -36,6 +36,8 @@ def object_meta(
         yield required("metadata.namespace")
     else:
         yield from named("metadata.namespace", metadata.namespace, check_dns1123_label)
+    if metadata.generation < 0:
+        yield invalid("metadata.generation", metadata.generation, NOT_NEGATIVE)
     yield from labels("metadata.labels", metadata.labels)
     yield from annotation_faults("metadata.annotations", metadata.annotations)
     yield from _owners(metadata.owner_references)

@@ -15,7 +15,10 @@ from moorage.api.quantity import QuantityError, canonical, parse
 from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid, quantity, required, unsupported
 from moorage.errors import Fault
 
-__all__ = ["container_resources", "is_integer_resource", "node_resources", "pod_resources"]
+__all__ = [
+    "container_name_faults", "container_resources", "is_integer_resource", "node_resources", "pod_resources",
+    "standard_name_faults",
+]  # fmt: skip
 
 _CONTAINER: Final = frozenset(["cpu", "memory", "ephemeral-storage"])
 _POD: Final = ("cpu", "hugepages-", "memory")
@@ -42,7 +45,7 @@ def container_resources(path: str, resources: ResourceRequirements, claims: Set[
     if resources.limits or resources.requests:
         for part, amounts in (("limits", resources.limits), ("requests", resources.requests)):
             for name, amount in amounts.items():
-                yield from _container_name(f"{path}.{part}[{name}]", name)
+                yield from container_name_faults(f"{path}.{part}[{name}]", name)
                 yield from _amount(f"{path}.{part}[{name}]", name, amount)
         yield from _within_limits(path, resources)
     if resources.claims:
@@ -56,7 +59,7 @@ def pod_resources(path: str, resources: ResourceRequirements) -> Faults:
     for part, amounts in (("limits", resources.limits), ("requests", resources.requests)):
         for name, amount in amounts.items():
             at = f"{path}.{part}[{name}]"
-            faults = list(_standard_name(at, name))
+            faults = list(standard_name_faults(at, name))
             yield from faults
             if not faults and name not in {"cpu", "memory"} and not is_hugepage_resource(name):
                 yield unsupported(at, name, _POD)
@@ -70,7 +73,8 @@ def node_resources(path: str, amounts: ResourceList) -> Faults:
         yield from quantity(f"{path}.{name}", amount, integer=is_integer_resource(name))
 
 
-def _standard_name(path: str, name: str) -> Faults:
+def standard_name_faults(path: str, name: str) -> Faults:
+    """Yield the faults of a resource's name: not a qualified name, or without a prefix and unknown."""
     faults = check_qualified_name(name)
     for fault in faults:
         yield invalid(path, name, fault)
@@ -78,8 +82,9 @@ def _standard_name(path: str, name: str) -> Faults:
         yield invalid(path, name, "must be a standard resource type or fully qualified")
 
 
-def _container_name(path: str, name: str) -> Faults:
-    yield from _standard_name(path, name)
+def container_name_faults(path: str, name: str) -> Faults:
+    """Yield the faults of the name of a resource that containers use."""
+    yield from standard_name_faults(path, name)
     if "/" not in name:
         if name not in _CONTAINER and not is_hugepage_resource(name):
             yield invalid(path, name, "must be a standard resource for containers")

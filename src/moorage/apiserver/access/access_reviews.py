@@ -13,6 +13,7 @@ import msgspec
 from moorage.apiserver.access.authentication import Authenticator
 from moorage.apiserver.access.rbac_authorizer import Authorizer
 from moorage.apiserver.access.rbac_rules import Attributes
+from moorage.apiserver.access.review_selectors import selector_errors, selector_faults
 from moorage.apiserver.access.service_account_tokens import ISSUER
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import Review
@@ -31,15 +32,15 @@ def answer(
     Raises  ApiError 422 if the spec is invalid, 400 if a field has the wrong type
     """
     spec = _mapping(document.get("spec"))
-    if review.kind.endswith("AccessReview"):
-        _raise_if_any(review, _metadata_faults(review, document))
-    status = _status(review, spec, user, authenticator, authorizer, namespace)
+    if review.kind.endswith("AccessReview") and (faults := [*_access_faults(review, document, spec, namespace)]):
+        raise invalid("", review.group, "", faults)
+    status = _status(review, spec, user, authenticator, authorizer)
+    if review.kind == "SelfSubjectRulesReview":
+        document = {"metadata": {}, "spec": {}}
     return {**document, "apiVersion": f"{review.group}/{review.version}", "kind": review.kind, "status": status}
 
 
-def _status(
-    review: Review, spec: Document, user: User, authenticator: Authenticator, authorizer: Authorizer, namespace: str
-) -> Document:  # fmt: skip
+def _status(review: Review, spec: Document, user: User, authenticator: Authenticator, authorizer: Authorizer) -> Document:
     match review.kind:
         case "SelfSubjectReview":
             return {"userInfo": _info(user)}
@@ -48,19 +49,20 @@ def _status(
         case "SelfSubjectRulesReview":
             return _rules(user, _text(spec, "namespace"), authorizer)
         case "SelfSubjectAccessReview":
-            _raise_if_any(review, _attributes_faults(spec))
             return _access(user, spec, authorizer)
         case _:
-            _raise_if_any(review, [*_attributes_faults(spec), *_subject_faults(spec)])
-            if review.namespaced:
-                _raise_if_any(review, [*_namespace_faults(spec, namespace)])
             groups = tuple(str(one) for one in _list(spec, "groups"))
             return _access(User(_text(spec, "user"), groups, _text(spec, "uid")), spec, authorizer)
 
 
-def _raise_if_any(review: Review, faults: Iterator[Fault] | list[Fault]) -> None:
-    if found := [*faults]:
-        raise invalid("", review.group, "", found)
+def _access_faults(review: Review, document: Document, spec: Document, namespace: str) -> Iterator[Fault]:
+    yield from _attributes_faults(spec)
+    if review.kind != "SelfSubjectAccessReview":
+        yield from _subject_faults(spec)
+    yield from selector_faults(_mapping(spec.get("resourceAttributes")))
+    yield from _metadata_faults(review, document)
+    if review.namespaced:
+        yield from _namespace_faults(spec, namespace)
 
 
 #: Metadata that requests may have: managed fields, and what the server itself fills in.
@@ -90,11 +92,11 @@ def _go_path(path: Any) -> Document:
 
 
 def _namespace_faults(spec: Document, namespace: str) -> Iterator[Fault]:
-    if spec.get("nonResourceAttributes") is not None:
-        why, path = "disallowed on this kind of request", spec["nonResourceAttributes"]
-        yield Fault("Invalid value", "spec.nonResourceAttributes", why, _go_path(path))
-    elif (found := _text(_mapping(spec.get("resourceAttributes")), "namespace")) != namespace:
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if resource is not None and (found := _text(_mapping(resource), "namespace")) != namespace:
         yield Fault("Invalid value", "spec.resourceAttributes.namespace", "must match metadata.namespace", found)
+    if path is not None:
+        yield Fault("Invalid value", "spec.nonResourceAttributes", "disallowed on this kind of request", _go_path(path))
 
 
 def _subject_faults(spec: Document) -> Iterator[Fault]:
@@ -107,7 +109,8 @@ def _subject_faults(spec: Document) -> Iterator[Fault]:
 
 def _access(user: User, spec: Document, authorizer: Authorizer) -> Document:
     verdict = authorizer.judge(user, _attributes(spec))
-    return {"allowed": verdict.allowed, **({"reason": verdict.reason} if verdict.reason else {})}
+    shown = {"reason": verdict.reason, "evaluationError": selector_errors(_mapping(spec.get("resourceAttributes")))}
+    return {"allowed": verdict.allowed, **{name: text for name, text in shown.items() if text}}
 
 
 def _attributes(spec: Document) -> Attributes:

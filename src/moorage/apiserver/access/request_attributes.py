@@ -22,6 +22,7 @@ def attributes_of(method: str, target: Target | ReviewTarget, query: Mapping[str
     """Return the attributes of a request whose path resolved to a target."""
     verb = _VERBS.get(method, method.lower())
     if isinstance(target, ReviewTarget):
+        verb = _OF_MANY.get(verb, verb)
         return Attributes(verb, target.review.group, target.review.resource, namespace=target.namespace or "")
     kind, name, namespace = target.kind, target.name, target.namespace or ""
     is_many = not name

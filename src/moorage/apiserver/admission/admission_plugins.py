@@ -41,8 +41,8 @@ from moorage.apiserver.vocabulary.statuses import ApiError, forbidden
 from moorage.framework.features import FeatureGates
 
 __all__ = [
-    "ATTRIBUTES_PROTECTION", "GROUP_PROTECTION", "Lookup", "admit", "admit_new", "admit_with_controllers", "check_change",
-    "restore_admitted",
+    "ATTRIBUTES_PROTECTION", "GROUP_PROTECTION", "Lookup", "admit", "admit_new", "admit_resize", "admit_with_controllers",
+    "check_change", "restore_admitted",
 ]  # fmt: skip
 
 #: The finalizer of VolumeAttributesClasses; a controller removes it when no claim or volume uses the class.
@@ -160,6 +160,20 @@ def _pod(decoded: Object, find: Lookup) -> tuple[Object, tuple[str, ...]]:
         if refusals:
             return pod, refusals
     return pod, ()
+
+
+def admit_resize(document: Document, decoded: Object, find: Lookup) -> None:
+    """Apply the limit ranges to the new version of a pod whose resources change, in place.
+
+    Raises  ApiError 403 if a limit range rejects it
+    """
+    if not isinstance(decoded, Pod):
+        return
+    ranges = [one for one in find(LimitRange, decoded.metadata.namespace) if isinstance(one, LimitRange)]
+    after, refusals = apply_limit_ranges(decoded, ranges)
+    if refusals:
+        raise forbidden("pods", "", decoded.metadata.name, refusals[0] if len(refusals) == 1 else f"[{', '.join(refusals)}]")
+    apply_changes(document, decoded, after)
 
 
 def _claim(decoded: Object, find: Lookup) -> tuple[Object, tuple[str, ...]]:

@@ -216,6 +216,20 @@ def _claim(claim: Document) -> None:
         spec["dataSource"] = {name: reference.get(name) for name in ("apiGroup", "kind", "name")}
 
 
+def _account(account: Document) -> None:
+    """Reduce the references to an account's secrets to their names."""
+    for secret in account.get("secrets") or ():
+        if isinstance(secret, dict):
+            for name in secret.keys() - {"name"}:
+                del secret[name]
+
+
+def _pending(found: Document) -> None:
+    """Default the phase of a volume or a claim."""
+    if isinstance(status := found.setdefault("status", {}), dict):
+        status["phase"] = status.get("phase") or "Pending"
+
+
 def _node(node: Document) -> None:
     if isinstance(spec := node.get("spec"), dict):
         _sync_list_form(spec, "podCIDR", "podCIDRs", lambda text: text, lambda one: one)
@@ -256,9 +270,11 @@ _CRON_JOB: Final = _spec_default(
 #: Defaulting functions that run before the defaults of each nested type.
 _BY_KIND: Final[Mapping[tuple[str, str], tuple[Callable[[Document], None], ...]]] = {
     ("", "Node"): (_node,),
-    ("", "PersistentVolumeClaim"): (_claim,),
+    ("", "PersistentVolume"): (_pending,),
+    ("", "PersistentVolumeClaim"): (_claim, _pending),
     ("", "Pod"): (_own_pod_spec,),
     ("", "ReplicationController"): (_spec_default(replicas=1), _copy_template_labels),
+    ("", "ServiceAccount"): (_account,),
     ("", "Service"): (_spec_default(type="ClusterIP", sessionAffinity="None"), _service),
     ("apiextensions.k8s.io", "CustomResourceDefinition"): (_definition,),
     ("apps", "Deployment"): (_spec_default(replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600), _deployment),

@@ -1,4 +1,4 @@
-"""Validation of endpoints, secrets, nodes, runtime classes, revisions, sets and limit ranges, beyond what scheduling reads.
+"""Validation of endpoints, secrets, nodes, runtime classes, revisions and sets, beyond what scheduling reads.
 
 Source  kubernetes, pkg/apis/core/validation/validation.go; pkg/apis/{apps,coordination,node}/validation
 """
@@ -10,7 +10,7 @@ import binascii
 import ipaddress
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_qualified_name
 from moorage.api.quantity import QuantityError, parse
@@ -26,15 +26,17 @@ from moorage.api.validation.faults import (
     unsupported,
 )
 from moorage.apiserver.admission.field_checks import NON_STANDARD_IP, has_address, range_faults
+from moorage.apiserver.vocabulary.go_messages import go_word, syntax_fault
 from moorage.apiserver.vocabulary.records import Document
 from moorage.errors import Fault
 
 __all__ = [
-    "controller_faults", "endpoints_faults", "limit_faults", "node_network_faults",
-    "revision_faults", "runtime_class_faults", "secret_type_faults", "stateful_set_faults",
+    "controller_faults", "endpoints_faults", "node_faults", "revision_faults", "runtime_class_faults",
+    "secret_type_faults", "stateful_set_faults",
 ]  # fmt: skip
 
 Faults = Iterator[Fault]
+_T = TypeVar("_T")
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 
 
@@ -143,8 +145,9 @@ def _json_fault(text: str) -> str:
 # -- nodes, revisions, sets -------------------------------------------------------------------------------------------
 
 
-def node_network_faults(node: Document) -> Faults:
-    """Yield the faults of a node's pod networks."""
+def node_faults(node: Document) -> Faults:
+    """Yield the faults of a node's pod networks, and of the annotation that names pods to avoid."""
+    yield from _avoided_pods_faults((node["metadata"].get("annotations") or {}).get(_AVOID_PODS))
     texts = (node.get("spec") or {}).get("podCIDRs") or []
     networks = []
     for i, text in enumerate(texts):
@@ -154,6 +157,48 @@ def node_network_faults(node: Document) -> Faults:
             yield invalid(f"spec.podCIDRs[{i}]", text, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)")
     if len(texts) > 1 and (len(texts) > 2 or len({one.version for one in networks}) < 2):
         yield invalid("spec.podCIDRs", texts, "may specify no more than one CIDR for each IP family")
+
+
+_AVOID_PODS: Final = "scheduler.alpha.kubernetes.io/preferAvoidPods"
+
+
+def _avoided_pods_faults(text: str | None) -> Faults:
+    """Yield the faults of the controllers whose pods a node avoids, in JSON."""
+    if not text:
+        return
+    try:
+        controllers = [*_avoided_controllers(text)]
+    except ValueError as error:
+        yield invalid("metadata.annotations.AvoidPods", _AVOID_PODS, str(error))
+        return
+    for i, controller in enumerate(controllers):
+        at = f"metadata.annotations.{_AVOID_PODS}[{i}].PodSignature"
+        if controller is None:
+            yield required(at)
+        elif not controller.get("controller"):
+            yield invalid(f"{at}.PodController.Controller", False, "must point to a controller")
+
+
+def _avoided_controllers(text: str) -> Iterator[Document | None]:
+    """Yield the controllers in the annotation, None for an entry without one.
+
+    Raises  ValueError with the text of Go's decoder
+    """
+    if fault := syntax_fault(text.encode()):
+        raise ValueError(fault)
+    path, held = "preferAvoidPods", _of_type(dict, json.loads(text), "value", "v1.AvoidPods").get("preferAvoidPods")
+    place = f"struct field AvoidPods.{path}"
+    for entry in _of_type(list, [] if held is None else held, place, "[]v1.PreferAvoidPodsEntry"):
+        signature = _of_type(dict, entry or {}, place, "v1.PreferAvoidPodsEntry").get("podSignature") or {}
+        at = f"{path}.podSignature"
+        owner = _of_type(dict, signature, f"struct field PreferAvoidPodsEntry.{at}", "v1.PodSignature").get("podController")
+        yield owner and _of_type(dict, owner, f"struct field PodSignature.{at}.podController", "v1.OwnerReference")
+
+
+def _of_type(wanted: type[_T], value: Any, where: str, go: str) -> _T:
+    if not isinstance(value, wanted):
+        raise ValueError(f"json: cannot unmarshal {go_word(value)} into Go {where} of type {go}")
+    return value
 
 
 def stateful_set_faults(found: Document) -> Faults:
@@ -235,47 +280,3 @@ def _is_negative(amount: Any) -> bool:
         return parse(amount) < 0
     except QuantityError:
         return False
-
-
-# -- limit ranges -------------------------------------------------------------------------------------------------------
-
-
-def limit_faults(found: Document) -> Faults:
-    """Yield the faults of amounts of a LimitRange that contradict each other."""
-    for i, limit in enumerate((found.get("spec") or {}).get("limits") or ()):
-        at = f"spec.limits[{i}]"
-        if limit.get("type") == "PersistentVolumeClaim" and not any(
-            "storage" in (limit.get(part) or {}) for part in ("min", "max")
-        ):
-            why = "either minimum or maximum storage value is required, but neither was provided"
-            yield required(f"{at}.limits", why)
-        names = {name for part in _PARTS for name in limit.get(part) or {}}
-        for name in sorted(names):
-            yield from _order_faults(at, name, {part: (limit.get(part) or {}).get(name) for part in _PARTS})
-
-
-_PARTS: Final = ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio")
-#: Pairs of which the first must not exceed the second: the field that is at fault, and their words.
-_ORDER: Final = (
-    ("min", "max", "min", "min value", "max value"),
-    ("min", "defaultRequest", "defaultRequest", "min value", "default request value"),
-    ("defaultRequest", "max", "defaultRequest", "default request value", "max value"),
-    ("defaultRequest", "default", "defaultRequest", "default request value", "default limit value"),
-    ("min", "default", "default", "min value", "default value"),
-    ("default", "max", "default", "default value", "max value"),
-)
-
-
-def _order_faults(path: str, name: str, amounts: dict[str, Any]) -> Faults:
-    try:
-        values = {part: parse(amount) for part, amount in amounts.items() if amount is not None}
-    except QuantityError:
-        return
-    for low, high, at, low_words, high_words in _ORDER:
-        if low in values and high in values and values[low] > values[high]:
-            why = f"{low_words} {amounts[low]} is greater than {high_words} {amounts[high]}"
-            yield invalid(f"{path}.{at}[{name}]", amounts[low if at != "defaultRequest" else "defaultRequest"], why)
-    ratio = values.get("maxLimitRequestRatio")
-    if ratio is not None and ratio < 10**9:
-        why = f"ratio {amounts['maxLimitRequestRatio']} is less than 1"
-        yield invalid(f"{path}.maxLimitRequestRatio[{name}]", amounts["maxLimitRequestRatio"], why)

@@ -22,6 +22,7 @@ from moorage.api.validation.metadata import object_meta
 from moorage.apiserver.admission.custom_strategy import custom_faults, is_custom_changed, keep_all_but_status, prepare_custom
 from moorage.apiserver.admission.defaulting import set_defaults
 from moorage.apiserver.admission.definition_validation import new_definition_faults, prepare_definition
+from moorage.apiserver.admission.device_validation import selector_faults
 from moorage.apiserver.admission.event_validation import new_event_faults
 from moorage.apiserver.admission.gated_fields import drop_disabled_fields, drop_disabled_status_fields
 from moorage.apiserver.admission.namespace_lifecycle import keep_finalizers, with_finalizer
@@ -36,8 +37,10 @@ from moorage.framework.features import FeatureGates
 
 __all__ = ["decode_document", "prepare_adopted", "prepare_create", "prepare_update", "set_defaults_and_decode"]
 
-#: Metadata that clients may change through the status subresource. Pod groups allow none of it but managedFields.
-_STATUS_METADATA: Final = ("labels", "annotations", "finalizers", "managedFields")
+#: Metadata that clients may change through the status subresource, unless the kind resets it.
+_STATUS_METADATA: Final = ("labels", "annotations", "finalizers", "ownerReferences", "managedFields", "generateName")
+#: Kinds of which a write of the status changes no metadata that has a meaning.
+_RESET_METADATA: Final = frozenset(["PodGroup", "ResourceClaim", "VolumeAttachment"])
 #: Storage prefixes under /registry that differ from the resource name.
 _REGISTRY: Final = {
     "endpoints": "services/endpoints", "nodes": "minions", "replicationcontrollers": "controllers",
@@ -77,9 +80,9 @@ def set_defaults_and_decode(kind: ServedKind, document: Document) -> Object:
     return decode_document(kind, document)
 
 
-def prepare_create(kind: ServedKind, document: Document, gates: FeatureGates) -> None:
+def prepare_create(kind: ServedKind, document: Document, gates: FeatureGates, more: Iterable[Fault] = ()) -> None:
     """Turn a document with name, uid and creation time into a new object, in place: initial status, generation, defaults;
-    then validate it.
+    then validate it. ``more`` are faults that other objects cause.
 
     Raises  ApiError 422 with all its faults
     """
@@ -118,7 +121,8 @@ def prepare_create(kind: ServedKind, document: Document, gates: FeatureGates) ->
         if spec.get("schedulingGates"):
             document["status"]["conditions"] = [{**_GATED, "lastTransitionTime": now}]
     new = _NEW_FAULTS.get(kind.native, _no_faults)
-    _raise_if_any(kind, document, chain(_faults(kind, decoded), unread_field_faults(kind, document), new(document)))
+    found = (more, _faults(kind, decoded), unread_field_faults(kind, document), new(document))
+    _raise_if_any(kind, document, chain(*found, _selector_faults(kind, document, gates)))
 
 
 def _no_faults(_: Document) -> Iterator[Fault]:
@@ -185,9 +189,10 @@ def _set_taint_times(resource_slice: Document, now: Any) -> None:
 
 def _set_phase_time(old: Document, new: Document, now: str) -> None:
     """Set when a volume entered its phase, unless the client sets it."""
-    before, status = old.get("status") or {}, new.get("status")
+    before, status = old.get("status") or {}, new.setdefault("status", {})
     if not isinstance(status, dict):
         return
+    status["phase"] = status.get("phase") or "Pending"
     held, given = before.get("lastPhaseTransitionTime"), status.get("lastPhaseTransitionTime")
     if before.get("phase") == status.get("phase"):
         _set_or_drop(status, "lastPhaseTransitionTime", given or held)
@@ -218,16 +223,17 @@ def prepare_adopted(kind: ServedKind, document: Document) -> None:
 
 
 def prepare_update(
-    kind: ServedKind, old: Document, new: Document, subresource: str, gates: FeatureGates, now: str = ""
+    kind: ServedKind, old: Document, new: Document, subresource: str, gates: FeatureGates, now: str = "",
+    more: Iterable[Fault] = (),
 ) -> None:  # fmt: skip
     """Turn the object that a client sent into the next version of the stored one, in place.
 
     The main path changes everything but the status; ``status`` changes the status and some metadata; ``finalize`` alone
-    changes a namespace's finalizers. ``now`` is the time as an RFC 3339 text.
+    changes a namespace's finalizers. ``now`` is the time as an RFC 3339 text, and ``more`` are faults that other objects cause.
 
     Raises  ApiError 409 if the uid differs, 422 for immutable or invalid fields
     """
-    _keep_identity(kind, old, new)
+    _keep_identity(kind, old, new, subresource)
     drop_empty(new["metadata"])
     _restore_unwritten(kind, old, new, subresource, gates)
     _keep_time(kind, old, new, subresource, now)
@@ -245,7 +251,7 @@ def prepare_update(
         _raise_if_any(kind, new, chain(faults, _changed_metadata_faults(kind, old, new)))
         return
     if subresource == "status":
-        _raise_if_any(kind, new, chain(_changed_metadata_faults(kind, old, new), status_faults(kind, old, new, decoded)))
+        _raise_if_any(kind, new, chain(more, _changed_metadata_faults(kind, old, new), status_faults(kind, old, new, decoded)))
         return
     match subresource:
         case "resize":
@@ -254,7 +260,13 @@ def prepare_update(
             changes = ephemeral_faults(old, new)
         case _:
             changes = change_faults(kind, old, new, gates)
-    _raise_if_any(kind, new, chain(_update_faults(kind, decoded), unread_field_faults(kind, new), changes))
+    found = (_update_faults(kind, decoded), unread_field_faults(kind, new), changes)
+    _raise_if_any(kind, new, chain(*found, _selector_faults(kind, new, gates)))
+
+
+def _selector_faults(kind: ServedKind, document: Document, gates: FeatureGates) -> Iterator[Fault]:
+    has_selectors = kind.native in {"DeviceClass", "ResourceClaim", "ResourceClaimTemplate"}
+    return selector_faults(document, has_lists=gates["DRAListTypeAttributes"]) if has_selectors else _no_faults(document)
 
 
 def drop_empty(metadata: Document) -> None:
@@ -314,7 +326,7 @@ def _set_or_drop(document: Document, name: str, value: Any) -> None:
         document[name] = value
 
 
-def _keep_identity(kind: ServedKind, old: Document, new: Document) -> None:
+def _keep_identity(kind: ServedKind, old: Document, new: Document, subresource: str) -> None:
     held, sent = old["metadata"], new["metadata"]
     if sent.get("uid") and sent["uid"] != held["uid"]:
         key = f"/registry/{_REGISTRY.get(kind.qualified, kind.resource)}/{key_of(held.get('namespace') or '', held['name'])}"
@@ -324,22 +336,30 @@ def _keep_identity(kind: ServedKind, old: Document, new: Document) -> None:
         )
         raise conflict(kind.resource, kind.group, held["name"], why)
     sent.pop("selfLink", None)
+    if held.get("deletionTimestamp") or (subresource == "status" and _resets_deletion(kind)):
+        sent.pop("deletionTimestamp", None)
     fixed = [
         Fault("Invalid value", f"metadata.{name}", "field is immutable", sent[name])
-        for name in ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds")
         if sent.get(name) is not None and sent[name] != held.get(name)
     ]
-    if fixed:
+    if fixed and not (subresource == "status" and kind.custom is not None):
         raise invalid(kind.kind, kind.group, held["name"], fixed)
     for name in _SERVER_METADATA:
         _set_or_drop(sent, name, held.get(name))
 
 
+def _resets_deletion(kind: ServedKind) -> bool:
+    return kind.native == "Pod" or kind.native in _RESET_METADATA
+
+
 def _only_status(kind: ServedKind, old: Document, new: Document) -> None:
     status = new.get("status")
     metadata = {**old["metadata"]}
-    for name in _STATUS_METADATA if kind.native != "PodGroup" else ("managedFields",):
-        _set_or_drop(metadata, name, new["metadata"].get(name))
+    for name in _STATUS_METADATA:
+        is_reset = kind.native in _RESET_METADATA and name not in {"managedFields", "generateName"}
+        if not is_reset and not (kind.native == "Pod" and name == "ownerReferences"):
+            _set_or_drop(metadata, name, new["metadata"].get(name))
     _set_or_drop(metadata, "resourceVersion", new["metadata"].get("resourceVersion"))
     new.clear()
     new.update(copy.deepcopy(old))
@@ -372,13 +392,19 @@ def _only_ephemeral(old: Document, new: Document) -> None:
 
 
 def _only_resources(old: Document, new: Document) -> None:
-    """Reduce an update of a pod to its containers' resources and resize policies."""
+    """Reduce an update of a pod to its containers' resources and resize policies.
+
+    Containers that are not those of the pod remain, and are a fault.
+    """
     sent = _reset_but_metadata(old, new)
     for part in ("containers", "initContainers"):
-        given = {one.get("name"): one for one in sent.get(part) or ()}
-        for container in new["spec"].get(part) or ():
+        held, given = new["spec"].get(part) or [], sent.get(part) or []
+        if [one.get("name") for one in held] != [one.get("name") for one in given]:
+            new["spec"][part] = given
+            continue
+        for container, other in zip(held, given, strict=True):
             for name in ("resources", "resizePolicy"):
-                _set_or_drop(container, name, given.get(container.get("name"), container).get(name))
+                _set_or_drop(container, name, other.get(name))
 
 
 # -- validation --------------------------------------------------------------------------------------------------------
@@ -396,7 +422,7 @@ def _changed_metadata_faults(kind: ServedKind, old: Document, new: Document) -> 
     Unchanged metadata is not validated again, so that objects adopted from a dump can run.
     """
     if any(old["metadata"].get(name) != new["metadata"].get(name) for name in _CLIENT_METADATA):
-        decoded = decode({"metadata": new["metadata"]}, Object, "")
+        decoded = decode({"metadata": {**new["metadata"], "generateName": ""}}, Object, "")
         yield from object_meta(decoded.metadata, kind.namespaced, kind.check_name)
         yield from metadata_faults(new["metadata"])
 
@@ -409,14 +435,24 @@ _CLIENT_METADATA: Final = ("annotations", "finalizers", "labels", "ownerReferenc
 _FROZEN: Final = (PodGroup, Workload)
 
 
+#: Kinds of which an update validates ``generateName``, too.
+_CHECKED_BASES: Final = frozenset([
+    "CSINode", "ClusterRole", "ClusterRoleBinding", "ConfigMap", "Endpoints", "Ingress", "LimitRange", "PersistentVolume",
+    "PersistentVolumeClaim", "PodDisruptionBudget", "ResourceClaim", "Role", "RoleBinding", "Secret", "Service",
+    "ServiceAccount", "VolumeAttachment", "VolumeAttributesClass",
+])  # fmt: skip
+
+
 def _update_faults(kind: ServedKind, decoded: Object) -> Iterator[Fault]:
-    return object_meta(decoded.metadata, True) if isinstance(decoded, _FROZEN) else _faults(kind, decoded)
+    faults = object_meta(decoded.metadata, True) if isinstance(decoded, _FROZEN) else _faults(kind, decoded)
+    return (fault for fault in faults if kind.native in _CHECKED_BASES or fault.field != "metadata.generateName")
 
 
 def _raise_if_any(kind: ServedKind, document: Document, faults: Iterator[Fault]) -> None:
     first = next(faults, None)
     if first is not None:
-        raise invalid(kind.kind, kind.group, document["metadata"]["name"], chain([first], faults))
+        group = "" if kind.kind == "Event" else kind.group  # both APIs of events report their faults as those of the core
+        raise invalid(kind.kind, group, document["metadata"]["name"], chain([first], faults))
 
 
 _QOS_RESOURCES: Final = ("cpu", "memory")

@@ -224,14 +224,24 @@ def resize_faults(old: Document, new: Document, qos: Callable[[Document], str]) 
         yield Fault("Invalid value", "spec", "Pod QOS Class may not change as a result of resizing", qos(before))
     for part in ("containers", "initContainers"):
         held, given = before.get(part) or [], after.get(part) or []
-        if [one.get("name") for one in held] != [one.get("name") for one in given]:
-            yield Fault("Forbidden", f"spec.{part}", "pod updates may not add or remove containers")
+        if moved := [*_moved(part, held, given)]:
+            yield from moved
             return
         for i, (one, other) in enumerate(zip(held, given, strict=True)):
             if part == "containers" or one.get("restartPolicy") == "Always":
                 yield from _resized(f"spec.{part}[{i}].resources", one, other)
     if _without_empty(before) != _without_empty(after):
         yield Fault("Forbidden", "spec", "only cpu and memory resources are mutable")
+
+
+def _moved(part: str, held: list[Document], given: list[Document]) -> Iterator[Fault]:
+    """Yield the faults of containers that a resize adds, removes, renames or reorders."""
+    if len(held) != len(given):
+        yield Fault("Forbidden", f"spec.{part}", f"{part} may not be added or removed on resize")
+        return
+    for i, (one, other) in enumerate(zip(held, given, strict=True)):
+        if one.get("name") != other.get("name"):
+            yield Fault("Forbidden", f"spec.{part}[{i}].name", f"{part} may not be renamed or reordered on resize")
 
 
 def ephemeral_faults(old: Document, new: Document) -> Iterator[Fault]:

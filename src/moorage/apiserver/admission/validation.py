@@ -23,11 +23,11 @@ from moorage.apiserver.admission.event_validation import event_faults
 from moorage.apiserver.admission.field_checks import NON_STANDARD_IP, has_address
 from moorage.apiserver.admission.ingress_validation import ingress_faults
 from moorage.apiserver.admission.job_validation import cron_job_limit_faults, job_faults
+from moorage.apiserver.admission.limit_range_validation import limit_faults
 from moorage.apiserver.admission.plain_kind_validation import (
     controller_faults,
     endpoints_faults,
-    limit_faults,
-    node_network_faults,
+    node_faults,
     revision_faults,
     runtime_class_faults,
     secret_type_faults,
@@ -351,7 +351,7 @@ _RULES: Final[Mapping[tuple[str, str], Callable[[Document], Iterator[Fault]]]] =
     ("", "Event"): event_faults,
     ("", "LimitRange"): limit_faults,
     ("", "Namespace"): _namespace,
-    ("", "Node"): node_network_faults,
+    ("", "Node"): node_faults,
     ("", "PersistentVolume"): volume_faults,
     ("", "PersistentVolumeClaim"): claim_faults,
     ("", "Pod"): pod_annotation_faults,

@@ -14,25 +14,25 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.apiserver.schema.schemas import Field, ListOf, MapOf, Struct, Type, kind_schema
+from moorage.apiserver.schema.schemas import Field, ListOf, MapOf, Struct, Type
 from moorage.apiserver.vocabulary.go_messages import go_value
-from moorage.apiserver.vocabulary.served_kinds import ServedKind
-from moorage.apiserver.vocabulary.statuses import bad_request, unknown
+from moorage.apiserver.vocabulary.statuses import bad_request, quoted, unknown
 
 __all__ = ["strategic_merge"]
 
-_DELETE_FROM: Final = "$deleteFromPrimitiveList/"
-_ORDER: Final = "$setElementOrder/"
+_DELETE_FROM: Final = "$deleteFromPrimitiveList"
+_ORDER: Final = "$setElementOrder"
+_RETAIN: Final = "$retainKeys"
 
 
-def strategic_merge(kind: ServedKind, document: Any, patch: Any) -> Any:
-    """Return a document with a strategic merge patch applied.
+def strategic_merge(shape: Struct, document: Any, patch: Any) -> Any:
+    """Return a document of a schema with a strategic merge patch applied.
 
     Raises  ApiError 400 or 500 for a patch that contradicts itself or does not match the document's structure
     """
     if not isinstance(patch, dict):
         raise bad_request("the patch must be an object")
-    return _merge_map(document, patch, kind_schema(kind))
+    return _merge_map(document, patch, shape)
 
 
 def _merge_map(current: Any, patch: dict[str, Any], shape: Type | None) -> dict[str, Any]:
@@ -43,48 +43,113 @@ def _merge_map(current: Any, patch: dict[str, Any], shape: Type | None) -> dict[
         return {key: value for key, value in patch.items() if key != "$patch"}
     if directive != "merge":
         raise unknown(f"unknown patch type: {go_value(directive)} in map: {go_value(patch)}")
-    merged = dict(current) if isinstance(current, dict) else {}
-    if "$retainKeys" in patch:
-        retained = {_mark(one) for one in _list(patch["$retainKeys"], "$retainKeys")}
-        if any(key not in retained for key in patch if not key.startswith("$")):
-            raise bad_request("invalid patch format of retainKeys")
-        merged = {key: value for key, value in merged.items() if key in retained}
+    before = current if isinstance(current, dict) else {}
+    merged = _retained(before, patch)
+    fields = _fields(shape)
     for key, value in patch.items():
         if key.startswith(_DELETE_FROM):
-            name, removed = key.removeprefix(_DELETE_FROM), {_mark(one) for one in _list(value, key)}
-            merged[name] = [one for one in merged.get(name) or [] if _mark(one) not in removed]
-        elif key.startswith("$"):
-            continue
+            _delete_from(merged, _listed(key, _DELETE_FROM, "primitive list"), value, shape)
         elif value is None:
             merged.pop(key, None)
-        else:
-            merged[key] = _merge_value(merged.get(key), value, shape, key)
-    _set_orders(merged, current if isinstance(current, dict) else {}, patch, _fields(shape))
+        elif key != _RETAIN and not key.startswith(_ORDER):
+            _set(merged, key, value, shape)
+    _set_orders(merged, before, patch, fields, shape)
     return merged
+
+
+def _retained(current: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a map that the patch's ``$retainKeys`` directive retains."""
+    if _RETAIN not in patch:
+        return dict(current)
+    if not isinstance(patch[_RETAIN], list):
+        raise bad_request("invalid patch format of retainKeys")
+    retained = {_mark(one) for one in patch[_RETAIN]}
+    directives = (_RETAIN, _DELETE_FROM, _ORDER)
+    if any(value is not None and key not in retained and not key.startswith(directives) for key, value in patch.items()):
+        raise bad_request("invalid patch format of retainKeys")
+    return {key: value for key, value in current.items() if key in retained}
+
+
+def _listed(key: str, directive: str, what: str) -> str:
+    """Return the name of the list in the key of a directive."""
+    head, slash, name = key.partition("/")
+    if head != directive or not slash:
+        raise bad_request(f"invalid patch format of {what}")
+    return name
+
+
+def _delete_from(merged: dict[str, Any], name: str, removed: Any, shape: Type | None) -> None:
+    """Delete values from a list. A directive that is no list, or names no list, has no effect."""
+    held = merged.get(name)
+    if removed is None:
+        merged.pop(name, None)
+    elif isinstance(held, list) and isinstance(removed, list):
+        _field(shape, name)
+        marks = {_mark(one) for one in removed}
+        merged[name] = [one for one in held if _mark(one) not in marks]
+
+
+def _set(merged: dict[str, Any], key: str, value: Any, shape: Type | None) -> None:
+    """Merge a value into the field of a map."""
+    held = merged.get(key)
+    if isinstance(value, dict | list) and type(held) is type(value):
+        merged[key] = _merge_value(held, value, shape, key)
+        return
+    made = _without_directives(value)
+    if made is _DELETED:
+        merged.pop(key, None)
+    else:
+        merged[key] = made
+
+
+def _without_directives(value: Any) -> Any:
+    """Return a new value without nulls, and without the maps in it that have a directive."""
+    if isinstance(value, dict):
+        if "$patch" in value:
+            return _DELETED
+        cleaned = {key: _without_directives(inner) for key, inner in value.items() if inner is not None}
+        return {key: inner for key, inner in cleaned.items() if inner is not _DELETED}
+    if isinstance(value, list):
+        return [made for one in value if (made := _without_directives(one)) is not _DELETED]
+    return value
 
 
 def _fields(shape: Type | None) -> Mapping[str, Field]:
     return shape.fields if isinstance(shape, Struct) else {}
 
 
-def _list(value: Any, key: str) -> list[Any]:
+def _field(shape: Type | None, key: str) -> Field | None:
+    """Return a field of a struct; None for a map.
+
+    Raises  ApiError 500 if the struct does not have it
+    """
+    if isinstance(shape, Struct) and key not in shape.fields:
+        name = shape.full_go.rpartition(".")[2]
+        raise unknown(f"unable to find api field in struct {name} for the json field {quoted(key)}")
+    return _fields(shape).get(key)
+
+
+def _list(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise bad_request(f"{key} must be a list")
+        raise unknown(f"expected a []interface {{}}, but received a {_GO_TYPES.get(type(value), '%!s(<nil>)')}")
     return value
 
 
+_GO_TYPES: Final = {bool: "bool", dict: "map[string]interface {}", float: "float64", int: "int64", str: "string"}
+
+
 def _merge_value(current: Any, value: Any, shape: Type | None, key: str) -> Any:
-    field = _fields(shape).get(key)
+    """Merge a map into a map, or a list into a list."""
+    field = _field(shape, key)
     if isinstance(value, dict):
         inner = field.type if field else shape.item if isinstance(shape, MapOf) else None
         return _merge_map(current, value, inner)
-    if not isinstance(value, list) or field is None or not field.merges or not isinstance(field.type, ListOf):
+    if field is None or not field.merges or not isinstance(field.type, ListOf):
         return value
-    held = current if isinstance(current, list) else []
     if not field.merge_key:
-        marks = {_mark(one) for one in held}
-        return held + [one for one in value if _mark(one) not in marks]
-    return _merge_list(held, value, field.merge_key, field.type.item)
+        marks = {_mark(one) for one in current}
+        return current + [one for one in value if _mark(one) not in marks]
+    return _merge_list(current, value, field.merge_key, field.type.item)
 
 
 def _merge_list(current: list[Any], patch: list[Any], by: str, shape: Type) -> list[Any]:
@@ -97,25 +162,23 @@ def _merge_list(current: list[Any], patch: list[Any], by: str, shape: Type) -> l
         if isinstance(one, dict):
             places.setdefault(_mark(one.get(by)), []).append(i)
     for item in patch:
-        if not isinstance(item, dict) or (by not in item and current):
+        if not isinstance(item, dict) or by not in item:
             raise unknown(f"map: {go_value(item)} does not contain declared merge key: {by}")
-        mark = _mark(item[by]) if by in item else _NAMELESS
-        if mark is not _NAMELESS and item.get("$patch") == "delete":
+        mark = _mark(item[by])
+        if item.get("$patch") == "delete":
             for at in places.pop(mark, ()):
                 merged[at] = _DELETED
         elif mark in places:
             at = places[mark][0]
             merged[at] = _merge_map(merged[at], item, shape)
         else:
-            if mark is not _NAMELESS:
-                places[mark] = [len(merged)]
-            merged.append(_merge_map({}, item, shape))
+            places[mark] = [len(merged)]
+            merged.append(item)
     return [one for one in merged if one is not _DELETED]
 
 
-#: Marks a deleted list item, and stands for the key of an item without one.
+#: Marks a deleted value.
 _DELETED: Final = object()
-_NAMELESS: Final = object()
 
 
 def _mark(value: Any) -> Hashable:
@@ -123,13 +186,17 @@ def _mark(value: Any) -> Hashable:
     return (msgspec.json.encode(value, order="deterministic"),) if isinstance(value, (dict, list)) else value
 
 
-def _set_orders(merged: dict[str, Any], before: dict[str, Any], patch: dict[str, Any], fields: Mapping[str, Field]) -> None:
+def _set_orders(
+    merged: dict[str, Any], before: dict[str, Any], patch: dict[str, Any], fields: Mapping[str, Field], shape: Type | None
+) -> None:
     """Order the items of merged lists by the patch's ``$setElementOrder`` directive or, without one, by the patch's list."""
     orders = {key: value for key, value in patch.items() if isinstance(value, list) and not key.startswith("$")}
     for key, value in patch.items():
         if key.startswith(_ORDER):
-            _check_order(patch, key.removeprefix(_ORDER), _list(value, key), fields)
-    orders |= {key.removeprefix(_ORDER): _list(value, key) for key, value in patch.items() if key.startswith(_ORDER)}
+            order, name = _list(value), _listed(key, _ORDER, "setElementOrder list")
+            _field(shape, name)
+            _check_order(patch, name, order, fields)
+            orders[name] = order
     for name, order in orders.items():
         held, field = before.get(name), fields.get(name)
         if field is not None and field.merges and isinstance(held, list) and isinstance(merged.get(name), list):

@@ -22,13 +22,13 @@ from moorage.apiserver.http import write_requests
 from moorage.apiserver.http.list_options import check_list
 from moorage.apiserver.http.lists import metadata_list, object_list, table_list
 from moorage.apiserver.http.pod_connect import STREAMS, check_stream
+from moorage.apiserver.http.scale_requests import answer_scale
 from moorage.apiserver.schema.representations import META as _META
 from moorage.apiserver.schema.representations import accepted, form_of, metadata_of
 from moorage.apiserver.schema.request_bodies import (
     APPLY,
     OBJECT_TYPES,
     BodyForm,
-    check_name,
     check_namespace,
     normalized_body,
     read_body,
@@ -37,9 +37,8 @@ from moorage.apiserver.schema.schemas import kind_schema
 from moorage.apiserver.storage.delete_options import options_of
 from moorage.apiserver.storage.list_selection import Selection, selection
 from moorage.apiserver.storage.pod_subresources import bind, evict
-from moorage.apiserver.storage.scale import read_scale, write_scale
 from moorage.apiserver.storage.store import DeleteOptions, ListPage, Store, timestamp
-from moorage.apiserver.tables.tables import included, scale_table, table
+from moorage.apiserver.tables.tables import included, table
 from moorage.apiserver.tables.usage_metrics import measure, measure_all
 from moorage.apiserver.vocabulary.http_messages import HTTPRequest, Response
 from moorage.apiserver.vocabulary.records import Document, Record
@@ -49,7 +48,7 @@ from moorage.apiserver.vocabulary.served_kinds import MEASURED, Review, ServedKi
 from moorage.apiserver.vocabulary.statuses import (
     ApiError,
     bad_request,
-    conflict,
+    forbidden,
     not_acceptable_form,
     not_allowed,
     success,
@@ -78,22 +77,34 @@ def serve(
 
     Raises  ApiError for a rejected request
     """
-    warning = target.kind.custom.warning if isinstance(target, Target) and target.kind.custom is not None else ""
+    warning = _deprecation(target)
     if not warning:
         return _serve(store, guard, authorizer, request, target)
     try:
         response = _serve(store, guard, authorizer, request, target)
     except ApiError as error:
-        error.warnings = (*error.warnings, warning)
+        error.warnings = (warning, *error.warnings)
         raise
-    return replace(response, warnings=(*response.warnings, warning))
+    return replace(response, warnings=(warning, *response.warnings))
+
+
+def _deprecation(target: Target | ReviewTarget) -> str:
+    """Return the warning about a deprecated kind, or ""."""
+    if not isinstance(target, Target):
+        return ""
+    if target.kind.custom is not None:
+        return target.kind.custom.warning
+    return _ENDPOINTS_WARNING if target.kind.native == "Endpoints" else ""
+
+
+_ENDPOINTS_WARNING: Final = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
 
 
 def _serve(
     store: Store, guard: Authenticator, authorizer: Authorizer, request: HTTPRequest, target: Target | ReviewTarget
 ) -> Response:
     if isinstance(target, Target) and target.subresource in STREAMS:
-        return _connect(store, request, target)
+        return _connect(store, authorizer, request, target)
     accepted(request.accept)
     if isinstance(target, ReviewTarget):
         if request.method != "POST":
@@ -133,20 +144,18 @@ def _body_as(
     body = read_body(request.body, request.media_type, OBJECT_TYPES, kind=kind, strict=request.looks_closely)
     shape = kind_schema(Review(group, kind, "", version=version))
     sent, warnings = normalized_body(BodyForm(group, version, kind, shape), body, request.validation)
-    check_namespace(sent.get("metadata") or {}, namespace)
+    with write_requests.with_warnings(warnings):
+        check_namespace(sent.get("metadata") or {}, namespace)
     return sent, warnings
 
 
 def _review(store: Store, guard: Authenticator, authorizer: Authorizer, request: HTTPRequest, target: ReviewTarget) -> Response:
     review = target.review
     sent, warnings = _body_as(request, review.group, review.version, review.kind, target.namespace)
-    try:
+    with write_requests.with_warnings(warnings):
         answered = answer(review, sent, request.user, guard, authorizer, target.namespace or "")
-    except ApiError as error:
-        error.warnings = warnings
-        raise
     if review.kind == "SelfSubjectReview":
-        answered["metadata"] = {**(answered.get("metadata") or {}), "creationTimestamp": timestamp(store.clock())}
+        answered["metadata"] = {"creationTimestamp": timestamp(store.clock())}
     return _json_response(answered, 201, warnings)
 
 
@@ -210,15 +219,22 @@ _RETURNED_ON_DELETE: Final = frozenset(
 
 def _delete(store: Store, request: HTTPRequest, target: Target) -> Response:
     kind = target.kind
-    _check_representation(request, kind, many=False)
+    if kind.native in _RETURNED_ON_DELETE:
+        _check_representation(request, kind, many=False)
     options = _delete_options(request)
-    warnings = (_ORPHAN_WARNING,) if kind.native == "Job" and not options.propagation else ()
-    deleted = store.delete(kind, target.namespace or "", target.name, _with_defaults(store, kind, options))
+    warnings = _orphan_warnings(kind, options)
+    with write_requests.with_warnings(warnings):
+        deleted = store.delete(kind, target.namespace or "", target.name, _with_defaults(store, kind, options))
     if not deleted.gone or kind.native in _RETURNED_ON_DELETE:
-        shown = _response(store, request, kind, deleted.record, 200)
+        code = 202 if not deleted.gone and options.is_cascading else 200
+        shown = _response(store, request, kind, deleted.record, code)
         return replace(shown, warnings=warnings)
     uid = deleted.record.document()["metadata"]["uid"]
     return Response(200, msgspec.json.encode(success(kind.group, kind.resource, target.name, uid)), warnings)
+
+
+def _orphan_warnings(kind: ServedKind, options: DeleteOptions) -> tuple[str, ...]:
+    return (_ORPHAN_WARNING,) if kind.native == "Job" and not options.propagation else ()
 
 
 _ORPHAN_WARNING: Final = (
@@ -248,6 +264,7 @@ def _delete_options(request: HTTPRequest) -> DeleteOptions:
         asked["orphanDependents"] = request.flag("orphanDependents")
     if query.get("dryRun"):
         asked["dryRun"] = [query["dryRun"]]
+    asked["preconditions"] = {name: query[name] for name in ("uid", "resourceVersion") if query.get(name)}
     return options_of(asked)
 
 
@@ -298,7 +315,10 @@ def _list_response(store: Store, request: HTTPRequest, kind: ServedKind, page: L
         return Response(200, metadata_list(_META, _list_metadata(page), page.records))
     if form == "Table":
         return Response(200, table_list(kind, _list_metadata(page), page.records, store.clock(), _included(request)))
-    return Response(200, object_list(kind, _list_metadata(page), page.records))
+    metadata = _list_metadata(page)
+    if kind.custom is not None:
+        metadata = {"continue": "", **metadata}
+    return Response(200, object_list(kind, metadata, page.records))
 
 
 def _page(store: Store, request: HTTPRequest, target: Target) -> ListPage:
@@ -331,42 +351,43 @@ def _list_metadata(page: ListPage) -> Document:
 
 def _delete_all(store: Store, request: HTTPRequest, target: Target) -> Response:
     kind = target.kind
-    check_list(request, is_watch=False)
+    check_list(request, is_watch=request.flag("watch"))
     _check_representation(request, kind, many=True)
+    page = _page(store, request, target)
     options = _delete_options(request)
-    page = ListPage([*store.all(kind, selection_of(request, target))], store.version)
     for record in page.records:
         if store.find(kind, record.namespace, record.name) is not None:
             store.delete(kind, record.namespace, record.name, _with_defaults(store, kind, options))
-    return _list_response(store, request, kind, page)
+    return replace(_list_response(store, request, kind, page), warnings=_orphan_warnings(kind, options))
 
 
 # -- subresources ------------------------------------------------------------------------------------------------------
 
 
 def _subresource(store: Store, request: HTTPRequest, target: Target) -> Response:
-    kind, namespace = target.kind, target.namespace or ""
+    namespace = target.namespace or ""
     match target.subresource, request.method:
-        case "scale", "GET":
-            scale = read_scale(kind, store.get(kind, namespace, target.name))
-            return _json_response(
-                scale_table(scale, store.clock(), _included(request)) if form_of(request.accept) == "Table" else scale
-            )
-        case "scale", "PUT" | "PATCH":
-            return _scale(store, request, target)
+        case "scale", "GET" | "PUT" | "PATCH":
+            return answer_scale(store, request, target)
         case "binding", "POST":
             return _bind(store, request, namespace, target.name)
         case "eviction", "POST":
-            sent, _ = _body_as(request, "policy", "v1", "Eviction", namespace)
-            evict(store, namespace, target.name, sent, dry_run=request.dry_run)
-            return _json_response(success(code=201), 201)
+            sent, warnings = _body_as(request, "policy", "v1", "Eviction", namespace)
+            with write_requests.with_warnings(warnings):
+                evict(store, namespace, target.name, sent, dry_run=request.dry_run)
+            return _json_response(success(code=201), 201, warnings)
         case _:
             raise not_allowed()
 
 
-def _connect(store: Store, request: HTTPRequest, target: Target) -> Response:
+def _connect(store: Store, authorizer: Authorizer, request: HTTPRequest, target: Target) -> Response:
     if request.method not in ({"GET"} if target.subresource == "log" else {"GET", "POST"}):
         raise not_allowed()
+    if target.subresource != "log":
+        # A stream that begins with a GET needs the right to create it, too.
+        verdict = authorizer.judge(request.user, attributes_of("POST", target, {}))
+        if not verdict.allowed:
+            raise forbidden("pods", "", target.name, verdict.reason)
     pod = store.get(target.kind, target.namespace or "", target.name).document()
     check_stream(pod, target.subresource, request.query.get("container", ""))
     return Response(200, b"")
@@ -376,8 +397,9 @@ def _token(guard: Authenticator, request: HTTPRequest, target: Target) -> Respon
     """Issue a service account token. Nothing is stored, so a dry run returns a valid token, too."""
     if request.method != "POST" or guard.accounts is None:
         raise not_allowed()
-    sent, _ = _body_as(request, "authentication.k8s.io", "v1", "TokenRequest", target.namespace)
-    return _json_response(guard.accounts.issue(target.namespace or "", target.name, sent), 201)
+    sent, warnings = _body_as(request, "authentication.k8s.io", "v1", "TokenRequest", target.namespace)
+    with write_requests.with_warnings(warnings):
+        return _json_response(guard.accounts.issue(target.namespace or "", target.name, sent), 201, warnings)
 
 
 def _bind(store: Store, request: HTTPRequest, namespace: str, name: str) -> Response:
@@ -385,29 +407,8 @@ def _bind(store: Store, request: HTTPRequest, namespace: str, name: str) -> Resp
     write_requests.check_options(request, "CreateOptions")
     sent, warnings = _body_as(request, "", "v1", "Binding", namespace)
     own_name = str((sent.get("metadata") or {}).get("name") or "")
-    if not name and not own_name:
-        raise bad_request("Name parameter required.")
-    bind(store, namespace, name or own_name, sent, dry_run=request.dry_run)
+    with write_requests.with_warnings(warnings):
+        if not name and not own_name:
+            raise bad_request("Name parameter required.")
+        bind(store, namespace, name or own_name, sent, dry_run=request.dry_run)
     return Response(201, msgspec.json.encode(success(code=201)), warnings)
-
-
-def _scale(store: Store, request: HTTPRequest, target: Target) -> Response:
-    kind, namespace = target.kind, target.namespace or ""
-    write_requests.check_options(request, "UpdateOptions" if request.method == "PUT" else "PatchOptions")
-    if request.method == "PUT":
-        wanted, _ = _body_as(request, "autoscaling", "v1", "Scale", namespace)
-        check_name(wanted.get("metadata") or {}, target.name)
-        record = store.get(kind, namespace, target.name)
-    else:
-        record = store.get(kind, namespace, target.name)
-        wanted = write_requests.patched(request, kind, read_scale(kind, record))
-    metadata = wanted.get("metadata")
-    version = (metadata if isinstance(metadata, dict) else {}).get("resourceVersion")
-    if version and version != str(record.version):
-        raise conflict(kind.resource, kind.group, target.name, "the object has been modified; please apply your changes to the "
-                       "latest version and try again")  # fmt: skip
-    scaled = store.change(
-        kind, namespace, target.name, lambda document: write_scale(kind, document, wanted), dry_run=request.dry_run,
-        manager=write_requests.manager(request, kind, "scale"),
-    )  # fmt: skip
-    return _json_response(read_scale(kind, scaled))

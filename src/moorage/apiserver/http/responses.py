@@ -12,7 +12,7 @@ from multidict import CIMultiDict
 from moorage.apiserver.http.cautions import warning_headers
 from moorage.apiserver.http.lists import ObjectList, encoded_list
 from moorage.apiserver.http.sending import LargeParts, Part
-from moorage.apiserver.schema.representations import JSON, accepted, encoded_as
+from moorage.apiserver.schema.representations import JSON, accepted, encoded_as, encoding_of_errors
 from moorage.apiserver.vocabulary.http_messages import HTTPRequest, Response
 from moorage.apiserver.vocabulary.statuses import ApiError, PlainError
 
@@ -48,10 +48,7 @@ def error_response(error: ApiError, accept: str) -> web.Response:
     """Return the response to a rejected request."""
     if isinstance(error, PlainError):
         return web.Response(status=error.code, text=error.message)
-    try:
-        encoding = accepted(accept).encoding
-    except ApiError:
-        encoding = JSON  # a client that accepts no encoding still gets the error
+    encoding = encoding_of_errors(accept)
     headers = _headers(encoding, error.warnings)
     if error.retry_after_s:
         headers["Retry-After"] = str(error.retry_after_s)

@@ -12,7 +12,7 @@ from typing import Final
 from moorage.apiserver.schema.discovery import SUBRESOURCES
 from moorage.apiserver.schema.request_bodies import PATCH_TYPES
 from moorage.apiserver.vocabulary.request_targets import ReviewTarget, Target
-from moorage.apiserver.vocabulary.statuses import not_allowed, unsupported_media, unsupported_patch
+from moorage.apiserver.vocabulary.statuses import not_allowed, not_supported, unsupported_media, unsupported_patch
 
 __all__ = ["check_route"]
 
@@ -23,17 +23,18 @@ _OF_MANY: Final = {"create": "POST", "deletecollection": "DELETE", "list": "GET"
 _OF_PARTS: Final = {**_OF_ONE, "create": "POST"}
 
 
-def check_route(method: str, target: Target | ReviewTarget, media_type: str) -> None:
-    """Check that a path supports a method and, for a patch, its media type.
+def check_route(method: str, target: Target | ReviewTarget, media_type: str, verb: str = "") -> None:
+    """Check that a path supports a method and, for a patch, its media type. ``verb`` is the request's.
 
     Raises  ApiError 405 or 415
     """
+    custom = target.kind if isinstance(target, Target) and target.kind.custom is not None else None
     if method not in _methods(target):
-        raise not_allowed()
+        raise not_allowed() if custom is None else not_supported(custom.resource, custom.group, verb or method.lower())
+    if method == "PATCH" and custom is not None and media_type not in _CUSTOM_PATCH_TYPES:
+        raise unsupported_media(_CUSTOM_PATCH_TYPES)
     if method == "PATCH" and media_type not in PATCH_TYPES:
         raise unsupported_patch()
-    if method == "PATCH" and isinstance(target, Target) and target.kind.custom and media_type not in _CUSTOM_PATCH_TYPES:
-        raise unsupported_media(_CUSTOM_PATCH_TYPES)
 
 
 def _methods(target: Target | ReviewTarget) -> frozenset[str]:

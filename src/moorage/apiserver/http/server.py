@@ -170,9 +170,8 @@ class Front:
         attributes = attributes_of(request.method, target, request.query)
         about.append(attributes)
         self.authorizer.check(user, attributes)
-        check_route(request.method, target, _content_type(request))
-        many = isinstance(target, Target) and not target.name
-        check_types(request.headers.get("Accept", ""), many=many, tables=isinstance(target, Target))
+        check_route(request.method, target, _content_type(request), attributes.verb)
+        _check_accepted(request, target)
         if attributes.verb == "watch":
             with self.seats.watching(user.name):
                 return await self._watch(request, user, target)
@@ -200,7 +199,7 @@ class Front:
         target = find_target(request.path, self.store.kinds)
         attributes = attributes_of(request.method, target, request.query)
         self.authorizer.check(request.user, attributes)
-        check_route(request.method, target, request.media_type)
+        check_route(request.method, target, request.media_type, attributes.verb)
         answer = await self._serve(request, target)
         self._count([attributes], answer.code)
         return b"".join(bytes(part) for part in answer.parts)
@@ -343,6 +342,17 @@ def _certificate_user(request: web.BaseRequest) -> User | None:
     if connection.holder is None:
         connection.holder = certificate_user(request.get_extra_info("peercert"))
     return connection.holder
+
+
+def _check_accepted(request: web.BaseRequest, target: Target | ReviewTarget) -> None:
+    """Check that a client accepts a type that a path serves.
+
+    Raises  ApiError 406
+    """
+    stored = target if isinstance(target, Target) else None
+    streams = stored is not None and not stored.name and request.method in _READ_ONLY
+    is_custom = stored is not None and stored.kind.custom is not None
+    check_types(request.headers.get("Accept", ""), streams=streams, tables=stored is not None, is_routed=is_custom)
 
 
 def _content_type(request: web.BaseRequest) -> str:

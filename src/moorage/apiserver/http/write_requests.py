@@ -18,12 +18,14 @@ from moorage.apiserver.fields.field_merge import type_faults
 from moorage.apiserver.fields.managed_fields import FieldManager, manager_of
 from moorage.apiserver.fields.patches import json_patch, merge_patch
 from moorage.apiserver.fields.strategic_merge import strategic_merge
+from moorage.apiserver.http.repeated_owners import drop_repeated_owners
 from moorage.apiserver.schema.normalization import FieldTypeError
 from moorage.apiserver.schema.request_bodies import (
     APPLY,
     OBJECT_TYPES,
     PATCH_TYPES,
     Body,
+    BodyForm,
     fit,
     form_of_kind,
     kind_mismatch,
@@ -47,11 +49,10 @@ from moorage.apiserver.vocabulary.statuses import (
     invalid,
     not_found,
     unknown,
-    unsupported_media,
 )
 from moorage.errors import Fault
 
-__all__ = ["WriteResult", "check_options", "create", "manager", "patch", "patched", "replace"]
+__all__ = ["WriteResult", "check_options", "configuration", "create", "manager", "patch", "patched", "replace", "with_warnings"]
 
 
 class WriteResult(NamedTuple):
@@ -112,7 +113,7 @@ def create(store: Store, request: HTTPRequest, target: Target, confirm: Confirm 
     kind = target.kind
     check_options(request, "CreateOptions")
     document, warnings = _read_object(request, target)
-    with _with_warnings(warnings):
+    with with_warnings(warnings):
         record = store.create(
             kind, target.namespace or "", document, dry_run=request.dry_run, manager=manager(request, kind), confirm=confirm
         )
@@ -131,7 +132,7 @@ def _object_warnings(kind: ServedKind, document: Document) -> tuple[str, ...]:
 
 
 @contextmanager
-def _with_warnings(warnings: tuple[str, ...]) -> Iterator[None]:
+def with_warnings(warnings: tuple[str, ...]) -> Iterator[None]:
     """Add the warnings about a body to an error that is raised."""
     try:
         yield
@@ -155,7 +156,7 @@ def replace(store: Store, request: HTTPRequest, target: Target, confirm: Confirm
     kind = target.kind
     check_options(request, "UpdateOptions")
     document, warnings = _read_object(request, target)
-    with _with_warnings(warnings):
+    with with_warnings(warnings):
         if _creates(store, target, document):
             made = store.create(
                 kind, target.namespace or "", document, dry_run=request.dry_run, manager=manager(request, kind), confirm=confirm
@@ -178,7 +179,9 @@ def _read_object(request: HTTPRequest, target: Target) -> tuple[Document, tuple[
     kind = target.kind
     body = read_body(request.body, request.media_type, OBJECT_TYPES, kind=kind.kind, strict=request.looks_closely)
     document, warnings = normalized_body(form_of_kind(kind), body, request.validation)
-    return object_of(target.kind, document, target.namespace, target.name), warnings
+    with with_warnings(warnings):
+        document = object_of(target.kind, document, target.namespace, target.name)
+    return document, (*warnings, *drop_repeated_owners(document))
 
 
 # -- patches -----------------------------------------------------------------------------------------------------------
@@ -201,22 +204,22 @@ class _Patch(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-def patched(request: HTTPRequest, kind: ServedKind, document: Document) -> Any:
-    """Return a document with a request's patch applied, which is not an apply.
+def patched(request: HTTPRequest, form: BodyForm, document: Document) -> tuple[Document, tuple[str, ...]]:
+    """Return a document of a form with a request's patch applied, which is not an apply, and warnings.
 
-    Raises  ApiError 400, 413, 415, 422 and 500 for patches that are invalid or cannot be applied
+    Raises  ApiError 400, 413, 422 and 500 for patches that are invalid or cannot be applied
     """
-    if request.media_type not in _PREFIXES:
-        raise unsupported_media(PATCH_TYPES[:3])
-    return _apply_patch(request, kind, document, _read_patch(request).wanted)
+    sent = _read_patch(request)
+    made = _apply_patch(request, form, document, sent.wanted)
+    return _normalized_patch(request, form, made, sent)
 
 
-def _apply_patch(request: HTTPRequest, kind: ServedKind, document: Document, wanted: Any) -> Any:
+def _apply_patch(request: HTTPRequest, form: BodyForm, document: Document, wanted: Any) -> Any:
     if request.media_type == PATCH_TYPES[0]:
         return json_patch(document, wanted or [])
     if request.media_type == PATCH_TYPES[1]:
         return merge_patch(document, wanted)
-    return strategic_merge(kind, document, wanted or {})
+    return strategic_merge(form.shape, document, wanted or {})
 
 
 def _read_patch(request: HTTPRequest) -> _Patch:
@@ -267,13 +270,13 @@ def patch(store: Store, request: HTTPRequest, target: Target, confirm: Confirm |
     if request.media_type == APPLY:
         return _apply(store, request, target, confirm)
     held = store.get(kind, namespace, target.name)
-    sent = _read_patch(request)
     before = held.document()
-    made = _apply_patch(request, kind, before, sent.wanted)
-    document, warnings = _normalized_patch(request, kind, made, sent)
-    document = object_of(kind, document, target.namespace, target.name)
-    check_identity(kind, before, document)
-    with _with_warnings(warnings):
+    document, warnings = patched(request, form_of_kind(kind), before)
+    with with_warnings(warnings):
+        document = object_of(kind, document, target.namespace, target.name)
+        check_identity(kind, before, document)
+    warnings = (*warnings, *drop_repeated_owners(document, is_patch=True))
+    with with_warnings(warnings):
         record = store.update(
             kind, namespace, held.name, document, subresource=target.subresource, dry_run=request.dry_run,
             manager=manager(request, kind, target.subresource), confirm=confirm,
@@ -292,16 +295,16 @@ def check_identity(kind: ServedKind, before: Document, after: Document) -> None:
         raise invalid(kind.kind, kind.group, before["metadata"]["name"], [fault, fault])
 
 
-def _normalized_patch(request: HTTPRequest, kind: ServedKind, made: Any, sent: _Patch) -> tuple[Document, tuple[str, ...]]:
-    """Return the patched document normalized to its kind, and warnings."""
+def _normalized_patch(request: HTTPRequest, form: BodyForm, made: Any, sent: _Patch) -> tuple[Document, tuple[str, ...]]:
+    """Return the patched document normalized to its form, and warnings."""
     is_strategic = request.media_type == PATCH_TYPES[2]
     shown = go_value(sent.wanted) if is_strategic else msgspec.json.encode(made).decode()
     if not isinstance(made, dict):
-        raise bad_request(f"json: cannot unmarshal {go_word(made)} into Go value of type v1.{kind.kind}")
-    if not is_strategic and (why := kind_mismatch(form_of_kind(kind), made)):
+        raise bad_request(f"json: cannot unmarshal {go_word(made)} into Go value of type v1.{form.kind}")
+    if not is_strategic and (why := kind_mismatch(form, made)):
         raise _bad_patch(shown, why)
     try:
-        document, unknown_fields = fit(form_of_kind(kind), made)
+        document, unknown_fields = fit(form, made)
     except FieldTypeError as misfit:
         raise _bad_patch(shown, misfit.converted if is_strategic else str(misfit)) from None
     if request.media_type != PATCH_TYPES[0]:
@@ -322,22 +325,39 @@ def _bad_patch(shown: str, why: str) -> ApiError:
 def _apply(store: Store, request: HTTPRequest, target: Target, confirm: Confirm | None) -> WriteResult:
     """Apply a configuration (server-side apply)."""
     kind, namespace = target.kind, target.namespace or ""
-    body = _read_configuration(request)
-    config = _configuration(kind, body.document)
     held = store.find(kind, namespace, target.name)
     if held is None and target.subresource:
         raise not_found(kind.resource, kind.group, target.name)
+    config, warnings = configuration(request, form_of_kind(kind))
     document = _merge_configuration(store, request, target, held, config)
-    if body.repeats and request.validation == "Strict":
-        lines = "\n".join(f"  {line}" for line in body.repeats)
-        raise bad_request(f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n{lines}")
+    warnings = (*warnings, *drop_repeated_owners(document, is_patch=True))
     if held is not None:
         record = store.update(
             kind, namespace, target.name, document, subresource=target.subresource, dry_run=request.dry_run, confirm=confirm
         )
-        return WriteResult(record, False, body.repeats)
+        return WriteResult(record, False, warnings)
     made = _create_applied(store, request, target, document, confirm)
-    return WriteResult(made, True, (*body.repeats, *_object_warnings(kind, document)))
+    return WriteResult(made, True, (*warnings, *_object_warnings(kind, document)))
+
+
+def configuration(request: HTTPRequest, form: BodyForm) -> tuple[Document, tuple[str, ...]]:
+    """Return the configuration of a form in an apply request, and warnings.
+
+    Raises  ApiError 400 for a configuration of another kind, or with duplicate fields if validation is strict; 500 for one
+            with values of the wrong type
+    """
+    body = _read_configuration(request)
+    config = _checked_configuration(form, body.document)
+    _, faults = bounded(type_faults(form.shape, config))
+    if faults:
+        metadata = config["metadata"]
+        subject = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {form.group}/{form.version}, Kind={form.kind}"
+        why = faults[0] if len(faults) == 1 else "errors:\n" + "\n".join(f"  {fault}" for fault in faults)
+        raise unknown(f"failed to create typed patch object ({subject}): {why}")
+    if body.repeats and request.validation == "Strict":
+        lines = "\n".join(f"  {line}" for line in body.repeats)
+        raise bad_request(f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n{lines}")
+    return config, body.repeats
 
 
 def _read_configuration(request: HTTPRequest) -> Body:
@@ -365,11 +385,11 @@ def _create_applied(store: Store, request: HTTPRequest, target: Target, document
     return store.create(kind, target.namespace or "", document, dry_run=request.dry_run, confirm=confirm)
 
 
-def _configuration(kind: ServedKind, config: Document) -> Document:
+def _checked_configuration(form: BodyForm, config: Document) -> Document:
     if not isinstance(config.get("metadata", {}), dict):
         raise bad_request("error decoding YAML: the configuration's metadata is no object")
     version, name = str(config.get("apiVersion", "")), config.get("kind", "")
-    if (version, name) != (kind.api_version, kind.kind):
+    if (version, name) != (form.api_version, form.kind):
         group, _, short = version.rpartition("/")
         raise bad_request(f"invalid object type: {group}/{short}, Kind={name}")
     config.setdefault("metadata", {})
@@ -380,17 +400,10 @@ def _configuration(kind: ServedKind, config: Document) -> Document:
 
 def _merge_configuration(store: Store, request: HTTPRequest, target: Target, held: Record | None, config: Document) -> Document:
     kind = target.kind
-    shape = kind_schema(kind)
-    _, faults = bounded(type_faults(shape, config))
-    if faults:
-        metadata = config["metadata"]
-        subject = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {kind.group}/{kind.version}, Kind={kind.kind}"
-        why = faults[0] if len(faults) == 1 else "errors:\n" + "\n".join(f"  {fault}" for fault in faults)
-        raise unknown(f"failed to create typed patch object ({subject}): {why}")
     live = held.document() if held is not None else None
     applier = FieldManager(request.query["fieldManager"], applies=True, subresource=target.subresource)
     made = managed_fields.apply(
-        shape,
+        kind_schema(kind),
         live,
         config,
         applier,

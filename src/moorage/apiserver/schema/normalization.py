@@ -117,8 +117,12 @@ def _struct(shape: Struct, value: Any, place: Place, unknown: list[str]) -> Docu
     return kept
 
 
+#: What Go writes for the time that is not set.
+_ZERO_TIME: Final = "0001-01-01T00:00:00Z"
+
+
 def _is_omitted(field: Field, value: Any) -> bool:
-    if value is None:
+    if value is None or (value == _ZERO_TIME and not field.is_pointer):
         return True
     return field.omits_empty and not field.is_pointer and not value and not isinstance(field.type, Struct)
 

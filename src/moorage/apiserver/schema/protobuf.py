@@ -74,18 +74,21 @@ def read_protobuf(body: bytes) -> dict[str, Any]:
     """
     if not body.startswith(_MAGIC):
         raise bad_request("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
+    if body == _MAGIC:
+        raise bad_request("empty body")
     try:
         envelope = dict(_fields(body[len(_MAGIC) :]))
         api_version, kind = (_string(dict(_fields(_bytes(envelope.get(1, b"")))).get(number, b"")) for number in (1, 2))
         message = _message_of(api_version, kind)
         return {"apiVersion": api_version, "kind": kind, **_read(message, _bytes(envelope.get(2, b"")), 0)}
     except _Malformed as error:
-        raise bad_request(f"error decoding the body: {error}") from None
+        raise bad_request(str(error)) from None
 
 
 def _message_of(api_version: str, kind: str) -> str:
     group, _, version = api_version.rpartition("/")
-    message = "meta.DeleteOptions" if kind == "DeleteOptions" else message_of(group, version, kind)
+    is_meta = kind == "DeleteOptions" or (api_version, kind) == ("v1", "Status")
+    message = f"meta.{kind}" if is_meta else message_of(group, version, kind)
     if message not in messages() or (version != "v1" and kind == "DeleteOptions"):
         raise _Malformed(f'no kind "{kind}" is registered for version "{api_version}"')
     return message

@@ -24,8 +24,8 @@ from moorage.apiserver.vocabulary.records import Record
 from moorage.apiserver.vocabulary.statuses import not_acceptable, not_acceptable_at_all
 
 __all__ = [
-    "JSON", "META", "YAML", "Accepted", "accepted", "as_yaml", "check_types", "encoded_as", "form_of", "listed_as_protobuf",
-    "metadata_of",
+    "JSON", "META", "YAML", "Accepted", "accepted", "as_yaml", "check_types", "encoded_as", "encoding_of_errors", "form_of",
+    "listed_as_protobuf", "metadata_of",
 ]  # fmt: skip
 
 #: API version of Table and PartialObjectMetadata.
@@ -68,17 +68,24 @@ def accepted(accept: str, *, streams: bool = False) -> Accepted:
     return Accepted(found[0].form, found[0].encoding if uses_preference else JSON)
 
 
-def check_types(accept: str, *, many: bool, tables: bool = True) -> None:
-    """Check that a client accepts a type that a path serves, in any form. ``many`` marks collection paths.
+def check_types(accept: str, *, streams: bool, tables: bool = True, is_routed: bool = False) -> None:
+    """Check that a client accepts a type that a path serves, in any form.
 
-    ``tables`` says whether the path supports tables.
+    ``streams``: the path also serves watches; ``tables``: it supports tables; ``is_routed``: its handler reports the error, as
+    that of custom kinds does.
 
     Raises  ApiError 406
     """
     if accept and not tables and {form for clause in _clauses(accept, _SERVED) for _, form in _forms(clause)} == {"Table"}:
         raise not_acceptable(_SERVED)
     if accept and not any(_accepts(accept, one) for one in _SERVED):
-        raise not_acceptable_at_all((*_SERVED, *_STREAMED) if many else _SERVED)
+        raise not_acceptable(_SERVED) if is_routed else not_acceptable_at_all((*_SERVED, *_STREAMED) if streams else _SERVED)
+
+
+def encoding_of_errors(accept: str) -> str:
+    """Return the encoding of an error: the first one that the client accepts for full objects, JSON if there is none."""
+    found = [one for clause in _clauses(accept, _SERVED) for one, form in _forms(clause) if not form]
+    return found[0] if found else JSON
 
 
 def _accepts(accept: str, one: str) -> bool:

@@ -39,7 +39,7 @@ def options_of(document: Document | None) -> DeleteOptions:
     only_if = options.get("preconditions") or {}
     return DeleteOptions(
         options.get("gracePeriodSeconds"), str(only_if.get("uid") or ""), str(only_if.get("resourceVersion") or ""),
-        _propagation(options), "All" in dry_run,
+        _propagation(options), "All" in dry_run, is_cascading=options.get("orphanDependents") is False,
     )  # fmt: skip
 
 

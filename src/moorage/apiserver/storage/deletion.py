@@ -23,6 +23,7 @@ class DeleteOptions(NamedTuple):
     """``propagation`` is Background, Foreground, Orphan, or "" for the default.
 
     ``is_default`` marks a propagation that the client did not request, which the object's own finalizers override.
+    ``is_cascading`` marks one that the client requested with ``orphanDependents``.
     """
 
     grace_s: int | None = None
@@ -31,6 +32,7 @@ class DeleteOptions(NamedTuple):
     propagation: str = ""
     dry_run: bool = False
     is_default: bool = False
+    is_cascading: bool = False
 
 
 NO_OPTIONS: Final = DeleteOptions()
@@ -97,8 +99,15 @@ def is_removable(document: Document) -> bool:
 _FINALIZERS: Final = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
 
-def set_propagation_finalizers(metadata: Document, propagation: str, *, is_default: bool = False) -> None:
-    """Set the garbage collector's finalizers on an object that is deleted, according to the requested propagation."""
+def set_propagation_finalizers(
+    kind: ServedKind, metadata: Document, propagation: str, *, is_default: bool = False
+) -> None:  # fmt: skip
+    """Set the garbage collector's finalizers on an object that is deleted, according to the requested propagation.
+
+    Events own nothing, so they have none.
+    """
+    if kind.kind == "Event":
+        return
     held = metadata.get("finalizers") or []
     if not propagation or (is_default and any(one in held for one in _FINALIZERS.values())):
         return

@@ -17,7 +17,7 @@ from moorage.apiserver.vocabulary.records import Record
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.apiserver.vocabulary.statuses import bad_request, quoted
 
-__all__ = ["ALL", "FieldTerm", "Selection", "parse_fields", "selection"]
+__all__ = ["ALL", "FieldTerm", "Selection", "field_terms", "parse_fields", "selection"]
 
 _OPERATOR: Final = re.compile(r"!=|==|=")
 #: An escape sequence in a value, or a character that must be escaped.
@@ -109,10 +109,18 @@ def parse_fields(kind: ServedKind, text: str) -> tuple[FieldTerm, ...]:
 
     Raises  ApiError 400
     """
-    terms = [_term(part, text) for part in _split(text) if part]
+    terms = field_terms(text)
     for term in terms:
-        if term.path or term.value:
-            _check_path(kind, term.path)
+        _check_path(kind, term.path)
+    return terms
+
+
+def field_terms(text: str) -> tuple[FieldTerm, ...]:
+    """Return the terms of a field selector, whatever their fields.
+
+    Raises  ApiError 400
+    """
+    terms = [_term(part, text) for part in _split(text) if part]
     return tuple(term for term in terms if term.path or term.value)
 
 

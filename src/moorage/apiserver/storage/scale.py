@@ -8,15 +8,18 @@ from __future__ import annotations
 from typing import Any
 
 from moorage.api.decode import decode
-from moorage.api.meta import LabelSelector
+from moorage.api.meta import LabelSelector, Object
 from moorage.api.selectors import compile_label_selector
+from moorage.api.validation.faults import nonnegative
+from moorage.api.validation.metadata import object_meta
+from moorage.apiserver.admission.validation import metadata_faults
 from moorage.apiserver.vocabulary.custom_versions import ScalePaths
 from moorage.apiserver.vocabulary.records import Document, Record
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
-from moorage.apiserver.vocabulary.statuses import bad_request, internal, invalid, quoted
-from moorage.errors import Fault, InputError
+from moorage.apiserver.vocabulary.statuses import internal, invalid, quoted
+from moorage.errors import InputError
 
-__all__ = ["read_scale", "write_scale"]
+__all__ = ["check_scale", "read_scale", "write_scale"]
 
 
 def read_scale(kind: ServedKind, record: Record) -> Document:
@@ -46,8 +49,8 @@ def _scale(document: Document, wanted: Any, current: Any, selector: str) -> Docu
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {name: metadata[name] for name in names if name in metadata},
-        "spec": {"replicas": wanted},
-        "status": {"replicas": current, "selector": selector},
+        "spec": {"replicas": wanted} if wanted else {},
+        "status": {"replicas": current, **({"selector": selector} if selector else {})},
     }
 
 
@@ -68,18 +71,24 @@ def _selector(selector: Any) -> str:
         return ""
 
 
-def write_scale(kind: ServedKind, document: Document, wanted: Document) -> None:
-    """Write the replica count of a ``Scale`` into a workload or a custom object.
+def check_scale(scale: Document, name: str) -> None:
+    """Check the scale that a client wants for the object of a name.
 
-    Raises  ApiError 400 if the count is not an integer, 422 if it is negative
+    Raises  ApiError 422
     """
-    spec = wanted.get("spec")
-    replicas = (spec if isinstance(spec, dict) else {}).get("replicas", 0)
-    if isinstance(replicas, bool) or not isinstance(replicas, int):
-        raise bad_request("spec.replicas: expected an integer")
-    if replicas < 0:
-        fault = Fault("Invalid value", "spec.replicas", "must be greater than or equal to 0", replicas)
-        raise invalid("Scale", "autoscaling", document["metadata"]["name"], [fault])
+    metadata = scale["metadata"]
+    faults = [*object_meta(decode({"metadata": metadata}, Object, "").metadata, True), *metadata_faults(metadata)]
+    faults += nonnegative("spec.replicas", (scale.get("spec") or {}).get("replicas"))
+    if faults:
+        raise invalid("Scale", "autoscaling", name, faults)
+
+
+def write_scale(kind: ServedKind, document: Document, wanted: Document) -> None:
+    """Write the replica count of a valid ``Scale`` into a workload or a custom object.
+
+    Raises  ApiError 500 for a custom object whose count cannot be set
+    """
+    replicas = (wanted.get("spec") or {}).get("replicas", 0)
     path = ".spec.replicas" if kind.custom is None or kind.custom.scale is None else kind.custom.scale.wanted
     *above, last = path.removeprefix(".").split(".")
     for name in above:

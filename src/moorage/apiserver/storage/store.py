@@ -21,10 +21,12 @@ from moorage.api.meta import Object
 from moorage.apiserver.admission.admission_plugins import (
     admit,
     admit_new,
+    admit_resize,
     admit_with_controllers,
     check_change,
     restore_admitted,
 )
+from moorage.apiserver.admission.device_validation import admin_access_faults
 from moorage.apiserver.admission.namespace_lifecycle import (
     SYSTEM_NAMESPACES,
     check_creatable,
@@ -61,7 +63,7 @@ from moorage.apiserver.storage.list_selection import Selection
 from moorage.apiserver.storage.object_reader import ListPage, ObjectReader
 from moorage.apiserver.storage.watch_cache import StoreChange
 from moorage.apiserver.vocabulary.records import Confirm, Document, Record
-from moorage.apiserver.vocabulary.resource_versions import check_sent_version
+from moorage.apiserver.vocabulary.resource_versions import check_sent_version, is_version
 from moorage.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, ServedKind, served
 from moorage.apiserver.vocabulary.statuses import (
     already_exists,
@@ -224,14 +226,14 @@ class Store(ObjectReader):
                 ``confirm`` raises
         """
         metadata = document.setdefault("metadata", {})
-        if metadata.get("resourceVersion"):
+        if is_version(metadata.get("resourceVersion")):
             raise unknown("resourceVersion should not be set on objects to be created")
         if kind.custom is not None and kind.custom.is_terminating:
             raise forbidden(kind.resource, kind.group, str(metadata.get("name") or ""), _TERMINATING)
         if kind.namespaced:
             check_creatable(self.find(_NAMESPACE, "", namespace), namespace, kind, str(metadata.get("name") or ""))
             metadata["namespace"] = namespace
-        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"):
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "selfLink"):
             metadata.pop(name, None)
         self._name(kind, namespace, metadata)
         metadata["uid"] = self._new_uid()
@@ -244,7 +246,7 @@ class Store(ObjectReader):
             metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
         if not self.empties_namespaces:
             admit_with_controllers(kind, document)
-        prepare_create(kind, document, self.gates)
+        prepare_create(kind, document, self.gates, self._admin_access_faults(kind, None, document))
         admit_new(kind, document, self._decode_all)
         if kind is _SERVICES:
             self._allocate_service_addresses(None, document)
@@ -252,10 +254,16 @@ class Store(ObjectReader):
             confirm(None, document)
         charges = quota_charges.quotas_to_charge(self, kind, namespace, None, document)
         if self.find(kind, namespace, metadata["name"]) is not None:
-            raise already_exists(kind.resource, kind.group, metadata["name"])
+            raise already_exists(kind.resource, kind.group, metadata["name"], is_generated=bool(metadata.get("generateName")))
         if dry_run:
             return Record.of(kind, document, 0)
         return self._keep(kind, None, Record.of(kind, document, self._next_version()), charges)
+
+    def _admin_access_faults(self, kind: ServedKind, old: Document | None, new: Document) -> Iterator[Fault]:
+        if kind.native not in {"ResourceClaim", "ResourceClaimTemplate"}:
+            return iter(())
+        namespace = self.find(_NAMESPACE, "", new["metadata"]["namespace"])
+        return admin_access_faults(old, new, namespace.labels if namespace is not None else {})
 
     def _keep(self, kind: ServedKind, before: Record | None, after: Record, charges: Sequence[Document]) -> Record:
         """Store an admitted object, and charge it to quotas.
@@ -339,12 +347,9 @@ class Store(ObjectReader):
         if sent and sent != str(record.version):
             check_sent_version(sent)
             raise conflict(kind.resource, kind.group, name, _MODIFIED)
-        if not subresource:
-            restore_admitted(kind, old, document)
-            if kind is _SERVICES:
-                keep_addresses(old, document)
-                drop_unused_fields(old, document)
-        prepare_update(kind, old, document, subresource, self.gates, self.now)
+        self._complete(kind, old, document, subresource)
+        more = self._admin_access_faults(kind, old, document) if subresource == "status" else ()
+        prepare_update(kind, old, document, subresource, self.gates, self.now, more)
         if not subresource:
             check_change(kind, old, document, self._decode_all, self.gates)
             if kind is _SERVICES:
@@ -365,6 +370,16 @@ class Store(ObjectReader):
         if dry_run:
             return self.put(kind, record, document, dry_run=True)
         return self._keep(kind, record, Record.of(kind, document, self._next_version()), charges)
+
+    def _complete(self, kind: ServedKind, old: Document, new: Document, subresource: str) -> None:
+        """Complete what a client may leave out of a new version, in place."""
+        if subresource == "resize":
+            admit_resize(new, set_defaults_and_decode(kind, new), self._decode_all)
+        if not subresource:
+            restore_admitted(kind, old, new)
+            if kind is _SERVICES:
+                keep_addresses(old, new)
+                drop_unused_fields(old, new)
 
     def put(self, kind: ServedKind, before: Record, document: Document, *, dry_run: bool = False) -> Record:
         """Store a new version of an object that the caller has validated."""
@@ -390,7 +405,7 @@ class Store(ObjectReader):
         if kind is DEFINITIONS and not metadata.get("deletionTimestamp"):
             mark_for_cleanup(document, self.now)
         grace = grace_period_of(kind, document, options)
-        set_propagation_finalizers(metadata, options.propagation, is_default=options.is_default)
+        set_propagation_finalizers(kind, metadata, options.propagation, is_default=options.is_default)
         pending = bool(grace or metadata.get("finalizers") or (kind is _NAMESPACE and finalizers_of(document)))
         if not pending and kind is not _PODS:
             return DeletionResult(record, True) if dry_run else self._remove(kind, record, document)
@@ -416,6 +431,8 @@ class Store(ObjectReader):
         metadata["deletionGracePeriodSeconds"] = grace
         if not already and metadata.get("generation"):
             metadata["generation"] += 1
+        if kind is DEFINITIONS:
+            metadata["generation"] = record.document()["metadata"].get("generation", 1)
         if kind is _NAMESPACE:
             metadata.pop("deletionGracePeriodSeconds")
             document["status"] = {**(document.get("status") or {}), "phase": "Terminating"}
@@ -434,6 +451,8 @@ class Store(ObjectReader):
         if kind.namespaced:
             self._object_counts[record.namespace] -= 1
         self._notify(kind, change)
+        if kind is _SERVICES and self.find(_ENDPOINTS, record.namespace, record.name) is not None:
+            self.delete(_ENDPOINTS, record.namespace, record.name)
         if kind.namespaced and self.empties_namespaces:
             self._remove_if_empty(record.namespace)
         return DeletionResult(gone, True)
@@ -488,6 +507,7 @@ class Store(ObjectReader):
 
 
 _BY_STRUCT: Final = {kind.struct: kind for kind in KINDS if kind.struct is not None}
+_ENDPOINTS: Final = served("endpoints")
 _NAMESPACE: Final = served("namespaces")
 _NODE: Final = served("nodes")
 #: The node labels that pods get, as the admission plugin PodTopologyLabels does.

@@ -100,6 +100,8 @@ def _wrong(data: bytes, at: int, where: str) -> _Fault:
         return _Fault(_END)
     letter = chr(data[at])
     shown = {"'": r"\'", '"': '"'}.get(letter) or go_quoted(letter)[1:-1]
+    if "\x80" <= letter <= "\xa0" or letter == "\xad":
+        shown = rf"\u{ord(letter):04x}"
     return _Fault(f"invalid character '{shown}' {where}")
 
 

@@ -9,7 +9,12 @@ from collections.abc import Callable
 
 from moorage.apiserver.vocabulary.statuses import ApiError, bad_request, unknown
 
-__all__ = ["check_sent_version", "parse_version", "parse_version_of_one"]
+__all__ = ["check_sent_version", "is_version", "parse_version", "parse_version_of_one"]
+
+
+def is_version(text: str | None) -> bool:
+    """Return whether a text is a version of an object; 0 is none."""
+    return bool(text) and not _fault(text or "") and int(text or 0) > 0
 
 
 def parse_version(version: str) -> int:

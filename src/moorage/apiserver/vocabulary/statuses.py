@@ -17,8 +17,8 @@ from moorage.errors import Fault, MoorageError
 __all__ = [
     "ApiError", "Cause", "PlainError", "already_exists", "bad_request", "bounded", "conflict", "expired", "forbidden",
     "forbidden_path", "internal", "invalid", "no_such_page", "not_acceptable", "not_acceptable_at_all",
-    "not_acceptable_form", "not_allowed", "not_found", "not_found_path", "quoted", "success", "timeout", "too_large",
-    "too_many", "unauthorized", "unknown", "unsupported_media", "unsupported_patch",
+    "not_acceptable_form", "not_allowed", "not_found", "not_found_path", "not_supported", "quoted", "success", "timeout",
+    "too_large",    "too_many", "unauthorized", "unknown", "unsupported_media", "unsupported_patch",
 ]  # fmt: skip
 
 _F = TypeVar("_F")
@@ -109,10 +109,13 @@ def not_found(resource: str, group: str, name: str) -> ApiError:
     return ApiError(404, "NotFound", message, group=group, kind=resource, name=name)
 
 
-def already_exists(resource: str, group: str, name: str) -> ApiError:
-    """Return the error for a name that is taken."""
+def already_exists(resource: str, group: str, name: str, *, is_generated: bool = False) -> ApiError:
+    """Return the error for a name that is taken. ``is_generated``: the client lets the server generate names."""
     message = f"{_qualified(resource, group)} {quoted(name)} already exists"
-    return ApiError(409, "AlreadyExists", message, group=group, kind=resource, name=name)
+    if not is_generated:
+        return ApiError(409, "AlreadyExists", message, group=group, kind=resource, name=name)
+    message += ", the server was not able to generate a unique name for the object"
+    return ApiError(409, "AlreadyExists", message, group=group, kind=resource, name=name, retry_after_s=1)
 
 
 def conflict(resource: str, group: str, name: str, why: str) -> ApiError:
@@ -205,6 +208,12 @@ class PlainError(ApiError):
 def no_such_page() -> PlainError:
     """Return the error for a path outside the API prefixes."""
     return PlainError(404, "404 page not found\n")
+
+
+def not_supported(resource: str, group: str, verb: str) -> ApiError:
+    """Return the error for a verb that a custom kind does not support."""
+    message = f"{verb} is not supported on resources of kind {quoted(_qualified(resource, group))}"
+    return ApiError(405, "MethodNotAllowed", message, group=group, kind=resource)
 
 
 def not_allowed(why: str = "") -> ApiError:

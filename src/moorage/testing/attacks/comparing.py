@@ -15,10 +15,10 @@ from typing import Final
 
 from moorage.apiserver.vocabulary.served_kinds import MEASURED, ServedKind, served
 from moorage.testing.attacks.differences import ASPECTS, AnswerDifference, differences_of_answers, differences_of_objects
-from moorage.testing.attacks.known_differences import known_difference
+from moorage.testing.attacks.known_differences import UNCHANGED_RIGHTS, known_difference
 from moorage.testing.attacks.making import Attack, make
 from moorage.testing.attacks.routes import combinations
-from moorage.testing.attacks.sides import ComparedServer, ServerAddress, embedded_side, reference_side
+from moorage.testing.attacks.sides import ComparedServer, ServerAddress, embedded_side, is_own, reference_side
 from moorage.testing.attacks.wire import AttackResponse, Malformed
 
 __all__ = ["AttackComparison", "DifferenceGroup", "FoundDifference", "compare", "groups_of"]
@@ -28,6 +28,8 @@ _UNFRAMED: Final = frozenset(["too long", "endless chunk"])
 #: Kinds whose collections hold what a cluster needs, and cannot be planted again.
 _VITAL: Final = frozenset(["clusterroles", "clusterrolebindings"])
 _PODS: Final = served("pods")
+#: Events of both APIs are the same objects.
+_EVENTS: Final = served("events", "events.k8s.io")
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,17 @@ class AttackComparison:
     known: Counter[str] = field(default_factory=Counter)
 
     def add(self, attack: Attack, differences: Iterable[AnswerDifference]) -> None:
+        """Count the differences of an attack. Objects, and details of an error, differ for the reason of what led to them."""
+        reason = ""
         for one in differences:
-            if name := known_difference(attack, one):
+            follows = one.aspect == "state" or one.at.startswith("details.")
+            name = known_difference(attack, one) or (reason if follows else "")
+            if name:
                 self.known[name] += 1
             else:
                 self.found.append(FoundDifference(self.seed, attack, one))
+            if one.aspect in _LEADING:
+                reason = "" if name == UNCHANGED_RIGHTS else name
 
     def __iadd__(self, other: AttackComparison) -> AttackComparison:
         self.attacks += other.attacks
@@ -92,6 +100,8 @@ class AttackComparison:
         return self
 
 
+#: Differences that lead to others.
+_LEADING: Final = frozenset(["accepted here only", "rejected here only", "no response", "causes", "message"])
 Report = Callable[[Attack, AttackResponse | None, AttackResponse | None], None]
 
 
@@ -134,10 +144,14 @@ async def _attack(
     if report is not None:
         report(attack, ours, theirs)
     result.attacks += 1
-    has_body = attack.method != "HEAD" and attack.what.route.about is not None
-    result.add(attack, differences_of_answers(ours, theirs, has_body=has_body))
-    for kind in _kinds_of(attack):
-        result.add(attack, await _differences_of_state(sides, kind))
+    about = attack.what.route.about
+    kind = about if isinstance(about, ServedKind) else None
+    has_body = attack.method != "HEAD" and about is not None
+    is_made = (lambda one: is_own(kind, one)) if kind is not None else (lambda _: False)
+    differences = differences_of_answers(ours, theirs, has_body=has_body, is_own=is_made)
+    for changed in _kinds_of(attack):
+        differences += await _differences_of_state(sides, changed)
+    result.add(attack, differences)
 
 
 async def _send(side: ComparedServer, attack: Attack) -> AttackResponse | None:
@@ -159,7 +173,7 @@ def _kinds_of(attack: Attack) -> Iterator[ServedKind]:
     if attack.what.method in {"GET", "HEAD"} or about is None:
         return
     if isinstance(about, ServedKind):
-        yield about
+        yield _EVENTS if about.kind == "Event" else about
     elif about.kind == "Binding":
         yield _PODS
 

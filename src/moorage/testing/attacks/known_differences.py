@@ -6,27 +6,50 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from moorage.apiserver.schema.request_bodies import APPLY, PATCH_TYPES
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.testing.attacks.differences import AnswerDifference
 from moorage.testing.attacks.making import Attack
 from moorage.testing.attacks.routes import METHODS
 
-__all__ = ["KNOWN", "known_difference"]
+__all__ = ["KNOWN", "UNCHANGED_RIGHTS", "known_difference"]
 
 _Matches = Callable[[Attack, AnswerDifference], bool]
 #: What the embedded server answers beyond its limits, and to browsers.
 _LIMITS: Final = re.compile(
     "is not HTTP/1.1|more than 128 headers|more than 1000 parameters|nested deeper than|bodies are not read compressed"
-    "|requests from pages of other origins|too large|the request has no valid host"
+    "|requests from pages of other|too large|the request has no valid host|requests name a path|^414|^417"
+    "|nothing can be expected"
 )
 _DENIED: Final = frozenset(["401", "403"])
 #: Fields that kube-apiserver fills in, or that it describes in its own sentences.
 _OWN_FIELDS: Final = re.compile(r"columnDefinitions|serviceAccount(Name)?$|\.status\.userInfo")
 _OWN_MANAGED: Final = re.compile(r"managedFields|^\.metadata$")
-_WRITTEN_VALUE: Final = re.compile(r"Invalid value: |map\[|Duplicate value: |Unsupported value: ")
+_WRITTEN_VALUE: Final = re.compile(
+    r"Invalid value: |map\[|Duplicate value: |Unsupported value: |got &\{|pod updates may not change fields"
+)
+#: Sentences of Go's decoders, and what decides which of several faults they meet first.
+_DECODERS: Final = re.compile(
+    r"wireType|unexpected EOF|cannot be handled as|json: cannot unmarshal|yaml: |UTF-8|surrogate|json parse error"
+    r"|no kind \"|unknown conversion|failed to create typed patch object"
+)
+_NOT_TEXT: Final = re.compile(r"\\x[0-9a-f]{2}|\ufffd|\xef\xbf\xbd")
+_RULES: Final = re.compile(r"\.status\.(resourceRules|nonResourceRules)")
 
 
 def _breaks_http(attack: Attack, difference: AnswerDifference) -> bool:
-    return bool(attack.framing) or attack.method not in METHODS or "#" in attack.target or bool(_LIMITS.search(difference.here))
+    expects = any(name == "Expect" for name, _ in attack.headers)
+    is_odd = expects or attack.method not in METHODS or "#" in attack.target or "//" in attack.target.partition("?")[0]
+    return bool(attack.framing) or is_odd or bool(_LIMITS.search(difference.here)) or _is_dropped(difference)
+
+
+def _is_dropped(difference: AnswerDifference) -> bool:
+    """Return whether kube-apiserver closes the connection, or answers before it looks at the request."""
+    return difference.aspect == "no response" and difference.there == "nothing"
+
+
+def _is_text(difference: AnswerDifference) -> bool:
+    return difference.aspect in {"causes", "message"}
 
 
 def _is_of_own_fields(_: Attack, difference: AnswerDifference) -> bool:
@@ -34,22 +57,33 @@ def _is_of_own_fields(_: Attack, difference: AnswerDifference) -> bool:
 
 
 def _is_of_managers(attack: Attack, difference: AnswerDifference) -> bool:
-    return bool(_OWN_MANAGED.search(difference.at))
+    about = attack.what.route.about
+    is_applied_event = about is not None and about.kind == "Event" and _form(attack) == APPLY
+    return is_applied_event or bool(_OWN_MANAGED.search(difference.at))
+
+
+def _form(attack: Attack) -> str:
+    """Return the media type of an attack's body."""
+    return dict(attack.headers).get("Content-Type", "")
 
 
 def _is_of_first_fault(_: Attack, difference: AnswerDifference) -> bool:
     """Return whether both servers reject a request, for reasons that do not concern rights."""
     codes = {difference.here[:3], difference.there[:3]}
-    return difference.aspect == "code" and not codes & _DENIED
+    is_escalation = "attempting to grant RBAC permissions" in difference.there
+    return difference.aspect == "code" and (is_escalation or not codes & _DENIED)
 
 
 def _is_of_shown_value(_: Attack, difference: AnswerDifference) -> bool:
-    is_text = difference.aspect in {"causes", "message"}
-    return is_text and bool(_WRITTEN_VALUE.search(difference.here) or _WRITTEN_VALUE.search(difference.there))
+    return _is_text(difference) and bool(_WRITTEN_VALUE.search(difference.here) or _WRITTEN_VALUE.search(difference.there))
 
 
-def _is_applied_scale(attack: Attack, _: AnswerDifference) -> bool:
-    return attack.what.route.subresource == "scale" and attack.what.method in {"PATCH", "PUT"}
+def _is_of_decoder(_: Attack, difference: AnswerDifference) -> bool:
+    return difference.aspect == "message" and bool(_DECODERS.search(difference.here) or _DECODERS.search(difference.there))
+
+
+def _is_of_other_text(_: Attack, difference: AnswerDifference) -> bool:
+    return difference.aspect in {"message", "warnings"} and bool(_NOT_TEXT.search(difference.here + difference.there))
 
 
 def _is_head(attack: Attack, _: AnswerDifference) -> bool:
@@ -60,16 +94,75 @@ def _is_document(attack: Attack, _: AnswerDifference) -> bool:
     return attack.what.route.about is None
 
 
+def _is_of_encoding(attack: Attack, difference: AnswerDifference) -> bool:
+    accept = next((value for name, value in attack.headers if name == "Accept"), "")
+    return difference.aspect == "content type" and "," in accept and difference.here == "application/json"
+
+
+def _is_of_token(_: Attack, difference: AnswerDifference) -> bool:
+    return difference.aspect == "message" and difference.here.startswith("invalid continue token")
+
+
+def _is_applied_deletion(attack: Attack, difference: AnswerDifference) -> bool:
+    return _form(attack) == APPLY and difference.at.endswith((".deletionTimestamp", ".deletionGracePeriodSeconds"))
+
+
+def _is_deleted_definition(attack: Attack, difference: AnswerDifference) -> bool:
+    about = attack.what.route.about
+    is_definition = isinstance(about, ServedKind) and about.native == "CustomResourceDefinition" and attack.method == "DELETE"
+    is_kept = difference.aspect == "state" and difference.here == "nothing"
+    return is_definition and (is_kept or difference.at.endswith(".deletionGracePeriodSeconds"))
+
+
+def _is_of_range(attack: Attack, difference: AnswerDifference) -> bool:
+    """Return whether kube-apiserver cuts a number of a strategic merge patch to 32 bits, which is refused here."""
+    return _form(attack) == PATCH_TYPES[2] and "is invalid: patch: Invalid value" in difference.here
+
+
+def _is_of_unchanged_rights(attack: Attack, difference: AnswerDifference) -> bool:
+    about = attack.what.route.about
+    is_right = isinstance(about, ServedKind) and about.group == "rbac.authorization.k8s.io" and attack.method == "PUT"
+    return is_right and difference.aspect == "accepted here only"
+
+
+def _is_table_of_group_status(attack: Attack, difference: AnswerDifference) -> bool:
+    about = attack.what.route.about
+    is_group = isinstance(about, ServedKind) and about.native == "PodGroup" and attack.what.route.subresource == "status"
+    return is_group and difference.there.startswith("406")
+
+
+def _is_custom_scale(attack: Attack, difference: AnswerDifference) -> bool:
+    about = attack.what.route.about
+    is_custom = isinstance(about, ServedKind) and about.custom is not None
+    return is_custom and attack.what.route.subresource == "scale" and difference.there.startswith("406")
+
+
+def _is_of_rules(_: Attack, difference: AnswerDifference) -> bool:
+    return bool(_RULES.search(difference.at))
+
+
+#: Differences for which the objects must be equal nevertheless.
+UNCHANGED_RIGHTS: Final = "unchanged roles and bindings"
 #: What is known to differ, by the name under which the documentation has it.
 KNOWN: Final[Mapping[str, _Matches]] = {
     "broken HTTP and exceeded limits": _breaks_http,
     "documents without objects": _is_document,
     "HEAD": _is_head,
+    "the encoding, if a client accepts several": _is_of_encoding,
     "the first of several faults": _is_of_first_fault,
     "values shown in messages": _is_of_shown_value,
+    "texts of decoders": _is_of_decoder,
+    "names that are not UTF-8": _is_of_other_text,
+    "continue tokens": _is_of_token,
     "fields that Kubernetes fills in": _is_of_own_fields,
     "managed fields of events, reviews and daemon sets": _is_of_managers,
-    "scales": _is_applied_scale,
+    "metadata of deletions in applied objects": _is_applied_deletion,
+    "numbers beyond 32 bits in strategic merge patches": _is_of_range,
+    UNCHANGED_RIGHTS: _is_of_unchanged_rights,
+    "tables of the status of pod groups": _is_table_of_group_status,
+    "the deletion of definitions": _is_deleted_definition,
+    "scales of custom kinds in protobuf": _is_custom_scale,
+    "the order of rules": _is_of_rules,
 }
 
 

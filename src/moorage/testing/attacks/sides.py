@@ -27,7 +27,7 @@ from moorage.testing.attacks.objects import ATTACKED, ATTACKED_DEFINITION, valid
 from moorage.testing.attacks.routes import CLOSED, OPEN, SEEDED, object_path
 from moorage.testing.attacks.wire import AttackConnection, AttackResponse
 
-__all__ = ["USER_TOKEN", "ComparedServer", "ServerAddress", "embedded_side", "reference_side"]
+__all__ = ["USER_TOKEN", "ComparedServer", "ServerAddress", "embedded_side", "is_own", "reference_side"]
 
 #: The token of the ordinary user, which the reference must know: ``token-of-user,user,2,people`` in its token file.
 USER_TOKEN: Final = "token-of-user"  # noqa: S105 - for a server that exists for a test
@@ -36,8 +36,12 @@ _JSON: Final = "application/json"
 _GLANCE_S: Final = 0.15
 #: How long caches of the reference (rights, definitions) may take to follow.
 _FOLLOW_S: Final = 10.0
+#: How long the admission of the reference may take to see a new limit range.
+_ADMISSION_S: Final = 0.3
 _NAMESPACES: Final = served("namespaces")
 _DEFINITIONS: Final = served("customresourcedefinitions", "apiextensions.k8s.io")
+#: Deleting a service deletes its endpoints, deleting a definition the objects of its kind.
+_TAKES_WITH_IT: Final = {served("services"): served("endpoints"), _DEFINITIONS: ATTACKED}
 _BOOTSTRAP: Final = "kubernetes.io/bootstrapping"
 
 
@@ -108,7 +112,7 @@ class ComparedServer:
         found = {}
         for one in msgspec.json.decode(answer.body)["items"]:
             metadata = one["metadata"]
-            if not _is_own(kind, metadata):
+            if not is_own(kind, metadata):
                 found[metadata.get("namespace", ""), metadata["name"]] = one
         return found
 
@@ -124,8 +128,19 @@ class ComparedServer:
             if kind not in {_NAMESPACES, _DEFINITIONS}:
                 await self.restore(kind)
 
+    async def restore_all(self) -> None:
+        """Bring all objects back to the planted ones."""
+        for kind in self.kinds:
+            if self.is_changed(kind, await self.objects(kind)):
+                await self.restore(kind)
+
     async def restore(self, kind: ServedKind) -> None:
-        """Bring the objects of a kind back to the planted ones, if the server has the kind."""
+        """Bring the objects of a kind back to the planted ones, and of the kind whose objects may go with them."""
+        await self._restore(kind)
+        if kind in _TAKES_WITH_IT:
+            await self._restore(_TAKES_WITH_IT[kind])
+
+    async def _restore(self, kind: ServedKind) -> None:
         found = await self.objects(kind)
         if not found and kind is not _NAMESPACES and (await self.ask("GET", object_path(kind, ""))).code == 404:
             return
@@ -140,6 +155,8 @@ class ComparedServer:
             await self._create(kind, one)
         if missing and kind.qualified == "serviceaccounts":
             await self._issue_token()
+        if missing and kind.qualified == "limitranges":
+            await asyncio.sleep(_ADMISSION_S)
         if kind is _DEFINITIONS:
             await self._until_served()
         self._known[kind.qualified] = _versions(await self.objects(kind))
@@ -187,11 +204,11 @@ class ComparedServer:
             await asyncio.sleep(0.05)
 
 
-def _is_own(kind: ServedKind, metadata: Document) -> bool:
+def is_own(kind: ServedKind, metadata: Document) -> bool:
     """Return whether a server made an object by itself."""
     name: str = metadata["name"]
     namespace: str = metadata.get("namespace", "")
-    if _BOOTSTRAP in metadata.get("labels", {}) or name.startswith(("system:", "system-", "moorage:")):
+    if _BOOTSTRAP in (metadata.get("labels") or {}) or name.startswith(("system:", "system-", "moorage:")):
         return True
     if kind is _NAMESPACES:
         return name == "default" or name.startswith("kube-")
@@ -216,8 +233,9 @@ def _planted(kind: ServedKind) -> list[Document]:
 
 
 def _compared_kinds() -> list[ServedKind]:
-    """Return the kinds in the order of planting. An event is one object under two names."""
-    return [*(kind for kind in KINDS if kind.kind != "Event" or kind.group), ATTACKED]
+    """Return the kinds in the order of planting. Limit ranges change pods; an event is one object under two names."""
+    limits = served("limitranges")
+    return [limits, *(kind for kind in KINDS if kind is not limits and (kind.kind != "Event" or kind.group)), ATTACKED]
 
 
 @asynccontextmanager

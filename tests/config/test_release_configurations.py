@@ -1,4 +1,4 @@
-"""Configurations of 1.30 to 1.35: the default profile of each release, and what each refuses."""
+"""Configurations of 1.29 to 1.35: the default profile of each release, and what each refuses."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ def default_profile(version):
 @pytest.mark.parametrize(
     ("version", "pre_enqueue", "limits", "devices"),
     [
+        ("1.29", "SchedulingGates", DISKS, False),
         ("1.30", "SchedulingGates", DISKS, False),
         ("1.31", "SchedulingGates", "NodeVolumeLimits ", False),
         ("1.32", "SchedulingGates DefaultPreemption", "NodeVolumeLimits ", False),
@@ -108,6 +109,7 @@ def test_a_rejection_starts_or_ends_with_a_release(what):
 
 def test_the_text_for_unlike_queue_sorts_is_the_release_s():
     for version, text in (
+        ("1.29", "has to match for all profiles"),
         ("1.33", "queueSort must be the same for all profiles"),
         ("1.34", ": must be the same for all profiles"),
     ):
@@ -141,7 +143,7 @@ def test_an_upgrade_reports_the_changed_rules():
     ]
 
 
-@pytest.mark.parametrize("version", ["1.30", "1.31", "1.32", "1.33", "1.34", "1.35"])
+@pytest.mark.parametrize("version", ["1.29", "1.30", "1.31", "1.32", "1.33", "1.34", "1.35"])
 def test_an_upgraded_document_is_valid_in_1_36(version):
     found = converted(version, STRATEGY % GOOD)
     gates, registry, rules = of("1.36")

@@ -221,12 +221,58 @@ RULES = {
         [node("n0", **{"attachable-volumes-aws-ebs": "1"}), pod("held", "n0", volumes=EBS), pod("p", volumes=OTHER_EBS)],
         reasons, ("1.30.10", ["node(s) exceed max volume count"]), ("1.31.8", []),
     ),
+    "images of init containers count": (
+        [with_image(node("n0")), pod("p", initContainers=[{"name": "i", "image": "registry/model:1"}])],
+        image_score, ("1.29.14", 0), ("1.30.10", 50),
+    ),
+    "NodeAffinity skips a pod without preferences": (
+        [node("n0"), pod("p")], lambda result: result["scores"]["n0"].get("NodeAffinity"), ("1.29.14", 0), ("1.30.10", None),
+    ),
+    "VolumeBinding skips a pod while its gate is off": (
+        [node("n0"), pod("p")], lambda result: result["scores"]["n0"].get("VolumeBinding"), ("1.29.14", 0), ("1.30.10", None),
+    ),
+}  # fmt: skip
+LIMITS_ALONE = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [
+        {"plugins": {"multiPoint": {"disabled": [{"name": f"Volume{one}"} for one in ("Restrictions", "Binding", "Zone")]}}}
+    ],
+}
+NO_CLAIM = 'looking up PVC default/c: persistentvolumeclaim "c" not found'
+#: What changed under a configuration or with gates → these, the cluster, what to look at, and the answers, as above.
+WITH_SETTINGS = {
+    "a missing claim rejects the pod": (
+        {"config": LIMITS_ALONE}, [node("n0"), csi_node("n0", limit=1), pod("p", volumes=uses("c"))],
+        lambda result: list((result.get("filter") or {}).values()),
+        ("1.29.14", [{"code": "Error", "plugin": "EBSLimits", "reasons": [f'running "EBSLimits" filter plugin: {NO_CLAIM}']}]),
+        ("1.30.10", [{"code": "UnschedulableAndUnresolvable", "plugin": "EBSLimits", "reasons": [NO_CLAIM]}]),
+    ),
+    "PreFilter rejects sidecars while their gate is off": (
+        {"featureGates": {"SidecarContainers": False}}, [node("n0"), pod("p", initContainers=sidecar())],
+        lambda result: (result.get("preFilter") or {}).get("code"),
+        ("1.29.14", None), ("1.30.10", "UnschedulableAndUnresolvable"),
+    ),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", [*RULES, *WITH_SETTINGS])
 def test_a_rule_ends_with_its_release(rule):
-    objects, read, before, after = RULES[rule]
+    settings, objects, read, before, after = WITH_SETTINGS[rule] if rule in WITH_SETTINGS else ({}, *RULES[rule])
     for release, expected in (before, after):
-        (result,) = answer({"name": rule, "release": release, "objects": objects})["results"]
+        (result,) = answer({"name": rule, "release": release, "objects": objects, **settings})["results"]
         assert read(result) == expected, release
+
+
+@pytest.mark.parametrize(("is_open", "fits"), [(True, []), (False, ["n0"])])
+def test_min_domains_count_while_their_gate_is_open(is_open, fits):
+    spread = {
+        "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule", "minDomains": 2,
+        "labelSelector": {"matchLabels": {"app": "a"}},
+    }  # fmt: skip
+    held, asked = pod("held", "n0"), pod("p", topologySpreadConstraints=[spread])
+    for one in (held, asked):
+        one["metadata"]["labels"] = {"app": "a"}
+    gates = {"MinDomainsInPodTopologySpread": is_open}
+    (result,) = answer({"name": "p", "release": "1.29", "objects": [node("n0"), held, asked], "featureGates": gates})["results"]
+    assert result["feasible"] == fits

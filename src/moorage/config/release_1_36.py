@@ -97,8 +97,10 @@ _WITH_DISK_LIMITS: Final = (
 
 
 def default_plugins(gates: FeatureGates) -> tuple[PluginRef, ...]:
-    """Return the default plugins of the gates' release, 1.30 or later, as entries of ``multiPoint``."""
+    """Return the default plugins of the gates' release, 1.29 or later, as entries of ``multiPoint``."""
     found = list(_WITH_DISK_LIMITS if gates.emulated.limits_in_tree_disks else _DEFAULTS)
+    if "PodSchedulingReadiness" in gates.emulated.gates and not gates["PodSchedulingReadiness"]:
+        del found[0]
     if gates["NodeDeclaredFeatures"]:
         found.append(PluginRef(name="NodeDeclaredFeatures"))
     if gates["DynamicResourceAllocation"]:

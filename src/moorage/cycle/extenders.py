@@ -74,7 +74,8 @@ class HTTPExtender(Struct, frozen=True):
     """One extender. ``number`` is its place in the configuration; an empty verb is not called.
 
     ``managed``: the extender is called only for pods that request one of these resources; empty: for all pods. ``replaces``:
-    the nodes in its reply replace ours for scoring (see ``moorage.cycle.extender_nodes``).
+    the nodes in its reply replace ours for scoring (see ``moorage.cycle.extender_nodes``). ``binds_without``: if it is
+    ignorable and cannot bind, the Bind plugins do.
     """
 
     number: int
@@ -89,6 +90,7 @@ class HTTPExtender(Struct, frozen=True):
     ignorable: bool = False
     managed: frozenset[str] = frozenset()
     replaces: bool = True
+    binds_without: bool = True
 
     @property
     def shown(self) -> str:

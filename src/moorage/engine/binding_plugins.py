@@ -98,7 +98,7 @@ def bind_effects(binding: Binding, extenders: Sequence[HTTPExtender] = ()) -> tu
     """
     binder = None if binding.extender_failed else binder_of(extenders, binding.pod)
     if binder is not None:
-        binding.may_do_without_extender, binding.authors = binder.ignorable, ()
+        binding.may_do_without_extender, binding.authors = binder.ignorable and binder.binds_without, ()
         return (BindThrough(binding.pod, binding.node, binder.to_bind(binding.pod, binding.node)),)
     for step in binding.steps("bind"):
         prefix = _prefix("Bind", step)

@@ -1,7 +1,8 @@
 """Drops fields of a pod that a release does not know or whose feature gate is off.
 
 Pod-level resource requests are an example: while their gate is off they count neither for pending pods nor for placed ones.
-Up to 1.33.3 host ports of sidecars do not count, and up to 1.32 what the kubelet reports of a resize does not.
+Up to 1.33.3 host ports of sidecars do not count, and up to 1.32 what the kubelet reports of a resize does not. Up to 1.29 a
+gate decides whether ``minDomains`` counts.
 
 Source  kube-scheduler 1.36, framework/types.go, NodeInfo.update, PodInfo.CalculateResource
 """
@@ -52,6 +53,13 @@ def _readers(gates: FeatureGates) -> Iterator[_Reader]:
         yield _without_resizes
     if not gates.emulated.counts_sidecar_ports:
         yield _without_sidecar_ports
+    if _is_closed(gates, "MinDomainsInPodTopologySpread"):
+        yield _without_min_domains
+
+
+def _is_closed(gates: FeatureGates, name: str) -> bool:
+    """Return whether the release has a gate of earlier releases, and it is closed."""
+    return name in gates.emulated.gates and not gates[name]
 
 
 def _without_level(pod: Pod) -> Pod:
@@ -89,3 +97,11 @@ def _without_sidecar_ports(pod: Pod) -> Pod:
     if not any(one.ports for one in init):
         return pod
     return replace(pod, spec=replace(pod.spec, init_containers=tuple(replace(one, ports=()) for one in init)))
+
+
+def _without_min_domains(pod: Pod) -> Pod:
+    constraints = pod.spec.topology_spread_constraints
+    if all(one.min_domains is None for one in constraints):
+        return pod
+    kept = tuple(replace(one, min_domains=None) for one in constraints)
+    return replace(pod, spec=replace(pod.spec, topology_spread_constraints=kept))

@@ -30,6 +30,7 @@ def extenders_of(configured: Iterable[Configured], release: str = TODAY) -> tupl
             one.ignorable,
             frozenset(resource.name for resource in one.managed_resources),
             RELEASES[release].extender_nodes_replace,
+            RELEASES[release].binds_without_ignorable_extender,
         )
         for number, one in enumerate(configured)
     )

@@ -63,6 +63,7 @@ def _build(resolved: ResolvedProfile, names: list[str], registry: Registry, hand
         nominated_first=nominated_first,
         names_nodes_left_out=gates.emulated.names_nodes_left_out,
         narrowing_rejects=gates.emulated.narrowing_rejects,
+        rejection_ends_pre_filter=gates.emulated.rejection_ends_pre_filter,
         asks_hints=gates["SchedulerQueueingHints"],
         placement_weights=resolved.placement_weights,
     )

@@ -87,7 +87,7 @@ def run_pre_filter(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> PreFil
             continue
         if isinstance(answer, Hold):
             refused = Status(answer.code, step.name, answer.reasons)
-            if answer.unresolvable:
+            if answer.unresolvable or profile.rejection_ends_pre_filter:
                 return PreFiltered(states, frozenset(skipped), refused=refused)
             continue
         if isinstance(answer, Narrow):
@@ -96,7 +96,8 @@ def run_pre_filter(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> PreFil
             answer = answer.state
         states[step.name] = answer
         if nodes is not None and not nodes:
-            refused = Status(Code.UNRESOLVABLE, "", (_no_node_left(sorted(narrowed_by)),))
+            code = Code.UNSCHEDULABLE if profile.rejection_ends_pre_filter else Code.UNRESOLVABLE
+            refused = Status(code, "", (_no_node_left(sorted(narrowed_by)),))
             break
     return PreFiltered(states, frozenset(skipped), nodes, tuple(sorted(narrowed_by)), refused, profile.narrowing_rejects)
 

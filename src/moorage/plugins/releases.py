@@ -17,6 +17,7 @@ from moorage.plugins.earlier import disk_limits as earlier_disks
 from moorage.plugins.earlier import dynamic_resources as earlier_devices
 from moorage.plugins.earlier import image_locality as earlier_images
 from moorage.plugins.earlier import inter_pod_affinity as earlier_affinity
+from moorage.plugins.earlier import node_affinity as earlier_node_affinity
 from moorage.plugins.earlier import node_ports as earlier_ports
 from moorage.plugins.earlier import node_resources_fit as earlier_fit
 from moorage.plugins.earlier import node_volume_limits as earlier_limits
@@ -86,7 +87,9 @@ PLUGINS_1_21: Final[Mapping[str, Any]] = {
 #: Plugin, and the release in which its rule ended → the class with that rule. ``Release.variants`` names them. The
 #: rules of releases after the newest are named for the release in which they begin.
 VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
+    ("AzureDiskLimits", "1.29"): earlier_disks.AzureDiskLimitsV129,
     ("AzureDiskLimits", "1.31"): earlier_disks.AzureDiskLimitsV131,
+    ("CinderLimits", "1.29"): earlier_disks.CinderLimitsV129,
     ("CinderLimits", "1.31"): earlier_disks.CinderLimitsV131,
     ("DefaultPreemption", "1.34.7"): earlier_preemption.DefaultPreemptionV1347,
     ("DynamicResources", "1.33"): earlier_devices.DynamicResourcesV133,
@@ -95,23 +98,30 @@ VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
     ("DynamicResources", "1.35.4"): earlier_devices.DynamicResourcesV1354,
     ("DynamicResources", "1.36.0"): earlier_devices.DynamicResourcesV1360,
     ("DynamicResources", "1.37"): later_devices.DynamicResourcesV137,
+    ("EBSLimits", "1.29"): earlier_disks.EBSLimitsV129,
     ("EBSLimits", "1.31"): earlier_disks.EBSLimitsV131,
+    ("GCEPDLimits", "1.29"): earlier_disks.GCEPDLimitsV129,
     ("GCEPDLimits", "1.31"): earlier_disks.GCEPDLimitsV131,
+    ("ImageLocality", "1.29"): earlier_images.ImageLocalityV129,
     ("ImageLocality", "1.35"): earlier_images.ImageLocalityV135,
     ("ImageLocality", "1.37"): later_images.ImageLocalityV137,
     ("InterPodAffinity", "1.33"): earlier_affinity.InterPodAffinityV133,
     ("InterPodAffinity", "1.35"): earlier_affinity.InterPodAffinityV135,
+    ("NodeAffinity", "1.29"): earlier_node_affinity.NodeAffinityV129,
     ("NodePorts", "1.32"): earlier_ports.NodePortsV132,
     ("NodeResourcesBalancedAllocation", "1.32"): earlier_balance.NodeResourcesBalancedAllocationV132,
     ("NodeResourcesBalancedAllocation", "1.35"): earlier_balance.NodeResourcesBalancedAllocationV135,
+    ("NodeResourcesFit", "1.29"): earlier_fit.NodeResourcesFitV129,
     ("NodeResourcesFit", "1.31"): earlier_fit.NodeResourcesFitV131,
     ("NodeResourcesFit", "1.32"): earlier_fit.NodeResourcesFitV132,
     ("NodeResourcesFit", "1.33"): earlier_fit.NodeResourcesFitV133,
     ("NodeResourcesFit", "1.35"): earlier_fit.NodeResourcesFitV135,
+    ("NodeVolumeLimits", "1.29"): earlier_limits.NodeVolumeLimitsV129,
     ("NodeVolumeLimits", "1.31"): earlier_limits.NodeVolumeLimitsV131,
     ("NodeVolumeLimits", "1.32"): earlier_limits.NodeVolumeLimitsV132,
     ("PodTopologySpread", "1.35"): earlier_spread.PodTopologySpreadV135,
     ("TaintToleration", "1.34.1"): earlier_taints.TaintTolerationV1341,
+    ("VolumeBinding", "1.29"): earlier_binding.VolumeBindingV129,
     ("VolumeBinding", "1.32"): earlier_binding.VolumeBindingV132,
     ("VolumeBinding", "1.33"): earlier_binding.VolumeBindingV133,
     ("VolumeRestrictions", "1.33"): earlier_restrictions.VolumeRestrictionsV133,

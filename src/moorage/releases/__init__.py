@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from moorage.releases.earlier_releases import CURRENT, EARLIER, TODAY, UNSORTED_SHAPE
+from moorage.releases.earlier_releases import CURRENT, TODAY, UNSORTED_SHAPE
+from moorage.releases.earlier_releases import EARLIER as SINCE_1_30
 from moorage.releases.gates_1_36 import GATES_1_36
 from moorage.releases.later_releases import LATER
 from moorage.releases.legacy_gates import OTHER_OLD_GATES, old_gates
+from moorage.releases.older_releases import OLDER
 from moorage.releases.release import ALPHA, BETA, STABLE, Gate, Release
 
 __all__ = [
@@ -41,6 +43,7 @@ def _legacy(name: str) -> Release:
         legacy_flags=True,
         drops_later_pod_fields=True,
         extender_nodes_replace=False,
+        binds_without_ignorable_extender=False,
         tries_nominated_node_first=False,
         unsorted_shape=UNSORTED_SHAPE,
         migrates_in_tree_disks=False,
@@ -61,6 +64,9 @@ LEGACY: Final = (
     replace(_legacy("1.20"), open_paths=("/healthz",), weight_range="[0-100]"),
     _legacy("1.21"),
 )
+
+#: The releases before ``CURRENT`` with its flags and configuration documents, newest first.
+EARLIER: Final = (*SINCE_1_30, *OLDER)
 
 #: All releases by name, oldest first.
 RELEASES: Final[Mapping[str, Release]] = {one.name: one for one in (*LEGACY, *reversed(EARLIER), CURRENT, *LATER)}

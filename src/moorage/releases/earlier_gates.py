@@ -11,19 +11,19 @@ from typing import Final
 from moorage.releases.gates_1_36 import GATES_1_36
 from moorage.releases.release import ALPHA, BETA, STABLE, Gate
 
-__all__ = ["GATES_1_30", "GATES_1_31", "GATES_1_32", "GATES_1_33", "GATES_1_34", "GATES_1_35"]
+__all__ = ["GATES_1_30", "GATES_1_31", "GATES_1_32", "GATES_1_33", "GATES_1_34", "GATES_1_35", "gates_before"]
 
 _DRA: Final = ("DynamicResourceAllocation",)
 _OFF: Final = Gate(False, ALPHA)
 
 
-def _before(newer: Mapping[str, Gate], changed: Mapping[str, Gate], later: str) -> Mapping[str, Gate]:
+def gates_before(newer: Mapping[str, Gate], changed: Mapping[str, Gate], later: str = "") -> Mapping[str, Gate]:
     """Return the gates of a release: those of the next one without those that came ``later``, and those that ``changed``."""
     gone = frozenset(later.split())
     return {**{name: gate for name, gate in newer.items() if name not in gone}, **changed}
 
 
-GATES_1_35: Final = _before(
+GATES_1_35: Final = gates_before(
     GATES_1_36,
     {
         "CSIMigrationPortworx": Gate(True, STABLE, locked=True),
@@ -50,7 +50,7 @@ GATES_1_35: Final = _before(
 #: Up to 1.34 no gate checks the gates that it needs.
 GATES_1_34: Final = {
     name: gate._replace(needs=())
-    for name, gate in _before(
+    for name, gate in gates_before(
         GATES_1_35,
         {
             "DynamicResourceAllocation": Gate(True, STABLE),
@@ -64,7 +64,7 @@ GATES_1_34: Final = {
     ).items()
 }
 
-GATES_1_33: Final = _before(
+GATES_1_33: Final = gates_before(
     GATES_1_34,
     {
         "DRAAdminAccess": _OFF,
@@ -80,7 +80,7 @@ GATES_1_33: Final = _before(
     """,
 )
 
-GATES_1_32: Final = _before(
+GATES_1_32: Final = gates_before(
     GATES_1_33,
     {
         "CSIMigrationPortworx": Gate(True, BETA),
@@ -94,10 +94,10 @@ GATES_1_32: Final = _before(
     "DRADeviceTaints DRAPartitionableDevices DRAPrioritizedList SchedulerPopFromBackoffQ StorageCapacityScoring",
 )
 
-GATES_1_31: Final = _before(
+GATES_1_31: Final = gates_before(
     GATES_1_32,
     {"DynamicResourceAllocation": _OFF, "SchedulerQueueingHints": Gate(False, BETA)},
     "DRAAdminAccess DRAResourceClaimDeviceStatus PodLevelResources SchedulerAsyncPreemption",
 )
 
-GATES_1_30: Final = _before(GATES_1_31, {"CSIMigrationPortworx": Gate(False, BETA), "VolumeAttributesClass": _OFF}, "")
+GATES_1_30: Final = gates_before(GATES_1_31, {"CSIMigrationPortworx": Gate(False, BETA), "VolumeAttributesClass": _OFF})

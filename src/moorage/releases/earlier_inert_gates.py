@@ -1,6 +1,6 @@
-"""Feature gates of 1.30 to 1.35 that kube-scheduler accepts and that change no scheduling decision.
+"""Feature gates of 1.29 to 1.35 that kube-scheduler accepts and that change no scheduling decision.
 
-Source  kubernetes 1.30 to 1.35, pkg/features/kube_features.go; apiserver, client-go and component-base, likewise
+Source  kubernetes 1.29 to 1.35, pkg/features/kube_features.go; apiserver, client-go and component-base, likewise
 """
 
 from __future__ import annotations
@@ -47,6 +47,12 @@ _LAST_IN: Final[Mapping[str, str]] = {
         InTreePluginAzureDiskUnregister InTreePluginAzureFileUnregister InTreePluginGCEUnregister
         InTreePluginOpenStackUnregister InTreePluginRBDUnregister InTreePluginvSphereUnregister JobReadyPods
         ReadWriteOncePod ServiceNodePortStaticSubrange SkipReadOnlyValidationGCE
+    """,
+    "1.29": """
+        APISelfSubjectReview CSIMigrationAzureFile ExpandedDNSConfig ExperimentalHostUserNamespaceDefaulting
+        IPTablesOwnershipCleanup KubeletPodResources KubeletPodResourcesGetAllocatable
+        LegacyServiceAccountTokenTracking MinimizeIPTablesRestore ProxyTerminatingEndpoints RemoveSelfLink
+        SecurityContextDeny
     """,
 }
 
@@ -106,11 +112,18 @@ _FIRST_IN: Final[Mapping[str, str]] = {
         ReloadKubeletServerCertificateFile ResilientWatchCacheInitialization ResourceHealthStatus
         SupplementalGroupsPolicy WatchCacheInitializationPostStartHook
     """,
+    "1.30": """
+        APIServingWithRoutine AppArmorFields CustomResourceFieldSelectors InformerResourceVersion JobManagedBy
+        JobSuccessPolicy MutatingAdmissionPolicy PortForwardWebsockets RecursiveReadOnlyMounts
+        RelaxedEnvironmentVariableValidation RetryGenerateName SELinuxMount ServiceTrafficDistribution
+        StorageNamespaceIndex StorageVersionMigrator StrictCostEnforcementForVAP
+        StrictCostEnforcementForWebhooks WatchListClient
+    """,
 }
 
 
 def inert_gates(minor: str) -> frozenset[str]:
-    """Return the gates that a release of 1.30 to 1.36 accepts without effect."""
+    """Return the gates that a release of 1.29 to 1.36 accepts without effect."""
     found = OTHER_GATES
     for last, first in zip(_LAST_IN, _FIRST_IN, strict=True):
         if first == minor:

@@ -1,6 +1,6 @@
-"""The metrics of 1.30 to 1.35: what differs from those of 1.36. Metrics that need an open gate are left to that gate.
+"""The metrics of 1.29 to 1.35: what differs from those of 1.36. Metrics that need an open gate are left to that gate.
 
-Source  kube-scheduler 1.30 to 1.36, pkg/scheduler/metrics/metrics.go
+Source  kube-scheduler 1.29 to 1.36, pkg/scheduler/metrics/metrics.go
 """
 
 from __future__ import annotations
@@ -63,8 +63,17 @@ _1_30: Final[_Changes] = {
         "multiple scheduling attempts.",
     },
 }
+_1_29: Final[_Changes] = {
+    **_1_30,
+    "scheduler_plugin_evaluation_total": {
+        **_1_30["scheduler_plugin_evaluation_total"],
+        "help": "Number of attempts to schedule pods by each plugin and the extension point (available only in PreFilter and "
+        "Filter.).",
+    },
+}
 
 #: Minor release → metric of 1.36 → what is different.
 METRICS: Final[Mapping[str, _Changes]] = {
     "1.35": _1_35, "1.34": _1_34, "1.33": _1_33, "1.32": _1_32, "1.31": _1_31, "1.30": _1_30,
+    "1.29": _1_29,
 }  # fmt: skip

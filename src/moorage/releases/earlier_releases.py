@@ -19,7 +19,7 @@ from moorage.releases.gates_1_36 import DEPENDENT_GATES_1_36, GATES_1_36
 from moorage.releases.inert_gates import OTHER_GATES
 from moorage.releases.release import ALPHA, Gate, Release
 
-__all__ = ["CURRENT", "EARLIER", "TODAY", "UNSORTED_SHAPE"]
+__all__ = ["CURRENT", "EARLIER", "TODAY", "UNSORTED_SHAPE", "before_release", "of_minor"]
 
 #: The release that is emulated by default.
 TODAY: Final = "1.36"
@@ -43,7 +43,9 @@ CURRENT: Final = Release(
 )  # fmt: skip
 
 
-def _before(newer: Release, name: str, variants: Mapping[str, str] | None = None, lacks: str = "", **changed: Any) -> Release:
+def before_release(
+    newer: Release, name: str, variants: Mapping[str, str] | None = None, lacks: str = "", **changed: Any
+) -> Release:
     """Return the release before ``newer``, with the rules of plugins and the traits that ended with it."""
     return replace(
         newer,
@@ -55,15 +57,15 @@ def _before(newer: Release, name: str, variants: Mapping[str, str] | None = None
     )
 
 
-def _gates_and_metrics(minor: str, gates: Mapping[str, Gate]) -> Mapping[str, Any]:
+def of_minor(minor: str, gates: Mapping[str, Gate]) -> Mapping[str, Any]:
     """Return the fields of a release for its gates and metrics: gates of 1.36 that it lacks are closed."""
     closed = {gate: False for gate in GATES_1_36 if gate not in gates}
-    return {"gates": gates, "inert_gates": inert_gates(minor), "fixed_gates": closed, "metrics": METRICS[minor]}
+    return {"gates": gates, "inert_gates": inert_gates(minor) - gates.keys(), "fixed_gates": closed, "metrics": METRICS[minor]}
 
 
-_1_36_0 = _before(CURRENT, "1.36.0", {"DynamicResources": "1.36.0"})
+_1_36_0 = before_release(CURRENT, "1.36.0", {"DynamicResources": "1.36.0"})
 
-_1_35_7 = _before(
+_1_35_7 = before_release(
     CURRENT,
     "1.35.7",
     {
@@ -80,11 +82,11 @@ _1_35_7 = _before(
     removed_plugins=(),
     has_placement_points=False,
     dependent_gates={"RestartAllContainersOnContainerExits": Gate(False, ALPHA, needs=("NodeDeclaredFeatures",))},
-    **_gates_and_metrics("1.35", GATES_1_35),
+    **of_minor("1.35", GATES_1_35),
 )
-_1_35_4 = _before(_1_35_7, "1.35.4", {"DynamicResources": "1.35.4"})
+_1_35_4 = before_release(_1_35_7, "1.35.4", {"DynamicResources": "1.35.4"})
 
-_1_34_7 = _before(
+_1_34_7 = before_release(
     _1_35_7,
     "1.34.7",
     {"DefaultPreemption": "1.34.7", "DynamicResources": "1.34"},
@@ -92,11 +94,11 @@ _1_34_7 = _before(
     dependent_gates={},
     lacks_points={"DynamicResources": "score", "NodeResourcesFit": "placementScore"},
     lacks_flags=_1_35_7.lacks_flags | {"min-compatibility-version"},
-    **_gates_and_metrics("1.34", GATES_1_34),
+    **of_minor("1.34", GATES_1_34),
 )
-_1_34_1 = _before(_1_34_7, "1.34.1", {"DefaultPreemption": "", "TaintToleration": "1.34.1"})
+_1_34_1 = before_release(_1_34_7, "1.34.1", {"DefaultPreemption": "", "TaintToleration": "1.34.1"})
 
-_1_33_3 = _before(
+_1_33_3 = before_release(
     _1_34_7,
     "1.33.3",
     {
@@ -111,10 +113,10 @@ _1_33_3 = _before(
     counts_sidecar_ports=False,
     queue_sort_differs="queueSort must be the same for all profiles",
     unsorted_shape=UNSORTED_SHAPE,
-    **_gates_and_metrics("1.33", GATES_1_33),
+    **of_minor("1.33", GATES_1_33),
 )
 
-_1_32_5 = _before(
+_1_32_5 = before_release(
     _1_33_3,
     "1.32.5",
     {
@@ -124,10 +126,10 @@ _1_32_5 = _before(
         "NodeVolumeLimits": "1.32",
         "VolumeBinding": "1.32",
     },
-    **_gates_and_metrics("1.32", GATES_1_32),
+    **of_minor("1.32", GATES_1_32),
 )
 
-_1_31_8 = _before(
+_1_31_8 = before_release(
     _1_32_5,
     "1.31.8",
     {**dict.fromkeys(_DISK_LIMITS, "1.31"), "NodeResourcesFit": "1.31", "NodeVolumeLimits": "1.31"},
@@ -136,16 +138,16 @@ _1_31_8 = _before(
     gated_kinds={**_1_32_5.gated_kinds, "VolumeAttachment": ""},
     removed_plugins=_DISK_LIMITS,
     names_nodes_left_out=False,
-    **_gates_and_metrics("1.31", GATES_1_31),
+    **of_minor("1.31", GATES_1_31),
 )
 
-_1_30_10 = _before(
+_1_30_10 = before_release(
     _1_31_8,
     "1.30.10",
     lacks_flags=_1_31_8.lacks_flags | {"disable-http2-serving", "emulated-version"},
     narrowing_rejects=False,
     limits_in_tree_disks=True,
-    **_gates_and_metrics("1.30", GATES_1_30),
+    **of_minor("1.30", GATES_1_30),
 )
 
 #: Newest first, as each builds on the one after it.

@@ -85,6 +85,10 @@ class Release:
     names_nodes_left_out: bool = True
     #: A PreFilter plugin that narrowed the nodes counts as one that rejected the pod.
     narrowing_rejects: bool = True
+    #: A PreFilter plugin that rejects the pod ends PreFilter, even if eviction might help.
+    rejection_ends_pre_filter: bool = False
+    #: If an ignorable extender fails to bind, the Bind plugins do.
+    binds_without_ignorable_extender: bool = True
     #: The limits of in-tree disks are default plugins, and a v1 configuration may name them at every extension point.
     limits_in_tree_disks: bool = False
     #: The fault of a profile whose queueSort differs from that of the first.

@@ -1,8 +1,8 @@
-"""EBSLimits, GCEPDLimits, AzureDiskLimits and CinderLimits of 1.30 and 1.31: nodes with a CSINode leave these to CSI drivers.
+"""EBSLimits, GCEPDLimits, AzureDiskLimits and CinderLimits up to 1.31: nodes with a CSINode leave these to CSI drivers.
 
-Claims of ephemeral volumes count, and a missing claim rejects the pod on every node.
+Claims of ephemeral volumes count, and a missing claim rejects the pod on every node; up to 1.29 it is an error.
 
-Source    kube-scheduler 1.31.8, plugins/nodevolumelimits/non_csi.go
+Source    kube-scheduler 1.31.8 and 1.29.14, plugins/nodevolumelimits/non_csi.go
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["AzureDiskLimitsV131", "CinderLimitsV131", "EBSLimitsV131", "GCEPDLimitsV131"]
+__all__ = [
+    "AzureDiskLimitsV129", "AzureDiskLimitsV131", "CinderLimitsV129", "CinderLimitsV131", "EBSLimitsV129", "EBSLimitsV131",
+    "GCEPDLimitsV129", "GCEPDLimitsV131",
+]  # fmt: skip
 
 
 class _LimitsV131(oldest.DiskLimits, PreFilterPlugin[PodInfo]):
@@ -29,6 +32,8 @@ class _LimitsV131(oldest.DiskLimits, PreFilterPlugin[PodInfo]):
 
     reuse = oldest.DiskLimits.reuse
     counts_ephemeral = True
+    #: A missing claim is an error.
+    needs_claims = False
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodInfo | Skip:
         del snapshot
@@ -39,6 +44,7 @@ class _LimitsV131(oldest.DiskLimits, PreFilterPlugin[PodInfo]):
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
         fault, is_error = _invalid_claim(pod, nodes.snapshot)
         if fault:
+            is_error = is_error or self.needs_claims
             yield Reject(~nodes.false(), fault, unresolvable=not is_error, error=is_error)
             return
         without_csi = ~_with_csi_node(nodes)
@@ -84,3 +90,27 @@ class AzureDiskLimitsV131(_LimitsV131, oldest.AzureDiskLimits):
 
 class CinderLimitsV131(_LimitsV131, oldest.CinderLimits):
     """Volumes of OpenStack Cinder."""
+
+
+class EBSLimitsV129(EBSLimitsV131):
+    """Disks of AWS Elastic Block Store, up to 1.29."""
+
+    needs_claims = True
+
+
+class GCEPDLimitsV129(GCEPDLimitsV131):
+    """Persistent disks of Google Compute Engine, up to 1.29."""
+
+    needs_claims = True
+
+
+class AzureDiskLimitsV129(AzureDiskLimitsV131):
+    """Managed disks of Azure, up to 1.29."""
+
+    needs_claims = True
+
+
+class CinderLimitsV129(CinderLimitsV131):
+    """Volumes of OpenStack Cinder, up to 1.29."""
+
+    needs_claims = True

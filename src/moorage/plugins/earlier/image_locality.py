@@ -1,8 +1,8 @@
-"""ImageLocality up to 1.35: image volumes do not count.
+"""ImageLocality of earlier releases: up to 1.35 image volumes do not count, and up to 1.29 init containers do not either.
 
-Reads     images of containers and init containers; images that nodes report, and how many nodes there are
+Reads     images of containers, and from 1.30 on of init containers; images that nodes report, and how many nodes there are
 Scores    0-100, by size and spread, as the current plugin does
-Source    kube-scheduler 1.35, plugins/imagelocality/image_locality.go
+Source    kube-scheduler 1.35 and 1.29, plugins/imagelocality/image_locality.go
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from moorage.framework.points import Signature
 from moorage.plugins.image_locality import ImageLocality, PodImages, normalized_image_name
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["ImageLocalityV135"]
+__all__ = ["ImageLocalityV129", "ImageLocalityV135"]
 
 
 class ImageLocalityV135(ImageLocality):
@@ -23,3 +23,14 @@ class ImageLocalityV135(ImageLocality):
 
     def _signature(self, pod: PodInfo) -> Signature:
         return {"images of containers and init containers": self.images(pod)}
+
+
+class ImageLocalityV129(ImageLocality):
+    """The plugin up to 1.29."""
+
+    def images(self, pod: PodInfo) -> PodImages:
+        names = sorted(normalized_image_name(one.image) for one in pod.spec.containers)
+        return PodImages(tuple(names), len(names))
+
+    def _signature(self, pod: PodInfo) -> Signature:
+        return {"images of containers": self.images(pod)}

@@ -3,9 +3,10 @@
 Up to 1.35 ``requestedToCapacityRatio`` is valid with every type of strategy.
 Up to 1.33 every refusal can be cured by preemption, even where the request exceeds what the node has. Up to 1.32 pods that are
 only nominated wake no pod, and pods with sidecars are rejected while the gate SidecarContainers is off. Up to 1.31 the usage
-that is scored counts only the largest init container of a placed pod, also if it is a sidecar.
+that is scored counts only the largest init container of a placed pod, also if it is a sidecar. Up to 1.29 it is Filter that
+rejects pods with sidecars while their gate is off.
 
-Source    kube-scheduler 1.33.3, plugins/noderesources/fit.go; 1.31.8, framework/types.go, calculateResource
+Source    kube-scheduler 1.33.3 and 1.29.14, plugins/noderesources/fit.go; 1.31.8, framework/types.go, calculateResource
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 
 from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Reuse, Scope
+from moorage.framework.points import Reuse, Scope, Signature
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.device_backed_scores import ScoredDemands
 from moorage.plugins.earlier.placed_pods import WokenByPlacedPods
@@ -34,7 +35,8 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
-    "NodeResourcesFitArgsV135", "NodeResourcesFitV131", "NodeResourcesFitV132", "NodeResourcesFitV133", "NodeResourcesFitV135",
+    "NodeResourcesFitArgsV135", "NodeResourcesFitV129", "NodeResourcesFitV131", "NodeResourcesFitV132", "NodeResourcesFitV133",
+    "NodeResourcesFitV135",
 ]  # fmt: skip
 
 
@@ -83,9 +85,16 @@ class NodeResourcesFitV132(WokenByPlacedPods, NodeResourcesFitV133):
     reuse = NodeResourcesFit.reuse
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[RequestedResource, ...] | Hold:
-        if not self._gates["SidecarContainers"] and any(one.restart_policy == "Always" for one in pod.spec.init_containers):
+        if self._refuses_sidecars(pod):
             return Hold.because(SIDECARS_ARE_OFF, unresolvable=True)
         return super().pre_filter(pod, snapshot)
+
+    def _refuses_sidecars(self, pod: PodInfo) -> bool:
+        return not self._gates["SidecarContainers"] and any(one.restart_policy == "Always" for one in pod.spec.init_containers)
+
+    def _signature(self, pod: PodInfo) -> Signature | None:
+        signature = super()._signature(pod)
+        return signature if signature is None else {**signature, "sidecars": self._refuses_sidecars(pod)}
 
 
 class NodeResourcesFitV131(NodeResourcesFitV132):
@@ -97,3 +106,25 @@ class NodeResourcesFitV131(NodeResourcesFitV132):
 
     def score(self, to_score: ScoredDemands, nodes: NodeView) -> IntArray:
         return super().score(to_score, SidecarUsageView.of(nodes))
+
+
+#: What Filter is given up to 1.29 for a pod that it rejects because of its sidecars.
+_WITH_SIDECARS: Final = (RequestedResource("sidecars", 0),)
+
+
+class NodeResourcesFitV129(NodeResourcesFitV131):
+    """The plugin; see the module docstring."""
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[RequestedResource, ...] | Hold:
+        return _WITH_SIDECARS if self._refuses_sidecars(pod) else super().pre_filter(pod, snapshot)
+
+    def filter(self, wants: tuple[RequestedResource, ...], nodes: NodeView) -> Iterator[Reject]:
+        if wants == _WITH_SIDECARS:
+            yield Reject(~nodes.false(), SIDECARS_ARE_OFF, unresolvable=True)
+        else:
+            yield from super().filter(wants, nodes)
+
+    def filter_node(self, wants: tuple[RequestedResource, ...], node: NodeInfo) -> Hold | None:
+        if wants == _WITH_SIDECARS:
+            return Hold.because(SIDECARS_ARE_OFF, unresolvable=True)
+        return super().filter_node(wants, node)

@@ -1,11 +1,13 @@
 """NodeVolumeLimits up to 1.32, whose hints are wider, and up to 1.31, where nodes may state a limit themselves.
 
+Up to 1.29 a missing claim is an error, and its creation does not wake the pod.
+
 The node's allocatable resource ``attachable-volumes-csi-DRIVER`` limits a driver for which the CSINode states no limit. It does
 so also on a node without CSINode, where in-tree volumes do not count for a CSI driver. VolumeAttachments do not count.
 
 Reads     the pod's claims and inline volumes, and the volumes behind them; limits of CSINodes and nodes; volumes of placed pods
 Rejects   nodes at their limit (preemption may help); every node, while a claim is missing
-Source    kube-scheduler 1.31.8, plugins/nodevolumelimits/csi.go
+Source    kube-scheduler 1.31.8 and 1.29.14, plugins/nodevolumelimits/csi.go
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_requests import amount
 from moorage.state.view import NodeView
 
-__all__ = ["NodeVolumeLimitsV131", "NodeVolumeLimitsV132"]
+__all__ = ["NodeVolumeLimitsV129", "NodeVolumeLimitsV131", "NodeVolumeLimitsV132"]
 
 _LIMITS: Final = "attachable-volumes-"
 
@@ -75,6 +77,8 @@ class NodeVolumeLimitsV131(NodeVolumeLimitsV132):
 
     reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
     attached = PodVolumesOnNodes
+    #: A missing claim is an error.
+    needs_claims = False
 
     def filter(self, wanted: NeededVolumes, nodes: NodeView) -> Iterator[Reject]:
         column = nodes.snapshot.index(CsiNodes).follow()
@@ -83,7 +87,7 @@ class NodeVolumeLimitsV131(NodeVolumeLimitsV132):
             if needed.fault:
                 yield Reject(rows, needed.fault, error=True)
             elif needed.missing:
-                yield Reject(rows, needed.missing, unresolvable=True)
+                yield Reject(rows, needed.missing, unresolvable=not self.needs_claims, error=self.needs_claims)
             elif needed.volumes and rows.any():
                 yield from self.over_limit(needed.volumes, rows, nodes)
 
@@ -98,3 +102,13 @@ class NodeVolumeLimitsV131(NodeVolumeLimitsV132):
         of_nodes = (nodes.table.nodes[row].status.allocatable for row in nodes.row_numbers.tolist())
         stated: BoolArray = np.array([any(key.startswith(_LIMITS) for key in one) for one in of_nodes], dtype=bool)
         return super().limited(nodes) | stated
+
+
+class NodeVolumeLimitsV129(NodeVolumeLimitsV131):
+    """The plugin up to 1.29."""
+
+    reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
+    needs_claims = True
+
+    def wakes_on(self) -> Iterator[Wake]:
+        return (wake for wake in super().wakes_on() if wake.event.resource is not Resource.PERSISTENT_VOLUME_CLAIM)

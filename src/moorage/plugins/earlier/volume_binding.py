@@ -2,9 +2,10 @@
 
 Up to 1.33 a claim that names a VolumeAttributesClass cannot be matched while the gate VolumeAttributesClass is off, as it is by
 default. Up to 1.32 the reason for a volume out of reach has another text, and the gate for scoring is VolumeCapacityPriority,
-which counts existing volumes only, prefers fuller ones by default, and scores no pod without a volume to match on any node.
+which counts existing volumes only, prefers fuller ones by default, and scores no pod without a volume to match on any node. Up
+to 1.29 every pod is scored; without volumes to match it scores 0.
 
-Source    kube-scheduler 1.33.3 and 1.32.5, plugins/volumebinding; component-helpers, storage/volume/pv_helpers.go
+Source    kube-scheduler 1.33.3, 1.32.5 and 1.29.14, plugins/volumebinding; component-helpers, storage/volume/pv_helpers.go
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["VolumeBindingArgsV132", "VolumeBindingV132", "VolumeBindingV133"]
+__all__ = ["VolumeBindingArgsV132", "VolumeBindingV129", "VolumeBindingV132", "VolumeBindingV133"]
 
 # kube-scheduler's own text, kept word for word: people search their events for it.
 UNSUPPORTED: Final = (
@@ -85,8 +86,8 @@ class VolumeBindingArgsV132(PluginArgs, frozen=True):
         return faults
 
 
-class VolumeBindingV132(BoundVolumesV133, PreScorePlugin[VolumeBindingState], ScorePlugin[VolumeBindingState]):
-    """The plugin; see the module docstring."""
+class _ScoredV132(BoundVolumesV133):
+    """The options and texts up to 1.32, and how the claims that are matched score."""
 
     Args = VolumeBindingArgsV132
     reuse = BoundVolumes.reuse
@@ -97,6 +98,16 @@ class VolumeBindingV132(BoundVolumesV133, PreScorePlugin[VolumeBindingState], Sc
         super().__init__(self._args.bind_timeout_seconds)
         self._gates = FeatureGates(release="1.32.5")
 
+    def scores_of(self, wanted: ClaimsToBind, nodes: NodeView) -> IntArray:
+        found = replace(find(wanted, nodes), groups=[])
+        return capacity_scores(found, utilization_table(self._args.completed(self._gates).shape or ()), len(nodes))
+
+
+class VolumeBindingV132(_ScoredV132, PreScorePlugin[VolumeBindingState], ScorePlugin[VolumeBindingState]):
+    """The plugin; see the module docstring."""
+
+    reuse = BoundVolumes.reuse
+
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> VolumeBindingState | Skip:
         state = self.pre_filter(pod, snapshot) if self._gates["VolumeCapacityPriority"] else None
         if not isinstance(state, VolumeBindingState) or state.wanted.search is None:
@@ -105,5 +116,15 @@ class VolumeBindingV132(BoundVolumesV133, PreScorePlugin[VolumeBindingState], Sc
         return SKIP if chosen is None or not (chosen.which >= 0).any() else state
 
     def score(self, state: VolumeBindingState, nodes: NodeView) -> IntArray:
-        found = replace(find(state.wanted, nodes), groups=[])
-        return capacity_scores(found, utilization_table(self._args.completed(self._gates).shape or ()), len(nodes))
+        return self.scores_of(state.wanted, nodes)
+
+
+class VolumeBindingV129(_ScoredV132, ScorePlugin[VolumeBindingState | PodInfo]):
+    """The plugin; see the module docstring."""
+
+    reuse = BoundVolumes.reuse
+
+    def score(self, state: VolumeBindingState | PodInfo, nodes: NodeView) -> IntArray:
+        if isinstance(state, PodInfo) or not self._gates["VolumeCapacityPriority"]:
+            return nodes.zeros()
+        return self.scores_of(state.wanted, nodes)

@@ -1,0 +1,17 @@
+"""Feature gates of 1.29 that change scheduling decisions: what differs from the next release.
+
+Source  kubernetes 1.29, pkg/features/kube_features.go
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moorage.releases.earlier_gates import GATES_1_30, gates_before
+from moorage.releases.release import BETA, Gate
+
+__all__ = ["GATES_1_29"]
+
+_ON: Final = Gate(True, BETA)
+
+GATES_1_29: Final = gates_before(GATES_1_30, {"MinDomainsInPodTopologySpread": _ON, "PodSchedulingReadiness": _ON})

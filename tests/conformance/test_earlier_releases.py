@@ -1,4 +1,4 @@
-"""Decisions of kube-scheduler 1.30 to 1.35, recorded: each release's answers, and what happens without one of its rules.
+"""Decisions of kube-scheduler before 1.36, recorded: each release's answers, and what happens without one of its rules.
 
 ``tests/data/conformance/releases`` has a selection of scenarios for each release: one of each family, and two for each rule.
 ``make recordings`` compares all that lie in the folder beside the project.
@@ -40,7 +40,9 @@ ELSEWHERE = {
     ("NodeVolumeLimits", "1.32"),
     ("PodTopologySpread", "1.35"),
     ("VolumeBinding", "1.33"),
-    *((name, "1.31") for name in ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")),
+    ("NodeResourcesFit", "1.29"),
+    ("NodeVolumeLimits", "1.29"),
+    *((name, at) for name in ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits") for at in ("1.29", "1.31")),
 }
 #: Rules that no recording of a release happens to exercise, though those of other releases do.
 UNSEEN = {("1.33.3", "DefaultPreemption")}

@@ -23,7 +23,12 @@ _RATIO: Final = "RequestedToCapacityRatio"
 _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
     "InterPodAffinity": {"1.33": "selects every namespace with a namespaceSelector that matches no labels"},
     "DefaultPreemption": {"1.34.7": "does not delete victims again that are being deleted"},
-    "ImageLocality": {"1.35": "counts image volumes", "1.36": "divides by the number of image volumes too"},
+    "ImageLocality": {
+        "1.29": "counts images of init containers",
+        "1.35": "counts image volumes",
+        "1.36": "divides by the number of image volumes too",
+    },
+    "NodeAffinity": {"1.29": "does not score pods without preferred terms"},
     "NodePorts": {"1.33": "counts host ports of sidecars"},
     "NodeResourcesBalancedAllocation": {
         "1.32": "skips pods without requests",

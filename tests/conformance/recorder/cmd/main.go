@@ -1,3 +1,5 @@
+//go:build go1.22
+
 // The recorder asks one release of kube-scheduler for every part of its decisions.
 //
 // It reads scenarios (one JSON document per line) from standard input and writes them with the field `expected.results`, in the
@@ -12,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"reflect"
 	"sort"
 	"strings"
 	"sync"
@@ -22,7 +25,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apimachinery/pkg/util/wait"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -181,16 +183,29 @@ func answer(asked *scenario, defaults map[string]bool) (expected map[string]any)
 		}
 		return false, nil, nil
 	})
+	// The client lists objects in any order; up to 1.28 the order of nodes shows in the score of images.
+	client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		nodes := &v1.NodeList{}
+		for _, object := range objects {
+			if node, is := object.(*v1.Node); is {
+				nodes.Items = append(nodes.Items, *node)
+			}
+		}
+		return true, nodes, nil
+	})
 	factory := scheduler.NewInformerFactory(client, 0)
-	sched, err := scheduler.New(ctx, client, factory, nil, profile.NewRecorderFactory(events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})), options...)
+	sched, err := newScheduler(ctx, client, factory, options)
 	if err != nil {
 		return map[string]any{"refused": err.Error()}
 	}
 	start(ctx, factory)
-	must(wait.PollUntilContextTimeout(ctx, time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-		return taken(sched, objects), nil
-	}))
-	must(sched.WaitForHandlersSync(ctx))
+	for deadline := time.Now().Add(10 * time.Second); !taken(sched, objects) && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	// 1.30 and later can wait for their event handlers.
+	if handlers, can := any(sched).(interface{ WaitForHandlersSync(context.Context) error }); can {
+		must(handlers.WaitForHandlersSync(ctx))
+	}
 	if slow(objects) {
 		time.Sleep(*settle)
 	}
@@ -253,6 +268,13 @@ func apply(tracker clienttesting.ObjectTracker, one change, version string) {
 	}
 }
 
+func newScheduler(ctx context.Context, client *fake.Clientset, factory informers.SharedInformerFactory, options []scheduler.Option) (*scheduler.Scheduler, error) {
+	recorders := profile.NewRecorderFactory(events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()}))
+	made := scheduler.Call(scheduler.New, ctx, client, factory, nil, recorders, ctx.Done(), options)
+	err, _ := made[1].Interface().(error)
+	return made[0].Interface().(*scheduler.Scheduler), err
+}
+
 func start(ctx context.Context, factory informers.SharedInformerFactory) {
 	factory.Start(ctx.Done())
 	closed := make(chan struct{})
@@ -268,21 +290,28 @@ func start(ctx context.Context, factory informers.SharedInformerFactory) {
 	}
 }
 
-// taken says whether the scheduler's cache holds every node and every placed pod.
+// taken says whether the scheduler holds every node, every placed pod, and every pending pod that is its own.
 func taken(sched *scheduler.Scheduler, objects []runtime.Object) bool {
-	nodes, pods := 0, 0
+	nodes, pods, pending := 0, 0, 0
 	for _, object := range objects {
 		switch object := object.(type) {
 		case *v1.Node:
 			nodes++
 		case *v1.Pod:
-			if object.Spec.NodeName != "" && object.Status.Phase != v1.PodSucceeded && object.Status.Phase != v1.PodFailed {
+			_, ours := sched.Profiles[object.Spec.SchedulerName]
+			if object.Status.Phase == v1.PodSucceeded || object.Status.Phase == v1.PodFailed {
+				continue
+			} else if object.Spec.NodeName != "" {
 				pods++
+			} else if ours {
+				pending++
 			}
 		}
 	}
+	// It returns a summary too in newer releases.
+	queued := reflect.ValueOf(sched.SchedulingQueue.PendingPods).Call(nil)[0].Len()
 	held, err := sched.Cache.PodCount()
-	return err == nil && held >= pods && sched.Cache.NodeCount() >= nodes
+	return err == nil && held >= pods && queued >= pending && sched.Cache.NodeCount() >= nodes
 }
 
 // slow says whether caches beside the scheduler's own must fill.
@@ -343,8 +372,9 @@ func configured(text string) (expected map[string]any) {
 	defer stop()
 	client := fake.NewSimpleClientset()
 	factory := scheduler.NewInformerFactory(client, 0)
-	sched, err := scheduler.New(ctx, client, factory, nil, profile.NewRecorderFactory(events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})),
-		scheduler.WithProfiles(config.Profiles...), scheduler.WithComponentConfigVersion(config.TypeMeta.APIVersion), scheduler.WithParallelism(1))
+	sched, err := newScheduler(ctx, client, factory, []scheduler.Option{
+		scheduler.WithProfiles(config.Profiles...), scheduler.WithComponentConfigVersion(config.TypeMeta.APIVersion), scheduler.WithParallelism(1),
+	})
 	if err != nil {
 		return map[string]any{"startError": err.Error()}
 	}

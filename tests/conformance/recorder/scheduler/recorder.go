@@ -1,3 +1,5 @@
+//go:build go1.22
+
 // This file joins kube-scheduler's own package, so that it can evaluate single pods with the scheduler's snapshot and plugins.
 // STATUSES stands for the field of the diagnosis with the status of each node; its name differs between releases.
 package scheduler
@@ -24,7 +26,7 @@ const postFilterRuns = 16
 
 // TakeSnapshot brings the scheduler's snapshot up to date.
 func (sched *Scheduler) TakeSnapshot() error {
-	return sched.Cache.UpdateSnapshot(klog.Background(), sched.nodeInfoSnapshot)
+	return failureOf(Call(sched.Cache.UpdateSnapshot, klog.Background(), sched.nodeInfoSnapshot))
 }
 
 // Record evaluates a pod on every node. In a sequence the pod is then assumed on the first of the best nodes.
@@ -41,9 +43,7 @@ func (sched *Scheduler) Record(ctx context.Context, pod *v1.Pod, inSequence bool
 	free := pod.DeepCopy()
 	free.Status.NominatedNodeName = ""
 	state := framework.NewCycleState()
-	// The number of returned values differs between releases.
-	returned := reflect.ValueOf(profile).MethodByName("RunPreFilterPlugins").Call(
-		[]reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(state), reflect.ValueOf(free)})
+	returned := Call(profile.RunPreFilterPlugins, ctx, state, free)
 	narrowed := namesOf(returned[0])
 	status := statusOf(returned[1].Interface())
 	if code := status["code"]; code == "Error" {
@@ -90,24 +90,22 @@ func (sched *Scheduler) Record(ctx context.Context, pod *v1.Pod, inSequence bool
 	if len(feasible) == 0 {
 		return result, sched.fail(ctx, profile, free, pod, inSequence, evictions, result)
 	}
-	if answer := profile.RunPreScorePlugins(ctx, state, free, feasible); !answer.IsSuccess() {
-		result["error"] = answer.AsError().Error()
-		return result, nil
+	objects := []*v1.Node{}
+	for _, node := range feasible {
+		objects = append(objects, node.Node())
 	}
-	perNode, answer := profile.RunScorePlugins(ctx, state, free, feasible)
+	answer := Call(profile.RunPreScorePlugins, ctx, state, free, feasible, objects)[0].Interface().(outcome)
 	if !answer.IsSuccess() {
 		result["error"] = answer.AsError().Error()
 		return result, nil
 	}
-	scores, total := map[string]map[string]int64{}, map[string]int64{}
-	best := []string{}
-	for _, node := range perNode {
-		scores[node.Name] = map[string]int64{}
-		for _, plugin := range node.Scores {
-			scores[node.Name][plugin.Name] = plugin.Score
-		}
-		total[node.Name] = node.TotalScore
+	scored := Call(profile.RunScorePlugins, ctx, state, free, feasible, objects)
+	if answer = scored[1].Interface().(outcome); !answer.IsSuccess() {
+		result["error"] = answer.AsError().Error()
+		return result, nil
 	}
+	scores, total := scoresOf(scored[0])
+	best := []string{}
 	for _, name := range names {
 		if len(best) == 0 || total[name] > total[best[0]] {
 			best = []string{name}
@@ -128,7 +126,67 @@ func (sched *Scheduler) Record(ctx context.Context, pod *v1.Pod, inSequence bool
 	assumed := pod.DeepCopy()
 	assumed.Spec.NodeName = best[0]
 	sched.SchedulingQueue.DeleteNominatedPodIfExists(pod)
-	return result, sched.Cache.AssumePod(klog.Background(), assumed)
+	return result, failureOf(Call(sched.Cache.AssumePod, klog.Background(), assumed))
+}
+
+// outcome is a status; its package differs between releases.
+type outcome interface {
+	IsSuccess() bool
+	AsError() error
+}
+
+// scoresOf returns the scores of each node by plugin, and their sums. Up to 1.26 they are listed by plugin.
+func scoresOf(listed reflect.Value) (map[string]map[string]int64, map[string]int64) {
+	scores, total := map[string]map[string]int64{}, map[string]int64{}
+	add := func(node, plugin string, score int64) {
+		if scores[node] == nil {
+			scores[node] = map[string]int64{}
+		}
+		scores[node][plugin] = score
+		total[node] += score
+	}
+	if listed.Kind() == reflect.Map {
+		for _, plugin := range listed.MapKeys() {
+			for at, nodes := 0, listed.MapIndex(plugin); at < nodes.Len(); at++ {
+				add(nodes.Index(at).FieldByName("Name").String(), plugin.String(), nodes.Index(at).FieldByName("Score").Int())
+			}
+		}
+		return scores, total
+	}
+	for at := 0; at < listed.Len(); at++ {
+		node := listed.Index(at)
+		name, plugins := node.FieldByName("Name").String(), node.FieldByName("Scores")
+		scores[name], total[name] = map[string]int64{}, 0
+		for each := 0; each < plugins.Len(); each++ {
+			add(name, plugins.Index(each).FieldByName("Name").String(), plugins.Index(each).FieldByName("Score").Int())
+		}
+	}
+	return scores, total
+}
+
+// Call calls a function whose parameters differ between releases: it passes the arguments that the function takes, in order.
+func Call(function any, arguments ...any) []reflect.Value {
+	of := reflect.ValueOf(function)
+	takes, passed := of.Type(), []reflect.Value{}
+	for _, argument := range arguments {
+		if at := len(passed); at == takes.NumIn() {
+			break
+		} else if argument == nil {
+			passed = append(passed, reflect.Zero(takes.In(at)))
+		} else if reflect.TypeOf(argument).AssignableTo(takes.In(at)) {
+			passed = append(passed, reflect.ValueOf(argument))
+		}
+	}
+	if takes.IsVariadic() {
+		return of.CallSlice(passed)
+	}
+	return of.Call(passed)
+}
+
+// failureOf returns the error among what a function returned.
+func failureOf(returned []reflect.Value) error {
+	failure, _ := returned[len(returned)-1].Interface().(error)
+	return failure
 }
 
 // fail records the event's text, and what PostFilter answers.
@@ -137,11 +195,7 @@ func (sched *Scheduler) fail(ctx context.Context, profile framework.Framework, f
 	// The type of the pod differs between releases.
 	schedule, info := reflect.ValueOf(sched.SchedulePod), reflect.ValueOf(free)
 	if queued := (&framework.QueuedPodInfo{}); schedule.Type().In(3) == reflect.TypeOf(queued) {
-		made, err := framework.NewPodInfo(free)
-		if err != nil {
-			return err
-		}
-		queued.PodInfo = made
+		queued.PodInfo = Call(framework.NewPodInfo, free)[0].Interface().(*framework.PodInfo)
 		info = reflect.ValueOf(queued)
 	}
 	failure := schedule.Call([]reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(profile), reflect.ValueOf(state), info})[1].Interface()
@@ -159,7 +213,7 @@ func (sched *Scheduler) fail(ctx context.Context, profile framework.Framework, f
 	}
 	if !inSequence && profile.HasPostFilterPlugins() {
 		outcomes := map[string]Recording{}
-		for range postFilterRuns {
+		for run := 0; run < postFilterRuns; run++ {
 			nominated, answer := profile.RunPostFilterPlugins(ctx, state, pod, STATUSES)
 			outcome := Recording{}
 			if nominated != nil && nominated.NominatingInfo != nil && nominated.NominatedNodeName != "" {
@@ -206,9 +260,14 @@ func statusOf(status any) Recording {
 	}
 	reasons := append([]string{}, of.MethodByName("Reasons").Call(nil)[0].Interface().([]string)...)
 	sort.Strings(reasons)
+	plugin := of.MethodByName("Plugin")
+	if !plugin.IsValid() {
+		// Its name up to 1.28.
+		plugin = of.MethodByName("FailedPlugin")
+	}
 	return Recording{
 		"code":    fmt.Sprint(of.MethodByName("Code").Call(nil)[0].Interface()),
-		"plugin":  of.MethodByName("Plugin").Call(nil)[0].String(),
+		"plugin":  plugin.Call(nil)[0].String(),
 		"reasons": reasons,
 	}
 }

@@ -183,7 +183,7 @@ func answer(asked *scenario, defaults map[string]bool) (expected map[string]any)
 		}
 		return false, nil, nil
 	})
-	// The client lists objects in any order; up to 1.28 the order of nodes shows in the score of images.
+	// An API server lists objects by name, and this client in any order, which shows in the score of images.
 	client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		nodes := &v1.NodeList{}
 		for _, object := range objects {
@@ -191,6 +191,7 @@ func answer(asked *scenario, defaults map[string]bool) (expected map[string]any)
 				nodes.Items = append(nodes.Items, *node)
 			}
 		}
+		sort.Slice(nodes.Items, func(i, j int) bool { return nodes.Items[i].Name < nodes.Items[j].Name })
 		return true, nodes, nil
 	})
 	factory := scheduler.NewInformerFactory(client, 0)

@@ -57,6 +57,17 @@ func (sched *Scheduler) Record(ctx context.Context, pod *v1.Pod, inSequence bool
 	if err != nil {
 		return nil, err
 	}
+	for name := range narrowed {
+		if _, err := sched.nodeInfoSnapshot.NodeInfos().Get(name); err == nil {
+			continue
+		}
+		// In 1.28 a node that does not exist fails the attempt.
+		err := sched.attempt(ctx, profile, framework.NewCycleState(), free)
+		if _, unfit := err.(*framework.FitError); err != nil && !unfit {
+			result["error"] = err.Error()
+			return result, nil
+		}
+	}
 	if narrowed != nil {
 		result["preFilterNodes"] = sorted(narrowed)
 	}
@@ -192,14 +203,7 @@ func failureOf(returned []reflect.Value) error {
 // fail records the event's text, and what PostFilter answers.
 func (sched *Scheduler) fail(ctx context.Context, profile framework.Framework, free, pod *v1.Pod, inSequence bool, evictions Evictions, result Recording) error {
 	state := framework.NewCycleState()
-	// The type of the pod differs between releases.
-	schedule, info := reflect.ValueOf(sched.SchedulePod), reflect.ValueOf(free)
-	if queued := (&framework.QueuedPodInfo{}); schedule.Type().In(3) == reflect.TypeOf(queued) {
-		queued.PodInfo = Call(framework.NewPodInfo, free)[0].Interface().(*framework.PodInfo)
-		info = reflect.ValueOf(queued)
-	}
-	failure := schedule.Call([]reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(profile), reflect.ValueOf(state), info})[1].Interface()
-	err, _ := failure.(error)
+	err := sched.attempt(ctx, profile, state, free)
 	if errors.Is(err, ErrNoNodesAvailable) {
 		result["message"] = err.Error()
 		return nil
@@ -209,7 +213,7 @@ func (sched *Scheduler) fail(ctx context.Context, profile framework.Framework, f
 		if err != nil {
 			result["error"] = err.Error()
 		}
-		return err
+		return nil
 	}
 	if !inSequence && profile.HasPostFilterPlugins() {
 		outcomes := map[string]Recording{}
@@ -239,6 +243,19 @@ func (sched *Scheduler) fail(ctx context.Context, profile framework.Framework, f
 	}
 	result["message"] = fault.Error()
 	return nil
+}
+
+// attempt schedules a pod as kube-scheduler does, and returns why it cannot.
+func (sched *Scheduler) attempt(ctx context.Context, profile framework.Framework, state any, free *v1.Pod) error {
+	// The type of the pod differs between releases.
+	schedule, info := reflect.ValueOf(sched.SchedulePod), reflect.ValueOf(free)
+	if queued := (&framework.QueuedPodInfo{}); schedule.Type().In(3) == reflect.TypeOf(queued) {
+		queued.PodInfo = Call(framework.NewPodInfo, free)[0].Interface().(*framework.PodInfo)
+		info = reflect.ValueOf(queued)
+	}
+	failure := schedule.Call([]reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(profile), reflect.ValueOf(state), info})[1].Interface()
+	err, _ := failure.(error)
+	return err
 }
 
 // namesOf returns the nodes that PreFilter narrows the search to, or nil for all.

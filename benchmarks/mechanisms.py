@@ -17,6 +17,7 @@ from moorage.cycle.pod_classes import ClassCache
 from moorage.cycle.pod_signatures import Signer
 from moorage.cycle.top_places import TopPlaces
 from moorage.engine.fast_lane import FastLane
+from moorage.state.distinct_rooms import DistinctRooms
 
 __all__ = ["MECHANISMS"]
 
@@ -47,5 +48,6 @@ MECHANISMS: Final[Mapping[str, Callable[[], None]]] = {
     "domains": _replace(ByDomain, closed=_none),
     "narrowing": _replace(NarrowLook, concerns=_none),
     "pinned-pods": _replace(PinnedPods, decide=_none),
+    "distinct-rooms": _replace(DistinctRooms, find=_none),
     "idle-plugins": _replace(Signer, _idle=lambda *_: (set(), [])),
 }

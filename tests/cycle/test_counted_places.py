@@ -25,8 +25,8 @@ CASES = {
     "as they are": {},
     "one matcher is kept": {"cached_scores._COUNTED_KEPT": 1},
     "too many cells": {"counted_places._MOST_CELLS": 8},
-    "rows one by one": {"pod_classes.FEW": 99, "counted_places._FEW": 99},
-    "rows together": {"pod_classes.FEW": 0, "counted_places._FEW": 0},
+    "rows one by one": {"pod_class.FEW": 99, "counted_places._FEW": 99},
+    "rows together": {"pod_class.FEW": 0, "counted_places._FEW": 0},
 }
 
 

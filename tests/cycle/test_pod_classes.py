@@ -56,7 +56,7 @@ LIMITS = [
     ALWAYS_TIED,
     {**ALWAYS_TIED, "cached_scores._FEW_DOMAINS": 0},
     {**ALWAYS_TIED, "cached_scores._FEW_DOMAINS": 0, "domain_places._FEW_CHANGES": 0},
-    {**ALWAYS_TIED, "pod_classes.FEW": 0, "pinned_pods._FIRST_FEW": 0},
+    {**ALWAYS_TIED, "pod_class.FEW": 0, "pinned_pods._FIRST_FEW": 0},
     {"pinned_pods._FIRST_FEW": 0},
 ]
 step = st.one_of(
@@ -163,10 +163,13 @@ class History:
     templates=st.lists(st.tuples(template, st.sampled_from(["x", "y"])), min_size=4, max_size=4),
     steps=st.lists(step, min_size=5, max_size=40),
     limits=st.sampled_from(LIMITS),
+    distinct_rooms=st.booleans(),
 )
-def test_the_cached_path_decides_as_the_full_path(nodes, templates, steps, limits):
+def test_the_cached_path_decides_as_the_full_path(nodes, templates, steps, limits, distinct_rooms):
     history = History(nodes, templates)
     with ExitStack() as patches:
+        if distinct_rooms:
+            patches.enter_context(patch("moorage.state.distinct_rooms._WORTH_IT", 1))
         for name, limit in limits.items():
             patches.enter_context(patch(f"moorage.cycle.{name}", limit))
         for what, arg in steps:

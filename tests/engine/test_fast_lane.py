@@ -21,6 +21,7 @@ from moorage.laboratory.recorded_simulation import RecordedSimulation
 from moorage.laboratory.recorded_state import RecordedClusterState
 from moorage.simulator.outcome import collect
 from moorage.simulator.simulate import Options, prepare
+from moorage.state import distinct_rooms
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from tests.cycle.test_pod_classes import only_node
@@ -245,6 +246,7 @@ class Engines:
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_an_engine_decides_and_orders_the_same_with_and_without_the_lane(options, monkeypatch):
     monkeypatch.setattr(pinned_pods, "_FIRST_FEW", 1)
+    monkeypatch.setattr(distinct_rooms, "_WORTH_IT", 1)
     taken = []
     order = FastLane.order_bind
     monkeypatch.setattr(FastLane, "order_bind", lambda *args: (taken.append(1), order(*args)))
@@ -257,6 +259,7 @@ def test_an_engine_decides_and_orders_the_same_with_and_without_the_lane(options
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_a_simulation_runs_the_same_with_and_without_the_lane(options, monkeypatch):
     monkeypatch.setattr(pinned_pods, "_FIRST_FEW", 1)
+    monkeypatch.setattr(distinct_rooms, "_WORTH_IT", 1)
     taken = []
     confirm = FastLane.confirm
     monkeypatch.setattr(FastLane, "confirm", lambda *args: (taken.append(1), confirm(*args)))

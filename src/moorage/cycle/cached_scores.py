@@ -8,7 +8,7 @@ scores are all equal (no taints, no preferences) adds one constant; only if they
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["REFUSED", "KeptScores"]
+__all__ = ["REFUSED", "KeptScores", "Representatives"]
 
 #: Matchers whose cells one class keeps, and the rows of all of them together.
 _COUNTED_KEPT = 64
@@ -42,6 +42,13 @@ _FEW_PLACES = 64
 _FEW_DOMAINS = 32
 
 
+class Representatives(NamedTuple):
+    """Rows that stand for all rows where plugins read only sums over pods, and the index of each row's one among them."""
+
+    view: NodeView
+    which: npt.NDArray[np.intp]
+
+
 class KeptScores:
     """Totals over the plugins whose scores are cached.
 
@@ -51,7 +58,7 @@ class KeptScores:
 
     def __init__(
         self, steps: Steps, weights: Mapping[str, int], part: NodePart, found: Mapping[str, Any], pod: PodInfo,
-        view: NodeView, allowed: BoolArray,
+        view: NodeView, allowed: BoolArray, stand_in: Representatives | None = None,
     ) -> None:  # fmt: skip
         self._part = part
         self._broken = not part.is_sound
@@ -64,11 +71,14 @@ class KeptScores:
         self._must_sum_up = any(step.normalize is not None for step, _ in kept)
         # Copies if the arrays are written to below: a plugin may keep its own.
         copies = self._must_sum_up
+        #: True if rows with equal rooms (see ``NodeTable.room``) have equal raw scores in these plugins.
+        self.by_room = not self._must_sum_up and all(step.reuse.scope is Scope.USAGE for step, _ in kept)
+        #: Whose raw scores the first ones are; None: each row's own.
+        self._stand_in = stand_in if self.by_room and kept else None
+        view = view if self._stand_in is None else self._stand_in.view
         raws = [scored(step, self._state(step, pod), view).astype(np.int64, copy=copies) for step, _ in kept]
         #: Weight and raw scores; the raw scores are updated only if a plugin normalizes.
         self._weighed = [(weights.get(step.name, 1), raw) for (step, _), raw in zip(kept, raws, strict=True)]
-        #: True if rows with equal rooms (see ``NodeTable.room``) have equal raw scores in these plugins.
-        self.by_room = not self._must_sum_up and all(step.reuse.scope is Scope.USAGE for step, _ in kept)
         self._sum_up(pod)
 
     def _ask_pre_score(self, found: Mapping[str, Any], pod: PodInfo, snapshot: Snapshot) -> Mapping[str, Any]:
@@ -98,7 +108,7 @@ class KeptScores:
 
     def _sum_up(self, pod: PodInfo) -> None:
         """Compute every row's total, without the plugins whose scores depend on the highest feasible raw score."""
-        total: IntArray | None = self._part.total
+        total: IntArray | None = None
         everywhere = self._part.everywhere
         self._varying = list(self._part.varying)
         for (step, _), (weight, raw) in zip(self._one_row, self._weighed, strict=True):
@@ -110,7 +120,13 @@ class KeptScores:
                 everywhere += int(self._scaled(step, self._state(step, pod), raw[:1])[0]) * weight
             else:
                 self._varying.append(Varying(step, self._state(step, pod), raw, weight))
-        self._total: IntArray = np.full(len(self._allowed), everywhere) if total is None else total + everywhere
+        if total is None:
+            total = np.full(len(self._allowed), everywhere)
+        else:
+            total = total + everywhere
+            if self._stand_in is not None:
+                total, self._stand_in = total.take(self._stand_in.which), None
+        self._total: IntArray = total if self._part.total is None else total + self._part.total
         open_total = self._total if self._allowed.all() else np.where(self._allowed, self._total, REFUSED)
         self._in_ring: IntArray = open_total.take(self._ring.rows)
         self._total_cells, self._in_ring_cells = self._total.data, self._in_ring.data

@@ -18,7 +18,8 @@ from moorage.cycle.extender_nodes import BareView
 from moorage.cycle.extender_wire import ExtenderError, Whole, partial
 from moorage.cycle.extenders import Asking, Consultation, HTTPExtender, without_asking
 from moorage.cycle.failures import Failures
-from moorage.cycle.pod_classes import ClassCache, Feasible, Quick
+from moorage.cycle.pod_class import Feasible, Quick
+from moorage.cycle.pod_classes import ClassCache
 from moorage.cycle.preemption import Candidate
 from moorage.cycle.sampling import NodeOrder, feasible_nodes_to_find
 from moorage.cycle.search_scope import EVERYWHERE, SearchScope

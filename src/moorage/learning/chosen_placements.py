@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from moorage.api.core import Pod
 from moorage.cycle.cycle import Cycle
-from moorage.cycle.pod_classes import Feasible, Quick
+from moorage.cycle.pod_class import Feasible, Quick
 from moorage.cycle.search_scope import SearchScope
 from moorage.framework.profile import Profile
 from moorage.laboratory.feasibility import fitting_rows

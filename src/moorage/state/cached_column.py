@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from moorage.state.columns import IntArray
+from moorage.state.columns import Column, IntArray
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["KeptColumn"]
@@ -23,8 +23,8 @@ class KeptColumn:
 
     def __init__(self, columns: Callable[[NodeView], IntArray], single: Callable[[NodeInfo], int]) -> None:
         self._columns, self._single = columns, single
-        self._values: IntArray | None = None
-        self._layout = -1
+        #: It grows and moves with the table's rows.
+        self._column: Column | None = None
         self._position = 0
 
     def of(self, nodes: NodeView) -> IntArray:
@@ -36,14 +36,17 @@ class KeptColumn:
 
     def _up_to_date(self, nodes: NodeView) -> IntArray:
         changes = nodes.table.changes
-        changed = changes.since(self._position) if self._layout == changes.layout else None
-        if self._values is None or changed is None:
-            self._values = self._columns(nodes.snapshot.nodes)
+        changed = changes.since(self._position)
+        if self._column is None or changed is None:
+            self._column = nodes.table.space.column()
+            self._column.view[:] = self._columns(nodes.snapshot.nodes)
         elif len(changed) <= _FEW:
             for row in changed:
-                self._values[row] = self._single(nodes.one(row))
+                if row < len(nodes.table):  # else it was removed
+                    self._column.cells[row] = self._single(nodes.one(row))
         else:
             rows = np.array(changed, dtype=np.intp)
-            self._values[rows] = self._columns(NodeView(nodes.snapshot, rows))
-        self._layout, self._position = changes.layout, changes.position
-        return self._values
+            rows = rows[rows < len(nodes.table)]
+            self._column.data[rows] = self._columns(NodeView(nodes.snapshot, rows))
+        self._position = changes.position
+        return self._column.view

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 __all__ = ["Ring"]
 
+V = TypeVar("V", bound=np.generic)
+
 
 class Ring:
     """Rows sorted by hash. ``rows[place]`` is a row, ``place_of[row]`` its place."""
 
-    def __init__(self, rows: npt.NDArray[np.intp], hashes: npt.NDArray[np.uint64]) -> None:
-        """``rows`` and their ``hashes``, sorted by hash."""
+    def __init__(
+        self, rows: npt.NDArray[np.intp], hashes: npt.NDArray[np.uint64], place_of: npt.NDArray[np.intp] | None = None
+    ) -> None:
+        """``rows`` and their ``hashes``, sorted by hash, and the places of the rows if they are known."""
         self.rows = rows
         self._sorted = hashes
         self._hashes = hashes.data  # which bisect reads faster than the array
-        self.place_of: npt.NDArray[np.intp] = np.empty(len(self.rows), dtype=np.intp)
-        self.place_of[self.rows] = np.arange(len(self.rows))
+        if place_of is None:
+            place_of = np.empty(len(self.rows), dtype=np.intp)
+            place_of[self.rows] = np.arange(len(self.rows))
+        self.place_of = place_of
         #: ``rows`` and ``place_of`` as memory, which is faster to read one value of.
         self.row_at: memoryview = self.rows.data
         self.place_at: memoryview = self.place_of.data
@@ -33,7 +40,8 @@ class Ring:
     def with_row(self, row_hash: int) -> Ring:
         """Return the ring with one more row, the last."""
         place = bisect_right(self._hashes, row_hash)
-        return Ring(np.insert(self.rows, place, len(self.rows)), np.insert(self._sorted, place, np.uint64(row_hash)))
+        place_of = np.append(self.place_of + (self.place_of >= place), place)
+        return Ring(_inserted(self.rows, place, len(self.rows)), _inserted(self._sorted, place, row_hash), place_of)
 
     def without(self, row: int) -> Ring:
         """Return the ring without a row, whose number the last row takes."""
@@ -67,3 +75,10 @@ class Ring:
             if earlier[before] > scores[place]:
                 place = before
         return int(self.rows[place])
+
+
+def _inserted(values: npt.NDArray[V], at: int, value: int) -> npt.NDArray[V]:
+    """Return the same as ``np.insert``, several times faster."""
+    longer = np.empty(len(values) + 1, dtype=values.dtype)
+    longer[:at], longer[at], longer[at + 1 :] = values[:at], value, values[at:]
+    return longer

@@ -21,6 +21,8 @@ from moorage.api.meta import Quantity
 from moorage.state.change_log import ChangeLog
 from moorage.state.columns import Column, IntArray, RowSpace
 from moorage.state.counts import HeldTerm, HeldTerms, PodCounts
+from moorage.state.distinct_rooms import DistinctRooms
+from moorage.state.divisors import DivisorColumns, Divisors
 from moorage.state.labels import InternedColumn, LabelColumn, LabelColumns
 from moorage.state.node_tree import NodeTree, zone_of
 from moorage.state.pod_info import HostPort, PodInfo
@@ -29,7 +31,7 @@ from moorage.state.ring import Ring
 from moorage.state.rooms import Rooms
 from moorage.state.volume_use import VolumeUse
 
-__all__ = ["Divisors", "ImageHolders", "NodeTable"]
+__all__ = ["ImageHolders", "NodeTable"]
 
 #: More changes of rows than this between two uses of the ring, and it is sorted again.
 _RING_CHANGES = 8
@@ -44,22 +46,6 @@ class ImageHolders(NamedTuple):
 
     size: int
     rows: set[int]
-
-
-#: Below this (64 TiB, in bytes) a hundred times as much is below 2**53, and no quotient of such numbers that is below a whole
-#: number up to a hundred is as close to it as half the distance of neighbouring floats.
-_EXACT = 1 << 46
-
-
-class Divisors(NamedTuple):
-    """Each row's allocatable amount of a resource, as float64, at least 1; and whether every row offers any.
-
-    ``exact``: a hundred times each amount is a whole number in float64, so percentages computed there round down correctly.
-    """
-
-    amounts: npt.NDArray[np.float64]
-    is_offered_everywhere: bool
-    exact: bool
 
 
 class NodeTable:
@@ -106,8 +92,7 @@ class NodeTable:
         self._ring_domains: dict[LabelColumn, npt.NDArray[np.intp]] = {}
         self._ring_version = self._ring_layout = -1
         self._ring_updates = 0
-        self._divisors: dict[str, Divisors] = {}
-        self._divisors_version = -1
+        self._divisors = DivisorColumns(space, self.allocatable)
         self._allocatable: dict[str, Column] = {}
         self._requested: dict[str, Column] = {}
         #: for each row a number of its node's allocatable set; rows with equal numbers have equal sets
@@ -119,6 +104,7 @@ class NodeTable:
         self._sums = [self._offer, self.pod_count, self.nonzero_cpu, self.nonzero_memory]
         #: A number for all that plugins with ``Scope.USAGE`` can read of a row: its allocatable set's number, and the sums.
         self.rooms = Rooms(space, self.changes, self._sums)
+        self.distinct_rooms = DistinctRooms(space, self.changes, self.rooms)
 
     def __len__(self) -> int:
         return self.space.rows
@@ -132,16 +118,7 @@ class NodeTable:
 
     def divisors(self, resource: str) -> Divisors:
         """Return the divisors for shares of a resource; valid until nodes are added or removed, or offer something else."""
-        if self._divisors_version != self.changes.layout:
-            self._divisors.clear()
-            self._divisors_version = self.changes.layout
-        found = self._divisors.get(resource)
-        if found is None:
-            offered = self.allocatable(resource).view
-            exact = int(offered.max(initial=0)) < _EXACT
-            found = Divisors(np.maximum(offered, 1).astype(np.float64), bool(offered.all()), exact)
-            self._divisors[resource] = found
-        return found
+        return self._divisors.of(resource)
 
     def requested(self, resource: str) -> Column:
         """Return the sum of the pods' requests on each row, in the same units."""
@@ -227,6 +204,7 @@ class NodeTable:
         row_hash = int(self.name_hash.data[row])
         self._change_ring(lambda ring: ring.with_row(row_hash))
         self._offer_resources(row, node)
+        self._divisors.add(row)
         self._describe(row, node)
         self.changes.layout += 1
         return row
@@ -250,6 +228,7 @@ class NodeTable:
             for column in self._allocatable.values():
                 column.data[row] = 0
             self._offer_resources(row, node)
+            self._divisors.clear()
         self._describe(row, node)
         self.changes.updates.note(row)
         if node.status.images != old_images or any(self.images[name].size != size for name, size in sizes.items()):
@@ -303,13 +282,13 @@ class NodeTable:
             self.row_of[self.nodes[row].name] = row
             self.changes.note(row)
         self._change_ring(lambda ring: ring.without(row))
+        self._divisors.clear()
         self.changes.layout += 1
         self.changes.moved += 1
         self.changes.nodes += 1
         return pods
 
     def _offer_resources(self, row: int, node: Node) -> None:
-        self._divisors.clear()
         self._offer.data[row] = self._number_of(tuple(sorted(node.status.allocatable.items())))
         for resource, quantity in node.status.allocatable.items():
             if resource == "pods":

@@ -380,12 +380,12 @@ class NodeInfo:
     @property
     def pod_count(self) -> int:
         """The number of pods on the node, bound or assumed."""
-        return int(self._table.pod_count.data[self.row])
+        return self._table.pod_count.cells[self.row]
 
     @property
     def allowed_pods(self) -> int:
         """The number of pods that the node allows."""
-        return int(self._table.allowed_pods.data[self.row])
+        return self._table.allowed_pods.cells[self.row]
 
     def domain(self, key: str) -> int:
         """Return the id of the node's value of a label, as in ``NodeView.label``; 0 means "absent"."""
@@ -393,18 +393,18 @@ class NodeInfo:
 
     def allocatable(self, resource: str) -> int:
         """Return what the node offers of a resource: cpu in millicores, memory and storage in bytes, others in counts."""
-        return int(self._table.allocatable(resource).data[self.row])
+        return self._table.allocatable(resource).cells[self.row]
 
     def requested(self, resource: str) -> int:
         """Return what the pods on the node request of a resource, in the same units."""
-        return int(self._table.requested(resource).data[self.row])
+        return self._table.requested(resource).cells[self.row]
 
     @property
     def nonzero_cpu(self) -> int:
         """The requested cpu in millicores, with kube-scheduler's 100m for containers without a request."""
-        return int(self._table.nonzero_cpu.data[self.row])
+        return self._table.nonzero_cpu.cells[self.row]
 
     @property
     def nonzero_memory(self) -> int:
         """The requested memory in bytes, with kube-scheduler's 200 MB for containers without a request."""
-        return int(self._table.nonzero_memory.data[self.row])
+        return self._table.nonzero_memory.cells[self.row]

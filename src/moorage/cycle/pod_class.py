@@ -1,0 +1,436 @@
+"""One pod class: the cached verdicts and scores of every row, and how a pod of the class is decided with them.
+
+When a pod is placed, one row changes: the next pod of the class runs the plugins on that row only, then takes the best row.
+Plugins that read more (other pods' topology, volumes) run for every pod, on columns, and their answers are combined with the
+cached ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct, structs
+
+from moorage.cycle.cached_scores import KeptScores, Representatives
+from moorage.cycle.domain_verdicts import ByDomain, DomainScoring
+from moorage.cycle.node_verdicts import FEW, NodePart, Steps, ask_pre_filters, both, close_refused
+from moorage.cycle.nominated_rows import NominatedRows, Rivals
+from moorage.cycle.ties import draw, ring_position
+from moorage.cycle.what_if import Nominated, judge_with_nominated
+from moorage.framework.plugin_runner import ask, check_range, normalized, refused_rows, scored
+from moorage.framework.prefilter_state import PreFiltered
+from moorage.framework.profile import Profile
+from moorage.framework.reuse import Scope
+from moorage.framework.verdicts import SKIP
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import FewRows, NodeView
+
+__all__ = ["Feasible", "PodClass", "Quick", "SplitSteps"]
+
+#: Stands in for the score of a refused room.
+_REFUSED = -1
+#: Rooms whose verdict one class caches.
+_ROOMS_KEPT = 4096
+
+
+class Quick(Struct, frozen=True):
+    """A decision of the cached path: the row, how many rows were feasible, and PreFilter's state for later points.
+
+    ``among``: how many rows PreFilter left for this pod; -1 if it left all.
+    """
+
+    row: int
+    feasible: int
+    found: PreFiltered
+    among: int = -1
+
+
+class Feasible(NamedTuple):
+    """The rows that a pod could go to, as a mask that must not be changed, their number, and PreFilter's state."""
+
+    rows: BoolArray
+    number: int
+    found: PreFiltered
+
+
+class SplitSteps(NamedTuple):
+    """The plugins that run for each pod, those whose cached answers depend on a row's pods, and those idle at PreFilter."""
+
+    asked: Steps
+    on_rows: Steps
+    idle: frozenset[str]
+
+
+def _representatives(snapshot: Snapshot) -> Representatives | None:
+    """Return one row for each distinct room; None if there are too many."""
+    found = None if snapshot.table.rows_in_what_ifs else snapshot.table.distinct_rooms.find()
+    return None if found is None else Representatives(FewRows(snapshot, found.rows), found.which)
+
+
+class PodClass:
+    """The cached verdicts and scores of one class. Arrays have one entry per row of the table."""
+
+    def __init__(
+        self, profile: Profile, steps: SplitSteps, part: NodePart, by_domain: ByDomain, pod: PodInfo, snapshot: Snapshot
+    ) -> None:
+        self._profile = profile
+        self._by_domain = by_domain
+        self._asked = steps.asked
+        self._pre_filters = steps.on_rows.pre_filter
+        self._part = part
+        found = self._own = ask_pre_filters(self._pre_filters, pod, snapshot)
+        self._states: dict[str, Any] = {**part.states, **found.states}
+        self._skips = frozenset(part.skipped | found.skipped | steps.idle)
+        self._refused = part.refused or found.refused
+        #: False once a change of nodes was found that the class cannot follow.
+        self._is_current = True
+        #: True once a second pod of the class has been decided.
+        self.asked_again = False
+        self._nodes_seen = snapshot.table.changes.nodes
+        self._updates_seen = snapshot.table.changes.updates.position
+        self._position = snapshot.table.changes.position
+        view = snapshot.nodes
+        self._narrowed = both(part.narrowed, found.narrowed)
+        #: The part's own array, which changes with it, unless the class has fewer rows.
+        self._nodes_allow = part.allowed if found.narrowed is None else part.allowed & found.narrowed
+        self._filters = [pair for pair in steps.on_rows.filter_nodes if pair[0].name not in self._skips]
+        self.allowed: BoolArray = self._nodes_allow.copy()
+        self._nodes_allow_cells, self._allowed_cells = self._nodes_allow.data, self.allowed.data
+        reads_sums = all(step.reuse.scope is Scope.USAGE for step, _ in self._filters)
+        stand_in = _representatives(snapshot) if reads_sums else None
+        self._close_refused(pod, view, stand_in)
+        self._scores = KeptScores(steps.on_rows, profile.weights, part, self._states, pod, view, self.allowed, stand_in)
+        self._count = int(np.count_nonzero(self.allowed))
+        self._rows: npt.NDArray[np.intp] | None = None
+        #: The score of a row by its room, ``_REFUSED`` if refused; None in whole if a plugin reads more than sums.
+        self._rooms: dict[int, int] | None = {} if self._scores.by_room and reads_sums else None
+        #: Whether the pod fits in a room with nominated pods, by the room and the requests of those pods.
+        self._crowded: dict[Hashable, bool] = {}
+        self._nominated_rows: NominatedRows | None = None
+        #: What PreFilter found for every pod of the class; None if a plugin runs for each of them.
+        asks_none = not steps.asked and not steps.asked.pre_filter and self._narrowed is None
+        self._found_by_all = PreFiltered(self._states, self._skips) if asks_none else None
+
+    def _close_refused(self, pod: PodInfo, view: NodeView, stand_in: Representatives | None) -> None:
+        """Run the Filter plugins that read pods on all rows, or on those that stand for all."""
+        filters = [step for step, _ in self._filters]
+        if stand_in is None:
+            close_refused(self.allowed, filters, self._states, pod, view)
+            return
+        allowed = np.ones(len(stand_in.view), dtype=bool)
+        close_refused(allowed, filters, self._states, pod, stand_in.view)
+        if not allowed.all():
+            self.allowed &= allowed.take(stand_in.which)
+
+    # -- keeping up ---------------------------------------------------------------------------------------------------
+
+    def refresh(self, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Judge the rows that changed since the last pod of the class. False: the class must be computed again."""
+        if not self.follows(pod, snapshot):
+            return False
+        changes = snapshot.table.changes
+        behind = changes.position - self._position
+        if behind and not self._follow_rows(behind, pod, snapshot):
+            return False
+        self.asked_again = True
+        return True
+
+    def follows(self, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Follow the updates of nodes. False: the class must be computed again."""
+        if snapshot.table.changes.nodes != self._nodes_seen:
+            self._is_current = self._is_current and self._follow_nodes(pod, snapshot)
+        return self._is_current
+
+    def _follow_rows(self, behind: int, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Judge the rows of the last ``behind`` changes. Return False if they are not known any more."""
+        changes, position = snapshot.table.changes, self._position
+        self._position, self._rows = changes.position, None
+        if behind > FEW:
+            rows = changes.many_since(position)
+            if rows is None:
+                return False
+            self._judge_rows(rows if len(rows) < len(self.allowed) else np.unique(rows), pod, snapshot)
+            return True
+        few = changes.since(position)
+        if few is None:
+            return False
+        for row in dict.fromkeys(few):
+            self._judge_row(row, pod, snapshot)
+        return True
+
+    def _follow_nodes(self, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Take in the answers of plugins that read only nodes for the nodes that were updated. False: it is not possible."""
+        changes, before = snapshot.table.changes, self._own
+        updated = changes.updates.since(self._updates_seen)
+        if updated is None or not self._part.follow(pod, snapshot):
+            return False
+        found = ask_pre_filters(self._pre_filters, pod, snapshot)
+        if not found.agrees_with(before.skipped, before.narrowed, refused=before.refused):
+            return False
+        self._states = {**self._part.states, **found.states}
+        if found.narrowed is not None:
+            self._nodes_allow[updated] = self._part.allowed[updated] & found.narrowed[updated]
+        if self._found_by_all is not None:
+            self._found_by_all = PreFiltered(self._states, self._skips)
+        if not self._scores.follow_nodes(self._states, pod, snapshot):
+            return False
+        self._nodes_seen, self._updates_seen = changes.nodes, changes.updates.position
+        return True
+
+    def _judge_row(self, row: int, pod: PodInfo, snapshot: Snapshot) -> None:
+        if not self._nodes_allow_cells[row]:
+            if self._allowed_cells[row]:  # its node was updated
+                self._count -= 1
+                self._allowed_cells[row] = False
+                self._scores.set_row(row, None, snapshot, pod)
+            return
+        if self._rooms is None:
+            worth = self._asked_about(row, pod, snapshot)
+        else:
+            found = self._worth_of_room(row, pod, snapshot, self._rooms)
+            worth = None if found == _REFUSED else found
+        allowed = worth is not None
+        if allowed is not self._allowed_cells[row]:
+            self._count += 1 if allowed else -1
+            self._allowed_cells[row] = allowed
+        self._scores.set_row(row, worth, snapshot, pod)
+
+    def _asked_about(self, row: int, pod: PodInfo, snapshot: Snapshot) -> int | None:
+        """Run the plugins that read pods on one row; return None if it is refused, else its weighted score."""
+        node = snapshot.nodes.one(row)
+        for step, single in self._filters:
+            state = self._states.get(step.name, pod)
+            if single is not None:
+                refused = ask(single, "filter", state, node) is not None
+            else:
+                mask = refused_rows(step, state, snapshot.nodes.at(row))
+                refused = mask is not None and bool(mask[0])
+            if refused:
+                return None
+        return self._scores.worth_of_row(row, node, snapshot, pod)
+
+    def _worth_of_room(self, row: int, pod: PodInfo, snapshot: Snapshot, rooms: dict[int, int]) -> int:
+        """Return the score of a row by the plugins that read its pods, ``_REFUSED`` if one refuses it."""
+        room = snapshot.table.rooms.followed().cells[row]
+        worth = rooms.get(room)
+        if worth is None:
+            found = self._asked_about(row, pod, snapshot)
+            if len(rooms) >= _ROOMS_KEPT:
+                rooms.clear()
+            worth = rooms[room] = _REFUSED if found is None else found
+        return worth
+
+    def _judge_rows(self, rows: npt.NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> None:
+        """Judge many rows, among which one may be listed more than once."""
+        view = FewRows(snapshot, rows)
+        allowed = self._nodes_allow[rows]
+        close_refused(allowed, (step for step, _ in self._filters), self._states, pod, view)
+        self.allowed[rows] = allowed
+        self._count = int(np.count_nonzero(self.allowed))
+        self._scores.rescore(view, allowed, pod)
+
+    @property
+    def is_for_all(self) -> bool:
+        """Return whether what is cached stands for every pod of the class, because no plugin runs for each of them."""
+        return self._found_by_all is not None and not self._refused
+
+    def admits(self, row: int, pod: PodInfo, snapshot: Snapshot) -> PreFiltered | None:
+        """Return PreFilter's results if no Filter plugin refuses a row where no pod is nominated. No other row is judged.
+
+        None if one does. Call it only while the class ``follows`` and ``is_for_all``.
+        """
+        found = self._found_by_all
+        if not self._nodes_allow_cells[row]:
+            return None
+        self.asked_again = True
+        if self._rooms is None:
+            return found if self._asked_about(row, pod, snapshot) is not None else None
+        return found if self._worth_of_room(row, pod, snapshot, self._rooms) != _REFUSED else None
+
+    # -- deciding -----------------------------------------------------------------------------------------------------
+
+    def decide(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int) -> Quick | None:
+        """Return the decision; None if it takes the full path."""
+        if self._refused or not self._scores.is_sound() or not self._count:
+            return None
+        if self._found_by_all is not None and not nominated and self._scores.in_ring is not None:
+            return Quick(self._scores.first_best(ring_position(pod.uid, seed)), self._count, self._found_by_all)
+        found, narrowed = self._found(pod, snapshot)
+        if found is None:
+            return None
+        rivals = self._rivals(pod, snapshot, nominated) if nominated else None
+        if narrowed is None and rivals is None:
+            quick = self._decide_by_domain(pod, snapshot, found, seed)
+            if quick is not None:
+                return self._counted(quick, None) if quick.feasible else None
+        return self._counted(self._decide_by_row(pod, snapshot, found, narrowed, rivals, seed), narrowed)
+
+    def _counted(self, quick: Quick | None, narrowed: BoolArray | None) -> Quick | None:
+        """Add how many rows PreFilter left to a decision."""
+        rows = both(self._narrowed, narrowed)
+        if rows is None or quick is None:
+            return quick
+        return structs.replace(quick, among=int(np.count_nonzero(rows)))
+
+    def _rivals(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated) -> Rivals | BoolArray | None:
+        """Return what nominated pods mean for the allowed rows; None if they mean nothing for this pod.
+
+        If all plugins read only sums: which rows they close. Else the rows that have some, with the pods.
+        """
+        rows = self._nominated_rows
+        if rows is None or rows.priority != pod.priority:
+            rows = self._nominated_rows = NominatedRows(pod.priority, len(self.allowed))
+        if self._rooms is None or self._asked.filter:
+            return rows.rivals(pod, nominated, snapshot.table, self.allowed) or None
+        found = PreFiltered(self._states, self._skips)
+        return rows.closed(
+            pod, nominated, snapshot.table, self.allowed,
+            lambda row, rivals: self._fits_beside(rivals, row, pod, snapshot, found),
+        )  # fmt: skip
+
+    def feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible:
+        """Return the rows that no Filter plugin refuses where no pod is nominated."""
+        found = None if self._refused else self._found(pod, snapshot)
+        if found is None or found[0] is None:
+            return Feasible(np.zeros(len(self.allowed), dtype=bool), 0, PreFiltered(self._states, self._skips))
+        if self._found_by_all is not None:
+            return Feasible(self.allowed, self._count, self._found_by_all)
+        rows = self._feasible(pod, snapshot, found[0], found[1], None)
+        if rows is None:
+            return Feasible(self.allowed, self._count, found[0])
+        return Feasible(rows, int(np.count_nonzero(rows)), found[0])
+
+    def _decide_by_domain(self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, seed: int) -> Quick | None:
+        """Decide by topology domain; None if a plugin has to see rows. ``feasible`` is 0 if nothing is feasible."""
+        if self._scores.in_ring is None:
+            return None
+        if not self._asked:
+            return Quick(self._scores.first_best(ring_position(pod.uid, seed)), self._count, found)
+        closed = self._by_domain.closed(self._asked.filter, found, pod, snapshot.nodes)
+        if closed is None:
+            return None
+        scoring = DomainScoring(self._asked.pre_score, self._asked.score, found, pod)
+        pick = self._by_domain.pick(self._scores, self._count, closed, scoring, snapshot, ring_position(pod.uid, seed))
+        return None if pick is None else Quick(pick.row, pick.feasible, found)
+
+    def _decide_by_row(
+        self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, narrowed: BoolArray | None,
+        rivals: Rivals | BoolArray | None, seed: int,
+    ) -> Quick | None:  # fmt: skip
+        feasible = self._feasible(pod, snapshot, found, narrowed, rivals)
+        count = self._count if feasible is None else int(np.count_nonzero(feasible))
+        if count == 0:
+            return None
+        if count == 1:
+            return Quick(int((self.allowed if feasible is None else feasible).argmax()), 1, found)
+        if not self._asked.score:
+            return self._decide_by_ring(pod, snapshot, found, feasible, count, seed)
+        rows = self._allowed_rows if feasible is None else np.flatnonzero(feasible)
+        extra = self._asked_scores_of(pod, snapshot, found, rows)
+        if extra is None or extra.item(extra.argmin()) == extra.item(extra.argmax()):  # it decides nothing
+            return self._decide_by_ring(pod, snapshot, found, feasible, count, seed)
+        totals = self._scores.totals(rows) + extra
+        if not self._scores.is_sound():
+            return None
+        best = rows[totals == totals.max()]
+        return Quick(draw(snapshot.table, best, pod.uid, seed), count, found)
+
+    def _decide_by_ring(
+        self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, feasible: BoolArray | None, count: int, seed: int
+    ) -> Quick | None:
+        """Decide by the cached totals alone. ``feasible`` None: all rows that the class allows."""
+        if self._scores.in_ring is None:
+            rows = self._allowed_rows if feasible is None else np.flatnonzero(feasible)
+            totals = self._scores.totals(rows)
+            if not self._scores.is_sound():
+                return None
+            return Quick(draw(snapshot.table, rows[totals == totals.max()], pod.uid, seed), count, found)
+        return Quick(self._scores.first_best(ring_position(pod.uid, seed), feasible), count, found)
+
+    @property
+    def _allowed_rows(self) -> npt.NDArray[np.intp]:
+        if self._rows is None:
+            self._rows = np.flatnonzero(self.allowed)
+        return self._rows
+
+    def _found(self, pod: PodInfo, snapshot: Snapshot) -> tuple[PreFiltered | None, BoolArray | None]:
+        """Run the PreFilter plugins that run for each pod. The first value is None if one rejected the pod."""
+        if not self._asked.pre_filter:
+            return PreFiltered(self._states, self._skips), None
+        states, skipped, narrowed, refused = ask_pre_filters(self._asked.pre_filter, pod, snapshot)
+        if refused:
+            return None, None
+        return PreFiltered({**self._states, **states}, self._skips | skipped), narrowed
+
+    def _feasible(
+        self,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        found: PreFiltered,
+        narrowed: BoolArray | None,
+        rivals: Rivals | BoolArray | None,
+    ) -> BoolArray | None:
+        """Return which rows are feasible; None if they are exactly those that the class allows."""
+        feasible = None if narrowed is None else self.allowed & narrowed
+        for step in self._asked.filter:
+            if step.name not in found.skipped:
+                refused = refused_rows(step, found.state_of(step, pod), snapshot.nodes)
+                if refused is not None:
+                    feasible = (self.allowed if feasible is None else feasible) & ~refused
+        if rivals is None:
+            return feasible
+        feasible = self.allowed.copy() if feasible is None else feasible
+        if isinstance(rivals, np.ndarray):
+            return feasible & ~rivals
+        for row, pods in rivals.items():
+            if feasible[row]:
+                feasible[row] = self._fits_beside(pods, row, pod, snapshot, found)
+        return feasible
+
+    def _fits_beside(self, rivals: Sequence[PodInfo], row: int, pod: PodInfo, snapshot: Snapshot, found: PreFiltered) -> bool:
+        """Return whether a row is feasible with its nominated pods. If plugins read only sums, equal sums share one answer."""
+        if self._rooms is None or self._asked.filter:
+            return judge_with_nominated(self._profile, found, pod, snapshot, row, rivals) is None
+        present = snapshot.table.pods[row]
+        key = (
+            snapshot.table.rooms.followed().cells[row],
+            tuple([rival.needs.key for rival in rivals if rival.uid not in present]),
+        )
+        fits = self._crowded.get(key)
+        if fits is None:
+            if len(self._crowded) >= _ROOMS_KEPT:
+                self._crowded.clear()
+            fits = self._crowded[key] = judge_with_nominated(self._profile, found, pod, snapshot, row, rivals) is None
+        return fits
+
+    def _asked_scores_of(
+        self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, rows: npt.NDArray[np.intp]
+    ) -> IntArray | None:
+        """Score the feasible rows by the plugins that run for each pod; None if all of them skip."""
+        if not self._asked.score:
+            return None
+        view = snapshot.nodes if len(rows) == len(snapshot.table) else NodeView(snapshot, rows)
+        states: dict[str, Any] = {}
+        passed: set[str] = set()
+        for step in self._asked.pre_score:
+            state = ask(step, "preScore", pod, snapshot, view)
+            if state is SKIP:
+                passed.add(step.name)
+            else:
+                states[step.name] = state
+        total: IntArray | None = None
+        for step in self._asked.score:
+            if step.name in passed:
+                continue
+            state = states[step.name] if step.name in states else found.states.get(step.name, pod)
+            scores = normalized(step, state, scored(step, state, view), view)
+            check_range(step, scores, view)
+            weight = self._profile.weights.get(step.name, 1)
+            weighted = scores if weight == 1 else scores * weight
+            total = weighted if total is None else total + weighted
+        return total

@@ -30,7 +30,7 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import FewRows, NodeView
 
-__all__ = ["Feasible", "PodClass", "Quick", "SplitSteps"]
+__all__ = ["CachedClass", "Feasible", "Quick", "SplitSteps"]
 
 #: Stands in for the score of a refused room.
 _REFUSED = -1
@@ -72,7 +72,7 @@ def _representatives(snapshot: Snapshot) -> Representatives | None:
     return None if found is None else Representatives(FewRows(snapshot, found.rows), found.which)
 
 
-class PodClass:
+class CachedClass:
     """The cached verdicts and scores of one class. Arrays have one entry per row of the table."""
 
     def __init__(

@@ -17,7 +17,7 @@ from moorage.cycle.domain_verdicts import ByDomain
 from moorage.cycle.narrowed_nodes import NarrowLook
 from moorage.cycle.node_verdicts import NodeParts, Steps
 from moorage.cycle.pinned_pods import PinnedPods
-from moorage.cycle.pod_class import Feasible, PodClass, Quick, SplitSteps
+from moorage.cycle.pod_class import CachedClass, Feasible, Quick, SplitSteps
 from moorage.cycle.pod_signatures import Signer
 from moorage.cycle.shape_routes import ShapeRoute
 from moorage.cycle.what_if import Nominated
@@ -44,7 +44,7 @@ class ClassCache:
     def __init__(self, profile: Profile, capacity: int = 256) -> None:
         self._profile = profile
         self._capacity = capacity
-        self._classes: dict[Hashable, PodClass] = {}
+        self._classes: dict[Hashable, CachedClass] = {}
         #: The key of the class of the last decision, if it is cached.
         self._decided: Hashable | None = None
         #: Keys of classes that were seen but not cached.
@@ -60,7 +60,7 @@ class ClassCache:
         self._signer = Signer(steps.values(), always_asked, self._parts.names)
         self._by_domain = ByDomain(profile)
         self._narrow = NarrowLook(profile)
-        self._routes: dict[bytes, ShapeRoute[PodClass]] = {}
+        self._routes: dict[bytes, ShapeRoute[CachedClass]] = {}
         self._pinned = PinnedPods(profile, self._route_of, self._follow)
 
     def decide_known(self, pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
@@ -95,18 +95,18 @@ class ClassCache:
         self._decide_first(pod, shape, snapshot, 0)
         return None if self._decided is None else self._classes[self._decided].feasible(pod, snapshot)
 
-    def _leads(self, route: ShapeRoute[PodClass], snapshot: Snapshot) -> bool:
+    def _leads(self, route: ShapeRoute[CachedClass], snapshot: Snapshot) -> bool:
         """Return whether a route still leads to a class in use."""
         return self._classes.get(route.key) is route.pod_class and route.holds(snapshot)
 
-    def _follow(self, route: ShapeRoute[PodClass], snapshot: Snapshot) -> bool:
+    def _follow(self, route: ShapeRoute[CachedClass], snapshot: Snapshot) -> bool:
         """Return the same, and note that the class is used."""
         leads = self._leads(route, snapshot)
         if leads:
             self._classes[route.key] = self._classes.pop(route.key)
         return leads
 
-    def _route_of(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[PodClass] | None:
+    def _route_of(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[CachedClass] | None:
         """Return the way to a pod's class, which is computed if there is none; None if it is not kept."""
         shape = pod.shape()
         route = self._routes.get(shape)
@@ -121,7 +121,7 @@ class ClassCache:
         self._keep_route(shape, snapshot)
         return quick
 
-    def _keep_route(self, shape: bytes, snapshot: Snapshot) -> ShapeRoute[PodClass] | None:
+    def _keep_route(self, shape: bytes, snapshot: Snapshot) -> ShapeRoute[CachedClass] | None:
         """Keep the way from a shape to the class that was just found; None if that is not possible."""
         known = self._signer.known(shape)
         if self._decided is None or known is None or self._signer.signs_each:
@@ -141,7 +141,7 @@ class ClassCache:
         known = self._find(pod, snapshot)
         return None if known is None else known.decide(pod, snapshot, nominated, seed)
 
-    def _find(self, pod: PodInfo, snapshot: Snapshot) -> PodClass | None:
+    def _find(self, pod: PodInfo, snapshot: Snapshot) -> CachedClass | None:
         """Return the pod's class, up to date, and note its key if it is cached; None if it has none."""
         self._decided = None
         try:
@@ -151,7 +151,7 @@ class ClassCache:
         known = self._classes.pop(key, None)
         if known is None or not known.refresh(pod, snapshot):
             part = self._parts.of(on_nodes, asked, pod, snapshot)
-            known = PodClass(self._profile, self._split(asked), part, self._by_domain, pod, snapshot)
+            known = CachedClass(self._profile, self._split(asked), part, self._by_domain, pod, snapshot)
             if not self._make_room(key, max(1, min(self._capacity, _ROWS_KEPT // len(snapshot.table)))):
                 return known
         self._classes[key] = known

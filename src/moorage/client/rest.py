@@ -12,8 +12,9 @@ import platform
 import re
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any, Final, Self
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -36,6 +37,8 @@ _REQUEST_S = 30.0
 #: Difference between kube-scheduler's default leaseDuration and renewDeadline, in seconds.
 BIND_S = 5.0
 _CONNECT_S = 10.0
+#: How long an identity is used without asking the credentials again.
+_IDENTITY_S: Final = 1.0
 _MAX_OBJECT = 16 << 20
 _MAX_LIST = 2 << 30
 _MAX_LINE = 16 << 20
@@ -88,6 +91,10 @@ class Rest:
         self._sessions: dict[int, aiohttp.ClientSession] = {}
         self._pools: dict[int, ConnectionPool] = {}
         self._identity: Identity | None = None
+        #: Until when ``post_soon`` uses the last identity without asking for it again, and the headers it sends.
+        self._identity_until = 0.0
+        self._identity_token: str | None = None
+        self._post_head = b""
         self._retired: list[aiohttp.ClientSession] = []
 
     async def __aenter__(self) -> Self:
@@ -150,6 +157,57 @@ class Rest:
                     raise
                 await asyncio.sleep(error.retry_after_s)
         raise ClusterError(f"{method} {path}: refused every time", 401, "Unauthorized")
+
+    def post_soon(
+        self,
+        posts: Sequence[tuple[str, bytes]],
+        done: Callable[[int, ClusterError | None], None],
+        *,
+        lane: int = OTHER,
+        check: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Send POST requests, each a path and a body, together on one connection, and return True. The server answers in order.
+
+        ``done`` is called with the index of each and its error, None for success. Nothing is repeated.
+        Return False, and send nothing, if that needs waiting: for the rate limit, credentials or a connection.
+
+        Raises  what ``check`` raises, which is called right before sending
+        """
+        began = time.monotonic()
+        if self.endpoint.proxy or began > self._identity_until or not self._throttle.take_now(len(posts)):
+            return False
+        requests = b"".join([self._post(path, body) for path, body in posts])
+        answers = [partial(self._posted, path, began, partial(done, at)) for at, (path, _) in enumerate(posts)]
+        timeout_s = self._bind_s if lane == BINDING else _REQUEST_S
+        try:
+            if not self._pools[lane].send_soon(requests, answers, _MAX_OBJECT, timeout_s, check):
+                self._throttle.give_back(len(posts))
+                return False
+        except OSError as error:
+            for answer in answers:
+                answer(ClusterError(_error_text(error)))
+        for _ in posts:
+            self._on_throttled("POST", 0.0)
+        return True
+
+    def _post(self, path: str, body: bytes) -> bytes:
+        target = self._prefix + path
+        if not _PLAIN_PATH(target):
+            target = quote(target, safe=_PATH_CHARACTERS)
+        return b"POST %b HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n%b" % (target.encode(), self._post_head, len(body), body)
+
+    def _posted(
+        self, path: str, began: float, done: Callable[[ClusterError | None], None], answer: Reply | ClusterError
+    ) -> None:
+        status = answer.status if isinstance(answer, Reply) else 0
+        self._on_response("POST", status, time.monotonic() - began)
+        if not isinstance(answer, Reply):
+            done(_transport_error(f"POST {path}", answer))
+            return
+        if status == 401:
+            self.endpoint.credentials.invalidate()
+            self._identity_until = 0.0
+        done(None if status < 300 else _reply_error("POST", path, answer))
 
     @asynccontextmanager
     async def watch(self, path: str, params: Mapping[str, str], idle_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -270,10 +328,19 @@ class Rest:
                     pool.close()
                 self._sessions = {lane: self._new_session(identity, lane) for lane in (BINDING, OTHER)}
                 self._pools = {lane: self._new_pool(identity) for lane in (BINDING, OTHER)}
+            if changed or identity.token != self._identity_token:
+                self._set_post_head(identity)
         except InputError as error:
             raise ClusterError(f"no credentials for {self.endpoint.server}: {error}", 401, "Unauthorized") from error
-        self._identity = identity
+        self._identity, self._identity_until = identity, time.monotonic() + _IDENTITY_S
         return self._sessions[lane], {"Authorization": f"Bearer {identity.token}"} if identity.token else {}
+
+    def _set_post_head(self, identity: Identity) -> None:
+        """Prepare the headers of ``post_soon``; a token that is no header's value is refused as in other requests."""
+        token = f"Authorization: Bearer {identity.token}\r\n" if identity.token else ""
+        if identity.token.isprintable():
+            self._post_head = f"{self._head}Content-Type: application/json\r\n{token}".encode()
+            self._identity_token = identity.token
 
     def _new_session(self, identity: Identity, lane: int) -> aiohttp.ClientSession:
         tls = tls_context(self.endpoint, identity)

@@ -36,6 +36,20 @@ class Throttle:
         self._arm()
         await granted
 
+    def take_now(self, count: int) -> bool:
+        """Take tokens for some requests and return True; return False if that needs waiting."""
+        if self._qps <= 0:
+            return True
+        self._fill()
+        if self._waiting or self._tokens < count:
+            return False
+        self._tokens -= count
+        return True
+
+    def give_back(self, count: int) -> None:
+        """Return tokens of requests that were not sent."""
+        self._tokens += count
+
     def _fill(self) -> None:
         now = self._clock()
         self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._qps)

@@ -32,6 +32,8 @@ _SUFFIX = " ..."
 _LONGEST_NAME = 253
 _WAITING = 10_000
 _WRITERS = 4
+#: The most events of a lane that are sent together.
+_AT_ONCE = 16
 _REMEMBERED = 4096
 _FINISH_S = 360.0
 _REFRESHES = 5
@@ -139,28 +141,70 @@ class Recorder:
             while not lane:
                 news.clear()
                 await news.wait()
-            event = lane.popleft()
-            self._waiting -= 1
-            self._writing += 1
+            events = _first_occurrences(lane) or [lane.popleft()]
+            self._waiting -= len(events)
+            self._writing += len(events)
             try:
-                await self._write(event)
+                for event, failed in await self._written(events):
+                    await self._write(event, failed)
             finally:
-                self._writing -= 1
+                self._writing -= len(events)
 
-    async def _write(self, event: EventRecord) -> None:
+    async def _written(self, events: list[EventRecord]) -> list[tuple[EventRecord, ClusterError | None]]:
+        """Write events in one go. Return those that are left, with the error of a try that failed."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        failed: list[tuple[EventRecord, ClusterError | None]] = []
+        left = len(events)
+
+        def done(at: int, error: ClusterError | None) -> None:
+            nonlocal left
+            left -= 1
+            if error is not None:
+                failed.append((events[at], error))
+            if not left and not ended.done():
+                ended.set_result(None)
+
+        if events[0].count > 1 or not self._cluster.record_soon(events, done):
+            return [(event, None) for event in events]
+        await ended
+        return failed
+
+    async def _write(self, event: EventRecord, failed: ClusterError | None = None) -> None:
+        """Write an event; ``failed`` is the error of an earlier try."""
         note = event.note
         for tries in range(1, _TRIES + 1):
             try:
-                await self._cluster.record(event)
+                if failed is None or tries > 1:
+                    await self._cluster.record(event)
+                    return
+                error = failed
+            except ClusterError as found:
+                error = found
+            if error.status == 409:  # it exists: the reply to an earlier try was lost
                 return
-            except ClusterError as error:
-                if error.status == 409:  # it exists: the reply to an earlier try was lost
-                    return
-                if not error.may_have_happened or tries == _TRIES:
-                    self.dropped += 1
-                    self._report(f"event {note.reason} of {note.regarding.key}: {error}")
-                    return
-            await asyncio.sleep(_RETRY_S)
+            wait_s = _wait_s(error)
+            if wait_s is None or tries == _TRIES:
+                self.dropped += 1
+                self._report(f"event {note.reason} of {note.regarding.key}: {error}")
+                return
+            await asyncio.sleep(wait_s)
+
+
+def _first_occurrences(lane: deque[EventRecord]) -> list[EventRecord]:
+    """Remove and return the first events of a lane that are no series, at most as many as are written in one go."""
+    events: list[EventRecord] = []
+    while lane and lane[0].count == 1 and len(events) < _AT_ONCE:
+        events.append(lane.popleft())
+    return events
+
+
+def _wait_s(error: ClusterError) -> float | None:
+    """Return after how long to try again; None if the API server refused the event."""
+    if error.retry_after_s is not None:
+        return error.retry_after_s
+    if error.status == 401:  # the credentials have expired
+        return 0.0
+    return _RETRY_S if error.may_have_happened else None
 
 
 def _key(note: EventNote) -> tuple[str, ...]:

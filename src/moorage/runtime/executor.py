@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from moorage.api.core import Pod, PodCondition
@@ -46,6 +47,9 @@ T = TypeVar("T")
 _GONE = {404, 409}
 _READ_BACK_S = (0.1, 5.0)
 _EVICTIONS_AT_ONCE = 16
+#: The error of work that did not end before the scheduler did, and the interval at which its end is checked.
+_BROKEN_OFF = "broken off while shutting down"
+_DRAIN_LOOK_S = 0.01
 #: The interval at which an ``Until`` condition is checked.
 _LOOK_S = 1.0
 #: The time after which a write that no watch has delivered may be lost; a watch delivers within a second.
@@ -84,6 +88,8 @@ class EffectExecutor:
         self._scheduler, self._confirmer = scheduler, confirmer
         self._may_act, self._extenders = may_act, extenders
         self._tasks: set[asyncio.Task[None]] = set()
+        #: Binds that were sent without a task, by ticket.
+        self._sent: dict[int, Work] = {}
         self._questions: set[asyncio.Task[None]] = set()
         #: Tasks that may be cancelled, by ticket; and the tickets whose task was cancelled.
         self._breakable: dict[int, asyncio.Task[Any]] = {}
@@ -93,7 +99,7 @@ class EffectExecutor:
 
     def __len__(self) -> int:
         """Return the number of pieces of work under way."""
-        return len(self._tasks)
+        return len(self._tasks) + len(self._sent)
 
     def start(self, work: Work) -> None:
         """Start a piece of work. A nomination or a group's condition is only queued for writing, and has no outcome."""
@@ -105,9 +111,44 @@ class EffectExecutor:
         if not work.phase.is_answered:
             self._teller.change(work.pod.pod, StatusChange(nominated=work.node))
             return
-        task = asyncio.get_running_loop().create_task(self._carry_out(work), name=f"{work.phase.value} {work.pod.key}")
+        if work.phase is Phase.BIND and self._bind_soon(work):
+            return
+        self._start_task(work)
+
+    def _start_task(self, work: Work, failed: ClusterError | None = None) -> None:
+        name = f"{work.phase.value} {work.pod.key}"
+        task = asyncio.get_running_loop().create_task(self._carry_out(work, failed), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    # -- the usual bind, without a task ------------------------------------------------------------------------------------
+
+    def _bind_soon(self, work: Work) -> bool:
+        """Send the bind of DefaultBinder, if it needs no waiting. Return whether the work is under way or answered."""
+        effect = work.effects[0]
+        if len(work.effects) > 1 or not isinstance(effect, BindPod) or self._teller.is_writing(work.pod.uid):
+            return False
+        self._sent[work.ticket] = work
+        try:
+            if self._cluster.bind_soon(effect.pod.pod, effect.node, self._check, partial(self._bind_answered, work, effect)):
+                self._teller.forget(work.pod.uid)
+                return True
+        except MoorageError as failed:
+            self._inbox.put_now(Done(work.ticket, str(failed), 0))
+            del self._sent[work.ticket]
+            return True
+        del self._sent[work.ticket]
+        return False
+
+    def _bind_answered(self, work: Work, effect: BindPod, error: ClusterError | None) -> None:
+        if self._sent.pop(work.ticket, None) is None:
+            return  # it was broken off
+        if error is None:
+            self._note_bound(effect.pod, effect.node)
+            self._confirmer.bound(effect.pod, effect.node)
+            self._inbox.put_now(Done(work.ticket))
+        else:
+            self._start_task(work, error)
 
     def put(self, query: Query) -> None:
         """Send a question to an extender; its answer goes to the inbox."""
@@ -141,21 +182,30 @@ class EffectExecutor:
         """Wait up to ``patience_s`` for work under way, then cancel the rest. Cancel open questions at once."""
         for question in self._questions:
             question.cancel()
+        ends = self._clock() + patience_s
+        while self._sent and self._clock() < ends:
+            await asyncio.sleep(_DRAIN_LOOK_S)
+        for ticket in self._sent:
+            self._inbox.put_now(Done(ticket, _BROKEN_OFF))
+        self._sent.clear()
         if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=patience_s)
+            _, late = await asyncio.wait(self._tasks, timeout=max(0.0, ends - self._clock()))
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
 
-    async def _carry_out(self, work: Work) -> None:
-        """Perform the effects up to the first that fails; for UNRESERVE, all of them."""
-        error: str | None = "broken off while shutting down"
+    async def _carry_out(self, work: Work, failed: ClusterError | None = None) -> None:
+        """Perform the effects up to the first that fails; for UNRESERVE, all of them.
+
+        ``failed`` is the error of a bind that was sent already.
+        """
+        error: str | None = _BROKEN_OFF
         at = -1
         try:
             faults: list[str] = []
             for effects in _at_once(work):
                 if len(effects) == 1:
-                    outcomes = [await self._attempted(effects[0], work)]
+                    outcomes = [await self._attempted(effects[0], work, failed)]
                 else:
                     outcomes = await asyncio.gather(*(self._attempted(effect, work) for effect in effects))
                 if not faults and outcomes[0] is not None:
@@ -167,16 +217,19 @@ class EffectExecutor:
         finally:
             self._inbox.put_now(Done(work.ticket, error, at))
 
-    async def _attempted(self, effect: Effect, work: Work) -> str | None:
+    async def _attempted(self, effect: Effect, work: Work, failed: ClusterError | None = None) -> str | None:
         try:
-            self._insist(work)
-            await self._perform(effect, work)
-        except ClusterError as failed:
-            return f"{effect.what}: {failed.said}" if isinstance(effect, Write | Amend) and effect.what else failed.said
-        except MoorageError as failed:
-            return str(failed)
-        except Exception as failed:  # a plugin's own I/O may raise anything
-            return f"{type(failed).__name__}: {failed}"
+            if failed is not None and isinstance(effect, BindPod):
+                await self._finish_bind(effect, work, failed)
+            else:
+                self._insist(work)
+                await self._perform(effect, work)
+        except ClusterError as error:
+            return f"{effect.what}: {error.said}" if isinstance(effect, Write | Amend) and effect.what else error.said
+        except MoorageError as error:
+            return str(error)
+        except Exception as error:  # a plugin's own I/O may raise anything
+            return f"{type(error).__name__}: {error}"
         return None
 
     def _insist(self, work: Work) -> None:
@@ -236,6 +289,20 @@ class EffectExecutor:
         except (ClusterError, ExtenderError) as error:
             # A proxy may have sent the answer, so only the pod itself says whether the bind happened.
             await self._read_back(pod, node, error)
+        self._note_bound(pod, node)
+
+    async def _finish_bind(self, effect: BindPod, work: Work, failed: ClusterError) -> None:
+        """Continue after a bind that failed: send it again if the API server asks for that, else find out what happened."""
+        if failed.status == 401 or failed.retry_after_s is not None:
+            await asyncio.sleep(failed.retry_after_s or 0.0)
+            self._insist(work)
+            await self._perform(effect, work)
+            return
+        await self._read_back(effect.pod, effect.node, failed)
+        self._note_bound(effect.pod, effect.node)
+        self._confirmer.bound(effect.pod, effect.node)
+
+    def _note_bound(self, pod: PodInfo, node: str) -> None:
         text = f"Successfully assigned {pod.key} to {node}"
         self._teller.note(EventNote(pod.pod, "Normal", "Scheduled", "Binding", text, reporter=pod.spec.scheduler_name))
 

@@ -97,6 +97,10 @@ class StatusWriter:
         """Drop the queued status change of a pod that is bound or gone."""
         self._changes.pop(uid, None)
 
+    def is_writing(self, uid: str) -> bool:
+        """Return whether a status change of a pod is being written."""
+        return uid in self._writing
+
     async def settle(self, uid: str) -> None:
         """Drop the queued status change of a pod that is about to be bound, and wait for one that is being written.
 

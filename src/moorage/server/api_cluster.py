@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -48,14 +48,11 @@ class ApiCluster:
         self._reporter, self._instance = reporter, instance
 
     async def bind(self, pod: Pod, node: str, check: Callable[[], None]) -> None:
-        body = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
-            "target": {"kind": "Node", "name": node},
-        }
-        path = _PODS.path_of(pod.namespace, pod.name, "binding")
-        await self._rest.send("POST", path, msgspec.json.encode(body), lane=BINDING, check=check)
+        path, body = _binding(pod, node)
+        await self._rest.send("POST", path, body, lane=BINDING, check=check)
+
+    def bind_soon(self, pod: Pod, node: str, check: Callable[[], None], done: Callable[[ClusterError | None], None]) -> bool:
+        return self._rest.post_soon([_binding(pod, node)], lambda at, error: done(error), lane=BINDING, check=check)
 
     async def read_pod(self, namespace: str, name: str) -> Pod | None:
         try:
@@ -177,7 +174,7 @@ class ApiCluster:
         await self._rest.send("DELETE", path, msgspec.json.encode(options))
 
     async def record(self, event: EventRecord) -> None:
-        folder = f"/apis/events.k8s.io/v1/namespaces/{event.note.regarding.namespace or 'default'}/events"
+        folder = _folder_of(event)
         if event.count > 1:
             body = msgspec.json.encode({"series": _series(event)})
             try:
@@ -187,6 +184,9 @@ class ApiCluster:
                 if error.status != 404:
                     raise
         await self._rest.send("POST", folder, msgspec.json.encode(self._as_event(event)))
+
+    def record_soon(self, events: Sequence[EventRecord], done: Callable[[int, ClusterError | None], None]) -> bool:
+        return self._rest.post_soon([(_folder_of(one), msgspec.json.encode(self._as_event(one))) for one in events], done)
 
     def _as_event(self, event: EventRecord) -> dict[str, Any]:
         note = event.note
@@ -206,6 +206,22 @@ class ApiCluster:
             **({"related": _reference(note.related)} if note.related is not None else {}),
             **({"series": _series(event)} if event.count > 1 else {}),
         }
+
+
+def _binding(pod: Pod, node: str) -> tuple[str, bytes]:
+    """Return the path and the body of a binding."""
+    metadata = pod.metadata
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid},
+        "target": {"kind": "Node", "name": node},
+    }
+    return _PODS.path_of(metadata.namespace, metadata.name, "binding"), msgspec.json.encode(body)
+
+
+def _folder_of(event: EventRecord) -> str:
+    return f"/apis/events.k8s.io/v1/namespaces/{event.note.regarding.namespace or 'default'}/events"
 
 
 def _unsent(error: ClusterError) -> ClusterError:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -67,6 +68,7 @@ class MemoryCluster:
         self.requests: dict[str, int] = {}
         #: While True, watches deliver nothing; ``relist`` then delivers the differences.
         self.stalled = False
+        self._under_way: set[asyncio.Task[None]] = set()
         self._objects: dict[tuple[type[Object], str], Object] = {}
         self._watchers: list[Inbox] = []
         self._undelivered: deque[Fact] = deque()
@@ -143,6 +145,16 @@ class MemoryCluster:
     async def bind(self, pod: Pod, node: str, check: Callable[[], None]) -> None:
         check()
         await self._request("bind", pod, lambda: self._bind(pod, node))
+
+    def bind_soon(self, pod: Pod, node: str, check: Callable[[], None], done: Callable[[ClusterError | None], None]) -> bool:
+        check()
+        self._start(_reported(self.bind(pod, node, lambda: None), done))
+        return True
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
 
     def _bind(self, pod: Pod, node: str) -> None:
         held = self._own(pod)
@@ -229,6 +241,14 @@ class MemoryCluster:
     async def record(self, event: EventRecord) -> None:
         await self._request("record", event.note, lambda: self._record(event))
 
+    def record_soon(self, events: Sequence[EventRecord], done: Callable[[int, ClusterError | None], None]) -> bool:
+        self._start(self._record_in_order(events, done))
+        return True
+
+    async def _record_in_order(self, events: Sequence[EventRecord], done: Callable[[int, ClusterError | None], None]) -> None:
+        for at, event in enumerate(events):
+            await _reported(self.record(event), partial(done, at))
+
     def _record(self, event: EventRecord) -> None:
         if event.count == 1:
             self.notes.append(event.note)
@@ -263,6 +283,16 @@ class MemoryCluster:
                 trouble.times -= 1
                 return trouble
         return None
+
+
+async def _reported(request: Awaitable[None], done: Callable[[ClusterError | None], None]) -> None:
+    """Await a request and call ``done`` with its error, or None."""
+    try:
+        await request
+    except ClusterError as error:
+        done(error)
+    else:
+        done(None)
 
 
 def _key(obj: Object) -> tuple[type[Object], str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -194,6 +194,7 @@ class VirtualRest(Rest):
         super().__init__(Endpoint("http://virtual"), qps=qps, burst=burst)
         self._api, self.actor = api, actor
         self._arrivals = Arrivals(api.recording, actor)
+        self._posting: set[asyncio.Task[None]] = set()
 
     async def _session(self, lane: int) -> tuple[aiohttp.ClientSession, dict[str, str]]:
         return cast(aiohttp.ClientSession, _Session(lane)), {}
@@ -210,6 +211,29 @@ class VirtualRest(Rest):
     ) -> bytes:  # fmt: skip
         check()
         return await self._carried(lane, method, path, params, body, headers)
+
+    def post_soon(
+        self, posts: Sequence[tuple[str, bytes]], done: Callable[[int, ClusterError | None], None], *,
+        lane: int = OTHER, check: Callable[[], None] = lambda: None,
+    ) -> bool:  # fmt: skip
+        if not self._throttle.take_now(len(posts)):
+            return False
+        check()
+        task = asyncio.get_running_loop().create_task(self._post_in_order(posts, done, lane))
+        self._posting.add(task)
+        task.add_done_callback(self._posting.discard)
+        return True
+
+    async def _post_in_order(
+        self, posts: Sequence[tuple[str, bytes]], done: Callable[[int, ClusterError | None], None], lane: int
+    ) -> None:
+        for at, (path, body) in enumerate(posts):
+            try:
+                await self._carried(lane, "POST", path, {}, body, {"Content-Type": "application/json"})
+            except ClusterError as error:
+                done(at, error)
+            else:
+                done(at, None)
 
     async def _carried(
         self, lane: int, method: str, path: str, params: Mapping[str, str], body: bytes | None, headers: Mapping[str, str]

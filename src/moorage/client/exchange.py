@@ -12,10 +12,10 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from moorage.client.pooled_connection import NEVER, Answer, PooledConnection, Reply, UnsentError
-from moorage.errors import ClusterError
+from moorage.errors import ClusterError, MoorageError
 
 __all__ = ["ConnectionPool", "Reply", "UnsentError"]
 
@@ -24,6 +24,22 @@ _MAX_CONNECTIONS: Final = 64
 #: Idle time in seconds after which a connection is not reused, as the server may be about to close it.
 _MAX_IDLE_S: Final = 15.0
 _CONNECT_S: Final = 10.0
+#: How many waiting requests are sent over one connection at once, at most.
+_TOGETHER: Final = 8
+
+
+class _Queued(NamedTuple):
+    """Requests that wait for a connection; see ``ConnectionPool.send_soon``."""
+
+    requests: bytes
+    answers: Sequence[Answer]
+    most: int
+    timeout_s: float
+    check: Callable[[], None]
+
+    def fail(self, error: MoorageError) -> None:
+        for answer in self.answers:
+            answer(error)
 
 
 class ConnectionPool:
@@ -34,6 +50,9 @@ class ConnectionPool:
         self._server_name = (server_name or host) if tls is not None else None
         self._idle: list[PooledConnection] = []
         self._waiting: deque[asyncio.Future[None]] = deque()
+        #: What ``send_soon`` could not send at once, and the connections that are being opened for it.
+        self._queue: deque[_Queued] = deque()
+        self._opening: set[asyncio.Task[None]] = set()
         self._connections: dict[PooledConnection, None] = {}
         self._session: ssl.SSLSession | None = None
         self._count = 0
@@ -58,19 +77,72 @@ class ConnectionPool:
 
     def send_soon(
         self, requests: bytes, answers: Sequence[Answer], most: int, timeout_s: float, check: Callable[[], None]
-    ) -> bool:
-        """Send one request or several, if a connection is idle, and return True. ``answers``: see ``PooledConnection.send``.
+    ) -> None:
+        """Send requests together once a connection is idle. ``answers``: see ``PooledConnection.send``.
 
-        Return False if there is none, and call nothing.
+        ``check`` is called right before; what it raises, a MoorageError, goes to ``answers`` if the requests had to wait.
 
-        Raises  OSError; what ``check`` raises
+        Raises  what ``check`` raises, if the requests can be sent at once
         """
         loop = asyncio.get_running_loop()
+        one = _Queued(requests, answers, most, timeout_s, check)
         connection = self._idle_connection(loop.time())
         if connection is None:
+            self._queue.append(one)
+            self._open_for_queue(loop)
+            return
+        try:
+            self._send(connection, requests, answers, most, timeout_s, check, loop)
+        except OSError as error:
+            one.fail(ClusterError(str(error)))
+
+    def _send_queued(self, connection: PooledConnection) -> bool:
+        """Send what waits over a connection that has become idle, several at once if many wait. Return whether any was sent."""
+        loop = asyncio.get_running_loop()
+        most_now = min(_TOGETHER, 1 + len(self._queue) // self._count)
+        sent: list[_Queued] = []
+        while self._queue and len(sent) < most_now:
+            one = self._queue.popleft()
+            try:
+                one.check()
+            except MoorageError as error:
+                one.fail(error)
+            else:
+                sent.append(one)
+        if not sent:
             return False
-        self._send(connection, requests, answers, most, timeout_s, check, loop)
+        answers = [answer for one in sent for answer in one.answers]
+        timeout_s = min(one.timeout_s for one in sent)
+        deadline = loop.time() + timeout_s
+        try:
+            connection.send(
+                b"".join([one.requests for one in sent]), answers, max(one.most for one in sent), deadline, timeout_s
+            )
+        except OSError as error:
+            connection.close()
+            for one in sent:
+                one.fail(ClusterError(str(error)))
+            return False
+        self._arm_timer(deadline, loop)
         return True
+
+    def _open_for_queue(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Open another connection if more requests wait than are being opened, up to the maximum."""
+        if len(self._opening) < len(self._queue) and self._count < _MAX_CONNECTIONS:
+            task = loop.create_task(self._open(loop), name="open a connection")
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
+
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            connection = await self._connect(loop)
+        except (OSError, ClusterError, UnicodeError) as error:
+            if not self._count:  # no other connection can send what waits
+                failed, self._queue = self._queue, deque()
+                for one in failed:
+                    one.fail(_as_cluster_error(error))
+            return
+        self._release(connection)
 
     def _send(
         self,
@@ -177,9 +249,12 @@ class ConnectionPool:
             raise
 
     def _release(self, connection: PooledConnection) -> None:
-        if connection.usable and not self._closed:
+        if connection.usable:
             if not connection.idle_since:
                 self._session = connection.session
+            if self._queue and self._send_queued(connection):
+                return
+        if connection.usable and not self._closed:
             connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append(connection)
         else:
@@ -190,6 +265,8 @@ class ConnectionPool:
         connection.close()
         self._connections.pop(connection, None)
         self._count -= 1
+        if self._queue:
+            self._open_for_queue(asyncio.get_running_loop())
 
     def _wake_waiter(self) -> None:
         while self._waiting:
@@ -199,7 +276,11 @@ class ConnectionPool:
                 return
 
 
-def _resolve(response: asyncio.Future[Reply], answer: Reply | ClusterError) -> None:
+def _as_cluster_error(error: Exception) -> ClusterError:
+    return error if isinstance(error, ClusterError) else ClusterError(str(error) or type(error).__name__)
+
+
+def _resolve(response: asyncio.Future[Reply], answer: Reply | MoorageError) -> None:
     if response.done():  # cancelled
         return
     if isinstance(answer, Reply):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from moorage.client.channel import Channel
-from moorage.errors import ClusterError
+from moorage.errors import ClusterError, MoorageError
 
 __all__ = ["NEVER", "Answer", "PooledConnection", "Reply", "UnsentError"]
 
@@ -42,7 +42,7 @@ class UnsentError(ClusterError):
 
 
 #: Called once with the response to a request, or with the error if there is none. It must not raise.
-Answer: TypeAlias = Callable[[Reply | ClusterError], None]
+Answer: TypeAlias = Callable[[Reply | MoorageError], None]
 
 
 class PooledConnection(Channel):

@@ -25,7 +25,7 @@ from moorage.api.json_tree import UNREADABLE
 from moorage.client.endpoint import Endpoint, Identity, tls_context
 from moorage.client.exchange import ConnectionPool, Reply, UnsentError
 from moorage.client.throttle import BINDING, OTHER, Throttle
-from moorage.errors import UNREACHABLE, ClusterError, InputError
+from moorage.errors import UNREACHABLE, ClusterError, InputError, MoorageError
 
 __all__ = ["BIND_S", "MERGE_PATCH", "STRATEGIC_MERGE_PATCH", "Rest", "user_agent"]
 
@@ -161,7 +161,7 @@ class Rest:
     def post_soon(
         self,
         posts: Sequence[tuple[str, bytes]],
-        done: Callable[[int, ClusterError | None], None],
+        done: Callable[[int, MoorageError | None], None],
         *,
         lane: int = OTHER,
         check: Callable[[], None] = lambda: None,
@@ -169,9 +169,9 @@ class Rest:
         """Send POST requests, each a path and a body, together on one connection, and return True. The server answers in order.
 
         ``done`` is called with the index of each and its error, None for success. Nothing is repeated.
-        Return False, and send nothing, if that needs waiting: for the rate limit, credentials or a connection.
-
-        Raises  what ``check`` raises, which is called right before sending
+        They may wait for a connection. ``check`` is called right before sending; what it raises, a MoorageError, is raised here
+        if that is at once, else passed to ``done``.
+        Return False, and send nothing, if that needs waiting for the rate limit or for credentials.
         """
         began = time.monotonic()
         if self.endpoint.proxy or began > self._identity_until or not self._throttle.take_now(len(posts)):
@@ -179,13 +179,7 @@ class Rest:
         requests = b"".join([self._post(path, body) for path, body in posts])
         answers = [partial(self._posted, path, began, partial(done, at)) for at, (path, _) in enumerate(posts)]
         timeout_s = self._bind_s if lane == BINDING else _REQUEST_S
-        try:
-            if not self._pools[lane].send_soon(requests, answers, _MAX_OBJECT, timeout_s, check):
-                self._throttle.give_back(len(posts))
-                return False
-        except OSError as error:
-            for answer in answers:
-                answer(ClusterError(_error_text(error)))
+        self._pools[lane].send_soon(requests, answers, _MAX_OBJECT, timeout_s, check)
         for _ in posts:
             self._on_throttled("POST", 0.0)
         return True
@@ -197,8 +191,11 @@ class Rest:
         return b"POST %b HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n%b" % (target.encode(), self._post_head, len(body), body)
 
     def _posted(
-        self, path: str, began: float, done: Callable[[ClusterError | None], None], answer: Reply | ClusterError
+        self, path: str, began: float, done: Callable[[MoorageError | None], None], answer: Reply | MoorageError
     ) -> None:
+        if not isinstance(answer, Reply | ClusterError):  # ``check`` raised it, and nothing was sent
+            done(answer)
+            return
         status = answer.status if isinstance(answer, Reply) else 0
         self._on_response("POST", status, time.monotonic() - began)
         if not isinstance(answer, Reply):

@@ -46,10 +46,6 @@ class Throttle:
         self._tokens -= count
         return True
 
-    def give_back(self, count: int) -> None:
-        """Return tokens of requests that were not sent."""
-        self._tokens += count
-
     def _fill(self) -> None:
         now = self._clock()
         self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._qps)

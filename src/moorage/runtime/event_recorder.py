@@ -20,7 +20,7 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
-from moorage.errors import ClusterError
+from moorage.errors import ClusterError, MoorageError
 from moorage.runtime.ports import Clock, ClusterWriter, EventNote, EventRecord, WallClock
 
 __all__ = ["NOTE_LIMIT", "Recorder", "shortened"]
@@ -156,11 +156,11 @@ class Recorder:
         failed: list[tuple[EventRecord, ClusterError | None]] = []
         left = len(events)
 
-        def done(at: int, error: ClusterError | None) -> None:
+        def done(at: int, error: MoorageError | None) -> None:
             nonlocal left
             left -= 1
             if error is not None:
-                failed.append((events[at], error))
+                failed.append((events[at], error if isinstance(error, ClusterError) else None))
             if not left and not ended.done():
                 ended.set_result(None)
 

@@ -140,15 +140,17 @@ class EffectExecutor:
         del self._sent[work.ticket]
         return False
 
-    def _bind_answered(self, work: Work, effect: BindPod, error: ClusterError | None) -> None:
+    def _bind_answered(self, work: Work, effect: BindPod, error: MoorageError | None) -> None:
         if self._sent.pop(work.ticket, None) is None:
             return  # it was broken off
         if error is None:
             self._note_bound(effect.pod, effect.node)
             self._confirmer.bound(effect.pod, effect.node)
             self._inbox.put_now(Done(work.ticket))
-        else:
+        elif isinstance(error, ClusterError):
             self._start_task(work, error)
+        else:
+            self._inbox.put_now(Done(work.ticket, str(error), 0))
 
     def put(self, query: Query) -> None:
         """Send a question to an extender; its answer goes to the inbox."""

@@ -14,7 +14,7 @@ from msgspec import Struct
 from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Object
 from moorage.api.pod_groups import Condition, PodGroup
-from moorage.errors import ClusterError
+from moorage.errors import MoorageError
 from moorage.framework.effects import Question
 
 __all__ = ["Clock", "Clocks", "ClusterWriter", "EventNote", "EventRecord", "Extenders", "StatusChange", "WallClock"]
@@ -81,7 +81,7 @@ class ClusterWriter(Protocol):
     async def bind(self, pod: Pod, node: str, check: Callable[[], None]) -> None:
         """Bind the pod. ``check`` is called right before the request is sent, and may raise to stop it."""
 
-    def bind_soon(self, pod: Pod, node: str, check: Callable[[], None], done: Callable[[ClusterError | None], None]) -> bool:
+    def bind_soon(self, pod: Pod, node: str, check: Callable[[], None], done: Callable[[MoorageError | None], None]) -> bool:
         """Bind the pod as ``bind`` does, without a task, and call ``done`` once with the error, or None.
 
         Return False, and do nothing, if the request cannot be sent at once.
@@ -119,7 +119,7 @@ class ClusterWriter(Protocol):
     async def record(self, event: EventRecord) -> None:
         """Create an event; for a series, update its count, and create it if it is gone."""
 
-    def record_soon(self, events: Sequence[EventRecord], done: Callable[[int, ClusterError | None], None]) -> bool:
+    def record_soon(self, events: Sequence[EventRecord], done: Callable[[int, MoorageError | None], None]) -> bool:
         """Create events that are no series, in order, and call ``done`` for each with its index and the error, or None.
 
         Return False, and do nothing, if the requests cannot be sent at once.

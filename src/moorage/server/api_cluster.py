@@ -21,7 +21,7 @@ from moorage.api.pod_groups import Condition, PodGroup, find_condition
 from moorage.client.resources import WatchedResource, resource_of
 from moorage.client.rest import STRATEGIC_MERGE_PATCH, Rest
 from moorage.client.throttle import BINDING
-from moorage.errors import ClusterError
+from moorage.errors import ClusterError, MoorageError
 from moorage.runtime.ports import EventRecord, StatusChange
 
 __all__ = ["ApiCluster", "change_between", "merged"]
@@ -51,7 +51,7 @@ class ApiCluster:
         path, body = _binding(pod, node)
         await self._rest.send("POST", path, body, lane=BINDING, check=check)
 
-    def bind_soon(self, pod: Pod, node: str, check: Callable[[], None], done: Callable[[ClusterError | None], None]) -> bool:
+    def bind_soon(self, pod: Pod, node: str, check: Callable[[], None], done: Callable[[MoorageError | None], None]) -> bool:
         return self._rest.post_soon([_binding(pod, node)], lambda at, error: done(error), lane=BINDING, check=check)
 
     async def read_pod(self, namespace: str, name: str) -> Pod | None:
@@ -185,7 +185,7 @@ class ApiCluster:
                     raise
         await self._rest.send("POST", folder, msgspec.json.encode(self._as_event(event)))
 
-    def record_soon(self, events: Sequence[EventRecord], done: Callable[[int, ClusterError | None], None]) -> bool:
+    def record_soon(self, events: Sequence[EventRecord], done: Callable[[int, MoorageError | None], None]) -> bool:
         return self._rest.post_soon([(_folder_of(one), msgspec.json.encode(self._as_event(one))) for one in events], done)
 
     def _as_event(self, event: EventRecord) -> dict[str, Any]:

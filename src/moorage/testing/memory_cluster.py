@@ -22,7 +22,7 @@ from moorage.api.core import Pod
 from moorage.api.meta import Object
 from moorage.api.pod_groups import Condition, PodGroup, with_condition
 from moorage.engine.facts import Fact, Gone, Seen
-from moorage.errors import ClusterError
+from moorage.errors import ClusterError, MoorageError
 from moorage.runtime.inbox import Inbox
 from moorage.runtime.ports import EventNote, EventRecord, StatusChange
 
@@ -146,7 +146,7 @@ class MemoryCluster:
         check()
         await self._request("bind", pod, lambda: self._bind(pod, node))
 
-    def bind_soon(self, pod: Pod, node: str, check: Callable[[], None], done: Callable[[ClusterError | None], None]) -> bool:
+    def bind_soon(self, pod: Pod, node: str, check: Callable[[], None], done: Callable[[MoorageError | None], None]) -> bool:
         check()
         self._start(_reported(self.bind(pod, node, lambda: None), done))
         return True
@@ -241,11 +241,11 @@ class MemoryCluster:
     async def record(self, event: EventRecord) -> None:
         await self._request("record", event.note, lambda: self._record(event))
 
-    def record_soon(self, events: Sequence[EventRecord], done: Callable[[int, ClusterError | None], None]) -> bool:
+    def record_soon(self, events: Sequence[EventRecord], done: Callable[[int, MoorageError | None], None]) -> bool:
         self._start(self._record_in_order(events, done))
         return True
 
-    async def _record_in_order(self, events: Sequence[EventRecord], done: Callable[[int, ClusterError | None], None]) -> None:
+    async def _record_in_order(self, events: Sequence[EventRecord], done: Callable[[int, MoorageError | None], None]) -> None:
         for at, event in enumerate(events):
             await _reported(self.record(event), partial(done, at))
 
@@ -285,7 +285,7 @@ class MemoryCluster:
         return None
 
 
-async def _reported(request: Awaitable[None], done: Callable[[ClusterError | None], None]) -> None:
+async def _reported(request: Awaitable[None], done: Callable[[MoorageError | None], None]) -> None:
     """Await a request and call ``done`` with its error, or None."""
     try:
         await request

@@ -33,7 +33,7 @@ from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.client.endpoint import Endpoint
 from moorage.client.rest import Rest
 from moorage.client.throttle import BINDING, OTHER
-from moorage.errors import ClusterError
+from moorage.errors import ClusterError, MoorageError
 from moorage.framework.features import FeatureGates
 from moorage.testing.simtest.arriving import Arrivals
 from moorage.testing.simtest.network import Link, Network, Sent
@@ -213,7 +213,7 @@ class VirtualRest(Rest):
         return await self._carried(lane, method, path, params, body, headers)
 
     def post_soon(
-        self, posts: Sequence[tuple[str, bytes]], done: Callable[[int, ClusterError | None], None], *,
+        self, posts: Sequence[tuple[str, bytes]], done: Callable[[int, MoorageError | None], None], *,
         lane: int = OTHER, check: Callable[[], None] = lambda: None,
     ) -> bool:  # fmt: skip
         if not self._throttle.take_now(len(posts)):
@@ -225,7 +225,7 @@ class VirtualRest(Rest):
         return True
 
     async def _post_in_order(
-        self, posts: Sequence[tuple[str, bytes]], done: Callable[[int, ClusterError | None], None], lane: int
+        self, posts: Sequence[tuple[str, bytes]], done: Callable[[int, MoorageError | None], None], lane: int
     ) -> None:
         for at, (path, body) in enumerate(posts):
             try:

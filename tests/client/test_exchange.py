@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from moorage.client.exchange import ConnectionPool, UnsentError
-from moorage.errors import ClusterError
+from moorage.errors import ClusterError, MoorageError
 
 _spec = importlib.util.spec_from_file_location("certificates", Path(__file__).with_name("certificates.py"))
 certificates = importlib.util.module_from_spec(_spec)
@@ -215,6 +215,104 @@ def test_each_response_has_its_own_deadline_with_one_timer():
         return late
 
     assert server.run(test) == [0.02, 0.04, 0.06]
+
+
+# -- requests that are sent together, or wait for a connection -------------------------------------------------------------
+
+REQUEST = b"GET /x HTTP/1.1\r\n\r\n"
+LENGTH = OK + b"Content-Length: 1\r\n\r\n"
+
+
+async def soon(exchange, count, *, units=1, check=lambda: None):
+    """Send units of so many requests each. Return each request's body, or its error, in the order they were sent."""
+    loop = asyncio.get_running_loop()
+    answers = [[loop.create_future() for _ in range(count)] for _ in range(units)]
+    for unit in answers:
+        exchange.send_soon(REQUEST * count, [future.set_result for future in unit], 1000, 5.0, check)
+    found = await asyncio.wait_for(asyncio.gather(*(future for unit in answers for future in unit)), 5.0)
+    return [one if isinstance(one, Exception) else one.body for one in found]
+
+
+@pytest.mark.parametrize("cut", [1, 3, 17, 38, 39, 40, 60, 200])
+def test_responses_of_requests_sent_together_are_answered_in_order(cut):
+    whole = LENGTH + b"a" + LENGTH + b"b" + OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\nc\r\n0\r\n\r\n" + LENGTH + b"d"
+    server = Server([whole[:cut], whole[cut:]], [], [], [])
+    assert server.run(lambda exchange: soon(exchange, 4)) == [b"a", b"b", b"c", b"d"]
+    assert (server.connections, len(server.requests)) == (1, 4)
+
+
+def test_requests_behind_a_response_that_closes_the_connection_were_not_processed():
+    server = Server([OK + b"Connection: close\r\nContent-Length: 1\r\n\r\na", None], [])
+    first, second = server.run(lambda exchange: soon(exchange, 2))
+    assert first == b"a"
+    assert isinstance(second, UnsentError)
+
+
+BREAKS = {
+    "ends": [LENGTH + b"a", None],
+    "ends within a response": [LENGTH + b"a" + OK, None],
+    "is no HTTP": [LENGTH + b"a" + b"SSH-2.0\r\n\r\n"],
+}
+
+
+@pytest.mark.parametrize("script", BREAKS.values(), ids=BREAKS)
+def test_requests_without_a_response_have_an_unknown_outcome(script):
+    first, *others = Server(script, [], []).run(lambda exchange: soon(exchange, 3))
+    assert first == b"a"
+    assert [(type(one), one.may_have_happened) for one in others] == [(ClusterError, True)] * 2
+
+
+def test_what_waits_for_a_connection_is_sent_once_one_is_idle(monkeypatch):
+    monkeypatch.setattr("moorage.client.exchange._MAX_CONNECTIONS", 2)
+    server = Server(*([LENGTH + b"a"] for _ in range(40)))
+    assert server.run(lambda exchange: soon(exchange, 1, units=40)) == [b"a"] * 40
+    assert server.connections == 2
+
+
+def test_a_connection_that_breaks_is_replaced_for_what_waits(monkeypatch):
+    monkeypatch.setattr("moorage.client.exchange._MAX_CONNECTIONS", 1)
+    monkeypatch.setattr("moorage.client.exchange._TOGETHER", 1)
+    server = Server([LENGTH + b"a"], [None], [LENGTH + b"b"])
+    first, second, third = server.run(lambda exchange: soon(exchange, 1, units=3))
+    assert (first, third) == (b"a", b"b")
+    assert isinstance(second, ClusterError)
+
+
+def test_a_check_that_raises_later_goes_to_the_answer(monkeypatch):
+    monkeypatch.setattr("moorage.client.exchange._MAX_CONNECTIONS", 1)
+
+    def refuse():
+        raise MoorageError("no")
+
+    async def test(exchange):
+        waiting = await soon(exchange, 1, check=refuse)
+        sent = await soon(exchange, 1)
+        with pytest.raises(MoorageError, match="no"):
+            exchange.send_soon(REQUEST, [lambda answer: None], 1000, 5.0, refuse)
+        return [*map(str, waiting), *sent, *await soon(exchange, 1)]
+
+    server = Server([LENGTH + b"a"], [LENGTH + b"b"])
+    assert server.run(test) == ["no", b"a", b"b"]
+    assert server.connections == 1
+
+
+def test_what_waits_fails_if_no_connection_can_be_opened():
+    async def main():
+        exchange = ConnectionPool("127.0.0.1", 1, None)
+        return await soon(exchange, 2, units=3)
+
+    assert [type(one) for one in asyncio.run(main())] == [ClusterError] * 6
+
+
+def test_a_response_that_is_late_fails_all_that_were_sent_together(monkeypatch):
+    async def test(exchange):
+        found = []
+        exchange.send_soon(REQUEST * 2, [found.append] * 2, 1000, 0.05, lambda: None)
+        while len(found) < 2:
+            await asyncio.sleep(0.01)
+        return [str(one) for one in found]
+
+    assert Server([b""], [b""]).run(test) == ["no answer within 0.05s"] * 2
 
 
 # -- TLS ------------------------------------------------------------------------------------------------------------------

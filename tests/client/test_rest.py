@@ -165,6 +165,48 @@ def test_a_rejected_identity_is_fetched_again_once():
     assert asyncio.run(main()) == 401
 
 
+def test_posts_that_need_no_waiting_are_sent_together():
+    seen = []
+
+    async def handler(request):
+        seen.append((request.path, await request.text(), request.headers["Authorization"], request.content_type))
+        return status(next(answers), "no", "Why", {"Retry-After": "7"})
+
+    async def main():
+        async with serving(handler, credentials=FixedCredentials(Identity("secret"))) as rest:
+            assert not rest.post_soon([("/a", b"1")], lambda at, error: None)  # the credentials are not known yet
+            with pytest.raises(ClusterError):
+                await rest.send("GET", "/")
+            found, ended = {}, asyncio.Event()
+
+            def done(at, error):
+                found[at] = None if error is None else (error.status, error.reason, error.retry_after_s)
+                if len(found) == 3:
+                    ended.set()
+
+            assert rest.post_soon([(f"/{at}", b"%d" % at) for at in range(3)], done)
+            await ended.wait()
+            assert not rest.post_soon([("/a", b"1")], done)  # the credentials were refused
+            return found
+
+    answers = iter([404, 201, 409, 401])
+    assert asyncio.run(main()) == {0: None, 1: (409, "Why", None), 2: (401, "Why", None)}
+    assert seen[1:] == [(f"/{at}", str(at), "Bearer secret", "application/json") for at in range(3)]
+
+
+def test_posts_wait_for_the_rate_limit_elsewhere():
+    async def handler(request):
+        return web.json_response({})
+
+    async def main():
+        async with serving(handler) as rest:
+            rest._throttle = Throttle(1.0, 2, asyncio.get_running_loop().time)
+            await rest.send("GET", "/")
+            return [rest.post_soon([("/a", b"")] * count, lambda at, error: None) for count in (2, 1, 1)]
+
+    assert asyncio.run(main()) == [False, True, False]
+
+
 def test_responses_are_limited_in_size():
     async def handler(request):
         return web.Response(body=b"x" * 5000)

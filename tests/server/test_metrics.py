@@ -4,7 +4,9 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from moorage.cli.scheduler_factory import build_scheduler
 from moorage.cycle.decision import Decision
+from moorage.engine.loading import ConfigSource, load_source
 from moorage.errors import PluginError
 from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import make_profile
@@ -311,3 +313,14 @@ def test_an_attempt_ended_by_a_plugin_is_counted_under_its_name():
     meter.failed(Decision(pod, refused_after=Status(Code.UNSCHEDULABLE, "Odd", ("no",))), 1.0)
     (errors,) = [one for one in meter.families if one.spec.name == "moorage_attempt_errors_total"]
     assert errors.values == {("Odd", "s"): 2}
+
+
+def test_measured_profiles_keep_the_fast_lane_and_count_the_points_after_a_decision():
+    measures = SchedulerMetrics(Clock())
+    scheduler = build_scheduler(load_source(ConfigSource()), 0, 300.0, watched=measures.probe.watched)
+    assert scheduler.lane._profile_of("default-scheduler") is not None
+    measures.began()
+    measures.probe.ended("default-scheduler", placed=True)
+    measures.probe.ended("default-scheduler", placed=False)
+    counts = {key: sum(child.counts) for key, child in measures._points.children.items()}
+    assert counts[("Reserve", "Success", "default-scheduler")] == 1

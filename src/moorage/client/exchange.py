@@ -20,7 +20,7 @@ from moorage.errors import ClusterError, MoorageError
 __all__ = ["ConnectionPool", "Reply", "UnsentError"]
 
 #: Maximum number of connections; kube-apiserver's HTTP/2 allows 250 streams on one.
-_MAX_CONNECTIONS: Final = 64
+_MAX_CONNECTIONS: Final = 32
 #: Idle time in seconds after which a connection is not reused, as the server may be about to close it.
 _MAX_IDLE_S: Final = 15.0
 _CONNECT_S: Final = 10.0
@@ -129,6 +129,7 @@ class ConnectionPool:
     def _open_for_queue(self, loop: asyncio.AbstractEventLoop) -> None:
         """Open another connection if more requests wait than are being opened, up to the maximum."""
         if len(self._opening) < len(self._queue) and self._count < _MAX_CONNECTIONS:
+            self._count += 1
             task = loop.create_task(self._open(loop), name="open a connection")
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)
@@ -202,6 +203,7 @@ class ConnectionPool:
             if connection is not None:
                 return connection
             if self._count < _MAX_CONNECTIONS:
+                self._count += 1
                 return await self._connect(loop)
             turn: asyncio.Future[None] = loop.create_future()
             queue(turn)
@@ -223,7 +225,7 @@ class ConnectionPool:
         return None
 
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> PooledConnection:
-        self._count += 1
+        """Return a new connection, which the caller has counted."""
         try:
             async with asyncio.timeout(_CONNECT_S):
                 _, connection = await loop.create_connection(

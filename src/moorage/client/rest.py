@@ -174,7 +174,9 @@ class Rest:
         Return False, and send nothing, if that needs waiting for the rate limit or for credentials.
         """
         began = time.monotonic()
-        if self.endpoint.proxy or began > self._identity_until or not self._throttle.take_now(len(posts)):
+        if self.endpoint.proxy or not self._post_head or began > self._identity_until:
+            return False
+        if not self._throttle.take_now(len(posts)):
             return False
         requests = b"".join([self._post(path, body) for path, body in posts])
         answers = [partial(self._posted, path, began, partial(done, at)) for at, (path, _) in enumerate(posts)]
@@ -333,11 +335,11 @@ class Rest:
         return self._sessions[lane], {"Authorization": f"Bearer {identity.token}"} if identity.token else {}
 
     def _set_post_head(self, identity: Identity) -> None:
-        """Prepare the headers of ``post_soon``; a token that is no header's value is refused as in other requests."""
+        """Prepare the headers of ``post_soon``: none for a token that ``send`` refuses."""
         token = f"Authorization: Bearer {identity.token}\r\n" if identity.token else ""
-        if identity.token.isprintable():
-            self._post_head = f"{self._head}Content-Type: application/json\r\n{token}".encode()
-            self._identity_token = identity.token
+        usable = identity.token.isprintable()
+        self._post_head = f"{self._head}Content-Type: application/json\r\n{token}".encode() if usable else b""
+        self._identity_token = identity.token
 
     def _new_session(self, identity: Identity, lane: int) -> aiohttp.ClientSession:
         tls = tls_context(self.endpoint, identity)

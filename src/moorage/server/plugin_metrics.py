@@ -37,6 +37,7 @@ _POST_FILTER: Final = "PostFilter"
 _SUCCESS: Final = Code.SUCCESS.value
 _SKIP: Final = Code.SKIP.value
 _ERROR: Final = Code.ERROR.value
+_AFTER_DECISION: Final = ("reserve", "permit")
 _PASSING: Final = frozenset([_SUCCESS, _SKIP])
 _NOT_YET: Final = (0.0, _SUCCESS)
 
@@ -55,10 +56,13 @@ class Probe:
         #: Profile → number of its PreEnqueue plugins; and for the pod in PreEnqueue: seconds, and how many plugins admitted it.
         self._gates: dict[str, int] = {}
         self._gating = (0.0, 0)
+        #: Profile → the points after a decision that each placed pod passes.
+        self._passed: dict[str, tuple[str, ...]] = {}
 
     def watched(self, profile: Profile) -> Profile:
         """Return a profile that behaves the same and measures its plugins."""
         self._gates[profile.scheduler_name] = len(profile.at("preEnqueue"))
+        self._passed[profile.scheduler_name] = tuple(_LABELS[point] for point in _AFTER_DECISION if profile.at(point))
         steps = {
             point: tuple(self._watched(step, _LABELS[point], profile.scheduler_name) for step in in_point)
             if point in _LABELS
@@ -72,9 +76,15 @@ class Probe:
         self._took.clear()
         self._sampled = self._attempts % SAMPLED == 0
 
-    def ended(self, profile: str) -> None:
-        """End an attempt and observe the duration of each extension point."""
+    def ended(self, profile: str, *, placed: bool = False) -> None:
+        """End an attempt and observe the duration of each extension point.
+
+        Plugins that skipped the pod in PreFilter are not called from Reserve on. A point without others took no time.
+        """
         self._attempts += 1
+        if placed:
+            for point in self._passed.get(profile, ()):
+                self._took.setdefault(point, _NOT_YET)
         for point, (seconds, status) in self._took.items():
             self._points.observe(seconds, point, status, profile)
         self._took.clear()
@@ -111,8 +121,7 @@ class Probe:
                     self._calls.observe(seconds, name, point, _verdict(answer) if drains and status == _SUCCESS else status)
             return answer
 
-        # Reserve and later points of skipped plugins are measured too, so all of them run.
-        return replace(step, call=measured, reuse=replace(step.reuse, rests_when_skipped=False))
+        return replace(step, call=measured)
 
     def _note(self, point: str, profile: str, seconds: float, status: str) -> None:
         if point == _POST_BIND:

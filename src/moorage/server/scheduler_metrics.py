@@ -115,7 +115,7 @@ class SchedulerMetrics:
         self.probe.began()
 
     def attempted(self, decision: Decision, seconds: float) -> None:
-        self.probe.ended(decision.pod.spec.scheduler_name)
+        self.probe.ended(decision.pod.spec.scheduler_name, placed=decision.node is not None)
         self._algorithm_s.observe(seconds)
         outcome = decision.post_filter
         if outcome is not None:

@@ -137,6 +137,10 @@ def _on(made: Pod, name: str, node_name: str) -> Pod:
 def _pooled(asks: list[Ask], pools: int, draw: Random) -> Iterator[Ask]:
     """Yield the pods with a pool each. The first pool gets half as many again as the mean, the last half as many."""
     shares = [1.5 - at / max(pools - 1, 1) for at in range(pools)]
+    specs: dict[tuple[int, int], dict[str, Any]] = {}
     for ask, pool in zip(asks, draw.choices(range(pools), shares, k=len(asks)), strict=True):
-        spec = {**ask.document["spec"], "schedulerName": f"pool-{pool}", "nodeSelector": {"pool": f"{pool}"}}
-        yield ask._replace(document={**ask.document, "spec": spec})
+        spec = ask.document["spec"]
+        pooled = specs.setdefault(
+            (id(spec), pool), {**spec, "schedulerName": f"pool-{pool}", "nodeSelector": {"pool": f"{pool}"}}
+        )
+        yield ask._replace(document={**ask.document, "spec": pooled})

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, NamedTuple
+from zlib import crc32
 
 import msgspec
 
@@ -117,6 +118,9 @@ class SharedCluster:
         self.conflicts = self.handed_over = self.writes = self.replaced = 0
         self._write_s = 1 / limits.writes_per_s
         self._free_at_s = 0.0
+        self._created = 0
+        #: The spec's identity → the spec, which keeps the identity, and the admitted pod.
+        self._bodies: dict[int, tuple[Document, bytes]] = {}
         self._decode = msgspec.json.Decoder(Pod).decode
         self._store = Store(lambda: _EPOCH + agenda.now, Random(0), b"shards")
         self._store.follow(self._followed)
@@ -146,11 +150,22 @@ class SharedCluster:
 
     def create(self, ask: Ask, since_s: float | None = None) -> None:
         """Store a pod, in place of an earlier one if ``since_s`` says when that was created."""
-        document: Document = msgspec.json.decode(msgspec.json.encode(ask.document))
-        record = self._store.create(_PODS, "default", document)
-        uid = str(record.document()["metadata"]["uid"])
+        self._created += 1
+        uid = f"{self._created:08x}-0000-4000-8000-{crc32(b'%d' % self._created):012x}"
+        document = self._admitted(ask)
+        document["metadata"] |= {"name": ask.document["metadata"]["name"], "uid": uid}
+        self._store.adopt(_PODS, document)
         self.asks[uid] = ask
         self.since[uid] = self.agenda.now if since_s is None else since_s
+
+    def _admitted(self, ask: Ask) -> Document:
+        """Return the pod as the store admits it. Copies share their spec, and one of them is admitted for all."""
+        spec = ask.document["spec"]
+        if id(spec) not in self._bodies:
+            document: Document = msgspec.json.decode(msgspec.json.encode(ask.document))
+            self._bodies[id(spec)] = spec, self._store.create(_PODS, "default", document, dry_run=True).body
+        admitted: Document = msgspec.json.decode(self._bodies[id(spec)][1])
+        return admitted
 
     def bind(self, pod: Pod, node: str, answer: Callable[[str | None], None]) -> None:
         """Bind a pod, and answer with the error, if any."""

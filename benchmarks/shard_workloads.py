@@ -70,6 +70,12 @@ def apart(nodes: int, draw: Random) -> list[Ask]:
     return _asks(nodes * 9 // 10, 100, {"color": COLOR}, affinity=affinity)
 
 
+def together(nodes: int, draw: Random) -> list[Ask]:
+    """Pods with required affinity to each other per zone, a fifth as many as nodes."""
+    affinity = {"podAffinity": {_REQUIRED: [term(ZONE, COLOR)]}}
+    return _asks(nodes // 5, 100, {"color": COLOR}, affinity=affinity)
+
+
 def big(nodes: int, draw: Random) -> list[Ask]:
     """Pods of three quarters of a node, for eight tenths of the nodes, and half as many of an eighth, in random order."""
     large = nodes * 8 // 10
@@ -93,7 +99,7 @@ def unlike(nodes: int, draw: Random) -> list[Ask]:
 
 
 WORKLOADS: Final[Mapping[str, Callable[[int, Random], list[Ask]]]] = {
-    "plain": plain, "spread": spread, "apart": apart, "tight": tight, "big": big, "unlike": unlike,
+    "plain": plain, "spread": spread, "apart": apart, "together": together, "tight": tight, "big": big, "unlike": unlike,
 }  # fmt: skip
 
 

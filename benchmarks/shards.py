@@ -24,11 +24,16 @@ __all__ = ["COSTS", "Setting", "costs_of", "play"]
 
 #: Seconds without a binding after which a run ends: longer than the longest backoff.
 _PATIENCE_S: Final = 15.0
-#: CPU microseconds of a process where ``sum(range(1000))`` takes 9. A plain pod takes 270 with all events and writes, as
-#: measured live; docs/explanation/scale.md has the measurements.
-COSTS: Final = Costs(read_us=10.0, place_us=25.0, decide_us=30.0, write_us=200.0)
+#: CPU microseconds of a process where ``sum(range(1000))`` takes 9: a plain pod takes 330 with all its events and writes.
+#: docs/explanation/scale.md has the measurements.
+COSTS: Final = Costs(read_us=20.0, place_us=20.0, decide_us=30.0, write_us=220.0)
 #: Workload → microseconds of a decision with the queue, and how many more for each 1,000 nodes; others: as in ``COSTS``.
-_DECIDING: Final[Mapping[str, tuple[float, float]]] = {"spread": (60.0, 0.0), "apart": (90.0, 0.0), "unlike": (350.0, 5.0)}
+_DECIDING: Final[Mapping[str, tuple[float, float]]] = {
+    "spread": (90.0, 0.0),
+    "apart": (115.0, 0.0),
+    "together": (90.0, 0.0),
+    "unlike": (600.0, 7.5),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +111,8 @@ def _named(setting: Setting) -> dict[str, Any]:
 
 def _run(setting: Setting, problem: Problem, cluster: SharedCluster, shards: Sequence[Shard]) -> None:
     agenda = cluster.agenda
+    if not setting.pods_per_s:
+        cluster.writes += len(problem.asks)  # they were created before
 
     def wake_all(at_s: float) -> None:
         for shard in shards:
@@ -138,7 +145,7 @@ def _speed(cluster: SharedCluster, shards: Sequence[Shard]) -> dict[str, Any]:
     span_s = times[-1] if times else 1.0
     return {
         "placed": len(times),
-        "placed_per_s": round(most / within_s) if within_s else 0,
+        "placed_per_s": round(min(most / within_s, _sustained_per_s(cluster))) if within_s else 0,
         "wait_p50_ms": round(_quantile(waits, 0.5) * 1000, 1),
         "wait_p99_ms": round(_quantile(waits, 0.99) * 1000, 1),
         "conflicts": cluster.conflicts,
@@ -148,6 +155,11 @@ def _speed(cluster: SharedCluster, shards: Sequence[Shard]) -> dict[str, Any]:
         "api_busy": round(min(1.0, cluster.writes / cluster.limits.writes_per_s / span_s), 2),
         "busiest": round(min(1.0, max(shard.busy_s for shard in shards) / span_s), 2),
     }
+
+
+def _sustained_per_s(cluster: SharedCluster) -> float:
+    """Return how many pods a second the API server can go on storing, with all the writes that each of them causes."""
+    return cluster.limits.writes_per_s * len(cluster.placed) / cluster.writes
 
 
 def _quantile(values: Sequence[float], share: float) -> float:
@@ -189,6 +201,8 @@ def _broken(setting: Setting, problem: Problem, cluster: SharedCluster) -> int:
         return sum(count - 1 for count in Counter(cluster.node_of.values()).values())
     if setting.workload == "spread":
         return max(0, _skew(problem, cluster) - MAX_SKEW)
+    if setting.workload == "together":
+        return len(cluster.placed) - max(Counter(problem.zones[node] for node in cluster.node_of.values()).values())
     return 0
 
 

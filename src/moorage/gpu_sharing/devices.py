@@ -21,6 +21,8 @@ __all__ = ["DeviceTable", "device_table", "present"]
 _NONE: Final[tuple[int, tuple[int, ...]]] = (0, ())
 #: How much is kept of pods before those that are gone are looked for.
 _LEAST_KEPT: Final = 128
+#: How many different amounts are numbered before numbers are given out again.
+_MOST_NUMBERS: Final = 1 << 20
 
 
 class DeviceTable:
@@ -37,7 +39,12 @@ class DeviceTable:
         self.chooser: Callable[[PodInfo, GpuRequest, list[int], NodeInfo], int] | None = None
         self._known: dict[str, tuple[dict[str, str], tuple[int, tuple[int, ...]]]] = {}
         self._rows: list[list[int]] = []
+        #: What is present on nodes, in ascending order; ``_numbers`` has its number for each row, ``_number_of`` is the inverse.
         self._present: list[tuple[int, ...]] = []
+        self._number_of: dict[tuple[int, ...], int] = {}
+        self._numbers: IntArray = np.zeros(0, dtype=np.int64)
+        #: How often numbers were given out again; what is kept by number is void then.
+        self.numbering = 0
         self._left: IntArray = np.zeros((0, 1), dtype=np.int64)
         self._totals: IntArray = np.zeros(0, dtype=np.int64)
         self._layout = -1
@@ -65,14 +72,37 @@ class DeviceTable:
 
     def present(self, nodes: NodeView) -> list[tuple[int, ...]]:
         """Return for each node the milli left on the devices that have any, in ascending order."""
+        return [self._present[number] for number in self.numbers(nodes).tolist()]
+
+    def numbers(self, nodes: NodeView) -> IntArray:
+        """Return for each node the number of what ``present`` says of it: equal amounts have equal numbers. Read-only."""
         if not nodes.is_true or nodes.table.rows_in_what_ifs:
-            return [present(self._added_up(node)) for node in nodes]
+            self._limit_numbers()
+            return np.array([self._number(present(self._added_up(node))) for node in nodes], dtype=np.int64)
         self._follow(nodes.table)
-        return self._present if nodes.is_whole else [self._present[row] for row in nodes.row_numbers.tolist()]
+        numbers: IntArray = self._numbers[nodes.rows]
+        return numbers
+
+    def with_number(self, number: int) -> tuple[int, ...]:
+        """Return the amounts of a number, in ascending order."""
+        return self._present[number]
+
+    def _limit_numbers(self) -> None:
+        """Give out numbers again from 0 if there are too many; then all rows are added up again."""
+        if len(self._present) > _MOST_NUMBERS:
+            self._number_of, self._present, self._layout = {}, [], -1
+            self.numbering += 1
+
+    def _number(self, amounts: tuple[int, ...]) -> int:
+        found = self._number_of.get(amounts)
+        if found is None:
+            found = self._number_of[amounts] = len(self._present)
+            self._present.append(amounts)
+        return found
 
     def present_on(self, node: NodeInfo) -> tuple[int, ...]:
         """Return the milli left on the devices of a node that have any, in ascending order."""
-        return self._present[node.row] if self._is_current() else present(self._added_up(node))
+        return self._present[self._numbers.item(node.row)] if self._is_current() else present(self._added_up(node))
 
     def of(self, node: NodeInfo) -> list[int]:
         """Return the milli left on each device of a node. Read-only."""
@@ -91,12 +121,13 @@ class DeviceTable:
         changes = table.changes
         if self._position == changes.position and self._layout == changes.layout and not self._stale:
             return
+        self._limit_numbers()
         changed = changes.since(self._position) if self._layout == changes.layout else None
         if changed is None:
             self._rows = [self._added_up(NodeInfo(table, row)) for row in range(len(table))]
             self._left = _as_array(self._rows)
             self._totals = self._left.sum(axis=1)
-            self._present = [present(left) for left in self._rows]
+            self._numbers = np.array([self._number(present(left)) for left in self._rows], dtype=np.int64)
         else:
             for row in self._stale.union(changed):
                 self._set(row, self._added_up(NodeInfo(table, row)))
@@ -110,7 +141,7 @@ class DeviceTable:
         self._left[row, : len(left)] = left
         self._left[row, len(left) :] = 0
         self._totals[row] = sum(left)
-        self._present[row] = present(left)
+        self._numbers[row] = self._number(present(left))
 
     def _added_up(self, node: NodeInfo) -> list[int]:
         left = [WHOLE] * node.allocatable(GPU_COUNT)

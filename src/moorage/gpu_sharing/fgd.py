@@ -125,6 +125,7 @@ class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusa
             [TypicalPod(PodClass(one.cpu_milli, one.gpu_milli, one.gpu_count, one.gpu_models), one.frequency) for one in given]
         )
         self._steps: list[int] = self._model.cpu_steps.tolist()
+        self._base = len(self._steps) + 1
         self._devices = DeviceTable()
         self._forget()
 
@@ -134,16 +135,38 @@ class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusa
 
     def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
         known = self._known(wanted := _wanted(pod))
-        labels = nodes.label(GPU_MODEL)
-        models = [labels.values[label] or "" for label in nodes.ids(labels).tolist()]
-        forms = [self._forms.number(form) for form in zip(self._devices.present(nodes), models, strict=True)]
+        forms = self._forms_of(nodes)
         cpu = nodes.allocatable("cpu") - nodes.requested("cpu")
-        before, after = np.searchsorted(self._model.cpu_steps, (cpu, cpu - pod.needs.nonzero_cpu), side="right").tolist()
-        keys = list(zip(forms, before, after, strict=True))
-        for key in keys:
-            if key not in known:
-                known[key] = self._forms.score(wanted, *key)
-        return np.array([known[key].score for key in keys], dtype=np.int64)
+        before, after = np.searchsorted(self._model.cpu_steps, (cpu, cpu - pod.needs.nonzero_cpu), side="right")
+        keys = ((forms * self._base + before) * self._base + after).tolist()
+        found = list(map(known.get, keys))
+        if None in found:
+            cases = zip(forms.tolist(), before.tolist(), after.tolist(), strict=True)
+            for key, case, score in zip(keys, cases, found, strict=True):
+                if score is None and key not in known:
+                    known[key] = self._forms.score(wanted, *case)
+            found = list(map(known.get, keys))
+        return np.array([one.score for one in found], dtype=np.int64)
+
+    def _forms_of(self, nodes: NodeView) -> IntArray:
+        """Return the number of each node's form."""
+        amounts = self._devices.numbers(nodes)
+        if self._numbering != self._devices.numbering:
+            self._numbering = self._devices.numbering
+            self._form_of.clear()
+        labels = nodes.label(GPU_MODEL)
+        models = [value or "" for value in labels.values]
+        numbers = np.array([self._models.setdefault(model, len(self._models)) for model in models], dtype=np.int64)
+        keys = (amounts << 32 | numbers[nodes.ids(labels)]).tolist()
+        found = list(map(self._form_of.get, keys))
+        if None in found:
+            names = list(self._models)
+            for key in keys:
+                if key not in self._form_of:
+                    form = self._devices.with_number(key >> 32), names[key & 0xFFFF_FFFF]
+                    self._form_of[key] = self._forms.number(form)
+            found = list(map(self._form_of.get, keys))
+        return np.array(found, dtype=np.int64)
 
     def score_node(self, pod: PodInfo, node: NodeInfo) -> int:
         cpu = node.allocatable("cpu") - node.requested("cpu")
@@ -158,14 +181,18 @@ class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusa
     def _score_of(self, pod: PodInfo, cpu: int, left: tuple[int, ...], node: NodeInfo) -> _Score:
         known = self._known(wanted := _wanted(pod))
         form = self._forms.number((left, node.labels.get(GPU_MODEL, "")))
-        key = form, bisect_right(self._steps, cpu), bisect_right(self._steps, cpu - pod.needs.nonzero_cpu)
+        before, after = bisect_right(self._steps, cpu), bisect_right(self._steps, cpu - pod.needs.nonzero_cpu)
+        key = (form * self._base + before) * self._base + after
         found = known.get(key)
         if found is None:
-            found = known[key] = self._forms.score(wanted, *key)
+            found = known[key] = self._forms.score(wanted, form, before, after)
         return found
 
-    def _known(self, wanted: _Wanted) -> dict[tuple[int, int, int], _Score]:
-        """Return the known scores for a request of devices, by the node's form and its steps of CPU, before and after."""
+    def _known(self, wanted: _Wanted) -> dict[int, _Score]:
+        """Return the known scores for a request of devices.
+
+        The key is a number of three digits to ``_base``: the node's form, its step of CPU before, and after.
+        """
         known = self._scores.setdefault(wanted, {})
         if len(known) <= _MOST_KEPT and len(self._forms) <= _MOST_KEPT:
             return known
@@ -174,7 +201,11 @@ class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusa
 
     def _forget(self) -> None:
         self._forms = _Forms(self._model)
-        self._scores: dict[_Wanted, dict[tuple[int, int, int], _Score]] = {}
+        self._scores: dict[_Wanted, dict[int, _Score]] = {}
+        #: The number of what is present on a node and that of its model → its form. ``_numbering`` is that of the devices.
+        self._form_of: dict[int, int] = {}
+        self._models: dict[str, int] = {}
+        self._numbering = -1
 
 
 def _wanted(pod: PodInfo) -> _Wanted:

@@ -142,22 +142,22 @@ class FragmentModel:
         Item i is the amount if as many as i of ``cpu_steps`` are at most the milli-CPU left. The arithmetic is that of
         ``amounts``.
         """
-        devices = np.array(left, dtype=np.int64)
-        enough = devices >= self._milli[:, None]
+        devices = np.sort(np.array(left, dtype=np.int64))
+        too_small = np.searchsorted(devices, self._milli)
         whole = self._frequency * sum(left)
-        useless = self._frequency * np.where(enough, 0, devices).sum(axis=1)
-        fits_gpu = enough.sum(axis=1) >= self._count
+        useless = self._frequency * np.concatenate(([0], np.cumsum(devices)))[too_small]
+        fits_gpu = len(devices) - too_small >= self._count
         kind = (self._on_gpu + self.access(model)) * 2 + fits_gpu
-        with_cpu, without = np.zeros((2, len(CASES), len(kind)), dtype=np.float64)
-        classes = np.arange(len(kind))
-        without[_CASE_OF[2 * kind], classes] = whole
         case = _CASE_OF[2 * kind + 1]
         satisfied = case == _SATISFIED
         case[satisfied] = _LACK_GPU
-        with_cpu[case, classes] = np.where(satisfied, useless, whole)
-        fits_cpu = self._fits_cpu_at[:, None, steps]
-        parts = np.where(fits_cpu, with_cpu[_LOST].T[:, :, None], without[_LOST].T[:, :, None])
-        by_case = np.add.reduce(parts, axis=0)
+        with_cpu = np.where(satisfied, useless, whole)
+        fits_cpu = self._fits_cpu_at[:, steps]
+        count = fits_cpu.shape[1]
+        cells = np.where(fits_cpu, case[:, None], _CASE_OF[2 * kind][:, None]) * count + np.arange(count)
+        weights = np.where(fits_cpu, with_cpu[:, None], whole[:, None])
+        # bincount adds one class after the other, as ``fragments`` does; nothing is in the case SATISFIED
+        by_case = np.bincount(cells.ravel(), weights.ravel(), len(CASES) * count).reshape(len(CASES), count)
         found: list[float] = np.add.reduce(by_case, axis=0).tolist()
         return found
 

@@ -27,7 +27,7 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import PodMatcher
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import FewRows, NodeInfo, NodeView
 
 __all__ = ["REFUSED", "KeptScores", "Representatives"]
 
@@ -253,11 +253,21 @@ class KeptScores:
     def rescore(self, view: NodeView, allowed: BoolArray, pod: PodInfo) -> None:
         """Score some rows again; ``allowed`` marks those that may be picked."""
         if not self._must_sum_up:
-            self.set_rows(view.row_numbers, self.worths(view, pod), allowed)
+            self.set_rows(view.row_numbers, self._worths_of(view, allowed, pod), allowed)
             return
         for (step, _), (_, raw) in zip(self._one_row, self._weighed, strict=True):
             raw[view.row_numbers] = scored(step, self._state(step, pod), view)
         self._sum_up(pod)
+
+    def _worths_of(self, view: NodeView, allowed: BoolArray, pod: PodInfo) -> IntArray:
+        """Return the worths of rows. If most are refused, only those that are ``allowed`` are scored; the others have 0."""
+        count = np.count_nonzero(allowed)
+        if 2 * count > len(allowed):
+            return self.worths(view, pod)
+        worths = np.zeros(len(allowed), dtype=np.int64)
+        if count:
+            worths[allowed] = self.worths(FewRows(view.snapshot, view.row_numbers[allowed]), pod)
+        return worths
 
     def worths(self, view: NodeView, pod: PodInfo) -> IntArray:
         """Score some rows again and return the weighted sums of the scores that depend on pods, for ``set_rows``."""

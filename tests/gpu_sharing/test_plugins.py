@@ -3,12 +3,14 @@
 import json
 import math
 import random
+from contextlib import ExitStack
+from unittest.mock import patch
 
 import pytest
 
 from moorage.dynamics import PodArrivals, Regular, Simulation
 from moorage.gpu_sharing.devices import device_table
-from moorage.gpu_sharing.fgd import FGDScore
+from moorage.gpu_sharing.fgd import FGDScore, FGDScoreArgs, TypicalPodArgs
 from moorage.gpu_sharing.node_order import NodeOrderHigh, NodeOrderLow
 from moorage.gpu_sharing.open_gpu_share import OpenGpuShare
 from moorage.gpu_sharing.policies import BestFitScore, DotProductScore, GpuClusteringScore, GpuPackingScore, RandomScore
@@ -150,6 +152,24 @@ def test_fgd_equals_plain_loops_over_random_clusters():
         found = {one.name: one.node for one in outcome.pods}
         expected = [plain.place(*one) for one in wanted]
         assert [found[f"p{i:02}"] for i in range(40)] == ["" if row is None else f"{row:04}-n" for row in expected]
+
+
+@pytest.mark.parametrize("limits", [{}, {"devices._MOST_NUMBERS": 0, "fgd._MOST_KEPT": 0}], ids=["kept", "forgotten"])
+def test_fgd_scores_all_nodes_as_one_by_one(limits):
+    """Also when what is kept by number is dropped in every call."""
+    typical = [TypicalPodArgs(cpu_milli=4000, gpu_milli=milli, gpu_count=1, frequency=0.5) for milli in (300, 1000)]
+    plugin = FGDScore(FGDScoreArgs(typical_pods=tuple(typical)))
+    cluster = a_cluster([node("a", 2), node("b", 4, "V100", cpu="8"), node("c", 4), node("d", 0)])
+    plugin.attach(cluster)
+    view, chance = cluster.snapshot.nodes, random.Random(1)
+    with ExitStack() as block:
+        for name, value in limits.items():
+            block.enter_context(patch(f"moorage.gpu_sharing.{name}", value))
+        for at in range(12):
+            taken = pod(f"p{at}", 300, index=str(chance.randrange(4)), cpu="2")
+            cluster.place(taken, chance.choice("abc"))
+            for wanted in (pod("share", 300), pod("whole", 1000, cpu="6")):
+                assert plugin.score(wanted, view).tolist() == [plugin.score_node(wanted, one) for one in view]
 
 
 class PlainFGD:

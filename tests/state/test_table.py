@@ -344,6 +344,13 @@ def test_a_reader_too_far_behind_rereads_every_row():
     assert log.since(ChangeLog.keep) == [3] * ChangeLog.keep
 
 
+def test_many_changed_rows_are_each_there_once():
+    log = ChangeLog()
+    for row in (4, 1, 1, 4, 7):
+        log.note(row)
+    assert [log.many_since(position).tolist() for position in (0, 2, 5)] == [[1, 4, 7], [1, 4, 7], []]
+
+
 def test_only_changed_rows_are_logged():
     table = a_cluster([a_node("a"), a_node("b")]).table
     position = table.changes.position

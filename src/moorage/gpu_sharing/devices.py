@@ -39,7 +39,7 @@ class DeviceTable:
         self.chooser: Callable[[PodInfo, GpuRequest, list[int], NodeInfo], int] | None = None
         self._known: dict[str, tuple[dict[str, str], tuple[int, tuple[int, ...]]]] = {}
         self._rows: list[list[int]] = []
-        #: What is present on nodes, in ascending order; ``_numbers`` has its number for each row, ``_number_of`` is the inverse.
+        #: By number: what is present on nodes, in ascending order. ``_numbers`` has the number of each row.
         self._present: list[tuple[int, ...]] = []
         self._number_of: dict[tuple[int, ...], int] = {}
         self._numbers: IntArray = np.zeros(0, dtype=np.int64)

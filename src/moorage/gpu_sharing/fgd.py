@@ -127,11 +127,14 @@ class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusa
         self._steps: list[int] = self._model.cpu_steps.tolist()
         self._base = len(self._steps) + 1
         self._devices = DeviceTable()
+        #: That of the devices when ``_form_of`` was filled.
+        self._numbering = self._devices.numbering
         self._forget()
 
     def attach(self, handle: Handle) -> None:
         self._devices = device_table(handle)
         self._devices.chooser = self.device_of
+        self._form_of.clear()
 
     def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
         known = self._known(wanted := _wanted(pod))
@@ -139,14 +142,11 @@ class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusa
         cpu = nodes.allocatable("cpu") - nodes.requested("cpu")
         before, after = np.searchsorted(self._model.cpu_steps, (cpu, cpu - pod.needs.nonzero_cpu), side="right")
         keys = ((forms * self._base + before) * self._base + after).tolist()
-        found = list(map(known.get, keys))
-        if None in found:
-            cases = zip(forms.tolist(), before.tolist(), after.tolist(), strict=True)
-            for key, case, score in zip(keys, cases, found, strict=True):
-                if score is None and key not in known:
-                    known[key] = self._forms.score(wanted, *case)
-            found = list(map(known.get, keys))
-        return np.array([one.score for one in found], dtype=np.int64)
+        cases = zip(forms.tolist(), before.tolist(), after.tolist(), strict=True)
+        for key, case in zip(keys, cases, strict=True):
+            if key not in known:
+                known[key] = self._forms.score(wanted, *case)
+        return np.array([known[key].score for key in keys], dtype=np.int64)
 
     def _forms_of(self, nodes: NodeView) -> IntArray:
         """Return the number of each node's form."""
@@ -158,15 +158,12 @@ class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusa
         models = [value or "" for value in labels.values]
         numbers = np.array([self._models.setdefault(model, len(self._models)) for model in models], dtype=np.int64)
         keys = (amounts << 32 | numbers[nodes.ids(labels)]).tolist()
-        found = list(map(self._form_of.get, keys))
-        if None in found:
-            names = list(self._models)
-            for key in keys:
-                if key not in self._form_of:
-                    form = self._devices.with_number(key >> 32), names[key & 0xFFFF_FFFF]
-                    self._form_of[key] = self._forms.number(form)
-            found = list(map(self._form_of.get, keys))
-        return np.array(found, dtype=np.int64)
+        names = list(self._models)
+        for key in keys:
+            if key not in self._form_of:
+                form = self._devices.with_number(key >> 32), names[key & 0xFFFF_FFFF]
+                self._form_of[key] = self._forms.number(form)
+        return np.array([self._form_of[key] for key in keys], dtype=np.int64)
 
     def score_node(self, pod: PodInfo, node: NodeInfo) -> int:
         cpu = node.allocatable("cpu") - node.requested("cpu")
@@ -202,10 +199,9 @@ class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusa
     def _forget(self) -> None:
         self._forms = _Forms(self._model)
         self._scores: dict[_Wanted, dict[int, _Score]] = {}
-        #: The number of what is present on a node and that of its model → its form. ``_numbering`` is that of the devices.
+        #: The number of what is present on a node and that of its model → its form.
         self._form_of: dict[int, int] = {}
         self._models: dict[str, int] = {}
-        self._numbering = -1
 
 
 def _wanted(pod: PodInfo) -> _Wanted:

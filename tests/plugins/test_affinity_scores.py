@@ -130,6 +130,15 @@ def test_scaling(raw, stretched):
     assert normalize_weights(np.array(raw, dtype=np.int64)).tolist() == stretched
 
 
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(-40, 90), min_size=2, max_size=30), st.sampled_from([1, 20, 60]))
+def test_many_nodes_are_scaled_as_few(raw, times):
+    """Sums of many nodes are scaled once each and looked up."""
+    least, span = min(raw), max(raw) - min(raw)
+    plain = [int(100.0 * (float(at - least) / float(span))) if span else 0 for at in raw]
+    assert normalize_weights(np.array(raw * times, dtype=np.int64)).tolist() == plain * times
+
+
 # -- a reference implementation -------------------------------------------------------------------------------------------
 
 

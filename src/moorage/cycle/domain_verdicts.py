@@ -130,7 +130,11 @@ class ByDomain:
             if not are_in_range(scores):
                 return None
             gain = np.zeros(len(raw), dtype=np.int64)
-            gain[held] = scores * self._weights.get(step.name, 1)
+            weight = self._weights.get(step.name, 1)
+            if isinstance(held, slice):
+                np.multiply(scores, weight, out=gain[held], casting="same_kind")
+            else:
+                gain[held] = scores * weight
             if places is not None:
                 counted = _Counted(places.cells, gain)
             else:
@@ -248,7 +252,8 @@ class _OpenRows:
 
 def _all_alike(raw: IntArray) -> bool:
     if len(raw) > _FEW:
-        return bool((raw == raw[0]).all())
+        first = raw.item(0)
+        return bool(raw.item(raw.argmax()) == first and raw.item(raw.argmin()) == first)  # mostly faster than comparing all
     values: list[int] = raw.tolist()
     return min(values) == max(values)
 

@@ -24,14 +24,15 @@ from moorage.state.view import NodeView
 __all__ = ["AffinityWeights", "normalize_weights", "sum_weights", "weigh_affinity"]
 
 _MAX_SCORE = 100
-_HIGHEST = np.iinfo(np.int64).max
+#: Up to this many different sums are normalized once each, and looked up.
+_FEW_SUMS = 1024
 
 #: Topology key → summed weight of each domain, shape (values,).
 AffinityWeights = Mapping[str, IntArray]
 
 
 class _WeightedTerm(NamedTuple):
-    """The pods that a term matches in each domain, and the weight of each; a negative weight repels."""
+    """The pods that a term matches in each domain, in a fresh array, and the weight of each; a negative weight repels."""
 
     topology_key: str
     weight: int
@@ -49,9 +50,9 @@ def weigh_affinity(pod: PodInfo, snapshot: Snapshot, hard_weight: int) -> Affini
         return None
     weights: dict[str, IntArray] = {}
     for key, weight, pods in (*_own_terms(pod, snapshot), *_terms_of_placed_pods(pod, snapshot, hard_weight)):
-        if pods.any():
-            weighted = weight * pods
-            weights[key] = weighted + weights[key] if key in weights else weighted
+        if pods.item(pods.argmax()) > 0:  # several times faster than any()
+            weighted = np.multiply(pods, weight, out=pods)
+            weights[key] = np.add(weighted, weights[key], out=weighted) if key in weights else weighted
     return weights or None
 
 
@@ -99,10 +100,20 @@ def sum_weights(weights: AffinityWeights, nodes: NodeView) -> IntArray:
 
 def normalize_weights(scores: IntArray) -> IntArray:
     """Map raw scores to 0-100, rounding down; if all are equal, they become 0."""
-    least = scores.min(initial=_HIGHEST)
-    span = int(scores.max(initial=least)) - int(least)
+    if not len(scores):
+        return np.zeros_like(scores)
+    least = scores.item(scores.argmin())  # several times faster than min()
+    span = scores.item(scores.argmax()) - least
     if span <= 0:
         return np.zeros_like(scores)
-    # The same order of operations as upstream, for the same floating-point rounding.
-    shares: IntArray = (float(_MAX_SCORE) * ((scores - least).astype(np.float64) / float(span))).astype(np.int64)
+    above = scores - least
+    if span > min(_FEW_SUMS, len(scores) // 4):
+        return _shares(above, span)
+    found: IntArray = _shares(np.arange(span + 1), span).take(above)
+    return found
+
+
+def _shares(above: IntArray, span: int) -> IntArray:
+    """Return percentages of the span, in the order of operations of kube-scheduler, for the same floating-point rounding."""
+    shares: IntArray = (float(_MAX_SCORE) * (above.astype(np.float64) / float(span))).astype(np.int64)
     return shares

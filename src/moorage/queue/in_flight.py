@@ -33,15 +33,16 @@ class InFlight:
         self._log: list[Happening] = []
         #: Number of events ever dropped from the front of the log.
         self._dropped = 0
-        self._begun_at: dict[str, int] = {}
+        #: UID → where its attempt's events begin in the log. Read it only.
+        self.begun_at: dict[str, int] = {}
         #: Attempts in the order they began; those that ended are removed when they reach the front.
         self._order: deque[tuple[str, int]] = deque()
 
     def __len__(self) -> int:
-        return len(self._begun_at)
+        return len(self.begun_at)
 
     def __contains__(self, uid: str) -> bool:
-        return uid in self._begun_at
+        return uid in self.begun_at
 
     def __iter__(self) -> Iterator[Happening]:
         """Yield the logged events, oldest first."""
@@ -54,34 +55,34 @@ class InFlight:
 
     def save(self) -> Callable[[], None]:
         """Return a function that restores the attempts in progress and the log."""
-        log, dropped, begun_at, order = self._log.copy(), self._dropped, self._begun_at.copy(), self._order.copy()
+        log, dropped, begun_at, order = self._log.copy(), self._dropped, self.begun_at.copy(), self._order.copy()
 
         def restore() -> None:
-            self._log, self._dropped, self._begun_at, self._order = log, dropped, begun_at, order
+            self._log, self._dropped, self.begun_at, self._order = log, dropped, begun_at, order
 
         return restore
 
     def begin(self, uid: str) -> None:
         """Begin an attempt; the pod must not be in flight already."""
         at = self._dropped + len(self._log)
-        self._begun_at[uid] = at
+        self.begun_at[uid] = at
         self._order.append((uid, at))
 
     def record(self, event: ClusterEvent, old: Any, new: Any) -> None:
         """Log an event, if any pod is in flight."""
-        if self._begun_at:
+        if self.begun_at:
             self._log.append(Happening(event, old, new))
 
     def since(self, uid: str) -> list[Happening]:
         """Return the events since the pod was popped, oldest first."""
-        return self._log[self._begun_at[uid] - self._dropped :]
+        return self._log[self.begun_at[uid] - self._dropped :]
 
     def end(self, uid: str) -> None:
         """End an attempt; do nothing if it has ended already."""
-        if self._begun_at.pop(uid, None) is None:
+        if self.begun_at.pop(uid, None) is None:
             return
         order = self._order
-        while order and self._begun_at.get(order[0][0]) != order[0][1]:
+        while order and self.begun_at.get(order[0][0]) != order[0][1]:
             order.popleft()
         oldest = order[0][1] if order else self._dropped + len(self._log)
         if oldest > self._dropped:

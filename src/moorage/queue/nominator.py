@@ -28,7 +28,8 @@ class Nominator:
 
     def __init__(self, pods: Mapping[str, QueuedPod]) -> None:
         self._pods = pods
-        self._node_of: dict[str, str] = {}
+        #: UID → the name of the node. Read it only.
+        self.node_by_uid: dict[str, str] = {}
         self._on: dict[str, dict[str, None]] = {}
         #: Pods (by name only) that have left the queue but stay nominated until they are deleted.
         self._leaving: dict[str, PodInfo] = {}
@@ -37,26 +38,26 @@ class Nominator:
         self._stale: set[str] = set()
 
     def __len__(self) -> int:
-        return len(self._node_of)
+        return len(self.node_by_uid)
 
     def nominate(self, pod: PodInfo, node: str | None) -> None:
         """Nominate a pod. "" clears its nomination; None takes the node from the pod's status."""
         self.forget(pod.uid)
         name = pod.status.nominated_node_name if node is None else node
         if name:
-            self._node_of[pod.uid] = name
+            self.node_by_uid[pod.uid] = name
             self._on.setdefault(name, {})[pod.uid] = None
             self._stale.add(name)
 
     def update(self, old: PodInfo, new: PodInfo) -> None:
         """Follow an update of the pod. If neither version names a node, keep the nomination recorded here."""
         unsaid = not old.status.nominated_node_name and not new.status.nominated_node_name
-        self.nominate(new, self._node_of.get(old.uid) if unsaid else None)
+        self.nominate(new, self.node_by_uid.get(old.uid) if unsaid else None)
 
     def touch(self, uid: str) -> None:
         """Recompute the pod's list after it changed, went in flight or was requeued: its listed requests differ."""
-        if uid in self._node_of:
-            self._stale.add(self._node_of[uid])
+        if uid in self.node_by_uid:
+            self._stale.add(self.node_by_uid[uid])
 
     def leave(self, pod: PodInfo, node: str) -> None:
         """Keep the nomination of a pod that leaves the queue, by name only, until ``forget``."""
@@ -65,7 +66,7 @@ class Nominator:
 
     def forget(self, uid: str) -> bool:
         """End a nomination. Return whether there was one."""
-        node = self._node_of.pop(uid, None)
+        node = self.node_by_uid.pop(uid, None)
         if node is None:
             return False
         waiting = self._on[node]
@@ -78,17 +79,17 @@ class Nominator:
 
     def save(self) -> Callable[[], None]:
         """Return a function that restores the nominations and their order."""
-        node_of, leaving = self._node_of.copy(), self._leaving.copy()
+        node_of, leaving = self.node_by_uid.copy(), self._leaving.copy()
         on = {node: uids.copy() for node, uids in self._on.items()}
 
         def restore() -> None:
-            self._node_of, self._leaving, self._on = node_of, leaving, on
+            self.node_by_uid, self._leaving, self._on = node_of, leaving, on
             self._lists, self._stale = MappingProxyType({}), set(on)
 
         return restore
 
     def node_of(self, uid: str) -> str | None:
-        return self._node_of.get(uid)
+        return self.node_by_uid.get(uid)
 
     def on(self, node: str) -> tuple[str, ...]:
         """Return the UIDs of the pods nominated to a node, in the order of their nomination."""

@@ -203,9 +203,9 @@ class SchedulingQueue:
         if now >= self._next_scan:
             self.tick(now)
         first = self._active.peek()
-        if first is None or first.attempts or len(self._nominator):
+        if first is None or first.attempts or self._nominator.node_by_uid:
             return None
-        return first if len(self._active.entries) + len(self._parked) == len(self._pods) else None
+        return first if len(self._active.entries) + len(self._parked.entries) == len(self._pods) else None
 
     def take_first(self, queued: QueuedPod) -> None:
         """Pop the pod that ``first_if_quiet`` returned, and end its attempt at once, as ``done`` does."""
@@ -316,7 +316,7 @@ class SchedulingQueue:
         Pods are passed as ``PodInfo``, other objects as they are; ``old`` is None for additions, ``new`` for deletions.
         ``only`` selects which unschedulable pods may move; the event is logged for pods in flight in any case.
         """
-        if not len(self._parked) and not len(self._in_flight):
+        if not self.heeds_events:
             return 0
         known: dict[QueuedPod, HintOutcome | None] = {}
         if is_for_everyone(event):
@@ -335,7 +335,7 @@ class SchedulingQueue:
     @property
     def heeds_events(self) -> bool:
         """False while an event can change nothing: no pod is unschedulable, gated or in flight."""
-        return bool(len(self._parked) or len(self._in_flight))
+        return bool(self._parked.entries or self._in_flight.begun_at)
 
     def _wake(
         self, parked: list[QueuedPod], known: Mapping[QueuedPod, HintOutcome | None], event: ClusterEvent, old: Any, new: Any,

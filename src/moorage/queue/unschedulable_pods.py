@@ -53,7 +53,8 @@ class Unschedulable:
     """Unschedulable pods by rejecting plugin and by age. A pod's rejecters and gate must not change while it is in here."""
 
     def __init__(self) -> None:
-        self._parked: dict[str, _Entry] = {}
+        #: By UID. Read it only.
+        self.entries: dict[str, _Entry] = {}
         self._groups: dict[Hashable, ShapeGroup] = {}
         self._by_rejecter: dict[Rejecter, dict[ShapeGroup, None]] = {}
         self._by_age: LazyHeap[QueuedPod] = LazyHeap()
@@ -61,27 +62,27 @@ class Unschedulable:
         self.gated = 0
 
     def __len__(self) -> int:
-        return len(self._parked)
+        return len(self.entries)
 
     def __iter__(self) -> Iterator[QueuedPod]:
         """Yield all pods in the order they were added."""
-        return (entry.queued for entry in self._parked.values())
+        return (entry.queued for entry in self.entries.values())
 
     def add(self, queued: QueuedPod) -> None:
         """Add a pod that is not in here yet."""
         uid = queued.pod.uid
         self._serial += 1
-        self._parked[uid] = _Entry(queued, self._join(queued), self._serial)
+        self.entries[uid] = _Entry(queued, self._join(queued), self._serial)
         self._by_age.push(uid, queued.waiting_since, queued.order, queued)
         self.gated += queued.gated
 
     def regroup(self, queued: QueuedPod) -> None:
         """Follow a change of a pod; its place in the order stays. Do nothing if it is not in here."""
-        entry = self._parked.get(queued.pod.uid)
+        entry = self.entries.get(queued.pod.uid)
         if entry is None:
             return
         self._leave(queued.pod.uid, entry.group)
-        self._parked[queued.pod.uid] = entry._replace(group=self._join(queued))
+        self.entries[queued.pod.uid] = entry._replace(group=self._join(queued))
 
     def _join(self, queued: QueuedPod) -> ShapeGroup:
         """Add a pod to its group."""
@@ -110,12 +111,12 @@ class Unschedulable:
 
     def save(self) -> Callable[[], None]:
         """Return a function that restores the pods, and their order under every plugin."""
-        parked, by_age, serial, gated = self._parked.copy(), self._by_age.save(), self._serial, self.gated
+        parked, by_age, serial, gated = self.entries.copy(), self._by_age.save(), self._serial, self.gated
         groups = [(group, group.pods.copy()) for group in self._groups.values()]
         by_rejecter = {rejecter: bucket.copy() for rejecter, bucket in self._by_rejecter.items()}
 
         def restore() -> None:
-            self._parked, self._by_rejecter, self._serial, self.gated = parked, by_rejecter, serial, gated
+            self.entries, self._by_rejecter, self._serial, self.gated = parked, by_rejecter, serial, gated
             self._groups = {group.key: group for group, _ in groups}
             for group, pods in groups:
                 group.pods = pods
@@ -125,7 +126,7 @@ class Unschedulable:
 
     def discard(self, queued: QueuedPod) -> None:
         uid = queued.pod.uid
-        entry = self._parked.pop(uid, None)
+        entry = self.entries.pop(uid, None)
         if entry is None:
             return
         self._leave(uid, entry.group)
@@ -144,7 +145,7 @@ class Unschedulable:
         rank = {rejecter: number for number, rejecter in enumerate(rejecters)}
         ranked = []
         for queued in pods:
-            entry = self._parked.get(queued.pod.uid)
+            entry = self.entries.get(queued.pod.uid)
             if entry is None:
                 continue
             first = min(rank.get(rejecter, len(rank)) for rejecter in entry.group.filed_under)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from copy import copy
-
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from moorage.api.core import ENDED_PHASES, Pod
+from moorage.api.core import ENDED_PHASES, Pod, PodSpec
 
 __all__ = ["PodRecord", "State", "bound_version", "wants_a_node"]
 
@@ -49,7 +47,8 @@ class PodRecord(Struct):
 
 def bound_version(pod: Pod, node: str) -> Pod:
     """Return a pod without a nomination as it is once bound. Setting fields of unshared copies is faster than ``replace``."""
-    bound, spec = copy(pod), copy(pod.spec)
+    bound: Pod = pod.__copy__()  # type: ignore[attr-defined]  # faster than copy()
+    spec: PodSpec = pod.spec.__copy__()  # type: ignore[attr-defined]
     force_setattr(spec, "node_name", node)
     force_setattr(bound, "spec", spec)
     return bound

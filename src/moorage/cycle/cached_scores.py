@@ -61,7 +61,7 @@ class KeptScores:
         view: NodeView, allowed: BoolArray, stand_in: Representatives | None = None,
     ) -> None:  # fmt: skip
         self._part = part
-        self._broken = not part.is_sound
+        self.is_sound = part.is_sound
         self._allowed = allowed
         self._ring = view.table.ring()
         self._pre_score = steps.pre_score
@@ -100,9 +100,6 @@ class KeptScores:
             del self._open_places[key]
         return True
 
-    def is_sound(self) -> bool:
-        return not self._broken
-
     def _state(self, step: Step, pod: PodInfo) -> Any:
         return self._states.get(step.name, pod)
 
@@ -129,6 +126,8 @@ class KeptScores:
         self._total: IntArray = total if self._part.total is None else total + self._part.total
         open_total = self._total if self._allowed.all() else np.where(self._allowed, self._total, REFUSED)
         self._in_ring: IntArray = open_total.take(self._ring.rows)
+        #: The totals in ring order, ``REFUSED`` for refused rows; None if they depend on which rows are feasible.
+        self.in_ring: IntArray | None = None if self._varying else self._in_ring
         self._total_cells, self._in_ring_cells = self._total.data, self._in_ring.data
         self._top = TopPlaces(self._ring, self._in_ring)
         self._places: dict[str, DomainPlaces] = {}
@@ -144,7 +143,7 @@ class KeptScores:
         return scores
 
     def _check(self, scores: IntArray) -> None:
-        self._broken = self._broken or not are_in_range(scores)
+        self.is_sound = self.is_sound and are_in_range(scores)
 
     # -- the pick -----------------------------------------------------------------------------------------------------
 
@@ -154,11 +153,6 @@ class KeptScores:
         for step, state, raw, weight in self._varying:
             totals = totals + self._scaled(step, state, raw[rows]) * weight
         return totals
-
-    @property
-    def in_ring(self) -> IntArray | None:
-        """The totals in ring order, ``REFUSED`` for refused rows; None if they depend on which rows are feasible."""
-        return None if self._varying else self._in_ring
 
     def first_best(self, start: int, feasible: BoolArray | None = None) -> int:
         """Return the row with the highest total; where several share it, the first at or after ``start`` on the ring.
@@ -220,7 +214,7 @@ class KeptScores:
             else:
                 score = int(ask(single, "score", state, node))
             if not 0 <= score <= MAX_SCORE:
-                self._broken = True
+                self.is_sound = False
             worth += score * weight
         return worth
 

@@ -131,9 +131,9 @@ class CachedClass:
 
     def refresh(self, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Judge the rows that changed since the last pod of the class. False: the class must be computed again."""
-        if not self.follows(pod, snapshot):
-            return False
         changes = snapshot.table.changes
+        if changes.nodes != self._nodes_seen and not self.follows(pod, snapshot):
+            return False
         behind = changes.position - self._position
         if behind and not self._follow_rows(behind, pod, snapshot):
             return False
@@ -256,7 +256,7 @@ class CachedClass:
 
     def decide(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int) -> Quick | None:
         """Return the decision; None if it takes the full path."""
-        if self._refused or not self._scores.is_sound() or not self._count:
+        if self._refused or not self._scores.is_sound or not self._count:
             return None
         if self._found_by_all is not None and not nominated and self._scores.in_ring is not None:
             return Quick(self._scores.first_best(ring_position(pod.uid, seed)), self._count, self._found_by_all)
@@ -335,7 +335,7 @@ class CachedClass:
         if extra is None or extra.item(extra.argmin()) == extra.item(extra.argmax()):  # it decides nothing
             return self._decide_by_ring(pod, snapshot, found, feasible, count, seed)
         totals = self._scores.totals(rows) + extra
-        if not self._scores.is_sound():
+        if not self._scores.is_sound:
             return None
         best = rows[totals == totals.max()]
         return Quick(draw(snapshot.table, best, pod.uid, seed), count, found)
@@ -347,7 +347,7 @@ class CachedClass:
         if self._scores.in_ring is None:
             rows = self._allowed_rows if feasible is None else np.flatnonzero(feasible)
             totals = self._scores.totals(rows)
-            if not self._scores.is_sound():
+            if not self._scores.is_sound:
                 return None
             return Quick(draw(snapshot.table, rows[totals == totals.max()], pod.uid, seed), count, found)
         return Quick(self._scores.first_best(ring_position(pod.uid, seed), feasible), count, found)

@@ -73,7 +73,7 @@ class ClassCache:
             return self._decide_narrow(pod, snapshot) if self._pays else None
         shape = pod.shape()
         route = self._routes.get(shape)
-        if route is None or not self._leads(route, snapshot):
+        if route is None or self._classes.get(route.key) is not route.pod_class or not route.holds(snapshot):
             return self._decide_first(pod, shape, snapshot, seed)
         route.share(pod)
         known = route.pod_class

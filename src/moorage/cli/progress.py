@@ -54,7 +54,7 @@ class Progress:
 
     def reading(self, source: InputFile, objects: int) -> None:
         """Show which file is being read, its size, and how many objects were read so far."""
-        size = f"{source.where}: {len(source.data) / 1e6:,.1f} MB"
+        size = f"{source.where}: {source.size / 1e6:,.1f} MB"
         found = f", {objects:,} objects" if objects else ""
         self._show(lambda: f"reading {size}{found}, {self._seconds()}")
 

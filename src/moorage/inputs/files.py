@@ -11,16 +11,19 @@ import os
 import stat
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import BinaryIO, Final
 
 from moorage.errors import InputError
 
-__all__ = ["MAX_BYTES", "Budget", "InputFile", "open_sources"]
+__all__ = ["LARGE", "MAX_BYTES", "Budget", "InputFile", "LargeFile", "open_sources"]
 
 #: The maximum number of bytes to read in total, after decompression.
 MAX_BYTES: Final = 4 << 30
+#: From this size on, a file is read in pieces if it is a List in JSON.
+LARGE: Final = 16 << 20
 #: The maximum expansion of a compressed file. Dumps of large clusters reach about 60.
 MAX_RATIO: Final = 400
 #: Up to this size the expansion is not limited.
@@ -51,6 +54,49 @@ class InputFile:
 
     where: str
     data: bytes = field(repr=False)
+
+    @property
+    def size(self) -> int:
+        """The length of the content in bytes."""
+        return len(self.data)
+
+
+class LargeFile(InputFile):
+    """A large file that is not compressed. ``data`` reads it whole; ``find_objects`` reads a List in it piece by piece."""
+
+    __slots__ = ("_size",)
+    _size: int
+
+    def __init__(self, where: str, size: int) -> None:
+        object.__setattr__(self, "where", where)
+        object.__setattr__(self, "_size", size)
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    @property
+    def data(self) -> bytes:
+        """The whole content.
+
+        Raises  InputError
+        """
+        with self.opened() as file:
+            return file.read()
+
+    @contextmanager
+    def opened(self) -> Iterator[BinaryIO]:
+        """Open the file.
+
+        Raises  InputError if it cannot be read, or has changed in length
+        """
+        try:
+            with open(self.where, "rb") as file:
+                if os.fstat(file.fileno()).st_size != self.size:
+                    raise InputError(f"{self.where}: it changed while it was read")
+                yield file
+        except OSError as error:
+            raise _refused(self.where, error) from None
 
 
 def open_sources(
@@ -137,6 +183,12 @@ def _from_file(path: str, budget: Budget) -> InputFile:
         kind = os.fstat(handle).st_mode
         if not stat.S_ISREG(kind):
             raise InputError(f"{path}: this is {_describe(kind)}, not a regular file{_hint(kind)}")
+        size = os.fstat(handle).st_size
+        if size >= LARGE:
+            start = os.pread(handle, len(_ZEROES), 0)
+            if not start.startswith((_GZIP, _ZEROES)):
+                budget.spend(size, path)
+                return LargeFile(path, size)
         return InputFile(path, _content(file, path, budget))
 
 
@@ -155,16 +207,16 @@ def _content(file: BinaryIO, where: str, budget: Budget) -> bytes:
 
 
 def _read_all(file: BinaryIO, where: str, budget: Budget) -> bytes:
-    parts: list[bytes] = []
+    content = BytesIO()  # grows in place, and its value is no copy
     try:
         while part := file.read(_CHUNK):
             budget.spend(len(part), where)
-            if not parts and part.startswith(_ZEROES):
+            if not content.tell() and part.startswith(_ZEROES):
                 raise InputError(f"{where}: this is binary, not YAML or JSON")
-            parts.append(part)
+            content.write(part)
     except OSError as error:
         raise _refused(where, error) from None
-    return b"".join(parts)
+    return content.getvalue()
 
 
 def _decompress(data: bytes, where: str, budget: Budget) -> bytes:
@@ -172,7 +224,7 @@ def _decompress(data: bytes, where: str, budget: Budget) -> bytes:
 
     Raises  InputError for a truncated or damaged file, or one that expands too much
     """
-    parts = []
+    content = BytesIO()
     size = 0
     try:
         with gzip.GzipFile(fileobj=BytesIO(data)) as file:
@@ -181,10 +233,10 @@ def _decompress(data: bytes, where: str, budget: Budget) -> bytes:
                 if size > _FREE_SIZE and size > MAX_RATIO * len(data):
                     raise InputError(f"{where}: decompressed, this grows more than {MAX_RATIO}-fold, which no dump does")
                 budget.spend(len(part), where)
-                parts.append(part)
+                content.write(part)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{where}: this looks like gzip but cannot be decompressed: {error}") from None
-    return b"".join(parts)
+    return content.getvalue()
 
 
 def _size(count: int) -> str:

@@ -54,12 +54,12 @@ def find_positions(sources: Iterable[InputFile]) -> dict[ObjectKey, FileLine]:
 
 
 def _positions(source: InputFile) -> Iterator[tuple[ObjectKey, int]]:
-    offset, line = 0, 1
+    data, offset, line = source.data, 0, 1
     for one in find_objects(source):
         if not isinstance(one.payload, dict):
-            start = source.data.find(bytes(one.payload), offset)
+            start = data.find(bytes(one.payload), offset)
             if start >= 0:
-                line += source.data.count(b"\n", offset, start)
+                line += data.count(b"\n", offset, start)
                 offset = start
         key = _key(one)
         if key is not None:

@@ -8,8 +8,9 @@ and input with errors. Lists may contain lists, up to a limit.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -19,8 +20,9 @@ from moorage.api.manifests import Document, read_documents, read_json
 from moorage.api.text_encoding import to_utf8
 from moorage.api.text_mistakes import explained
 from moorage.errors import InputError
-from moorage.inputs.files import InputFile
+from moorage.inputs.files import InputFile, LargeFile
 from moorage.inputs.kinds import find_kind
+from moorage.inputs.large_lists import NotInPiecesError, find_frame, items_in
 
 __all__ = ["MAX_LIST_DEPTH", "SERVER_VERSION", "FoundObject", "Payload", "find_objects", "plain_object"]
 
@@ -74,6 +76,39 @@ def find_objects(source: InputFile) -> Iterator[FoundObject]:
     Raises  InputError for a file that is neither YAML nor JSON, for duplicate fields, and for documents that are not
             Kubernetes objects
     """
+    read = 0
+    if isinstance(source, LargeFile):
+        try:
+            for found in _in_pieces(source):
+                yield found
+                read += 1
+        except NotInPiecesError:
+            pass
+        else:
+            return
+    yield from islice(_find_in_whole(source), read, None)
+
+
+def _in_pieces(source: LargeFile) -> Iterator[FoundObject]:
+    """Yield the objects of a List.
+
+    Raises  NotInPiecesError, maybe after some objects; InputError
+    """
+    with source.opened() as file:
+        frame = find_frame(file, source.size)
+        try:
+            envelope = _read_envelope(frame.text)
+        except UNREADABLE:
+            raise NotInPiecesError from None
+        if envelope.items is None or not _is_list(envelope.kind):
+            raise NotInPiecesError
+        inside, read = _item_head(_completed(envelope, None, source.where)), 0
+        for items in items_in(file, frame):
+            yield from _open_items(items, read, source.where, inside, 0)
+            read += len(items)
+
+
+def _find_in_whole(source: InputFile) -> Iterator[FoundObject]:
     data = to_utf8(source.data, source.where)
     if data.lstrip(b" \t\r\n")[:1] == b"{":
         if len(data) <= _HAND_WRITTEN:
@@ -114,9 +149,15 @@ def _open(
     if not _is_list(head.kind) or (envelope.items is None and not _holds_known_items(head)):
         yield FoundObject(head.api_version or "", head.kind or "", data, where)
         return
-    inside = _item_head(head)
     _refuse_depth(depth, where)
-    for index, item in enumerate(envelope.items or ()):
+    yield from _open_items(envelope.items or (), 0, where, _item_head(head), depth)
+
+
+def _open_items(
+    items: Iterable[msgspec.Raw], first: int, where: str, inside: _Head | None, depth: int
+) -> Iterator[FoundObject]:
+    """Yield the objects in items of a list, counted from ``first``; ``inside`` is what the list implies for them."""
+    for index, item in enumerate(items, first):
         at = f"{where}: items[{index}]"
         opening = _OPENING.match(item)
         if opening is None or opening[2].endswith(b"List"):

@@ -25,7 +25,7 @@ def line_of(source: InputFile, where: str, path: Sequence[str | int]) -> int | N
     field.
     """
     place = _PLACE.fullmatch(where.removeprefix(source.where))
-    if place is None or len(source.data) > _MOST_BYTES:
+    if place is None or source.size > _MOST_BYTES:
         return None
     root = _root(source.data, int(place["line"] or 0))
     steps: list[str | int] = []

@@ -62,7 +62,7 @@ class PodDecoder:
         self._specs: dict[bytes, PodSpec | None] = {}
         self._short_statuses: dict[bytes, PodStatus] = {}
         self._containers: dict[bytes, tuple[ContainerStatus, ...]] = {}
-        self._conditions: dict[PodCondition, PodCondition] = {}
+        self._conditions: dict[bytes, tuple[PodCondition, ...]] = {}
         self._labels: dict[bytes, tuple[dict[str, str], tuple[OwnerReference, ...]]] = {}
         self._words: dict[str, str] = {}
 
@@ -88,7 +88,8 @@ class PodDecoder:
         key, node = text, ""
         at = text.find(_NODE_FIELD)
         if at >= 0 and (found := _NODE_TEXT.match(text, at)) is not None:
-            key, node = b"".join((text[:at], _NO_NODE, text[found.end() :])), self._word(found[1].decode())
+            name = found[1].decode()
+            key, node = b"".join((text[:at], _NO_NODE, text[found.end() :])), self._words.setdefault(name, name)
         at = key.find(_NAME_START)
         if at >= 0 and _NAME_TEXT.match(key, at) is not None:
             key = key.replace(key[at : at + _NAME_LENGTH], _NAME_QUOTED)
@@ -121,23 +122,25 @@ class PodDecoder:
     def _long_status(self, text: bytes) -> PodStatus:
         read = _read_status(text)
         if read.conditions:
-            force_setattr(read, "conditions", tuple(map(self._condition, read.conditions)))
+            key = _encode(read.conditions)
+            force_setattr(read, "conditions", self._conditions.get(key) or self._first_conditions(key, read.conditions))
         if read.container_statuses:
             key = _encode(read.container_statuses)
             held = self._containers.get(key) or _remembered(self._containers, key, read.container_statuses)
             force_setattr(read, "container_statuses", held)
         if read.start_time:
-            force_setattr(read, "start_time", self._word(read.start_time))
+            force_setattr(read, "start_time", self._words.setdefault(read.start_time, read.start_time))
         return read
 
-    def _condition(self, read: PodCondition) -> PodCondition:
-        held = self._conditions.get(read)
-        if held is not None:
-            return held
-        for part in ("type", "status", "last_transition_time"):
-            if text := getattr(read, part):
-                force_setattr(read, part, self._word(text))
-        return _remembered(self._conditions, read, read)
+    def _first_conditions(self, key: bytes, conditions: tuple[PodCondition, ...]) -> tuple[PodCondition, ...]:
+        """Remember conditions that no pod had before; their texts are mostly those of others."""
+        word = self._words.setdefault
+        for one in conditions:
+            force_setattr(one, "type", word(one.type, one.type))
+            force_setattr(one, "status", word(one.status, one.status))
+            if time := one.last_transition_time:
+                force_setattr(one, "last_transition_time", word(time, time))
+        return _remembered(self._conditions, key, conditions)
 
     def _share_metadata(self, metadata: ObjectMeta) -> None:
         """Replace parts of metadata that nothing else holds yet."""
@@ -147,15 +150,14 @@ class PodDecoder:
             held = self._labels.get(key) or _remembered(self._labels, key, (labels, owners))
             force_setattr(metadata, "labels", held[0])
             force_setattr(metadata, "owner_references", held[1])
-        force_setattr(metadata, "namespace", self._word(metadata.namespace))
-        if metadata.generate_name:
-            force_setattr(metadata, "generate_name", self._word(metadata.generate_name))
-        if metadata.creation_timestamp:
-            force_setattr(metadata, "creation_timestamp", self._word(metadata.creation_timestamp))
-
-    def _word(self, read: str) -> str:
-        held = self._words.get(read)
-        return held if held is not None else _remembered(self._words, read, read)
+        if len(self._words) > _MOST:
+            self._words.clear()
+        word = self._words.setdefault
+        force_setattr(metadata, "namespace", word(metadata.namespace, metadata.namespace))
+        if text := metadata.generate_name:
+            force_setattr(metadata, "generate_name", word(text, text))
+        if time := metadata.creation_timestamp:
+            force_setattr(metadata, "creation_timestamp", word(time, time))
 
 
 def _remembered(table: dict[K, V], key: K, value: V) -> V:

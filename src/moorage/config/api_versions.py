@@ -28,7 +28,7 @@ from moorage.config.plugin_sets import Expansion, expand
 from moorage.framework.features import FeatureGates
 from moorage.releases import EARLIER, LATER, LEGACY, RELEASES, TODAY, Release
 
-__all__ = ["API_VERSIONS", "V1", "V1BETA1", "V1BETA2", "V1BETA3", "ApiVersion", "v1_of", "v1beta1_over"]
+__all__ = ["API_VERSIONS", "V1", "V1BETA1", "V1BETA2", "V1BETA3", "ApiVersion", "v1_of", "v1beta1_over", "version_of"]
 
 #: ``expand(profile, gates, catalogue, path)`` returns the plugins of a profile; ``path`` leads to its ``plugins``.
 Expand = Callable[[KubeSchedulerProfile, FeatureGates, Mapping[str, tuple[str, ...]], str], Expansion]
@@ -124,7 +124,7 @@ V1BETA3: Final = ApiVersion(
     name=release_1_24.API_VERSION,
     document=V1Beta3Document,
     rules=TODAY,
-    emulated=(),
+    emulated=tuple(one.name for one in EARLIER if "v1beta3" in one.documents),
     plugin_points={**_without_later_points(release_1_36.PLUGIN_POINTS), **_IN_TREE},
     expand=_multi_point(release_1_24.default_plugins),
     checked=release_1_36.CHECKED_WHEN_LOADED,
@@ -155,12 +155,21 @@ def v1_of(release: Release) -> ApiVersion:
     """Return v1 as a release reads it: with the plugins and the extension points that it has."""
     if RELEASES[V1.rules] is release:
         return V1
+    gone = ("SelectorSpread",) if "SelectorSpread" in release.removed_plugins else ()
     return replace(
         V1,
         document=Configuration if release.has_placement_points else V1DocumentV135,
         plugin_points=dict(_points_in(release)),
-        removed={} if release.limits_in_tree_disks else V1.removed,
+        removed=dict.fromkeys(gone, _INVALID) if release.limits_in_tree_disks else V1.removed,
     )
+
+
+def version_of(version: ApiVersion, release: Release) -> ApiVersion:
+    """Return a version as a release reads it."""
+    if version is V1 or (version is V1BETA3 and release.name in version.emulated):
+        same = v1_of(release)
+        return same if version is V1 else replace(same, name=version.name, document=version.document, removed={})
+    return version
 
 
 def _points_in(release: Release) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -169,6 +178,8 @@ def _points_in(release: Release) -> Iterator[tuple[str, tuple[str, ...]]]:
             gone = release.lacks_points.get(name, "").split()
             yield name, tuple(point for point in points if point not in gone)
     yield from ((name, ("preFilter", "filter")) for name in _IN_TREE if name in release.removed_plugins)
+    if "SelectorSpread" in release.removed_plugins:
+        yield "SelectorSpread", release_1_22.PLUGIN_POINTS["SelectorSpread"]
 
 
 def v1beta1_over(provider: str) -> ApiVersion:

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from msgspec import structs
 
-from moorage.config.api_versions import API_VERSIONS, V1, V1BETA1, ApiVersion, v1_of
+from moorage.config.api_versions import API_VERSIONS, V1, V1BETA1, ApiVersion, v1_of, version_of
 from moorage.config.configuration import Configuration, KubeSchedulerProfile, Plugins, PluginSet
 from moorage.config.defaults import with_defaults
 from moorage.config.document_reader import KIND, SchedulerText, not_registered, read_text, refuse
@@ -107,7 +107,7 @@ def load_as(version: ApiVersion, text: SchedulerText, rules: ReleaseRules, emula
     """
     release = emulate or version.rules
     registry, gates = rules.registry(release), rules.gates(release)
-    version = v1_of(gates.emulated) if version is V1 else version
+    version = version_of(version, gates.emulated)
     configuration = load_version(text, version, registry, gates)
     return Loaded(
         _with_emulate(f"{KIND} {version.short}", emulate),

@@ -315,7 +315,16 @@ class Cycle:
             attempt = FailedAttempt(profile, found, pod, snapshot, verdicts, nominated, consults=preempting)
             outcome = yield from _run_post_filter(profile, pod, attempt, consultation)
         count = scope.count(snapshot.table)
-        return Decision(pod, None, found, verdicts, post_filter=outcome, evaluated=count, among=count)
+        return Decision(
+            pod,
+            None,
+            found,
+            verdicts,
+            post_filter=outcome,
+            evaluated=count,
+            among=count,
+            periods=1 + profile.ends_with_two_periods,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +382,7 @@ def status_of_left_out(profile: Profile, found: PreFiltered) -> Status:
     """Return the status of the nodes that PreFilter left out."""
     named = " ".join(found.narrowed_by)
     reasons = (f"node(s) didn't satisfy plugin(s) [{named}]",) if profile.names_nodes_left_out else ()
-    return Status(Code.UNRESOLVABLE, "", reasons)
+    return Status(Code.UNSCHEDULABLE if profile.evicts_on_nodes_left_out else Code.UNRESOLVABLE, "", reasons)
 
 
 def judge(

@@ -29,6 +29,7 @@ class Decision(Struct, frozen=True):
     ``done_without``   errors of extenders that failed and were skipped
     ``refused_after``  the rejection by Reserve, Permit or binding, after a node had been chosen
     ``group``          the status of the pod's group, if the group is why the pod is not placed
+    ``periods``        with how many periods the message ends if it quotes ``post_filter``
     ``among``          the number of nodes in scope; None: all rows of ``verdicts``
     """
 
@@ -45,6 +46,7 @@ class Decision(Struct, frozen=True):
     done_without: tuple[PluginError, ...] = ()
     group: Status | None = None
     among: int | None = None
+    periods: int = 1
 
     @property
     def code(self) -> Code:
@@ -89,7 +91,7 @@ class Decision(Struct, frozen=True):
         if self.verdicts is None:
             return NO_NODES
         after = ", ".join(self.post_filter.reasons) if self.post_filter is not None else ""
-        return fit_error(self.verdicts, after, self.among)
+        return fit_error(self.verdicts, after and after + "." * (self.periods - 1), self.among)
 
     @staticmethod
     def _refusal(status: Status) -> str:

@@ -64,6 +64,9 @@ def _build(resolved: ResolvedProfile, names: list[str], registry: Registry, hand
         names_nodes_left_out=gates.emulated.names_nodes_left_out,
         narrowing_rejects=gates.emulated.narrowing_rejects,
         rejection_ends_pre_filter=gates.emulated.rejection_ends_pre_filter,
+        evicts_on_nodes_left_out=gates.emulated.evicts_on_nodes_left_out,
+        named_nodes_must_exist=gates.emulated.named_nodes_must_exist,
+        ends_with_two_periods=gates.emulated.ends_with_two_periods,
         asks_hints=gates["SchedulerQueueingHints"],
         placement_weights=resolved.placement_weights,
     )

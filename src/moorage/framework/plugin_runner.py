@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from moorage.errors import PluginError
+from moorage.api.requirements import quoted
+from moorage.errors import AttemptError, PluginError
 from moorage.framework.plugin_failures import failure_text
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile, Step
@@ -99,6 +100,8 @@ def run_pre_filter(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> PreFil
             code = Code.UNSCHEDULABLE if profile.rejection_ends_pre_filter else Code.UNRESOLVABLE
             refused = Status(code, "", (_no_node_left(sorted(narrowed_by)),))
             break
+    if nodes and profile.named_nodes_must_exist and (absent := sorted(nodes - snapshot.table.row_of.keys())):
+        raise AttemptError("", f"nodeinfo not found for node name {quoted(absent[0])}")
     return PreFiltered(states, frozenset(skipped), nodes, tuple(sorted(narrowed_by)), refused, profile.narrowing_rejects)
 
 

@@ -73,6 +73,9 @@ class Profile:
     ``names_nodes_left_out``   a message counts the nodes that a PreFilter plugin left out
     ``asks_hints``         plugins say of an event whether it helps; without, every event of a kind that they name does
     ``narrowing_rejects``  a PreFilter plugin that left out nodes counts as one that rejected the pod
+    ``evicts_on_nodes_left_out``  preemption may evict pods on nodes that a PreFilter plugin left out
+    ``named_nodes_must_exist``    a PreFilter plugin that names a node which does not exist fails the attempt
+    ``ends_with_two_periods``     a message has a period after the text of PostFilter, which has its own
     ``rejection_ends_pre_filter``  the first PreFilter plugin that rejects the pod is the last one that runs
     ``pod_group_post_filter``  the plugin that looks for pods to evict for a whole pod group
     """
@@ -87,6 +90,9 @@ class Profile:
     names_nodes_left_out: bool = True
     narrowing_rejects: bool = True
     rejection_ends_pre_filter: bool = False
+    evicts_on_nodes_left_out: bool = False
+    named_nodes_must_exist: bool = False
+    ends_with_two_periods: bool = False
     asks_hints: bool = True
     placement_weights: Mapping[str, int] = field(default_factory=dict)
     pod_group_post_filter: Step | None = None

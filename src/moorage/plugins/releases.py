@@ -25,6 +25,7 @@ from moorage.plugins.earlier import pod_topology_spread as earlier_spread
 from moorage.plugins.earlier import taint_toleration as earlier_taints
 from moorage.plugins.earlier import volume_binding as earlier_binding
 from moorage.plugins.earlier import volume_restrictions as earlier_restrictions
+from moorage.plugins.earlier import volume_zone as earlier_zones
 from moorage.plugins.later import dynamic_resources as later_devices
 from moorage.plugins.later import image_locality as later_images
 from moorage.plugins.v1_21 import (
@@ -91,6 +92,7 @@ VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
     ("AzureDiskLimits", "1.31"): earlier_disks.AzureDiskLimitsV131,
     ("CinderLimits", "1.29"): earlier_disks.CinderLimitsV129,
     ("CinderLimits", "1.31"): earlier_disks.CinderLimitsV131,
+    ("DefaultPreemption", "1.28"): earlier_preemption.DefaultPreemptionV128,
     ("DefaultPreemption", "1.34.7"): earlier_preemption.DefaultPreemptionV1347,
     ("DynamicResources", "1.33"): earlier_devices.DynamicResourcesV133,
     ("DynamicResources", "1.34"): earlier_devices.DynamicResourcesV134,
@@ -102,6 +104,7 @@ VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
     ("EBSLimits", "1.31"): earlier_disks.EBSLimitsV131,
     ("GCEPDLimits", "1.29"): earlier_disks.GCEPDLimitsV129,
     ("GCEPDLimits", "1.31"): earlier_disks.GCEPDLimitsV131,
+    ("ImageLocality", "1.28"): earlier_images.ImageLocalityV128,
     ("ImageLocality", "1.29"): earlier_images.ImageLocalityV129,
     ("ImageLocality", "1.35"): earlier_images.ImageLocalityV135,
     ("ImageLocality", "1.37"): later_images.ImageLocalityV137,
@@ -121,8 +124,11 @@ VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
     ("NodeVolumeLimits", "1.32"): earlier_limits.NodeVolumeLimitsV132,
     ("PodTopologySpread", "1.35"): earlier_spread.PodTopologySpreadV135,
     ("TaintToleration", "1.34.1"): earlier_taints.TaintTolerationV1341,
+    ("VolumeBinding", "1.28"): earlier_binding.VolumeBindingV128,
     ("VolumeBinding", "1.29"): earlier_binding.VolumeBindingV129,
     ("VolumeBinding", "1.32"): earlier_binding.VolumeBindingV132,
     ("VolumeBinding", "1.33"): earlier_binding.VolumeBindingV133,
+    ("VolumeRestrictions", "1.28"): earlier_restrictions.VolumeRestrictionsV128,
     ("VolumeRestrictions", "1.33"): earlier_restrictions.VolumeRestrictionsV133,
+    ("VolumeZone", "1.28"): earlier_zones.VolumeZoneV128,
 }

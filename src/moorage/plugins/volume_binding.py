@@ -45,7 +45,7 @@ from moorage.framework.points import (
     ScorePlugin,
 )
 from moorage.framework.registry import Handle
-from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
+from moorage.framework.verdicts import SKIP, Hold, Narrow, Reject, Skip
 from moorage.plugins.scoring_strategies import utilization_table
 from moorage.plugins.volume_binding_args import VolumeBindingArgs
 from moorage.plugins.volume_reasons import why_unbound
@@ -145,7 +145,7 @@ class BoundVolumes(
 
     # -- Filter -----------------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> VolumeBindingState | Skip | Hold:
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> VolumeBindingState | Skip | Hold | Narrow[VolumeBindingState]:
         if pod.volumes is None or not pod.volumes.claims:
             return SKIP
         why = self.why_unusable(pod, snapshot)

@@ -35,7 +35,7 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.pod_volumes import Disk
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["DISK_TAKEN", "VolumeRestrictions", "rows_taken"]
+__all__ = ["DISK_TAKEN", "RestrictedVolumes", "VolumeRestrictions", "rows_taken"]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 DISK_TAKEN: Final = "node(s) had no available disk"

@@ -89,12 +89,23 @@ class VolumeZone(
     def filter(self, wanted: tuple[ZoneRequirement, ...], nodes: NodeView) -> Iterator[Reject]:
         elsewhere = nodes.false()
         for requirement in dict.fromkeys(wanted):
-            elsewhere |= ~_rows_at(requirement, nodes)
+            elsewhere |= ~self.rows_at(requirement, nodes)
         if elsewhere.any():
             labelled = nodes.false()
             for key in LABELS:
                 labelled |= np.not_equal(nodes.ids(nodes.label(key)), 0)
             yield Reject(elsewhere & labelled, CONFLICT, unresolvable=True)
+
+    def rows_at(self, requirement: ZoneRequirement, nodes: NodeView) -> BoolArray:
+        """Return for each row whether its label, or if absent the newer label of the same meaning, has one of the values."""
+        column = nodes.label(requirement.key)
+        ids = nodes.ids(column)
+        at = column.spread(ids, lambda label: label in requirement.values)
+        newer = LABELS[requirement.key]
+        if newer != requirement.key:
+            column = nodes.label(newer)
+            at = np.where(ids == 0, column.spread(nodes.ids(column), lambda label: label in requirement.values), at)
+        return at
 
     def why(self, wanted: tuple[ZoneRequirement, ...], pod: PodInfo, node: NodeView) -> Detail | None:
         del pod
@@ -136,18 +147,6 @@ def zone_requirements(volume: PersistentVolume) -> tuple[ZoneRequirement, ...]:
     labels = volume.metadata.labels
     zones = [(key, [zone.strip() for zone in labels[key].split("__")]) for key in LABELS if key in labels]
     return tuple(ZoneRequirement(key, frozenset(values)) for key, values in zones if all(values))
-
-
-def _rows_at(requirement: ZoneRequirement, nodes: NodeView) -> BoolArray:
-    """Return for each row whether its label, or if absent the newer label of the same meaning, has one of the values."""
-    column = nodes.label(requirement.key)
-    ids = nodes.ids(column)
-    at = column.spread(ids, lambda label: label in requirement.values)
-    newer = LABELS[requirement.key]
-    if newer != requirement.key:
-        column = nodes.label(newer)
-        at = np.where(ids == 0, column.spread(nodes.ids(column), lambda label: label in requirement.values), at)
-    return at
 
 
 # -- hints --------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""Feature gates of 1.29 to 1.35 that kube-scheduler accepts and that change no scheduling decision.
+"""Feature gates of 1.28 to 1.35 that kube-scheduler accepts and that change no scheduling decision.
 
-Source  kubernetes 1.29 to 1.35, pkg/features/kube_features.go; apiserver, client-go and component-base, likewise
+Source  kubernetes 1.28 to 1.35, pkg/features/kube_features.go; apiserver, client-go and component-base, likewise
 """
 
 from __future__ import annotations
@@ -53,6 +53,12 @@ _LAST_IN: Final[Mapping[str, str]] = {
         IPTablesOwnershipCleanup KubeletPodResources KubeletPodResourcesGetAllocatable
         LegacyServiceAccountTokenTracking MinimizeIPTablesRestore ProxyTerminatingEndpoints RemoveSelfLink
         SecurityContextDeny
+    """,
+    "1.28": """
+        CSIMigrationvSphere CronJobTimeZone DownwardAPIHugePages GRPCContainerProbe
+        JobMutableNodeSchedulingDirectives JobTrackingWithFinalizers LegacyServiceAccountTokenNoAutoGeneration
+        MultiCIDRRangeAllocator OpenAPIV3 ProbeTerminationGracePeriod RetroactiveDefaultStorageClass SeccompDefault
+        TopologyManager
     """,
 }
 
@@ -119,11 +125,20 @@ _FIRST_IN: Final[Mapping[str, str]] = {
         StorageNamespaceIndex StorageVersionMigrator StrictCostEnforcementForVAP
         StrictCostEnforcementForWebhooks WatchListClient
     """,
+    "1.29": """
+        AllowServiceLBStatusOnNonLB ClusterTrustBundleProjection DisableNodeKubeProxyVersion ImageMaximumGCAge
+        KubeletSeparateDiskGC LoadBalancerIPMode MatchLabelKeysInPodAffinity NFTablesProxyMode
+        PodLifecycleSleepAction RuntimeClassInImageCriApi SeparateTaintEvictionController ServiceAccountTokenJTI
+        ServiceAccountTokenNodeBinding ServiceAccountTokenNodeBindingValidation ServiceAccountTokenPodNodeInfo
+        StructuredAuthenticationConfiguration StructuredAuthorizationConfiguration
+        TranslateStreamCloseWebsocketRequests UserNamespacesPodSecurityStandards VolumeAttributesClass
+        WatchFromStorageWithoutResourceVersion ZeroLimitedNominalConcurrencyShares
+    """,
 }
 
 
 def inert_gates(minor: str) -> frozenset[str]:
-    """Return the gates that a release of 1.29 to 1.36 accepts without effect."""
+    """Return the gates that a release of 1.28 to 1.36 accepts without effect."""
     found = OTHER_GATES
     for last, first in zip(_LAST_IN, _FIRST_IN, strict=True):
         if first == minor:

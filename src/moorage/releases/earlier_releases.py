@@ -50,10 +50,9 @@ def before_release(
     return replace(
         newer,
         name=name,
-        documents=frozenset(["v1"]),
         variants={plugin: ended for plugin, ended in {**newer.variants, **(variants or {})}.items() if ended},
         lacks=newer.lacks | frozenset(lacks.split()),
-        **changed,
+        **{"documents": frozenset(["v1"]), **changed},
     )
 
 

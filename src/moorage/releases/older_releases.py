@@ -1,4 +1,4 @@
-"""The release 1.29: what sets it apart from the one after it.
+"""The releases 1.28 and 1.29: what sets each apart from the one after it.
 
 Source  kubernetes, the scheduler of each release; docs/reference/releases.md names the pull requests
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from moorage.releases.earlier_releases import EARLIER, before_release, of_minor
-from moorage.releases.older_gates import GATES_1_29
+from moorage.releases.older_gates import GATES_1_28, GATES_1_29
 
 __all__ = ["OLDER"]
 
@@ -34,5 +34,23 @@ _1_29_14: Final = before_release(
     **of_minor("1.29", GATES_1_29),
 )
 
+_1_28_8: Final = before_release(
+    _1_29_14,
+    "1.28.8",
+    {
+        "DefaultPreemption": "1.28",
+        "ImageLocality": "1.28",
+        "VolumeBinding": "1.28",
+        "VolumeRestrictions": "1.28",
+        "VolumeZone": "1.28",
+    },
+    documents=frozenset(["v1", "v1beta3"]),
+    removed_plugins=(*_DISK_LIMITS, "SelectorSpread"),
+    evicts_on_nodes_left_out=True,
+    named_nodes_must_exist=True,
+    ends_with_two_periods=True,
+    **of_minor("1.28", GATES_1_28),
+)
+
 #: Newest first, as each builds on the one after it.
-OLDER: Final = (_1_29_14,)
+OLDER: Final = (_1_29_14, _1_28_8)

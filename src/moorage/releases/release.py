@@ -85,6 +85,12 @@ class Release:
     names_nodes_left_out: bool = True
     #: A PreFilter plugin that narrowed the nodes counts as one that rejected the pod.
     narrowing_rejects: bool = True
+    #: Eviction is tried on nodes that a PreFilter plugin left out.
+    evicts_on_nodes_left_out: bool = False
+    #: A PreFilter plugin that names a node which does not exist fails the attempt.
+    named_nodes_must_exist: bool = False
+    #: A message ends with a period after the text of PostFilter, which has its own.
+    ends_with_two_periods: bool = False
     #: A PreFilter plugin that rejects the pod ends PreFilter, even if eviction might help.
     rejection_ends_pre_filter: bool = False
     #: If an ignorable extender fails to bind, the Bind plugins do.

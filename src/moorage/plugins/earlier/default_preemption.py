@@ -1,15 +1,23 @@
 """DefaultPreemption up to 1.33 and in 1.34.7: victims that are being deleted already are deleted once more.
 
-Source    kube-scheduler 1.34.7, framework/preemption/preemption.go, prepareCandidate
+Up to 1.28 victims are listed in the order in which the search tried them, and the choice of node compares the first ones: a
+victim beyond its disruption budget can hide a more important one behind it.
+
+Source    kube-scheduler 1.34.7 and 1.28.8, framework/preemption/preemption.go, prepareCandidate
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from moorage.cycle.preemption import Candidate
+from moorage.framework.points import Attempt, PostFilterResult
+from moorage.framework.post_filter import Consult
 from moorage.plugins.default_preemption import DefaultPreemption
+from moorage.plugins.v1_21.default_preemption import in_search_order
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["DefaultPreemptionV1347"]
+__all__ = ["DefaultPreemptionV128", "DefaultPreemptionV1347"]
 
 
 class DefaultPreemptionV1347(DefaultPreemption):
@@ -19,3 +27,14 @@ class DefaultPreemptionV1347(DefaultPreemption):
 
     def to_evict(self, best: Candidate) -> tuple[PodInfo, ...]:
         return best.victims.pods
+
+
+class DefaultPreemptionV128(DefaultPreemptionV1347):
+    """The plugin up to 1.28."""
+
+    reuse = DefaultPreemption.reuse
+
+    def nominate_best(
+        self, pod: PodInfo, attempt: Attempt, candidates: Sequence[Candidate]
+    ) -> PostFilterResult | Consult[Candidate]:
+        return super().nominate_best(pod, attempt, [in_search_order(candidate) for candidate in candidates])

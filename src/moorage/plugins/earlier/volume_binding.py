@@ -2,25 +2,28 @@
 
 Up to 1.33 a claim that names a VolumeAttributesClass cannot be matched while the gate VolumeAttributesClass is off, as it is by
 default. Up to 1.32 the reason for a volume out of reach has another text, and the gate for scoring is VolumeCapacityPriority,
-which counts existing volumes only, prefers fuller ones by default, and scores no pod without a volume to match on any node. Up
-to 1.29 every pod is scored; without volumes to match it scores 0.
+which counts existing volumes only, prefers fuller ones by default, and scores no pod without a volume to match on any node.
+Up to 1.29 every pod is scored; without volumes to match it scores 0. Up to 1.28 PreFilter leaves only the nodes whose host
+names a bound volume lists, and claims have no VolumeAttributesClass.
 
-Source    kube-scheduler 1.33.3, 1.32.5 and 1.29.14, plugins/volumebinding; component-helpers, storage/volume/pv_helpers.go
+Source    kube-scheduler 1.33.3, 1.32.5, 1.29.14 and 1.28.8, plugins/volumebinding; component-helpers, storage/volume
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Self
 
 from msgspec import structs
 
 from moorage.api.quantity import parse
+from moorage.api.storage import PersistentVolume
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import PreScorePlugin, ScorePlugin
-from moorage.framework.verdicts import SKIP, Skip
+from moorage.framework.verdicts import SKIP, Hold, Narrow, Skip
 from moorage.plugins.scoring_strategies import UtilizationPoint, shape_faults, utilization_table
 from moorage.plugins.v1_21.volume_binding import UNREACHABLE
 from moorage.plugins.volume_binding import BoundVolumes, VolumeBinding, VolumeBindingState
@@ -33,12 +36,13 @@ from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["VolumeBindingArgsV132", "VolumeBindingV129", "VolumeBindingV132", "VolumeBindingV133"]
+__all__ = ["VolumeBindingArgsV132", "VolumeBindingV128", "VolumeBindingV129", "VolumeBindingV132", "VolumeBindingV133"]
 
 # kube-scheduler's own text, kept word for word: people search their events for it.
 UNSUPPORTED: Final = (
     "unsupported volumeAttributesClassName is set on claim {} when the feature-gate VolumeAttributesClass is disabled"
 )
+_HOST_NAME: Final = "kubernetes.io/hostname"
 _FULLER_IS_BETTER: Final = (UtilizationPoint(utilization=0, score=0), UtilizationPoint(utilization=100, score=10))
 
 
@@ -128,3 +132,40 @@ class VolumeBindingV129(_ScoredV132, ScorePlugin[VolumeBindingState | PodInfo]):
         if isinstance(state, PodInfo) or not self._gates["VolumeCapacityPriority"]:
             return nodes.zeros()
         return self.scores_of(state.wanted, nodes)
+
+
+class VolumeBindingV128(VolumeBindingV129):
+    """The plugin; see the module docstring."""
+
+    reuse = BoundVolumes.reuse
+
+    def claims_to_bind(self, claims: PodClaims, snapshot: Snapshot) -> ClaimsToBind:
+        return BoundVolumes.claims_to_bind(self, claims, snapshot)
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> VolumeBindingState | Skip | Hold | Narrow[VolumeBindingState]:
+        state = super().pre_filter(pod, snapshot)
+        if not isinstance(state, VolumeBindingState):
+            return state
+        names = _nodes_of([volume for _, volume in state.wanted.bound])
+        return state if names is None else Narrow(names, state)
+
+
+def _nodes_of(volumes: Sequence[PersistentVolume | None]) -> frozenset[str] | None:
+    """Return the host names that all volumes which name any have in common; None if none does, or a volume is missing.
+
+    Source  kube-scheduler 1.28.8, volumebinding/binder.go, GetEligibleNodes; volume/util, GetLocalPersistentVolumeNodeNames
+    """
+    if any(volume is None for volume in volumes):
+        return None
+    found = [names for volume in volumes if volume is not None and (names := _host_names(volume))]
+    return frozenset.intersection(*found) if found else None
+
+
+def _host_names(volume: PersistentVolume) -> frozenset[str]:
+    """Return the host names of a volume's node affinity: within a term those that all expressions list."""
+    required = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
+    names: set[str] = set()
+    for term in required.node_selector_terms if required is not None else ():
+        listed = [set(one.values) for one in term.match_expressions if (one.key, one.operator) == (_HOST_NAME, "In")]
+        names |= set.intersection(*listed) if listed else set()
+    return frozenset(names)

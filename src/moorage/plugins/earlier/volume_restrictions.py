@@ -1,13 +1,21 @@
 """VolumeRestrictions up to 1.33: the reason for a ReadWriteOncePod claim in use has another text.
 
-Source    kube-scheduler 1.33.3, plugins/volumerestrictions/volume_restrictions.go
+Up to 1.28 claims do not matter while the gate ReadWriteOncePod is off.
+
+Source    kube-scheduler 1.33.3 and 1.28.8, plugins/volumerestrictions/volume_restrictions.go
 """
 
 from __future__ import annotations
 
-from moorage.plugins.volume_restrictions import VolumeRestrictions
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import Attachable
+from moorage.framework.registry import Handle
+from moorage.framework.verdicts import SKIP, Hold, Skip
+from moorage.plugins.volume_restrictions import RestrictedVolumes, VolumeRestrictions
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
 
-__all__ = ["VolumeRestrictionsV133"]
+__all__ = ["VolumeRestrictionsV128", "VolumeRestrictionsV133"]
 
 
 class VolumeRestrictionsV133(VolumeRestrictions):
@@ -16,3 +24,21 @@ class VolumeRestrictionsV133(VolumeRestrictions):
     reuse = VolumeRestrictions.reuse
     # kube-scheduler's own text, kept word for word: people search their events for it.
     claim_taken = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+
+
+class VolumeRestrictionsV128(VolumeRestrictionsV133, Attachable):
+    """The plugin up to 1.28."""
+
+    reuse = VolumeRestrictions.reuse
+
+    def __init__(self) -> None:
+        self._gates = FeatureGates(release="1.28.8")
+
+    def attach(self, handle: Handle) -> None:
+        self._gates = handle.gates
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> RestrictedVolumes | Skip | Hold:
+        if self._gates["ReadWriteOncePod"]:
+            return super().pre_filter(pod, snapshot)
+        disks = pod.volumes.disks if pod.volumes is not None else ()
+        return RestrictedVolumes(disks, frozenset(), 0) if disks else SKIP

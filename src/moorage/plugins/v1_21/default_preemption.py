@@ -20,7 +20,7 @@ from moorage.framework.verdicts import Code
 from moorage.plugins import default_preemption as today
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["DefaultPreemptionV121"]
+__all__ = ["DefaultPreemptionV121", "in_search_order"]
 
 
 class DefaultPreemptionV121(today.DefaultPreemption):
@@ -38,10 +38,10 @@ class DefaultPreemptionV121(today.DefaultPreemption):
             return self.nominate(pod, attempt, Candidate(search.fitting[0], Victims(())))
         if not search.candidates:
             return PostFilterResult(Code.UNSCHEDULABLE)
-        return self.nominate_best(pod, attempt, [_in_search_order(candidate) for candidate in search.candidates])
+        return self.nominate_best(pod, attempt, [in_search_order(candidate) for candidate in search.candidates])
 
 
-def _in_search_order(candidate: Candidate) -> Candidate:
+def in_search_order(candidate: Candidate) -> Candidate:
     """Return the candidate with the victims that exceed a budget first."""
     exceeding = candidate.victims.exceeding
     uids = {pod.uid for pod in exceeding}

@@ -1,4 +1,4 @@
-"""Configurations of 1.29 to 1.35: the default profile of each release, and what each refuses."""
+"""Configurations of 1.28 to 1.35: the default profile of each release, and what each refuses."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ def default_profile(version):
 @pytest.mark.parametrize(
     ("version", "pre_enqueue", "limits", "devices"),
     [
+        ("1.28", "SchedulingGates", DISKS, False),
         ("1.29", "SchedulingGates", DISKS, False),
         ("1.30", "SchedulingGates", DISKS, False),
         ("1.31", "SchedulingGates", "NodeVolumeLimits ", False),
@@ -75,6 +76,7 @@ AT = "profiles[0].pluginConfig[0].args"
 RATIO = f"{AT}.scoringStrategy"
 ENABLED = HEAD + "profiles: [{plugins: {multiPoint: {enabled: [{name: %s}]}}}]"
 FILTER = HEAD + "profiles: [{plugins: {filter: {enabled: [{name: %s}]}}}]"
+SCORE = FILTER.replace("filter", "score")
 UNSORTED = "[{utilization: 9, score: 1}, {utilization: 1, score: 1}]"
 ARGS = HEAD + "profiles: [{pluginConfig: [{name: DynamicResources, args: {%s}}]}]"
 TWO_SORTS = HEAD + "profiles: [{schedulerName: a}, {schedulerName: b, plugins: {queueSort: {disabled: [{name: '*'}]}}}]"
@@ -90,6 +92,8 @@ REFUSED = {
     "bindingTimeout with its gate off": (ARGS % "bindingTimeout: 1m", ("1.35", [f"{AT}.bindingTimeout"]), ("1.36", [])),
     "filterTimeout": (ARGS % "filterTimeout: -1s", ("1.33", []), ("1.34", [f"{AT}.filterTimeout"])),
     "disk limits": (ENABLED % "CinderLimits", ("1.31", []), ("1.32", ["profiles[0].plugins.multiPoint.enabled[0]"])),
+    "SelectorSpread": (ENABLED % "SelectorSpread", ("1.28", []), ("1.29", None)),
+    "SelectorSpread as score": (SCORE % "SelectorSpread", ("1.28", ["profiles[0].plugins.score.enabled[0]"]), ("1.29", None)),
     "disk limits as filters": (FILTER % "EBSLimits", ("1.30", []), ("1.31", ["profiles[0].plugins.filter.enabled[0]"])),
 }  # fmt: skip
 
@@ -143,7 +147,7 @@ def test_an_upgrade_reports_the_changed_rules():
     ]
 
 
-@pytest.mark.parametrize("version", ["1.29", "1.30", "1.31", "1.32", "1.33", "1.34", "1.35"])
+@pytest.mark.parametrize("version", ["1.28", "1.29", "1.30", "1.31", "1.32", "1.33", "1.34", "1.35"])
 def test_an_upgraded_document_is_valid_in_1_36(version):
     found = converted(version, STRATEGY % GOOD)
     gates, registry, rules = of("1.36")
@@ -151,3 +155,16 @@ def test_an_upgraded_document_is_valid_in_1_36(version):
     (profile,) = resolve(loaded, registry, gates, rules)
     assert any("requestedToCapacityRatio has no effect with type LeastAllocated" in note for note in found.notes)
     assert "DefaultPreemption" in profile.points["preEnqueue"], "it holds back pods whose victims are being evicted"
+
+
+@pytest.mark.parametrize(("version", "reads"), [("1.28", True), ("1.29", False)])
+def test_v1beta3_ends_with_1_28(version, reads):
+    text = HEAD.replace("/v1", "/v1beta3") + "profiles: [{plugins: {multiPoint: {enabled: [{name: SelectorSpread}]}}}]"
+    source = ConfigSource(text.encode(), "config.yaml", emulate=find_release(version).name)
+    if not reads:
+        with pytest.raises(ConfigError, match="v1beta3"):
+            load_source(source)
+        return
+    (profile,) = load_source(source).profiles
+    assert "SelectorSpread" in profile.points["score"]
+    assert profile.points["preEnqueue"] == ("SchedulingGates",)

@@ -40,7 +40,11 @@ ELSEWHERE = {
     ("NodeVolumeLimits", "1.32"),
     ("PodTopologySpread", "1.35"),
     ("VolumeBinding", "1.33"),
+    ("ImageLocality", "1.28"),
     ("NodeResourcesFit", "1.29"),
+    ("VolumeBinding", "1.28"),
+    ("VolumeRestrictions", "1.28"),
+    ("VolumeZone", "1.28"),
     ("NodeVolumeLimits", "1.29"),
     *((name, at) for name in ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits") for at in ("1.29", "1.31")),
 }

@@ -163,6 +163,33 @@ NO_ATTRIBUTES = (
     'running "VolumeBinding" filter plugin: unsupported volumeAttributesClassName is set on claim default/c when the '
     "feature-gate VolumeAttributesClass is disabled"
 )
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+LOCAL = {
+    "local": {"path": "/x"},
+    "claimRef": {"namespace": "default", "name": "c"},
+    "nodeAffinity": {
+        "required": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n0"]}]}]
+        }
+    },
+}
+
+
+def labelled(held, key):
+    return {**held, "metadata": {**held["metadata"], "labels": {**held["metadata"]["labels"], key: "a"}}}
+
+
+def zoned(key):
+    held = volume("v", local={"path": "/x"}, claimRef={"namespace": "default", "name": "c"})
+    return LATE, {**held, "metadata": {**held["metadata"], "labels": {key: "a"}}}, claim("c", "v")
+
+
+def on_node(name):
+    field = {"key": "metadata.name", "operator": "In", "values": [name]}
+    required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
 #: What changed → the cluster, what to look at, and the answers: of the last release with the old rule, of the first without.
 RULES = {
     "image volumes count": (
@@ -231,6 +258,34 @@ RULES = {
     "VolumeBinding skips a pod while its gate is off": (
         [node("n0"), pod("p")], lambda result: result["scores"]["n0"].get("VolumeBinding"), ("1.29.14", 0), ("1.30.10", None),
     ),
+    "all nodes with an image count": (
+        [with_image(node("n0")), with_image(node("n1")), pod("p", containers=[{"name": "c", "image": "registry/model:1"}])],
+        image_score, ("1.28.8", 50), ("1.29.14", 100),
+    ),
+    "a stable label stands for the beta label of a volume": (
+        [labelled(node("n0"), "topology.kubernetes.io/zone"), *zoned("failure-domain.beta.kubernetes.io/zone"),
+         pod("p", volumes=uses("c"))],
+        reasons, ("1.28.8", ["node(s) had no available volume zone"]), ("1.29.14", []),
+    ),
+    "a local volume does not narrow the nodes": (
+        [node("n0"), node("n1"), LATE, volume("v", **LOCAL), claim("c", "v"), pod("p", volumes=uses("c"))],
+        lambda result: (result.get("preFilterNodes"), reasons(result)),
+        ("1.28.8", (["n0"], [])), ("1.29.14", (None, ["node(s) had volume node affinity conflict"])),
+    ),
+    "a node that does not exist may be named": (
+        [node("n0"), pod("p", affinity=on_node("gone"))], fault,
+        ("1.28.8", 'nodeinfo not found for node name "gone"'), ("1.29.14", ""),
+    ),
+    "a message ends with one period": (
+        [node("n0", cpu="1"), pod("p", containers=[container(**cpu("2"))])],
+        lambda result: result["message"].endswith(".."), ("1.28.8", True), ("1.29.14", False),
+    ),
+    "no pod is evicted on a node that PreFilter left out": (
+        [node("n0", cpu="1"), node("n1"), pod("p", affinity=on_node("n0"), containers=[container(**cpu("2"))])],
+        lambda result: result["postFilter"]["message"],
+        ("1.28.8", "preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."),
+        ("1.29.14", f"preemption: 0/2 nodes are available: 1 No preemption victims found for incoming pod, 1 {NOT_HELPFUL}."),
+    ),
 }  # fmt: skip
 LIMITS_ALONE = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -248,6 +303,12 @@ WITH_SETTINGS = {
         ("1.29.14", [{"code": "Error", "plugin": "EBSLimits", "reasons": [f'running "EBSLimits" filter plugin: {NO_CLAIM}']}]),
         ("1.30.10", [{"code": "UnschedulableAndUnresolvable", "plugin": "EBSLimits", "reasons": [NO_CLAIM]}]),
     ),
+    "claims for one pod count": (
+        {"featureGates": {"ReadWriteOncePod": False}},
+        [node("n0"), LATE, csi_volume("one"), claim("of-one", "one", accessModes=["ReadWriteOncePod"]),
+         pod("held", "n0", volumes=uses("of-one")), pod("p", volumes=uses("of-one"))],
+        reasons, ("1.28.8", []), (None, None),
+    ),
     "PreFilter rejects sidecars while their gate is off": (
         {"featureGates": {"SidecarContainers": False}}, [node("n0"), pod("p", initContainers=sidecar())],
         lambda result: (result.get("preFilter") or {}).get("code"),
@@ -260,6 +321,8 @@ WITH_SETTINGS = {
 def test_a_rule_ends_with_its_release(rule):
     settings, objects, read, before, after = WITH_SETTINGS[rule] if rule in WITH_SETTINGS else ({}, *RULES[rule])
     for release, expected in (before, after):
+        if release is None:  # it has not the gate
+            continue
         (result,) = answer({"name": rule, "release": release, "objects": objects, **settings})["results"]
         assert read(result) == expected, release
 

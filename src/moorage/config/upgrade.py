@@ -22,8 +22,12 @@ _RATIO: Final = "RequestedToCapacityRatio"
 #: Plugin → the release in which a rule ended → what is different after it.
 _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
     "InterPodAffinity": {"1.33": "selects every namespace with a namespaceSelector that matches no labels"},
-    "DefaultPreemption": {"1.34.7": "does not delete victims again that are being deleted"},
+    "DefaultPreemption": {
+        "1.28": "compares victims by importance",
+        "1.34.7": "does not delete victims again that are being deleted",
+    },
     "ImageLocality": {
+        "1.28": "counts all nodes that have an image",
         "1.29": "counts images of init containers",
         "1.35": "counts image volumes",
         "1.36": "divides by the number of image volumes too",
@@ -40,6 +44,7 @@ _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "NodeVolumeLimits": {"1.31": "reads limits from CSINodes alone, and counts VolumeAttachments"},
     "TaintToleration": {"1.34.1": "does not name the taint in its reason"},
+    "VolumeZone": {"1.28": "matches beta labels of volumes with stable labels of nodes"},
     "VolumeBinding": {"1.32": "has another reason for volumes out of reach", "1.33": "matches VolumeAttributesClasses"},
     "VolumeRestrictions": {"1.33": "has another reason for ReadWriteOncePod claims in use"},
 }
@@ -47,6 +52,9 @@ _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
 
 #: A trait of a release that differs → the release in which it ended → what is different after it.
 _TRAITS: Final = (
+    ("evicts_on_nodes_left_out", "1.28", "preemption does not try nodes that a plugin's PreFilter left out"),
+    ("named_nodes_must_exist", "1.28", "a node that a plugin's PreFilter names need not exist"),
+    ("ends_with_two_periods", "1.28", "a message with the text of preemption ends with one period"),
     ("narrowing_rejects", "1.30", "events that a plugin names wake pods whose nodes it narrowed"),
     ("names_nodes_left_out", "1.31", "messages count the nodes that a plugin's PreFilter left out"),
 )

@@ -2,7 +2,7 @@
 
 Pod-level resource requests are an example: while their gate is off they count neither for pending pods nor for placed ones.
 Up to 1.33.3 host ports of sidecars do not count, and up to 1.32 what the kubelet reports of a resize does not. Up to 1.29 a
-gate decides whether ``minDomains`` counts.
+gate decides whether ``minDomains`` counts, and up to 1.27 there are no sidecars.
 
 Source  kube-scheduler 1.36, framework/types.go, NodeInfo.update, PodInfo.CalculateResource
 """
@@ -53,6 +53,8 @@ def _readers(gates: FeatureGates) -> Iterator[_Reader]:
         yield _without_resizes
     if not gates.emulated.counts_sidecar_ports:
         yield _without_sidecar_ports
+    if not gates.emulated.knows_sidecars:
+        yield _without_sidecars
     if _is_closed(gates, "MinDomainsInPodTopologySpread"):
         yield _without_min_domains
 
@@ -97,6 +99,13 @@ def _without_sidecar_ports(pod: Pod) -> Pod:
     if not any(one.ports for one in init):
         return pod
     return replace(pod, spec=replace(pod.spec, init_containers=tuple(replace(one, ports=()) for one in init)))
+
+
+def _without_sidecars(pod: Pod) -> Pod:
+    init = pod.spec.init_containers
+    if all(one.restart_policy is None for one in init):
+        return pod
+    return replace(pod, spec=replace(pod.spec, init_containers=tuple(replace(one, restart_policy=None) for one in init)))
 
 
 def _without_min_domains(pod: Pod) -> Pod:

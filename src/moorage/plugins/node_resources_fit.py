@@ -69,7 +69,7 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import PodRequests, RequestOptions, amount
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["NodeResourcesFit", "RequestedResource", "ignored_faults"]
+__all__ = ["ALWAYS_COMPARED", "NodeResourcesFit", "RequestedResource", "ignored_faults"]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 TOO_MANY_PODS = "Too many pods"
@@ -83,7 +83,8 @@ _SCORED = _FIT_WITHOUT_POD_LEVEL
 _WOKEN = RequestOptions()
 _WOKEN_WITHOUT_POD_LEVEL_STATUS = RequestOptions(pod_level_status=False)
 
-_FIRST: Final = ("cpu", "memory", "ephemeral-storage")
+#: The resources that are compared first.
+ALWAYS_COMPARED: Final = ("cpu", "memory", "ephemeral-storage")
 
 
 class RequestedResource(NamedTuple):
@@ -167,9 +168,9 @@ class NodeResourcesFit(
 
     def _wants(self, pod: PodInfo, snapshot: Snapshot | None) -> tuple[RequestedResource, ...]:
         needs = self._needs(pod)
-        wants = [RequestedResource(name, needs.requests[name]) for name in _FIRST if needs.requests.get(name)]
+        wants = [RequestedResource(name, needs.requests[name]) for name in ALWAYS_COMPARED if needs.requests.get(name)]
         for name, count in needs.key if len(needs.key) > len(wants) else ():
-            if count and name not in _FIRST and not self._is_ignored(name):
+            if count and name not in ALWAYS_COMPARED and not self._is_ignored(name):
                 wants.append(RequestedResource(name, count, self._by_device(name, snapshot)))
         return tuple(wants)
 
@@ -191,7 +192,7 @@ class NodeResourcesFit(
 
     def _signature(self, pod: PodInfo) -> Signature | None:
         needs = self._needs(pod)
-        if any(self._by_device(name, self._snapshot) for name, count in needs.key if count and name not in _FIRST):
+        if any(self._by_device(name, self._snapshot) for name, count in needs.key if count and name not in ALWAYS_COMPARED):
             return None
         scored = pod.needs_under(_SCORED)
         return {"requests": needs.key, "requests to score": (scored.key, scored.nonzero_cpu, scored.nonzero_memory)}

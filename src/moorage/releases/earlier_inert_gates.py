@@ -1,6 +1,6 @@
-"""Feature gates of 1.28 to 1.35 that kube-scheduler accepts and that change no scheduling decision.
+"""Feature gates of 1.27 to 1.35 that kube-scheduler accepts and that change no scheduling decision.
 
-Source  kubernetes 1.28 to 1.35, pkg/features/kube_features.go; apiserver, client-go and component-base, likewise
+Source  kubernetes 1.27 to 1.35, pkg/features/kube_features.go; apiserver, client-go and component-base, likewise
 """
 
 from __future__ import annotations
@@ -59,6 +59,13 @@ _LAST_IN: Final[Mapping[str, str]] = {
         JobMutableNodeSchedulingDirectives JobTrackingWithFinalizers LegacyServiceAccountTokenNoAutoGeneration
         MultiCIDRRangeAllocator OpenAPIV3 ProbeTerminationGracePeriod RetroactiveDefaultStorageClass SeccompDefault
         TopologyManager
+    """,
+    "1.27": """
+        AdvancedAuditing CSIMigrationGCE CSIStorageCapacity DelegateFSGroupToCSIDriver DevicePlugins
+        DisableAcceleratorUsageMetrics DryRun EndpointSliceTerminatingCondition KubeletCredentialProviders
+        MixedProtocolLBService NetworkPolicyStatus PodHasNetworkCondition PodSecurity ServiceIPStaticSubrange
+        ServiceInternalTrafficPolicy UserNamespacesStatelessPodsSupport WatchFromStorageWithoutResourceVersion
+        WindowsHostProcessContainers
     """,
 }
 
@@ -134,11 +141,19 @@ _FIRST_IN: Final[Mapping[str, str]] = {
         TranslateStreamCloseWebsocketRequests UserNamespacesPodSecurityStandards VolumeAttributesClass
         WatchFromStorageWithoutResourceVersion ZeroLimitedNominalConcurrencyShares
     """,
+    "1.28": """
+        CRDValidationRatcheting ConsistentListFromCache CronJobsScheduledAnnotation
+        DefaultHostNetworkHostPortsInPodTemplates DevicePluginCDIDevices JobBackoffLimitPerIndex
+        JobPodReplacementPolicy KMSv1 KMSv2KDF KubeProxyDrainingTerminatingNodes KubeletCgroupDriverFromCRI
+        LegacyServiceAccountTokenCleanUp PersistentVolumeLastPhaseTransitionTime PodHostIPs PodIndexLabel
+        PodReadyToStartContainersCondition SchedulerQueueingHints SeparateCacheWatchRPC SidecarContainers
+        SkipReadOnlyValidationGCE UnknownVersionInteroperabilityProxy UserNamespacesSupport
+    """,
 }
 
 
 def inert_gates(minor: str) -> frozenset[str]:
-    """Return the gates that a release of 1.28 to 1.36 accepts without effect."""
+    """Return the gates that a release of 1.27 to 1.36 accepts without effect."""
     found = OTHER_GATES
     for last, first in zip(_LAST_IN, _FIRST_IN, strict=True):
         if first == minor:

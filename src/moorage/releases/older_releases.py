@@ -1,4 +1,4 @@
-"""The releases 1.28 and 1.29: what sets each apart from the one after it.
+"""The releases 1.27 to 1.29: what sets each apart from the one after it.
 
 Source  kubernetes, the scheduler of each release; docs/reference/releases.md names the pull requests
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from moorage.releases.earlier_releases import EARLIER, before_release, of_minor
-from moorage.releases.older_gates import GATES_1_28, GATES_1_29
+from moorage.releases.older_gates import GATES_1_27, GATES_1_28, GATES_1_29
 
 __all__ = ["OLDER"]
 
@@ -52,5 +52,16 @@ _1_28_8: Final = before_release(
     **of_minor("1.28", GATES_1_28),
 )
 
+_1_27_16: Final = before_release(
+    _1_28_8,
+    "1.27.16",
+    {"InterPodAffinity": "1.27", "NodeResourcesFit": "1.27", "PodTopologySpread": "1.27"},
+    documents=frozenset(["v1", "v1beta2", "v1beta3"]),
+    evicts_on_nodes_left_out=False,
+    named_nodes_must_exist=False,
+    knows_sidecars=False,
+    **of_minor("1.27", GATES_1_27),
+)
+
 #: Newest first, as each builds on the one after it.
-OLDER: Final = (_1_29_14, _1_28_8)
+OLDER: Final = (_1_29_14, _1_28_8, _1_27_16)

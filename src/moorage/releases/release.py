@@ -79,6 +79,8 @@ class Release:
     balances_attached_volumes: bool = False
     #: Metrics have the names, stability levels and queues of 1.21.
     legacy_metrics: bool = False
+    #: Init containers may be sidecars.
+    knows_sidecars: bool = True
     #: Host ports of sidecars count.
     counts_sidecar_ports: bool = True
     #: A message counts the nodes that a PreFilter plugin left out.

@@ -1,26 +1,28 @@
 """InterPodAffinity up to 1.35: pods that are only nominated wake no pod, and a deleted pod's anti-affinity does not count.
 
-Up to 1.33 the namespace selector of an incoming pod's term selects the namespaces that it matches, and no others.
+Up to 1.33 the namespace selector of an incoming pod's term selects the namespaces that it matches, and no others. Up to 1.27
+every pod is scored; one that no term concerns scores 0.
 
-Source    kube-scheduler 1.35 and 1.33.3, plugins/interpodaffinity/plugin.go
+Source    kube-scheduler 1.35, 1.33.3 and 1.27.16, plugins/interpodaffinity/plugin.go
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from moorage.framework.points import Reuse
 from moorage.framework.verdicts import Hold, Skip
 from moorage.plugins.affinity_counts import AffinityCounts, ResolvedTerm
 from moorage.plugins.affinity_scores import AffinityWeights
 from moorage.plugins.earlier.placed_pods import WokenByPlacedPods
 from moorage.plugins.earlier.selected_namespaces import with_namespaces, with_namespaces_found
-from moorage.plugins.inter_pod_affinity import InterPodAffinity
+from moorage.plugins.inter_pod_affinity import InterPodAffinity, signature_of
 from moorage.state.affinity_terms import AffinityTerm
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["InterPodAffinityV133", "InterPodAffinityV135"]
+__all__ = ["InterPodAffinityV127", "InterPodAffinityV133", "InterPodAffinityV135"]
 
 
 class InterPodAffinityV135(WokenByPlacedPods, InterPodAffinity):
@@ -49,3 +51,13 @@ class InterPodAffinityV133(InterPodAffinityV135):
             return super()._resolved(terms)
         snapshot = self._handle.snapshot
         return super()._resolved(with_namespaces(term, snapshot) for term in terms)
+
+
+class InterPodAffinityV127(InterPodAffinityV133):
+    """The plugin; see the module docstring."""
+
+    reuse = Reuse(signature=signature_of, signature_reads=())
+
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> AffinityWeights:
+        found = super().pre_score(pod, snapshot, feasible)
+        return {} if isinstance(found, Skip) else found

@@ -4,9 +4,10 @@ Up to 1.35 ``requestedToCapacityRatio`` is valid with every type of strategy.
 Up to 1.33 every refusal can be cured by preemption, even where the request exceeds what the node has. Up to 1.32 pods that are
 only nominated wake no pod, and pods with sidecars are rejected while the gate SidecarContainers is off. Up to 1.31 the usage
 that is scored counts only the largest init container of a placed pod, also if it is a sidecar. Up to 1.29 it is Filter that
-rejects pods with sidecars while their gate is off.
+rejects pods with sidecars while their gate is off. Up to 1.27 a pod that requests anything does not fit where CPU, memory or
+ephemeral storage is overcommitted, even if it requests none of that.
 
-Source    kube-scheduler 1.33.3 and 1.29.14, plugins/noderesources/fit.go; 1.31.8, framework/types.go, calculateResource
+Source    kube-scheduler 1.33.3, 1.29.14 and 1.27.16, noderesources/fit.go; 1.31.8, framework/types.go, calculateResource
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.device_backed_scores import ScoredDemands
 from moorage.plugins.earlier.placed_pods import WokenByPlacedPods
 from moorage.plugins.earlier.sidecar_usage import SidecarUsageView
-from moorage.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs, RequestedResource, ignored_faults
+from moorage.plugins.node_resources_fit import (
+    ALWAYS_COMPARED,
+    NodeResourcesFit,
+    NodeResourcesFitArgs,
+    RequestedResource,
+    ignored_faults,
+)
 from moorage.plugins.scoring_strategies import (
     LEAST_ALLOCATED,
     REQUESTED_TO_CAPACITY_RATIO,
@@ -35,8 +42,8 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
-    "NodeResourcesFitArgsV135", "NodeResourcesFitV129", "NodeResourcesFitV131", "NodeResourcesFitV132", "NodeResourcesFitV133",
-    "NodeResourcesFitV135",
+    "NodeResourcesFitArgsV135", "NodeResourcesFitV127", "NodeResourcesFitV129", "NodeResourcesFitV131", "NodeResourcesFitV132",
+    "NodeResourcesFitV133", "NodeResourcesFitV135",
 ]  # fmt: skip
 
 
@@ -128,3 +135,14 @@ class NodeResourcesFitV129(NodeResourcesFitV131):
         if wants == _WITH_SIDECARS:
             return Hold.because(SIDECARS_ARE_OFF, unresolvable=True)
         return super().filter_node(wants, node)
+
+
+class NodeResourcesFitV127(NodeResourcesFitV129):
+    """The plugin; see the module docstring."""
+
+    def _wants(self, pod: PodInfo, snapshot: Snapshot | None) -> tuple[RequestedResource, ...]:
+        wanted = {one.resource: one for one in super()._wants(pod, snapshot)}
+        if not self._needs(pod).key:
+            return ()
+        first = (wanted.pop(name, RequestedResource(name, 0)) for name in ALWAYS_COMPARED)
+        return (*first, *wanted.values())

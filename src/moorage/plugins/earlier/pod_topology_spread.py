@@ -1,17 +1,37 @@
 """PodTopologySpread up to 1.35: pods that are only nominated wake no pod.
 
-Source    kube-scheduler 1.35, plugins/podtopologyspread/plugin.go
+Up to 1.27 every pod is scored; without constraints all nodes get 100.
+
+Source    kube-scheduler 1.35, plugins/podtopologyspread/plugin.go; 1.27.16, scoring.go
 """
 
 from __future__ import annotations
 
+from moorage.framework.points import Reuse
+from moorage.framework.verdicts import Skip
 from moorage.plugins.earlier.placed_pods import WokenByPlacedPods
 from moorage.plugins.pod_topology_spread import PodTopologySpread
+from moorage.plugins.spread_scores import SpreadPreference
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
 
-__all__ = ["PodTopologySpreadV135"]
+__all__ = ["PodTopologySpreadV127", "PodTopologySpreadV135"]
 
 
 class PodTopologySpreadV135(WokenByPlacedPods, PodTopologySpread):
     """The plugin; see the module docstring."""
 
     reuse = PodTopologySpread.reuse
+
+
+class PodTopologySpreadV127(PodTopologySpreadV135):
+    """The plugin; see the module docstring."""
+
+    @property
+    def reuse(self) -> Reuse:
+        return Reuse(signature=self._signature, signature_reads=())
+
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> SpreadPreference:
+        found = super().pre_score(pod, snapshot, feasible)
+        return SpreadPreference((), all_labels=False) if isinstance(found, Skip) else found

@@ -1,4 +1,4 @@
-"""Configurations of 1.28 to 1.35: the default profile of each release, and what each refuses."""
+"""Configurations of 1.27 to 1.35: the default profile of each release, and what each refuses."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ def default_profile(version):
 @pytest.mark.parametrize(
     ("version", "pre_enqueue", "limits", "devices"),
     [
+        ("1.27", "SchedulingGates", DISKS, False),
         ("1.28", "SchedulingGates", DISKS, False),
         ("1.29", "SchedulingGates", DISKS, False),
         ("1.30", "SchedulingGates", DISKS, False),
@@ -147,7 +148,7 @@ def test_an_upgrade_reports_the_changed_rules():
     ]
 
 
-@pytest.mark.parametrize("version", ["1.28", "1.29", "1.30", "1.31", "1.32", "1.33", "1.34", "1.35"])
+@pytest.mark.parametrize("version", ["1.27", "1.28", "1.29", "1.30", "1.31", "1.32", "1.33", "1.34", "1.35"])
 def test_an_upgraded_document_is_valid_in_1_36(version):
     found = converted(version, STRATEGY % GOOD)
     gates, registry, rules = of("1.36")
@@ -159,7 +160,8 @@ def test_an_upgraded_document_is_valid_in_1_36(version):
 
 @pytest.mark.parametrize(("version", "reads"), [("1.28", True), ("1.29", False)])
 def test_v1beta3_ends_with_1_28(version, reads):
-    text = HEAD.replace("/v1", "/v1beta3") + "profiles: [{plugins: {multiPoint: {enabled: [{name: SelectorSpread}]}}}]"
+    points = "{multiPoint: {enabled: [{name: SelectorSpread}]}, preEnqueue: {disabled: [{name: Mine}]}}"
+    text = HEAD.replace("/v1", "/v1beta3") + f"profiles: [{{plugins: {points}}}]"
     source = ConfigSource(text.encode(), "config.yaml", emulate=find_release(version).name)
     if not reads:
         with pytest.raises(ConfigError, match="v1beta3"):
@@ -168,3 +170,15 @@ def test_v1beta3_ends_with_1_28(version, reads):
     (profile,) = load_source(source).profiles
     assert "SelectorSpread" in profile.points["score"]
     assert profile.points["preEnqueue"] == ("SchedulingGates",)
+
+
+@pytest.mark.parametrize(("version", "reads"), [("1.27", True), ("1.28", False)])
+def test_v1beta2_ends_with_1_27(version, reads):
+    source = ConfigSource(HEAD.replace("/v1", "/v1beta2").encode(), "config.yaml", emulate=find_release(version).name)
+    if not reads:
+        with pytest.raises(ConfigError, match="v1beta2"):
+            load_source(source)
+        return
+    (profile,) = load_source(source).profiles
+    assert profile.weights["NodeAffinity"] == 1
+    assert "SchedulingGates" in profile.points["preEnqueue"]

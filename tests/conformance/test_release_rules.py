@@ -286,6 +286,20 @@ RULES = {
         ("1.28.8", "preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."),
         ("1.29.14", f"preemption: 0/2 nodes are available: 1 No preemption victims found for incoming pod, 1 {NOT_HELPFUL}."),
     ),
+    "a resource that the pod does not request may be overcommitted": (
+        [node("n0", cpu="1"), pod("held", "n0", containers=[container(**cpu("2"))]),
+         pod("p", containers=[container(resources={"requests": {"memory": "1Gi"}})])],
+        reasons, ("1.27.16", ["Insufficient cpu"]), ("1.28.8", []),
+    ),
+    "plugins skip a pod that no constraint or term concerns": (
+        [node("n0"), pod("p")],
+        lambda result: [result["scores"]["n0"].get(name) for name in ("PodTopologySpread", "InterPodAffinity")],
+        ("1.27.16", [200, 0]), ("1.28.8", [None, None]),
+    ),
+    "a container may be a sidecar": (
+        [node("n0"), pod("p", initContainers=sidecar())], lambda result: result["feasible"],
+        ("1.27.16", ["n0"]), ("1.28.8", []),
+    ),
 }  # fmt: skip
 LIMITS_ALONE = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",

@@ -22,7 +22,13 @@ import msgspec
 
 from moorage.config import release_1_21, release_1_22, release_1_24, release_1_36
 from moorage.config.configuration import Configuration, KubeSchedulerProfile, PluginRef
-from moorage.config.legacy_document import V1Beta1Document, V1Beta2Document, V1Beta3Document, V1DocumentV135
+from moorage.config.legacy_document import (
+    V1Beta1Document,
+    V1Beta2Document,
+    V1Beta3Document,
+    V1Beta3DocumentV128,
+    V1DocumentV135,
+)
 from moorage.config.legacy_sets import appended, overlaid, settled
 from moorage.config.plugin_sets import Expansion, expand
 from moorage.framework.features import FeatureGates
@@ -92,7 +98,10 @@ def _v1beta2(
     profile: KubeSchedulerProfile, gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]], path: str
 ) -> Expansion:
     sets = overlaid(release_1_22.DEFAULTS, profile.plugins)
-    return settled(sets, profile.plugins, catalogue, path, profile.scheduler_name or "")
+    found = settled(sets, profile.plugins, catalogue, path, profile.scheduler_name or "")
+    if "PodSchedulingReadiness" in gates.emulated.gates and gates["PodSchedulingReadiness"]:
+        found.points["preEnqueue"] = ("SchedulingGates",)
+    return found
 
 
 #: Upstream's message names the core group's version "v1" for removed plugins.
@@ -168,7 +177,7 @@ def version_of(version: ApiVersion, release: Release) -> ApiVersion:
     """Return a version as a release reads it."""
     if version is V1 or (version is V1BETA3 and release.name in version.emulated):
         same = v1_of(release)
-        return same if version is V1 else replace(same, name=version.name, document=version.document, removed={})
+        return same if version is V1 else replace(same, name=version.name, document=V1Beta3DocumentV128, removed={})
     return version
 
 

@@ -29,7 +29,8 @@ from moorage.errors import Fault
 from moorage.framework.args import Int32
 
 __all__ = [
-    "V1Beta1Document", "V1Beta2Document", "V1Beta3Document", "V1DocumentV135", "address_faults", "as_configuration",
+    "V1Beta1Document", "V1Beta2Document", "V1Beta3Document", "V1Beta3DocumentV128", "V1DocumentV135", "address_faults",
+    "as_configuration",
 ]  # fmt: skip
 
 P = TypeVar("P", bound="_Plugins")
@@ -71,6 +72,12 @@ class _PluginsV135(_MultiPointPlugins):
     pre_enqueue: PluginSet = PluginSet()
 
 
+class _ProfileV128(Value):
+    scheduler_name: str | None = None
+    plugins: _PluginsV135 | None = None
+    plugin_config: tuple[PluginConfig, ...] = ()
+
+
 class _ProfileV135(Value):
     scheduler_name: str | None = None
     percentage_of_nodes_to_score: Int32 | None = None
@@ -96,6 +103,12 @@ class V1Beta3Document(_Document):
     profiles: tuple[_MultiPointProfile, ...] = ()
 
 
+class V1Beta3DocumentV128(_Document):
+    """v1beta3 as 1.27 and 1.28 read it."""
+
+    profiles: tuple[_ProfileV128, ...] = ()
+
+
 class V1Beta2Document(_Document):
     profiles: tuple[_Profile, ...] = ()
     healthz_bind_address: str | None = None
@@ -107,7 +120,7 @@ class V1Beta1Document(V1Beta2Document):
 
 
 class V1DocumentV135(_Document):
-    """v1 as 1.28 to 1.35 read it."""
+    """v1 as 1.27 to 1.35 read it."""
 
     profiles: tuple[_ProfileV135, ...] = ()
     delay_cache_until_active: bool = False
@@ -120,7 +133,7 @@ def as_configuration(document: msgspec.Struct) -> Configuration:
     if isinstance(document, V1DocumentV135):
         given = {name: getattr(document, name) for name in V1DocumentV135.__struct_fields__}
         return structs.replace(Configuration(), **{**given, "profiles": tuple(map(_as_profile, document.profiles))})
-    if not isinstance(document, V1Beta2Document | V1Beta3Document):
+    if not isinstance(document, V1Beta2Document | V1Beta3Document | V1Beta3DocumentV128):
         raise TypeError(f"{type(document).__name__} is no scheduler configuration")
     shared = {name: getattr(document, name) for name in _Document.__struct_fields__}
     profiles = tuple(

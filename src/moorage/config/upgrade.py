@@ -21,7 +21,11 @@ _RATIO: Final = "RequestedToCapacityRatio"
 
 #: Plugin → the release in which a rule ended → what is different after it.
 _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
-    "InterPodAffinity": {"1.33": "selects every namespace with a namespaceSelector that matches no labels"},
+    "InterPodAffinity": {
+        "1.27": "does not score pods that no term concerns",
+        "1.33": "selects every namespace with a namespaceSelector that matches no labels",
+    },
+    "PodTopologySpread": {"1.27": "does not score pods without constraints"},
     "DefaultPreemption": {
         "1.28": "compares victims by importance",
         "1.34.7": "does not delete victims again that are being deleted",
@@ -39,6 +43,7 @@ _CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
         "1.35": "scores by how much the pod changes the balance, so 75 where it changes nothing",
     },
     _FIT: {
+        "1.27": "ignores resources that the pod does not request",
         "1.31": "counts sidecars of placed pods in scores",
         "1.33": "tries no preemption on nodes that are too small, and counts requests of the pod as a whole",
     },

@@ -182,3 +182,9 @@ def test_v1beta2_ends_with_1_27(version, reads):
     (profile,) = load_source(source).profiles
     assert profile.weights["NodeAffinity"] == 1
     assert "SchedulingGates" in profile.points["preEnqueue"]
+
+
+@pytest.mark.parametrize(("version", "said"), [("1.28", True), ("1.29", False)])
+def test_a_release_that_was_not_compared_says_so(version, said):
+    loaded = load_source(ConfigSource(HEAD.encode(), "config.yaml", emulate=find_release(version).name))
+    assert ("by its source, not compared" in loaded.heading) is said

@@ -45,6 +45,7 @@ _1_28_8: Final = before_release(
         "VolumeZone": "1.28",
     },
     documents=frozenset(["v1", "v1beta3"]),
+    compared=False,
     removed_plugins=(*_DISK_LIMITS, "SelectorSpread"),
     evicts_on_nodes_left_out=True,
     named_nodes_must_exist=True,

@@ -59,6 +59,8 @@ class Release:
     lacks_flags: frozenset[str] = frozenset()
     lacks_points: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: Its decisions were compared with those of its own code; otherwise it follows its source.
+    compared: bool = True
     #: It has kube-scheduler's flags of 1.19 to 1.21, plain HTTP ports, algorithm providers and Policy among them.
     legacy_flags: bool = False
     default_lock: str = "leases"

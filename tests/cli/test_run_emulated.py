@@ -230,6 +230,8 @@ def test_the_role_of_that_time_will_do_and_a_second_replica_waits_for_the_annota
         ("1.34", "min-compatibility-version"),
         ("1.31", "requestheader-uid-headers"),
         ("1.30", "emulated-version"),
+        ("1.29", "log-text-split-stream"),
+        ("1.28", "allow-metric-labels-manifest"),
     ],
 )
 def test_a_release_has_no_later_flags(release, flag):

@@ -142,7 +142,8 @@ class NodeResourcesFitV127(NodeResourcesFitV129):
 
     def _wants(self, pod: PodInfo, snapshot: Snapshot | None) -> tuple[RequestedResource, ...]:
         wanted = {one.resource: one for one in super()._wants(pod, snapshot)}
-        if not self._needs(pod).key:
+        # A quantity of zero counts as a request of other resources.
+        if not any(amount or name not in ALWAYS_COMPARED for name, amount in self._needs(pod).requests.items()):
             return ()
         first = (wanted.pop(name, RequestedResource(name, 0)) for name in ALWAYS_COMPARED)
         return (*first, *wanted.values())

@@ -131,7 +131,9 @@ def doubled(obj):
     return replace(obj, spec=replace(obj.spec, containers=(held,)))
 
 
-SEEDS = list(range(3000, 3000 + 3 * CLUSTERS, 6))
+SEEDS = list(range(3000 + 3 * FIRST, 3000 + 3 * (FIRST + CLUSTERS), 6))
+#: The least cost of a change that opens the node ``walled``: uncordon it, raise its number of pods, and shrink the request.
+WALLED = 9
 
 
 @pytest.mark.slow
@@ -147,7 +149,7 @@ def test_the_answer_does_not_depend_on_how_the_cluster_is_described(seed):
     cordoned = a_node(
         "walled", {"zone": "z", "kubernetes.io/hostname": "walled"}, allocatable={"cpu": "1m", "pods": 0}, unschedulable=True
     )
-    if not any(pod.spec.topology_spread_constraints for pod in pods):
+    if cost < WALLED and not any(pod.spec.topology_spread_constraints for pod in pods):
         assert least([*nodes, cordoned, *pods]) == (cost, found)
     twice, _ = least([doubled(obj) for obj in (*nodes, *pods)])
     assert twice == pytest.approx(cost)

@@ -53,6 +53,7 @@ def _command(path: Path) -> float:
         before = getrusage(RUSAGE_CHILDREN)
         arguments = ["-m", "moorage", "explain", "pending", "-f", str(path), "-q"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, env=environment, check=False)
         after = getrusage(RUSAGE_CHILDREN)
     return round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 2)

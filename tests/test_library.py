@@ -55,6 +55,12 @@ def test_importing_the_library_imports_nothing_heavy():
     assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+@pytest.mark.slow
+def test_questions_about_files_load_no_http_client():
+    check = "import sys, moorage.cli.explain; print('aiohttp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
 def test_what_is_not_there_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'schedule_everything'"):
         moorage.schedule_everything  # noqa: B018

@@ -17,7 +17,6 @@ import msgspec
 from moorage.api.custom_objects import CustomKind
 from moorage.client.endpoint import Endpoint
 from moorage.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
-from moorage.client.rest import Rest
 from moorage.client.server_version import server_version
 from moorage.errors import UNREACHABLE, ClusterError, InputError
 from moorage.inputs.files import InputFile
@@ -77,6 +76,8 @@ def take_dump(endpoint: Endpoint, custom: Iterable[str] = ()) -> ClusterInput:
 
     Raises  ClusterError if it cannot be asked or refuses nodes or pods; InputError for what cannot be read
     """
+    from moorage.client.rest import Rest  # imports aiohttp, which only this needs
+
     began = datetime.now(UTC)
 
     async def read() -> ClusterInput:

@@ -24,6 +24,7 @@ from moorage.laboratory.offers import NO_OFFERS, ChangeSet, NodeOffers, Offers, 
 from moorage.printable import one_line
 from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import SimulatedCluster
+from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["FreshTrials", "Trial", "Trials", "check_move", "fits_of", "in_order", "moved_in", "unscheduled"]
@@ -144,7 +145,8 @@ def check_move(move: Change, simulation: SimulatedCluster) -> None:
     """Raise InputError if a plugin refuses the node that a pod is to move to. The pod must be on no node."""
     pod = simulation.pod_named(move.target.removeprefix("pod/"))
     profile = None if pod is None else simulation.scheduler.profiles.get(pod.spec.scheduler_name)
-    if pod is None or profile is None or str(move.new) not in fits_of(profile, unplaced(pod), simulation):
+    row = simulation.scheduler.snapshot.table.row_of.get(str(move.new))
+    if pod is None or profile is None or row is None or not _open_rows(profile, unplaced(pod), simulation)[row]:
         raise InputError(one_line(f"{move.target} does not fit on {move.new}"))
 
 
@@ -161,11 +163,17 @@ def _unplaced_if(obj: Object, target: str) -> Object:
 
 def fits_of(profile: Profile, pod: Pod, simulation: SimulatedCluster) -> tuple[str, ...]:
     """Return the names of the nodes that no plugin of a profile refuses, sorted."""
+    nodes = simulation.scheduler.snapshot.table.nodes
+    return tuple(sorted(nodes[row].metadata.name for row in np.flatnonzero(_open_rows(profile, pod, simulation)).tolist()))
+
+
+def _open_rows(profile: Profile, pod: Pod, simulation: SimulatedCluster) -> BoolArray:
+    """Return the rows that no plugin of a profile refuses; shape (rows,)."""
     snapshot = simulation.scheduler.snapshot
     open_rows = np.ones(len(snapshot.table), dtype=bool)
     for refusal in refusals_of(profile, PodInfo(pod), snapshot):
         open_rows &= ~refusal.rows
-    return tuple(sorted(snapshot.table.nodes[row].name for row in np.flatnonzero(open_rows)))
+    return open_rows
 
 
 def unscheduled(pod: Pod, simulation: SimulatedCluster) -> Offers | None:

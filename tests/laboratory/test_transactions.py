@@ -21,6 +21,11 @@ def decisions(cluster, world):
     return [str(one) for one in cluster.schedule()], cluster.run(cluster.now_s + 200).pods
 
 
+def played(cluster):
+    """Return the cluster that the history leads to when it is played again."""
+    return pickle.loads(pickle.dumps(cluster))
+
+
 OPTIONS = {
     "all nodes": {},
     "a sample of nodes": {"config": HEAD + b"percentageOfNodesToScore: 1\n"},
@@ -42,7 +47,7 @@ def test_a_rollback_leaves_a_cluster_that_decides_like_a_fresh_one(seed, options
             for _ in range(5):
                 world.act(cluster, 1)
         assert cluster.digest() == before
-    fresh = cluster.fork()
+    fresh = played(cluster)
     assert fresh.digest() == cluster.digest()
     assert decisions(cluster, World(seed + 100)) == decisions(fresh, World(seed + 100))
     assert fresh.digest() == cluster.digest()
@@ -83,7 +88,7 @@ def test_an_inner_transaction_belongs_to_the_outer_one(cluster):
         kept = cluster.digest()
         outer.commit()
     assert cluster.digest() == kept != before
-    assert cluster.fork().digest() == kept
+    assert played(cluster).digest() == kept
 
 
 def test_a_transaction_is_used_once(cluster):
@@ -185,5 +190,5 @@ def test_a_change_of_the_configuration_is_taken_back(cluster):
         changed = cluster.schedule(dry_run=True)
     before = cluster.digest()
     assert any("NodeAffinity" in one.points.get("filter", ()) for one in cluster.loaded.profiles)
-    assert cluster.fork().digest() == before
+    assert played(cluster).digest() == before
     assert len(changed) == len(cluster.schedule())

@@ -42,6 +42,7 @@ from moorage.laboratory.present import aside_of, cluster_input, present_objects
 from moorage.laboratory.recorded_simulation import RecordedSimulation
 from moorage.laboratory.simulated_state import state_of
 from moorage.laboratory.starvation import may_starve, starved
+from moorage.laboratory.state_copies import StateCopy
 from moorage.laboratory.transactions import Transaction
 from moorage.laboratory.undo_log import UndoLog
 from moorage.report.explanation import ExplainRequest, Explanation
@@ -314,11 +315,14 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
     def fork(self) -> Self:
         """Return an independent cluster in the same state, which shares the objects.
 
-        It is made again from the history when it is first used: that takes as long as loading the objects, and repeating what
-        was scheduled since.
+        With a plugin from elsewhere it is made again from the history when it is first used: that takes as long as loading the
+        objects, and repeating what was scheduled since.
         """
         other = object.__new__(type(self))
         other.__setstate__(self._state())
+        if self._simulation is not None:
+            known = [(self.options, self.options), (self, other), (self._log, other._log)]
+            other._simulation = StateCopy([*known, *self._simulation.plain_copies()]).of(self._simulation)
         return other
 
     # -- scheduling ------------------------------------------------------------------------------------------------------

@@ -68,6 +68,14 @@ class RecordedSimulation(SimulatedCluster):
         yield [(time_s, type(fact).__name__, getattr(fact, "obj", None)) for time_s, _, fact in sorted(self._events, key=_when)]
         yield sorted(self._timeouts.items())
 
+    def plain_copies(self) -> Iterator[tuple[Any, Any]]:
+        """Yield the large books, which hold only values that never change, each with its copy."""
+        for book in (self._pods, self._came, self._named, self.scheduler.event_handlers.uid_of):
+            yield book, book.copy()
+        cluster = self.scheduler.cluster
+        assert isinstance(cluster, RecordedClusterState)
+        yield from cluster.plain_copies()
+
     def begin(self) -> None:
         """Open a transaction: save what is small."""
         self.log.begin()

@@ -50,6 +50,12 @@ class RecordedClusterState(ClusterState):
         yield from (list(held.values()) for _, held in sorted(self._objects.items(), key=lambda one: one[0].__name__) if held)
         yield self._assumed
 
+    def plain_copies(self) -> Iterator[tuple[Any, Any]]:
+        """Yield the large parts, which hold only values that never change, each with its copy."""
+        yield self._placed, self._placed.copy()
+        yield self.table.pods, [pods.copy() for pods in self.table.pods]
+        yield self.table.labels.by_row, self.table.labels.by_row.copy()
+
     # -- nodes --------------------------------------------------------------------------------------------------------
 
     def set_node(self, node: Node) -> Node | None:

@@ -176,13 +176,14 @@ class LabelColumns:
     def __init__(self, space: RowSpace) -> None:
         self._space = space
         self._columns: dict[str, LabelColumn] = {}
-        self._labels: list[Mapping[str, str]] = []
+        #: The labels of each row.
+        self.by_row: list[Mapping[str, str]] = []
         #: How many nodes have each key.
         self._there: Counter[str] = Counter()
         self._nowhere = LabelColumn(space)
 
     def of(self, row: int) -> Mapping[str, str]:
-        return self._labels[row]
+        return self.by_row[row]
 
     def is_anywhere(self, key: str) -> bool:
         """Return False for a key that no node has, nor had since it was first read."""
@@ -195,38 +196,38 @@ class LabelColumns:
             if key not in self._there:
                 return self._nowhere
             column = self._columns[key] = LabelColumn(self._space)
-            for row, labels in enumerate(self._labels):
+            for row, labels in enumerate(self.by_row):
                 column.come(row, labels.get(key))
         return column
 
     def append(self, labels: Mapping[str, str]) -> None:
-        self._labels.append(labels)
+        self.by_row.append(labels)
         self._there.update(labels.keys())
-        row = len(self._labels) - 1
+        row = len(self.by_row) - 1
         self._nowhere.come(row, None)
         for key, column in self._columns.items():
             column.come(row, labels.get(key))
 
     def replace(self, row: int, labels: Mapping[str, str]) -> None:
-        self._forget(self._labels[row])
+        self._forget(self.by_row[row])
         self._there.update(labels.keys())
-        self._labels[row] = labels
+        self.by_row[row] = labels
         for key, column in self._columns.items():
             column.change(row, labels.get(key))
 
     def remove(self, row: int) -> None:
         """Remove a row's labels; the last row's labels move into its place (the ``RowSpace`` moves the columns)."""
-        self._forget(self._labels[row])
+        self._forget(self.by_row[row])
         self._nowhere.go(None)
         for key, column in self._columns.items():
-            column.go(self._labels[row].get(key))
-        last = self._labels.pop()
-        if row < len(self._labels):
-            self._labels[row] = last
+            column.go(self.by_row[row].get(key))
+        last = self.by_row.pop()
+        if row < len(self.by_row):
+            self.by_row[row] = last
 
     def swap(self, row: int, other: int) -> None:
         """Exchange the labels of two rows (the ``RowSpace`` moves the columns)."""
-        self._labels[row], self._labels[other] = self._labels[other], self._labels[row]
+        self.by_row[row], self.by_row[other] = self.by_row[other], self.by_row[row]
 
     def _forget(self, labels: Mapping[str, str]) -> None:
         for key in labels:

@@ -1,0 +1,122 @@
+"""A fork is a copy of the state: it decides as the history played again, and shares nothing that can change."""
+
+from __future__ import annotations
+
+import gc
+from types import FunctionType, MethodType, ModuleType
+
+import msgspec
+import numpy as np
+import pytest
+
+import moorage
+from moorage.framework.verdicts import Hold
+from moorage.laboratory.state_copies import StateCopy, is_shared
+from tests.laboratory.random_world import World
+from tests.laboratory.test_transactions import HEAD, OPTIONS, decisions, played
+
+
+def worn(seed, **options):
+    """A cluster to which much has happened."""
+    world = World(seed)
+    cluster = world.cluster(**options)
+    for _ in range(12):
+        world.act(cluster)
+    cluster.schedule()
+    return world, cluster
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("seed", range(20, 21))
+def test_a_fork_decides_as_its_history_played_again(seed, options):
+    world, cluster = worn(seed, **options)
+    fork, before = cluster.fork(), cluster.digest()
+    assert fork._simulation is not None
+    fresh = played(cluster)
+    assert fork.digest() == fresh.digest() == before
+    for _ in range(6):
+        world.act(fork)
+    assert cluster.digest() == before
+    assert decisions(cluster.fork(), World(seed + 100)) == decisions(fresh, World(seed + 100))
+    assert cluster.digest() == before
+    fork.schedule()
+    assert played(fork).digest() == fork.digest()
+
+
+def test_a_fork_of_an_open_transaction_keeps_its_changes_and_cannot_take_them_back():
+    _, cluster = worn(3)
+    with cluster.transaction():
+        cluster.remove("node/n1")
+        fork, within = cluster.fork(), cluster.digest()
+    assert fork.digest() == within != cluster.digest()
+    with fork.transaction():
+        fork.schedule()
+        fork.remove("node/n2")
+    assert fork.digest() == within
+
+
+# -- what is shared --------------------------------------------------------------------------------------------------------
+
+
+def reached(start, constants):
+    """All that can change among what is reached from an object, by id."""
+    found, left = {}, [start]
+    while left:
+        one = left.pop()
+        if id(one) in found or id(one) in constants or is_shared(type(one)) or isinstance(one, ModuleType):
+            continue
+        found[id(one)] = one
+        if isinstance(one, MethodType):
+            left += [one.__self__]
+        elif isinstance(one, FunctionType):
+            left += one.__closure__ or ()
+        else:
+            left += gc.get_referents(one)
+    return found
+
+
+def can_change(one):
+    """Say whether an object is a container, an array, or an instance of one of Moorage's classes that is not frozen."""
+    kind = type(one)
+    if not kind.__module__.startswith("moorage."):
+        return isinstance(one, dict | list | set | np.ndarray)
+    return not isinstance(one, tuple) and not (issubclass(kind, msgspec.Struct) and kind.__struct_config__.frozen)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_a_fork_shares_nothing_that_can_change(seed):
+    _, cluster = worn(seed)
+    fork = cluster.fork()
+    constants = StateCopy([])._constants
+    mine = reached(cluster.simulation.__dict__, constants | {id(cluster)})
+    its = reached(fork.simulation.__dict__, constants | {id(fork)})
+    api = {id(node.metadata.labels) for node in cluster.snapshot.table.nodes}
+    assert [one for key, one in mine.items() if key in its and can_change(one) and key not in api] == []
+    assert len(its) > 1000
+
+
+class Local:
+    """A plugin from elsewhere."""
+
+    name = "Local"
+
+    def __init__(self, args=None, handle=None):
+        self.seen = []
+
+    def pre_enqueue(self, pod):
+        self.seen.append(pod.name)
+        return Hold("never") if pod.name == "held" else None
+
+
+def test_a_fork_with_a_plugin_from_elsewhere_is_played_again():
+    config = HEAD + b"profiles:\n- plugins: {multiPoint: {enabled: [{name: Local}]}}\n"
+    world = World(1)
+    cluster = moorage.Cluster.from_objects([world.node("n1")], [world.pod() for _ in range(3)], config=config, plugins=(Local,))
+    cluster.schedule()
+    fork = cluster.fork()
+    assert fork._simulation is None
+    assert fork.digest() == cluster.digest()
+    plugins = [one.scheduler.profiles["default-scheduler"].plugins["Local"] for one in (cluster, fork)]
+    assert plugins[0] is not plugins[1]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import moorage
+from moorage.cycle.row_importance import Ranking
 from moorage.framework.verdicts import Hold
 from moorage.laboratory.state_copies import StateCopy, is_shared
 from tests.laboratory.random_world import World
@@ -95,6 +96,20 @@ def test_a_fork_shares_nothing_that_can_change(seed):
     api = {id(node.metadata.labels) for node in cluster.snapshot.table.nodes}
     assert [one for key, one in mine.items() if key in its and can_change(one) and key not in api] == []
     assert len(its) > 1000
+
+
+def known_rows(cluster):
+    """How many rows the ranking of pods recognizes by the pods that it ranked."""
+    plugin = cluster.scheduler.profiles["default-scheduler"].plugins["DefaultPreemption"]
+    (ranking,) = [one for one in reached(plugin, {id(cluster.simulation)}).values() if isinstance(one, Ranking)]
+    return sum(any(pods is held for held in ranking._held) for pods in cluster.snapshot.table.pods)
+
+
+def test_what_is_one_object_stays_one_object():
+    world, cluster = worn(4)
+    cluster.add(*({**world.pod(), "spec": {**world.pod()["spec"], "priority": 50}} for _ in range(9)))
+    cluster.schedule()
+    assert known_rows(cluster.fork()) == known_rows(cluster) > 0
 
 
 class Local:

@@ -13,6 +13,7 @@ from os import PathLike
 from typing import Any, Self, Unpack
 
 from moorage.api.core import Pod
+from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object
 from moorage.config.scheduler_document import Loaded
 from moorage.cycle.decision import Decision
@@ -322,7 +323,8 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         other.__setstate__(self._state())
         if self._simulation is not None:
             known = [(self.options, self.options), (self, other), (self._log, other._log)]
-            other._simulation = StateCopy([*known, *self._simulation.plain_copies()]).of(self._simulation)
+            with collector_paused():
+                other._simulation = StateCopy([*known, *self._simulation.plain_copies()]).of(self._simulation)
         return other
 
     # -- scheduling ------------------------------------------------------------------------------------------------------

@@ -53,7 +53,9 @@ class RecordedClusterState(ClusterState):
     def plain_copies(self) -> Iterator[tuple[Any, Any]]:
         """Yield the large parts, which hold only values that never change, each with its copy."""
         yield self._placed, self._placed.copy()
-        yield self.table.pods, [pods.copy() for pods in self.table.pods]
+        rows = [pods.copy() for pods in self.table.pods]
+        yield self.table.pods, rows
+        yield from zip(self.table.pods, rows, strict=True)
         yield self.table.labels.by_row, self.table.labels.by_row.copy()
 
     # -- nodes --------------------------------------------------------------------------------------------------------

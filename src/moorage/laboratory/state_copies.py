@@ -49,6 +49,8 @@ _ATOMS: Final = (
 )  # fmt: skip
 #: Modules of the standard library with values that never change.
 _STANDARD: Final = frozenset({"datetime", "decimal", "fractions", "ipaddress", "operator", "re", "typing"})
+#: How deep tuples are looked into at once.
+_DEPTH: Final = 4
 #: What a cycle knows of classes of pods is not copied. It is worked out again when it is needed.
 _DROPPED: Final = frozenset({"_classes", "_failures"})
 
@@ -132,10 +134,13 @@ class StateCopy:
     # -- containers -------------------------------------------------------------------------------------------------------
 
     def _is_flat(self, values: Collection[Any]) -> bool:
-        """Return whether values are shared as they are, or are tuples of such."""
+        """Return whether values are shared as they are, or are tuples of such, or tuples of those."""
         kinds = set(map(type, values))
-        if kinds == {tuple}:
-            kinds = set(map(type, chain.from_iterable(values)))
+        for _ in range(_DEPTH):
+            if tuple not in kinds:
+                break
+            values = list(chain.from_iterable([one for one in values if type(one) is tuple]))
+            kinds = (kinds - {tuple}) | set(map(type, values))
         if kinds <= self._shared:
             return True
         self._shared.update(filter(is_shared, kinds))

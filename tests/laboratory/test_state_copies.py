@@ -12,9 +12,12 @@ import pytest
 import moorage
 from moorage.cycle.row_importance import Ranking
 from moorage.framework.verdicts import Hold
+from moorage.laboratory import played_histories
+from moorage.laboratory.history import play
 from moorage.laboratory.state_copies import StateCopy, is_shared
-from tests.laboratory.random_world import World
-from tests.laboratory.test_transactions import HEAD, OPTIONS, decisions, played
+from tests.laboratory.random_world import OTHERS, World
+from tests.laboratory.test_transactions import HEAD, OPTIONS, decisions
+from tests.laboratory.test_transactions import played as again
 
 
 def worn(seed, **options):
@@ -34,7 +37,7 @@ def test_a_fork_decides_as_its_history_played_again(seed, options):
     world, cluster = worn(seed, **options)
     fork, before = cluster.fork(), cluster.digest()
     assert fork._simulation is not None
-    fresh = played(cluster)
+    fresh = again(cluster)
     assert fork.digest() == fresh.digest() == before
     for _ in range(6):
         world.act(fork)
@@ -42,7 +45,7 @@ def test_a_fork_decides_as_its_history_played_again(seed, options):
     assert decisions(cluster.fork(), World(seed + 100)) == decisions(fresh, World(seed + 100))
     assert cluster.digest() == before
     fork.schedule()
-    assert played(fork).digest() == fork.digest()
+    assert again(fork).digest() == fork.digest()
 
 
 def test_a_fork_of_an_open_transaction_keeps_its_changes_and_cannot_take_them_back():
@@ -135,3 +138,30 @@ def test_a_fork_with_a_plugin_from_elsewhere_is_played_again():
     assert fork.digest() == cluster.digest()
     plugins = [one.scheduler.profiles["default-scheduler"].plugins["Local"] for one in (cluster, fork)]
     assert plugins[0] is not plugins[1]
+
+
+def test_trials_that_bind_volumes_play_the_history_twice_at_most(monkeypatch):
+    """The second time the state is held, and trials after it go back to a copy."""
+    played = []
+    monkeypatch.setattr(played_histories, "play", lambda history: played.append(history) or play(history))
+    world = World(5)
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "late"}}
+    pods = [{**pod, "spec": {"containers": [{"name": "c"}], "volumes": [volume]}} for pod in (world.pod() for _ in range(3))]
+    nodes = [{**world.node(f"n{at}"), "spec": {}} for at in range(3)]
+    cluster = moorage.Cluster.from_objects(nodes, pods, OTHERS)
+    before, trials = cluster.digest(), len(played)
+    came = []
+    for _ in range(4):
+        with cluster.transaction():
+            came.append(cluster.schedule())
+        assert cluster.digest() == before
+    assert came == [came[0]] * 4
+    assert all(came[0])
+    assert len(played) == trials + 1
+    with cluster.transaction() as t:
+        cluster.schedule()
+        t.commit()
+    with cluster.transaction():
+        cluster.remove("node/n1")
+        cluster.schedule()
+    assert cluster.digest() == again(cluster).digest() != before

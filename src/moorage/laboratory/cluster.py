@@ -13,7 +13,6 @@ from os import PathLike
 from typing import Any, Self, Unpack
 
 from moorage.api.core import Pod
-from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object
 from moorage.config.scheduler_document import Loaded
 from moorage.cycle.decision import Decision
@@ -32,18 +31,18 @@ from moorage.laboratory.explained_changes import ChangeLimits, with_changes
 from moorage.laboratory.explanation import Subject, explain_now
 from moorage.laboratory.feasibility import feasibility_of
 from moorage.laboratory.frames import ColumnFrame, nodes_frame, pods_frame
-from moorage.laboratory.history import Evicted, History, Ran, Step, Tried, play, scope_of, take
+from moorage.laboratory.history import Evicted, History, Ran, Step, Tried, scope_of, take
 from moorage.laboratory.inventory import Inventory, PresentObjects
 from moorage.laboratory.least_change import OWNERS, Remedy, find_least_change
 from moorage.laboratory.live_dump import endpoint_of, take_dump
 from moorage.laboratory.object_edits import ChangeLike, ObjectEdit, ObjectEdits, read_change
 from moorage.laboratory.objects import ObjectLike, flat_objects, read_given
 from moorage.laboratory.placements import Feasibility, PodPlacement, placement_of
+from moorage.laboratory.played_histories import PlayedHistories, copy_of
 from moorage.laboratory.present import aside_of, cluster_input, present_objects
 from moorage.laboratory.recorded_simulation import RecordedSimulation
 from moorage.laboratory.simulated_state import state_of
 from moorage.laboratory.starvation import may_starve, starved
-from moorage.laboratory.state_copies import StateCopy
 from moorage.laboratory.transactions import Transaction
 from moorage.laboratory.undo_log import UndoLog
 from moorage.report.explanation import ExplainRequest, Explanation
@@ -91,6 +90,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
     def _forget(self) -> None:
         """Drop all that is made from the history."""
         self._simulation: RecordedSimulation | None = None
+        self._played = PlayedHistories()
         self._log = UndoLog()
         self._marks: list[_Mark] = []
         self._on_attempt: Callable[[SimulatedAttempt], None] | None = None
@@ -160,7 +160,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
 
         Ask for it each time: a rollback may replace it.
         """
-        return self._take_up(play(self._history)) if self._simulation is None else self._simulation
+        return self._take_up(self._played.play(self._history)) if self._simulation is None else self._simulation
 
     def _take_up(self, simulation: RecordedSimulation) -> RecordedSimulation:
         self._simulation = simulation
@@ -323,8 +323,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
         other.__setstate__(self._state())
         if self._simulation is not None:
             known = [(self.options, self.options), (self, other), (self._log, other._log)]
-            with collector_paused():
-                other._simulation = StateCopy([*known, *self._simulation.plain_copies()]).of(self._simulation)
+            other._simulation = copy_of(self._simulation, known)
         return other
 
     # -- scheduling ------------------------------------------------------------------------------------------------------
@@ -522,7 +521,7 @@ class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
     # -- copies ----------------------------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Any]:
-        made = {"_simulation", "_log", "_marks", "_on_attempt", "_digest"}
+        made = {"_simulation", "_played", "_log", "_marks", "_on_attempt", "_digest"}
         kept = {name: value for name, value in vars(self).items() if name not in made}
         return {**kept, "_history": self._history.copy()}
 

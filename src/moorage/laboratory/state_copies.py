@@ -218,12 +218,13 @@ class StateCopy:
         return value if owner is None or isinstance(owner, ModuleType | type) else getattr(self._one(owner), value.__name__)
 
     def _function(self, value: FunctionType) -> Any:
-        if not value.__closure__:
+        defaults = self._one(value.__defaults__)
+        if not value.__closure__ and defaults is value.__defaults__:
             return value
         if not value.__module__.startswith("moorage."):
             raise _RefusedError
-        cells = tuple([self._one(cell) for cell in value.__closure__])
-        made = FunctionType(value.__code__, value.__globals__, value.__name__, value.__defaults__, cells)
+        cells = tuple([self._one(cell) for cell in value.__closure__ or ()])
+        made = FunctionType(value.__code__, value.__globals__, value.__name__, defaults, cells)
         made.__kwdefaults__ = value.__kwdefaults__
         return self._keep(value, made)
 
@@ -240,8 +241,13 @@ class StateCopy:
     # -- objects ----------------------------------------------------------------------------------------------------------
 
     def _object(self, value: Any) -> Any:
-        made = object.__new__(type(value))
-        return self._keep(value, made, lambda: self._fill(value, made))
+        kind: Any = type(value)
+        made = object.__new__(kind)
+        if kind.__hash__ is None or kind.__hash__ is object.__hash__:
+            return self._keep(value, made, lambda: self._fill(value, made))
+        self._keep(value, made)
+        self._fill(value, made)  # at once: it may be a key, and its hash depends on what is in it
+        return made
 
     def _fill(self, value: Any, made: Any) -> None:
         for name in _slots_of(type(value)):

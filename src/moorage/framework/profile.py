@@ -147,11 +147,23 @@ def make_profile(
         point: tuple(_step(point, name, plugins[name], reuse[name]) for name in names if name in plugins)
         for point, names in points.items()
     }
+    if lone := tuple(_lone_scores(points, plugins, reuse)):
+        steps["preScore"] = (*steps.get("preScore", ()), *lone)
     for_groups = (_other(name, plugin, "pod_group_post_filter") for name, plugin in plugins.items())
     return Profile(
         scheduler_name, steps, dict(weights), percentage_of_nodes_to_score, plugins,
         pod_group_post_filter=next((step for step in for_groups if step is not None), None),
     )  # fmt: skip
+
+
+def _lone_scores(
+    points: Mapping[str, Sequence[str]], plugins: Mapping[str, Plugin], reuse: Mapping[str, Reuse]
+) -> Iterator[Step]:
+    """Yield a PreScore step for each plugin that scores with its PreScore disabled, if ``pre_score_disabled`` replaces it."""
+    for name in points.get("score", ()):
+        call = getattr(plugins.get(name), "pre_score_disabled", None)
+        if call is not None and name not in points.get("preScore", ()):
+            yield Step(name, plugins[name], call, reuse=reuse[name])
 
 
 # -- the members of a plugin ----------------------------------------------------------------------------------------------

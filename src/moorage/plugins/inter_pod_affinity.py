@@ -17,6 +17,7 @@ Source    kube-scheduler 1.36, plugins/interpodaffinity/*.go
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NoReturn
 
 from moorage.api.core import Namespace, Node
 from moorage.errors import Fault
@@ -47,6 +48,7 @@ from moorage.plugins.affinity_counts import AffinityCounts, ResolvedTerm, count_
 from moorage.plugins.affinity_reasons import explained, refusing_terms
 from moorage.plugins.affinity_remedies import remedies_of_neighbours
 from moorage.plugins.affinity_scores import AffinityWeights, normalize_weights, sum_weights, weigh_affinity
+from moorage.plugins.no_pre_score import NoPreScoreError
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import MatchTerm
@@ -166,6 +168,9 @@ class InterPodAffinity(
         return refusing_terms(state, nodes)
 
     # -- score --------------------------------------------------------------------------------------------------------
+
+    def pre_score_disabled(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> NoReturn:
+        raise NoPreScoreError(self.name)
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> AffinityWeights | Skip:
         prefers = bool(pod.preferred_affinity or pod.preferred_anti_affinity)

@@ -114,11 +114,15 @@ class NodeResourcesBalancedAllocation(
         return {"requests on a node": needs.key}
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> ScoredDemands | Skip:
-        del feasible
         requests = self._needs(pod).requests
         if not any(requests.get(resource.name) for resource in self._resources):
             return SKIP
-        return with_devices(demands(self._resources, requests), snapshot, self._gates)
+        return self.pre_score_disabled(pod, snapshot, feasible)
+
+    def pre_score_disabled(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> ScoredDemands:
+        """Score pods without requests, too."""
+        del feasible
+        return with_devices(demands(self._resources, self._needs(pod).requests), snapshot, self._gates)
 
     def score(self, scored: ScoredDemands, nodes: NodeView) -> IntArray:
         if isinstance(scored, DeviceBackedDemands):

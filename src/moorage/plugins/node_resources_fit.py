@@ -246,6 +246,8 @@ class NodeResourcesFit(
         amounts = {**scored.requests, "cpu": scored.nonzero_cpu, "memory": scored.nonzero_memory}
         return with_devices(demands(self._resources, amounts), snapshot, self._gates)
 
+    pre_score_disabled = pre_score
+
     def score(self, to_score: ScoredDemands, nodes: NodeView) -> IntArray:
         if isinstance(to_score, DeviceBackedDemands):
             return self._score(to_score.demands, to_score.among(nodes))

@@ -17,7 +17,7 @@ Source    kube-scheduler 1.36, plugins/podtopologyspread/*.go
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Self
+from typing import NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,7 @@ from moorage.framework.points import (
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.default_selector import OWNING_KINDS, controller_of, default_selector
+from moorage.plugins.no_pre_score import NoPreScoreError
 from moorage.plugins.spread_counts import CountedConstraint, Spread, count_spreads, counted_constraints
 from moorage.plugins.spread_reasons import excess, explained, refusing_terms
 from moorage.plugins.spread_remedies import remedies_of_spreads
@@ -284,6 +285,9 @@ class PodTopologySpread(
         return excess(spreads, nodes)
 
     # -- score --------------------------------------------------------------------------------------------------------
+
+    def pre_score_disabled(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> NoReturn:
+        raise NoPreScoreError(self.name, "error reading")
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> SpreadPreference | Skip:
         constraints = self._constraints(pod, snapshot, required=False)

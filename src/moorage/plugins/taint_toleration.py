@@ -10,7 +10,7 @@ Source    kube-scheduler 1.36, plugins/tainttoleration/taint_toleration.go
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, NoReturn
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from moorage.framework.points import (
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.default_normalize import default_normalize
+from moorage.plugins.no_pre_score import NoPreScoreError
 from moorage.plugins.taint_remedies import remedies_of_taints
 from moorage.plugins.term_names import taint_name, taint_text
 from moorage.state.cluster import Snapshot
@@ -110,6 +111,9 @@ class TaintToleration(
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> tuple[Toleration, ...]:
         return tuple(held for held in pod.spec.tolerations if held.effect in {"", SOFT})
+
+    def pre_score_disabled(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> NoReturn:
+        raise NoPreScoreError(self.name)
 
     def score(self, tolerations: tuple[Toleration, ...], nodes: NodeView) -> IntArray:
         return count_untolerated(tolerations, nodes, SOFT, self._numeric)

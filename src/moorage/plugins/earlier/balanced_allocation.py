@@ -11,8 +11,8 @@ import numpy as np
 
 from moorage.framework.verdicts import Skip
 from moorage.plugins import node_resources_balanced_allocation as today
-from moorage.plugins.device_backed_scores import DeviceBackedDemands, ScoredDemands, with_devices
-from moorage.plugins.scoring_strategies import Demand, demands
+from moorage.plugins.device_backed_scores import DeviceBackedDemands, ScoredDemands
+from moorage.plugins.scoring_strategies import Demand
 from moorage.plugins.single_node_scores import balance_of
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
@@ -45,5 +45,4 @@ class NodeResourcesBalancedAllocationV132(NodeResourcesBalancedAllocationV135):
     reuse = today.NodeResourcesBalancedAllocation.reuse
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> ScoredDemands | Skip:
-        del feasible
-        return with_devices(demands(self._resources, self._needs(pod).requests), snapshot, self._gates)
+        return self.pre_score_disabled(pod, snapshot, feasible)

@@ -1,0 +1,18 @@
+"""The error of plugins that cannot score if a profile disables their PreScore.
+
+Source  kube-scheduler, getPreScoreState of the plugins
+"""
+
+from __future__ import annotations
+
+from moorage.errors import AttemptError
+
+__all__ = ["NoPreScoreError"]
+
+
+class NoPreScoreError(AttemptError):
+    """Score needs what PreScore computes, and PreScore is disabled. ``failed`` is how the plugin words it."""
+
+    def __init__(self, plugin: str, failed: str = "failed to read") -> None:
+        cause = f'{failed} "PreScore{plugin}" from cycleState: not found'
+        super().__init__(plugin, f'running Score plugins: plugin "{plugin}" failed with: {cause}')

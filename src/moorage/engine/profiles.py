@@ -14,6 +14,7 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.points import Plugin
 from moorage.framework.profile import Profile, attach, declared_wakes, make_profile
 from moorage.framework.registry import Handle, Registry
+from moorage.plugins.earlier.event_kinds import EVENT_KINDS
 from moorage.printable import clip
 
 __all__ = ["BuiltProfiles", "build_profiles", "build_resolved"]
@@ -68,6 +69,7 @@ def _build(resolved: ResolvedProfile, names: list[str], registry: Registry, hand
         named_nodes_must_exist=gates.emulated.named_nodes_must_exist,
         ends_with_two_periods=gates.emulated.ends_with_two_periods,
         asks_hints=gates["SchedulerQueueingHints"],
+        unhinted=EVENT_KINDS[gates.emulated.event_kinds],
         placement_weights=resolved.placement_weights,
     )
 

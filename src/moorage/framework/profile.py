@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from moorage.errors import InputError, PluginError
-from moorage.framework.events import Wake
+from moorage.framework.events import ClusterEvent, Wake
 from moorage.framework.handle import Handle
 from moorage.framework.points import POINTS, Plugin
 from moorage.framework.reuse import Depends, Domains, Idle, Reuse, Scope
@@ -72,6 +72,7 @@ class Profile:
     ``nominated_first``    a node that the pod is nominated to is tried alone before all others
     ``names_nodes_left_out``   a message counts the nodes that a PreFilter plugin left out
     ``asks_hints``         plugins say of an event whether it helps; without, every event of a kind that they name does
+    ``unhinted``           plugin → the events that it names without hints, where they differ from those with hints
     ``narrowing_rejects``  a PreFilter plugin that left out nodes counts as one that rejected the pod
     ``evicts_on_nodes_left_out``  preemption may evict pods on nodes that a PreFilter plugin left out
     ``named_nodes_must_exist``    a PreFilter plugin that names a node which does not exist fails the attempt
@@ -94,6 +95,7 @@ class Profile:
     named_nodes_must_exist: bool = False
     ends_with_two_periods: bool = False
     asks_hints: bool = True
+    unhinted: Mapping[str, tuple[ClusterEvent, ...]] = field(default_factory=dict)
     placement_weights: Mapping[str, int] = field(default_factory=dict)
     pod_group_post_filter: Step | None = None
     #: Plugins that have nothing to do from Reserve on for pods that they skipped in PreFilter; ``_restless``: all others, by

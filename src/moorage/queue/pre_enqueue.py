@@ -41,7 +41,9 @@ class QueueProfile:
         gates = tuple((step.name, step.call) for step in profile.at("preEnqueue"))
         wakes = {name: found for name, plugin in profile.plugins.items() if (found := wakes_of(plugin))}
         if not profile.asks_hints:
-            wakes = {name: tuple(Wake(wake.event) for wake in found) for name, found in wakes.items()}
+            named = {name: tuple(wake.event for wake in found) for name, found in wakes.items()}
+            named |= {name: events for name, events in profile.unhinted.items() if name in wakes}
+            wakes = {name: tuple(Wake(event) for event in events) for name, events in named.items()}
         return cls(gates, wakes)
 
 

@@ -137,6 +137,7 @@ _1_31_8 = before_release(
     gated_kinds={**_1_32_5.gated_kinds, "VolumeAttachment": ""},
     removed_plugins=_DISK_LIMITS,
     names_nodes_left_out=False,
+    event_kinds="1.31",
     **of_minor("1.31", GATES_1_31),
 )
 
@@ -145,6 +146,7 @@ _1_30_10 = before_release(
     "1.30.10",
     lacks_flags=_1_31_8.lacks_flags | {"disable-http2-serving", "emulated-version"},
     narrowing_rejects=False,
+    event_kinds="1.30",
     limits_in_tree_disks=True,
     **of_minor("1.30", GATES_1_30),
 )

@@ -99,6 +99,8 @@ class Release:
     rejection_ends_pre_filter: bool = False
     #: If an ignorable extender fails to bind, the Bind plugins do.
     binds_without_ignorable_extender: bool = True
+    #: The release whose plugins name the events, while hints are off; "" for the newest.
+    event_kinds: str = ""
     #: The limits of in-tree disks are default plugins, and a v1 configuration may name them at every extension point.
     limits_in_tree_disks: bool = False
     #: The fault of a profile whose queueSort differs from that of the first.

@@ -1,0 +1,63 @@
+"""The events that plugins of 1.30 and 1.31 name while queueing hints are off: wider than those of later releases.
+
+Without hints any event of a kind that a plugin names wakes the pods that it rejected.
+
+Source  kube-scheduler 1.30.10 and 1.31.8, EventsToRegister of the plugins
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from moorage.framework.events import Action, ClusterEvent, Resource
+
+__all__ = ["EVENT_KINDS"]
+
+Events = tuple[ClusterEvent, ...]
+
+_CHANGED: Final = Action.ADD | Action.UPDATE
+_NODE_ADDED: Final = ClusterEvent(Resource.NODE, Action.ADD)
+_NODE_CHANGED: Final = ClusterEvent(Resource.NODE, _CHANGED)
+_NODE_LABELLED: Final = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
+_NODE_IN_DOMAIN: Final = ClusterEvent(
+    Resource.NODE, Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+)
+_POD_DELETED: Final = ClusterEvent(Resource.POD, Action.DELETE)
+_POD_LABELLED: Final = ClusterEvent(Resource.POD, Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL)
+_ANY_POD: Final = ClusterEvent(Resource.POD, Action.ALL)
+_CLAIM_ADDED: Final = ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD)
+_CLAIM_CHANGED: Final = ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, _CHANGED)
+_VOLUME_CHANGED: Final = ClusterEvent(Resource.PERSISTENT_VOLUME, _CHANGED)
+_CLASS_ADDED: Final = ClusterEvent(Resource.STORAGE_CLASS, Action.ADD)
+
+_1_31: Final[Mapping[str, Events]] = {
+    **dict.fromkeys(("NodeAffinity", "NodeName", "NodeUnschedulable", "TaintToleration"), (_NODE_CHANGED,)),
+    **dict.fromkeys(("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"), (_NODE_ADDED, _POD_DELETED, _CLAIM_ADDED)),
+    "InterPodAffinity": (_POD_LABELLED, _NODE_LABELLED),
+    "NodePorts": (_POD_DELETED, _NODE_CHANGED),
+    "NodeResourcesFit": (ClusterEvent(Resource.POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN), _NODE_CHANGED),
+    "NodeVolumeLimits": (ClusterEvent(Resource.CSI_NODE, Action.ADD), _POD_DELETED, _CLAIM_ADDED),
+    "PodTopologySpread": (_POD_LABELLED, _NODE_IN_DOMAIN),
+    "VolumeBinding": (
+        *(
+            ClusterEvent(kind, _CHANGED)
+            for kind in (Resource.STORAGE_CLASS, Resource.CSI_NODE, Resource.CSI_DRIVER, Resource.CSI_STORAGE_CAPACITY)
+        ),
+        _CLAIM_CHANGED,
+        _VOLUME_CHANGED,
+        _NODE_LABELLED,
+    ),
+    "VolumeRestrictions": (_POD_DELETED, _NODE_ADDED, _CLAIM_ADDED),
+    "VolumeZone": (_CLASS_ADDED, _NODE_LABELLED, _CLAIM_CHANGED, _VOLUME_CHANGED),
+}
+_1_30: Final[Mapping[str, Events]] = {
+    **_1_31,
+    "InterPodAffinity": (_ANY_POD, _NODE_LABELLED),
+    "PodTopologySpread": (_ANY_POD, _NODE_IN_DOMAIN),
+    "VolumeRestrictions": (_POD_DELETED, _NODE_ADDED, _CLAIM_CHANGED),
+    "VolumeZone": (_CLASS_ADDED, _NODE_LABELLED, _CLAIM_ADDED, _VOLUME_CHANGED),
+}
+
+#: ``Release.event_kinds`` → plugin → events. Other plugins name the same events with hints and without.
+EVENT_KINDS: Final[Mapping[str, Mapping[str, Events]]] = {"": {}, "1.30": _1_30, "1.31": _1_31}

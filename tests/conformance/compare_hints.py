@@ -15,35 +15,36 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tests.conformance.compare_random import AGAIN, BATCH, record
+from tests.conformance.compare_random import BATCH, record
 from tests.conformance.random_changes import changing_cluster
 from tests.conformance.woken_pods import answered
 
 Document = dict[str, Any]
+AGAIN = 2
 #: The index of a change, the pod, its plugin, and whether kube-scheduler and Moorage wake it.
 Answer = tuple[int, str, str, bool, bool]
 
 
-def answers(document: Document, expected: Document) -> Iterator[Answer]:
+def answers(document: Document, theirs: Document, ours: Sequence[Document]) -> Iterator[Answer]:
     """Yield an answer for each change and each pod that waits in both."""
-    for at, (change, theirs, ours) in enumerate(zip(document["changes"], expected["changes"], answered(document), strict=True)):
-        for pod in sorted({*theirs["parked"]} & {*ours["parked"]}):
-            yield at, pod, change["rejectedBy"][pod][0], pod in theirs["woken"], pod in ours["woken"]
+    for at, (change, there, here) in enumerate(zip(document["changes"], theirs["changes"], ours, strict=True)):
+        for pod in sorted({*there["parked"]} & {*here["parked"]}):
+            yield at, pod, change["rejectedBy"][pod][0], pod in there["woken"], pod in here["woken"]
 
 
-def parked_differently(document: Document, expected: Document) -> set[str]:
+def parked_differently(theirs: Document, ours: Sequence[Document]) -> set[str]:
     """Return the pods that wait in only one of the two."""
-    pairs = zip(expected["changes"], answered(document), strict=True)
-    return {pod for theirs, ours in pairs for pod in {*theirs["parked"]} ^ {*ours["parked"]}}
+    pairs = zip(theirs["changes"], ours, strict=True)
+    return {pod for there, here in pairs for pod in {*there["parked"]} ^ {*here["parked"]}}
 
 
-def _settled(recorder: str, document: Document, expected: Document) -> list[Answer]:
-    """Return the answers; those that differ are recorded again, because handlers may take longer than the recorder waits."""
-    found = list(answers(document, expected))
+def settled(recorder: str, document: Document, theirs: Document, ours: Sequence[Document]) -> list[Answer]:
+    """Return the answers. Handlers may take longer than the recorder waits, so those that differ are recorded again."""
+    found = list(answers(document, theirs, ours))
     for _ in range(AGAIN):
-        if all(theirs == ours for *_, theirs, ours in found):
+        if all(there == here for *_, there, here in found):
             break
-        again = answers(document, record(recorder, [document])[0])
+        again = answers(document, record(recorder, [document])[0], ours)
         found = [old if old[3] == old[4] else new for old, new in zip(found, again, strict=True)]
     return found
 
@@ -64,9 +65,10 @@ def main(arguments: Sequence[str]) -> int:
             if "changes" not in expected:
                 counts["", "crashed"] += 1
                 continue
-            counts["", "parked differently"] += len(parked_differently(document, expected))
-            for at, pod, plugin, theirs, ours in _settled(given.recorder, document, expected):
-                kind = "both" if theirs and ours else "only there" if theirs else "only here" if ours else "neither"
+            ours = answered(document)
+            counts["", "parked differently"] += len(parked_differently(expected, ours))
+            for at, pod, plugin, there, here in settled(given.recorder, document, expected, ours):
+                kind = "both" if there and here else "only there" if there else "only here" if here else "neither"
                 counts[plugin, kind] += 1
                 if kind == "only there" or (given.more and kind == "only here"):
                     print(f"{document['name']} change {at}: {pod} rejected by {plugin}: {kind}", flush=True)

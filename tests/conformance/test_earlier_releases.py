@@ -38,6 +38,7 @@ ELSEWHERE = {
     ("NodeResourcesFit", "1.35"),
     ("NodeVolumeLimits", "1.31"),
     ("NodeVolumeLimits", "1.32"),
+    ("NodeVolumeLimits", "1.35"),
     ("PodTopologySpread", "1.35"),
     ("VolumeBinding", "1.33"),
     ("ImageLocality", "1.28"),

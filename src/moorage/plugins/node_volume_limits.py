@@ -9,7 +9,7 @@ Source    kube-scheduler 1.36, plugins/nodevolumelimits/csi.go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -65,6 +65,8 @@ class NodeVolumeLimits(
     reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
     #: The index that counts the volumes on nodes.
     attached: type[AttachedVolumes] = AttachedVolumes
+    #: VolumeLimitScaling concerns every driver that has a CSIDriver, whatever that object says.
+    every_driver_counts: bool = False
 
     def __init__(self) -> None:
         self._gates = FeatureGates()
@@ -87,11 +89,21 @@ class NodeVolumeLimits(
             elif needed.missing:
                 yield Reject(rows, needed.missing, unresolvable=True)
             elif self._gates["VolumeLimitScaling"]:
-                for reject in _not_installed(needed.volumes, column, rows, nodes):
+                for reject in _not_installed(self._required(needed, nodes), column, rows, nodes):
                     open_rows &= ~reject.rows
                     yield reject
         if wanted.with_csi.volumes:
             yield from self.over_limit(wanted.with_csi.volumes, open_rows, nodes)
+
+    def _required(self, needed: PodCsiVolumes, nodes: NodeView) -> list[str]:
+        """Return the drivers without which a node cannot run the pod."""
+        known = nodes.snapshot.objects(CSIDriver)
+        drivers = dict.fromkeys(volume.driver for volume in needed.volumes)
+        return [
+            driver
+            for driver in drivers
+            if (about := known.get(driver)) and (self.every_driver_counts or about.spec.prevent_pod_scheduling_if_missing)
+        ]
 
     def over_limit(self, volumes: tuple[CsiVolume, ...], open_rows: BoolArray, nodes: NodeView) -> Iterator[Reject]:
         """Yield the open rows whose volumes would exceed a limit, and rows where a volume of a placed pod is invalid."""
@@ -167,16 +179,14 @@ def _has_driver(driver: str) -> Callable[[CsiFacts | None], bool]:
 
 
 def _not_installed(
-    volumes: tuple[CsiVolume, ...], column: InternedColumn[CsiFacts | None], rows: BoolArray, nodes: NodeView
+    drivers: Iterable[str], column: InternedColumn[CsiFacts | None], rows: BoolArray, nodes: NodeView
 ) -> Iterator[Reject]:
-    """Yield the given rows that lack a driver whose CSIDriver sets ``preventPodSchedulingIfMissing``."""
+    """Yield the given rows that lack a driver."""
     ids = nodes.ids(column)
-    for driver in dict.fromkeys(volume.driver for volume in volumes):
-        about = nodes.snapshot.objects(CSIDriver).get(driver)
-        if about is not None and about.spec.prevent_pod_scheduling_if_missing:
-            installed = column.spread(ids, _has_driver(driver))
-            yield Reject(rows & ~installed, NOT_INSTALLED.format(driver))
-            rows = rows & installed
+    for driver in drivers:
+        installed = column.spread(ids, _has_driver(driver))
+        yield Reject(rows & ~installed, NOT_INSTALLED.format(driver))
+        rows = rows & installed
 
 
 def _added(volumes: list[CsiVolume], attached: AttachedVolumes, nodes: NodeView) -> IntArray:

@@ -124,6 +124,7 @@ VARIANTS: Final[Mapping[tuple[str, str], Any]] = {
     ("NodeVolumeLimits", "1.29"): earlier_limits.NodeVolumeLimitsV129,
     ("NodeVolumeLimits", "1.31"): earlier_limits.NodeVolumeLimitsV131,
     ("NodeVolumeLimits", "1.32"): earlier_limits.NodeVolumeLimitsV132,
+    ("NodeVolumeLimits", "1.35"): earlier_limits.NodeVolumeLimitsV135,
     ("PodTopologySpread", "1.27"): earlier_spread.PodTopologySpreadV127,
     ("PodTopologySpread", "1.35"): earlier_spread.PodTopologySpreadV135,
     ("TaintToleration", "1.34.1"): earlier_taints.TaintTolerationV1341,

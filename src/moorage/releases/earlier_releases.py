@@ -73,6 +73,7 @@ _1_35_7 = before_release(
         "InterPodAffinity": "1.35",
         "NodeResourcesBalancedAllocation": "1.35",
         "NodeResourcesFit": "1.35",
+        "NodeVolumeLimits": "1.35",
         "PodTopologySpread": "1.35",
     },
     lacks="PodGroupPodsCount TopologyPlacementGenerator",

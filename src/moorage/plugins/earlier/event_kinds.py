@@ -24,7 +24,10 @@ _NODE_IN_DOMAIN: Final = ClusterEvent(
     Resource.NODE, Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
 )
 _POD_DELETED: Final = ClusterEvent(Resource.POD, Action.DELETE)
-_POD_LABELLED: Final = ClusterEvent(Resource.POD, Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL)
+#: Scaling a pod down counts as any update there.
+_POD_LABELLED: Final = ClusterEvent(
+    Resource.POD, Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_SCALE_DOWN
+)
 _ANY_POD: Final = ClusterEvent(Resource.POD, Action.ALL)
 _CLAIM_ADDED: Final = ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD)
 _CLAIM_CHANGED: Final = ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, _CHANGED)

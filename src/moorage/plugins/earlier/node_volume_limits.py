@@ -1,6 +1,7 @@
-"""NodeVolumeLimits up to 1.32, whose hints are wider, and up to 1.31, where nodes may state a limit themselves.
+"""NodeVolumeLimits of earlier releases.
 
-Up to 1.29 a missing claim is an error, and its creation does not wake the pod.
+Up to 1.35 the gate VolumeLimitScaling concerns every driver that has a CSIDriver. Up to 1.32 hints are wider. Up to 1.31 nodes
+may state a limit themselves. Up to 1.29 a missing claim is an error, and its creation does not wake the pod.
 
 The node's allocatable resource ``attachable-volumes-csi-DRIVER`` limits a driver for which the CSINode states no limit. It does
 so also on a node without CSINode, where in-tree volumes do not count for a CSI driver. VolumeAttachments do not count.
@@ -34,9 +35,16 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_requests import amount
 from moorage.state.view import NodeView
 
-__all__ = ["NodeVolumeLimitsV129", "NodeVolumeLimitsV131", "NodeVolumeLimitsV132"]
+__all__ = ["NodeVolumeLimitsV129", "NodeVolumeLimitsV131", "NodeVolumeLimitsV132", "NodeVolumeLimitsV135"]
 
 _LIMITS: Final = "attachable-volumes-"
+
+
+class NodeVolumeLimitsV135(NodeVolumeLimits):
+    """The plugin of 1.35; see the module docstring."""
+
+    reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
+    every_driver_counts = True
 
 
 class NodeVolumeLimitsV132(NodeVolumeLimits):

@@ -134,7 +134,7 @@ def _pod_updated(rng: random.Random, present: list[Document], release: str) -> D
     if rng.random() < 0.5:
         pod["metadata"]["labels"] = other["metadata"].get("labels", {})
     else:
-        for container in pod["spec"]["containers"]:
+        for container in pod["spec"].get("containers", ()):
             container.setdefault("resources", {}).setdefault("requests", {})["cpu"] = rng.choice(("10m", "100m", "3"))
     return {"set": pod}
 

@@ -1,0 +1,50 @@
+"""Which pods a change wakes, recorded with kube-scheduler: one scenario for each rule of waking that ended with a release.
+
+``about`` names the rule: a plugin, the events that plugins name without hints, or that hints are off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from unittest import mock
+
+import pytest
+
+from moorage.releases import RELEASES
+from tests.conformance.random_changes import changing_cluster
+from tests.conformance.test_earlier_releases import newer_rule, nothing_resolved
+from tests.conformance.test_recorded import BUNDLED, documents
+from tests.conformance.woken_pods import answered
+
+RECORDED = documents(BUNDLED / "bred" / "changes.jsonl.gz")
+HINTS = "SchedulerQueueingHints"
+
+
+def with_the_newer_rule(document):
+    """Return the scenario's release with the rule that replaced the one that the scenario is about."""
+    release, about = RELEASES[document["release"]], document["about"]
+    if about == "event kinds":
+        newer = {"1.30.10": "1.31", "1.31.8": ""}
+        return replace(release, event_kinds=newer[release.name])
+    if about == "hints on":
+        return replace(release, gates={**release.gates, HINTS: release.gates[HINTS]._replace(default=True)})
+    variants = {**release.variants, about: newer_rule(release, about)}
+    return replace(release, variants={name: ended for name, ended in variants.items() if ended})
+
+
+@pytest.mark.parametrize("document", RECORDED, ids=lambda one: f"{one['release']}-{one['name']}")
+def test_a_change_wakes_the_recorded_pods(document):
+    assert answered(document) == document["expected"]["changes"]
+
+
+@pytest.mark.parametrize("document", RECORDED, ids=lambda one: f"{one['release']}-{one['name']}")
+def test_it_wakes_others_under_the_newer_rule(document):
+    with mock.patch.dict(RELEASES, {document["release"]: with_the_newer_rule(document)}), nothing_resolved():
+        assert answered(document) != document["expected"]["changes"]
+
+
+@pytest.mark.slow
+def test_random_changes_wake_pods():
+    document = changing_cluster(4, "1.34.7")
+    assert any(change["woken"] for change in answered(document))
+    assert all({*change["woken"]} <= {*change["parked"]} for change in answered(document))

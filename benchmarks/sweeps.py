@@ -25,6 +25,34 @@ def nothing(*, number: int, seed: int) -> dict[str, Any]:
     return {f"metric{at}": float(number + seed + at) for at in range(40)}
 
 
+def work(*, number: int) -> dict[str, Any]:
+    """Take some tenths of a second."""
+    return {"sum": float(sum(sum(range(1000)) for _ in range(10_000 + number % 2)))}
+
+
+def waited(runs: int = 20, rounds: int = 3) -> dict[str, Any]:
+    """Measure by how much runs one after the other take longer in a sweep, waits for the disk included.
+
+    The least of some rounds counts on each side; a round of one side follows a round of the other.
+    """
+    plan = SweepPlan(SweepGrid((axis_of("number", range(runs)),), "work"), work)
+    alone, swept = [], []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        for number in range(runs):
+            work(number=number)
+        alone.append((time.perf_counter() - began) / runs)
+        with tempfile.TemporaryDirectory() as folder:
+            began = time.perf_counter()
+            run_sweep(plan, open_store(folder), CallingThread())
+            swept.append((time.perf_counter() - began) / runs)
+    more = min(swept) - min(alone)
+    return {
+        "measurement": "sweep of runs that compute, on the wall", "runs": runs, "run_ms": round(1000 * min(alone), 1),
+        "more_ms": round(1000 * more, 2), "share_of_a_1s_run": round(more, 5), "loop_us": loop_us(),
+    }  # fmt: skip
+
+
 def measure_sweeps(runs: int = 400) -> Iterator[dict[str, Any]]:
     """Yield the milliseconds that a sweep takes for each run that does nothing, and for each run that is in the store."""
     plan = SweepPlan(SweepGrid((axis_of("number", range(runs // 10)), axis_of("seed", range(10))), "nothing"), nothing)
@@ -32,6 +60,7 @@ def measure_sweeps(runs: int = 400) -> Iterator[dict[str, Any]]:
         list(pool.map(abs, range(8)))  # the processes start
         yield from _measured(plan, pool, "in two processes")
     yield from _measured(plan, CallingThread(), "in this process, whose CPU time is all there is")
+    yield waited()
 
 
 def _measured(plan: SweepPlan, executor: Executor, where: str) -> Iterator[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -38,15 +39,29 @@ def test_a_value_may_have_the_name_of_its_axis():
 
 
 def test_a_sweep_goes_on_where_it_was_interrupted(tmp_path):
+    calls = Counter()
+
+    def square(*, number, seed):
+        calls[number, seed] += 1
+        return functions.square(number=number, seed=seed)
+
     def interrupt(there, of, failed):
-        if there == 4:
+        if there == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        here(GRID, functions.square, tmp_path, on_run=interrupt)
-    again = here(GRID, functions.square, tmp_path)
-    assert (again.made, again.columns()["square"].tolist()) == (2, SQUARES)
-    assert here(GRID, functions.square, tmp_path).made == 0
+        here(GRID, square, tmp_path, on_run=interrupt)
+    before = calls.total()
+    again = here(GRID, square, tmp_path)
+    assert (again.made, again.columns()["square"].tolist()) == (6 - before, SQUARES)
+    assert set(calls.values()) == {1}
+    assert here(GRID, square, tmp_path).made == 0
+
+
+def test_a_store_that_cannot_be_written_ends_the_sweep(tmp_path):
+    store = open_store(tmp_path)
+    with patch.object(store, "write", side_effect=InputError("full")), pytest.raises(InputError, match="full"):
+        run_sweep(_plan_of(GRID, functions.square), store, CallingThread())
 
 
 def test_other_values_functions_and_versions_have_other_keys(tmp_path, monkeypatch):

@@ -18,6 +18,7 @@ from moorage.sweeps.jobs import FailedRun, StoredRun, SweepJob
 from moorage.sweeps.results import SweepResult
 from moorage.sweeps.runner import JobRunner
 from moorage.sweeps.store import RunStore, open_store
+from moorage.sweeps.store_writer import StoreWriter
 
 __all__ = ["SweepPlan", "run_sweep", "sweep"]
 
@@ -106,11 +107,10 @@ def run_sweep(
     there = {point.key: run for point in points if (run := store.read(point.key)) is not None}
     failed: dict[str, FailedRun] = {}
 
-    def note(found: StoredRun | FailedRun) -> None:
+    def noted(found: StoredRun | FailedRun) -> None:
         if isinstance(found, FailedRun):
             failed[found.key] = found
         else:
-            store.write(found)
             there[found.key] = found
         if on_run is not None:
             on_run(len(there), len(points), len(failed))
@@ -118,7 +118,8 @@ def run_sweep(
     stored = len(there)
     jobs = [plan.job(point) for point in points if point.key not in there]
     if jobs:
-        _run(jobs, executor, processes, retries, note)
+        with StoreWriter(store, noted) as writer:
+            _run(jobs, executor, processes, retries, writer.put)
     ordered = tuple(_labelled(there[point.key], point) for point in points if point.key in there)
     store.index(ordered)
     lost = tuple(failed[point.key] for point in points if point.key in failed)

@@ -9,7 +9,8 @@ Rows of the CSV file: list, policy, seed, arrived, alloc, frag. arrived is what 
 frag the fragment amount, all in percent of the cluster's GPUs; alloc and frag are means over the pods that arrived within
 arrived +- 0.5.
 
-moorage.sweep makes the runs: in processes or on a Dask cluster, and with --store an interrupted experiment goes on.
+moorage.sweep makes the runs: in processes or on a Dask cluster, and with --store an interrupted experiment goes on. --stored
+shows what the store has, without making a run.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import csv
 import sys
 import tempfile
 from collections import defaultdict
+from concurrent.futures import Executor, Future
 from contextlib import ExitStack
 from hashlib import blake2b
 from pathlib import Path
@@ -62,6 +64,15 @@ class Experiment:
         }
 
 
+class NoRuns(Executor):
+    """Makes no run, so that a sweep has only what is in its store."""
+
+    def submit(self, *given, **named):
+        found = Future()
+        found.set_exception(LookupError("the store does not have this run"))
+        return found
+
+
 def seeds_of(text):
     first, _, last = text.partition("-")
     return range(int(first), int(last or first) + 1)
@@ -75,10 +86,13 @@ def main():
     parser.add_argument("--seeds", type=seeds_of, default=range(42, 43), help="42, or 42-51")
     parser.add_argument("--csv", type=Path, help="where to write the rows")
     parser.add_argument("--store", type=Path, help="where to keep runs, so that an interrupted experiment goes on")
+    parser.add_argument("--stored", action="store_true", help="show what the store has, and make no run")
     parser.add_argument("--plot", type=Path, help="a folder for the plots; needs moorage[plot]")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--dask", help="the address of a Dask scheduler, whose workers make the runs")
     given = parser.parse_args()
+    if given.stored and not given.store:
+        parser.error("--stored needs --store")
     traces = given.traces or (BESIDE if given.lists else HERE / "small")
     lists = LISTS if given.lists == "all" else (given.lists or "default").split(",")
     policies = list(POLICIES) if given.policies == "all" else given.policies.split(",")
@@ -91,17 +105,22 @@ def main():
         store = given.store or block.enter_context(tempfile.TemporaryDirectory())
         experiment = Experiment(traces.absolute(), lists)
         found = moorage.sweep(grid, experiment, executor_of(given, block), store, on_run=progress)
-    for failed in found.failed:
-        print(f"{dict(failed.labels)}: {failed.message}", file=sys.stderr)
+    if given.stored and found.failed:
+        print(f"{len(found.failed)} of {len(found.failed) + len(found.all)} runs are not in the store", file=sys.stderr)
+    else:
+        for failed in found.failed:
+            print(f"{dict(failed.labels)}: {failed.message}", file=sys.stderr)
     if given.csv:
         write(given.csv, found)
     if given.plot:
         draw(given.plot, found, lists)
     show(found)
-    return 1 if found.failed else 0
+    return 1 if found.failed and not given.stored else 0
 
 
 def executor_of(given, block):
+    if given.stored:
+        return NoRuns()
     if given.dask:
         return block.enter_context(dask_executor(given.dask))
     return CallingThread() if given.processes == 1 else block.enter_context(process_pool(given.processes))
@@ -146,11 +165,11 @@ def show(found):
     loads = [load for load in SHOWN if any(load in run for runs in grouped.values() for run in runs)]
     width = 12 if all(len(runs) == 1 for runs in grouped.values()) else 15
     print(
-        f"{'list':12} {'policy':14}" + "".join(f"{f'{what} {load}%':>{width}}" for what in ("alloc", "frag") for load in loads)
+        f"{'list':12} {'policy':14}{'seeds':>6}" + "".join(f"{f'{what} {load}%':>{width}}" for what in ("alloc", "frag") for load in loads)
     )
     for (name, policy), runs in grouped.items():
         cells = [over_seeds([run[load][i] for run in runs if load in run]) for i in (0, 1) for load in loads]
-        print(f"{name:12} {policy:14}" + "".join(f"{cell:>{width}}" for cell in cells))
+        print(f"{name:12} {policy:14}{len(runs):>6}" + "".join(f"{cell:>{width}}" for cell in cells))
 
 
 def over_seeds(values):

@@ -165,7 +165,8 @@ def show(found):
     loads = [load for load in SHOWN if any(load in run for runs in grouped.values() for run in runs)]
     width = 12 if all(len(runs) == 1 for runs in grouped.values()) else 15
     print(
-        f"{'list':12} {'policy':14}{'seeds':>6}" + "".join(f"{f'{what} {load}%':>{width}}" for what in ("alloc", "frag") for load in loads)
+        f"{'list':12} {'policy':14}{'seeds':>6}"
+        + "".join(f"{f'{what} {load}%':>{width}}" for what in ("alloc", "frag") for load in loads)
     )
     for (name, policy), runs in grouped.items():
         cells = [over_seeds([run[load][i] for run in runs if load in run]) for i in (0, 1) for load in loads]

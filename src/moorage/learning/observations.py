@@ -46,6 +46,7 @@ class NodeFeatures:
         self._divisors = np.maximum(self._offered, 1.0)
         self._cells = self._divisors.T.tolist()
         self._there = (self._offered > 0).astype(np.float64)
+        self._there_cells = self._there.T.tolist()
         self.values: Floats = np.zeros((max_nodes, 2 * count), dtype=np.float32)
         self.values[: self._nodes, count:] = (self._offered / self.most[:, None]).T
         self._position = -1
@@ -71,9 +72,11 @@ class NodeFeatures:
         self.values[: self._nodes, : len(self.resources)] = np.clip(free, 0.0, 1.0).T
 
     def _compute(self, row: int) -> None:
-        cells, values = self._cells[row], self.values[row]
-        for at, column in enumerate(self._requested):
-            values[at] = min(max(self._there[at, row] - column.cells[row] / cells[at], 0.0), 1.0)
+        values, at = self.values[row], 0
+        for column, there, most in zip(self._requested, self._there_cells[row], self._cells[row], strict=True):
+            free = there - column.cells[row] / most
+            values[at] = 0.0 if free < 0.0 else 1.0 if free > 1.0 else free
+            at += 1
 
     def of_pod(self, pod: PodInfo) -> Floats:
         """Return the features of a pod; the array must not be changed."""

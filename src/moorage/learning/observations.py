@@ -72,11 +72,11 @@ class NodeFeatures:
         self.values[: self._nodes, : len(self.resources)] = np.clip(free, 0.0, 1.0).T
 
     def _compute(self, row: int) -> None:
-        values, at = self.values[row], 0
-        for column, there, most in zip(self._requested, self._there_cells[row], self._cells[row], strict=True):
+        values = self.values[row]
+        known = zip(self._requested, self._there_cells[row], self._cells[row], strict=True)
+        for at, (column, there, most) in enumerate(known):
             free = there - column.cells[row] / most
-            values[at] = 0.0 if free < 0.0 else 1.0 if free > 1.0 else free
-            at += 1
+            values[at] = 0.0 if free < 0.0 else min(free, 1.0)
 
     def of_pod(self, pod: PodInfo) -> Floats:
         """Return the features of a pod; the array must not be changed."""

@@ -42,11 +42,12 @@ STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 
 
 class Experiment:
-    """One run of the experiment, as a sweep calls it. ``digest`` stands for the lists and for this program."""
+    """One run of the experiment, as a sweep calls it. ``digest`` stands for all lists of the folder and for this program."""
 
-    def __init__(self, traces, lists):
+    def __init__(self, traces):
         self.traces = traces
-        files = [HERE / "protocol.py", traces / NODES, *(list_file(traces / f"openb_pod_list_{name}.csv") for name in lists)]
+        lists = [list_file(traces / f"openb_pod_list_{name}.csv") for name in LISTS]
+        files = [HERE / "protocol.py", traces / NODES, *(path for path in lists if path.exists())]
         self.digest = blake2b(b"".join(path.read_bytes() for path in files), digest_size=16).hexdigest()
 
     def __call__(self, *, pods, policy, seed):
@@ -103,7 +104,7 @@ def main():
     grid = {"pods": lists, "policy": policies, "seed": given.seeds}
     with ExitStack() as block:
         store = given.store or block.enter_context(tempfile.TemporaryDirectory())
-        experiment = Experiment(traces.absolute(), lists)
+        experiment = Experiment(traces.absolute())
         found = moorage.sweep(grid, experiment, executor_of(given, block), store, on_run=progress)
     if given.stored and found.failed:
         print(f"{len(found.failed)} of {len(found.failed) + len(found.all)} runs are not in the store", file=sys.stderr)

@@ -275,6 +275,7 @@ def carry(nodes: int, pods_per_node: int) -> None:
 @click.option("--created", "pods_per_s", default=0.0, help="Pods created in a second; 0: all exist at the start.")
 @click.option("--refuses", is_flag=True, help="Let the store refuse a binding to a node without room.")
 @click.option("--slower", default=1.0, help="Multiply what a scheduler's process spends.")
+@click.option("--oracle", is_flag=True, help="Ask the oracle of simtest about every binding; for small clusters.")
 @click.option("--seed", default=0, help="Seed of the workload.")
 @click.option("--csv", "out", type=click.Path(path_type=Path), help="Append the results to a file.")
 def shards(

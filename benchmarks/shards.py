@@ -15,10 +15,13 @@ from heapq import heapify, heapreplace
 from time import process_time
 from typing import Any, Final
 
+import msgspec
+
 from benchmarks.shard_scheduler import Costs, Shard, Sharing
 from benchmarks.shard_workloads import COLOR, MAX_SKEW, NODE, Problem, make
 from benchmarks.shard_world import Agenda, Ask, Limits, Room, SharedCluster
 from moorage.cli.memory import collect_seldom, keep_freed_memory
+from moorage.testing.simtest.oracle_rules import fits_beside
 
 __all__ = ["COSTS", "Setting", "costs_of", "play"]
 
@@ -38,7 +41,10 @@ _DECIDING: Final[Mapping[str, tuple[float, float]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One run. ``pods_per_s`` at which pods are created; 0: all at once. ``refuses``: see ``SharedCluster``."""
+    """One run. ``pods_per_s`` at which pods are created; 0: all at once. ``refuses``: see ``SharedCluster``.
+
+    ``oracle``: ask the oracle of simtest about every binding, which takes long in a large cluster.
+    """
 
     share: str
     schedulers: int
@@ -50,6 +56,7 @@ class Setting:
     pods_per_s: float = 0.0
     refuses: bool = False
     slower: float = 1.0
+    oracle: bool = False
     seed: int = 0
 
     @property
@@ -88,6 +95,7 @@ def play(setting: Setting) -> dict[str, Any]:
         "pods": len(problem.asks),
         **_speed(cluster, shards),
         **_quality(setting, problem, cluster),
+        **({"refused_by_oracle": _refused_by_oracle(problem, cluster)} if setting.oracle else {}),
         "load_cpu_s": round(loaded - began, 1),
         "run_cpu_s": round(process_time() - loaded, 1),
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
@@ -204,6 +212,19 @@ def _broken(setting: Setting, problem: Problem, cluster: SharedCluster) -> int:
     if setting.workload == "together":
         return len(cluster.placed) - max(Counter(problem.zones[node] for node in cluster.node_of.values()).values())
     return 0
+
+
+def _refused_by_oracle(problem: Problem, cluster: SharedCluster) -> int:
+    """Return how many bindings broke a rule when they were stored, by the rules of simtest's oracle."""
+    nodes = {one.name: msgspec.to_builtins(one) for one in problem.nodes}
+    placed = [(msgspec.to_builtins(pod), pod.spec.node_name) for pod in problem.placed]
+    refused = 0
+    for uid, node in cluster.node_of.items():
+        document = cluster.asks[uid].document
+        pod = {**document, "metadata": {**document["metadata"], "namespace": "default", "uid": uid}}
+        refused += bool(fits_beside(pod, nodes[node], nodes, placed))
+        placed.append((pod, node))
+    return refused
 
 
 def _skew(problem: Problem, cluster: SharedCluster) -> int:

@@ -50,6 +50,16 @@ def test_a_required_rule_is_broken_if_two_schedulers_share_nodes_and_not_if_each
     assert play(Setting("nodes", 4, "apart", 60))["broken"] == 0
 
 
+@pytest.mark.parametrize("workload", ["spread", "apart", "together", "tight"])
+def test_the_oracle_of_simtest_accepts_every_binding_of_one_scheduler(workload):
+    assert play(replace(ONE, workload=workload, oracle=True))["refused_by_oracle"] == 0
+
+
+@pytest.mark.parametrize(("share", "workload"), [("nodes", "together"), ("pods", "together"), ("pods", "apart")])
+def test_the_oracle_of_simtest_refuses_bindings_of_schedulers_that_share_a_cluster(share, workload):
+    assert play(Setting(share, 4, workload, 60, oracle=True))["refused_by_oracle"] > 0
+
+
 def test_a_pod_that_does_not_fit_is_handed_over_until_it_does():
     figures = play(Setting("nodes", 8, "tight", 120))
     assert figures["handed_over"] > 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from moorage.api.core import Pod
+from moorage.api.gc_pause import collector_paused
 from moorage.errors import InputError
 from moorage.laboratory.asked import pods_asked_for
 from moorage.laboratory.cluster import Cluster
@@ -69,7 +70,8 @@ def explain_cluster(
     subjects = {pod.uid: Subject(_question(pod, release, seed, what, texts), pod) for pod in pods}
     _watch(simulation, subjects.values(), seed)
     retries = QuotaRetries.watch(created.creation, simulation)
-    simulation.load(objects_of(cluster))
+    with collector_paused():
+        simulation.load(objects_of(cluster))
     simulation.run()
     missing, every = retries.refused(cluster.pods, workloads)
     subjects = {uid: one for uid, one in subjects.items() if uid not in missing}

@@ -16,8 +16,9 @@ from moorage.api.quantity import QuantityError, canonical, parse
 from moorage.errors import Fault
 
 __all__ = [
-    "INT32_MAX", "Faults", "duplicate", "forbidden", "int32", "invalid", "label_name", "label_selector", "labels", "member",
-    "named", "nonnegative", "one_of", "positive", "positive_quantity", "quantity", "required", "unsupported",
+    "INT32_MAX", "Faults", "duplicate", "forbidden", "in_range", "int32", "invalid", "label_name", "label_selector", "labels",
+    "member", "named", "nonnegative", "one_of", "positive", "positive_quantity", "quantity", "required", "too_long",
+    "too_many", "unsupported",
 ]  # fmt: skip
 
 Faults: TypeAlias = Iterator[Fault]
@@ -51,6 +52,16 @@ def unsupported(path: str, value: object, supported: Iterable[str]) -> Fault:
     return Fault("Unsupported value", path, "supported values: " + ", ".join(f'"{one}"' for one in supported), value)
 
 
+def too_long(path: str, most: int) -> Fault:
+    """Return the fault of a text, or a map, above a number of bytes."""
+    return Fault("Too long", path, f"may not be more than {most} bytes")
+
+
+def too_many(path: str, count: int, most: int) -> Fault:
+    """Return the fault of a list with too many items."""
+    return Fault("Too many", path, f"must have at most {most} item{'' if most == 1 else 's'}", count)
+
+
 # -- numbers ------------------------------------------------------------------------------------------------------------
 
 
@@ -58,6 +69,12 @@ def int32(path: str, value: int | None) -> Faults:
     """Yield the fault of a number beyond 32 bits. A real API server rejects it while decoding."""
     if value is not None and not -INT32_MAX - 1 <= value <= INT32_MAX:
         yield invalid(path, value, "must be a 32-bit integer")
+
+
+def in_range(path: str, value: int | None, least: int, most: int, shown: str = "") -> Faults:
+    """Yield the fault of a number outside a range. ``shown`` replaces the range in the message."""
+    if value is not None and not least <= value <= most:
+        yield invalid(path, value, shown or f"must be between {least} and {most}, inclusive")
 
 
 def nonnegative(path: str, value: int | None) -> Faults:

@@ -10,8 +10,17 @@ from typing import Final
 
 from moorage.api.meta import ObjectMeta, OwnerReference
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_qualified_name
-from moorage.api.validation.faults import NOT_NEGATIVE, Faults, forbidden, invalid, label_name, labels, named, required
-from moorage.errors import Fault
+from moorage.api.validation.faults import (
+    NOT_NEGATIVE,
+    Faults,
+    forbidden,
+    invalid,
+    label_name,
+    labels,
+    named,
+    required,
+    too_long,
+)
 
 __all__ = ["MAX_ANNOTATIONS", "annotation_faults", "object_meta"]
 
@@ -57,7 +66,7 @@ def annotation_faults(path: str, given: Mapping[str, str]) -> Faults:
             yield invalid(path, key, fault)
     size = sum(_size(key) + _size(value) for key, value in given.items())
     if size > MAX_ANNOTATIONS:
-        yield Fault("Too long", path, f"may not be more than {MAX_ANNOTATIONS} bytes")
+        yield too_long(path, MAX_ANNOTATIONS)
 
 
 def _size(text: str) -> int:

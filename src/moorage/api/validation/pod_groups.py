@@ -24,9 +24,8 @@ from moorage.api.pod_groups import (
     TypedLocalObjectReference,
     Workload,
 )
-from moorage.api.validation.faults import Faults, duplicate, int32, invalid, named, required, unsupported
+from moorage.api.validation.faults import Faults, duplicate, int32, invalid, named, required, too_many, unsupported
 from moorage.api.validation.metadata import object_meta
-from moorage.errors import Fault
 
 __all__ = ["pod_group_faults", "workload_faults"]
 
@@ -54,16 +53,12 @@ def workload_faults(workload: Workload) -> Faults:
     if not templates:
         yield required(path)
     if len(templates) > _MOST_TEMPLATES:
-        yield _too_many(path, len(templates), _MOST_TEMPLATES)
+        yield too_many(path, len(templates), _MOST_TEMPLATES)
         return
     yield from _unique_names(path, templates)
     for i, template in enumerate(templates):
         yield from _name(f"{path}[{i}].name", template.name)
         yield from _common_faults(f"{path}[{i}]", template)
-
-
-def _too_many(path: str, count: int, most: int) -> Fault:
-    return Fault("Too many", path, f"must have at most {most} items", count)
 
 
 def _unique_names(path: str, things: Iterable[PodGroupTemplate | PodGroupResourceClaim]) -> Faults:
@@ -152,7 +147,7 @@ def _policy(path: str, policy: PodGroupSchedulingPolicy) -> Faults:
 
 def _constraints(path: str, constraints: PodGroupSchedulingConstraints) -> Faults:
     if len(constraints.topology) > _MOST_CONSTRAINTS:
-        yield _too_many(path, len(constraints.topology), _MOST_CONSTRAINTS)
+        yield too_many(path, len(constraints.topology), _MOST_CONSTRAINTS)
         return
     for i, one in enumerate(constraints.topology):
         if not one.key:
@@ -163,7 +158,7 @@ def _constraints(path: str, constraints: PodGroupSchedulingConstraints) -> Fault
 
 def _claims(path: str, claims: tuple[PodGroupResourceClaim, ...]) -> Faults:
     if len(claims) > _MOST_CLAIMS:
-        yield _too_many(path, len(claims), _MOST_CLAIMS)
+        yield too_many(path, len(claims), _MOST_CLAIMS)
         return
     yield from _unique_names(path, claims)
     for i, claim in enumerate(claims):

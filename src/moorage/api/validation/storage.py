@@ -33,10 +33,10 @@ from moorage.api.validation.faults import (
     positive_quantity,
     quantity,
     required,
+    too_long,
     unsupported,
 )
 from moorage.api.validation.metadata import object_meta
-from moorage.errors import Fault
 
 __all__ = [
     "attributes_class_faults", "capacity_faults", "claim_faults", "claim_spec_faults", "csi_node_faults",
@@ -137,13 +137,13 @@ def attributes_class_faults(attributes: VolumeAttributesClass) -> Faults:
         yield from named("driverName", attributes.driver_name.lower(), check_qualified_name)
     given = attributes.parameters
     if len(given) > _MOST_PARAMETERS:
-        yield Fault("Too long", "parameters", f"may not be more than {_MOST_PARAMETERS} bytes")
+        yield too_long("parameters", _MOST_PARAMETERS)
         return
     for key in given:
         if not key:
             yield invalid("parameters", key, "field can not be empty.")
     if sum(len(key.encode()) + len(value.encode()) for key, value in given.items()) > _MOST_BYTES:
-        yield Fault("Too long", "parameters", f"may not be more than {_MOST_BYTES} bytes")
+        yield too_long("parameters", _MOST_BYTES)
     if not given:
         yield required("parameters", "must contain at least one key/value pair")
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from moorage.api.names import check_dns1035_label, check_dns1123_subdomain
-from moorage.api.validation.faults import duplicate, forbidden, invalid, required, unsupported
+from moorage.api.validation.faults import duplicate, forbidden, invalid, required, too_many, unsupported
 from moorage.apiserver.admission.custom_rules import rule_faults, unsupported_rules
 from moorage.apiserver.admission.schema_validation import SchemaCheck
 from moorage.apiserver.admission.string_formats import is_recognized
@@ -327,7 +327,7 @@ def _selectable_faults(fields: Sequence[Document], schema: Schema, path: str) ->
             yield duplicate(where, text)
         seen.add(text)
     if len(seen) > _MAX_SELECTABLE:
-        yield Fault("Too many", path, f"must have at most {_MAX_SELECTABLE} items", len(seen))
+        yield too_many(path, len(seen), _MAX_SELECTABLE)
 
 
 def _schema_at(schema: Schema, path: str) -> tuple[Schema | None, str]:

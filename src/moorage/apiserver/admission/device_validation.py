@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from moorage.api.names import check_dns1123_subdomain, is_extended_resource_name
-from moorage.api.validation.faults import forbidden, invalid, named, one_of, required
-from moorage.apiserver.admission.field_checks import driver_name_faults, too_long
+from moorage.api.validation.faults import forbidden, invalid, named, one_of, required, too_long, too_many
+from moorage.apiserver.admission.field_checks import driver_name_faults
 from moorage.apiserver.vocabulary.records import Document
 from moorage.cel import compile_selector
 from moorage.cel.cel_errors import CompileError
@@ -124,7 +124,7 @@ def _asked_faults(path: str, asked: Document) -> Faults:
 
 def _selector_count(path: str, selectors: Any) -> Faults:
     if len(selectors) > _MOST_SELECTORS:
-        yield Fault("Too many", path, f"must have at most {_MOST_SELECTORS} items", len(selectors))
+        yield too_many(path, len(selectors), _MOST_SELECTORS)
 
 
 def _config_faults(path: str, config: Document) -> Faults:

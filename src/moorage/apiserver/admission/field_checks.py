@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from moorage.api.names import check_dns1123_subdomain
-from moorage.api.validation.faults import invalid, named, required
+from moorage.api.validation.faults import in_range, invalid, named, required, too_long
 from moorage.apiserver.vocabulary.records import Document
 from moorage.errors import Fault
 
 __all__ = [
     "NON_STANDARD_IP", "address_faults", "backstep_faults", "descending_path_faults", "driver_name_faults", "has_address",
-    "id_faults", "missing", "mode_faults", "range_faults", "too_long", "volume_path_faults",
+    "id_faults", "missing", "mode_faults", "volume_path_faults",
 ]  # fmt: skip
 
 Faults = Iterator[Fault]
@@ -31,27 +31,16 @@ def missing(path: str, holder: Document, *names: str) -> Faults:
     yield from (required(f"{path}.{name}") for name in names if not holder.get(name))
 
 
-def too_long(path: str, most: int) -> Fault:
-    """Return the fault of a text, or a map, above a number of bytes."""
-    return Fault("Too long", path, f"may not be more than {most} bytes")
-
-
-def range_faults(path: str, value: int | None, least: int, most: int, shown: str = "") -> Faults:
-    """Yield the fault of a number outside a range. ``shown`` replaces the range in the message."""
-    if value is not None and not least <= value <= most:
-        yield invalid(path, value, shown or f"must be between {least} and {most}, inclusive")
-
-
 def id_faults(path: str, holder: Document, *names: str) -> Faults:
     """Yield the faults of user and group IDs."""
     for name in names:
-        yield from range_faults(f"{path}.{name}", holder.get(name), 0, _MOST_ID)
+        yield from in_range(f"{path}.{name}", holder.get(name), 0, _MOST_ID)
 
 
 def mode_faults(path: str, holder: Document, name: str) -> Faults:
     """Yield the fault of the mode of a file."""
     why = "must be a number between 0 and 0777 (octal), both inclusive"
-    yield from range_faults(f"{path}.{name}", holder.get(name), 0, _MOST_MODE, why)
+    yield from in_range(f"{path}.{name}", holder.get(name), 0, _MOST_MODE, why)
 
 
 # -- paths --------------------------------------------------------------------------------------------------------------

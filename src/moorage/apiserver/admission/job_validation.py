@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_qualified_name
-from moorage.api.validation.faults import duplicate, invalid, nonnegative, one_of, required, unsupported
-from moorage.apiserver.admission.field_checks import too_long
+from moorage.api.validation.faults import duplicate, invalid, nonnegative, one_of, required, too_long, too_many, unsupported
 from moorage.apiserver.vocabulary.records import Document
 from moorage.errors import Fault
 
@@ -161,15 +160,11 @@ def _faults_of_many(path: str, parallelism: int | None, failed: int | None) -> F
 def _failure_policy_faults(path: str, spec: Document) -> Faults:
     rules = spec["podFailurePolicy"].get("rules") or ()
     if len(rules) > _MOST_RULES:
-        yield _too_many(path, len(rules), _MOST_RULES)
+        yield too_many(path, len(rules), _MOST_RULES)
     pod = (spec.get("template") or {}).get("spec") or {}
     names = {one.get("name") for part in ("containers", "initContainers") for one in pod.get(part) or ()}
     for i, rule in enumerate(rules):
         yield from _failure_rule_faults(f"{path}[{i}]", rule, names, per_index=spec.get("backoffLimitPerIndex") is not None)
-
-
-def _too_many(path: str, count: int, most: int) -> Fault:
-    return Fault("Too many", path, f"must have at most {most} items", count)
 
 
 def _failure_rule_faults(path: str, rule: Document, names: set[Any], *, per_index: bool) -> Faults:
@@ -184,7 +179,7 @@ def _failure_rule_faults(path: str, rule: Document, names: set[Any], *, per_inde
     if codes is not None:
         yield from _exit_code_faults(f"{path}.onExitCodes", codes, names)
     if len(conditions) > _MOST_RULES:
-        yield _too_many(f"{path}.onPodConditions", len(conditions), _MOST_RULES)
+        yield too_many(f"{path}.onPodConditions", len(conditions), _MOST_RULES)
     for k, condition in enumerate(conditions):
         at = f"{path}.onPodConditions[{k}]"
         yield from (invalid(f"{at}.type", condition.get("type") or "", why) for why in _type_faults(condition))
@@ -211,7 +206,7 @@ def _exit_code_faults(path: str, codes: Document, names: set[Any]) -> Faults:
     if not values:
         yield invalid(f"{path}.values", values, "at least one value is required")
     elif len(values) > _MOST_CODES:
-        yield _too_many(f"{path}.values", len(values), _MOST_CODES)
+        yield too_many(f"{path}.values", len(values), _MOST_CODES)
     seen: set[int] = set()
     for k, value in enumerate(values):
         if operator == "In" and value == 0:
@@ -228,7 +223,7 @@ def _success_policy_faults(path: str, spec: Document) -> Faults:
     if not rules:
         yield required(path, "at least one rules must be specified when the successPolicy is specified")
     if len(rules) > _MOST_RULES:
-        yield _too_many(path, len(rules), _MOST_RULES)
+        yield too_many(path, len(rules), _MOST_RULES)
     for i, rule in enumerate(rules):
         yield from _success_rule_faults(f"{path}[{i}]", rule, spec.get("completions") or 0)
 

@@ -17,6 +17,7 @@ from moorage.api.quantity import QuantityError, parse
 from moorage.api.validation.faults import (
     duplicate,
     forbidden,
+    in_range,
     invalid,
     labels,
     named,
@@ -25,7 +26,7 @@ from moorage.api.validation.faults import (
     required,
     unsupported,
 )
-from moorage.apiserver.admission.field_checks import NON_STANDARD_IP, has_address, range_faults
+from moorage.apiserver.admission.field_checks import NON_STANDARD_IP, has_address
 from moorage.apiserver.vocabulary.go_messages import go_word, syntax_fault
 from moorage.apiserver.vocabulary.records import Document
 from moorage.errors import Fault
@@ -91,7 +92,7 @@ def _endpoint_port_faults(path: str, port: Document, *, needs_name: bool) -> Fau
         yield required(f"{path}.name")
     elif name:
         yield from named(f"{path}.name", name, check_dns1123_label)
-    yield from range_faults(f"{path}.port", port.get("port") or 0, 1, 65535)
+    yield from in_range(f"{path}.port", port.get("port") or 0, 1, 65535)
     if not protocol:
         yield required(f"{path}.protocol")
     elif protocol not in _PROTOCOLS:

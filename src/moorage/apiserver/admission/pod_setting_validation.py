@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from moorage.api.names import check_dns1123_subdomain, check_qualified_name
-from moorage.api.validation.faults import duplicate, forbidden, invalid, named, one_of, required
+from moorage.api.validation.faults import duplicate, forbidden, in_range, invalid, named, one_of, required, too_long
 from moorage.apiserver.admission.container_validation import app_armor_faults, seccomp_faults
-from moorage.apiserver.admission.field_checks import address_faults, id_faults, range_faults, too_long
+from moorage.apiserver.admission.field_checks import address_faults, id_faults
 from moorage.apiserver.vocabulary.records import Document
 from moorage.errors import Fault
 
@@ -59,7 +59,7 @@ def _security(path: str, spec: Document) -> Faults:
     context = spec.get("securityContext") or {}
     yield from id_faults(path, context, "fsGroup", "runAsUser", "runAsGroup")
     for i, group in enumerate(context.get("supplementalGroups") or ()):
-        yield from range_faults(f"{path}.supplementalGroups[{i}]", group, 0, 2**31 - 1)
+        yield from in_range(f"{path}.supplementalGroups[{i}]", group, 0, 2**31 - 1)
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         why = "ShareProcessNamespace and HostPID cannot both be enabled"
         yield invalid(f"{path}.shareProcessNamespace", spec["shareProcessNamespace"], why)

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from moorage.api.validation.faults import invalid, required, unsupported
+from moorage.api.validation.faults import invalid, required, too_long, too_many, unsupported
 from moorage.apiserver.admission.string_formats import checked_format, is_of_format
 from moorage.apiserver.vocabulary.custom_versions import Schema
 from moorage.cel.cel_errors import CostLimitError
@@ -87,7 +87,7 @@ class SchemaCheck:
         most, least = schema.get("maxLength"), schema.get("minLength")
         pattern, form = schema.get("pattern"), checked_format(schema.get("type", ""), schema.get("format", ""))
         if most is not None and len(value) > most:
-            yield Fault("Too long", path, f"may not be more than {most} bytes")
+            yield too_long(path, most)
         elif least is not None and len(value) < least:
             yield invalid(path, value, f"{path} in body should be at least {least} chars long")
         elif pattern and not self._matches(pattern, value):
@@ -118,14 +118,14 @@ class SchemaCheck:
         if least is not None and len(value) < least:
             yield invalid(path, len(value), f"{path} in body should have at least {least} items")
         if most is not None and len(value) > most:
-            yield _too_many(path, len(value), most)
+            yield too_many(path, len(value), most)
 
     def _object(self, schema: Schema, value: dict[str, Any], path: str, old: Any) -> Faults:
         least, most = schema.get("minProperties"), schema.get("maxProperties")
         if least is not None and len(value) < least:
             yield invalid(path, len(value), f"{path} in body should have at least {least} properties")
         if most is not None and len(value) > most:
-            yield _too_many(path, len(value), most)
+            yield too_many(path, len(value), most)
         properties: Mapping[str, Schema] = schema.get("properties", {})
         additional = schema.get("additionalProperties")
         before = old if isinstance(old, dict) else {}
@@ -181,10 +181,6 @@ class SchemaCheck:
 
 def _misfit(path: str, why: str) -> Fault:
     return invalid(_NO_FIELD, "", f'"{path}" {why}')
-
-
-def _too_many(path: str, count: int, most: int) -> Fault:
-    return Fault("Too many", path, f"must have at most {most} item{'' if most == 1 else 's'}", count)
 
 
 # -- types -------------------------------------------------------------------------------------------------------------

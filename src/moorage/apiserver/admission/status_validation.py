@@ -20,6 +20,7 @@ from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, chec
 from moorage.api.pod_groups import Condition, PodGroup
 from moorage.api.quotas import ResourceQuota
 from moorage.api.validation.affinity import node_selector
+from moorage.api.validation.faults import too_long, too_many
 from moorage.api.validation.nodes import node_status_faults
 from moorage.api.validation.quotas import quota_status_faults
 from moorage.apiserver.admission.definition_validation import definition_status_faults
@@ -188,7 +189,7 @@ def _group(group: PodGroup) -> Faults:
                 "Invalid value", f"{path}[{i}].name", "must match the name of an entry in `spec.resourceClaims`", status.name
             )
     if len(statuses) > _MAX_GROUP_CLAIMS:
-        yield Fault("Too many", path, f"must have at most {_MAX_GROUP_CLAIMS} items", len(statuses))
+        yield too_many(path, len(statuses), _MAX_GROUP_CLAIMS)
         return
     names = [status.name for status in statuses]
     for i, status in enumerate(statuses):
@@ -214,7 +215,7 @@ def _group_condition(path: str, condition: Condition) -> Faults:
         yield Fault("Invalid value", f"{path}.reason", _NO_REASON, condition.reason)
     for name, text, most in (("reason", condition.reason, _MAX_REASON), ("message", condition.message, _MAX_MESSAGE)):
         if len(text.encode()) > most:
-            yield Fault("Too long", f"{path}.{name}", f"may not be more than {most} bytes")
+            yield too_long(f"{path}.{name}", most)
 
 
 # -- resource claims ---------------------------------------------------------------------------------------------------
@@ -277,7 +278,7 @@ def _pool(path: str, pool: str) -> Faults:
 
 def _users(path: str, users: Sequence[ClaimConsumer]) -> Faults:
     if len(users) > _MAX_USERS:
-        yield Fault("Too many", path, f"must have at most {_MAX_USERS} items", len(users))
+        yield too_many(path, len(users), _MAX_USERS)
         return
     seen: set[str] = set()
     for i, user in enumerate(users):
@@ -296,7 +297,7 @@ def _allocation(
     path = "status.allocation.devices"
     for field, held, most in (("results", results, _MAX_RESULTS), ("config", configs, _MAX_CONFIGS)):
         if len(held) > most:
-            yield Fault("Too many", f"{path}.{field}", f"must have at most {most} items", len(held))
+            yield too_many(f"{path}.{field}", len(held), most)
             return
     for i, result in enumerate(results):
         yield from _result(f"{path}.results[{i}]", result, names)
@@ -329,7 +330,7 @@ def _driver(path: str, name: str) -> Faults:
         yield Fault("Required value", path)
         return
     if len(name) > _MAX_DRIVER:
-        yield Fault("Too long", path, f"may not be more than {_MAX_DRIVER} bytes")
+        yield too_long(path, _MAX_DRIVER)
     for why in check_dns1123_subdomain(name.lower()):
         yield Fault("Invalid value", path, why, name)
 

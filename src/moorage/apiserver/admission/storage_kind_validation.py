@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from moorage.api.names import check_dns1123_subdomain, check_qualified_name
-from moorage.api.validation.faults import duplicate, forbidden, invalid, named, one_of, required, unsupported
-from moorage.apiserver.admission.field_checks import driver_name_faults, missing, too_long
+from moorage.api.validation.faults import duplicate, forbidden, invalid, named, one_of, required, too_long, unsupported
+from moorage.apiserver.admission.field_checks import driver_name_faults, missing
 from moorage.apiserver.admission.volume_validation import volume_source_faults
 from moorage.apiserver.schema.schemas import schema
 from moorage.apiserver.vocabulary.records import Document

@@ -438,8 +438,8 @@ _FROZEN: Final = (PodGroup, Workload)
 #: Kinds of which an update validates ``generateName``, too.
 _CHECKED_BASES: Final = frozenset([
     "CSINode", "ClusterRole", "ClusterRoleBinding", "ConfigMap", "Endpoints", "Ingress", "LimitRange", "PersistentVolume",
-    "PersistentVolumeClaim", "PodDisruptionBudget", "ResourceClaim", "Role", "RoleBinding", "Secret", "Service",
-    "ServiceAccount", "VolumeAttachment", "VolumeAttributesClass",
+    "PersistentVolumeClaim", "Pod", "PodDisruptionBudget", "ResourceClaim", "ResourceClaimTemplate", "Role", "RoleBinding",
+    "Secret", "Service", "ServiceAccount", "VolumeAttachment", "VolumeAttributesClass",
 ])  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from moorage.api.cron import CronError, parse_schedule
 from moorage.api.names import check_dns1123_label
+from moorage.api.validation.faults import in_range, too_long
 from moorage.apiserver.admission.container_validation import config_key_faults, container_faults, variable_name_faults
 from moorage.apiserver.admission.device_validation import device_claim_faults, device_class_faults, device_slice_faults
 from moorage.apiserver.admission.event_validation import event_faults
@@ -160,11 +161,7 @@ def _pod_spec_faults(path: str, spec: Document, *, is_pod: bool) -> Iterator[Fau
     yield from pod_setting_faults(path, spec, is_pod=is_pod)
     yield from _ephemeral_faults(f"{path}.ephemeralContainers", spec, volumes)
     yield from _one_of(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES)
-    deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline <= _INT32_MAX:
-        yield Fault(
-            "Invalid value", f"{path}.activeDeadlineSeconds", f"must be between 1 and {_INT32_MAX}, inclusive", deadline
-        )
+    yield from in_range(f"{path}.activeDeadlineSeconds", spec.get("activeDeadlineSeconds"), 1, _INT32_MAX)
     for name in ("hostname", "subdomain"):
         for why in check_dns1123_label(spec[name]) if spec.get(name) else ():
             yield Fault("Invalid value", f"{path}.{name}", why, spec[name])
@@ -273,7 +270,7 @@ def _data(parts: tuple[str, ...]) -> Callable[[Document], Iterator[Fault]]:
                 for why in config_key_faults(key):
                     yield Fault("Invalid value", f"{part}[{key}]", why, key)
         if size > _MAX_DATA * (1 if parts == ("data", "binaryData") else 2):
-            yield Fault("Too long", "", f"may not be more than {_MAX_DATA} bytes")
+            yield too_long("", _MAX_DATA)
 
     return faults
 

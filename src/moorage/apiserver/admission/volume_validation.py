@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from moorage.api.quantity import QuantityError, parse
-from moorage.api.validation.faults import forbidden, invalid, one_of, required
+from moorage.api.validation.faults import forbidden, in_range, invalid, one_of, required
 from moorage.apiserver.admission.downward_validation import field_faults, resource_faults
 from moorage.apiserver.admission.field_checks import (
     backstep_faults,
@@ -17,7 +17,6 @@ from moorage.apiserver.admission.field_checks import (
     driver_name_faults,
     missing,
     mode_faults,
-    range_faults,
     volume_path_faults,
 )
 from moorage.apiserver.vocabulary.records import Document
@@ -96,7 +95,7 @@ def _iscsi(path: str, source: Document) -> Faults:
     iqn, initiator = source.get("iqn") or "", source.get("initiatorName")
     if iqn and not iqn.startswith(_IQN_STARTS):
         yield invalid(f"{path}.iqn", iqn, "must be valid format starting with iqn, eui, or naa")
-    yield from range_faults(f"{path}.lun", source.get("lun") or 0, 0, 255)
+    yield from in_range(f"{path}.lun", source.get("lun") or 0, 0, 255)
     if (source.get("chapAuthDiscovery") or source.get("chapAuthSession")) and source.get("secretRef") is None:
         yield required(f"{path}.secretRef")
     if initiator is not None and not initiator.startswith(_IQN_STARTS):
@@ -112,11 +111,11 @@ def _fc(path: str, source: Document) -> Faults:
     if targets and source.get("lun") is None:
         yield required(f"{path}.lun", "lun is required if targetWWNs is specified")
     elif targets:
-        yield from range_faults(f"{path}.lun", source["lun"], 0, 255)
+        yield from in_range(f"{path}.lun", source["lun"], 0, 255)
 
 
 def _disk(path: str, source: Document) -> Faults:
-    yield from range_faults(f"{path}.partition", source.get("partition"), 0, 255, "must be between 1 and 255, inclusive")
+    yield from in_range(f"{path}.partition", source.get("partition"), 0, 255, "must be between 1 and 255, inclusive")
 
 
 def _git(path: str, source: Document) -> Faults:

@@ -22,6 +22,7 @@ from moorage.apiserver.http import write_requests
 from moorage.apiserver.http.list_options import check_list
 from moorage.apiserver.http.lists import metadata_list, object_list, table_list
 from moorage.apiserver.http.pod_connect import STREAMS, check_stream
+from moorage.apiserver.http.repeated_owners import drop_repeated_owners
 from moorage.apiserver.http.scale_requests import answer_scale
 from moorage.apiserver.schema.representations import META as _META
 from moorage.apiserver.schema.representations import accepted, form_of, metadata_of
@@ -55,7 +56,7 @@ from moorage.apiserver.vocabulary.statuses import (
     timeout,
 )
 
-__all__ = ["HTTPRequest", "Response", "check_may_create", "selection_of", "serve"]
+__all__ = ["HTTPRequest", "Response", "check_may_create", "deprecation_warning", "selection_of", "serve"]
 
 
 def check_may_create(store: Store, authorizer: Authorizer, request: HTTPRequest, target: Target | ReviewTarget) -> None:
@@ -77,7 +78,7 @@ def serve(
 
     Raises  ApiError for a rejected request
     """
-    warning = _deprecation(target)
+    warning = deprecation_warning(target)
     if not warning:
         return _serve(store, guard, authorizer, request, target)
     try:
@@ -88,7 +89,7 @@ def serve(
     return replace(response, warnings=(warning, *response.warnings))
 
 
-def _deprecation(target: Target | ReviewTarget) -> str:
+def deprecation_warning(target: Target | ReviewTarget) -> str:
     """Return the warning about a deprecated kind, or ""."""
     if not isinstance(target, Target):
         return ""
@@ -107,11 +108,7 @@ def _serve(
         return _connect(store, authorizer, request, target)
     accepted(request.accept)
     if isinstance(target, ReviewTarget):
-        if request.method != "POST":
-            raise not_allowed()
-        if target.review.kind == "Binding":
-            return _bind(store, request, target.namespace or "", "")
-        return _review(store, guard, authorizer, request, target)
+        return _review_or_bind(store, guard, authorizer, request, target)
     if target.subresource == "token":
         return _token(guard, request, target)
     if target.subresource not in {"", "ephemeralcontainers", "finalize", "resize", "status"}:
@@ -130,6 +127,19 @@ def _serve(
     return verb(store, request, target)
 
 
+def _review_or_bind(
+    store: Store, guard: Authenticator, authorizer: Authorizer, request: HTTPRequest, target: ReviewTarget
+) -> Response:
+    if request.method != "POST":
+        raise not_allowed()
+    if (form := form_of(request.accept)) == "PartialObjectMetadataList":
+        go = f"{target.review.group.partition('.')[0] or 'core'}.{target.review.kind}"
+        raise not_acceptable_form(form, f"not a list (*{go})")
+    if target.review.kind == "Binding":
+        return _bind(store, request, target.namespace or "", "")
+    return _review(store, guard, authorizer, request, target)
+
+
 def _json_response(document: Document, code: int = 200, warnings: tuple[str, ...] = ()) -> Response:
     return Response(code, msgspec.json.encode(document), warnings)
 
@@ -144,8 +154,12 @@ def _body_as(
     body = read_body(request.body, request.media_type, OBJECT_TYPES, kind=kind, strict=request.looks_closely)
     shape = kind_schema(Review(group, kind, "", version=version))
     sent, warnings = normalized_body(BodyForm(group, version, kind, shape), body, request.validation)
+    metadata = sent.setdefault("metadata", {})
+    if namespace is None:
+        metadata.pop("namespace", None)
+    warnings = (*warnings, *drop_repeated_owners(sent))
     with write_requests.with_warnings(warnings):
-        check_namespace(sent.get("metadata") or {}, namespace)
+        check_namespace(metadata, namespace)
     return sent, warnings
 
 

@@ -97,7 +97,7 @@ def _wanted(store: Store, request: HTTPRequest, target: Target) -> tuple[Record,
 
 def _written(store: Store, request: HTTPRequest, target: Target, record: Record, wanted: Document) -> Record:
     kind, namespace, name = target.kind, target.namespace or "", target.name
-    check_scale(wanted, name)
+    check_scale(kind, wanted, name)
     sent, uid = wanted["metadata"].get("uid"), record.document()["metadata"]["uid"]
     if sent and sent != uid:
         why = f"Precondition failed: UID in precondition: {sent}, UID in object meta: {uid}"
@@ -122,7 +122,7 @@ def _applied(store: Store, request: HTTPRequest, target: Target) -> tuple[Record
         document = managed_fields.apply(shape, record.document(), config, applier, "", force=force)
     except ApiError as error:
         raise _as_of_scale(error, kind) from None
-    check_scale({**read_scale(kind, record), "spec": sent.get("spec") or {}}, target.name)
+    check_scale(kind, {**read_scale(kind, record), "spec": sent.get("spec") or {}}, target.name)
     return store.update(kind, namespace, target.name, document, dry_run=request.dry_run), warnings
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from aiohttp import HttpVersion10, HttpVersion11, web
-from multidict import istr
+from multidict import CIMultiDict, istr
 
 from moorage.api.durations import DurationError, parse_duration
 from moorage.apiserver.access.authentication import Authenticator, User, certificate_user
@@ -22,12 +22,13 @@ from moorage.apiserver.access.impersonation import impersonated
 from moorage.apiserver.access.rbac_authorizer import Authorizer
 from moorage.apiserver.access.rbac_rules import Attributes
 from moorage.apiserver.access.request_attributes import attributes_at, attributes_of
+from moorage.apiserver.http.cautions import warning_headers
 from moorage.apiserver.http.connections import HEADERS, Connection
 from moorage.apiserver.http.large_requests import carry_out, is_large
 from moorage.apiserver.http.limits import Seats, ServerLimits
 from moorage.apiserver.http.lines import Lines
 from moorage.apiserver.http.request_metrics import CONTENT_TYPE, RequestMetrics
-from moorage.apiserver.http.requests import HTTPRequest, check_may_create, serve
+from moorage.apiserver.http.requests import HTTPRequest, check_may_create, deprecation_warning, serve
 from moorage.apiserver.http.responses import OutgoingResponse, encode_response, error_response
 from moorage.apiserver.http.routes import check_route
 from moorage.apiserver.http.sending import (
@@ -272,7 +273,9 @@ class Front:
         if not is_watch(api_request, target):
             return await self._send(request, user, await self._serve(api_request, target))
         stream = open_stream(self.store, api_request, target, self._lines)
-        headers = {"Content-Type": stream.media_type, **HEADERS}
+        headers = CIMultiDict({"Content-Type": stream.media_type, **HEADERS})
+        for warning in warning_headers([text] if (text := deprecation_warning(target)) else []):
+            headers.add("Warning", warning)
         response = web.StreamResponse(headers=headers)
         if request.version >= HttpVersion11:
             response.enable_chunked_encoding()

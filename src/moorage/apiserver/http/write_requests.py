@@ -13,6 +13,7 @@ import msgspec
 
 from moorage.api.validation.quotas import quota_warnings
 from moorage.apiserver.admission.definition_validation import definition_warnings
+from moorage.apiserver.admission.service_warnings import service_warnings
 from moorage.apiserver.fields import managed_fields
 from moorage.apiserver.fields.field_merge import type_faults
 from moorage.apiserver.fields.managed_fields import FieldManager, manager_of
@@ -40,6 +41,7 @@ from moorage.apiserver.vocabulary.go_messages import go_value, go_word
 from moorage.apiserver.vocabulary.http_messages import HTTPRequest
 from moorage.apiserver.vocabulary.records import Confirm, Document, Record
 from moorage.apiserver.vocabulary.request_targets import Target
+from moorage.apiserver.vocabulary.resource_versions import check_sent_version
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.apiserver.vocabulary.statuses import (
     ApiError,
@@ -123,6 +125,8 @@ def create(store: Store, request: HTTPRequest, target: Target, confirm: Confirm 
 def _object_warnings(kind: ServedKind, document: Document) -> tuple[str, ...]:
     """Return the warnings about a valid new object."""
     match kind.native:
+        case "Service":
+            return tuple(service_warnings(document))
         case "ResourceQuota":
             return quota_warnings((document.get("spec") or {}).get("hard") or {})
         case "CustomResourceDefinition":
@@ -166,7 +170,11 @@ def replace(store: Store, request: HTTPRequest, target: Target, confirm: Confirm
             kind, target.namespace or "", target.name, document, subresource=target.subresource, dry_run=request.dry_run,
             manager=manager(request, kind, target.subresource), confirm=confirm,
         )  # fmt: skip
-    return WriteResult(record, False, warnings)
+    return WriteResult(record, False, (*warnings, *_change_warnings(target, document)))
+
+
+def _change_warnings(target: Target, document: Document) -> tuple[str, ...]:
+    return _object_warnings(target.kind, document) if target.kind.native == "Service" and not target.subresource else ()
 
 
 def _creates(store: Store, target: Target, document: Document) -> bool:
@@ -378,7 +386,7 @@ def _decoding_error(error: ApiError, head: str) -> ApiError:
 
 def _create_applied(store: Store, request: HTTPRequest, target: Target, document: Document, confirm: Confirm | None) -> Record:
     kind, uid = target.kind, document["metadata"].get("uid")
-    document["metadata"].pop("resourceVersion", None)
+    check_sent_version(str(document["metadata"].pop("resourceVersion", None) or ""))
     if uid:
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
         raise conflict(kind.resource, kind.group, target.name, why)

@@ -71,13 +71,14 @@ def _selector(selector: Any) -> str:
         return ""
 
 
-def check_scale(scale: Document, name: str) -> None:
-    """Check the scale that a client wants for the object of a name.
+def check_scale(kind: ServedKind, scale: Document, name: str) -> None:
+    """Check the scale that a client wants for the object of a name. Metadata of a custom kind's scale has no effect.
 
     Raises  ApiError 422
     """
-    metadata = scale["metadata"]
-    faults = [*object_meta(decode({"metadata": metadata}, Object, "").metadata, True), *metadata_faults(metadata)]
+    metadata, faults = scale["metadata"], []
+    if kind.custom is None:
+        faults += [*object_meta(decode({"metadata": metadata}, Object, "").metadata, True), *metadata_faults(metadata)]
     faults += nonnegative("spec.replicas", (scale.get("spec") or {}).get("replicas"))
     if faults:
         raise invalid("Scale", "autoscaling", name, faults)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
+from moorage.api.core import Node, Pod
 from moorage.api.meta import Object
 from moorage.apiserver.admission.admission_plugins import (
     admit,
@@ -34,6 +35,7 @@ from moorage.apiserver.admission.namespace_lifecycle import (
     finalized,
     finalizers_of,
 )
+from moorage.apiserver.admission.pod_resize import check_resize
 from moorage.apiserver.admission.service_addresses import allocate_addresses, drop_unused_fields, keep_addresses
 from moorage.apiserver.admission.strategy import (
     decode_document,
@@ -318,6 +320,8 @@ class Store(ObjectReader):
 
     def _name(self, kind: ServedKind, namespace: str, metadata: Document) -> None:
         base = metadata.get("generateName")
+        if kind.native == "LimitRange" and not metadata.get("name") and not base:
+            metadata["name"] = self._new_uid()
         if metadata.get("name"):
             return
         if not base:
@@ -354,6 +358,8 @@ class Store(ObjectReader):
             check_change(kind, old, document, self._decode_all, self.gates)
             if kind is _SERVICES:
                 self._allocate_service_addresses(old, document)
+        if subresource == "resize":
+            self._check_resize(old, document)
         check_finalizers(kind, old, document)
         if manager is not None:
             # Kubernetes records changes of a scale without a time.
@@ -380,6 +386,13 @@ class Store(ObjectReader):
             if kind is _SERVICES:
                 keep_addresses(old, new)
                 drop_unused_fields(old, new)
+
+    def _check_resize(self, old: Document, new: Document) -> None:
+        pod, changed = decode_document(_PODS, new), old["metadata"].get("generation") != new["metadata"].get("generation")
+        if isinstance(pod, Pod) and pod.spec.node_name and changed:
+            held = self.find(_NODE, "", pod.spec.node_name)
+            node = decode_document(_NODE, held.document()) if held is not None else None
+            check_resize(pod, node if isinstance(node, Node) else None)
 
     def put(self, kind: ServedKind, before: Record, document: Document, *, dry_run: bool = False) -> Record:
         """Store a new version of an object that the caller has validated."""

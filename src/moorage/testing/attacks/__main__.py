@@ -11,6 +11,7 @@ from moorage.errors import ConfigError
 from moorage.printable import some_lines
 from moorage.testing.attacks.attack_run import run
 from moorage.testing.attacks.comparing import AttackComparison, compare, groups_of
+from moorage.testing.attacks.honest_comparison import compare_honest
 from moorage.testing.attacks.making import Attack
 from moorage.testing.attacks.sides import ServerAddress
 from moorage.testing.attacks.wire import AttackResponse
@@ -25,8 +26,9 @@ def main() -> int:
     given = _parser().parse_args()
     if given.against is None:
         return _run(given)
+    compare_servers = _compare_honest if given.honest else _compare
     try:
-        return _compare(given, ServerAddress.of(given.against, given.token, given.ca))
+        return compare_servers(given, ServerAddress.of(given.against, given.token, given.ca))
     except (ConfigError, OSError) as error:
         sys.stderr.write(f"error: {some_lines(str(error))}\n")
         return 2
@@ -39,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--attacks", type=int, help="number of attacks per round [all]")
     parser.add_argument("--only", type=int, metavar="NUMBER", help="run only this attack of a round and print its response")
     parser.add_argument("--against", metavar="URL", help="also attack this kube-apiserver on this machine, and compare")
+    parser.add_argument("--honest", action="store_true", help="compare answers to honest requests instead of attacks")
     parser.add_argument("--token", default="token-of-admin", help="the token of its administrator [token-of-admin]")
     parser.add_argument("--ca", type=Path, metavar="FILE", help="the certificate that verifies it")
     return parser
@@ -69,6 +72,14 @@ def _compare(given: argparse.Namespace, against: ServerAddress) -> int:
         sys.stdout.write(f"known: {name}: {count}\n")
     sys.stdout.write(f"{total.attacks} attacks, {len(total.found)} differences\n")
     return 1 if total.found else 0
+
+
+def _compare_honest(_: argparse.Namespace, against: ServerAddress) -> int:
+    count, differences = compare_honest(against)
+    for line in differences:
+        sys.stdout.write(some_lines(line) + "\n")
+    sys.stdout.write(f"{count} requests, {len(differences)} differences\n")
+    return 1 if differences else 0
 
 
 if __name__ == "__main__":

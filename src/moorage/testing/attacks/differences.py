@@ -18,11 +18,14 @@ from moorage.testing.attacks.wire import AttackResponse
 __all__ = [
     "ASPECTS",
     "AnswerDifference",
+    "IsOwn",
     "differences_of_answers",
     "differences_of_objects",
     "masked",
     "read_body",
     "status_causes",
+    "without_empty",
+    "without_own",
 ]
 
 #: In what two servers can differ, worst first.
@@ -71,7 +74,7 @@ def differences_of_answers(
     found = [*_of_texts("warnings", "", [masked(one) for one in ours.warnings], [masked(one) for one in theirs.warnings])]
     found += _of_texts("content type", "", ours.headers.get("content-type"), theirs.headers.get("content-type"))
     if has_body and not ours.streams and not theirs.streams:
-        found += _of_bodies(*(_without_own(one, is_own) for one in _documents(ours, theirs)))
+        found += _of_bodies(*(without_own(one, is_own) for one in _documents(ours, theirs)))
     return found
 
 
@@ -80,13 +83,13 @@ def _documents(ours: AttackResponse, theirs: AttackResponse) -> list[Any]:
     documents = [read_body(one) for one in (ours, theirs)]
     is_protobuf = [one.headers.get("content-type", "") == PROTOBUF for one in (ours, theirs)]
     if any(is_protobuf):
-        documents = [_without_empty(one) for one in documents]
+        documents = [without_empty(one) for one in documents]
         if any(isinstance(one, str) for one in documents):
             return [None, None]
     return documents
 
 
-def _without_own(document: Any, is_own: IsOwn) -> Any:
+def without_own(document: Any, is_own: IsOwn) -> Any:
     """Return a list or a table without the objects that a server made by itself."""
     if isinstance(document, dict):
         for name, metadata_of in (("items", lambda one: one.get("metadata")), ("rows", _row_metadata)):
@@ -127,12 +130,12 @@ def read_body(answer: AttackResponse) -> Any:
         return answer.body.decode("utf-8", "replace")
 
 
-def _without_empty(value: Any) -> Any:
+def without_empty(value: Any) -> Any:
     """Return a document from protobuf without what is empty, which the encoding may or may not write."""
     if isinstance(value, dict):
-        kept = {name: _without_empty(inner) for name, inner in value.items()}
+        kept = {name: without_empty(inner) for name, inner in value.items()}
         return {name: inner for name, inner in kept.items() if inner not in ({}, [], "", None)}
-    return [_without_empty(one) for one in value] if isinstance(value, list) else value
+    return [without_empty(one) for one in value] if isinstance(value, list) else value
 
 
 def _of_texts(aspect: str, at: str, ours: Any, theirs: Any) -> Iterator[AnswerDifference]:

@@ -23,16 +23,21 @@ _LIMITS: Final = re.compile(
 )
 _DENIED: Final = frozenset(["401", "403"])
 #: Fields that kube-apiserver fills in, or that it describes in its own sentences.
-_OWN_FIELDS: Final = re.compile(r"columnDefinitions|serviceAccount(Name)?$|\.status\.userInfo")
+_OWN_FIELDS: Final = re.compile(r"columnDefinitions|serviceAccount(Name)?$|\.status\.userInfo|^\.metadata\.resourceVersion$")
 _OWN_MANAGED: Final = re.compile(r"managedFields|^\.metadata$")
 _WRITTEN_VALUE: Final = re.compile(
     r"Invalid value: |map\[|Duplicate value: |Unsupported value: |got &\{|pod updates may not change fields"
+    r"|is immutable after creation"
 )
 #: Sentences of Go's decoders, and what decides which of several faults they meet first.
 _DECODERS: Final = re.compile(
     r"wireType|unexpected EOF|cannot be handled as|json: cannot unmarshal|yaml: |UTF-8|surrogate|json parse error"
-    r"|no kind \"|unknown conversion|failed to create typed patch object"
+    r"|integer overflow|no kind \"|unknown conversion|failed to create typed patch object"
 )
+#: Checks that come before or after that of a user's rights.
+_OTHER_CHECKS: Final = ("attempting to grant RBAC permissions", "invalid timeout specified")
+#: The fault of an object without a name, which is found before all others.
+_UNNAMED: Final = "name or generateName is required"
 _NOT_TEXT: Final = re.compile(r"\\x[0-9a-f]{2}|\ufffd|\xef\xbf\xbd")
 _RULES: Final = re.compile(r"\.status\.(resourceRules|nonResourceRules)")
 
@@ -70,8 +75,9 @@ def _form(attack: Attack) -> str:
 def _is_of_first_fault(_: Attack, difference: AnswerDifference) -> bool:
     """Return whether both servers reject a request, for reasons that do not concern rights."""
     codes = {difference.here[:3], difference.there[:3]}
-    is_escalation = "attempting to grant RBAC permissions" in difference.there
-    return difference.aspect == "code" and (is_escalation or not codes & _DENIED)
+    is_other_check = any(text in difference.here + difference.there for text in _OTHER_CHECKS)
+    is_unnamed = difference.aspect == "causes" and _UNNAMED in difference.here
+    return is_unnamed or (difference.aspect == "code" and (is_other_check or not codes & _DENIED))
 
 
 def _is_of_shown_value(_: Attack, difference: AnswerDifference) -> bool:
@@ -110,8 +116,7 @@ def _is_applied_deletion(attack: Attack, difference: AnswerDifference) -> bool:
 def _is_deleted_definition(attack: Attack, difference: AnswerDifference) -> bool:
     about = attack.what.route.about
     is_definition = isinstance(about, ServedKind) and about.native == "CustomResourceDefinition" and attack.method == "DELETE"
-    is_kept = difference.aspect == "state" and difference.here == "nothing"
-    return is_definition and (is_kept or difference.at.endswith(".deletionGracePeriodSeconds"))
+    return is_definition and (difference.aspect == "state" or difference.at.endswith(".deletionGracePeriodSeconds"))
 
 
 def _is_of_range(attack: Attack, difference: AnswerDifference) -> bool:
@@ -128,13 +133,43 @@ def _is_of_unchanged_rights(attack: Attack, difference: AnswerDifference) -> boo
 def _is_table_of_group_status(attack: Attack, difference: AnswerDifference) -> bool:
     about = attack.what.route.about
     is_group = isinstance(about, ServedKind) and about.native == "PodGroup" and attack.what.route.subresource == "status"
-    return is_group and difference.there.startswith("406")
+    takes_table = any(name == "Accept" and "as=Table" in value for name, value in attack.headers)
+    return is_group and takes_table
 
 
 def _is_custom_scale(attack: Attack, difference: AnswerDifference) -> bool:
     about = attack.what.route.about
     is_custom = isinstance(about, ServedKind) and about.custom is not None
     return is_custom and attack.what.route.subresource == "scale" and difference.there.startswith("406")
+
+
+def _is_late(attack: Attack, difference: AnswerDifference) -> bool:
+    takes_list = any(name == "Accept" and "PartialObjectMetadataList" in value for name, value in attack.headers)
+    return difference.aspect == "state" and takes_list
+
+
+def _is_of_tokens(attack: Attack, difference: AnswerDifference) -> bool:
+    return attack.what.route.subresource == "token" and difference.aspect == "body"
+
+
+def _is_not_utf8(_: Attack, difference: AnswerDifference) -> bool:
+    return difference.aspect == "rejected here only" and "not UTF-8" in difference.here
+
+
+def _is_of_revision(attack: Attack, difference: AnswerDifference) -> bool:
+    about = attack.what.route.about
+    return about is not None and about.kind == "ControllerRevision" and "field is immutable" in difference.there
+
+
+def _is_of_system_class(_: Attack, difference: AnswerDifference) -> bool:
+    return difference.aspect == "rejected here only" and "this is a system priority class" in difference.here
+
+
+def _is_of_unserved_path(_: Attack, difference: AnswerDifference) -> bool:
+    return "404 page not found" in difference.there or (difference.aspect, difference.there[:10]) == (
+        "content type",
+        "text/plain",
+    )
 
 
 def _is_of_rules(_: Attack, difference: AnswerDifference) -> bool:
@@ -163,6 +198,12 @@ KNOWN: Final[Mapping[str, _Matches]] = {
     "the deletion of definitions": _is_deleted_definition,
     "scales of custom kinds in protobuf": _is_custom_scale,
     "the order of rules": _is_of_rules,
+    "answers that the client cannot take": _is_late,
+    "token requests": _is_of_tokens,
+    "bodies that are not UTF-8": _is_not_utf8,
+    "data of revisions": _is_of_revision,
+    "system priority classes": _is_of_system_class,
+    "paths of custom kinds that are not served": _is_of_unserved_path,
 }
 
 

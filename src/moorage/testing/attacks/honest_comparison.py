@@ -1,0 +1,106 @@
+"""Compare the embedded server with a kube-apiserver, or with its recorded answers, under honest traffic."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from moorage.testing.attacks.differences import (
+    AnswerDifference,
+    IsOwn,
+    differences_of_objects,
+    masked,
+    read_body,
+    without_empty,
+    without_own,
+)
+from moorage.testing.attacks.honest_requests import Exchange, play
+from moorage.testing.attacks.sides import ServerAddress, embedded_side, is_own, reference_side
+
+__all__ = ["compare_honest", "honest_answers", "recorded_differences"]
+
+#: One answer: label, code, media type, warnings and body.
+Answer = tuple[str, int, str, list[str], Any]
+#: Differences that the documentation names: descriptions of columns, service accounts, the generation of daemon sets.
+_KNOWN: Final = re.compile(r"columnDefinitions|serviceAccount(Name)?$|deprecated\.daemonset|status\.conditions$")
+_MANAGED: Final = re.compile(r"managedFields")
+#: Kinds whose managed fields differ, and kinds whose deletion takes a moment on a kube-apiserver.
+_UNMANAGED: Final = re.compile(r"/(events|daemonsets)\b")
+_LEAVING: Final = re.compile(r"^(release|get the deleted|list.*|delete): \w+ \S+/customresourcedefinitions\b")
+
+
+def compare_honest(against: ServerAddress) -> tuple[int, list[str]]:
+    """Return the number of requests, and a line for each difference between the servers."""
+    ours, theirs = asyncio.run(_both(against))
+    return len(ours), [*_differences(ours, theirs)]
+
+
+def honest_answers() -> list[Answer]:
+    """Return the answers of the embedded server."""
+    return asyncio.run(_embedded())
+
+
+def recorded_differences(recorded: Iterable[Answer]) -> list[str]:
+    """Return a line for each difference between the embedded server and recorded answers to some of the requests."""
+    wanted = [*recorded]
+    held = {answer[0]: answer for answer in honest_answers()}
+    return [*_differences([held.get(answer[0], ("", 0, "", [], None)) for answer in wanted], wanted)]
+
+
+async def _embedded() -> list[Answer]:
+    async with embedded_side(1) as side:
+        return _answers(await play(side))
+
+
+async def _both(against: ServerAddress) -> tuple[list[Answer], list[Answer]]:
+    ours = await _embedded()
+    async with reference_side(against) as side:
+        return ours, _answers(await play(side))
+
+
+def _answers(exchanges: Iterable[Exchange]) -> list[Answer]:
+    """Return what is compared of each answer. Requests of one label are numbered."""
+    seen: dict[str, int] = {}
+    found: list[Answer] = []
+    for one in exchanges:
+        label = re.sub(r"(resourceVersion|continue)=[^&]*", r"\1=…", one.label)
+        seen[label] = seen.get(label, 0) + 1
+        label = f"{label} #{seen[label]}" if seen[label] > 1 else label
+        form = one.answer.headers.get("content-type", "")
+        warnings = [masked(text) for text in one.answer.warnings]
+        found.append((label, one.answer.code, form, warnings, _body(one)))
+    return found
+
+
+def _body(exchange: Exchange) -> Any:
+    kind = exchange.kind
+    is_made: IsOwn = (lambda one: is_own(kind, one)) if kind is not None else (lambda _: False)
+    if exchange.answer.streams or "watch=1" in exchange.label:
+        return [json.loads(line) for line in exchange.answer.body.splitlines() if line]
+    document = without_own(read_body(exchange.answer), is_made)
+    return without_empty(document) if "protobuf" in exchange.answer.headers.get("content-type", "") else document
+
+
+def _differences(ours: list[Answer], theirs: list[Answer]) -> Iterator[str]:
+    if [one[0] for one in ours] != [one[0] for one in theirs]:
+        odd = next((pair for pair in zip(ours, theirs, strict=False) if pair[0][0] != pair[1][0]), (("the end",), ("the end",)))
+        yield f"the sequences part at {odd[0][0]!r} here, {odd[1][0]!r} there"
+        return
+    for here, there in zip(ours, theirs, strict=True):
+        for one in _of_pair(here, there):
+            yield f"{here[0]}\n    {one}"
+
+
+def _of_pair(here: Answer, there: Answer) -> Iterator[AnswerDifference]:
+    if _LEAVING.search(here[0]):
+        return
+    for aspect, ours, theirs in (("code", here[1], there[1]), ("type", here[2], there[2]), ("warnings", here[3], there[3])):
+        if ours != theirs:
+            yield AnswerDifference(aspect, "", str(ours), str(theirs))
+    for one in differences_of_objects("body", here[4], there[4]):
+        is_unmanaged = bool(_MANAGED.search(one.at) and _UNMANAGED.search(here[0]))
+        if not _KNOWN.search(one.at) and not is_unmanaged:
+            yield one

@@ -162,7 +162,7 @@ REFUSED = {  # what is asked → the faults
     "no key": (group(schedulingConstraints={"topology": [{"key": ""}]}), [
         "spec.schedulingConstraints.topology[0].key: Required value"]),
     "two keys": (group(schedulingConstraints={"topology": [{"key": "a"}, {"key": "b"}]}), [
-        "spec.schedulingConstraints.topology: Too many: 2: must have at most 1 items"]),
+        "spec.schedulingConstraints.topology: Too many: 2: must have at most 1 item"]),
     "an origin that names nothing": (group(podGroupTemplateRef={}), [
         'spec.podGroupTemplateRef: Invalid value: "": must specify one of: `workload`']),
     "an origin without names": (group(podGroupTemplateRef={"workload": {}}), [

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 from moorage.testing.attacks.differences import (
@@ -18,7 +19,7 @@ from moorage.testing.attacks.differences import (
     without_own,
 )
 from moorage.testing.attacks.honest_requests import Exchange, play
-from moorage.testing.attacks.sides import ServerAddress, embedded_side, is_own, reference_side
+from moorage.testing.attacks.sides import ComparedServer, ServerAddress, embedded_side, is_own, reference_side
 
 __all__ = ["compare_honest", "honest_answers", "recorded_differences"]
 
@@ -34,31 +35,23 @@ _LEAVING: Final = re.compile(r"^(release|get the deleted|list.*|delete): \w+ \S+
 
 def compare_honest(against: ServerAddress) -> tuple[int, list[str]]:
     """Return the number of requests, and a line for each difference between the servers."""
-    ours, theirs = asyncio.run(_both(against))
+    ours, theirs = honest_answers(), honest_answers(against)
     return len(ours), [*_differences(ours, theirs)]
 
 
-def honest_answers() -> list[Answer]:
-    """Return the answers of the embedded server."""
-    return asyncio.run(_embedded())
+def honest_answers(server: ServerAddress | None = None, resources: Collection[str] = ()) -> list[Answer]:
+    """Return the answers of a server, the embedded one without an address. ``resources`` restricts the requests."""
+    return asyncio.run(_play(embedded_side(1) if server is None else reference_side(server), resources))
 
 
-def recorded_differences(recorded: Iterable[Answer]) -> list[str]:
-    """Return a line for each difference between the embedded server and recorded answers to some of the requests."""
-    wanted = [*recorded]
-    held = {answer[0]: answer for answer in honest_answers()}
-    return [*_differences([held.get(answer[0], ("", 0, "", [], None)) for answer in wanted], wanted)]
+def recorded_differences(recorded: list[Answer], resources: Collection[str]) -> list[str]:
+    """Return a line for each difference between the embedded server and recorded answers."""
+    return [*_differences(honest_answers(None, resources), recorded)]
 
 
-async def _embedded() -> list[Answer]:
-    async with embedded_side(1) as side:
-        return _answers(await play(side))
-
-
-async def _both(against: ServerAddress) -> tuple[list[Answer], list[Answer]]:
-    ours = await _embedded()
-    async with reference_side(against) as side:
-        return ours, _answers(await play(side))
+async def _play(server: AbstractAsyncContextManager[ComparedServer], resources: Collection[str]) -> list[Answer]:
+    async with server as side:
+        return _answers(await play(side, resources))
 
 
 def _answers(exchanges: Iterable[Exchange]) -> list[Answer]:

@@ -5,7 +5,7 @@ Later requests use versions, uids and tokens of earlier answers, so the sequence
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode
@@ -73,19 +73,20 @@ class HonestClient:
         return read_body(answer)
 
 
-async def play(server: Server) -> list[Exchange]:
-    """Run the sequence on a server, and remove what it made."""
+async def play(server: Server, resources: Collection[str] = ()) -> list[Exchange]:
+    """Run the sequence on a server, and remove what it made. ``resources`` restricts it to these, if there are any."""
     client = HonestClient(server)
     namespaces = served("namespaces")
     await client.ask("create the namespace", "POST", namespaces, body={"metadata": {"name": HONEST}}, query=_CREATED)
-    kinds = [*sorted((kind for kind in (*KINDS, ATTACKED) if "create" in kind.verbs), key=lambda kind: kind.resource in _LAST)]
+    made = [kind for kind in (*KINDS, ATTACKED) if "create" in kind.verbs and (not resources or kind.resource in resources)]
+    kinds = sorted(made, key=lambda kind: kind.resource in _LAST)
     for kind in kinds:
         await _create(client, kind)
         await _read(client, kind)
         await _list(client, kind)
         await _change(client, kind)
         await _apply(client, kind)
-    await _work(client)
+    await _work(client, kinds)
     for kind in reversed(kinds):
         await _delete(client, kind)
     await client.ask("delete the namespace", "DELETE", namespaces, HONEST)
@@ -193,8 +194,8 @@ def _head(document: Document) -> Document:
 # -- workloads, pods and nodes ------------------------------------------------------------------------------------------
 
 
-async def _work(client: HonestClient) -> None:
-    for kind in (*KINDS, ATTACKED):
+async def _work(client: HonestClient, kinds: Iterable[ServedKind]) -> None:
+    for kind in kinds:
         if kind.resource in _SCALED:
             await _scale(client, kind)
         if kind.resource in _ROLLED:

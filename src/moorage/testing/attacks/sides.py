@@ -34,6 +34,8 @@ USER_TOKEN: Final = "token-of-user"  # noqa: S105 - for a server that exists for
 _JSON: Final = "application/json"
 #: How long a client waits for the objects of a watch. A busy reference needs longer than the embedded server.
 _GLANCE_S: Final = 0.15
+#: How long a busy reference may take to answer.
+_PATIENCE_S: Final = 100.0
 #: How long caches of the reference (rights, definitions) may take to follow.
 _FOLLOW_S: Final = 10.0
 #: How long the admission of the reference may take to see a new limit range.
@@ -85,7 +87,7 @@ class ComparedServer:
 
     @staticmethod
     def _connect(address: ServerAddress) -> AttackConnection:
-        return AttackConnection(address.port, address.host, address.tls, _GLANCE_S)
+        return AttackConnection(address.port, address.host, address.tls, _GLANCE_S, _PATIENCE_S)
 
     async def close(self) -> None:
         await self.attacked.close()

@@ -38,9 +38,10 @@ class AttackConnection:
     """A connection that is reopened after it was closed. ``glance_s`` is how long it waits for each event of a watch."""
 
     def __init__(
-        self, port: int, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None, glance_s: float = _GLANCE_S
-    ) -> None:
-        self._port, self._host, self._tls, self._glance_s = port, host, tls, glance_s
+        self, port: int, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None, glance_s: float = _GLANCE_S,
+        patience_s: float = _PATIENCE_S,
+    ) -> None:  # fmt: skip
+        self._port, self._host, self._tls, self._glance_s, self._patience_s = port, host, tls, glance_s, patience_s
         self._pipe: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     @property
@@ -52,7 +53,7 @@ class AttackConnection:
 
         Raises  Malformed, and TimeoutError without a response
         """
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(self._patience_s):
             if self._pipe is None:
                 self._pipe = await asyncio.open_connection(self._host, self._port, limit=1 << 24, ssl=self._tls)
             reader, writer = self._pipe
@@ -71,6 +72,9 @@ class AttackConnection:
     async def close(self) -> None:
         if self._pipe is not None:
             writer, self._pipe = self._pipe[1], None
+            if self._tls is not None:
+                writer.transport.abort()  # a server that still sends events would not answer the end of TLS
+                return
             writer.close()
             with suppress(ConnectionError, ssl.SSLError):
                 await writer.wait_closed()

@@ -121,7 +121,7 @@ SELECTORS = {  # resource attributes → the fields at fault, what is ignored
         {"labelSelector": {"requirements": [{"key": "a", "operator": "Near"}, {"key": "a", "operator": "Exists"}]}}, [],
         "spec.resourceAttributes.labelSelector partially ignored due to parse error",
     ),
-    "a raw selector that is none": (
+    "a broken raw selector": (
         {"fieldSelector": {"rawSelector": "a"}}, [], "spec.resourceAttributes.fieldSelector ignored due to parse error",
     ),
 }  # fmt: skip

@@ -84,11 +84,11 @@ class Sharing:
 class Shard:
     """A scheduler with its own engine. Call ``wake`` when a watch will deliver something.
 
-    ``busy_s``: virtual seconds of work; ``attempts``: decisions, of which ``failed`` found no node.
+    ``busy_s``: virtual seconds of work; ``attempts``: decisions.
     """
 
     def __init__(self, index: int, sharing: Sharing, cluster: SharedCluster, costs: Costs) -> None:
-        self.index, self.busy_s, self.attempts, self.failed = index, 0.0, 0, 0
+        self.index, self.busy_s, self.attempts = index, 0.0, 0
         loaded = load_source(ConfigSource(sharing.configuration(index)))
         self.scheduler, _ = build_scheduler(loaded, Cycle(index))
         self._sharing, self._cluster, self._costs = sharing, cluster, costs
@@ -188,7 +188,6 @@ class Shard:
             elif isinstance(output, Work) and output.phase.is_answered:
                 raise ValueError(f"no workload here leads to {output.phase}")
             elif isinstance(output, Decided) and output.decision.node is None:
-                self.failed += 1
                 spent_us += self._costs.write_us
                 self._report(output.decision.pod.pod, now + spent_us / 1e6)
         return spent_us

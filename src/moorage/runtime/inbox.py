@@ -32,6 +32,7 @@ class FactSource:
 
     def begin(self) -> None:
         """Open the source: a list has arrived, and its facts follow."""
+        self._inbox.in_part += self.is_whole
         self._open += 1
 
     async def put(self, fact: Fact) -> None:
@@ -45,6 +46,7 @@ class FactSource:
         """Close the source: the engine has processed every fact that was put before ``end``."""
         self._open -= 1
         self.synced = True
+        self._inbox.in_part -= self.is_whole
 
 
 class Inbox:
@@ -52,6 +54,8 @@ class Inbox:
 
     def __init__(self, limit: int = 10_000) -> None:
         self.sources: list[FactSource] = []
+        #: The number of sources that are not whole. Each source maintains it.
+        self.in_part = 0
         self._waiting: deque[Fact | FactSource] = deque()
         self._limit = limit
         self._news = asyncio.Event()
@@ -64,12 +68,13 @@ class Inbox:
     @property
     def is_whole(self) -> bool:
         """True if the engine has all lists of all sources."""
-        return all(source.is_whole for source in self.sources)
+        return not self.in_part
 
     def source(self, name: str) -> FactSource:
         """Return a new source. The inbox is not whole until the engine has its first list."""
         source = FactSource(self, name)
         self.sources.append(source)
+        self.in_part += 1
         return source
 
     async def put(self, fact: Fact) -> None:
@@ -97,10 +102,11 @@ class Inbox:
 
     async def wait(self, seconds: float | None) -> None:
         """Wait for a fact or a poke, for at most ``seconds``."""
-        if not self._waiting:
+        if not self._waiting and not self._news.is_set():
+            timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self._news.set)
             try:
-                async with asyncio.timeout(seconds):
-                    await self._news.wait()
-            except TimeoutError:
-                pass
+                await self._news.wait()
+            finally:
+                if timer is not None:
+                    timer.cancel()
         self._news.clear()

@@ -32,6 +32,8 @@ __all__ = ["USUAL", "Loop", "LoopLimits"]
 
 #: The pause after an attempt that raised; doubled after each further one.
 _PAUSE_S = 0.001
+#: How often the time of day, which may be set, is compared with the clock.
+_OFFSET_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,8 @@ class Loop:
         self._preempting: dict[int, PodInfo] = {}
         self._may_act = may_act
         self._acting = False
+        #: When the time of day is next compared with the clock.
+        self._offset_due = 0.0
         #: When the attempt that waits for extenders began; None if none waits.
         self._began: float | None = None
         #: Attempts begun, and facts or attempts that raised.
@@ -141,8 +145,9 @@ class Loop:
 
     def _turn(self) -> bool:
         """Process some facts and make some attempts. Return whether there is more to do at once."""
-        if self._unix is not None:
-            self.scheduler.state.unix_offset_s = self._unix() - self._clock()
+        if self._unix is not None and self._clock() >= self._offset_due:
+            now = self._clock()
+            self.scheduler.state.unix_offset_s, self._offset_due = self._unix() - now, now + _OFFSET_S
         self._take_in()
         more = self._attempt() if self._is_free() else False
         self._deliver()

@@ -127,6 +127,8 @@ class PodValidator:
             or len("".join((*annotations, *annotations.values()))) > MAX_ANNOTATIONS // 4
         ):
             return False
+        if not spec.volumes:
+            return True
         names = [volume.name for volume in spec.volumes]
         return len(set(names)) == len(names) and not any(map(check_dns1123_label, names)) and not _has_unnamed_claim(spec)
 

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from benchmarks import shapes
 from benchmarks.workloads import ZONES
 from moorage.api.core import Node, Pod
+from moorage.api.pod_decoding import PodDecoder
 from moorage.cli.memory import collect_seldom, keep_freed_memory
 from moorage.cycle.cycle import Cycle
 from moorage.engine.builder import build_scheduler
@@ -90,7 +91,7 @@ def _foreign(scheduler: Scheduler, nodes: int) -> float:
 
 _POD: Final = msgspec.json.encode(replace(shapes.pod("NAME"), spec=replace(shapes.pod("NAME").spec, node_name="NODE")))
 _NODE: Final = msgspec.json.encode(shapes.node(0, {shapes.ZONE: "ZONE"}))
-_read_pod: Final = msgspec.json.Decoder(Pod).decode
+_read_pod: Final = PodDecoder().decode
 _read_node: Final = msgspec.json.Decoder(Node).decode
 
 

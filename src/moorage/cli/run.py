@@ -26,6 +26,7 @@ from moorage.cli.run_process import Process, run_process, with_hidden_passwords
 from moorage.cli.run_release import Era, ReleaseCommand
 from moorage.cli.run_serving import check_flags, open_serving
 from moorage.client.extenders import ExtenderClient
+from moorage.client.gathering import gathering_loop
 from moorage.client.rest import Rest, user_agent
 from moorage.config.release_1_21 import LOCKS
 from moorage.config.scheduler_document import Loaded
@@ -100,7 +101,8 @@ def _scheduled(given: Given, era: Era, log: Klog) -> int:
     adopt_other_loggers(log)
     collect_seldom()
     try:
-        status = asyncio.run(run_process(process))
+        with asyncio.Runner(loop_factory=gathering_loop) as runner:
+            status = runner.run(run_process(process))
     except* MemoryError:
         log.error(None, "Out of memory: the memory limit of the process is too low")
         status = ERROR

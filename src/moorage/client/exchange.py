@@ -24,6 +24,10 @@ _MAX_CONNECTIONS: Final = 32
 #: Idle time in seconds after which a connection is not reused, as the server may be about to close it.
 _MAX_IDLE_S: Final = 15.0
 _CONNECT_S: Final = 10.0
+#: How many connections are opened at a time for what waits: a handshake costs as much as several binds, a later one less.
+_OPENING: Final = 2
+#: How long a TLS session is used for new connections; servers accept it for hours.
+_SESSION_S: Final = 300.0
 #: How many waiting requests are sent over one connection at once, at most.
 _TOGETHER: Final = 8
 
@@ -54,7 +58,9 @@ class ConnectionPool:
         self._queue: deque[_Queued] = deque()
         self._opening: set[asyncio.Task[None]] = set()
         self._connections: dict[PooledConnection, None] = {}
+        #: A TLS session for new connections, and when to take another one.
         self._session: ssl.SSLSession | None = None
+        self._session_due = 0.0
         self._count = 0
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -127,8 +133,8 @@ class ConnectionPool:
         return True
 
     def _open_for_queue(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Open another connection if more requests wait than are being opened, up to the maximum."""
-        if len(self._opening) < len(self._queue) and self._count < _MAX_CONNECTIONS:
+        """Open another connection if more requests wait than are being opened, a few at a time, up to the maximum."""
+        if len(self._opening) < min(_OPENING, len(self._queue)) and self._count < _MAX_CONNECTIONS:
             self._count += 1
             task = loop.create_task(self._open(loop), name="open a connection")
             self._opening.add(task)
@@ -144,6 +150,9 @@ class ConnectionPool:
                     one.fail(_as_cluster_error(error))
             return
         self._release(connection)
+        if self._queue:
+            self._opening.discard(asyncio.current_task())
+            self._open_for_queue(loop)
 
     def _send(
         self,
@@ -252,8 +261,7 @@ class ConnectionPool:
 
     def _release(self, connection: PooledConnection) -> None:
         if connection.usable:
-            if not connection.idle_since:
-                self._session = connection.session
+            self._keep_session(connection)
             if self._queue and self._send_queued(connection):
                 return
         if connection.usable and not self._closed:
@@ -262,6 +270,13 @@ class ConnectionPool:
         else:
             self._drop(connection)
         self._wake_waiter()
+
+    def _keep_session(self, connection: PooledConnection) -> None:
+        """Keep the TLS session of a connection for new ones. It is complete after a response; copying it takes long."""
+        if connection.used and self._tls is not None:
+            now = asyncio.get_running_loop().time()
+            if now >= self._session_due:
+                self._session, self._session_due = connection.session, now + _SESSION_S
 
     def _drop(self, connection: PooledConnection) -> None:
         connection.close()

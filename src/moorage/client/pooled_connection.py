@@ -63,7 +63,8 @@ class PooledConnection(Channel):
         self.deadline = NEVER
         self._on_idle = on_idle
         self._timeout_s = 0.0
-        self._used = False
+        #: True once a request has ended.
+        self.used = False
         #: True once a part of a response has arrived since the connection was idle.
         self._heard = False
         self._pending: deque[Answer] = deque()
@@ -118,7 +119,7 @@ class PooledConnection(Channel):
         answer(reply)
 
     def _end_use(self) -> None:
-        self.deadline, self._used = NEVER, True
+        self.deadline, self.used = NEVER, True
         self._on_idle(self)
 
     def _forget_response(self) -> None:
@@ -181,7 +182,7 @@ class PooledConnection(Channel):
             return
         if error is None and self._head is not None and not _is_framed(self._head[2]):
             self._complete(bytes(self._received))
-        if self._used and not self._heard:
+        if self.used and not self._heard:
             self._fail(UnsentError("Server disconnected"))
         else:
             self._fail(ClusterError(str(error or "") or "Server disconnected"))

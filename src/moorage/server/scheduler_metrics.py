@@ -41,6 +41,7 @@ _GATED: Final = {
 }
 _MOST_ATTEMPTS = 15
 _CACHE_SIZES: Final = ("scheduler_cache_size", OLD_CACHE_SIZE)
+_SUCCESS, _ERROR = Code.SUCCESS.value, Code.ERROR.value
 _WORK = {Phase.BIND: "Bind", Phase.PRE_BIND: "PreBind"}
 _PLACES = {
     QueuePlace.ACTIVE: "active", QueuePlace.BACKOFF: "backoff",
@@ -158,8 +159,8 @@ class SchedulerMetrics:
             self._evicting_s.observe(seconds, result)
             self._evicting.inc(result)
         elif phase in _WORK:
-            status = Code.SUCCESS if error is None else Code.ERROR
-            self._points.observe(seconds, _WORK[phase], status.value, profile)
+            status = _SUCCESS if error is None else _ERROR
+            self._points.observe(seconds, _WORK[phase], status, profile)
 
     def handled(self, event: str, seconds: float) -> None:
         self._event_s.observe(seconds, event)

@@ -16,6 +16,7 @@ from moorage.laboratory import played_histories
 from moorage.laboratory.history import play
 from moorage.laboratory.state_copies import StateCopy, is_shared
 from tests.laboratory.random_world import OTHERS, World
+from tests.laboratory.test_pod_states import node, obj, pod
 from tests.laboratory.test_transactions import HEAD, OPTIONS, decisions
 from tests.laboratory.test_transactions import played as again
 
@@ -165,3 +166,33 @@ def test_trials_that_bind_volumes_play_the_history_twice_at_most(monkeypatch):
         cluster.remove("node/n1")
         cluster.schedule()
     assert cluster.digest() == again(cluster).digest() != before
+
+
+GATES = {"no gates": "", "groups": "GenericWorkload=true,GangScheduling=true"}
+
+
+@pytest.mark.parametrize("gates", GATES.values(), ids=GATES)
+def test_a_fork_has_the_devices_and_the_groups(gates):
+    api, exactly = "resource.k8s.io/v1", {"deviceClassName": "gpu", "count": 1}
+    pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.example.com", "nodeName": "n1", "pool": pool, "devices": [{"name": f"d{at}"} for at in range(3)]}
+    asks = {"devices": {"requests": [{"name": "main", "exactly": exactly}]}}
+    objects = [
+        node("n1", cpu="8"),
+        obj("DeviceClass", "gpu", api, namespace="", spec={}),
+        obj("ResourceSlice", "s", api, namespace="", spec=spec),
+        *(obj("ResourceClaim", f"c{at}", api, spec=asks) for at in range(4)),
+        *(pod(f"p{at}", resourceClaims=[{"name": "c", "resourceClaimName": f"c{at}"}]) for at in range(4)),
+    ]
+    if gates:
+        gang = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+        objects += [obj("PodGroup", "g", "scheduling.k8s.io/v1alpha2", spec=gang)]
+        objects += [pod(name, schedulingGroup={"podGroupName": "g"}) for name in "ab"]
+    cluster = moorage.Cluster.from_objects(*objects, feature_gates=gates)
+    cluster.schedule(["p0", "p1"])
+    before, fork, fresh = cluster.digest(), cluster.fork(), again(cluster)
+    assert fork._simulation is not None
+    placed = [str(one) for one in fork.schedule()]
+    assert placed == [str(one) for one in fresh.schedule()]
+    assert cluster.digest() == before
+    assert [str(one) for one in cluster.schedule()] == placed

@@ -31,10 +31,9 @@ class KeptColumn:
         """Return the numbers of a view's rows; read-only."""
         if not nodes.is_true or nodes.table.rows_in_what_ifs:  # a what-if is undone afterwards
             return self._columns(nodes)
-        values: IntArray = self._up_to_date(nodes)[nodes.rows]
-        return values
+        return nodes.take(self._up_to_date(nodes))
 
-    def _up_to_date(self, nodes: NodeView) -> IntArray:
+    def _up_to_date(self, nodes: NodeView) -> Column:
         changes = nodes.table.changes
         changed = changes.since(self._position)
         if self._column is None or changed is None:
@@ -49,4 +48,4 @@ class KeptColumn:
             rows = rows[rows < len(nodes.table)]
             self._column.data[rows] = self._columns(NodeView(nodes.snapshot, rows))
         self._position = changes.position
-        return self._column.view
+        return self._column

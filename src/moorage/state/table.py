@@ -93,6 +93,8 @@ class NodeTable:
         self._ring_version = self._ring_layout = -1
         self._ring_updates = 0
         self._divisors = DivisorColumns(space, self.allocatable)
+        #: Returns the divisors for shares of a resource; valid until nodes are added or removed, or offer something else.
+        self.divisors: Callable[[str], Divisors] = self._divisors.of
         self._allocatable: dict[str, Column] = {}
         self._requested: dict[str, Column] = {}
         #: for each row a number of its node's allocatable set; rows with equal numbers have equal sets
@@ -115,10 +117,6 @@ class NodeTable:
         if column is None:
             column = self._allocatable[resource] = self.space.column()
         return column
-
-    def divisors(self, resource: str) -> Divisors:
-        """Return the divisors for shares of a resource; valid until nodes are added or removed, or offer something else."""
-        return self._divisors.of(resource)
 
     def requested(self, resource: str) -> Column:
         """Return the sum of the pods' requests on each row, in the same units."""

@@ -12,7 +12,7 @@ pods) as a whole. Order is restored with the sums: rows, arrivals and turns of n
 queue and its numbers, and where the next sampled search starts. Caches are not restored: versions only grow, so no cache takes
 a reversed state for the present one. What cannot be reversed in this way (volumes and devices that were bound, pod groups,
 waiting plugins, plugins from elsewhere that keep state) is made again from the history of the cluster, which takes as long as
-it took at first.
+it took at first. A state that was made again once is held, and copied from then on (``played_histories``).
 """
 
 from __future__ import annotations

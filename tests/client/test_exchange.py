@@ -304,6 +304,31 @@ def test_what_waits_fails_if_no_connection_can_be_opened():
     assert [type(one) for one in asyncio.run(main())] == [ClusterError] * 6
 
 
+def test_what_waits_does_not_wait_for_ever_if_the_connections_of_other_requests_fail(monkeypatch):
+    async def main():
+        exchange = ConnectionPool("127.0.0.1", 1, None)
+        connect = exchange._connect
+        fail = asyncio.Event()
+
+        async def late(loop):
+            await fail.wait()
+            return await connect(loop)
+
+        monkeypatch.setattr(exchange, "_connect", late)
+        request = asyncio.ensure_future(ask(exchange))
+        await asyncio.sleep(0)  # its connection is counted
+        monkeypatch.setattr(exchange, "_connect", connect)
+        waiting = asyncio.ensure_future(soon(exchange, 1))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        fail.set()
+        with pytest.raises(OSError, match="Connect call failed"):
+            await request
+        return await waiting
+
+    assert [type(one) for one in asyncio.run(main())] == [ClusterError]
+
+
 def test_a_response_that_is_late_fails_all_that_were_sent_together(monkeypatch):
     async def test(exchange):
         found = []

@@ -212,8 +212,7 @@ class ConnectionPool:
             if connection is not None:
                 return connection
             if self._count < _MAX_CONNECTIONS:
-                self._count += 1
-                return await self._connect(loop)
+                return await self._connect_for_request(loop)
             turn: asyncio.Future[None] = loop.create_future()
             queue(turn)
             queue = self._waiting.appendleft  # a request that lost its turn to another keeps its place
@@ -232,6 +231,15 @@ class ConnectionPool:
                 return connection
             self._drop(connection)
         return None
+
+    async def _connect_for_request(self, loop: asyncio.AbstractEventLoop) -> PooledConnection:
+        self._count += 1
+        try:
+            return await self._connect(loop)
+        except BaseException:
+            if not self._count:  # nothing else serves what waits in the queue
+                self._open_for_queue(loop)
+            raise
 
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> PooledConnection:
         """Return a new connection, which the caller has counted."""

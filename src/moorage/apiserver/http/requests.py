@@ -404,7 +404,7 @@ def _connect(store: Store, authorizer: Authorizer, request: HTTPRequest, target:
             raise forbidden("pods", "", target.name, verdict.reason)
     pod = store.get(target.kind, target.namespace or "", target.name).document()
     check_stream(pod, target.subresource, request.query.get("container", ""))
-    return Response(200, b"")
+    return Response(204, b"")
 
 
 def _token(guard: Authenticator, request: HTTPRequest, target: Target) -> Response:

@@ -38,7 +38,7 @@ def encode_response(request: HTTPRequest, response: Response) -> OutgoingRespons
         is_large = (content.is_decoded or pretty or encoding != JSON) and content.is_large
         return OutgoingResponse(response.code, headers, LargeParts(parts) if is_large else parts)
     if not content:
-        return OutgoingResponse(response.code, CIMultiDict({"Content-Type": "text/plain"}), ())
+        return OutgoingResponse(response.code, CIMultiDict(), ())
     body = msgspec.json.format(response.body, indent=2) if pretty else response.body
     body = encoded_as(encoding, body)
     return OutgoingResponse(response.code, headers, [*_with_newline(encoding, [body])], len(body))

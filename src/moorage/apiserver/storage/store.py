@@ -11,11 +11,12 @@ Source  apiserver, pkg/registry/generic/registry/store.go, pkg/registry/rest and
 
 from __future__ import annotations
 
+import copy
 import datetime
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from moorage.api.core import Node, Pod
 from moorage.api.meta import Object
@@ -351,6 +352,7 @@ class Store(ObjectReader):
         if sent and sent != str(record.version):
             check_sent_version(sent)
             raise conflict(kind.resource, kind.group, name, _MODIFIED)
+        asked = _resources_of(document) if subresource == "resize" else []
         self._complete(kind, old, document, subresource)
         more = self._admin_access_faults(kind, old, document) if subresource == "status" else ()
         prepare_update(kind, old, document, subresource, self.gates, self.now, more)
@@ -362,9 +364,7 @@ class Store(ObjectReader):
             self._check_resize(old, document)
         check_finalizers(kind, old, document)
         if manager is not None:
-            # Kubernetes records changes of a scale without a time.
-            when = self.now if manager.subresource != "scale" else ""
-            track(kind_schema(kind), old, document, manager, when)
+            self._track(kind, old, document, manager, asked)
         document["metadata"]["resourceVersion"] = str(record.version)
         if confirm is not None:
             confirm(old, document)
@@ -386,6 +386,21 @@ class Store(ObjectReader):
             if kind is _SERVICES:
                 keep_addresses(old, new)
                 drop_unused_fields(old, new)
+
+    def _track(
+        self, kind: ServedKind, old: Document, new: Document, manager: FieldManager, asked: list[tuple[Document, Any]]
+    ) -> None:
+        """Track the fields that a client changes. ``asked`` are the resources of a resize before its admission."""
+        # Kubernetes records changes of a scale without a time.
+        when = self.now if manager.subresource != "scale" else ""
+        if not asked:
+            track(kind_schema(kind), old, new, manager, when)
+            return
+        tracked = copy.deepcopy(new)
+        for (container, _), (_, resources) in zip(_resources_of(tracked), asked, strict=False):
+            container["resources"] = resources
+        track(kind_schema(kind), old, tracked, manager, when)
+        new["metadata"]["managedFields"] = tracked["metadata"].get("managedFields") or []
 
     def _check_resize(self, old: Document, new: Document) -> None:
         pod, changed = decode_document(_PODS, new), old["metadata"].get("generation") != new["metadata"].get("generation")
@@ -423,7 +438,7 @@ class Store(ObjectReader):
         if not pending and kind is not _PODS:
             return DeletionResult(record, True) if dry_run else self._remove(kind, record, document)
         if dry_run and kind is _NAMESPACE:
-            return DeletionResult(record, False)
+            return DeletionResult(self._mark_deleted(kind, record, document, grace, dry_run=True), False)
         marked = self._mark_deleted(kind, record, document, grace, dry_run=dry_run)
         if not pending:
             # Watches of a pod that is removed at once see the mark first.
@@ -517,6 +532,13 @@ class Store(ObjectReader):
             kind, namespace, name, document if edited is None else edited, subresource=subresource, dry_run=dry_run,
             manager=manager,
         )  # fmt: skip
+
+
+def _resources_of(pod: Document) -> list[tuple[Document, Any]]:
+    """Return the containers of a pod with a copy of their resources."""
+    spec = pod.get("spec") or {}
+    containers = [one for part in ("containers", "initContainers") for one in spec.get(part) or ()]
+    return [(one, copy.deepcopy(one.get("resources") or {})) for one in containers]
 
 
 _BY_STRUCT: Final = {kind.struct: kind for kind in KINDS if kind.struct is not None}

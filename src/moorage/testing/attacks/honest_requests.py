@@ -119,8 +119,9 @@ async def _read(client: HonestClient, kind: ServedKind) -> None:
         await client.ask(label, "GET", kind, name, accept=accept)
     await client.ask("get the wide table", "GET", kind, name, accept=_TABLE, query={"includeObject": "Object"})
     await client.ask("get what is not there", "GET", kind, "none")
-    for part in set(kind.subresources) & {"status", "scale"}:
-        await client.ask(f"get the {part}", "GET", kind, name, part=part)
+    for part in ("scale", "status"):
+        if part in kind.subresources:
+            await client.ask(f"get the {part}", "GET", kind, name, part=part)
 
 
 async def _list(client: HonestClient, kind: ServedKind) -> None:

@@ -1,8 +1,9 @@
 """Drops fields of a pod that a release does not know or whose feature gate is off.
 
 Pod-level resource requests are an example: while their gate is off they count neither for pending pods nor for placed ones.
-Up to 1.33.3 host ports of sidecars do not count, and up to 1.32 what the kubelet reports of a resize does not. Up to 1.29 a
-gate decides whether ``minDomains`` counts, and up to 1.27 there are no sidecars.
+Up to 1.33.3 host ports of sidecars do not count, and up to 1.32 what the kubelet reports of a resize does not. Up to 1.32 a
+gate decides whether the inclusion policies of spread constraints count, up to 1.29 one whether ``minDomains`` does, and up to 1.27
+there are no sidecars.
 
 Source  kube-scheduler 1.36, framework/types.go, NodeInfo.update, PodInfo.CalculateResource
 """
@@ -57,6 +58,8 @@ def _readers(gates: FeatureGates) -> Iterator[_Reader]:
         yield _without_sidecars
     if _is_closed(gates, "MinDomainsInPodTopologySpread"):
         yield _without_min_domains
+    if _is_closed(gates, "NodeInclusionPolicyInPodTopologySpread"):
+        yield _without_inclusion_policies
 
 
 def _is_closed(gates: FeatureGates, name: str) -> bool:
@@ -113,4 +116,12 @@ def _without_min_domains(pod: Pod) -> Pod:
     if all(one.min_domains is None for one in constraints):
         return pod
     kept = tuple(replace(one, min_domains=None) for one in constraints)
+    return replace(pod, spec=replace(pod.spec, topology_spread_constraints=kept))
+
+
+def _without_inclusion_policies(pod: Pod) -> Pod:
+    constraints = pod.spec.topology_spread_constraints
+    if all(one.node_affinity_policy is None and one.node_taints_policy is None for one in constraints):
+        return pod
+    kept = tuple(replace(one, node_affinity_policy=None, node_taints_policy=None) for one in constraints)
     return replace(pod, spec=replace(pod.spec, topology_spread_constraints=kept))

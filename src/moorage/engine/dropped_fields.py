@@ -2,7 +2,7 @@
 
 Pod-level resource requests are an example: while their gate is off they count neither for pending pods nor for placed ones.
 Up to 1.33.3 host ports of sidecars do not count, and up to 1.32 what the kubelet reports of a resize does not. Up to 1.32 a
-gate decides whether the inclusion policies of spread constraints count, up to 1.29 one whether ``minDomains`` does, and up to 1.27
+gate decides whether the inclusion policies of spread constraints count, up to 1.29 one whether ``minDomains`` does. Up to 1.27
 there are no sidecars.
 
 Source  kube-scheduler 1.36, framework/types.go, NodeInfo.update, PodInfo.CalculateResource

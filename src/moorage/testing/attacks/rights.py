@@ -83,8 +83,8 @@ async def _may(ground: Ground, line: AttackConnection, who: str, asked: dict[str
 
 
 def _overwritten(rights: Rights, attack: Attack, kind: ServedKind, change: StoreChange) -> Iterator[str]:
-    if kind.kind in _ALONG:
-        return
+    if kind.kind in _ALONG or (kind.native == "Endpoints" and attack.method == "DELETE"):
+        return  # the endpoints of a service are deleted with it
     record = change.after
     asked = (
         Attributes(verb, kind.group, kind.resource, part, "", record.namespace)

@@ -3,7 +3,8 @@
 
 # The interpreter for .venv; empty: the first suitable one.
 PYTHON ?=
-WORKERS ?= auto
+# One process more than cores, because tests wait for servers and processes a third of the time.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 ARGS ?=
 
 VENV := .venv

@@ -391,7 +391,7 @@ def test_large_requests_queue_and_users_take_turns():
 
 def test_a_large_request_that_times_out_changes_nothing():
     async def run():
-        worker, gate, changes = Worker(ServerLimits(large_s=0.02)), threading.Event(), []
+        worker, gate, changes = Worker(ServerLimits(large_s=0.3)), threading.Event(), []
 
         def work(ask):
             assert gate.wait(10)

@@ -128,6 +128,7 @@ def test_f02_f11_connections_that_break_and_a_server_that_is_not_there_yet(tmp_p
                 proxy.reset()
                 await asyncio.sleep(0.05)
             await place.bound(*names, within_s=60)
+            await asyncio.sleep(3)  # until all watches are open again
             held = holds(process)
             for _ in range(30):
                 proxy.reset()

@@ -8,6 +8,7 @@ import os
 
 import pytest
 
+from moorage.api import pod_decoding
 from moorage.testing.simtest import memory_weights
 from moorage.testing.simtest.recording import MemoryRecord
 from moorage.testing.simtest.stage import LOST, on_stage
@@ -44,6 +45,12 @@ async def soak(stage, minutes, *, every_s):
         stage.world.delete_pod(f"huge-{minute}", grace=0)
     await churning
     return found
+
+
+@pytest.fixture(autouse=True)
+def few_remembered_parts(monkeypatch):
+    """The decoder remembers parts of so few pods that it remembers no more in the end than in the beginning."""
+    monkeypatch.setattr(pod_decoding, "_MOST", 32)
 
 
 @pytest.mark.slow

@@ -25,8 +25,8 @@ __all__ = ["PodDecoder", "PodText", "without_token_name"]
 K = TypeVar("K")
 V = TypeVar("V")
 
-#: How many different values of each part are remembered. If there are more, pods are hardly copies of each other.
-_MOST: Final = 8192
+#: How many different values of each part are remembered, a few MiB. If there are more, pods are hardly copies of each other.
+_MOST: Final = 2048
 #: Up to this length, a status is looked up by its text: that of a pod without a node.
 _SHORT_STATUS: Final = 256
 _SHARED_NAME: Final = "kube-api-access"

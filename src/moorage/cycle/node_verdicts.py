@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from moorage.framework.plugin_runner import are_in_range, ask, normalized, refused_rows, scored
+from moorage.framework.plugin_runner import are_in_range, ask, normalized, refused_rows, refuses, scored
 from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import Scope
 from moorage.framework.verdicts import SKIP, Hold, Narrow
@@ -205,13 +205,7 @@ class NodePart:
         for step, single in self._steps.filter_nodes:
             if step.name in self.skipped:
                 continue
-            state = self.states.get(step.name, pod)
-            if single is not None:
-                refused = ask(single, "filter", state, node) is not None
-            else:
-                mask = refused_rows(step, state, snapshot.nodes.at(row))
-                refused = mask is not None and bool(mask[0])
-            if refused:
+            if refuses(step, single, self.states.get(step.name, pod), node, snapshot.nodes):
                 return False
         return True
 

@@ -20,7 +20,7 @@ from moorage.cycle.node_verdicts import FEW, NodePart, Steps, ask_pre_filters, b
 from moorage.cycle.nominated_rows import NominatedRows, Rivals
 from moorage.cycle.ties import draw, ring_position
 from moorage.cycle.what_if import Nominated, judge_with_nominated
-from moorage.framework.plugin_runner import ask, check_range, normalized, refused_rows, scored
+from moorage.framework.plugin_runner import ask, check_range, normalized, refused_rows, refuses, scored
 from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile
 from moorage.framework.reuse import Scope
@@ -204,13 +204,7 @@ class CachedClass:
         """Run the plugins that read pods on one row; return None if it is refused, else its weighted score."""
         node = snapshot.nodes.one(row)
         for step, single in self._filters:
-            state = self._states.get(step.name, pod)
-            if single is not None:
-                refused = ask(single, "filter", state, node) is not None
-            else:
-                mask = refused_rows(step, state, snapshot.nodes.at(row))
-                refused = mask is not None and bool(mask[0])
-            if refused:
+            if refuses(step, single, self._states.get(step.name, pod), node, snapshot.nodes):
                 return None
         return self._scores.worth_of_row(row, node, snapshot, pod)
 

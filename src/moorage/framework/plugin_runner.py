@@ -185,6 +185,14 @@ def refused_rows(step: Step, state: Any, nodes: NodeView) -> BoolArray | None:
     return rejects[0].rows if len(rejects) == 1 else np.logical_or.reduce([reject.rows for reject in rejects])
 
 
+def refuses(step: Step, single: Step | None, state: Any, node: NodeInfo, nodes: NodeView) -> bool:
+    """Return whether one plugin refuses a node of a view, by ``single``, its form for one node, if it has one."""
+    if single is not None:
+        return ask(single, "filter", state, node) is not None
+    mask = refused_rows(step, state, nodes.at(node.row))
+    return mask is not None and bool(mask[0])
+
+
 def drained(step: Step, state: Any, nodes: NodeView) -> list[Reject]:
     """Run one plugin's Filter and return all its rejects, checked."""
     try:

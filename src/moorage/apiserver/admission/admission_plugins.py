@@ -70,8 +70,13 @@ def admit(kind: ServedKind, document: Document, decoded: Object, find: Lookup, g
         spec.setdefault("serviceAccountName", "default")
     after, refusals = plugin(decoded, find)
     if refusals:
-        raise _refused(kind, document, refusals[0] if len(refusals) == 1 else f"[{', '.join(refusals)}]")
+        raise _refused(kind, document, _joined(refusals))
     apply_changes(document, decoded, after)
+
+
+def _joined(refusals: tuple[str, ...]) -> str:
+    """Return refusals as one text, as Go prints a list of errors."""
+    return refusals[0] if len(refusals) == 1 else f"[{', '.join(refusals)}]"
 
 
 def _refused(kind: ServedKind, document: Document, why: str) -> ApiError:
@@ -145,7 +150,7 @@ def _priorities(find: Lookup) -> dict[str, PriorityClass]:
 def _pod(decoded: Object, find: Lookup) -> tuple[Object, tuple[str, ...]]:
     if not isinstance(decoded, Pod):
         return decoded, ()
-    ranges = [one for one in find(LimitRange, decoded.metadata.namespace) if isinstance(one, LimitRange)]
+    ranges = _limit_ranges(decoded, find)
     priorities = _priorities(find)
     runtimes = {one.metadata.name: one for one in find(RuntimeClass, "") if isinstance(one, RuntimeClass)}
     steps: tuple[Callable[[Pod], Admitted], ...] = (
@@ -162,6 +167,11 @@ def _pod(decoded: Object, find: Lookup) -> tuple[Object, tuple[str, ...]]:
     return pod, ()
 
 
+def _limit_ranges(decoded: Object, find: Lookup) -> list[LimitRange]:
+    """Return the limit ranges of an object's namespace."""
+    return [one for one in find(LimitRange, decoded.metadata.namespace) if isinstance(one, LimitRange)]
+
+
 def admit_resize(document: Document, decoded: Object, find: Lookup) -> None:
     """Apply the limit ranges to the new version of a pod whose resources change, in place.
 
@@ -169,17 +179,17 @@ def admit_resize(document: Document, decoded: Object, find: Lookup) -> None:
     """
     if not isinstance(decoded, Pod):
         return
-    ranges = [one for one in find(LimitRange, decoded.metadata.namespace) if isinstance(one, LimitRange)]
+    ranges = _limit_ranges(decoded, find)
     after, refusals = apply_limit_ranges(decoded, ranges)
     if refusals:
-        raise forbidden("pods", "", decoded.metadata.name, refusals[0] if len(refusals) == 1 else f"[{', '.join(refusals)}]")
+        raise forbidden("pods", "", decoded.metadata.name, _joined(refusals))
     apply_changes(document, decoded, after)
 
 
 def _claim(decoded: Object, find: Lookup) -> tuple[Object, tuple[str, ...]]:
     if not isinstance(decoded, PersistentVolumeClaim):
         return decoded, ()
-    ranges = [one for one in find(LimitRange, decoded.metadata.namespace) if isinstance(one, LimitRange)]
+    ranges = _limit_ranges(decoded, find)
     if refusals := out_of_claims_bounds(decoded, ranges):
         return decoded, refusals
     return set_default_storage_class(decoded, [one for one in find(StorageClass, "") if isinstance(one, StorageClass)]), ()

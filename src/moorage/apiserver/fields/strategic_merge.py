@@ -45,7 +45,6 @@ def _merge_map(current: Any, patch: dict[str, Any], shape: Type | None) -> dict[
         raise unknown(f"unknown patch type: {go_value(directive)} in map: {go_value(patch)}")
     before = current if isinstance(current, dict) else {}
     merged = _retained(before, patch)
-    fields = _fields(shape)
     for key, value in patch.items():
         if key.startswith(_DELETE_FROM):
             _delete_from(merged, _listed(key, _DELETE_FROM, "primitive list"), value, shape)
@@ -53,7 +52,7 @@ def _merge_map(current: Any, patch: dict[str, Any], shape: Type | None) -> dict[
             merged.pop(key, None)
         elif key != _RETAIN and not key.startswith(_ORDER):
             _set(merged, key, value, shape)
-    _set_orders(merged, before, patch, fields, shape)
+    _set_orders(merged, before, patch, shape)
     return merged
 
 
@@ -186,10 +185,9 @@ def _mark(value: Any) -> Hashable:
     return (msgspec.json.encode(value, order="deterministic"),) if isinstance(value, (dict, list)) else value
 
 
-def _set_orders(
-    merged: dict[str, Any], before: dict[str, Any], patch: dict[str, Any], fields: Mapping[str, Field], shape: Type | None
-) -> None:
+def _set_orders(merged: dict[str, Any], before: dict[str, Any], patch: dict[str, Any], shape: Type | None) -> None:
     """Order the items of merged lists by the patch's ``$setElementOrder`` directive or, without one, by the patch's list."""
+    fields = _fields(shape)
     orders = {key: value for key, value in patch.items() if isinstance(value, list) and not key.startswith("$")}
     for key, value in patch.items():
         if key.startswith(_ORDER):

@@ -94,12 +94,10 @@ class PodDecoder:
         if at >= 0 and _NAME_TEXT.match(key, at) is not None:
             key = key.replace(key[at : at + _NAME_LENGTH], _NAME_QUOTED)
         shared = self._specs.get(key)
-        if shared is None:
-            if key in self._specs:
-                return without_token_name(_read_spec(text))
+        if shared is None and key not in self._specs:
             shared = _remembered(self._specs, key, self._first(text, key, node))
-            if shared is None:
-                return without_token_name(_read_spec(text))
+        if shared is None:
+            return without_token_name(_read_spec(text))
         return replace(shared, node_name=node) if node else shared
 
     def _first(self, text: bytes, key: bytes, node: str) -> PodSpec | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import reduce
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -101,27 +102,33 @@ def _without_sidecar_ports(pod: Pod) -> Pod:
     init = pod.spec.init_containers
     if not any(one.ports for one in init):
         return pod
-    return replace(pod, spec=replace(pod.spec, init_containers=tuple(replace(one, ports=()) for one in init)))
+    return _with_init_containers(pod, ports=())
 
 
 def _without_sidecars(pod: Pod) -> Pod:
-    init = pod.spec.init_containers
-    if all(one.restart_policy is None for one in init):
+    if all(one.restart_policy is None for one in pod.spec.init_containers):
         return pod
-    return replace(pod, spec=replace(pod.spec, init_containers=tuple(replace(one, restart_policy=None) for one in init)))
+    return _with_init_containers(pod, restart_policy=None)
+
+
+def _with_init_containers(pod: Pod, **fields: Any) -> Pod:
+    """Return the pod with these fields in all of its init containers."""
+    init = tuple(replace(one, **fields) for one in pod.spec.init_containers)
+    return replace(pod, spec=replace(pod.spec, init_containers=init))
 
 
 def _without_min_domains(pod: Pod) -> Pod:
-    constraints = pod.spec.topology_spread_constraints
-    if all(one.min_domains is None for one in constraints):
-        return pod
-    kept = tuple(replace(one, min_domains=None) for one in constraints)
-    return replace(pod, spec=replace(pod.spec, topology_spread_constraints=kept))
+    return _without_in_constraints(pod, "min_domains")
 
 
 def _without_inclusion_policies(pod: Pod) -> Pod:
+    return _without_in_constraints(pod, "node_affinity_policy", "node_taints_policy")
+
+
+def _without_in_constraints(pod: Pod, *fields: str) -> Pod:
+    """Return the pod without these fields in its spread constraints."""
     constraints = pod.spec.topology_spread_constraints
-    if all(one.node_affinity_policy is None and one.node_taints_policy is None for one in constraints):
+    if all(getattr(one, field) is None for one in constraints for field in fields):
         return pod
-    kept = tuple(replace(one, node_affinity_policy=None, node_taints_policy=None) for one in constraints)
+    kept = tuple(replace(one, **dict.fromkeys(fields)) for one in constraints)
     return replace(pod, spec=replace(pod.spec, topology_spread_constraints=kept))

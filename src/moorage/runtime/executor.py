@@ -144,8 +144,7 @@ class EffectExecutor:
         if self._sent.pop(work.ticket, None) is None:
             return  # it was broken off
         if error is None:
-            self._note_bound(effect.pod, effect.node)
-            self._confirmer.bound(effect.pod, effect.node)
+            self._end_bind(effect)
             self._inbox.put_now(Done(work.ticket))
         elif isinstance(error, ClusterError):
             self._start_task(work, error)
@@ -301,6 +300,9 @@ class EffectExecutor:
             await self._perform(effect, work)
             return
         await self._read_back(effect.pod, effect.node, failed)
+        self._end_bind(effect)
+
+    def _end_bind(self, effect: BindPod) -> None:
         self._note_bound(effect.pod, effect.node)
         self._confirmer.bound(effect.pod, effect.node)
 

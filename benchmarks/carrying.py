@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from benchmarks import shapes
+from benchmarks.loop_time import loop_us
 from benchmarks.workloads import ZONES
 from moorage.api.core import Node, Pod
 from moorage.api.pod_decoding import PodDecoder
@@ -47,7 +48,7 @@ def measure_carried(nodes: int, pods_per_node: int) -> dict[str, Any]:
     with_pods, placed = _resident_mib(), process_time()
     gc.collect()
     gc.freeze()
-    loop_us = _loop_us()
+    before_us = loop_us()
     return {
         "nodes": nodes,
         "pods": nodes * pods_per_node,
@@ -56,7 +57,7 @@ def measure_carried(nodes: int, pods_per_node: int) -> dict[str, Any]:
         "load_nodes_s": round(loaded - began, 1),
         "load_pods_s": round(placed - loaded, 1),
         **{name: round(us, 1) for name, us in _costs(scheduler, nodes)},
-        "loop_us": round((loop_us + _loop_us()) / 2, 1),
+        "loop_us": round((before_us + loop_us()) / 2, 1),
     }
 
 
@@ -76,7 +77,8 @@ def _costs(scheduler: Scheduler, nodes: int) -> Iterator[tuple[str, float]]:
 
 def _foreign(scheduler: Scheduler, nodes: int) -> float:
     """Return what a pod that another scheduler placed costs, including its row in the next decision."""
-    plain, others = (_decided(scheduler, [shapes.pod(f"between-{at}") for at in range(100)]), 10)
+    others = 10
+    plain = _decided(scheduler, [shapes.pod(f"between-{at}") for at in range(100)])
     began = process_time()
     for turn in range(100):
         for at in range(others):
@@ -152,15 +154,6 @@ def _timed(values: list[Any], call: Callable[[Any], object]) -> float:
     for value in values:
         call(value)
     return (process_time() - began) * 1e6 / len(values)
-
-
-def _loop_us() -> float:
-    best = float("inf")
-    for _ in range(20):
-        began = process_time()
-        sum(range(1000))
-        best = min(best, process_time() - began)
-    return best * 1e6
 
 
 def _resident_mib() -> float:

@@ -15,6 +15,7 @@ from time import process_time
 from typing import Any, Final, NamedTuple
 
 from benchmarks.growth_axes import AXES
+from benchmarks.loop_time import loop_us
 
 __all__ = ["measure_growth"]
 
@@ -74,18 +75,8 @@ def _cost(make: Callable[[int], Callable[[], object]], size: int, times: int) ->
 
 
 def _timed(step: Callable[[], object]) -> Cost:
-    before = _loop_us()
+    before = loop_us()
     began = process_time()
     step()
     took = process_time() - began
-    return Cost(took * 1e6, (before + _loop_us()) / 2)
-
-
-def _loop_us() -> float:
-    """Return the CPU microseconds of a fixed computation: the current speed of this machine."""
-    best = float("inf")
-    for _ in range(20):
-        began = process_time()
-        sum(range(1000))
-        best = min(best, process_time() - began)
-    return best * 1e6
+    return Cost(took * 1e6, (before + loop_us()) / 2)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from time import process_time
 from typing import Any
 
+from benchmarks import loop_time
 from moorage.api.core import Pod
 from moorage.laboratory.cluster import Cluster
 from moorage.testing.builders import a_node, a_pod
@@ -117,10 +118,5 @@ def _best(what_if: Callable[[int], None], times: int, rounds: int) -> tuple[floa
 
 
 def loop_us() -> float:
-    """Return the CPU microseconds of ``sum(range(1000))``, the best of some tries."""
-    best = float("inf")
-    for _ in range(20):
-        began = process_time()
-        sum(range(1000))
-        best = min(best, process_time() - began)
-    return round(best * 1e6, 1)
+    """Return the CPU microseconds of ``sum(range(1000))``, rounded for the output."""
+    return round(loop_time.loop_us(), 1)

@@ -9,7 +9,6 @@ Exits with 1 if anything but a text differs.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections import Counter
@@ -17,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from moorage.testing.answers import answer
-from tests.conformance.compare_random import record
+from tests.conformance.compare_random import comparison_parser, record
 from tests.conformance.random_configurations import document
 
 Document = dict[str, Any]
@@ -78,11 +77,7 @@ def _of_faults(expected: Sequence[Document], ours: Sequence[Document]) -> Iterat
 
 def main(arguments: Sequence[str]) -> int:
     """Compare and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("recorder")
-    parser.add_argument("--release", required=True)
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser = comparison_parser(__doc__, 1000)
     parser.add_argument("--texts", action="store_true", help="print faults with other texts")
     given = parser.parse_args(arguments)
     documents = [document(seed, given.release) for seed in range(given.first, given.first + given.count)]

@@ -9,13 +9,12 @@ Exits with 1 if kube-scheduler wakes a pod that Moorage does not.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tests.conformance.compare_random import BATCH, record
+from tests.conformance.compare_random import BATCH, comparison_parser, record
 from tests.conformance.random_changes import changing_cluster
 from tests.conformance.woken_pods import answered
 
@@ -51,11 +50,7 @@ def settled(recorder: str, document: Document, theirs: Document, ours: Sequence[
 
 def main(arguments: Sequence[str]) -> int:
     """Compare and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("recorder")
-    parser.add_argument("--release", required=True)
-    parser.add_argument("--count", type=int, default=400)
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser = comparison_parser(__doc__, 400)
     parser.add_argument("--more", action="store_true", help="print the pods that only Moorage wakes, too")
     given = parser.parse_args(arguments)
     counts: Counter[tuple[str, str]] = Counter()

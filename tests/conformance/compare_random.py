@@ -103,13 +103,19 @@ def compare(
         yield from (f"{scenario['name']} {line}" for line in found)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Compare and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def comparison_parser(about: str | None, count: int) -> argparse.ArgumentParser:
+    """Return a parser with the arguments that all comparisons with a recorder take; ``count`` is the default of --count."""
+    parser = argparse.ArgumentParser(description=(about or "").splitlines()[0])
     parser.add_argument("recorder")
     parser.add_argument("--release", required=True)
-    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--count", type=int, default=count)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Compare and print."""
+    parser = comparison_parser(__doc__, 1000)
     parser.add_argument("--processes", type=int, default=1, help="how many recorders work at once")
     parser.add_argument(
         "--seconds", type=float, default=math.inf, help="stop after so long; the table then tells how far it got"

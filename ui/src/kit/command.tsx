@@ -2,7 +2,6 @@
 import { Button } from "./basics";
 import { useContext, useRef, useState } from "preact/hooks";
 import { Links } from "./links";
-import { Run } from "./run";
 import { visible } from "../text";
 
 export function Command({ text }: { text: string }) {
@@ -26,7 +25,7 @@ export function Command({ text }: { text: string }) {
       <Button onClick={copy} aria-label={`Copy: ${text}`}>
         <span aria-live="polite">{copied || "Copy"}</span>
       </Button>
-      {run && text.startsWith("kubectl ") && <Run text={text} run={run} />}
+      {run && text.startsWith("kubectl ") && <Button onClick={() => run(text)}>Run …</Button>}
     </div>
   );
 }

@@ -7,8 +7,8 @@ interface LiveParts {
   /** Where names lead. */
   readonly node: LinkTo;
   readonly pod: LinkTo;
-  /** Run a kubectl command on the server and return what kubectl would say; missing where the interface changes nothing. */
-  readonly run?: ((command: string, dryRun: boolean) => Promise<string>) | undefined;
+  /** Ask the reader to confirm a kubectl command and run it on the server; missing where the interface changes nothing. */
+  readonly run?: ((command: string) => void) | undefined;
 }
 
 export const Links = createContext<LiveParts>({ node: () => undefined, pod: () => undefined });

@@ -1,14 +1,16 @@
 /** Run a command after its reader confirmed it: first as a dry run, which says what would happen or why it may not. */
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { visible } from "../text";
 import { Button, Sign, type Tone } from "./basics";
 
-interface RunProps {
+interface RunDialogProps {
   text: string;
   run: (command: string, dryRun: boolean) => Promise<string>;
+  onClose: () => void;
 }
 
-export function Run({ text, run }: RunProps) {
+/** Outlives the part of the page that offered the command: what the command changes may redraw or remove that part. */
+export function RunDialog({ text, run, onClose }: RunDialogProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const [said, setSaid] = useState<readonly [Tone, string]>();
   const [ran, setRan] = useState(false);
@@ -20,26 +22,23 @@ export function Run({ text, run }: RunProps) {
       (error: Error) => setSaid(["no", error.message]),
     );
   };
-  const open = () => {
+  useEffect(() => {
     dialog.current!.showModal();
     ask(true);
-  };
+  }, []);
   return (
-    <>
-      <Button onClick={open}>Run …</Button>
-      <dialog ref={dialog} aria-label="Run this command?">
-        <h3>Run this command?</h3>
-        <p class="command">
-          <code>{visible(text)}</code>
-        </p>
-        <p role="status">{said ? [<Sign tone={said[0]} />, " ", visible(said[1])] : "Asking the server …"}</p>
-        <p class="chips">
-          <Button disabled={ran || said?.[0] !== "ok"} onClick={() => ask(false)}>
-            Run it
-          </Button>
-          <Button onClick={() => dialog.current!.close()}>{ran ? "Close" : "Cancel"}</Button>
-        </p>
-      </dialog>
-    </>
+    <dialog ref={dialog} aria-label="Run this command?" onClose={onClose}>
+      <h3>Run this command?</h3>
+      <p class="command">
+        <code>{visible(text)}</code>
+      </p>
+      <p role="status">{said ? [<Sign tone={said[0]} />, " ", visible(said[1])] : "Asking the server …"}</p>
+      <p class="chips">
+        <Button disabled={ran || said?.[0] !== "ok"} onClick={() => ask(false)}>
+          Run it
+        </Button>
+        <Button onClick={() => dialog.current!.close()}>Close</Button>
+      </p>
+    </dialog>
   );
 }

@@ -1,8 +1,10 @@
 /** The frame of the live interface: navigation, the state of the connection, and the page. */
+import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { Badge } from "../kit/basics";
+import { Badge, type Tone } from "../kit/basics";
 import { Guard } from "../kit/guard";
 import { Links } from "../kit/links";
+import { RunDialog } from "../kit/run";
 import { PAGES } from "../pages";
 import { visible } from "../text";
 import { post } from "./api";
@@ -59,15 +61,19 @@ export function Shell() {
           </aside>
         )}
       </div>
+      {toRun.value && <RunDialog text={toRun.value} run={run} onClose={() => confirm("")} />}
     </Links.Provider>
   );
 }
 
 const PLACES = { node: nodeLink, pod: podLink };
-const WRITABLE = {
-  ...PLACES,
-  run: (command: string, dryRun: boolean) => post<{ message: string }>("commands", { command, dryRun }).then(({ body }) => body.message),
+/** The command that waits for the reader's confirmation. */
+const toRun = signal("");
+const confirm = (command: string) => {
+  toRun.value = command;
 };
+const WRITABLE = { ...PLACES, run: confirm };
+const run = (command: string, dryRun: boolean) => post<{ message: string }>("commands", { command, dryRun }).then(({ body }) => body.message);
 
 function skip(event: Event): void {
   event.preventDefault();
@@ -75,16 +81,17 @@ function skip(event: Event): void {
 }
 
 function Connection({ state }: { state: Link }) {
-  const text = {
-    loading: () => <Badge tone="idle">loading</Badge>,
-    live: () => <Badge tone="ok">live</Badge>,
-    still: () => <Badge tone="idle">a snapshot</Badge>,
-    refused: () => <Badge tone="no">no access</Badge>,
-    away: () => <Badge tone="no">{`server away since ${state.name === "away" ? clock(state.since) : ""}`}</Badge>,
-  }[state.name];
+  const texts: Record<Link["name"], readonly [Tone, string]> = {
+    loading: ["idle", "loading"],
+    live: ["ok", "live"],
+    still: ["idle", "a snapshot"],
+    refused: ["no", "no access"],
+    away: ["no", `server away since ${state.name === "away" ? clock(state.since) : ""}`],
+  };
+  const [tone, text] = texts[state.name];
   return (
     <span class="connection" role="status">
-      {text()}
+      <Badge tone={tone}>{text}</Badge>
     </span>
   );
 }

@@ -14,9 +14,6 @@ export function NodePage({ cluster, name }: { cluster: Cluster; name: string }) 
     return (
       <main class="page stack">
         <h1>There is no node {visible(name)}.</h1>
-        <p>
-          <a href="#/">Back to the map</a>
-        </p>
       </main>
     );
   }

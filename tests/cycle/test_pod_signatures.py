@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from moorage.api.core import Service
 from moorage.api.devices import DeviceClass
@@ -59,6 +60,20 @@ def test_copies_are_signed_once():
     keys = [one.sign(a_pod(f"p{i}", {"color": color}), SNAPSHOT).key for i, color in enumerate(["red", "blue", "red"])]
     assert keys[0] == keys[2] != keys[1]
     assert plugin.signed == 2
+
+
+class Ours(Colors):
+    """A plugin of ours, which signs no names of claims."""
+
+    __module__ = "moorage.plugins.colors"
+
+
+@pytest.mark.parametrize(("plugin", "signed"), [(Ours(), 1), (Colors(), 2)], ids=["ours", "custom"])
+def test_pods_that_name_different_claims_are_signed_once_by_our_own_plugins(plugin, signed):
+    one = signer(plugin)
+    for name in "ab":
+        one.sign(a_pod(name, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": name}}]), SNAPSHOT)
+    assert plugin.signed == signed
 
 
 def test_different_shapes_may_share_one_class():

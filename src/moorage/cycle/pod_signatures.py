@@ -72,7 +72,7 @@ class Signer:
             for step in steps
             if step.reuse.idle is not None and step.name in always_asked
         ]
-        #: Our own plugins sign no name of a claim. Each pod has its own claims, so its shape would be its own too.
+        #: Our own plugins sign no name of a claim. Pods have claims of their own, so their shapes would differ too.
         self._skips_claims = all(type(step.plugin).__module__.startswith(_OWN) for step in steps)
         self._known: dict[bytes, KnownShape] = {}
         #: Signature → the number that replaces it, since signatures may be long.
@@ -98,7 +98,7 @@ class Signer:
             if positions != self._positions:
                 self._known.clear()
                 self._positions = positions
-        claims = self._skips_claims and bool(pod.spec.resource_claims)
+        claims = self._skips_claims and pod.names_claims
         shape = pod.shape_without_claims() if claims else pod.shape()
         known = self._known.get(shape)
         if known is not None:

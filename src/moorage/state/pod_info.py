@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import force_setattr, replace
 
-from moorage.api.core import Pod, PodResourceClaim, PodSpec, PodStatus
+from moorage.api.core import ClaimSource, Pod, PodResourceClaim, PodSpec, PodStatus, Volume
 from moorage.api.meta import ObjectMeta
 from moorage.state.affinity_terms import AffinityTerm, AffinityTerms, WeightedTerm, compile_affinity
 from moorage.state.lazy import lazy
@@ -29,7 +29,7 @@ _OF_SHAPE: Final = (
     "needs", "host_ports", "required_affinity", "required_anti_affinity", "preferred_affinity", "preferred_anti_affinity",
     "spread_constraints", "label_class", "_affinity_terms", "_kept",
 )  # fmt: skip
-
+_ANY_CLAIM: Final = ClaimSource()
 
 T = TypeVar("T")
 
@@ -71,11 +71,18 @@ class PodInfo:
             (self.namespace, self.labels, meta.owner_references, meta.deletion_timestamp, self.spec, self.pod.status)
         )
 
+    @property
+    def names_claims(self) -> bool:
+        """True if the pod names resource claims or PersistentVolumeClaims, which differ between pods of one template."""
+        spec = self.spec
+        return bool(spec.resource_claims) or any(volume.persistent_volume_claim is not None for volume in spec.volumes)
+
     def shape_without_claims(self) -> bytes:
-        """Return the shape without the names of the pod's resource claims, which differ between pods of one template."""
+        """Return the shape without the names of the pod's resource claims and PersistentVolumeClaims."""
         pod = self.pod
         claims = tuple([PodResourceClaim(name=claim.name) for claim in pod.spec.resource_claims])
-        spec, status = replace(pod.spec, resource_claims=claims), replace(pod.status, resource_claim_statuses=())
+        spec = replace(pod.spec, resource_claims=claims, volumes=tuple(map(_without_claim, pod.spec.volumes)))
+        status = replace(pod.status, resource_claim_statuses=())
         owners = pod.metadata.owner_references
         return b"claims" + _ENCODER.encode((self.namespace, self.labels, owners, pod.metadata.deletion_timestamp, spec, status))
 
@@ -276,6 +283,10 @@ class PodInfo:
     @lazy
     def _affinity_terms(self) -> AffinityTerms:
         return compile_affinity(self.namespace, self.spec.affinity)
+
+
+def _without_claim(volume: Volume) -> Volume:
+    return volume if volume.persistent_volume_claim is None else replace(volume, persistent_volume_claim=_ANY_CLAIM)
 
 
 def _is_reported_on(status: PodStatus) -> bool:

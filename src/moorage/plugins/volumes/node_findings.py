@@ -137,11 +137,22 @@ def _provisioning_groups(wanted: ClaimsToBind, chosen: Chosen | None, here: Bool
     if chosen is None:
         yield ProvisioningGroup(np.flatnonzero(here), wanted.selected)
         return
+    if len(chosen.claims) == 1:
+        yield from _groups_of_only_claim(wanted, chosen, here)
+        return
     weights = 1 << np.arange(len(chosen.claims), dtype=np.int64)
     patterns = weights @ (chosen.which < 0)
     for pattern in np.unique(patterns[here]).tolist():
         unbound = (claim for at, claim in enumerate(chosen.claims) if pattern >> at & 1)
         yield ProvisioningGroup(np.flatnonzero(here & (patterns == pattern)), (*wanted.selected, *unbound))
+
+
+def _groups_of_only_claim(wanted: ClaimsToBind, chosen: Chosen, here: BoolArray) -> Iterator[ProvisioningGroup]:
+    """Group the rows by whether a volume matches: those that have one first."""
+    is_unbound = chosen.which[0] < 0
+    for rows, claims in ((here & ~is_unbound, ()), (here & is_unbound, chosen.claims)):
+        if rows.any():
+            yield ProvisioningGroup(np.flatnonzero(rows), (*wanted.selected, *claims))
 
 
 def _check_provisioning(wanted: ClaimsToBind, group: ProvisioningGroup, nodes: NodeView, findings: VolumeFindings) -> None:

@@ -85,6 +85,21 @@ class VolumeSearch:
 
     def over(self, nodes: NodeView) -> Chosen:
         """Return the volumes that each claim gets on each row of the view."""
+        offers = [one.free.offers if one.free is not None else () for one in self._choices]
+        which = self._of_only_claim(nodes)
+        if which is None:
+            which = self._in_turn(nodes)
+        return Chosen(tuple([one.claim for one in self._choices]), which, self._offers, offers)
+
+    def _of_only_claim(self, nodes: NodeView) -> IntArray | None:
+        """Return the volumes of a claim that is the pod's only one and has none reserved; None if it is not so."""
+        first = self._choices[0]
+        if len(self._choices) > 1 or first.reserved or first.free is None:
+            return None
+        return first.free.candidates.first_per_row(nodes, 1)
+
+    def _in_turn(self, nodes: NodeView) -> IntArray:
+        """Let the claims choose one after the other."""
         which = np.full((len(self._choices), len(nodes)), -1, dtype=np.int64)
         for at, (_, reserved, free) in enumerate(self._choices):
             open_rows = np.ones(len(nodes), dtype=bool)
@@ -98,8 +113,7 @@ class VolumeSearch:
                 got = open_rows & (numbers >= 0) & ~_is_taken(numbers, taken)
                 which[at, got] = numbers[got]
                 open_rows &= ~got
-        offers = [one.free.offers if one.free is not None else () for one in self._choices]
-        return Chosen(tuple([one.claim for one in self._choices]), which, self._offers, offers)
+        return which
 
 
 def _is_taken(numbers: IntArray | int, taken: IntArray) -> BoolArray:

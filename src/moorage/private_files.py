@@ -1,7 +1,7 @@
 """Secret files: readable only by their owner, and never written through a symbolic link.
 
 A file is written next to its destination and then renamed, so that a reader sees the old or the new content. Permissions of
-other users are removed, which is reported to ``tell``; files of other users are rejected.
+other users are removed, which is reported to ``warn``; files of other users are rejected.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Final
 from moorage.errors import ConfigError, InputError
 from moorage.files import SMALL, content_of, kind_of
 
-__all__ = ["Tell", "check_data", "close_data", "expanded", "home_folder", "private_folder", "put_file", "read_private"]
+__all__ = ["Warn", "check_data", "close_data", "expanded", "home_folder", "private_folder", "put_file", "read_private"]
 
-Tell = Callable[[str], None]
+Warn = Callable[[str], None]
 
 _OTHERS: Final = 0o077
 _WRITERS: Final = 0o022
@@ -41,7 +41,7 @@ def expanded(path: Path) -> Path:
 # -- folders ------------------------------------------------------------------------------------------------------------
 
 
-def private_folder(path: Path, tell: Tell) -> None:
+def private_folder(path: Path, warn: Warn) -> None:
     """Create a folder, or make sure that only its owner, the current user, can use it.
 
     Raises  ConfigError where it is a link, not a folder, or another user's; OSError where it cannot be created
@@ -49,10 +49,10 @@ def private_folder(path: Path, tell: Tell) -> None:
     _check_place(path, stat.S_ISDIR, "a folder")
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
-        _close_to_others(path, descriptor, _OTHERS, tell)
+        _close_to_others(path, descriptor, _OTHERS, warn)
 
 
-def home_folder(path: Path, tell: Tell) -> None:
+def home_folder(path: Path, warn: Warn) -> None:
     """Create a folder, or make sure that no other user can create files in it. Others may read it, as a user may have named it.
 
     Raises  as ``private_folder``
@@ -62,7 +62,7 @@ def home_folder(path: Path, tell: Tell) -> None:
     with _opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
         found = os.fstat(descriptor)
         if _writers(found) and not found.st_mode & stat.S_ISVTX:
-            _close_to_others(path, descriptor, _WRITERS, tell)
+            _close_to_others(path, descriptor, _WRITERS, warn)
 
 
 def _writers(found: os.stat_result) -> int:
@@ -82,14 +82,14 @@ def _is_ours_alone(group: int) -> bool:
 # -- files --------------------------------------------------------------------------------------------------------------
 
 
-def read_private(path: Path, tell: Tell, limit: int = SMALL) -> bytes:
+def read_private(path: Path, warn: Warn, limit: int = SMALL) -> bytes:
     """Return the content of a secret file, after making sure that only its owner can read it.
 
     Raises  ConfigError, InputError; OSError where it cannot be opened
     """
     with _opened(path, os.O_RDONLY | os.O_NONBLOCK, follow=True) as descriptor:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            _close_to_others(path, descriptor, _OTHERS, tell)
+            _close_to_others(path, descriptor, _OTHERS, warn)
         try:
             return content_of(descriptor, limit)
         except InputError as error:
@@ -122,7 +122,7 @@ def put_file(path: Path, content: bytes, mode: int = 0o600) -> None:
         os.close(folder)
 
 
-def check_data(path: Path, tell: Tell) -> None:
+def check_data(path: Path, warn: Warn) -> None:
     """Make sure that a data file and SQLite's files next to it are regular files, and that not every user can replace them.
 
     Raises  ConfigError, OSError
@@ -132,22 +132,22 @@ def check_data(path: Path, tell: Tell) -> None:
         if folder.st_mode & stat.S_IWOTH:
             raise ConfigError(f"{path}: every user can replace this file; use a folder that only you can write to")
         if _writers(folder):
-            tell(f"{path}: members of the folder's group can replace this file")
+            warn(f"{path}: members of the folder's group can replace this file")
     for one in (path, *_beside(path)):
         _check_place(one, stat.S_ISREG, "a file")
 
 
-def close_data(path: Path, descriptor: int, tell: Tell) -> None:
+def close_data(path: Path, descriptor: int, warn: Warn) -> None:
     """Make sure that no other user can read an open data file or SQLite's files next to it.
 
     The file itself is not opened again: closing it would release SQLite's locks.
 
     Raises  ConfigError, OSError
     """
-    _close_to_others(path, descriptor, _OTHERS, tell)
+    _close_to_others(path, descriptor, _OTHERS, warn)
     for one in _beside(path):
         with suppress(FileNotFoundError), _opened(one, os.O_RDONLY | os.O_NONBLOCK) as held:
-            _close_to_others(one, held, _OTHERS, tell)
+            _close_to_others(one, held, _OTHERS, warn)
 
 
 def _beside(path: Path) -> list[Path]:
@@ -176,7 +176,7 @@ def _opened(path: Path, flags: int, *, follow: bool = False) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _close_to_others(path: Path, descriptor: int, rights: int, tell: Tell) -> None:
+def _close_to_others(path: Path, descriptor: int, rights: int, warn: Warn) -> None:
     """Remove permissions of everyone but the owner.
 
     Raises  ConfigError where the owner is neither the current user nor root, or the permissions cannot be removed
@@ -193,4 +193,4 @@ def _close_to_others(path: Path, descriptor: int, rights: int, tell: Tell) -> No
     except OSError as error:
         why = error.strerror or str(error)
         raise ConfigError(f"{path}: others can {could} it, and the mode cannot be changed: {why}") from None
-    tell(f"{path}: others could {could} it (mode {mode:04o}); now only its owner can")
+    warn(f"{path}: others could {could} it (mode {mode:04o}); now only its owner can")

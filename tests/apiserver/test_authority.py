@@ -127,13 +127,13 @@ def test_a_server_certificate_of_another_authority_is_replaced(tmp_path, whole):
 @pytest.mark.parametrize("name", FILES)
 def test_readable_files_are_made_private_and_reported(tmp_path, name):
     said = []
-    before = make_authority(tmp_path, tell=said.append)
+    before = make_authority(tmp_path, warn=said.append)
     (tmp_path / name).chmod(0o640)
-    assert make_authority(tmp_path, tell=said.append) == before
+    assert make_authority(tmp_path, warn=said.append) == before
     assert said == [f"{tmp_path}/{name}: others could read it (mode 0640); now only its owner can"]
     assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
     tmp_path.chmod(0o777)
-    make_authority(tmp_path, tell=said.append)
+    make_authority(tmp_path, warn=said.append)
     assert said[1:] == [f"{tmp_path}: others could change it (mode 0777); now only its owner can"]
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
 

@@ -213,21 +213,21 @@ def test_rejected_files(tmp_path, make, error, text):
 
 def test_a_readable_file_is_made_private_and_reported(tmp_path):
     path, said = tmp_path / "data", []
-    open_store(path, tell=said.append).close()
+    open_store(path, warn=said.append).close()
     assert said == []
     path.chmod(0o664)
-    open_store(path, tell=said.append).close()
+    open_store(path, warn=said.append).close()
     assert said == [f"{path}: others could change it (mode 0664); now only its owner can"]
     assert path.stat().st_mode & 0o777 == 0o600
     (tmp_path / "other").write_text("not a cluster")
     (tmp_path / "other").chmod(0o644)
     with pytest.raises(InputError, match="is damaged"):
-        open_store(tmp_path / "other", tell=said.append)
+        open_store(tmp_path / "other", warn=said.append)
     assert (tmp_path / "other").stat().st_mode & 0o777 == 0o644  # it is not ours to change
     tmp_path.chmod(0o1777)
-    open_store(path, tell=said.append).close()
+    open_store(path, warn=said.append).close()
     tmp_path.chmod(0o770)
-    open_store(path, tell=said.append).close()
+    open_store(path, warn=said.append).close()
     assert said[1:] in ([], [f"{path}: members of the folder's group can replace this file"])
 
 

@@ -112,7 +112,7 @@ def _answer(asked: Asked, parts: Sequence[tuple[str, int]], given: Mapping[str, 
     request = replace(request, seeds=seeds)
     question = partial(
         CapacityQuestion, replicas=given["replicas"], limit=given["limit"], seeds=seeds, pending=given["pending"] == "first",
-        preempt=given["preempt"], quota=not given["no_quota"], gains=not given["no_gains"], tell=progress.say,
+        preempt=given["preempt"], quota=not given["no_quota"], gains=not given["no_gains"], progress=progress.say,
     )  # fmt: skip
 
     def ask(cluster: Cluster) -> Capacity:

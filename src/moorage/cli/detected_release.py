@@ -17,16 +17,16 @@ from moorage.simulator.dump_record import DUMP_RECORD
 __all__ = ["known_release", "release_of_files", "release_of_nodes"]
 
 _CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
-#: Kinds that tell the release of a cluster.
+#: Kinds that show the release of a cluster.
 _TELLING: Final = frozenset(["Node", DUMP_RECORD.kind, SERVER_VERSION])
 #: ``(labels, kubelet's version)`` of a node.
 _Kubelet = tuple[Mapping[str, str], str]
 
 
-def release_of_nodes(nodes: Iterable[Node], server: str, tell: Callable[[str], None]) -> Release:
+def release_of_nodes(nodes: Iterable[Node], server: str, note: Callable[[str], None]) -> Release:
     """Return the release of a cluster with these nodes; ``server`` is the version of its API server, "" if not known.
 
-    ``tell`` receives a note if the patch release is not known and another one is used.
+    ``note`` receives a note if the patch release is not known and another one is used.
     Raises  InputError if nothing reports a version, or the release is not known
     """
     kubelets: list[_Kubelet] = [(node.metadata.labels, node.status.node_info.kubelet_version) for node in nodes]
@@ -34,23 +34,23 @@ def release_of_nodes(nodes: Iterable[Node], server: str, tell: Callable[[str], N
     found = detect_release((version for _, version in kubelets), leading, server=server)
     if found is None:
         raise InputError("--emulate auto: no node has status.nodeInfo.kubeletVersion; name the release")
-    return known_release(found, tell)
+    return known_release(found, note)
 
 
-def release_of_files(sources: Iterable[InputFile], tell: Callable[[str], None]) -> Release:
+def release_of_files(sources: Iterable[InputFile], note: Callable[[str], None]) -> Release:
     """Return the release of the cluster whose objects are in files; see ``release_of_nodes``."""
     objects = (found for source in sources for found in find_objects(source) if found.kind in _TELLING)
     cluster = read_objects(objects, validated=False)
-    return release_of_nodes(cluster.nodes, cluster.report.server_version, tell)
+    return release_of_nodes(cluster.nodes, cluster.report.server_version, note)
 
 
-def known_release(found: DetectedRelease, tell: Callable[[str], None]) -> Release:
-    """Return the release that was found; ``tell`` receives a note if another patch release takes its place.
+def known_release(found: DetectedRelease, note: Callable[[str], None]) -> Release:
+    """Return the release that was found; ``note`` receives a note if another patch release takes its place.
 
     Raises  InputError if it is not known
     """
     if found.release is None:
         raise InputError(f"--emulate auto: {why_unknown(found.version)}")
     if not found.is_known:
-        tell(f"{found.source} {found.version}; {found.release} is the nearest release that is known")
+        note(f"{found.source} {found.version}; {found.release} is the nearest release that is known")
     return found.release

@@ -93,7 +93,7 @@ def _consolidation(cluster: Cluster, asked: Asked, given: Mapping[str, Any], pro
     })  # fmt: skip
     question = ConsolidationQuestion(
         time.monotonic, types, given["buy"], DrainFlags(ignore_daemonsets=True, **flags),
-        time_limit_s=given["time_limit"], unit=given["unit"], tell=progress.say,
+        time_limit_s=given["time_limit"], unit=given["unit"], progress=progress.say,
     )  # fmt: skip
     return consolidation_of(cluster, request, question)
 
@@ -109,7 +109,7 @@ def _plan(
     named = _added(cluster, given["pods"]) if given["pods"] else None
     question = PlanQuestion(
         planned_pods(cluster, named), types, time.monotonic, given["objective"], given["time_limit"], given["unit"],
-        whole_queue=named is None, executor=executor, tell=progress.say,
+        whole_queue=named is None, executor=executor, progress=progress.say,
     )  # fmt: skip
     return plan_of(cluster, request, question)
 

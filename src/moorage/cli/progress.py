@@ -13,7 +13,7 @@ from moorage.cli.terminal import bare
 from moorage.inputs.files import InputFile
 from moorage.printable import one_line
 
-__all__ = ["Progress", "tell_progress_to"]
+__all__ = ["Progress", "send_progress_to"]
 
 #: Seconds before anything is shown, and between two updates.
 _PATIENCE_S, _EVERY_S = 0.5, 0.1
@@ -26,7 +26,7 @@ _WRITING = threading.Lock()
 os.register_at_fork(before=_WRITING.acquire, after_in_parent=_WRITING.release, after_in_child=_WRITING.release)
 
 
-def tell_progress_to(listener: Callable[[str], None]) -> None:
+def send_progress_to(listener: Callable[[str], None]) -> None:
     """Also pass all progress of this process to a function, which any thread may call."""
     _listeners.append(listener)
 

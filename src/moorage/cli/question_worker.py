@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from moorage.cli.main import main
-from moorage.cli.progress import tell_progress_to
-from moorage.web.question_processes import ANSWER, ERRORS, Answering, ProcessLimits, Telling, limit_process
+from moorage.cli.progress import send_progress_to
+from moorage.web.question_processes import ANSWER, ERRORS, Answering, ProcessLimits, ProgressPipe, limit_process
 
 __all__ = ["ANSWERING", "absolute_plugin", "answer_question", "question_words"]
 
@@ -19,19 +19,19 @@ __all__ = ["ANSWERING", "absolute_plugin", "answer_question", "question_words"]
 _SAME: Final = {"config": "config", "emulate": "emulate", "feature_gates": "feature-gates", "max_disks": "max-pd-vols"}
 
 
-def answer_question(words: Sequence[str], folder: str, stdin: str | None, limits: ProcessLimits, pipe: Telling) -> None:
+def answer_question(words: Sequence[str], folder: str, stdin: str | None, limits: ProcessLimits, pipe: ProgressPipe) -> None:
     """Run a command in a folder, print into its files, and exit with the command's status."""
     sys.path.append(os.getcwd())  # for the modules of plugins
     os.chdir(folder)
     limit_process(limits)
     _redirect(stdin)
 
-    def tell(text: str) -> None:
+    def send(text: str) -> None:
         text = text.replace("reading -:", "reading the cluster:")
         with suppress(OSError):  # the question was cancelled
             pipe.send(text)
 
-    tell_progress_to(tell)
+    send_progress_to(send)
     main(words)
 
 

@@ -54,7 +54,7 @@ def endpoint_of_file(path: str, warn: Callable[[str], None]) -> Endpoint:
     return read_kubeconfig([Path(path)], must_exist=True, warn=warn).endpoint(_around(warn))
 
 
-def live_release(endpoint: Endpoint, tell: Callable[[str], None]) -> Release:
+def live_release(endpoint: Endpoint, note: Callable[[str], None]) -> Release:
     """Return the release of the API server at an endpoint.
 
     Raises  InputError if it cannot be asked, or the release is not known
@@ -71,7 +71,7 @@ def live_release(endpoint: Endpoint, tell: Callable[[str], None]) -> Release:
     found = detect_release(server=version)
     if found is None:
         raise InputError(f"--emulate auto: {endpoint.server} reports no version; name the release")
-    return known_release(found, tell)
+    return known_release(found, note)
 
 
 def _around(warn: Callable[[str], None]) -> ClientEnvironment:

@@ -52,7 +52,7 @@ class SimulationGates:
     def run(self, cluster: ClusterInput, options: Options, on_attempt: _OnAttempt | None = None) -> Run:
         """Simulate a cluster."""
         meter = RunMeter()
-        prepared = simulation, _ = prepare(options, _hearing(meter, on_attempt))
+        prepared = simulation, _ = prepare(options, _metered(meter, on_attempt))
         whole, run = simulate_cluster(cluster, options, prepared=prepared)
         setting = MeasureSetting(tuple(typical_mix(whole.pods)), not_created=run.not_created)
         self._keep(meter.measured(simulation, run, setting), simulation)
@@ -62,7 +62,7 @@ class SimulationGates:
     def run_trace(self, trace: Trace, options: Options, *, stay: bool, on_attempt: _OnAttempt | None = None) -> Run:
         """Simulate a trace."""
         meter, ended = RunMeter(), list[SimulatedCluster]()
-        run = simulate_trace(trace, options, stay=stay, on_attempt=_hearing(meter, on_attempt), on_end=ended.append)
+        run = simulate_trace(trace, options, stay=stay, on_attempt=_metered(meter, on_attempt), on_end=ended.append)
         setting = MeasureSetting(tuple(typical_mix(arrival.pod for arrival in trace.arrivals)))
         self._keep(meter.measured(ended[0], run, setting), ended[0])
         return run
@@ -135,8 +135,8 @@ def _is_unschedulable(condition: PodCondition) -> bool:
     return (condition.type, condition.status, condition.reason) == ("PodScheduled", "False", "Unschedulable")
 
 
-def _hearing(meter: RunMeter, on_attempt: _OnAttempt | None) -> _OnAttempt:
-    """Return a callback that tells the meter of a decision first."""
+def _metered(meter: RunMeter, on_attempt: _OnAttempt | None) -> _OnAttempt:
+    """Return a callback that counts each decision in the meter first."""
 
     def hear(attempt: SimulatedAttempt) -> None:
         meter.hear(attempt)

@@ -169,7 +169,7 @@ def up(**given: Any) -> int:
     gates = FeatureGates.parse(given["feature_gates"]) if wanted is None else wanted.cluster_gates
     controllers = chosen(all_controllers(given["job_s"], gates), [one for one in given["controllers"].split(",") if one])
     with report_if_slow(f"reading {given['data']}" if given["data"] else "creating the cluster", _report):
-        store = open_store(given["data"], clock=_steady_clock(), gates=gates, tell=_report)
+        store = open_store(given["data"], clock=_steady_clock(), gates=gates, warn=_report)
     site: EmbeddedSite | None = None
     try:
         _fill(store, given, stdin)

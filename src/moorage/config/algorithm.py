@@ -103,8 +103,8 @@ def _from_policy(given: Algorithm, rules: ReleaseRules, emulate: str | None, bas
     try:
         text = read_text(given.policy or b"", where, _POLICY_HINT)
         if (text.kind, text.version) != (POLICY, "v1"):
-            told = not_registered(text.kind, text.version, {POLICY}, _POLICY_HINT)
-            raise InputError(f"invalid policy: {where}: {told}")
+            fault = not_registered(text.kind, text.version, {POLICY}, _POLICY_HINT)
+            raise InputError(f"invalid policy: {where}: {fault}")
     except ConfigError as error:
         raise InputError(f"invalid policy: {where}: {_in_brackets(error)}") from None
     try:
@@ -117,5 +117,5 @@ def _from_policy(given: Algorithm, rules: ReleaseRules, emulate: str | None, bas
 
 def _in_brackets(error: ConfigError) -> str:
     """Return the faults as Go formats an aggregate error: several in brackets."""
-    told = [str(fault) for fault in error.faults]
-    return told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    texts = [str(fault) for fault in error.faults]
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

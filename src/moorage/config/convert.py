@@ -69,8 +69,8 @@ def convert(loaded: Loaded, today: Registry) -> Converted:
         profiles.append(one.converted())
         notes += [f"profiles[{i}]: {note}" for note in one.notes]
         notes += [f"profiles[{i}]: {note}" for note in _changed(profile, loaded.gates)]
-    configuration, told = _with_leases(loaded.configuration)
-    return Converted(as_document(configuration, profiles, V1), [*told, *notes])
+    configuration, lease_notes = _with_leases(loaded.configuration)
+    return Converted(as_document(configuration, profiles, V1), [*lease_notes, *notes])
 
 
 def _with_leases(given: Configuration) -> tuple[Configuration, list[str]]:

@@ -64,8 +64,8 @@ def _whole(value: msgspec.Struct) -> dict[str, Any]:
 
 def _extender(given: Extender) -> dict[str, Any]:
     """Return an extender without its empty fields, but always with its URL and timeout."""
-    told = structs.replace(given, http_timeout=given.http_timeout or _EXTENDER_TIMEOUT_S)
-    found = {name: value for name, value in plain_struct(told).items() if value}
+    whole = structs.replace(given, http_timeout=given.http_timeout or _EXTENDER_TIMEOUT_S)
+    found = {name: value for name, value in plain_struct(whole).items() if value}
     for nested in (found.get("tlsConfig"), *found.get("managedResources", ())):
         if nested is not None:
             for name in [name for name, value in nested.items() if not value]:
@@ -93,8 +93,8 @@ def _merged(given: Plugins, defaults: tuple[PluginRef, ...]) -> dict[str, Plugin
 
 
 def _set(given: PluginSet) -> dict[str, Any]:
-    told = {
+    sets = {
         "enabled": [{"name": plugin.name, "weight": plugin.weight or 0} for plugin in given.enabled],
         "disabled": [{"name": plugin.name, "weight": 0} for plugin in given.disabled],
     }
-    return {name: plugins for name, plugins in told.items() if plugins}
+    return {name: plugins for name, plugins in sets.items() if plugins}

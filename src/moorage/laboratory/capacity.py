@@ -70,7 +70,7 @@ class CapacityQuestion:
     preempt: bool = False
     gains: bool = True
     quota: bool = True
-    tell: Callable[[str], None] = field(default=lambda text: None)
+    progress: Callable[[str], None] = field(default=lambda text: None)
 
 
 def capacity_of(cluster: CountedCluster, request: AnswerRequest, question: CapacityQuestion) -> Capacity:
@@ -93,7 +93,7 @@ def capacity_of(cluster: CountedCluster, request: AnswerRequest, question: Capac
                     found = study.answer(request)
                     counts[str(seed)] = found.instances
                 else:
-                    question.tell(f"seed {seed} …")
+                    question.progress(f"seed {seed} …")
                     counts[str(seed)] = study.count().instances
             finally:
                 cycle.seed = before
@@ -121,7 +121,7 @@ class _Study:
         self.seed = seed
         self.pending: tuple[str, ...] = ()
         if question.pending:
-            question.tell("placing pending pods …")
+            question.progress("placing pending pods …")
             cluster.run()
             records = cluster.simulation.records.values()
             self.pending = tuple(one.pod.key for one in records if one.state == State.PENDING)
@@ -197,14 +197,14 @@ class _Study:
     # -- the answer ------------------------------------------------------------------------------------------------------
 
     def answer(self, request: AnswerRequest) -> Capacity:
-        self.question.tell("counting …")
+        self.question.progress("counting …")
         rooms = [self._room(template) for template in self.templates]
         with self.cluster.transaction():
             counted = self.count()
             values = self._described(counted, rooms)
         assumptions = [Assumption("input", note) for note in dict.fromkeys(self.notes)]
         if not self.question.replicas and self.question.gains:
-            search = GainSearch(self.cluster, self.policies, self._recount, self._bound_now, self.question.tell)
+            search = GainSearch(self.cluster, self.policies, self._recount, self._bound_now, self.question.progress)
             values["gains"], values["skipped_gains"] = search.find(values["per_group"], rooms, counted.instances, self.units)
         return Capacity(request=request, summary="", assumptions=tuple(assumptions), pending=self.pending, **values).summed_up()
 

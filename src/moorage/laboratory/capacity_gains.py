@@ -53,13 +53,13 @@ class GainSearch:
         policies: Sequence[Object],
         recount: Callable[[], int],
         bound_now: Callable[[], int | None],
-        tell: Callable[[str], None],
+        progress: Callable[[str], None],
     ) -> None:
         self._cluster = cluster
         self._policies = policies
         self._recount = recount
         self._bound_now = bound_now
-        self._tell = tell
+        self._progress = progress
 
     def find(
         self, groups: Sequence[CapacityGroup], rooms: Sequence[Room], instances: int, units: Sequence[int]
@@ -75,7 +75,7 @@ class GainSearch:
             return (), f"gains would take {cost} more placements"
         found: list[CapacityGain] = []
         for number, (gain, make) in enumerate(wanted, 1):
-            self._tell(f"gain {number} of {len(wanted)} …")
+            self._progress(f"gain {number} of {len(wanted)} …")
             if not by_engine and gain.change == "resource":
                 more = rooms[0].bound_with(gain.resource, _tenths(self._nodes, gain.resource)) - instances
                 found.append(replace(gain, more=more, proof="bound"))

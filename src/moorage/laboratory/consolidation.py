@@ -73,7 +73,7 @@ class ConsolidationQuestion:
     rules: EvictionRules = field(default=EvictionRules())
     time_limit_s: float = 30.0
     unit: str = ""
-    tell: Callable[[str], None] = field(default=_silent)
+    progress: Callable[[str], None] = field(default=_silent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def consolidation_of(cluster: ConsolidatedCluster, request: AnswerRequest, quest
     Raises  InputError
     """
     with cluster.transaction():
-        question.tell("placing pending pods …")
+        question.progress("placing pending pods …")
         cluster._step(Ran(None))
         return _Consolidation(cluster, request, question).answer()
 
@@ -177,7 +177,7 @@ class _Consolidation:
             if self._is_over():
                 self.complete = False
                 break
-            self.question.tell(f"set {number + 1} of {len(wanted)}: {len(one.nodes)} nodes …")
+            self.question.progress(f"set {number + 1} of {len(wanted)}: {len(one.nodes)} nodes …")
             if not self._fails(one):
                 return one
         return self._greedy() if not self.complete else _NOTHING
@@ -218,7 +218,7 @@ class _Consolidation:
             if self._is_over():
                 break
             wider = Removal(tuple(sorted((*chosen, one), key=lambda each: each.name)))
-            self.question.tell(f"{len(chosen)} nodes can go …")
+            self.question.progress(f"{len(chosen)} nodes can go …")
             if self._may_hold(wider) and not self._fails(wider):
                 chosen = wider.nodes
         found = Removal(chosen)

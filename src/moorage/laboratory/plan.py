@@ -56,7 +56,7 @@ class PlanQuestion:
     unit: str = ""
     whole_queue: bool = True
     executor: Executor | None = None
-    tell: Callable[[str], None] = field(default=_silent)
+    progress: Callable[[str], None] = field(default=_silent)
 
 
 def plan_of(cluster: PlannedCluster, request: AnswerRequest, question: PlanQuestion) -> NodePlan:
@@ -73,7 +73,7 @@ class _Planning:
     def __init__(self, cluster: PlannedCluster, request: AnswerRequest, question: PlanQuestion) -> None:
         self.cluster, self.request, self.question = cluster, request, question
         self.begin = question.clock()
-        question.tell("looking at pods and types …")
+        question.progress("looking at pods and types …")
         nodes = list(cluster.simulation.scheduler.snapshot.table.nodes)
         self.policies = policies_of(cluster.objects())
         offers = list(offers_of_types(question.types, nodes))
@@ -88,7 +88,7 @@ class _Planning:
 
     def answer(self) -> NodePlan:
         question = self.question
-        question.tell("bounding the cost …")
+        question.progress("bounding the cost …")
         bound = cost_bound(self.problem, self.prices, self._until(_BOUND))
         packing = None if bound.cost is None else self._packed()
         wanted = [pod for shape in self.problem.shapes for pod in shape.pods]
@@ -97,7 +97,7 @@ class _Planning:
         trials = NodeTrials(self.cluster, self.problem, pods, self.policies, whole_queue=question.whole_queue)
         search = SetSearch(
             self.problem, trials, self.prices, bound.cost or 0.0, least_count(self.problem), question.clock,
-            self.begin + _SEARCH * question.time_limit_s, self.begin + question.time_limit_s, question.tell,
+            self.begin + _SEARCH * question.time_limit_s, self.begin + question.time_limit_s, question.progress,
             spread=self._spread(pods),
         )  # fmt: skip
         found = None if packing is None else search.find(packing.counts, bound.counts)
@@ -124,7 +124,7 @@ class _Planning:
         return SpreadTrials(executor, self.cluster, self.problem, pods, self.policies, whole_queue=self.question.whole_queue)
 
     def _packed(self) -> NodePacking | None:
-        self.question.tell("packing …")
+        self.question.progress("packing …")
         packing = pack_nodes(self.problem, self.prices, self._until(_PACKING), self.question.clock)
         if packing is None and not self.problem.shapes:
             return NodePacking((0,) * len(self.problem.offers), 0.0, proven=True)

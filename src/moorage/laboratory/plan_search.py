@@ -48,7 +48,7 @@ class SetSearch:
     end_s: float
     #: Repairs, without which there is no answer, may take until this time.
     repairs_end_s: float
-    tell: Callable[[str], None] = lambda text: None
+    progress: Callable[[str], None] = lambda text: None
     tried: dict[tuple[Counts, str], tuple[str, ...]] = field(default_factory=dict)
     #: Tries several sets at once; None: each is tried when it is its turn.
     spread: SpreadTrials | None = None
@@ -64,7 +64,7 @@ class SetSearch:
         """Return the pods that stay pending with a set."""
         key = counts, order
         if key not in self.tried:
-            self.tell(f"trying {sum(counts)} nodes for {self.cost(counts):g} …")
+            self.progress(f"trying {sum(counts)} nodes for {self.cost(counts):g} …")
             self.tried[key] = self.trials.pending(counts, order)
         return self.tried[key]
 
@@ -74,7 +74,7 @@ class SetSearch:
             return
         ahead = [counts for counts in turns[: 4 * self.spread.workers] if (counts, "asGiven") not in self.tried]
         ahead = ahead[: self.spread.workers]
-        self.tell(f"trying {len(ahead)} sets of nodes …")
+        self.progress(f"trying {len(ahead)} sets of nodes …")
         for counts, left in zip(ahead, self.spread.pending(ahead), strict=True):
             self.tried[counts, "asGiven"] = left
 

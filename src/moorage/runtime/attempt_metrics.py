@@ -79,7 +79,7 @@ class AttemptObserver:
         if self._measures is not None:
             self._measures.attempted(decision, now - began)
         if self._log.shows(5):
-            self._tell_more(decision)
+            self._log_details(decision)
         if decision.node is None:
             self._failed(decision, began, now)
             return
@@ -87,7 +87,7 @@ class AttemptObserver:
         if binding is not None:
             self._trips[pod.uid] = _Trip(decision, binding.queued, began, now if binding.waits else None)
 
-    def _tell_more(self, decision: Decision) -> None:
+    def _log_details(self, decision: Decision) -> None:
         """Log details at high verbosity: the PostFilter status at level 5, scores at level 10."""
         pod, outcome, scores = ref(decision.pod), decision.post_filter, decision.scores
         if outcome is not None:
@@ -206,7 +206,7 @@ class AttemptObserver:
             return self._label_of_pod(obj, gone=gone)
         if isinstance(obj, Node):
             known = self._scheduler.cluster.snapshot.table.row_of
-            return self._told(Resource.NODE, "delete" if gone else "update" if obj.name in known else "add", obj)
+            return self._logged(Resource.NODE, "delete" if gone else "update" if obj.name in known else "add", obj)
         if self._measures is None:
             return ""
         old = self._scheduler.cluster.objects(type(obj)).get(obj.key)
@@ -227,9 +227,9 @@ class AttemptObserver:
             trip = self._trips.get(uid)
             if trip is not None and trip.held_since is not None:
                 del self._trips[uid]
-        return self._told(resource, "delete" if gone else "update" if known else "add", pod)
+        return self._logged(resource, "delete" if gone else "update" if known else "add", pod)
 
-    def _told(self, resource: Resource, action: str, what: Node | Pod) -> str:
+    def _logged(self, resource: Resource, action: str, what: Node | Pod) -> str:
         level = 4 if action == "update" else 3
         if self._log.shows(level):
             words, kind = _WORDS[resource]

@@ -43,7 +43,7 @@ _LOOK_S = 0.01
 
 
 @dataclass(slots=True)
-class _Told:
+class _Series:
     """An event that was written or is queued, and when it happened last, on the loop's clock."""
 
     event: EventRecord
@@ -55,7 +55,7 @@ class Recorder:
 
     def __init__(self, cluster: ClusterWriter, clock: Clock, wall: WallClock, report: Callable[[str], None]) -> None:
         self._cluster, self._clock, self._wall, self._report = cluster, clock, wall, report
-        self._told: OrderedDict[tuple[str, ...], _Told] = OrderedDict()
+        self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
         self._lanes: tuple[deque[EventRecord], ...] = tuple(deque() for _ in range(_WRITERS))
         self._news = tuple(asyncio.Event() for _ in range(_WRITERS))
         self._waiting = 0
@@ -66,21 +66,21 @@ class Recorder:
     def note(self, note: EventNote) -> None:
         """Queue an event. Does not wait."""
         key, now = _key(note), self._clock()
-        told = self._told.get(key)
-        if told is None:
+        series = self._series.get(key)
+        if series is None:
             began, text = self._wall(), shortened(note.text)
             kept = note if text is note.text else replace(note, text=text)
             event = EventRecord(kept, _name_of(note, (*key, began, str(now))), began)
             if self._put(event):
-                self._told[key] = _Told(event, now)
+                self._series[key] = _Series(event, now)
                 self._forget_some()
             return
-        first_repeat = told.event.count == 1
-        told.last_s = now
-        told.event = replace(told.event, count=told.event.count + 1, last=self._wall())
-        self._told.move_to_end(key)
+        first_repeat = series.event.count == 1
+        series.last_s = now
+        series.event = replace(series.event, count=series.event.count + 1, last=self._wall())
+        self._series.move_to_end(key)
         if first_repeat:
-            self._put(told.event)
+            self._put(series.event)
 
     def _put(self, event: EventRecord) -> bool:
         if self._waiting >= _WAITING:
@@ -93,18 +93,18 @@ class Recorder:
         return True
 
     def _forget_some(self) -> None:
-        while len(self._told) > _REMEMBERED:
-            self._end(self._told.popitem(last=False)[1])
+        while len(self._series) > _REMEMBERED:
+            self._end(self._series.popitem(last=False)[1])
 
-    def _end(self, told: _Told) -> None:
+    def _end(self, series: _Series) -> None:
         """Write the last count of a series that is over; a count of two is already written."""
-        if told.event.count > 2:
-            self._put(told.event)
+        if series.event.count > 2:
+            self._put(series.event)
 
     async def flush(self, patience_s: float) -> None:
         """Write the queued events and the last counts of series, for at most ``patience_s``, while ``run`` runs."""
-        for told in self._told.values():
-            self._end(told)
+        for series in self._series.values():
+            self._end(series)
         end = self._clock() + patience_s
         while (self._writing or any(self._lanes)) and self._clock() < end:
             await asyncio.sleep(_LOOK_S)
@@ -125,16 +125,16 @@ class Recorder:
             rounds += 1
             self._finish()
             if rounds % _REFRESHES == 0:
-                for told in self._told.values():
-                    self._end(told)
+                for series in self._series.values():
+                    self._end(series)
 
     def _finish(self) -> None:
         """End the series that have not occurred for ``_FINISH_S``."""
         before = self._clock() - _FINISH_S
-        for key, told in list(self._told.items()):
-            if told.last_s < before:
-                del self._told[key]
-                self._end(told)
+        for key, series in list(self._series.items()):
+            if series.last_s < before:
+                del self._series[key]
+                self._end(series)
 
     async def _send(self, lane: deque[EventRecord], news: asyncio.Event) -> None:
         while True:
@@ -214,11 +214,11 @@ def _key(note: EventNote) -> tuple[str, ...]:
     return (*about, note.kind, note.reason, note.action, note.reporter, "" if related is None else related.metadata.uid)
 
 
-def _name_of(note: EventNote, told_by: Iterable[str]) -> str:
+def _name_of(note: EventNote, parts: Iterable[str]) -> str:
     """Return the pod's name with a suffix that is unique among events, and the same in a repeated run."""
-    told = chr(0).join(told_by).encode()
-    name = f"{note.regarding.name}.{blake2b(told, digest_size=8).hexdigest()}"
-    return name if len(name) <= _LONGEST_NAME else str(UUID(bytes=blake2b(told, digest_size=16).digest()))
+    digested = chr(0).join(parts).encode()
+    name = f"{note.regarding.name}.{blake2b(digested, digest_size=8).hexdigest()}"
+    return name if len(name) <= _LONGEST_NAME else str(UUID(bytes=blake2b(digested, digest_size=16).digest()))
 
 
 def shortened(text: str) -> str:

@@ -75,7 +75,7 @@ class EffectExecutor:
         self,
         cluster: ClusterWriter,
         inbox: Inbox,
-        teller: StatusWriter,
+        status_writer: StatusWriter,
         clocks: Clocks,
         scheduler: SchedulerView,
         confirmer: Confirmer,
@@ -83,7 +83,7 @@ class EffectExecutor:
         may_act: Callable[[float], bool],
         extenders: Extenders | None = None,
     ) -> None:
-        self._cluster, self._inbox, self._teller = cluster, inbox, teller
+        self._cluster, self._inbox, self._status_writer = cluster, inbox, status_writer
         self._clock, self._wall = clocks.monotonic, clocks.wall
         self._scheduler, self._confirmer = scheduler, confirmer
         self._may_act, self._extenders = may_act, extenders
@@ -106,10 +106,10 @@ class EffectExecutor:
         if work.phase is Phase.GROUP_STATUS:
             for effect in work.effects:
                 if isinstance(effect, SetGroupCondition):
-                    self._teller.say_of_group(effect.group, effect.condition)
+                    self._status_writer.say_of_group(effect.group, effect.condition)
             return
         if not work.phase.is_answered:
-            self._teller.change(work.pod.pod, StatusChange(nominated=work.node))
+            self._status_writer.change(work.pod.pod, StatusChange(nominated=work.node))
             return
         if work.phase is Phase.BIND and self._bind_soon(work):
             return
@@ -126,12 +126,12 @@ class EffectExecutor:
     def _bind_soon(self, work: Work) -> bool:
         """Send the bind of DefaultBinder, if it needs no waiting. Return whether the work is under way or answered."""
         effect = work.effects[0]
-        if len(work.effects) > 1 or not isinstance(effect, BindPod) or self._teller.is_writing(work.pod.uid):
+        if len(work.effects) > 1 or not isinstance(effect, BindPod) or self._status_writer.is_writing(work.pod.uid):
             return False
         self._sent[work.ticket] = work
         try:
             if self._cluster.bind_soon(effect.pod.pod, effect.node, self._check, partial(self._bind_answered, work, effect)):
-                self._teller.forget(work.pod.uid)
+                self._status_writer.forget(work.pod.uid)
                 return True
         except MoorageError as failed:
             self._inbox.put_now(Done(work.ticket, str(failed), 0))
@@ -283,7 +283,7 @@ class EffectExecutor:
         check_bind_reply(await self._ask(question))
 
     async def _bind(self, pod: PodInfo, node: str, send: Callable[[], Awaitable[None]]) -> None:
-        await self._teller.settle(pod.uid)
+        await self._status_writer.settle(pod.uid)
         self._check()
         try:
             await send()
@@ -308,7 +308,7 @@ class EffectExecutor:
 
     def _note_bound(self, pod: PodInfo, node: str) -> None:
         text = f"Successfully assigned {pod.key} to {node}"
-        self._teller.note(EventNote(pod.pod, "Normal", "Scheduled", "Binding", text, reporter=pod.spec.scheduler_name))
+        self._status_writer.note(EventNote(pod.pod, "Normal", "Scheduled", "Binding", text, reporter=pod.spec.scheduler_name))
 
     async def _read_back(self, pod: PodInfo, node: str, error: ClusterError | ExtenderError) -> None:
         """Return if the pod is on the node after all, or if the engine no longer assumes it there.
@@ -354,7 +354,7 @@ class EffectExecutor:
         if isinstance(goes, Exception):
             raise goes
         if goes:
-            self._teller.preempted(effect)
+            self._status_writer.preempted(effect)
             self._confirmer.evicted(effect.victim, effect.preemptor)
 
     async def _evict_for_all(self, effect: Evict) -> bool | Exception:

@@ -82,10 +82,10 @@ class Loop:
         self._clock, self._unix, self._limits = clocks.monotonic, clocks.unix, limits
         self._report, self._measures = observers.report, observers.measures
         view = SchedulerView(scheduler, inbox.poke)
-        self._teller = StatusWriter(cluster, clocks.monotonic, clocks.wall, observers.report)
+        self._status_writer = StatusWriter(cluster, clocks.monotonic, clocks.wall, observers.report)
         self._confirmer = Confirmer(cluster, inbox, clocks.monotonic, view, observers.report)
         self._carrier = EffectExecutor(
-            cluster, inbox, self._teller, clocks, view, self._confirmer, may_act=may_act, extenders=extenders
+            cluster, inbox, self._status_writer, clocks, view, self._confirmer, may_act=may_act, extenders=extenders
         )
         self.follower = AttemptObserver(scheduler, observers.log, observers.measures)
         self._preempting: dict[int, PodInfo] = {}
@@ -102,14 +102,14 @@ class Loop:
 
     @property
     def dropped_events(self) -> int:
-        return self._teller.dropped
+        return self._status_writer.dropped
 
     # -- the two tasks -----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Process facts, and schedule while ``act`` runs. Runs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._teller.run())
+            tasks.create_task(self._status_writer.run())
             tasks.create_task(self._confirmer.run())
             while True:
                 busy = self._turn()
@@ -139,7 +139,7 @@ class Loop:
 
     async def flush(self, patience_s: float) -> None:
         """Write the queued events, for at most ``patience_s``. Call it after ``act`` has ended, while ``run`` still runs."""
-        await self._teller.flush(patience_s)
+        await self._status_writer.flush(patience_s)
 
     # -- one turn ----------------------------------------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class Loop:
 
     def _observe(self, fact: Fact) -> None:
         if isinstance(fact, Gone) and isinstance(fact.obj, Pod):
-            self._teller.forget(fact.obj.uid)
+            self._status_writer.forget(fact.obj.uid)
         label, now = self.follower.label_of(fact), self._clock()
         try:
             self.scheduler.observe(fact, now)
@@ -239,17 +239,17 @@ class Loop:
                 self.attempts += 1
                 self.follower.attempted(decision, began, self._clock())
                 if decision.node is None:
-                    self._teller.failed(decision)
+                    self._status_writer.failed(decision)
             case Revoked(decision):
                 self.follower.revoked(decision, now)
-                self._teller.failed(decision)
+                self._status_writer.failed(decision)
             case GroupAttempted(report):
                 self.follower.grouped(report, began, self._clock())
             case Skipped(pod):
                 self.follower.skipped(pod)
-                self._teller.skipped(pod.pod)
+                self._status_writer.skipped(pod.pod)
             case Preempted(eviction):
-                self._teller.preempted(eviction, " (in kube-scheduler memory).")
+                self._status_writer.preempted(eviction, " (in kube-scheduler memory).")
             case PluginFault(error):
                 self._survived(str(error))
 

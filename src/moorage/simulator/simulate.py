@@ -162,7 +162,7 @@ def _on_decision(
     if scores is None:
         return on_attempt
 
-    def tell(attempt: SimulatedAttempt) -> None:
+    def report(attempt: SimulatedAttempt) -> None:
         decision = attempt.decision
         if scores.wants(decision):
             names = [node.name for node in scheduler.snapshot.table.nodes]
@@ -170,7 +170,7 @@ def _on_decision(
         if on_attempt is not None:
             on_attempt(attempt)
 
-    return tell
+    return report
 
 
 def simulate(

@@ -48,9 +48,9 @@ class CommandRoute:
         try:
             message = await run_command(body.command, self._act(self._perform, visitor, dry_run=body.dry_run))
         except ApiError as error:
-            self._tell(visitor, body, f"refused: {error.message}")
+            self._log_command(visitor, body, f"refused: {error.message}")
             raise
-        self._tell(visitor, body, message)
+        self._log_command(visitor, body, message)
         return json_response({"message": message + (" (server dry run)" if body.dry_run else "")})
 
     def _act(self, perform: _Perform, visitor: Visitor, *, dry_run: bool) -> Any:
@@ -62,7 +62,7 @@ class CommandRoute:
 
         return act
 
-    def _tell(self, visitor: Visitor, body: CommandBody, outcome: str) -> None:
+    def _log_command(self, visitor: Visitor, body: CommandBody, outcome: str) -> None:
         """Report a command. Dry runs change nothing: they are not reported."""
         if not body.dry_run:
             name, command, said = (clip(one, _MOST_SHOWN) for one in (visitor.name, body.command, outcome))

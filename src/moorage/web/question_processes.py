@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from moorage.printable import clip
 
-__all__ = ["ANSWER", "ERRORS", "AnswerProcess", "Answering", "ProcessLimits", "Telling", "limit_process", "prepare"]
+__all__ = ["ANSWER", "ERRORS", "AnswerProcess", "Answering", "ProcessLimits", "ProgressPipe", "limit_process", "prepare"]
 
 #: The files with what a command prints.
 ANSWER: Final = "answer"
@@ -43,7 +43,7 @@ class ProcessLimits:
     answer: int = 64 << 20
 
 
-class Telling(Protocol):
+class ProgressPipe(Protocol):
     """The end of a pipe that takes reports of progress."""
 
     def send(self, text: Any) -> None: ...
@@ -53,10 +53,10 @@ class Answering(NamedTuple):
     """How questions are answered.
 
     ``run`` runs a command in a process of its own and exits: it gets the arguments, a folder, the file for standard input, the
-    limits and where to tell progress. ``modules`` are imported before processes are forked.
+    limits and where to report progress. ``modules`` are imported before processes are forked.
     """
 
-    run: Callable[[Sequence[str], str, str | None, ProcessLimits, Telling], None]
+    run: Callable[[Sequence[str], str, str | None, ProcessLimits, ProgressPipe], None]
     modules: tuple[str, ...]
 
 
@@ -96,20 +96,20 @@ class AnswerProcess:
         self.answer = b""
         self.error = ""
 
-    async def run(self, limits: ProcessLimits, tell: Callable[[str], None]) -> None:
+    async def run(self, limits: ProcessLimits, show: Callable[[str], None]) -> None:
         """Answer the question. A cancelled run kills the process."""
         context = _context(self._answering.modules)
-        heard, says = context.Pipe(duplex=False)
+        receiver, sender = context.Pipe(duplex=False)
         process = context.Process(
             target=self._answering.run, daemon=True,
-            args=(self._words, str(self._folder), None if self._stdin is None else str(self._stdin), limits, says),
+            args=(self._words, str(self._folder), None if self._stdin is None else str(self._stdin), limits, sender),
         )  # fmt: skip
         loop = asyncio.get_running_loop()
         starting = asyncio.ensure_future(asyncio.to_thread(process.start))
         try:
             await asyncio.shield(starting)
-            says.close()
-            progress = _Progress(loop, heard, tell)
+            sender.close()
+            progress = _Progress(loop, receiver, show)
             try:
                 async with asyncio.timeout(limits.wall_s):
                     await _ended(loop, process.sentinel)
@@ -120,7 +120,7 @@ class AnswerProcess:
                 progress.close()
         finally:
             await _kill(starting, process)
-            heard.close()
+            receiver.close()
 
     def _read(self, process: Any, limits: ProcessLimits) -> None:
         process.join(_EXIT_S)
@@ -144,28 +144,28 @@ class AnswerProcess:
 class _Progress:
     """Takes reports from a pipe; the last one counts, a few times a second."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, heard: Connection, tell: Callable[[str], None]) -> None:
-        self._loop, self._heard, self._tell = loop, heard, tell
+    def __init__(self, loop: asyncio.AbstractEventLoop, receiver: Connection, show: Callable[[str], None]) -> None:
+        self._loop, self._pipe, self._show = loop, receiver, show
         self._latest = ""
         self._timer: asyncio.TimerHandle | None = None
-        loop.add_reader(heard.fileno(), self._read)
+        loop.add_reader(receiver.fileno(), self._read)
 
     def _read(self) -> None:
         try:
-            while self._heard.poll():
-                self._latest = clip(str(self._heard.recv()), _MOST_PROGRESS)
+            while self._pipe.poll():
+                self._latest = clip(str(self._pipe.recv()), _MOST_PROGRESS)
         except (EOFError, OSError):
-            self._loop.remove_reader(self._heard.fileno())
+            self._loop.remove_reader(self._pipe.fileno())
         if self._timer is None:
             self._timer = self._loop.call_later(_EVERY_S, self._report)
 
     def _report(self) -> None:
         self._timer = None
         if self._latest:
-            self._tell(self._latest)
+            self._show(self._latest)
 
     def close(self) -> None:
-        self._loop.remove_reader(self._heard.fileno())
+        self._loop.remove_reader(self._pipe.fileno())
         if self._timer is not None:
             self._timer.cancel()
 

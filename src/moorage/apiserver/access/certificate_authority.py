@@ -30,7 +30,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from moorage.apiserver.vocabulary.users import User
 from moorage.errors import ConfigError
-from moorage.private_files import Tell, private_folder, put_file, read_private
+from moorage.private_files import Warn, private_folder, put_file, read_private
 
 __all__ = ["ADMIN", "CONTROLLERS", "LOCAL_NAMES", "SCHEDULER", "Authority", "Credential", "make_authority"]
 
@@ -115,8 +115,8 @@ class Authority:
         put_file(path, json.dumps(config, indent=2).encode() + b"\n")
 
 
-def make_authority(folder: Path, names: Sequence[str] = (), tell: Tell = lambda line: None) -> Authority:
-    """Load the authority of a folder, creating missing files. ``tell`` receives a warning for each file that others can read.
+def make_authority(folder: Path, names: Sequence[str] = (), warn: Warn = lambda line: None) -> Authority:
+    """Load the authority of a folder, creating missing files. ``warn`` receives a warning for each file that others can read.
 
     ``names`` are the server's DNS names and addresses in addition to ``LOCAL_NAMES``. The server certificate is replaced if
     it lacks one of them or is about to expire.
@@ -125,8 +125,8 @@ def make_authority(folder: Path, names: Sequence[str] = (), tell: Tell = lambda 
             regular file
     """
     try:
-        private_folder(folder, tell)
-        return _Folder(folder, tell).authority([*LOCAL_NAMES, *names])
+        private_folder(folder, warn)
+        return _Folder(folder, warn).authority([*LOCAL_NAMES, *names])
     except OSError as error:
         raise ConfigError(f"{error.filename or folder}: {error.strerror}") from None
 
@@ -134,8 +134,8 @@ def make_authority(folder: Path, names: Sequence[str] = (), tell: Tell = lambda 
 class _Folder:
     """The files of an authority on disk."""
 
-    def __init__(self, path: Path, tell: Tell) -> None:
-        self._path, self._tell = path, tell
+    def __init__(self, path: Path, warn: Warn) -> None:
+        self._path, self._warn = path, warn
 
     def authority(self, names: Sequence[str]) -> Authority:
         """Return the loaded authority after creating missing files."""
@@ -170,7 +170,7 @@ class _Folder:
         return all((self._path / name).exists() for name in names)
 
     def _read(self, name: str) -> bytes:
-        return read_private(self._path / name, self._tell)
+        return read_private(self._path / name, self._warn)
 
     def _write(self, name: str, content: bytes) -> None:
         put_file(self._path / name, content)

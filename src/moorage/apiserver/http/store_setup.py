@@ -14,7 +14,7 @@ from moorage.apiserver.storage.event_apis import mirror_events
 from moorage.apiserver.storage.sqlite_log import SQLiteLog
 from moorage.apiserver.storage.store import Store
 from moorage.framework.features import FeatureGates
-from moorage.private_files import Tell
+from moorage.private_files import Warn
 
 __all__ = ["open_store"]
 
@@ -25,7 +25,7 @@ _VERSION_JUMP: Final = 1_000_000
 
 def open_store(
     path: Path | None = None, *, clock: Callable[[], float] = time.time, seed: int | None = None,
-    gates: FeatureGates | None = None, tell: Tell = lambda line: None,
+    gates: FeatureGates | None = None, warn: Warn = lambda line: None,
 ) -> Store:  # fmt: skip
     """Return a store with the bootstrap objects and the content of the file. Close it with ``store.close()``.
 
@@ -33,7 +33,7 @@ def open_store(
     server responds no earlier. Watches and paged lists from before the start get 410, as history is not persisted.
 
     ``seed`` makes uids and generated names the same in each run; without it they are random. ``gates`` determine which
-    kinds are served and which gated fields are kept. ``tell`` receives a warning if others could read the file, whose
+    kinds are served and which gated fields are kept. ``warn`` receives a warning if others could read the file, whose
     permissions are then restricted.
 
     Raises  ConfigError if the file cannot be opened or another process has it open, InputError if it is damaged
@@ -43,7 +43,7 @@ def open_store(
         bootstrap_cluster(store)
         mirror_events(store)
         return store
-    log = SQLiteLog(path, tell)
+    log = SQLiteLog(path, warn)
     try:
         version = log.version
         store = Store(clock, random.Random(_seed(seed, version)), secrets.token_bytes(32), gates=gates)  # noqa: S311

@@ -30,7 +30,7 @@ from moorage.apiserver.vocabulary.records import Record
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import ConfigError, InputError, MoorageError
-from moorage.private_files import Tell, check_data, close_data
+from moorage.private_files import Warn, check_data, close_data
 
 __all__ = ["FORMAT", "SQLiteLog"]
 
@@ -70,15 +70,15 @@ class LogEntry(NamedTuple):
 class SQLiteLog:
     """A log file that one process at a time has open. ``append`` and ``settle`` must be called from one event loop.
 
-    ``tell`` receives a warning if others could read the file; its permissions are then restricted.
+    ``warn`` receives a warning if others could read the file; its permissions are then restricted.
 
     Raises  ConfigError if the file cannot be opened or another process has it open, InputError if it is damaged or of another
             application
     """
 
-    def __init__(self, path: Path, tell: Tell = lambda line: None) -> None:
+    def __init__(self, path: Path, warn: Warn = lambda line: None) -> None:
         self._path = path
-        self._lock = _locked(path, tell)
+        self._lock = _locked(path, warn)
         try:
             self._connection = _open(path)
         except BaseException:
@@ -245,13 +245,13 @@ def _damaged(path: Path, error: Exception) -> InputError:
     )
 
 
-def _locked(path: Path, tell: Tell) -> int:
+def _locked(path: Path, warn: Warn) -> int:
     """Return a descriptor that holds the file's lock; create the file readable by its owner only.
 
     SQLite's own POSIX lock would be released when anything in this process closes the file; flock is not.
     """
     try:
-        check_data(path, tell)
+        check_data(path, warn)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except ConfigError as error:
         raise ConfigError(f"--data: {error}") from None
@@ -264,7 +264,7 @@ def _locked(path: Path, tell: Tell) -> int:
         raise ConfigError(f"--data: {path}: another process has it open; end that one, or name another file") from None
     try:
         if _is_ours(descriptor):
-            close_data(path, descriptor, tell)
+            close_data(path, descriptor, warn)
     except (ConfigError, OSError) as error:
         os.close(descriptor)
         raise ConfigError(f"--data: {error}") from None

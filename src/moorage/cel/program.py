@@ -86,8 +86,8 @@ def compile_expression(source: str, variables: Mapping[str, Type], fields: Field
     functions = standard_functions()
     kind, problems = check(tree, {**_type_names(), **variables}, functions, fields or {})
     if problems:
-        told = sorted(problems[:MOST_FAULTS], key=lambda problem: problem.at)
-        shown = [located(source, p.at, p.text) for p in told]
+        first = sorted(problems[:MOST_FAULTS], key=lambda problem: problem.at)
+        shown = [located(source, p.at, p.text) for p in first]
         if len(problems) > MOST_FAULTS:
             shown.append(f"{len(problems) - MOST_FAULTS} more errors were truncated")
         raise CompileError("compilation failed: " + "\n".join(shown))

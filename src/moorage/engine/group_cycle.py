@@ -50,7 +50,7 @@ class _Assumed(Struct, eq=False):
 class GroupCycle(Struct, eq=False):
     """One attempt for one group.
 
-    ``undo``  told what has to be done to the world because a reservation was taken back; ``fault``: of plugins that broke then
+    ``undo`` gets the effects that undo a reservation; ``fault`` gets the errors that plugins raise meanwhile.
     """
 
     group: QueuedGroup
@@ -181,8 +181,8 @@ class GroupCycle(Struct, eq=False):
                 possible.append((placement, outcome))
         assert first is not None
         if not possible:
-            told = first.status.reasons[0]
-            text = f"0/{len(placements)} placements are available, first placement status: {told}"
+            reason = first.status.reasons[0]
+            text = f"0/{len(placements)} placements are available, first placement status: {reason}"
             return GroupOutcome(first.tried, Status(Code.UNSCHEDULABLE, "", (text,)))
         return possible[0][1] if len(possible) == 1 else self._best(possible)
 

@@ -123,7 +123,7 @@ def compare(
     results = tuple(evaluate(gate, {**metrics, **extra}, strict=setting.strict) for gate in gates)
     return Comparison(
         request=request or _request(sides, wanted, digest),
-        summary=comparison_summary(metrics, _told(moved), results),
+        summary=comparison_summary(metrics, _moved_share(moved), results),
         proof=Proof("run", runs=runs.made),
         names=(sides[0].name, sides[1].name),
         metrics=metrics,
@@ -249,7 +249,7 @@ def _moved(
     return moved_metrics(pairs, chance, places, draws)
 
 
-def _told(moved: MoveCount | None) -> tuple[float, float, float] | None:
+def _moved_share(moved: MoveCount | None) -> tuple[float, float, float] | None:
     return None if moved is None else (moved.pods, moved.of, max(moved.by_chance, default=0))
 
 

@@ -220,7 +220,7 @@ def _with_taints(wakes: tuple[Wake, ...]) -> tuple[Wake, ...]:
     Source  scheduler.go, buildQueueingHintMap (kubernetes issue 109437)
     """
     on_nodes = [wake.event.action for wake in wakes if wake.event.resource == Resource.NODE]
-    hears_added = any(Action.ADD in action for action in on_nodes)
-    if not hears_added or any(Action.UPDATE_NODE_TAINT in action for action in on_nodes):
+    wakes_on_added = any(Action.ADD in action for action in on_nodes)
+    if not wakes_on_added or any(Action.UPDATE_NODE_TAINT in action for action in on_nodes):
         return wakes
     return (*wakes, Wake(ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT)))

@@ -31,11 +31,11 @@ def comparison_summary(
     phrases = list(_phrases(metrics))
     good = [text for kind, text in phrases if kind == _GOOD]
     bad = [text for kind, text in phrases if kind == _BAD]
-    told = " but ".join(_listed(part) for part in (good, bad) if part) or _same(metrics, moved)
+    outcome = " but ".join(_listed(part) for part in (good, bad) if part) or _same(metrics, moved)
     failed = [gate.gate if gate.gate == "new-pending" else gate.metric for gate in gates if not gate.passed]
     gone = f" Gate{'s' if len(failed) > 1 else ''} failed: {', '.join(dict.fromkeys(failed))}." if failed else ""
     passed = f" {counted(len(gates), 'gate')} passed." if gates and not failed else ""
-    return f"{told[0].upper()}{told[1:]}.{gone}{passed}" if told.startswith("no ") else f"B {told}.{gone}{passed}"
+    return f"{outcome[0].upper()}{outcome[1:]}.{gone}{passed}" if outcome.startswith("no ") else f"B {outcome}.{gone}{passed}"
 
 
 def _listed(phrases: Sequence[str]) -> str:

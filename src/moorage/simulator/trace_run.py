@@ -43,10 +43,10 @@ def simulate_trace(
     return collect(
         simulation,
         simulation.scheduler.gates.release,
-        notes=[InputNote("Remark", text) for text in (about, *trace.notes, *_told(trace, stay=stay))] + notes,
+        notes=[InputNote("Remark", text) for text in (about, *trace.notes, *_warnings(trace, stay=stay))] + notes,
     )
 
 
-def _told(trace: Trace, *, stay: bool) -> list[str]:
-    """Return what the trace cannot show; that no pod ends is no news if that was asked for."""
+def _warnings(trace: Trace, *, stay: bool) -> list[str]:
+    """Return what the trace cannot show; pods that never end are left out if the caller asked for them."""
     return [text for text in trace.warnings() if not (stay and text == NEVER_ENDS)]

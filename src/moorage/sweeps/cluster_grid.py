@@ -208,5 +208,5 @@ class _Reader:
             options = function.options(config, release, values)
             loaded = load_options(options)
             if loaded.configuration.extenders and not function.skip_extenders:
-                told = labels.get("config", config.where)
-                raise self._root.fault(f"configs: {told} has extenders, and a sweep asks none; extenders: skip leaves them out")
+                name = labels.get("config", config.where)
+                raise self._root.fault(f"configs: {name} has extenders, and a sweep asks none; extenders: skip leaves them out")

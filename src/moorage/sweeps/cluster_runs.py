@@ -51,8 +51,8 @@ class ClusterRuns:
     def digest(self) -> str:
         """The digest of these settings and of the plugins' source."""
         sources = [_source_of(cls) for cls in self.classes()]
-        told = (self.feature_gates, self.replace_all, self.all_nodes, self.prices, self.quota, sources)
-        return blake2b(repr(told).encode(), digest_size=16).hexdigest()
+        settings = (self.feature_gates, self.replace_all, self.all_nodes, self.prices, self.quota, sources)
+        return blake2b(repr(settings).encode(), digest_size=16).hexdigest()
 
     def classes(self) -> tuple[type[Any], ...]:
         """Return the plugins.
@@ -66,9 +66,9 @@ class ClusterRuns:
 
         Raises  InputError for a parameter that cannot be set
         """
-        told = "".join(f" with {name}={value}" for name, value in parameters.items())
+        suffix = "".join(f" with {name}={value}" for name, value in parameters.items())
         return Options(
-            config=with_parameters(config.text, config.where, parameters), where=config.where + told,
+            config=with_parameters(config.text, config.where, parameters), where=config.where + suffix,
             emulate=release, plugins=self.classes(), feature_gates=self.feature_gates, seed=seed, quota=self.quota,
             skip_extenders=self.skip_extenders,
         )  # fmt: skip

@@ -93,8 +93,8 @@ class SweepGrid:
             )
 
     def _key(self, digests: Mapping[str, str]) -> str:
-        told = json.dumps([version(), self.function, sorted(digests.items())])
-        return blake2b(told.encode(), digest_size=16).hexdigest()
+        text = json.dumps([version(), self.function, sorted(digests.items())])
+        return blake2b(text.encode(), digest_size=16).hexdigest()
 
     @property
     def digest(self) -> str:
@@ -128,11 +128,11 @@ def digest_of_value(value: Any, where: str) -> str:
     if known is not None:
         return str(known() if callable(known) else known)
     try:
-        told = json.dumps(value, sort_keys=True, default=_plain)
+        text = json.dumps(value, sort_keys=True, default=_plain)
     except (TypeError, ValueError):
         kind = type(value).__name__
         raise InputError(f"{where}: a {kind} cannot be part of a key; use numbers, texts, or give it a digest") from None
-    return blake2b(told.encode(), digest_size=16).hexdigest()
+    return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _plain(value: Any) -> Any:

@@ -80,6 +80,6 @@ def _split(found: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, Series
             raise MoorageError(f"{name}: expected a number or a column of values, found {type(value).__name__}")
     lengths = {name: len(column) for name, column in series.items()}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise MoorageError(f"the columns of a run have different lengths: {told}")
+        listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise MoorageError(f"the columns of a run have different lengths: {listed}")
     return metrics, series

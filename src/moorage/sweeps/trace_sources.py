@@ -111,8 +111,8 @@ def read_trace_source(given: GridField, path: Callable[[str], str]) -> TraceSour
     except MoorageError as error:
         raise given.fault(str(error)) from None
     steps = _steps(fields)
-    told = blake2b(repr((name, sorted(steps.items()))).encode(), digest_size=8).hexdigest()
-    return TraceSource(f"{content}{told}", content, name, pods, nodes, **steps)
+    steps_digest = blake2b(repr((name, sorted(steps.items()))).encode(), digest_size=8).hexdigest()
+    return TraceSource(f"{content}{steps_digest}", content, name, pods, nodes, **steps)
 
 
 def _steps(fields: dict[str, GridField]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import gzip
 import json
 import random
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from moorage.api.core import Container, Node, NodeStatus, Pod, PodSpec, ResourceRequirements
 from moorage.api.meta import ObjectMeta
 from moorage.engine.facts import Seen
+from moorage.framework.plugin_runner import ask
 from moorage.gpu_sharing.devices import device_table
 from moorage.gpu_sharing.fgd import FGDScore
 from moorage.gpu_sharing.fragmentation import FragmentModel, PodClass, typical_pods
@@ -31,6 +33,7 @@ from moorage.gpu_sharing.policies import (
 )
 from moorage.gpu_sharing.requests import GPU_COUNT, GPU_MILLI, GPU_MODEL, WHOLE
 from moorage.simulator.simulate import Options, prepare
+from moorage.state.pod_info import PodInfo
 
 #: Policy → its plugin, and the method that gives a share its device.
 POLICIES = {
@@ -45,6 +48,8 @@ LISTS = (
     "default", "cpu050", "cpu100", "cpu200", "cpu250", "gpushare40", "gpushare60", "gpushare80", "gpushare100", "multigpu20",
     "multigpu30", "multigpu40", "multigpu50", "gpuspec10", "gpuspec20", "gpuspec25", "gpuspec33",
 )  # fmt: skip
+#: To be raised when the results of a run change: stores then make their runs again.
+REVISION = "1"
 #: The share of the cluster's GPUs that pods request in all.
 LOAD = 1.3
 MAX_PODS = 1001
@@ -86,7 +91,9 @@ def list_file(path):
     return packed if not Path(path).exists() and packed.exists() else Path(path)
 
 
+@cache
 def read_rows(path):
+    """Return the rows of a list as dictionaries; each list is read once."""
     path = list_file(path)
     if path.suffix == ".gz":
         with gzip.open(path, "rt", encoding="utf-8") as file:
@@ -95,6 +102,7 @@ def read_rows(path):
         return list(csv.DictReader(file))
 
 
+@cache
 def read_tasks(path):
     return [
         Task(
@@ -143,18 +151,24 @@ def _node(name, row):
 
 
 def make_pod(number, task):
-    amounts = {"cpu": f"{task.cpu_milli}m", "memory": f"{task.memory_mib}Mi"}
-    annotations = {}
-    if task.count:
-        annotations = {GPU_COUNT: str(task.count), GPU_MILLI: str(task.milli)}
-        if task.models:
-            annotations[GPU_MODEL] = task.models
+    """Return the pod of a task; pods of equal tasks share its parts."""
     name = f"{task.name}-{number}"
-    spec = PodSpec(
-        scheduler_name=SCHEDULER,
-        containers=[Container(name="c", resources=ResourceRequirements(requests=amounts, limits=amounts))],
-    )
+    spec, annotations = _spec(task.cpu_milli, task.memory_mib), _annotations(task.count, task.milli, task.models)
     return Pod(metadata=ObjectMeta(name=name, namespace="default", uid=name, annotations=annotations), spec=spec)
+
+
+@lru_cache(4096)
+def _spec(cpu_milli, memory_mib):
+    amounts = {"cpu": f"{cpu_milli}m", "memory": f"{memory_mib}Mi"}
+    resources = ResourceRequirements(requests=amounts, limits=amounts)
+    return PodSpec(scheduler_name=SCHEDULER, containers=[Container(name="c", resources=resources)])
+
+
+@lru_cache(4096)
+def _annotations(count, milli, models):
+    if not count:
+        return {}
+    return {GPU_COUNT: str(count), GPU_MILLI: str(milli), **({GPU_MODEL: models} if models else {})}
 
 
 def configuration(policy, typical, seed):
@@ -191,7 +205,11 @@ def configuration(policy, typical, seed):
 
 
 class Run:
-    """One list under one policy with one seed."""
+    """One list under one policy with one seed.
+
+    No pod waits, and none ends, so each is decided by the scheduling cycle, gets its devices by Reserve and is counted on its
+    node, without the queue and the binding of a simulation. ``SimulatedRun`` makes the same run as a whole simulation.
+    """
 
     def __init__(self, nodes, tasks, policy, seed):
         typical = typical_pods([task.pod_class for task in tasks])
@@ -229,6 +247,33 @@ class Run:
             sums.append((arrived, used))
         return [Record(*both, total) for both, total in zip(sums, self._totals(first, changes), strict=True)]
 
+    def placed(self, pod):
+        """Place a pod and return its node, or None if it does not fit."""
+        scheduler, pod = self.simulation.scheduler, PodInfo(pod)
+        profile = scheduler.profiles[SCHEDULER]
+        found = self._decision(pod, profile)
+        if found is None:
+            return None
+        node, states = found
+        scheduler.cluster.assume(pod, node)
+        for step in profile.at("reserve"):
+            if ask(step, "reserve", states.get(step.name), pod, node) is not None:
+                raise RuntimeError(f"{step.name} has no devices on {node} for {pod.key}")
+        return node
+
+    def _decision(self, pod, profile):
+        """Return the node that the scheduling cycle chooses, with PreFilter's states; None if the pod does not fit."""
+        scheduler = self.simulation.scheduler
+        cycle, snapshot = scheduler.cycle, scheduler.snapshot
+        quick = cycle.decide_fast(profile, pod, snapshot)
+        if quick is not None:
+            return snapshot.table.nodes[quick.row].name, quick.found.states
+        fitting = cycle.feasible(profile, pod, snapshot)
+        if fitting is not None and not fitting.number:
+            return None
+        decision = cycle.decide(profile, pod, snapshot)
+        return None if decision.node is None else (decision.node, decision.found.states)
+
     def _totals(self, first, changes):
         """Yield the fragment amount of the cluster after each pod, from the states of nodes before and after changes."""
         amounts = self._amounts(first)
@@ -241,16 +286,6 @@ class Run:
                 amounts[row] = after[at]
                 at += 1
             yield float(total)
-
-    def placed(self, pod):
-        """Place a pod and return its node, or None; a pod that does not fit is deleted."""
-        simulation = self.simulation
-        simulation.tell([Seen(pod)])
-        simulation.attempt(pod)
-        node = simulation.records[pod.metadata.uid].node
-        if not node:
-            simulation.delete(pod.metadata.uid)
-        return node or None
 
     def _state(self, node):
         """Return of a node: milli-CPU left, milli left on each device, model."""
@@ -265,3 +300,17 @@ class Run:
             cpu, left, models = zip(*states[start : start + at_once], strict=True)
             found.append(self.model.amounts(np.array(cpu), np.array(left), models))
         return np.concatenate(found)
+
+
+class SimulatedRun(Run):
+    """The same with the queue, the binding and the API server of a simulation, which takes twice the time."""
+
+    def placed(self, pod):
+        """Place a pod and return its node, or None; a pod that does not fit is deleted."""
+        simulation = self.simulation
+        simulation.tell([Seen(pod)])
+        simulation.attempt(pod)
+        node = simulation.records[pod.metadata.uid].node
+        if not node:
+            simulation.delete(pod.metadata.uid)
+        return node or None

@@ -26,7 +26,7 @@ from statistics import mean, stdev
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from protocol import LISTS, POLICIES, Run, list_file, read_rows, read_tasks
+from protocol import LISTS, POLICIES, REVISION, Run, list_file, read_rows, read_tasks
 
 import moorage
 from moorage.sweeps.executors import CallingThread, dask_executor, process_pool
@@ -42,13 +42,13 @@ STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 
 
 class Experiment:
-    """One run of the experiment, as a sweep calls it. ``digest`` stands for all lists of the folder and for this program."""
+    """One run of the experiment, as a sweep calls it. ``digest`` stands for all lists of the folder and for the protocol."""
 
     def __init__(self, traces):
         self.traces = traces
         lists = [list_file(traces / f"openb_pod_list_{name}.csv") for name in LISTS]
-        files = [HERE / "protocol.py", traces / NODES, *(path for path in lists if path.exists())]
-        self.digest = blake2b(b"".join(path.read_bytes() for path in files), digest_size=16).hexdigest()
+        files = [path.read_bytes() for path in (traces / NODES, *lists) if path.exists()]
+        self.digest = blake2b(b"".join((REVISION.encode(), *files)), digest_size=16).hexdigest()
 
     def __call__(self, *, pods, policy, seed):
         """Return the columns of one run, by percent of the cluster's GPUs that arrived."""

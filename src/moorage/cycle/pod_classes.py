@@ -41,7 +41,7 @@ _POINTS = ("preFilter", "filter", "preScore", "score")
 class ClassCache:
     """The cached classes of one profile. The least recently used one is dropped first."""
 
-    def __init__(self, profile: Profile, capacity: int = 256) -> None:
+    def __init__(self, profile: Profile, capacity: int = 1024) -> None:
         self._profile = profile
         self._capacity = capacity
         self._classes: dict[Hashable, CachedClass] = {}

@@ -1,7 +1,7 @@
 """The API server's answers to our own writes, until a watch reports them.
 
-An answer counts at once: devices that were just allocated to a claim are not free. What a watch reports in between is older
-than the answer and is ignored.
+An answer takes effect at once: devices that were just allocated to a claim are not free. Until a watch reports the answer, the
+versions that watches report are older than it and are ignored.
 
 Source  kube-scheduler 1.36, util/assumecache/assume_cache.go, which keeps an answer until a watch reports it
 """
@@ -41,7 +41,7 @@ class Answers:
         return answer is not None and is_older(_version(obj), _version(answer))
 
     def is_open(self, obj: Object) -> bool:
-        """Return True while no watch has reported this very answer."""
+        """Return True while no watch has reported this answer, and no later answer has replaced it."""
         return self._open.get(_place(obj)) is obj
 
     def end(self, obj: Object) -> None:

@@ -1,7 +1,7 @@
 """Attempts: one pod, or one pod group, that is being scheduled.
 
-A pod is a group of one. The scheduler runs, aborts and cancels every attempt in the same way; only what an attempt decides, and
-how its decisions are settled, differs.
+The scheduler runs, aborts and cancels both kinds of attempt in the same way. They differ in how they decide, and in how their
+decisions are carried out.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class PodAttempt:
 
 
 def let_go(queued: QueuedPod, fault: PluginError, state: EngineState, failure_handler: FailureHandler) -> None:
-    """Forget what an attempt that broke off assumed for a pod, report its failure in place of its decision, and requeue it."""
+    """Forget a pod that an aborted attempt assumed, report ``fault`` in place of the pod's decision, and requeue the pod."""
     uid = queued.pod.uid
     binding = state.bindings.by_uid.get(uid)
     if binding is not None:

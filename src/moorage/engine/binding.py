@@ -125,7 +125,7 @@ class Bindings:
     def __init__(self) -> None:
         self.by_uid: dict[str, Binding] = {}
         self.held: dict[str, Binding] = {}
-        #: Bindings that Permit holds, and some that it allowed or rejected since.
+        #: Bindings that Permit holds; some may have been allowed or rejected since, and ``waiting`` removes those.
         self._waiting: dict[str, Binding] = {}
         self.by_ticket: dict[int, tuple[Phase, str]] = {}
 
@@ -142,7 +142,7 @@ class Bindings:
         self._waiting.pop(binding.pod.uid, None)
 
     def waiting(self) -> list[Binding]:
-        """Return the bindings that Permit holds, in the order they arrived; one that waits no longer is never visited again."""
+        """Return the bindings that Permit holds, in the order they arrived."""
         for uid in [uid for uid, one in self._waiting.items() if not one.waits or one.verdict is not None]:
             del self._waiting[uid]
         return list(self._waiting.values())

@@ -11,11 +11,11 @@ from moorage.framework.profile import Profile, declared_wakes, writes_pods
 
 __all__ = ["NamedKinds", "named_kinds", "unusable_names", "write_pods"]
 
-_BROUGHT = frozenset(map(str, Resource))
+_BUILT_IN = frozenset(map(str, Resource))
 
 
 class NamedKinds(NamedTuple):
-    """Custom kinds sorted by name, and names that are not a kind's name and therefore wake no pod."""
+    """Custom kinds that plugins name, sorted by name. ``unusable`` are names of no valid form, whose events wake no pod."""
 
     kinds: tuple[CustomKind, ...] = ()
     unusable: tuple[str, ...] = ()
@@ -33,12 +33,12 @@ def write_pods(profiles: Iterable[Profile]) -> bool:
 
 
 def unusable_names(wakes: Iterable[Wake]) -> tuple[str, ...]:
-    """Return what these take for kinds, and is no name of one."""
+    """Return the resources of ``wakes`` that are neither built in nor of the form ``plural.version.group``, sorted."""
     return _of(wakes).unusable
 
 
 def _of(wakes: Iterable[Wake]) -> NamedKinds:
     names = {str(wake.event.resource) for wake in wakes}
-    parsed = {name: CustomKind.parse(name) for name in sorted(names - _BROUGHT)}
+    parsed = {name: CustomKind.parse(name) for name in sorted(names - _BUILT_IN)}
     kinds = tuple(kind for kind in parsed.values() if kind is not None)
     return NamedKinds(kinds, tuple(name for name, kind in parsed.items() if kind is None))

@@ -1,9 +1,12 @@
 """Drops fields of a pod that a release does not know or whose feature gate is off.
 
-Pod-level resource requests are an example: while their gate is off they count neither for pending pods nor for placed ones.
-Up to 1.33.3 host ports of sidecars do not count, and up to 1.32 what the kubelet reports of a resize does not. Up to 1.32 a
-gate decides whether the inclusion policies of spread constraints count, up to 1.29 one whether ``minDomains`` does. Up to 1.27
-there are no sidecars.
+A dropped field counts neither for pending pods nor for placed ones:
+
+* pod-level resource requests, while their gate is off
+* host ports of sidecars, up to 1.33.3
+* the state of a resize that the kubelet reports, up to 1.32
+* inclusion policies of spread constraints up to 1.32, and ``minDomains`` up to 1.29, while their gates are off
+* sidecars, up to 1.27
 
 Source  kube-scheduler 1.36, framework/types.go, NodeInfo.update, PodInfo.CalculateResource
 """
@@ -64,7 +67,7 @@ def _readers(gates: FeatureGates) -> Iterator[_Reader]:
 
 
 def _is_closed(gates: FeatureGates, name: str) -> bool:
-    """Return whether the release has a gate of earlier releases, and it is closed."""
+    """Return True if the release has this gate and it is closed. In later releases, which lack it, the feature is always on."""
     return name in gates.emulated.gates and not gates[name]
 
 

@@ -31,11 +31,12 @@ STANDARD_PARTS: Final = EngineParts()
 class EngineState:
     """The shared state of one scheduler. ``Scheduler`` owns it and sets ``profiles`` and ``queue`` at construction.
 
-    ``now``             seconds on the driver's clock, at the latest fact or step
-    ``unix_offset_s``   what to add to ``now`` to get seconds since 1970; the driver sets it
-    ``revision``        grows with every change of the cluster, assumed pods included: two attempts at one revision decide alike
-    ``facts``           grows with every object fact; unlike ``revision``, not with what the scheduler assumes and forgets
-    ``alert``           called when a plugin needs the next step before anything else is due
+    ``now``             the driver's clock in seconds, as of the latest fact or step
+    ``unix_offset_s``   seconds to add to ``now`` to get Unix time; the driver sets it
+    ``revision``        grows with every change of the cluster, including pods that are assumed or forgotten: two attempts for a
+                        pod at the same revision decide alike
+    ``facts``           grows with every object event, but not with pods that are assumed or forgotten
+    ``alert``           called when a plugin requests a step at once, as by allowing a waiting pod
     """
 
     queue: SchedulingQueue

@@ -1,7 +1,7 @@
 """How objects that are added, changed or deleted change the cluster, the queue and the bindings.
 
-Events arrive in any order, late, twice, or for a pod that has another pod's name. UIDs identify pods. What happens to a pod in
-its binding cycle is recorded on its ``Binding``, and room that it no longer needs is released at once.
+Events arrive in any order, late, twice, or for a pod that reuses the name of a deleted one. UIDs identify pods. Events for a
+pod in its binding cycle are recorded on its ``Binding``, and resources that the pod no longer needs are released at once.
 
 Source  kube-scheduler, eventhandlers.go
 """
@@ -172,7 +172,7 @@ class EventHandlers:
         self._uid_deleted(info.uid, info)
 
     def forget(self, pods: Iterable[Pod]) -> None:
-        """Remove pods that were deleted while no pod waits that this might help. Nothing is reported or woken."""
+        """Remove deleted pods. Reports nothing and wakes no pod: call it only while no pod waits."""
         for pod in pods:
             uid, key = pod.metadata.uid, f"{pod.metadata.namespace}/{pod.metadata.name}"
             if self.uid_of.get(key) == uid:
@@ -192,7 +192,7 @@ class EventHandlers:
         if self._cluster.groups is not None:
             self._cluster.groups.drop(placed or last)
         if placed is not None:
-            # An assumed pod has no node name yet, and hints pass over the deletion of a pod that was on no node.
+            # An assumed pod has no node name yet, and hints ignore the deletion of a pod without one.
             self._wake([ASSIGNED_POD_DELETE], placed if assumed_on is None else placed.on(assumed_on), None)
         if last.uid == uid:
             self._queue.delete(last, self._state.now)

@@ -69,7 +69,7 @@ class ExtenderSession:
         return False
 
     def due(self, now: float) -> float:
-        """Return when the attempt can continue at the latest, in engine seconds."""
+        """Return when the attempt continues, in engine seconds: now if all answers are in, else the deadline."""
         return now if len(self._answers) == len(self._open) else self._deadline
 
     def end(self) -> list[Seen | Gone]:

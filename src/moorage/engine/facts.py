@@ -36,10 +36,10 @@ NO_LONGER_WANTED = "the pod was deleted, preempted or placed meanwhile"
 
 
 class Seen(Struct, frozen=True):
-    """An object exists and looks like this: new or changed.
+    """An object was added or updated; ``obj`` is its current version.
 
-    ``as_of`` is the version of a list that shows the object again as it was before. If a version between the two is known
-    (from reading the object, say), the API server has lost it.
+    ``as_of`` is the resource version of the list that ``obj`` comes from, if the list shows no change of the object. If the
+    engine knows a version of the object between ``obj`` and ``as_of``, the API server has lost it.
     """
 
     obj: Object
@@ -69,9 +69,9 @@ class Answered(Struct, frozen=True):
 
 
 class Wrote(Struct, frozen=True):
-    """The API server answered one of our writes with ``obj``, or a read after it found ``obj`` (None if it is deleted).
+    """The API server answered one of our writes with ``obj``, or a later read returned ``obj`` (None if it is deleted).
 
-    The answer counts until a watch reports this version or a later one. ``settled`` is called when the answer is applied.
+    The answer is used until a watch reports this version or a later one. ``settled`` is called when the answer is applied.
     ``made``: the write created the object.
     """
 
@@ -81,7 +81,7 @@ class Wrote(Struct, frozen=True):
 
 
 class WriteLost(Struct, frozen=True):
-    """No watch reported the answer ``obj``, and the API server lost it: it has ``found``, or nothing."""
+    """The API server lost the write that it answered with ``obj``; it now has ``found``, None if it has no such object."""
 
     obj: Object
     found: Object | None

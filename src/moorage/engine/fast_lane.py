@@ -1,9 +1,9 @@
 """The fast lane: pods that need nothing unusual go from the queue to their node in one step.
 
-Most pods take the same way: it is their first attempt, no other pod is in backoff, in flight, nominated or held, and no plugin
-but DefaultBinder has work after the decision. For such a pod the lane does what an attempt and its binding cycle do, without
-the objects that carry a pod from one stage to the next. ``find`` returns None for any other pod, and the caller makes an
-attempt; decisions, states and reports are the same with and without the lane.
+Most pods are alike: it is their first attempt, no other pod is in backoff, in flight, nominated or held, and no plugin but
+DefaultBinder has work after the decision. For such a pod the lane does what an attempt and its binding cycle do, without the
+objects that carry a pod from one stage to the next. ``find`` returns None for any other pod, and the caller makes an attempt;
+decisions, states and reports are the same with and without the lane.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = ["FastLane", "Found"]
 
-#: Points of the binding cycle at which no plugin may have work.
+#: Extension points of the binding cycle, except bind: a pod may take the lane only if no plugin has work there.
 _QUIET_POINTS = ("reserve", "permit", "preBind", "postBind")
 _AUTHORS = ('running Bind plugin "DefaultBinder": ',)
 
@@ -48,16 +48,16 @@ class Found(Struct):
 
 
 class FastLane:
-    """The fast lane of one scheduler. ``is_open`` False closes it: every pod takes the long way."""
+    """The fast lane of one scheduler. While ``is_open`` is False, every pod gets an attempt of its own."""
 
     def __init__(self, state: EngineState) -> None:
         self._state = state
-        # A driver that records what changes sees the long way.
+        # A driver that records the changes of the cluster and the queue must see every one of them.
         self.is_open = type(state.cluster) is ClusterState and type(state.queue) is SchedulingQueue
         self._suits: dict[str, Profile | None] = {}
 
     def find(self, cycle: Cycle, now: float) -> Found | None:
-        """Decide on the next pod of the queue; None if it takes the long way. Changes nothing but caches and the clock."""
+        """Decide on the next pod of the queue; None if it needs an attempt. Changes nothing but caches and the clock."""
         state, cluster = self._state, self._state.cluster
         if not self.is_open or state.bindings.held or not cluster.table.nodes or not cycle.may_hurry:
             return None
@@ -75,7 +75,7 @@ class FastLane:
         try:
             quick = cycle.decide_fast(profile, pod, cluster.snapshot)
             pod.needs  # noqa: B018 (raises here, before anything is changed)
-        except Exception:  # the long way reports it
+        except Exception:  # the attempt reports it
             return None
         if quick is None or not profile.resting.isdisjoint(quick.found.states):
             return None
@@ -113,7 +113,7 @@ class FastLane:
         state.bindings.by_ticket[binding.ticket] = (Phase.BIND, pod.uid)
 
     def confirm(self, found: Found, bound: Pod) -> None:
-        """Take note that the assumed pod is bound, as the driver's report and its answer to the bind do."""
+        """Record that the assumed pod is bound. It replaces the driver's two facts: the bound pod and the end of the bind."""
         state = self._state
         state.outbox.tickets += 1
         state.revision += 1

@@ -66,7 +66,7 @@ class GroupCycle(Struct, eq=False):
     uids: frozenset[str] = frozenset()
 
     def run(self, *, post_filter: bool = True) -> Asking[GroupOutcome]:
-        """Try to place the group. ``post_filter`` False: find out whether it fits, without preempting for a pod by itself."""
+        """Try to place the group. ``post_filter`` False: only check whether it fits, without preemption for single pods."""
         if self.by_placement:
             return (yield from self._by_placement(post_filter))
         return (yield from self._one_by_one(SearchScope(post_filter=post_filter) if not post_filter else EVERYWHERE))
@@ -74,7 +74,7 @@ class GroupCycle(Struct, eq=False):
     # -- the pods in turn ---------------------------------------------------------------------------------------------
 
     def _one_by_one(self, scope: SearchScope) -> Asking[GroupOutcome]:
-        """Try each pod in turn on the nodes of the scope; take everything back."""
+        """Try each pod in turn on the nodes of the scope, then undo it all."""
         tried: list[MemberAttempt] = []
         assumed: list[_Assumed] = []
         status, waiting, preempts = UNSCHEDULABLE, False, False
@@ -139,7 +139,7 @@ class GroupCycle(Struct, eq=False):
     # -- what the others hear of it ---------------------------------------------------------------------------------
 
     def _pass_over_demands(self, pod: PodInfo, node: str) -> None:
-        """Ignore a pod's affinity terms on nodes where no pod had such terms when the attempt began."""
+        """Make plugins ignore the affinity terms of a tried pod on ``node`` if no pod there had terms before the attempt."""
         self.cluster.snapshot.unheard.add_user(pod)
         if not pod.has_affinity:
             return
@@ -154,7 +154,10 @@ class GroupCycle(Struct, eq=False):
                 self._demands_on(node)
 
     def _demands_on(self, node: str) -> tuple[bool, bool]:
-        """Return whether pods on a node, except tried pods of the group, have affinity, and required anti-affinity."""
+        """Return two flags: other pods on the node have affinity terms; they have required anti-affinity terms.
+
+        Other pods are those that are not tried in this attempt.
+        """
         known = self.demands.get(node)
         if known is None:
             self.uids = self.uids or frozenset(queued.pod.uid for queued in self.group.pods)
@@ -191,7 +194,7 @@ class GroupCycle(Struct, eq=False):
         return SearchScope(rows, post_filter)
 
     def _best(self, possible: list[tuple[Placement, GroupOutcome]]) -> GroupOutcome:
-        """Return the outcome of the placement with the highest score; of equals, the one that the seed draws."""
+        """Return the outcome of the placement with the highest score. The seed breaks ties."""
         proposals = [
             Proposal(placement, tuple((one.queued.pod, one.node) for one in outcome.tried if one.node is not None))
             for placement, outcome in possible

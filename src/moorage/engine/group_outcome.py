@@ -1,4 +1,4 @@
-"""What one attempt to place a pod group is about, and what it came to.
+"""The pods and the result of one attempt to place a pod group.
 
 Source  kube-scheduler, schedule_one_podgroup.go, algorithmResult and podGroupAlgorithmResult
 """
@@ -36,11 +36,11 @@ class QueuedGroup(Struct, eq=False):
 
 
 class MemberAttempt(Struct, eq=False):
-    """One pod's part.
+    """The result for one pod of a group.
 
-    ``node``      where it could go; None if nowhere
-    ``preempts``  only once others are gone
-    ``permit``    what Permit said of that node: SUCCESS, or WAIT with reasons; None if it was not asked, or said no
+    ``node``      a node that the pod fits on; None if there is none
+    ``preempts``  the pod fits there only after victims are deleted
+    ``permit``    Permit's answer for that node: SUCCESS, or WAIT with reasons; None if Permit did not run, or rejected the pod
     """
 
     queued: QueuedPod
@@ -73,14 +73,14 @@ class GroupOutcome(Struct, eq=False):
 
     @property
     def done_without(self) -> tuple[PluginError, ...]:
-        """Extenders that failed and were passed over."""
+        """The errors of extenders that failed and were skipped."""
         return tuple(fault for one in self.tried for fault in one.decision.done_without)
 
 
 class GroupReport(Struct, frozen=True):
-    """An attempt for a group, for those who look on. ``result`` is as kube-scheduler's metrics name it.
+    """An attempt for a group, for logs and metrics. ``result`` is the label that kube-scheduler's metrics have for it.
 
-    ``scheduled``, ``unscheduled``  what became of its pods; ``could_go``: how many of them had found a node
+    ``scheduled``, ``unscheduled``  how many of its pods were placed and not placed; ``could_go``: how many had found a node
     """
 
     key: str

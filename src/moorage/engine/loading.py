@@ -1,4 +1,4 @@
-"""Load what a scheduler is configured with: a document, a provider or the defaults, with plugins and feature gates.
+"""Load a scheduler's configuration, from a document, a provider or the defaults, with plugins and feature gates.
 
 Every command and the library load through ``load_source``.
 """
@@ -28,7 +28,7 @@ class ConfigSource:
     ``config``         the text of a KubeSchedulerConfiguration or a Policy, ``where`` its name in messages
     ``emulate``        the release to emulate, ``1.34`` or ``1.34.1``; by default that of the document's apiVersion
     ``provider``       an algorithm provider in place of a document
-    ``feature_gates``  the flag; if it is empty and the release is that of ``open_gates``, those apply
+    ``feature_gates``  the value of ``--feature-gates``; if it is empty, ``open_gates`` apply to their own release
     ``plugins``        classes in addition to the built-in ones
     """
 
@@ -99,7 +99,7 @@ def load_source(source: ConfigSource, algorithm: Algorithm | None = None) -> Loa
     return load_any(source.config, source.where, source, source.emulate)
 
 
-#: The defaults of the last few releases and gates; they depend on nothing else.
+#: Default configurations by release and gates, which they depend on alone.
 _DEFAULTS: Final[dict[Hashable, Loaded]] = {}
 _DEFAULTS_KEPT: Final = 16
 

@@ -61,7 +61,7 @@ class GroupScheduler:
     def gather(self, first: QueuedPod, skip: Callable[[QueuedPod], bool]) -> list[QueuedPod]:
         """Take the other pods of a pod's group out of the queue.
 
-        Returns those to schedule, by priority and then by age, without those that ``skip`` ends.
+        Returns the pods to schedule, by priority and then by age, without those for which ``skip`` returns True.
         """
         state = self.state
         known = state.cluster.snapshot.group_of(first.pod)
@@ -175,7 +175,7 @@ class GroupAttempt:
     def _settle(self, outcome: GroupOutcome) -> None:
         """Order the preemption, start binding cycles, requeue the other pods, and update the group's condition."""
         groups, group = self._groups, self._group
-        for pod, result in outcome.preempting:  # before the pods are requeued, so that they wait until it is done
+        for pod, result in outcome.preempting:  # before the pods are requeued, so that they wait for their preemption
             groups.failure_handler.displace(result)
             if result.victims or result.effects:
                 groups.preemption.preempt(pod, result)

@@ -42,7 +42,7 @@ class PreemptionExecutor:
         self._state = state
         #: The evictions under way, by ticket.
         self.evictions: dict[int, _Eviction] = {}
-        #: For how many of them each preemptor or group waits, by UID; every pod that is queued asks.
+        #: The number of evictions that each preemptor or group waits for, by UID; looked up whenever a pod is queued.
         self._awaited: Counter[str] = Counter()
 
     def evicting_for(self, uid: str) -> bool:
@@ -101,7 +101,7 @@ class PreemptionExecutor:
         return True
 
     def _of_bound(self, evictions: Iterable[Evict]) -> list[Evict]:
-        """Make victims that are not being bound yet release their nodes. Returns the evictions of the others."""
+        """Return the evictions of victims that are bound or being bound; make the other victims release their nodes."""
         bindings = self._state.bindings
         others: list[Evict] = []
         for eviction in evictions:

@@ -39,7 +39,7 @@ def build_profiles(configuration: Configuration, registry: Registry, gates: Feat
 
 
 def build_resolved(resolved_profiles: Iterable[ResolvedProfile], registry: Registry, handle: Handle) -> BuiltProfiles:
-    """Build profiles that have been resolved, of whatever release; ``registry`` holds that release's plugins."""
+    """Build profiles that are already resolved; ``registry`` holds the plugins of their release."""
     profiles: dict[str, Profile] = {}
     missing: set[str] = set()
     for resolved in resolved_profiles:
@@ -77,7 +77,7 @@ def _build(resolved: ResolvedProfile, names: list[str], registry: Registry, hand
 def _begun(name: str, plugin: Plugin, handle: Handle) -> Plugin:
     """Attach a plugin and call its ``wakes_on`` once, so that errors are reported before the first pod arrives.
 
-    Raises  InputError
+    Raises  InputError if the plugin raises, or yields anything but ``Wake``
     """
     _done(name, "attach", lambda: attach(plugin, handle))
     for wake in _done(name, "wakes_on", lambda: declared_wakes(plugin)) or ():

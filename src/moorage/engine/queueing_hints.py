@@ -1,4 +1,4 @@
-"""What the queue is given to know of profiles: who goes first, and what gives whom another chance."""
+"""The parts of a profile that the queue uses: PreEnqueue, the sort key and the queueing hints."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["queue_profile", "sort_key"]
 
 
 def queue_profile(profile: Profile, extenders: Sequence[HTTPExtender]) -> QueueProfile:
-    """Return what the queue needs of a profile. Extenders do not say what changes their mind, so any event may."""
+    """Return what the queue needs of a profile. Extenders have no queueing hints: any event retries the pods they reject."""
     needed = QueueProfile.of(profile)
     return QueueProfile(needed.pre_enqueue, {EXTENDER: (Wake(ANY_EVENT),), **needed.wakes}) if extenders else needed
 
 
 def sort_key(step: Step, on_fault: Callable[[PluginError], None]) -> SortKey:
-    """Return a sort key that puts pods last for which the QueueSort plugin raises."""
+    """Return a sort key. Pods for which the QueueSort plugin raises come last, and ``on_fault`` gets the error."""
 
     def key_of(queued: QueuedPod) -> tuple[int, Any]:
         try:

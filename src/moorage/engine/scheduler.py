@@ -114,7 +114,7 @@ class Scheduler:
 
     @property
     def now(self) -> float:
-        """Seconds on the driver's clock, at the latest fact or step."""
+        """The driver's clock in seconds, as of the latest fact or step."""
         return self.state.now
 
     @property
@@ -294,7 +294,7 @@ class Scheduler:
     # -- ending ----------------------------------------------------------------------------------------------------------
 
     def break_off(self, now: float, why: str) -> None:
-        """End the attempt that waits for extenders, if there is one, because no answer will arrive."""
+        """Cancel the attempt that waits for extenders, if there is one, because no answer will arrive."""
         self.state.now = now
         attempt = self._session.attempt
         if attempt is None:

@@ -31,19 +31,22 @@ from moorage.state.view import FewRows, NodeInfo, NodeView
 
 __all__ = ["REFUSED", "KeptScores", "Representatives"]
 
-#: Matchers whose cells one class keeps, and the rows of all of them together.
+#: The most ``CountedPlaces`` that one class caches, and the most rows in all of them together.
 _COUNTED_KEPT = 64
 _COUNTED_ROWS_KEPT = 2_000_000
-#: Rows opened or closed that are logged for the cells.
+#: The length of the log of rows that were opened or closed, which ``CountedPlaces`` read.
 _FLIPS_KEPT = 4096
-#: The places by domain follow up to this many changes at a time.
+#: Up to this many changed places are passed on to ``DomainPlaces`` and ``OpenPlaces`` one by one.
 _FEW_PLACES = 64
 #: Labels with more values than this are compared node by node.
 _FEW_DOMAINS = 32
 
 
 class Representatives(NamedTuple):
-    """Rows that stand for all rows where plugins read only sums over pods, and the index of each row's one among them."""
+    """One row for each distinct usage, to run plugins on that read only sums over pods.
+
+    ``view`` holds these rows. ``which`` has, for each row of the table, the index in ``view`` of the row with equal sums.
+    """
 
     view: NodeView
     which: npt.NDArray[np.intp]
@@ -73,7 +76,7 @@ class KeptScores:
         copies = self._must_sum_up
         #: True if rows with equal rooms (see ``NodeTable.room``) have equal raw scores in these plugins.
         self.by_room = not self._must_sum_up and all(step.reuse.scope is Scope.USAGE for step, _ in kept)
-        #: Whose raw scores the first ones are; None: each row's own.
+        #: The rows that the first raw scores belong to; None: all rows.
         self._stand_in = stand_in if self.by_room and kept else None
         view = view if self._stand_in is None else self._stand_in.view
         raws = [scored(step, self._state(step, pod), view).astype(np.int64, copy=copies) for step, _ in kept]
@@ -134,7 +137,7 @@ class KeptScores:
         self._open_places: dict[str, OpenPlaces] = {}
         self._domains: dict[str, Domains] = {}
         self._counted: dict[tuple[str, PodMatcher], CountedPlaces] = {}
-        #: The rows that were opened or closed while there were counted places.
+        #: The log of rows that were opened or closed, which the counted places read.
         self._flips = RowLog(_FLIPS_KEPT)
 
     def _scaled(self, step: Step, state: Any, raw: IntArray) -> IntArray:
@@ -184,7 +187,7 @@ class KeptScores:
         return found
 
     def counted_places(self, key: str, matcher: PodMatcher, table: NodeTable) -> CountedPlaces | None:
-        """Return the cells of a label and a matcher; None if they are many. Call it only if ``in_ring`` is not None."""
+        """Return the cells of a label and a matcher; None if there are many. Call it only if ``in_ring`` is not None."""
         found = self._counted.pop((key, matcher), None)
         if found is None or not found.knows(table, key) or not found.follow():
             while len(self._counted) >= max(1, min(_COUNTED_KEPT, _COUNTED_ROWS_KEPT // len(table))):
@@ -194,7 +197,7 @@ class KeptScores:
         return found if found.are_few else None
 
     def domains(self, key: str, table: NodeTable) -> Domains:
-        """Return the values of a label, absence included, that a row with a total has."""
+        """Return the values of a label that rows with a total have; a missing label counts as a value."""
         found = self._domains.get(key)
         if found is None:
             held = np.zeros(len(table.labels.column(key).values), dtype=bool)
@@ -219,7 +222,7 @@ class KeptScores:
         return worth
 
     def set_row(self, row: int, worth: int | None, snapshot: Snapshot, pod: PodInfo) -> None:
-        """Update the total of one row. None: it is refused. The part that depends on the node alone is unchanged."""
+        """Update one row's total from its ``worth_of_row``; None if the row is refused. The node's own part is unchanged."""
         if worth is None:
             self._write(self._ring.place_at[row], REFUSED)
         elif self._must_sum_up:
@@ -254,7 +257,7 @@ class KeptScores:
         self._sum_up(pod)
 
     def _worths_of(self, view: NodeView, allowed: BoolArray, pod: PodInfo) -> IntArray:
-        """Return the worths of rows. If most are refused, only those that are ``allowed`` are scored; the others have 0."""
+        """Return ``worths`` of the view. If most rows are refused, only the ``allowed`` ones are scored; the others get 0."""
         count = np.count_nonzero(allowed)
         if 2 * count > len(allowed):
             return self.worths(view, pod)

@@ -19,7 +19,7 @@ from moorage.state.table import NodeTable
 
 __all__ = ["Contended", "ContendedRows"]
 
-#: For so many priorities the rows are followed; more are rare, and each takes memory in proportion to the nodes.
+#: The most priorities whose rows are kept up to date; more are rare, and each takes memory in proportion to the nodes.
 _PRIORITIES: Final = 8
 
 
@@ -27,7 +27,7 @@ class Contended(NamedTuple):
     """What a pod must leave room for, by row.
 
     ``rows`` marks the rows with such pods. ``sums`` are what they add to the row: the number of pods, then each resource.
-    ``uncounted``: rows where one requests a resource without a column; their sums are incomplete.
+    ``uncounted`` are rows where such a pod requests a resource without a column; their sums are incomplete.
 
     Shapes  rows (rows,); sums (rows, 1 + resources)
     """
@@ -95,7 +95,7 @@ class _Followed:
             self._set(row, self._sums, self._rows, self._uncounted)
 
     def _set(self, row: int, sums: IntArray, rows: BoolArray, uncounted: set[int], but: str = "") -> None:
-        """Compute one row again; ``but``: the UID of a pod that leaves no room for itself."""
+        """Compute one row again, without the nomination of the pod with the UID ``but``."""
         nominated = self._nominated.get(self._table.nodes[row].name, ())
         contenders = [pod for pod in nominated if pod.priority >= self._priority and pod.uid != but]
         present = self._table.pods[row]
@@ -114,7 +114,7 @@ class _Followed:
                     uncounted.add(row)
 
     def without(self, uid: str) -> Contended:
-        """Return the rows for a pod, which leaves no room for itself."""
+        """Return the rows for a pod, without its own nomination."""
         row = self._row_of.get(uid)
         if row is None:
             return Contended(self._rows, self._sums, frozenset(self._uncounted))

@@ -1,6 +1,6 @@
-"""A pod class's nodes by domain and by how many pods on them a matcher counts: the cells of default spreading.
+"""A pod class's nodes, grouped into cells: nodes of one domain on which a matcher counts equally many pods.
 
-The score of a node in ``ScoresByCount`` follows from its cell, and there are few cells, however many nodes there are. A node
+Nodes in a cell have equal scores by ``ScoresByCount``, and there are few cells, however many nodes there are. A node
 moves to another cell when one of the counted pods comes or goes, so the cells follow the log of the matcher. The number of open
 nodes in each also follows the nodes that the class opens and closes.
 """

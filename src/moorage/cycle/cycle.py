@@ -70,7 +70,7 @@ class Cycle:
     order: NodeOrder = field(default_factory=NodeOrder)
     _classes: dict[Profile, ClassCache] = field(default_factory=dict)
     _failures: dict[Profile, Failures] = field(default_factory=dict)
-    #: True for a subclass that sees what ``decide`` decides, and not what ``decide_fast`` does.
+    #: True for a subclass that overrides ``decide`` and not ``decide_fast``: it would miss fast decisions.
     _is_watched: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
@@ -130,7 +130,7 @@ class Cycle:
 
     @property
     def may_hurry(self) -> bool:
-        """Return whether ``decide_fast`` stands for ``decide``: pods are decided by class, and no subclass misses any."""
+        """Return whether ``decide_fast`` may be called in place of ``decide``."""
         return self.by_class and not (self._is_watched or self.always_score or self.extenders)
 
     def decide_fast(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
@@ -150,7 +150,7 @@ class Cycle:
             return None
 
     def follow(self, among: int, table: NodeTable) -> None:
-        """Let the next sampled search start where a search of ``Quick.among`` rows ended, as ``decide`` does by itself."""
+        """Move the start of the next sampled search past ``among`` rows (see ``Quick``), as ``decide`` does by itself."""
         if among >= 0:  # filtering all nodes changes nothing
             self.order.advance(among, len(table))
 

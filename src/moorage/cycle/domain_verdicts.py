@@ -49,7 +49,7 @@ class Pick(NamedTuple):
 
 
 class ByDomain:
-    """The domain forms of one profile's plugins. ``asked`` in its methods are the plugins that run for each pod of a class."""
+    """The domain forms of one profile's plugins. The argument ``asked`` has the plugins that run for each pod of a class."""
 
     def __init__(self, profile: Profile) -> None:
         self._weights = profile.weights
@@ -199,11 +199,11 @@ class _OpenRows:
 
     @property
     def mask(self) -> BoolArray:
-        """Whether each place of the ring is open."""
+        """True for each place of the ring whose row is open."""
         return self.totals >= 0
 
     def held(self, key: str) -> Domains:
-        """Return the values of a label, absence included, that an open row has."""
+        """Return the values of a label that open rows have; a missing label counts as a value."""
         if not self._closed:
             return self._scores.domains(key, self._table)
         if self._places is not None and key == self._key:

@@ -282,7 +282,7 @@ def _text(value: Any, field: str) -> str:
 
 
 def _sound(text: str) -> str:
-    """Return a text with U+FFFD in the place of what is half a character, as Go reads it."""
+    """Return the text with U+FFFD in place of each unpaired surrogate, as Go decodes it."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

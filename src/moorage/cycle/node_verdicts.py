@@ -26,7 +26,7 @@ __all__ = ["FEW", "NodePart", "NodeParts", "Steps", "Varying", "ask_pre_filters"
 
 #: Up to this many changed rows are judged one by one; more are judged as columns.
 FEW = 8
-#: Parts cached at a time, and the rows of all of them together.
+#: The most parts that are cached, and the most rows in all of them together.
 _KEPT = 64
 _ROWS_KEPT = 4_000_000
 
@@ -49,7 +49,11 @@ class Steps:
 
 
 class PreFilters(NamedTuple):
-    """The answers of some PreFilter plugins: states, names of those that skip, rows left (None: all), and if one rejects."""
+    """The answers of some PreFilter plugins.
+
+    ``states`` by plugin, the plugins that ``skipped``, the rows left as a mask (``narrowed``; None: all), and whether a plugin
+    ``refused`` the pod.
+    """
 
     states: dict[str, Any]
     skipped: set[str]
@@ -57,7 +61,7 @@ class PreFilters(NamedTuple):
     refused: bool
 
     def agrees_with(self, skipped: Set[str], narrowed: BoolArray | None, *, refused: bool) -> bool:
-        """Return whether these answers differ from others at most in their states."""
+        """Return whether these answers equal the given ones, not counting the states."""
         if self.skipped != skipped or self.refused != refused:
             return False
         if self.narrowed is None or narrowed is None:
@@ -135,7 +139,7 @@ class NodePart:
         self.everywhere = 0
         self.varying: list[Varying] = []
         self.is_sound = True
-        #: The plugins whose raw scores are all equal, with that score, and those whose scores are in ``total``.
+        #: Plugin whose raw scores are all equal → that score; and the plugins whose scores are in ``total``.
         self._alike: dict[str, int] = {}
         self._summed: set[str] = set()
         close_refused(self.allowed, self._filters(), self.states, pod, snapshot.nodes)
@@ -210,7 +214,7 @@ class NodePart:
         return True
 
     def _score_again(self, step: Step, state: Any, rows: npt.NDArray[np.intp], view: NodeView) -> bool:
-        """Score some rows. Return False if they end that all scores are equal."""
+        """Score some rows again. Return False if a plugin's scores were all equal and no longer are."""
         if step.name in self._summed:
             return True
         raw = scored(step, state, view)
@@ -237,7 +241,7 @@ class NodePart:
 
 
 class _Seen:
-    """Which updates of nodes a part has taken in."""
+    """The state of the table's nodes up to which a part is current."""
 
     def __init__(self, steps: Steps, table: NodeTable) -> None:
         named = {
@@ -252,7 +256,7 @@ class _Seen:
         self._versions = [version(table) for version in self._others]
 
     def updated(self, table: NodeTable) -> npt.NDArray[np.intp] | None:
-        """Return the rows updated since the last call; None if other rows may have other answers too."""
+        """Return the rows updated since the last call; None if the answers for other rows may have changed too."""
         rows = table.changes.updates.since(self._position)
         layout, versions = self._layout, self._versions
         self._note(table)
@@ -272,7 +276,7 @@ class NodeParts:
         self._steps: dict[frozenset[str], Steps] = {}
 
     def of(self, key: Hashable, asked: frozenset[str], pod: PodInfo, snapshot: Snapshot) -> NodePart:
-        """Return the part for this key. It leaves out plugins ``asked`` about each pod."""
+        """Return the part for this key, without the plugins ``asked``, which run for each pod."""
         part = self._parts.pop(key, None)
         if part is None or not part.follow(pod, snapshot):
             steps = self._steps.get(asked)

@@ -1,4 +1,4 @@
-"""The rows of a pod class that have nominated pods: where does a pod fit beside them?
+"""The rows of a pod class that have nominated pods, and whether a pod fits there beside them.
 
 Nominations and rows change one at a time, so the answers are kept from pod to pod: a list of nominated pods is compared by
 identity (the nominator replaces a list when it changes), and a row is judged again after it changed.
@@ -33,7 +33,7 @@ class NominatedRows:
         self._rivals: dict[int, list[PodInfo]] = {}
         self._nominees: set[str] = set()
         self._position = -1
-        #: Rows whose answer is unknown, and for each row: it has rivals and the pod does not fit beside them.
+        #: Rows with rivals that are not judged yet; and a mask of the rows where the pod does not fit beside its rivals.
         self._unknown: set[int] = set()
         self._closed: BoolArray = np.zeros(rows, dtype=bool)
 
@@ -45,14 +45,14 @@ class NominatedRows:
     def _others(self, pod: PodInfo, allowed: BoolArray) -> Rivals:
         if pod.uid not in self._nominees:
             return {row: pods for row, pods in self._rivals.items() if allowed[row]}
-        others = {row: contenders(pods, pod) for row, pods in self._rivals.items() if allowed[row]}  # no rival of itself
+        others = {row: contenders(pods, pod) for row, pods in self._rivals.items() if allowed[row]}  # without the pod itself
         return {row: pods for row, pods in others.items() if pods}
 
     def closed(
         self, pod: PodInfo, nominated: Nominated, table: NodeTable, allowed: BoolArray,
         fits: Callable[[int, Sequence[PodInfo]], bool],
     ) -> BoolArray | None:  # fmt: skip
-        """Return which rows are ``allowed``, but not beside their nominated pods; None if there are none.
+        """Return a mask of the ``allowed`` rows where the pod does not fit beside the nominated pods; None if there are none.
 
         ``fits(row, pods)`` must depend on nothing but the pod's class, the sums over the row's pods and the nominated pods.
         """
@@ -77,7 +77,7 @@ class NominatedRows:
         else:
             self._unknown.update(row for row in changed if row in self._rivals)
         if nominated is self._nominated and isinstance(nominated, MappingProxyType):
-            return  # it never changes
+            return  # a MappingProxyType stands for a mapping that never changes
         before, self._lists, self._nominated = self._lists, dict(nominated), nominated
         names = [*(name for name in before if name not in nominated), *nominated]
         changed_names = [name for name in names if before.get(name, ()) is not nominated.get(name, ())]

@@ -1,7 +1,7 @@
-"""Pods that each name one node and are otherwise equal, as those of a DaemonSet are: they share the class of such a pod.
+"""Pods that each name one node and are otherwise equal, such as the pods of a DaemonSet: they share one pod class.
 
-Their shapes differ in the name of the node alone. So the first of them is judged without the name, as a pod class, and each
-looks up what the class has found for its node. It may be placed there or nowhere, so it needs no scores.
+Their shapes differ in the name of the node alone. The class is that of the first such pod without the name. Each pod looks up
+the verdict of the class for its node. It can be placed there or nowhere, so it needs no scores.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ __all__ = ["PinnedPods"]
 _encode: Final = msgspec.msgpack.Encoder().encode
 #: Shapes whose class is kept; all are dropped when there are more.
 _KEPT: Final = 1024
-#: A class is computed over all nodes, so it pays only for many pods: these, and one more for so many nodes.
+#: A class is computed over all nodes, which pays only for many pods. It is computed after this many pods, plus one for each
+#: ``_NODES_FOR_ONE`` nodes.
 _FIRST_FEW: Final = 4
 _NODES_FOR_ONE: Final = 256
-#: After how many pods more a class is looked for again where there was none.
+#: After a search that found no class, this many pods are decided before the next search.
 _IN_VAIN: Final = 1000
-#: Our own plugins sign what they read of a pod's affinity, whatever node it names.
+#: The package of the built-in plugins. Only the one that has ``pins`` reads the node that a pod names.
 _OWN: Final = "moorage."
 
 
 class JudgesRows(Protocol):
-    """What is asked of a pod class."""
+    """The members of a pod class that this module uses."""
 
     @property
     def is_for_all(self) -> bool: ...
@@ -46,9 +47,10 @@ C = TypeVar("C", bound=JudgesRows)
 
 
 class _Kept(Generic[C]):
-    """The class of the pods of one shape, and one of them without the name of its node.
+    """The class of pods that differ only in the node they name.
 
-    ``without`` counts the pods that were decided while there was no class; None if there can be none.
+    ``first`` is one of them, without the name. ``without`` counts the pods that were decided while there was no class; None if
+    they cannot share a class.
     """
 
     __slots__ = ("facts", "facts_known", "first", "route", "without")
@@ -86,10 +88,10 @@ class PinnedPods(Generic[C]):
         foreign = [step for step in steps.values() if not type(step.plugin).__module__.startswith(_OWN)]
         idle = any(step.reuse.idle is not None for step in foreign)
         self._step = narrowing[0] if len(narrowing) == 1 and not idle else None
-        #: The plugins whose answers a class keeps. Those of a wider scope are idle for a class that ``admits``.
+        #: The plugins whose answers a class caches. Plugins of a wider scope are idle for a class that ``is_for_all``.
         kept = [step for step in steps.values() if step.reuse.scope <= Scope.NODE_PODS]
         self._others = [step for step in kept if self._step is None or step.name != self._step.name]
-        #: Those of them that sign every pod, because they may read the name.
+        #: The out-of-tree plugins among them, which may read the name, so their signatures are compared for every pod.
         self._each = [step for step in self._others if step in foreign]
         self._pins: Pins | None = None if self._step is None else self._step.reuse.pins
 
@@ -102,7 +104,7 @@ class PinnedPods(Generic[C]):
         name = _encode(node)
         before, _, after = pod.shape().partition(name)
         if name in after:
-            return None  # the name may stand for something else
+            return None  # the name occurs twice: one of them may be something else than the node
         kept = self._known.get((before, after))
         if kept is None:
             kept = self._known[before, after] = self._first(pod)
@@ -125,7 +127,7 @@ class PinnedPods(Generic[C]):
         return kept
 
     def _agree(self, steps: Iterable[Step], pod: PodInfo, kept: _Kept[C]) -> bool:
-        """Return whether plugins read the same of a pod and of the first of its shape without the name."""
+        """Return whether these plugins sign the pod like ``kept.first``."""
         return all(_sign(step, pod) == _sign(step, kept.first) for step in steps)
 
     def _class_of(self, kept: _Kept[C], snapshot: Snapshot) -> C | None:
@@ -147,7 +149,7 @@ class PinnedPods(Generic[C]):
         return route.pod_class
 
     def _narrowed(self, found: PreFiltered, pod: PodInfo, node: str) -> PreFiltered:
-        """Return PreFilter's results of a class as they are for a pod that names one node."""
+        """Return the PreFilter results of a class, narrowed to the node that the pod names."""
         assert self._step is not None
         name = self._step.name
         states, skipped = {**found.states, name: pod}, found.skipped - {name}

@@ -59,7 +59,8 @@ class Feasible(NamedTuple):
 
 
 class SplitSteps(NamedTuple):
-    """The plugins that run for each pod, those whose cached answers depend on a row's pods, and those idle at PreFilter."""
+    """The plugins of a class: ``asked`` run for each pod, the cached answers of ``on_rows`` depend on the pods of a row, and
+    ``idle`` are PreFilter plugins with nothing to do."""
 
     asked: Steps
     on_rows: Steps
@@ -96,7 +97,7 @@ class CachedClass:
         self._position = snapshot.table.changes.position
         view = snapshot.nodes
         self._narrowed = both(part.narrowed, found.narrowed)
-        #: The part's own array, which changes with it, unless the class has fewer rows.
+        #: The array of the part itself, which changes with it, unless PreFilter left fewer rows here.
         self._nodes_allow = part.allowed if found.narrowed is None else part.allowed & found.narrowed
         self._filters = [pair for pair in steps.on_rows.filter_nodes if pair[0].name not in self._skips]
         self.allowed: BoolArray = self._nodes_allow.copy()
@@ -107,17 +108,17 @@ class CachedClass:
         self._scores = KeptScores(steps.on_rows, profile.weights, part, self._states, pod, view, self.allowed, stand_in)
         self._count = int(np.count_nonzero(self.allowed))
         self._rows: npt.NDArray[np.intp] | None = None
-        #: The score of a row by its room, ``_REFUSED`` if refused; None in whole if a plugin reads more than sums.
+        #: Room → the score of its rows, ``_REFUSED`` if refused. None instead of a mapping if a plugin reads more than sums.
         self._rooms: dict[int, int] | None = {} if self._scores.by_room and reads_sums else None
-        #: Whether the pod fits in a room with nominated pods, by the room and the requests of those pods.
+        #: (room, requests of the nominated pods) → whether the pod fits there.
         self._crowded: dict[Hashable, bool] = {}
         self._nominated_rows: NominatedRows | None = None
-        #: What PreFilter found for every pod of the class; None if a plugin runs for each of them.
+        #: The PreFilter results that all pods of the class share; None if a plugin runs for each of them.
         asks_none = not steps.asked and not steps.asked.pre_filter and self._narrowed is None
         self._found_by_all = PreFiltered(self._states, self._skips) if asks_none else None
 
     def _close_refused(self, pod: PodInfo, view: NodeView, stand_in: Representatives | None) -> None:
-        """Run the Filter plugins that read pods on all rows, or on those that stand for all."""
+        """Run the Filter plugins that read pods on all rows, or only on the representatives of all rows."""
         filters = [step for step, _ in self._filters]
         if stand_in is None:
             close_refused(self.allowed, filters, self._states, pod, view)
@@ -147,7 +148,7 @@ class CachedClass:
         return self._is_current
 
     def _follow_rows(self, behind: int, pod: PodInfo, snapshot: Snapshot) -> bool:
-        """Judge the rows of the last ``behind`` changes. Return False if they are not known any more."""
+        """Judge the rows of the last ``behind`` changes. Return False if the change log no longer has them."""
         changes, position = snapshot.table.changes, self._position
         self._position, self._rows = changes.position, None
         if behind > FEW:
@@ -164,7 +165,7 @@ class CachedClass:
         return True
 
     def _follow_nodes(self, pod: PodInfo, snapshot: Snapshot) -> bool:
-        """Take in the answers of plugins that read only nodes for the nodes that were updated. False: it is not possible."""
+        """Update the answers of plugins that read only nodes, for updated nodes. False: the class must be computed again."""
         changes, before = snapshot.table.changes, self._own
         updated = changes.updates.since(self._updates_seen)
         if updated is None or not self._part.follow(pod, snapshot):
@@ -220,7 +221,7 @@ class CachedClass:
         return worth
 
     def _judge_rows(self, rows: npt.NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> None:
-        """Judge many rows, among which one may be listed more than once."""
+        """Judge many rows. A row may be listed more than once."""
         view = FewRows(snapshot, rows)
         allowed = self._nodes_allow[rows]
         close_refused(allowed, (step for step, _ in self._filters), self._states, pod, view)
@@ -230,13 +231,13 @@ class CachedClass:
 
     @property
     def is_for_all(self) -> bool:
-        """Return whether what is cached stands for every pod of the class, because no plugin runs for each of them."""
+        """Return whether the cached answers hold for every pod of the class, because no plugin runs for each of them."""
         return self._found_by_all is not None and not self._refused
 
     def admits(self, row: int, pod: PodInfo, snapshot: Snapshot) -> PreFiltered | None:
-        """Return PreFilter's results if no Filter plugin refuses a row where no pod is nominated. No other row is judged.
+        """Judge one row, without nominated pods. Return PreFilter's results; None if a Filter plugin refuses the row.
 
-        None if one does. Call it only while the class ``follows`` and ``is_for_all``.
+        Call it only while the class ``follows`` and ``is_for_all``.
         """
         found = self._found_by_all
         if not self._nodes_allow_cells[row]:
@@ -265,16 +266,17 @@ class CachedClass:
         return self._counted(self._decide_by_row(pod, snapshot, found, narrowed, rivals, seed), narrowed)
 
     def _counted(self, quick: Quick | None, narrowed: BoolArray | None) -> Quick | None:
-        """Add how many rows PreFilter left to a decision."""
+        """Return the decision with the number of rows that PreFilter left in ``among``."""
         rows = both(self._narrowed, narrowed)
         if rows is None or quick is None:
             return quick
         return structs.replace(quick, among=int(np.count_nonzero(rows)))
 
     def _rivals(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated) -> Rivals | BoolArray | None:
-        """Return what nominated pods mean for the allowed rows; None if they mean nothing for this pod.
+        """Return the effect of nominated pods on the allowed rows; None if they have none on this pod.
 
-        If all plugins read only sums: which rows they close. Else the rows that have some, with the pods.
+        If all plugins read only sums, it is a mask of the rows on which the pod does not fit beside them. Otherwise it is the
+        rows with nominated pods, and these pods.
         """
         rows = self._nominated_rows
         if rows is None or rows.priority != pod.priority:
@@ -326,7 +328,7 @@ class CachedClass:
             return self._decide_by_ring(pod, snapshot, found, feasible, count, seed)
         rows = self._allowed_rows if feasible is None else np.flatnonzero(feasible)
         extra = self._asked_scores_of(pod, snapshot, found, rows)
-        if extra is None or extra.item(extra.argmin()) == extra.item(extra.argmax()):  # it decides nothing
+        if extra is None or extra.item(extra.argmin()) == extra.item(extra.argmax()):  # equal for all rows
             return self._decide_by_ring(pod, snapshot, found, feasible, count, seed)
         totals = self._scores.totals(rows) + extra
         if not self._scores.is_sound:
@@ -353,7 +355,8 @@ class CachedClass:
         return self._rows
 
     def _found(self, pod: PodInfo, snapshot: Snapshot) -> tuple[PreFiltered | None, BoolArray | None]:
-        """Run the PreFilter plugins that run for each pod. The first value is None if one rejected the pod."""
+        """Run the PreFilter plugins that run for each pod. Return the results, None if a plugin rejected the pod; and the rows
+        that these plugins left, None for all."""
         if not self._asked.pre_filter:
             return PreFiltered(self._states, self._skips), None
         states, skipped, narrowed, refused = ask_pre_filters(self._asked.pre_filter, pod, snapshot)

@@ -30,10 +30,10 @@ __all__ = ["ClassCache"]
 
 #: Rows cached in all classes together, at about 70 bytes each.
 _ROWS_KEPT = 4_000_000
-#: Shapes whose way to their class is kept; all are dropped when there are more.
+#: The most routes that are cached; all are dropped when there are more.
 _ROUTES_KEPT = 4096
 _NONE: Nominated = MappingProxyType({})
-#: Keys remembered of classes that were seen but not cached.
+#: The most keys that are kept of classes that were seen but not cached.
 _PASSED_BY_REMEMBERED = 4096
 _POINTS = ("preFilter", "filter", "preScore", "score")
 
@@ -100,14 +100,14 @@ class ClassCache:
         return self._classes.get(route.key) is route.pod_class and route.holds(snapshot)
 
     def _follow(self, route: ShapeRoute[CachedClass], snapshot: Snapshot) -> bool:
-        """Return the same, and note that the class is used."""
+        """Return the same as ``_leads``, and mark the class as the last one used."""
         leads = self._leads(route, snapshot)
         if leads:
             self._classes[route.key] = self._classes.pop(route.key)
         return leads
 
     def _route_of(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[CachedClass] | None:
-        """Return the way to a pod's class, which is computed if there is none; None if it is not kept."""
+        """Return the route to a pod's class, which is computed if it is not cached; None if there can be no route."""
         shape = pod.shape()
         route = self._routes.get(shape)
         if route is not None and self._leads(route, snapshot) and route.pod_class.follows(pod, snapshot):
@@ -116,13 +116,13 @@ class ClassCache:
         return self._keep_route(shape, snapshot)
 
     def _decide_first(self, pod: PodInfo, shape: bytes, snapshot: Snapshot, seed: int) -> Quick | None:
-        """Decide, and keep the way from the pod's shape to its class."""
+        """Decide, and cache the route from the pod's shape to its class."""
         quick = self.decide(pod, snapshot, _NONE, seed)
         self._keep_route(shape, snapshot)
         return quick
 
     def _keep_route(self, shape: bytes, snapshot: Snapshot) -> ShapeRoute[CachedClass] | None:
-        """Keep the way from a shape to the class that was just found; None if that is not possible."""
+        """Cache and return the route from a shape to the class that was just found; None if there can be no route."""
         known = self._signer.known(shape)
         if self._decided is None or known is None or self._signer.signs_each:
             return None
@@ -142,7 +142,7 @@ class ClassCache:
         return None if known is None else known.decide(pod, snapshot, nominated, seed)
 
     def _find(self, pod: PodInfo, snapshot: Snapshot) -> CachedClass | None:
-        """Return the pod's class, up to date, and note its key if it is cached; None if it has none."""
+        """Return the pod's class, up to date; None if it has none. Sets ``_decided`` to its key if the class is cached."""
         self._decided = None
         try:
             key, asked, on_nodes = self._signer.sign(pod, snapshot)

@@ -72,7 +72,8 @@ class Signer:
             for step in steps
             if step.reuse.idle is not None and step.name in always_asked
         ]
-        #: Our own plugins sign no name of a claim. Pods have claims of their own, so their shapes would differ too.
+        #: True if all plugins are built in: their signatures contain no names of claims. Then shapes are compared without these
+        #: names, which differ from pod to pod.
         self._skips_claims = all(type(step.plugin).__module__.startswith(_OWN) for step in steps)
         self._known: dict[bytes, KnownShape] = {}
         #: Signature → the number that replaces it, since signatures may be long.
@@ -118,7 +119,7 @@ class Signer:
         return KnownShape(pod, signed, tuple({id(log): (log, log.position) for log in logs}.values()))
 
     def _idle(self, pod: PodInfo, snapshot: Snapshot) -> tuple[set[str], list[Versioned]]:
-        """Return the plugins that are idle for the pod's shape, and the logs that end it."""
+        """Return the plugins that are idle for the pod's shape, and the logs whose next change ends that."""
         idle: set[str] = set()
         logs: list[Versioned] = []
         for step in self._may_idle:

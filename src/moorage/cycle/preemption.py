@@ -47,7 +47,7 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PreemptionSearch:
-    """The search result: ``candidates`` in the order that ``choose`` expects; ``verdicts`` says why other rows are none.
+    """The search result: ``candidates`` in the order that ``choose`` expects; ``verdicts`` has the reasons for all other rows.
 
     ``errors`` has a message for each node that a plugin could not judge, and for each node on which the pod fits although
     Filter refused it; ``fitting`` are the rows of the latter.
@@ -62,9 +62,9 @@ class PreemptionSearch:
 def find_candidates(attempt: Attempt, budgets: Budgets, percentage: int, absolute: int, ranking: Ranking) -> PreemptionSearch:
     """Try the nodes that Filter refused for reasons that eviction might resolve, until there are enough candidates.
 
-    Enough is ``percentage`` of those nodes, at least ``absolute``, with one that violates no budget. kube-scheduler starts at
-    a random node. This search starts with the oldest node, or, if there are more nodes than candidates wanted, at an offset
-    that depends only on the pod's UID.
+    Enough are ``percentage`` percent of those nodes and at least ``absolute``, one of which violates no budget. kube-scheduler
+    starts at a random node. This search starts with the oldest node, or, if there are more nodes than candidates wanted, at an
+    offset that depends only on the pod's UID.
     """
     rows = attempt.verdicts.rows_with(Code.UNSCHEDULABLE)
     rows = rows[np.argsort(attempt.snapshot.table.arrival.view[rows], kind="stable")]
@@ -114,8 +114,8 @@ def _tried(
 ) -> Iterator[tuple[int, Victims | Status]]:
     """Yield each row with its victims or the reason why it does not help, in the order of ``rows``.
 
-    Rows are tried many at once where possible: first as many as candidates are ``missing``, then twice as many as are still
-    missing. The least number grows by four each time, so that a search that finds few candidates has few batches.
+    Rows are tried in batches where possible: first as many rows as candidates are ``missing``, then twice as many as are still
+    missing. The minimum size of a batch grows fourfold each time, so that a search that finds few candidates has few batches.
     """
     start, least, factor = 0, _BATCH, 1
     while start < len(rows):
@@ -143,7 +143,7 @@ def _on_one_node(attempt: Attempt, row: int, budgets: Budgets) -> Victims | Stat
 
 
 def choose(candidates: Sequence[Candidate]) -> Candidate:
-    """Return the candidate that does the least harm, the first of equals; there must be at least one.
+    """Return the candidate that does the least harm; of several, the first. There must be at least one candidate.
 
     Source  framework/preemption/preemption.go, pickOneNodeForPreemption
     """
@@ -185,7 +185,7 @@ def _time_run(victims: Victims) -> int:
     return -earliest_start(victims.pods)
 
 
-#: The measures of harm with what the best candidate has, the most important first.
+#: The measures of harm, the most important first: what distinguishes the best candidate, and the number to minimize.
 HARMS: Final[tuple[tuple[str, Callable[[Victims], int]], ...]] = (
     ("fewest budget violations", _budgets_exceeded),
     ("lowest highest victim priority", _highest_priority),

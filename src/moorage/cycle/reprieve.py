@@ -48,7 +48,7 @@ class Victims(NamedTuple):
 def select_victims(pod: PodInfo, node: WhatIf, budgets: Budgets) -> Victims | Status:
     """Return the victims on a node for ``pod``, or why evicting pods there does not help.
 
-    No victim could stay without evicting a more important pod, or one that a budget protects, instead. On return the what-if
+    A victim is a pod that does not fit beside the preemptor and the pods that were put back before it. On return the what-if
     has the victims removed.
     """
     lesser = [other for other in node.node.pods if other.priority < pod.priority]
@@ -65,7 +65,7 @@ def select_victims(pod: PodInfo, node: WhatIf, budgets: Budgets) -> Victims | St
 
 
 def _not_spared(node: WhatIf, pods: Sequence[PodInfo]) -> list[PodInfo]:
-    """Put the pods back in turn; remove again and return those with which the preemptor does not fit."""
+    """Put the pods back in turn. If the preemptor no longer fits beside one, remove that one again; return those removed."""
     left_off: list[PodInfo] = []
     for other in pods:
         node.add(other)
@@ -108,8 +108,10 @@ def select_victims_everywhere(
 class _Lesser:
     """Pods of lower priority on many nodes, node after node, the most important of each node first.
 
-    ``node`` is the position of each pod's node, ``amounts`` what the pod adds to the sums; ``there`` are the nodes with such
-    pods; ``first`` and ``end`` bound the pods of each node.
+    By pod: ``node`` is the position of its node among the nodes, ``amounts`` what the pod adds to that node's sums. By node:
+    its pods are those from ``first`` up to, and without, ``end``. ``there`` are the positions of the nodes that have any.
+
+    Shapes  node (pods,); amounts (pods, 1 + resources); first and end (nodes,)
     """
 
     def __init__(self, priority: int, ranked: Sequence[RankedPods]) -> None:
@@ -162,7 +164,7 @@ def _put_back(nodes: WhatIfs, lesser: _Lesser, helped: _Indices, exceeding: Bool
     total = len(lesser.pods)
     order = np.arange(total) if exceeding is None else np.lexsort((np.arange(total), ~exceeding, lesser.node))
     turn = np.empty(total, dtype=np.intp)
-    turn[order] = np.arange(total) - lesser.first[lesser.node]  # a node's pods keep their places as a block
+    turn[order] = np.arange(total) - lesser.first[lesser.node]  # the order keeps each node's pods together
     helping = np.zeros(len(lesser.first), dtype=bool)
     helping[helped] = True
     pods = np.flatnonzero(helping[lesser.node])

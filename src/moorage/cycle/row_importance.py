@@ -41,7 +41,7 @@ class Ranking:
         self._layout = 0
         self._position = 0
         self._kept: dict[int, RankedPods] = {}
-        #: The lowest priority of the pods on each row, and the pods of each row, by which a row that moved is found.
+        #: The lowest priority of the pods on each row; and the mapping of each row's pods, to detect rows that moved.
         self._lowest: IntArray = np.zeros(0, dtype=np.int64)
         self._held: list[dict[str, PodInfo]] = []
 
@@ -82,7 +82,7 @@ class Ranking:
         self._layout, self._position = changes.layout, changes.position
 
     def _moved(self, table: NodeTable) -> list[int]:
-        """Make room for the rows of the table. Return the rows that are new, or that other pods are on than before."""
+        """Resize the arrays to the rows of the table. Return the rows that are new or belong to another node than before."""
         held, self._held = self._held, table.pods.copy()
         kept = min(len(held), len(table))
         self._lowest = np.concatenate([self._lowest[:kept], np.zeros(len(table) - kept, dtype=np.int64)])

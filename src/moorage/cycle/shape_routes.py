@@ -19,14 +19,14 @@ C = TypeVar("C")
 
 
 class ShapeRoute(Generic[C]):
-    """The way from one shape to its class, found for the first pod of the shape."""
+    """The route from one shape to its class, as found for the first pod of the shape."""
 
     __slots__ = ("_facts", "_facts_known", "_first", "_logs", "_objects_changed", "_snapshot", "key", "pod_class")
 
     def __init__(self, shape: KnownShape, key: Hashable, pod_class: C, snapshot: Snapshot) -> None:
         self.key = key
         self.pod_class = pod_class
-        #: The logs of idle plugins. A change of a journal shows in ``objects_changed``.
+        #: The logs of idle plugins with their positions, except journals, whose changes ``objects_changed`` counts.
         self._logs = tuple(pair for pair in shape.stands_while if not isinstance(pair[0], Journal))
         self._first = shape.first
         self._snapshot = snapshot

@@ -230,7 +230,7 @@ def judge_nominated(
 ) -> None:
     """Filter the rows of a view that have contending nominated pods again, with those pods added.
 
-    ``verdicts`` holds what Filter said without them.
+    ``verdicts`` holds the results of Filter without them.
 
     Source  framework/runtime/framework.go, RunFilterPluginsWithNominatedPods
     """
@@ -387,7 +387,7 @@ class FailedAttempt:
 
     @cached_property
     def _summing(self) -> Profile:
-        """``_rest`` without those plugins: where they ignore the pods that move, their verdicts stay."""
+        """``_rest`` without ``_following``, whose verdicts stay the same where they ignore the pods that move."""
         following = {step.name for step in self._following}
         summing = tuple(step for step in self._rest.at("filter") if step.name not in following)
         return replace(self._rest, steps={**self._rest.steps, "filter": summing})
@@ -400,7 +400,7 @@ class FailedAttempt:
 
 
 def _ignoring(step: Step) -> Step:
-    """Return ``Reuse.ignores`` of a plugin, to be asked; one that declares none ignores no pod."""
+    """Return a plugin's ``Reuse.ignores`` as a step; if it declares none, a step that returns False."""
     return Step(step.name, step.plugin, step.reuse.ignores or (lambda state, pod, other: False))
 
 

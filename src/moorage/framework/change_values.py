@@ -1,4 +1,4 @@
-"""The texts by which changes name what has no name of its own: terms, expressions, taints and host ports."""
+"""The texts that name terms, expressions, taints and host ports in a ``Change``, because these have no names of their own."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ class Detail(Struct, frozen=True):
     """Why a plugin refuses one node.
 
     ``text``     a few words: ``cpu: needs 1, 870m free``
-    ``objects``  what stands in the way, if the text is about it and begins with "has": ``("search-0",)`` with the text
-                 ``has app=search``
+    ``objects``  the objects that are in the way, if they are the subject of a text that begins with "has": ``("search-0",)``
+                 with the text ``has app=search``
     ``terms``    the names of the plugin's terms that refuse the node: ``("cpu",)``
     ``numbers``  what the text says in numbers, in the units of ``NodeView``: ``{"cpu.needed": 1000, "cpu.free": 870}``
     """

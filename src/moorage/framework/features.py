@@ -53,7 +53,7 @@ class FeatureGates:
 
     @property
     def value(self) -> Hashable:
-        """The release and every gate that is open: equal for equal gates."""
+        """The release and its open gates, as a key: equal for equal gates."""
         return self.release, frozenset(name for name, is_open in self._open.items() if is_open)
 
     @staticmethod

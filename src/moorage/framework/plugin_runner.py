@@ -186,7 +186,7 @@ def refused_rows(step: Step, state: Any, nodes: NodeView) -> BoolArray | None:
 
 
 def refuses(step: Step, single: Step | None, state: Any, node: NodeInfo, nodes: NodeView) -> bool:
-    """Return whether one plugin refuses a node of a view, by ``single``, its form for one node, if it has one."""
+    """Return whether one plugin refuses a node of a view. ``single`` is its form for one node, which is used if it has one."""
     if single is not None:
         return ask(single, "filter", state, node) is not None
     mask = refused_rows(step, state, nodes.at(node.row))
@@ -210,7 +210,7 @@ def drained(step: Step, state: Any, nodes: NodeView) -> list[Reject]:
 
 
 def verdicts_of_rejects(plugin: str, rejects: Sequence[Reject], nodes: NodeView) -> Verdicts:
-    """Return the status of each row of a whole table by what one plugin rejects."""
+    """Return the status of each row of a whole table, given what one plugin rejects."""
     verdicts, open_rows = Verdicts(len(nodes)), np.ones(len(nodes), dtype=bool)
     if rejects:
         _note_errors(plugin, list(rejects), nodes, open_rows, verdicts)

@@ -39,10 +39,10 @@ Timer = Callable[[str, str, float], None]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One plugin at one extension point, and its other methods that belong to the point, None where it has none.
+    """One plugin at one extension point, and its other methods that belong to the point; None for a method it does not have.
 
-    ``one_by_one``   it judges each node with a separate call, so pass few nodes
-    ``reuse``        its promises
+    ``one_by_one``   the plugin judges each node with a separate call, so pass few nodes
+    ``reuse``        the plugin's promises
     ``single``       Filter or Score of one node
     ``by_domain``    Filter or Score by topology domain (``Domains``)
     ``normalize``    NormalizeScore, of nodes or of placements; ``over_nodes``: it also receives the nodes
@@ -71,12 +71,12 @@ class Profile:
     ``run_all_filters``    the other Filter plugins judge a refused node too, and its status carries all their reasons
     ``nominated_first``    a node that the pod is nominated to is tried alone before all others
     ``names_nodes_left_out``   a message counts the nodes that a PreFilter plugin left out
-    ``asks_hints``         plugins say of an event whether it helps; without, every event of a kind that they name does
-    ``unhinted``           plugin → the events that it names without hints, where they differ from those with hints
+    ``asks_hints``         queueing hints run; if False, every event that a rejecting plugin names retries the pod
+    ``unhinted``           plugin → its events while ``asks_hints`` is False, where they differ from those in ``wakes_on``
     ``narrowing_rejects``  a PreFilter plugin that left out nodes counts as one that rejected the pod
     ``evicts_on_nodes_left_out``  preemption may evict pods on nodes that a PreFilter plugin left out
     ``named_nodes_must_exist``    a PreFilter plugin that names a node which does not exist fails the attempt
-    ``ends_with_two_periods``     a message has a period after the text of PostFilter, which has its own
+    ``ends_with_two_periods``     a message adds a period to the text of PostFilter, which already ends with one
     ``rejection_ends_pre_filter``  the first PreFilter plugin that rejects the pod is the last one that runs
     ``pod_group_post_filter``  the plugin that looks for pods to evict for a whole pod group
     """
@@ -98,8 +98,8 @@ class Profile:
     unhinted: Mapping[str, tuple[ClusterEvent, ...]] = field(default_factory=dict)
     placement_weights: Mapping[str, int] = field(default_factory=dict)
     pod_group_post_filter: Step | None = None
-    #: Plugins that have nothing to do from Reserve on for pods that they skipped in PreFilter; ``_restless``: all others, by
-    #: point.
+    #: Plugins that have nothing to do from Reserve on for pods that they skipped in PreFilter. ``_restless`` has all others, by
+    #: extension point.
     resting: frozenset[str] = field(init=False)
     _restless: Mapping[str, tuple[Step, ...]] = field(init=False)
 
@@ -202,12 +202,12 @@ def declared_wakes(plugin: Plugin) -> tuple[Wake, ...] | None:
 
 
 def writes_pods(plugin: Plugin) -> bool:
-    """Return whether a plugin says that it changes pods, by ``writes_pods``."""
+    """Return the plugin's ``writes_pods``: whether it changes pods. False if it has no such attribute."""
     return bool(getattr(plugin, "writes_pods", False))
 
 
 def reuse_of(plugin: Plugin) -> Reuse:
-    """Return what a plugin promises. A promise does not cover methods that a subclass overrides without repeating it.
+    """Return what a plugin promises. A subclass that overrides a method must repeat ``reuse``, or it promises nothing.
 
     Raises  InputError if ``reuse`` is no Reuse, or cannot be read
     """
@@ -232,7 +232,7 @@ def _declared_reuse(plugin: Plugin) -> Reuse:
 
 
 def _own(plugin: object) -> Mapping[str, Any]:
-    """Return the members that the plugin's instance has."""
+    """Return the attributes of the plugin's instance, without those of its classes."""
     members: Mapping[str, Any] = getattr(plugin, "__dict__", {})
     return members
 
@@ -361,7 +361,7 @@ def _timed(call: Callable[..., Any], point: str, name: str, clock: Callable[[], 
 
 # -- old names, to be removed with the next release -----------------------------------------------------------------------
 
-#: Names of promises before there was ``Reuse``.
+#: The attributes that declared promises before ``Reuse``.
 _OLD_NAMES = frozenset([
     "depends", "sums_only", "sign", "signs_by", "scales_by_highest", "rests_when_skipped", "fails_alike", "closed_domains",
     "domain_scores", "idle", "idle_until", "narrows_to",
@@ -369,7 +369,7 @@ _OLD_NAMES = frozenset([
 
 
 def _reuse_by_old_names(plugin: Plugin) -> Reuse:
-    """Return the promises that a plugin declares by old names; it may derive from a class that has ``reuse``."""
+    """Return the promises that a plugin declares by old names, completed by ``reuse`` of a class it derives from."""
     used = sorted({name for members in (_own(plugin), *_layers(plugin)) for name in _OLD_NAMES.intersection(members)})
     text = (
         f"plugin {plugin.name} declares {', '.join(used)}; declare reuse = Reuse(...), as the next release ignores these names"
@@ -391,7 +391,7 @@ def _reuse_by_old_names(plugin: Plugin) -> Reuse:
 
 
 def _any_node(table: NodeTable) -> int:
-    """Return a value that differs once any node is added, removed or updated."""
+    """Return a number that changes when any node is added, removed or updated."""
     return table.changes.nodes
 
 
@@ -413,7 +413,7 @@ def _old_scope(plugin: Plugin, depends: Depends | None, domains: Domains[Any, An
 
 
 def _old_signature(plugin: Plugin, base: Reuse | None, *, is_complete: bool) -> Callable[[PodInfo], Any] | None:
-    """Return the signature, unless the plugin filters without saying what its verdicts depend on."""
+    """Return the signature; None if the plugin filters and declares neither ``depends`` nor ``reuse``."""
     sign: Callable[[PodInfo], Any] | None = getattr(plugin, "sign", base.signature if base is not None else None)
     return sign if is_complete or {"preFilter", "filter"}.isdisjoint(points_of(plugin)) else None
 
@@ -437,7 +437,7 @@ def _old_idle(plugin: Plugin) -> Callable[[PodInfo, Snapshot], Idle] | None:
 
 
 def _promises_post_filter(plugin: Plugin) -> bool:
-    """Return whether the signature covers PostFilter. With old names, only ``fails_alike`` next to ``post_filter`` says so."""
+    """Return whether the signature covers PostFilter: always with ``reuse``; with old names only if ``fails_alike`` is true."""
     for members in (_own(plugin), *_layers(plugin)):
         if "reuse" in members:
             return True

@@ -177,7 +177,7 @@ def _module_of_file(reference: str, file: Path) -> str:
 
 
 def _origin(module_name: str) -> str | None:
-    """Return the file that importing this name runs, or has run."""
+    """Return the file that ``import name`` runs, or ran if the module is loaded."""
     loaded = sys.modules.get(module_name)
     if loaded is not None:
         return getattr(loaded, "__file__", None)

@@ -25,7 +25,7 @@ __all__ = ["Depends", "Domains", "Idle", "Pins", "Reuse", "Scope", "ScoresByCoun
 F_contra = TypeVar("F_contra", contravariant=True)
 S_contra = TypeVar("S_contra", contravariant=True)
 
-#: What a plugin reads of a pod, by a name shared between plugins that read the same.
+#: Name → what a plugin reads of a pod. Plugins that read the same use the same name.
 Signature = Mapping[str, Hashable]
 
 
@@ -53,7 +53,7 @@ class Versioned(Protocol):
 
     @property
     def position(self) -> int:
-        """How many changes there were."""
+        """The number of changes so far."""
 
 
 class Idle(NamedTuple):

@@ -69,8 +69,8 @@ def csi_volume(name):
     return volume(name, csi={"driver": "disk", "volumeHandle": name}, claimRef=ref)
 
 
-def csi_node(name, limit=None):
-    driver = {"name": "disk", "nodeID": name, **({} if limit is None else {"allocatable": {"count": limit}})}
+def csi_node(name, limit=None, driver="disk"):
+    driver = {"name": driver, "nodeID": name, **({} if limit is None else {"allocatable": {"count": limit}})}
     return {"kind": "CSINode", "metadata": {"name": name}, "spec": {"drivers": [driver]}}
 
 
@@ -129,6 +129,8 @@ ADVICE = (
 CLAIMS = [{"name": "a", "resourceClaimName": "a"}, {"name": "b", "resourceClaimName": "b"}]
 EBS = [{"name": "v", "awsElasticBlockStore": {"volumeID": "one"}}]
 OTHER_EBS = [{"name": "v", "awsElasticBlockStore": {"volumeID": "two"}}]
+ONE_GCE, OTHER_GCE = ([{"name": "v", "gcePersistentDisk": {"pdName": name}}] for name in ("one", "two"))
+ONE_PORTWORX, OTHER_PORTWORX = ([{"name": "v", "portworxVolume": {"volumeID": name}}] for name in ("one", "two"))
 RESIZED = {
     "containerStatuses": [
         {"name": "c", "resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "3"}, "image": "", "imageID": ""}
@@ -285,6 +287,20 @@ RULES = {
         lambda result: result["postFilter"]["message"],
         ("1.28.8", "preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."),
         ("1.29.14", f"preemption: 0/2 nodes are available: 1 No preemption victims found for incoming pod, 1 {NOT_HELPFUL}."),
+    ),
+    "Portworx volumes count for their driver on every node with a CSINode": (
+        [node("n0"), csi_node("n0", 1, "pxd.portworx.com"), pod("held", "n0", volumes=ONE_PORTWORX),
+         pod("p", volumes=OTHER_PORTWORX)],
+        reasons, ("1.35.7", []), ("1.36", ["node(s) exceed max volume count"]),
+    ),
+    "disks of Google Compute Engine count for their driver on every node with a CSINode": (
+        [node("n0"), csi_node("n0", 1, "pd.csi.storage.gke.io"), pod("held", "n0", volumes=ONE_GCE), pod("p", volumes=OTHER_GCE)],
+        reasons, ("1.27.16", []), ("1.28.8", ["node(s) exceed max volume count"]),
+    ),
+    "their limit of a node counts on no node with a CSINode": (
+        [node("n0", **{"attachable-volumes-gce-pd": "1"}), csi_node("n0"), pod("held", "n0", volumes=ONE_GCE),
+         pod("p", volumes=OTHER_GCE)],
+        reasons, ("1.27.16", ["node(s) exceed max volume count"]), ("1.28.8", []),
     ),
     "a resource that the pod does not request may be overcommitted": (
         [node("n0", cpu="1"), pod("held", "n0", containers=[container(**cpu("2"))]),

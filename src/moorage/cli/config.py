@@ -82,7 +82,7 @@ def show(file: str | None, output: str, **given: Any) -> None:
     """
     loaded = _or_refuse(file, _Given(**given))
     if output == "text":
-        click.echo(as_table(loaded.profiles, loaded.heading), nl=False)
+        click.echo(as_table(loaded.profiles, loaded.heading, loaded.version), nl=False)
         return
     if any(profile.run_all_filters for profile in loaded.profiles):
         say("note: only a Policy can set alwaysCheckAllPredicates", err=True)

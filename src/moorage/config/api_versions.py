@@ -182,11 +182,11 @@ def version_of(version: ApiVersion, release: Release) -> ApiVersion:
 
 
 def _points_in(release: Release) -> Iterator[tuple[str, tuple[str, ...]]]:
-    for name, points in V1.plugin_points.items():
+    disks = {name: ("preFilter", "filter") for name in _IN_TREE if name in release.removed_plugins}
+    for name, points in {**V1.plugin_points, **disks}.items():
         if name not in release.lacks:
             gone = release.lacks_points.get(name, "").split()
             yield name, tuple(point for point in points if point not in gone)
-    yield from ((name, ("preFilter", "filter")) for name in _IN_TREE if name in release.removed_plugins)
     if "SelectorSpread" in release.removed_plugins:
         yield "SelectorSpread", release_1_22.PLUGIN_POINTS["SelectorSpread"]
 

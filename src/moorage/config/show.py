@@ -78,13 +78,14 @@ def _explicit(profile: ResolvedProfile, version: ApiVersion, known: Sequence[str
 
 
 def _enabled(profile: ResolvedProfile, point: str, version: ApiVersion) -> tuple[PluginRef, ...]:
-    """Return the plugins that a point lists, without those that the version does not run there."""
+    """Return what a point lists, with weights."""
     weights = _weights(profile, point)
-    return tuple(
-        PluginRef(name=name, weight=weights.get(name))
-        for name in profile.points.get(point, ())
-        if point in version.plugin_points.get(name, (point,))
-    )
+    return tuple(PluginRef(name=name, weight=weights.get(name)) for name in _listed(profile, point, version))
+
+
+def _listed(profile: ResolvedProfile, point: str, version: ApiVersion) -> list[str]:
+    """Return the plugins of an extension point, without those that do not run there in the emulated release."""
+    return [name for name in profile.points.get(point, ()) if point in version.plugin_points.get(name, (point,))]
 
 
 def _weights(profile: ResolvedProfile, point: str) -> Mapping[str, int]:
@@ -122,19 +123,20 @@ def _plain(value: Any, kind: inspect.Type) -> Any:
 # -- text ---------------------------------------------------------------------------------------------------------------
 
 
-def as_table(profiles: Sequence[ResolvedProfile], heading: str = "") -> str:
+def as_table(profiles: Sequence[ResolvedProfile], heading: str = "", version: ApiVersion = V1) -> str:
     """Return a table of the plugins at each extension point of each profile, in order, with Score weights.
 
     ``heading`` is the first line, unless it is empty.
     """
     parts = [one_line(heading)] if heading else []
-    return "\n\n".join([*parts, *("\n".join(map(one_line, _profile_lines(profile))) for profile in profiles)]) + "\n"
+    lines = ("\n".join(map(one_line, _profile_lines(profile, version))) for profile in profiles)
+    return "\n\n".join([*parts, *lines]) + "\n"
 
 
-def _profile_lines(profile: ResolvedProfile) -> Iterator[str]:
+def _profile_lines(profile: ResolvedProfile, version: ApiVersion) -> Iterator[str]:
     rows = [("POINT", "PLUGIN", "WEIGHT")]
     for point in POINTS:
-        for i, name in enumerate(profile.points.get(point, ())):
+        for i, name in enumerate(_listed(profile, point, version)):
             weight = str(_weights(profile, point).get(name, ""))
             note = f"{weight}{' ' if weight else ''}(not in Moorage)" if name in profile.missing else weight
             rows.append((point if i == 0 else "", name, note))

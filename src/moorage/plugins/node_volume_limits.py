@@ -9,8 +9,8 @@ Source    kube-scheduler 1.36, plugins/nodevolumelimits/csi.go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from moorage.plugins.volume_reasons import why_attached
 from moorage.plugins.volume_remedies import remedies_of_full_attachments
 from moorage.plugins.volumes.attached_volumes import AttachedVolumes
 from moorage.plugins.volumes.claim_lookup import uses_claim
-from moorage.plugins.volumes.csi_migration import may_be_of
+from moorage.plugins.volumes.csi_migration import in_tree_plugins, may_be_of
 from moorage.plugins.volumes.csi_nodes import CsiFacts, CsiNodes
 from moorage.plugins.volumes.csi_volumes import CsiVolume, PodCsiVolumes, needed_volumes
 from moorage.plugins.volumes.volume_signature import volume_signature
@@ -36,18 +36,18 @@ from moorage.state.labels import InternedColumn
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["NodeVolumeLimits"]
+__all__ = ["NeededVolumes", "NodeVolumeLimits"]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 TOO_MANY: Final = "node(s) exceed max volume count"
 NOT_INSTALLED: Final = "{} CSI driver is not installed on the node"
 
 
-class NeededVolumes(NamedTuple):
-    """The volumes a pod needs: on nodes with a CSINode, where migration applies, and on nodes without one."""
+#: The in-tree plugins that a node migrates → the volumes that a pod needs there.
+NeededVolumes = Mapping[frozenset[str], PodCsiVolumes]
 
-    with_csi: PodCsiVolumes
-    without: PodCsiVolumes
+_ALL: Final = in_tree_plugins()
+_NONE: Final[frozenset[str]] = frozenset()
 
 
 class NodeVolumeLimits(
@@ -64,7 +64,7 @@ class NodeVolumeLimits(
     name = "NodeVolumeLimits"
     reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
     #: The index that counts the volumes on nodes.
-    attached: type[AttachedVolumes] = AttachedVolumes
+    attached: Callable[[Snapshot], AttachedVolumes] = AttachedVolumes
     #: VolumeLimitScaling concerns every driver that has a CSIDriver, whatever that object says.
     every_driver_counts: bool = False
 
@@ -75,27 +75,27 @@ class NodeVolumeLimits(
         self._gates = handle.gates
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> NeededVolumes | Skip:
-        if not _counts(pod):
+        if not counts(pod):
             return SKIP
-        return NeededVolumes(needed_volumes(pod, snapshot, migrated=True), needed_volumes(pod, snapshot, migrated=False))
+        return {migrated: needed_volumes(pod, snapshot, migrated=migrated) for migrated in (_ALL, _NONE)}
 
     def filter(self, wanted: NeededVolumes, nodes: NodeView) -> Iterator[Reject]:
         column = nodes.snapshot.index(CsiNodes).follow()
         ids = nodes.ids(column)
         open_rows = np.ones(len(nodes), dtype=bool)
-        for rows, needed in ((ids != 0, wanted.with_csi), (ids == 0, wanted.without)):
+        for rows, needed in ((ids != 0, wanted[_ALL]), (ids == 0, wanted[_NONE])):
             if needed.fault:
                 yield Reject(rows, needed.fault, error=True)
             elif needed.missing:
                 yield Reject(rows, needed.missing, unresolvable=True)
             elif self._gates["VolumeLimitScaling"]:
-                for reject in _not_installed(self._required(needed, nodes), column, rows, nodes):
+                for reject in not_installed(self.required(needed, nodes), column, rows, nodes):
                     open_rows &= ~reject.rows
                     yield reject
-        if wanted.with_csi.volumes:
-            yield from self.over_limit(wanted.with_csi.volumes, open_rows, nodes)
+        if wanted[_ALL].volumes:
+            yield from self.over_limit(wanted[_ALL].volumes, open_rows, nodes)
 
-    def _required(self, needed: PodCsiVolumes, nodes: NodeView) -> list[str]:
+    def required(self, needed: PodCsiVolumes, nodes: NodeView) -> list[str]:
         """Return the drivers without which a node cannot run the pod."""
         known = nodes.snapshot.objects(CSIDriver)
         drivers = dict.fromkeys(volume.driver for volume in needed.volumes)
@@ -134,26 +134,27 @@ class NodeVolumeLimits(
         limited: BoolArray = column.spread(nodes.ids(column), _has_limits)
         return limited
 
+    def migrated_with(self, facts: CsiFacts | None) -> frozenset[str]:
+        """Return the in-tree plugins that a node migrates; ``facts`` are those of its CSINode."""
+        return _NONE if facts is None else _ALL
+
     def why(self, wanted: NeededVolumes, pod: PodInfo, node: NodeView) -> Detail | None:
         del pod
-        missing = wanted.with_csi.missing or wanted.without.missing
-        if missing:
-            return Detail(missing)
-        csi_nodes, attached = node.snapshot.index(CsiNodes), node.snapshot.index(self.attached)
-        counts = []
-        for driver in dict.fromkeys(volume.driver for volume in wanted.with_csi.volumes):
-            needed = [volume for volume in wanted.with_csi.volumes if volume.driver == driver]
+        column = node.snapshot.index(CsiNodes).follow()
+        facts = column.values[int(node.ids(column)[0])]
+        needed = wanted[self.migrated_with(facts)]
+        if needed.missing:
+            return Detail(needed.missing)
+        attached = node.snapshot.index(self.attached)
+        drivers = dict.fromkeys(volume.driver for volume in needed.volumes)
+        found = []
+        for driver in drivers:
             held = attached.counts(driver)
             on_node = 0 if held is None else int(node.take(held)[0])
-            limit = int(self.limits(driver, node)[0])
-            counts.append((driver, on_node, int(_added(needed, attached, node)[0]), limit))
-        column = csi_nodes.follow()
-        facts = column.values[int(node.ids(column)[0])]
-        needed_drivers = dict.fromkeys(
-            volume.driver for volume in (wanted.without if facts is None else wanted.with_csi).volumes
-        )
-        absent = [f"{driver}: not installed here" for driver in needed_drivers if facts is None or not facts.has(driver)]
-        return why_attached(counts) or (Detail("; ".join(absent)) if absent else None)
+            added = int(_added([volume for volume in needed.volumes if volume.driver == driver], attached, node)[0])
+            found.append((driver, on_node, added, int(self.limits(driver, node)[0])))
+        absent = [f"{driver}: not installed here" for driver in drivers if facts is None or not facts.has(driver)]
+        return why_attached(found) or (Detail("; ".join(absent)) if absent else None)
 
     def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         return remedies_of_full_attachments(node)
@@ -166,7 +167,7 @@ class NodeVolumeLimits(
         yield Wake(ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE), frees_attachment, by_shape=True)
 
 
-def _counts(pod: PodInfo) -> bool:
+def counts(pod: PodInfo) -> bool:
     return pod.volumes is not None and bool(pod.volumes.claims or pod.volumes.inline)
 
 
@@ -178,7 +179,7 @@ def _has_driver(driver: str) -> Callable[[CsiFacts | None], bool]:
     return lambda facts: facts is not None and facts.has(driver)
 
 
-def _not_installed(
+def not_installed(
     drivers: Iterable[str], column: InternedColumn[CsiFacts | None], rows: BoolArray, nodes: NodeView
 ) -> Iterator[Reject]:
     """Yield the given rows that lack a driver."""
@@ -216,7 +217,7 @@ def _limits(node: CSINode) -> dict[str, int]:
 def had_volumes(pod: PodInfo, gone: PodInfo, new: object = None) -> bool:
     """Return whether a deleted pod was placed or nominated and had volumes that count."""
     del pod, new
-    return _counts(gone) and bool(gone.spec.node_name or gone.status.nominated_node_name)
+    return counts(gone) and bool(gone.spec.node_name or gone.status.nominated_node_name)
 
 
 def frees_attachment(pod: PodInfo, gone: VolumeAttachment, new: object = None) -> bool:

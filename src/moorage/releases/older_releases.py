@@ -58,7 +58,14 @@ _1_28_8: Final = before_release(
 _1_27_16: Final = before_release(
     _1_28_8,
     "1.27.16",
-    {"InterPodAffinity": "1.27", "NodeResourcesFit": "1.27", "PodTopologySpread": "1.27"},
+    {
+        "GCEPDLimits": "1.27",
+        "InterPodAffinity": "1.27",
+        "NodeResourcesFit": "1.27",
+        "NodeVolumeLimits": "1.27",
+        "PodTopologySpread": "1.27",
+    },
+    lacks_points={**_1_29_14.lacks_points, **dict.fromkeys((*_DISK_LIMITS, "NodeVolumeLimits"), "preFilter")},
     documents=frozenset(["v1", "v1beta2", "v1beta3"]),
     evicts_on_nodes_left_out=False,
     named_nodes_must_exist=False,

@@ -1,8 +1,9 @@
 """EBSLimits, GCEPDLimits, AzureDiskLimits and CinderLimits up to 1.31: nodes with a CSINode leave these to CSI drivers.
 
-Claims of ephemeral volumes count, and a missing claim rejects the pod on every node; up to 1.29 it is an error.
+Claims of ephemeral volumes count, and a missing claim rejects the pod on every node; up to 1.29 it is an error. In 1.27 the
+CSINode must declare that disks of Google Compute Engine migrate.
 
-Source    kube-scheduler 1.31.8 and 1.29.14, plugins/nodevolumelimits/non_csi.go
+Source    kube-scheduler 1.31.8, 1.29.14 and 1.27.16, plugins/nodevolumelimits/non_csi.go and utils.go
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from moorage.state.view import NodeView
 
 __all__ = [
     "AzureDiskLimitsV129", "AzureDiskLimitsV131", "CinderLimitsV129", "CinderLimitsV131", "EBSLimitsV129", "EBSLimitsV131",
-    "GCEPDLimitsV129", "GCEPDLimitsV131",
+    "GCEPDLimitsV127", "GCEPDLimitsV129", "GCEPDLimitsV131",
 ]  # fmt: skip
 
 
@@ -34,6 +35,8 @@ class _LimitsV131(oldest.DiskLimits, PreFilterPlugin[PodInfo]):
     counts_ephemeral = True
     #: A missing claim is an error.
     needs_claims = False
+    #: A node leaves the disks to a CSI driver only if its CSINode declares that they migrate.
+    must_be_declared = False
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodInfo | Skip:
         del snapshot
@@ -47,9 +50,10 @@ class _LimitsV131(oldest.DiskLimits, PreFilterPlugin[PodInfo]):
             is_error = is_error or self.needs_claims
             yield Reject(~nodes.false(), fault, unresolvable=not is_error, error=is_error)
             return
-        without_csi = ~_with_csi_node(nodes)
+        # The filter of 1.21 leaves out the nodes that declare the migration.
+        counted = ~nodes.false() if self.must_be_declared else ~_with_csi_node(nodes)
         for reject in super().filter(pod, nodes):
-            yield Reject(reject.rows & without_csi, reject.reason)
+            yield Reject(reject.rows & counted, reject.reason)
 
     def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail | None:
         fault, _ = _invalid_claim(pod, node.snapshot)
@@ -114,3 +118,9 @@ class CinderLimitsV129(CinderLimitsV131):
     """Volumes of OpenStack Cinder, up to 1.29."""
 
     needs_claims = True
+
+
+class GCEPDLimitsV127(GCEPDLimitsV129):
+    """Persistent disks of Google Compute Engine in 1.27."""
+
+    must_be_declared = True

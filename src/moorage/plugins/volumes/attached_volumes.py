@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from moorage.api.meta import Object
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
+from moorage.plugins.volumes.csi_migration import in_tree_plugins
 from moorage.plugins.volumes.csi_volumes import CsiVolume, needed_volumes
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import Column
@@ -29,6 +30,7 @@ class RowVolumes(NamedTuple):
 
 
 _NOTHING = RowVolumes()
+_ALL = in_tree_plugins()
 _FOLLOWED = (PersistentVolumeClaim, PersistentVolume, StorageClass, VolumeAttachment)
 
 
@@ -149,17 +151,17 @@ class AttachedVolumes:
         """Return the volumes of one row now."""
         of_pods: dict[CsiVolume, None] = {}
         for pod in self._table.volume_use.pods_on(row).values():
-            needed = needed_volumes(pod, self._snapshot, migrated=self._is_migrated(row), placed=True)
+            needed = needed_volumes(pod, self._snapshot, migrated=self._migrated_on(row), placed=True)
             if needed.fault:
                 return RowVolumes(fault=needed.fault)
             of_pods |= dict.fromkeys(needed.volumes)
         attached = self._attached_to(self._table.nodes[row].name)
         return RowVolumes(frozenset(of_pods), frozenset(volume for volume in attached if volume not in of_pods))
 
-    def _is_migrated(self, row: int) -> bool:
-        """Return whether drivers serve in-tree volumes on a row. Rows without a CSINode have no limit, so they may as well."""
+    def _migrated_on(self, row: int) -> frozenset[str]:
+        """Return the in-tree plugins that a row migrates. Rows without a CSINode have no limit, so they may as well be all."""
         del row
-        return True
+        return _ALL
 
     def _attached_to(self, node: str) -> Iterable[CsiVolume]:
         volumes = self._snapshot.objects(PersistentVolume)

@@ -22,6 +22,8 @@ from moorage.errors import InputError
 
 __all__ = [
     "CURRENT_MIGRATION",
+    "GCE_PD",
+    "PORTWORX",
     "MigratedVolume",
     "Migration",
     "MigrationError",
@@ -47,40 +49,40 @@ class MigratedVolume(NamedTuple):
     affinity: NodeSelector | None = None
 
 
-_GCE: Final = "kubernetes.io/gce-pd"
+GCE_PD: Final = "kubernetes.io/gce-pd"
 _AWS: Final = "kubernetes.io/aws-ebs"
 _CINDER: Final = "kubernetes.io/cinder"
 _AZURE_DISK: Final = "kubernetes.io/azure-disk"
 _AZURE_FILE: Final = "kubernetes.io/azure-file"
 _VSPHERE: Final = "kubernetes.io/vsphere-volume"
-_PORTWORX: Final = "kubernetes.io/portworx-volume"
+PORTWORX: Final = "kubernetes.io/portworx-volume"
 
 #: Field of a volume's source → its in-tree plugin.
 _PLUGIN_OF: Final[Mapping[str, str]] = {
-    "gce_persistent_disk": _GCE,
+    "gce_persistent_disk": GCE_PD,
     "aws_elastic_block_store": _AWS,
     "cinder": _CINDER,
     "azure_disk": _AZURE_DISK,
     "azure_file": _AZURE_FILE,
     "vsphere_volume": _VSPHERE,
-    "portworx_volume": _PORTWORX,
+    "portworx_volume": PORTWORX,
 }
 _FIELD_OF: Final = {plugin: field for field, plugin in _PLUGIN_OF.items()}
 #: In-tree plugin → the CSI driver that serves its volumes.
 _DRIVER_OF: Final[Mapping[str, str]] = {
-    _GCE: "pd.csi.storage.gke.io",
+    GCE_PD: "pd.csi.storage.gke.io",
     _AWS: "ebs.csi.aws.com",
     _CINDER: "cinder.csi.openstack.org",
     _AZURE_DISK: "disk.csi.azure.com",
     _AZURE_FILE: "file.csi.azure.com",
     _VSPHERE: "csi.vsphere.vmware.com",
-    _PORTWORX: "pxd.portworx.com",
+    PORTWORX: "pxd.portworx.com",
 }
 #: The plugins whose volumes the scheduler does not translate.
 _NOT_TRANSLATED: Final = frozenset({_AZURE_FILE, _VSPHERE})
 #: In-tree plugin → the node label of its driver's zones.
 _ZONE_LABEL_OF: Final[Mapping[str, str]] = {
-    _GCE: "topology.gke.io/zone",
+    GCE_PD: "topology.gke.io/zone",
     _AWS: "topology.ebs.csi.aws.com/zone",
     _CINDER: "topology.cinder.csi.openstack.org/zone",
 }
@@ -132,7 +134,7 @@ def translated(volume: PersistentVolume) -> MigratedVolume | None:
     if plugin is None or driver is None:
         return None
     source = getattr(volume.spec, _FIELD_OF[plugin])
-    handle = _gce_handle(source, volume.metadata.labels) if plugin == _GCE else _handle(plugin, source)
+    handle = _gce_handle(source, volume.metadata.labels) if plugin == GCE_PD else _handle(plugin, source)
     affinity = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
     if plugin in _ZONE_LABEL_OF:
         affinity = _translated_affinity(affinity, volume.metadata.labels, _ZONE_LABEL_OF[plugin])
@@ -149,7 +151,7 @@ def translated_inline(volume: Volume) -> MigratedVolume | None:
     if plugin is None or driver is None:
         return None
     source = getattr(volume, _FIELD_OF[plugin])
-    return MigratedVolume(driver, _gce_handle(source, {}) if plugin == _GCE else _handle(plugin, source))
+    return MigratedVolume(driver, _gce_handle(source, {}) if plugin == GCE_PD else _handle(plugin, source))
 
 
 class Migration(NamedTuple):

@@ -1,14 +1,14 @@
 """The CSI volumes that a pod needs, as drivers count them: a volume that several claims or pods share counts once.
 
 A claim without a volume counts as a separate volume of the driver that will provision it. In-tree volumes count for the driver
-that they migrate to, on nodes with a CSINode.
+that they migrate to, on nodes that migrate them.
 
 Source  kube-scheduler 1.36, plugins/nodevolumelimits/csi.go, filterAttachableVolumes and what it calls
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -47,10 +47,10 @@ class PodCsiVolumes(NamedTuple):
     fault: str = ""
 
 
-def needed_volumes(pod: PodInfo, snapshot: Snapshot, *, migrated: bool, placed: bool = False) -> PodCsiVolumes:
+def needed_volumes(pod: PodInfo, snapshot: Snapshot, *, migrated: Collection[str], placed: bool = False) -> PodCsiVolumes:
     """Return the volumes that ``pod`` would use on a node.
 
-    ``migrated``  the node has a CSINode, so its drivers serve in-tree volumes too
+    ``migrated``  the in-tree plugins whose volumes CSI drivers serve on the node
     ``placed``    the pod is on a node already: missing claims are skipped
     """
     found: dict[CsiVolume, None] = {}
@@ -71,14 +71,16 @@ def needed_volumes(pod: PodInfo, snapshot: Snapshot, *, migrated: bool, placed: 
         if volume is not None:
             found[volume] = None
     try:
-        found |= dict.fromkeys(_inline(pod) if migrated else ())
+        found |= dict.fromkeys(_inline(pod, migrated))
     except MigrationError as error:
         return PodCsiVolumes(fault=str(error))
     return PodCsiVolumes(tuple(found))
 
 
-def _inline(pod: PodInfo) -> Iterator[CsiVolume]:
-    for volume in pod.volumes.inline if pod.volumes is not None else ():
+def _inline(pod: PodInfo, migrated: Collection[str]) -> Iterator[CsiVolume]:
+    for volume in pod.volumes.inline if pod.volumes is not None and migrated else ():
+        if in_tree_plugin(volume) not in migrated:
+            continue
         try:
             known = translated_inline(volume)
         except MigrationError as error:
@@ -87,14 +89,14 @@ def _inline(pod: PodInfo) -> Iterator[CsiVolume]:
             yield CsiVolume(known.driver, known.handle)
 
 
-def _volume_of(claim: PersistentVolumeClaim, snapshot: Snapshot, *, migrated: bool) -> CsiVolume | None:
+def _volume_of(claim: PersistentVolumeClaim, snapshot: Snapshot, *, migrated: Collection[str]) -> CsiVolume | None:
     volume = snapshot.objects(PersistentVolume).get(claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is None:
         return _volume_to_be_made(claim, snapshot, migrated=migrated)
     csi = volume.spec.csi
     if csi is not None:
         return CsiVolume(csi.driver, csi.volume_handle) if csi.driver and csi.volume_handle else None
-    if not migrated or in_tree_plugin(volume.spec) is None:
+    if in_tree_plugin(volume.spec) not in migrated:
         return None
     try:
         known = translated(volume)
@@ -103,12 +105,12 @@ def _volume_of(claim: PersistentVolumeClaim, snapshot: Snapshot, *, migrated: bo
     return CsiVolume(known.driver, known.handle) if known is not None and known.handle else None
 
 
-def _volume_to_be_made(claim: PersistentVolumeClaim, snapshot: Snapshot, *, migrated: bool) -> CsiVolume | None:
+def _volume_to_be_made(claim: PersistentVolumeClaim, snapshot: Snapshot, *, migrated: Collection[str]) -> CsiVolume | None:
     """Return the volume that the claim's class will provision; None if it is unknown or does not count."""
     storage_class = snapshot.objects(StorageClass).get(class_of_claim(claim))
     if storage_class is None:
         return None
     driver: str | None = storage_class.provisioner
     if is_in_tree_plugin(storage_class.provisioner):
-        driver = driver_of(storage_class.provisioner) if migrated else None
+        driver = driver_of(storage_class.provisioner) if storage_class.provisioner in migrated else None
     return CsiVolume(driver, "", claim.key) if driver else None

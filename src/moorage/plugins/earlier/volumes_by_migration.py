@@ -1,0 +1,73 @@
+"""Volumes on nodes up to 1.35: some in-tree plugins migrate only on nodes whose CSINode declares it.
+
+Source  kube-scheduler 1.35 and 1.27, plugins/nodevolumelimits/utils.go, isCSIMigrationOn
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import combinations
+from typing import Final, NamedTuple
+
+from moorage.api.storage import CSINode
+from moorage.plugins.volumes.attached_volumes import AttachedVolumes
+from moorage.plugins.volumes.csi_migration import in_tree_plugins
+from moorage.plugins.volumes.csi_nodes import CsiFacts
+from moorage.plugins.volumes.csi_volumes import CsiVolume
+from moorage.state.cluster import Snapshot
+
+__all__ = ["InTreeMigration", "VolumesByMigration"]
+
+_NONE: Final[frozenset[str]] = frozenset()
+
+
+class InTreeMigration(NamedTuple):
+    """Which in-tree plugins a node with a CSINode migrates.
+
+    ``declared``  those that migrate only where the CSINode declares it
+    ``closed``    those that never do, because their gate is closed
+    """
+
+    declared: frozenset[str]
+    closed: frozenset[str] = _NONE
+
+    def on(self, facts: CsiFacts | None) -> frozenset[str]:
+        """Return the plugins that a node migrates."""
+        if facts is None:
+            return _NONE
+        return in_tree_plugins() - self.closed - (self.declared - facts.migrated)
+
+    def possible(self) -> list[frozenset[str]]:
+        """Return all answers of ``on``."""
+        all_but_closed, declared = in_tree_plugins() - self.closed, sorted(self.declared - self.closed)
+        missing = (frozenset(some) for count in range(len(declared) + 1) for some in combinations(declared, count))
+        return [*(all_but_closed - some for some in missing), _NONE]
+
+
+class VolumesByMigration(AttachedVolumes):
+    """Counts the volumes of each row by the plugins that it migrates.
+
+    ``counts_attachments``  VolumeAttachments that no pod needs count too
+    """
+
+    def __init__(self, snapshot: Snapshot, migration: InTreeMigration, *, counts_attachments: bool) -> None:
+        super().__init__(snapshot)
+        self._migration = migration
+        self._counts_attachments = counts_attachments
+        self._nodes_position = 0
+
+    def _note_changes(self) -> bool:
+        journal = self._snapshot.changes_of(CSINode)
+        changed, self._nodes_position = journal.since(self._nodes_position), journal.position
+        if changed is None or not super()._note_changes():
+            return False
+        row_of = self._table.row_of
+        self._stale |= {row_of[name]: None for name in changed if name in row_of}
+        return True
+
+    def _migrated_on(self, row: int) -> frozenset[str]:
+        node = self._snapshot.objects(CSINode).get(self._table.nodes[row].name)
+        return self._migration.on(None if node is None else CsiFacts.of(node))
+
+    def _attached_to(self, node: str) -> Iterable[CsiVolume]:
+        return super()._attached_to(node) if self._counts_attachments else ()

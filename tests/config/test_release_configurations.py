@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from unittest import mock
 
 import pytest
 
@@ -10,11 +12,12 @@ from moorage.config.api_versions import v1_of
 from moorage.config.convert import convert
 from moorage.config.loader import default_configuration, load
 from moorage.config.profiles import resolve
+from moorage.config.show import as_document, as_table
 from moorage.engine.loading import ConfigSource, load_source
 from moorage.errors import ConfigError
 from moorage.framework.features import FeatureGates
 from moorage.plugins import builtin_registry
-from moorage.releases import find_release
+from moorage.releases import RELEASES, find_release
 
 FILTERS = (
     "NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions {}VolumeBinding VolumeZone PodTopologySpread InterPodAffinity"
@@ -41,7 +44,6 @@ def default_profile(version):
 @pytest.mark.parametrize(
     ("version", "pre_enqueue", "limits", "devices"),
     [
-        ("1.27", "SchedulingGates", DISKS, False),
         ("1.28", "SchedulingGates", DISKS, False),
         ("1.29", "SchedulingGates", DISKS, False),
         ("1.30", "SchedulingGates", DISKS, False),
@@ -184,7 +186,18 @@ def test_v1beta2_ends_with_1_27(version, reads):
     assert "SchedulingGates" in profile.points["preEnqueue"]
 
 
-@pytest.mark.parametrize(("version", "said"), [("1.28", True), ("1.29", False)])
-def test_a_release_that_was_not_compared_says_so(version, said):
-    loaded = load_source(ConfigSource(HEAD.encode(), "config.yaml", emulate=find_release(version).name))
-    assert ("by its source, not compared" in loaded.heading) is said
+@pytest.mark.parametrize("compared", [True, False])
+def test_a_release_that_was_not_compared_says_so(compared):
+    older = replace(RELEASES["1.27.16"], compared=compared)
+    with mock.patch.dict(RELEASES, {older.name: older}):
+        loaded = load_source(ConfigSource(HEAD.encode(), "config.yaml", emulate=older.name))
+    assert ("by its source, not compared" in loaded.heading) is not compared
+
+
+def test_volume_limits_have_no_pre_filter_in_1_27():
+    loaded = load_source(ConfigSource(HEAD.encode(), "c.yaml", emulate="1.27.16"))
+    (profile,) = as_document(loaded.configuration, loaded.profiles, loaded.version)["profiles"]
+    pre_filters, filters = ([one["name"] for one in profile["plugins"][point]["enabled"]] for point in ("preFilter", "filter"))
+    assert pre_filters == FILTERS.format("").split()
+    assert filters == ["NodeUnschedulable", "NodeName", "TaintToleration", *FILTERS.format(DISKS).split()]
+    assert as_table(loaded.profiles, version=loaded.version).count("Limits") == len(DISKS.split())

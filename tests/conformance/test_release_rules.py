@@ -146,6 +146,10 @@ def image_score(result):
     return result["scores"]["n0"]["ImageLocality"]
 
 
+def nominated(result):
+    return result["postFilter"]["nominated"]
+
+
 def fault(result):
     return result.get("error", "")
 
@@ -178,7 +182,18 @@ LOCAL = {
 
 
 def labelled(held, key):
-    return {**held, "metadata": {**held["metadata"], "labels": {**held["metadata"]["labels"], key: "a"}}}
+    return {**held, "metadata": {**held["metadata"], "labels": {**held["metadata"].get("labels", {}), key: "a"}}}
+
+
+def victim(name, on, priority, guarded=False):
+    held = pod(name, on, [container(**cpu("1"))], priority=priority)
+    return labelled(held, "guarded") if guarded else held
+
+
+BUDGET = {
+    "kind": "PodDisruptionBudget", "metadata": {"name": "b", "namespace": "default"},
+    "spec": {"selector": {"matchLabels": {"guarded": "a"}}}, "status": {"disruptionsAllowed": 0},
+}  # fmt: skip
 
 
 def zoned(key):
@@ -294,13 +309,19 @@ RULES = {
         reasons, ("1.35.7", []), ("1.36", ["node(s) exceed max volume count"]),
     ),
     "disks of Google Compute Engine count for their driver on every node with a CSINode": (
-        [node("n0"), csi_node("n0", 1, "pd.csi.storage.gke.io"), pod("held", "n0", volumes=ONE_GCE), pod("p", volumes=OTHER_GCE)],
+        [node("n0"), csi_node("n0", 1, "pd.csi.storage.gke.io"), pod("held", "n0", volumes=ONE_GCE),
+         pod("p", volumes=OTHER_GCE)],
         reasons, ("1.27.16", []), ("1.28.8", ["node(s) exceed max volume count"]),
     ),
     "their limit of a node counts on no node with a CSINode": (
         [node("n0", **{"attachable-volumes-gce-pd": "1"}), csi_node("n0"), pod("held", "n0", volumes=ONE_GCE),
          pod("p", volumes=OTHER_GCE)],
         reasons, ("1.27.16", ["node(s) exceed max volume count"]), ("1.28.8", []),
+    ),
+    "victims that exceed a budget are compared with the others": (
+        [node("n0", cpu="2"), node("n1", cpu="2"), BUDGET, victim("a", "n0", 1, guarded=True), victim("b", "n0", 5),
+         victim("c", "n1", 3, guarded=True), victim("d", "n1", 2), pod("p", containers=[container(**cpu("2"))], priority=10)],
+        nominated, ("1.28.8", "n0"), ("1.29.14", "n1"),
     ),
     "a resource that the pod does not request may be overcommitted": (
         [node("n0", cpu="1"), pod("held", "n0", containers=[container(**cpu("2"))]),

@@ -9,6 +9,7 @@ from moorage.api.core import Pod, PodCondition
 from moorage.engine.facts import Done, Phase, Work
 from moorage.errors import ClusterError
 from moorage.framework.effects import BindPod, Evict
+from moorage.releases import CURRENT, find_release
 from moorage.runtime.bind_verifier import Confirmer
 from moorage.runtime.executor import EffectExecutor
 from moorage.runtime.inbox import Inbox
@@ -27,8 +28,9 @@ def said(message):
 
 
 @asynccontextmanager
-async def telling(cluster):
-    teller = StatusWriter(cluster, asyncio.get_running_loop().time, lambda: NOW, print)
+async def telling(cluster, release=CURRENT):
+    clock = asyncio.get_running_loop().time
+    teller = StatusWriter(cluster, clock, lambda: NOW, print, release.preempted_text)
     task = asyncio.create_task(teller.run())
     try:
         yield teller
@@ -137,3 +139,18 @@ def test_a_rejected_bind_is_reported_with_the_servers_message(error, told):
         return [fact for fact in inbox.take(10) if isinstance(fact, Done)]
 
     assert run_virtually(main()) == [Done(1, told, 0)]
+
+
+@pytest.mark.parametrize(
+    ("version", "by"), [("1.21", "default/high"), ("1.28", "a pod"), ("1.29", "pod uid-high"), ("1.36", "pod uid-high")]
+)
+def test_the_event_of_an_evicted_pod_is_that_of_the_release(version, by):
+    async def main():
+        cluster = MemoryCluster([])
+        async with telling(cluster, find_release(version)) as teller:
+            teller.preempted(Evict(a_pod("low", nodeName="n1"), a_pod("high", uid="uid-high"), "for another"))
+            await asyncio.sleep(1)
+        return cluster
+
+    (note,) = run_virtually(main()).notes
+    assert note.text == f"Preempted by {by} on node n1"

@@ -45,6 +45,7 @@ def _legacy(name: str) -> Release:
         extender_nodes_replace=False,
         binds_without_ignorable_extender=False,
         tries_nominated_node_first=False,
+        preempted_text="Preempted by {key} on node {node}",
         unsorted_shape=UNSORTED_SHAPE,
         migrates_in_tree_disks=False,
         balances_attached_volumes=True,

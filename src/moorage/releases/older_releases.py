@@ -46,12 +46,12 @@ _1_28_8: Final = before_release(
         "VolumeZone": "1.28",
     },
     documents=frozenset(["v1", "v1beta3"]),
-    compared=False,
     lacks_flags=_1_29_14.lacks_flags | {"allow-metric-labels-manifest"},
     removed_plugins=(*_DISK_LIMITS, "SelectorSpread"),
     evicts_on_nodes_left_out=True,
     named_nodes_must_exist=True,
     ends_with_two_periods=True,
+    preempted_text="Preempted by a pod on node {node}",
     **of_minor("1.28", GATES_1_28),
 )
 

@@ -95,6 +95,8 @@ class Release:
     named_nodes_must_exist: bool = False
     #: A message ends with a period after the text of PostFilter, which has its own.
     ends_with_two_periods: bool = False
+    #: The event of an evicted pod, with ``{uid}`` or ``{key}`` of the pod it makes room for, and the ``{node}``.
+    preempted_text: str = "Preempted by pod {uid} on node {node}"
     #: A PreFilter plugin that rejects the pod ends PreFilter, even if eviction might help.
     rejection_ends_pre_filter: bool = False
     #: If an ignorable extender fails to bind, the Bind plugins do.

@@ -82,7 +82,8 @@ class Loop:
         self._clock, self._unix, self._limits = clocks.monotonic, clocks.unix, limits
         self._report, self._measures = observers.report, observers.measures
         view = SchedulerView(scheduler, inbox.poke)
-        self._status_writer = StatusWriter(cluster, clocks.monotonic, clocks.wall, observers.report)
+        preempted = scheduler.gates.emulated.preempted_text
+        self._status_writer = StatusWriter(cluster, clocks.monotonic, clocks.wall, observers.report, preempted)
         self._confirmer = Confirmer(cluster, inbox, clocks.monotonic, view, observers.report)
         self._carrier = EffectExecutor(
             cluster, inbox, self._status_writer, clocks, view, self._confirmer, may_act=may_act, extenders=extenders

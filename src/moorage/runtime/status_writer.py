@@ -18,6 +18,7 @@ from moorage.errors import ClusterError
 from moorage.framework.effects import Evict
 from moorage.framework.verdicts import Code
 from moorage.printable import clip
+from moorage.releases import CURRENT
 from moorage.runtime.event_recorder import Recorder
 from moorage.runtime.ports import Clock, ClusterWriter, EventNote, StatusChange, WallClock
 
@@ -29,10 +30,20 @@ MOST_MESSAGE = 32_768
 
 
 class StatusWriter:
-    """Writes pod status, group conditions and Events, each in its own tasks."""
+    """Writes pod status, group conditions and Events, each in its own tasks.
 
-    def __init__(self, cluster: ClusterWriter, clock: Clock, wall: WallClock, report: Callable[[str], None]) -> None:
-        self._cluster, self._wall, self._report = cluster, wall, report
+    ``preempted`` is the text of a victim's Event (``Release.preempted_text``).
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterWriter,
+        clock: Clock,
+        wall: WallClock,
+        report: Callable[[str], None],
+        preempted: str = CURRENT.preempted_text,
+    ) -> None:
+        self._cluster, self._wall, self._report, self._preempted = cluster, wall, report, preempted
         self._recorder = Recorder(cluster, clock, wall, report)
         self._changes: OrderedDict[str, tuple[Pod, StatusChange]] = OrderedDict()
         #: Pod UID → a future that completes when the status write under way ends.
@@ -70,11 +81,11 @@ class StatusWriter:
         of a pod group have one.
         """
         victim, preemptor, group = effect.victim, effect.preemptor, effect.group
-        by, where = f"pod {preemptor.uid}", victim.spec.node_name
+        text = self._preempted.format(uid=preemptor.uid, key=preemptor.key, node=victim.spec.node_name)
         if group is not None:
-            by, where = f"podgroup {group.metadata.uid}", "cluster"
-        text, reporter = f"Preempted by {by} on node {where}{remark}", preemptor.spec.scheduler_name
-        self.note(EventNote(victim.pod, "Normal", "Preempted", "Preempting", text, related=group, reporter=reporter))
+            text = f"Preempted by podgroup {group.metadata.uid} on node cluster"
+        reporter = preemptor.spec.scheduler_name
+        self.note(EventNote(victim.pod, "Normal", "Preempted", "Preempting", text + remark, related=group, reporter=reporter))
 
     def change(self, pod: Pod, change: StatusChange) -> None:
         """Queue a change of a pod's status, merged with an earlier one that is not sent yet."""

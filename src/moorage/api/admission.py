@@ -1,4 +1,4 @@
-"""What the admission plugins of a stock API server add to a new object, as far as scheduling reads it.
+"""Apply the admission plugins of a stock API server to new objects, limited to the fields that scheduling reads.
 
 Without an API server, the code that simulates creating a pod calls these functions. Each returns the changed object and the
 texts with which a real API server would have rejected it; the caller decides whether these are fatal. Objects from a dump were
@@ -46,7 +46,7 @@ class RuntimeClass(Object):
 
 
 class Admitted(NamedTuple):
-    """A pod after admission, and the texts with which a real API server would have rejected it (empty: none)."""
+    """A pod after admission. ``refusals``: the errors with which a real API server would have rejected it; () if none."""
 
     pod: Pod
     refusals: tuple[str, ...] = ()
@@ -132,7 +132,7 @@ def _contradictions(given: int, value: int, given_policy: str, policy: str) -> I
 
 
 def default_priority_class(classes: Iterable[PriorityClass]) -> PriorityClass | None:
-    """Return the default class for pods that name none: of several, the one of lowest value, then the first by name."""
+    """Return the cluster's default class, None if there is none. Of several, the lowest value wins, then the first name."""
     marked = [found for found in classes if found.global_default]
     return min(marked, key=lambda found: (found.value, found.metadata.name), default=None)
 
@@ -202,7 +202,7 @@ def _out_of_bounds(pod: Pod, limit_range: LimitRange) -> Iterable[str]:
 
 
 def _of_pod(pod: Pod, side: str) -> ResourceList:
-    """Return the total of a pod: of the containers that run at the same time, and pod-level resources."""
+    """Return the pod's total requests or limits (``side``): the peak over its containers, overridden by pod-level resources."""
     total: dict[str, int] = {}
     sidecars: dict[str, int] = {}
     most: dict[str, int] = {}
@@ -226,7 +226,7 @@ def _add(total: dict[str, int], amounts: ResourceList) -> None:
 
 
 def out_of_claims_bounds(claim: PersistentVolumeClaim, limit_ranges: Iterable[LimitRange]) -> tuple[str, ...]:
-    """Return the violations of a claim: of the first limit range of its namespace, by name, that it violates."""
+    """Check a claim against its namespace's limit ranges in order of name; return the violations of the first one broken."""
     for limit_range in sorted(limit_ranges, key=lambda one: one.metadata.name):
         texts: list[str] = []
         for item in limit_range.spec.limits:

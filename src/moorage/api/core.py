@@ -209,7 +209,7 @@ class PodSpec(Value):
     resource_claims: tuple[PodResourceClaim, ...] = ()
     restart_policy: str = "Always"
     termination_grace_period_seconds: int | None = 30
-    #: Decides the scopes Terminating and NotTerminating of resource quotas.
+    #: Resource quotas with scope Terminating count pods that set it; those with NotTerminating count the others.
     active_deadline_seconds: int | None = None
     runtime_class_name: str | None = None
     service_account_name: str = ""

@@ -1,7 +1,8 @@
 """Cron schedules: five fields or a descriptor such as ``@daily``, in a time zone.
 
-``*/15 9-17 * * MON-FRI`` means what it means to robfig/cron. If both days are restricted, either is enough. In the hour that a
-change to summer time skips, only schedules of every hour are due; in the hour that occurs twice, a schedule is due both times.
+``*/15 9-17 * * MON-FRI`` means what it means to robfig/cron. If both the day of the month and the day of the week are
+restricted, a match of either is enough. A time in the hour that the change to summer time skips is not due that day; a time in
+the hour that occurs twice is due both times.
 
 Source  github.com/robfig/cron v3, parser.go and spec.go
 """
@@ -50,7 +51,7 @@ _HORIZON: Final = 5
 
 
 class _Set(NamedTuple):
-    """The values of a field; ``free`` if the field is unrestricted."""
+    """The allowed values of a field. ``free`` is True for a field without restriction (``*`` or ``?``)."""
 
     values: frozenset[int]
     free: bool
@@ -69,7 +70,7 @@ class Schedule:
     every_s: float = 0.0
 
     def after(self, epoch_s: float) -> float | None:
-        """Return the next due time after ``epoch_s``, both in Unix seconds; None if there is none within years."""
+        """Return the next due time after ``epoch_s``, both in Unix seconds; None if there is none within five years."""
         if self.every_s:
             return float(int(epoch_s) + self.every_s)
         start = datetime.fromtimestamp(int(epoch_s), UTC).replace(second=0) + timedelta(minutes=1)
@@ -95,7 +96,7 @@ class Schedule:
         return of_month and of_week if self.days.free or self.weekdays.free else of_month or of_week
 
     def _skip(self, moment: datetime, target: datetime) -> datetime:
-        """Return the first moment of a local day, which is later than ``moment`` even where clocks change."""
+        """Return the first moment of the local day ``target``, at least a minute after ``moment`` even if clocks change."""
         found = target.replace(tzinfo=self.zone).astimezone(UTC)
         local = found.astimezone(self.zone)
         if local.day != target.day:
@@ -110,7 +111,7 @@ def _next_month(local: datetime) -> datetime:
 
 
 def _rounded(moment: datetime, local: datetime) -> datetime:
-    """Return the start of the local hour of a moment, given the local time an hour before."""
+    """Return ``moment`` at the start of its local hour. ``local`` is the local time one hour earlier."""
     return moment - timedelta(minutes=local.minute)
 
 

@@ -1,6 +1,6 @@
 """Custom resources: objects of kinds unknown to Moorage, named as in ``quotas.v1.example.com``.
 
-The name is plural, version and group, as kube-scheduler takes it in ``EventsToRegister``; an empty group is the core group
+The name is plural, version and group, as in kube-scheduler's ``EventsToRegister``; an empty group is the core group
 (``configmaps.v1.``). Moorage keeps such an object as a plain document, beside the metadata that all objects have. Each kind has
 a Python type of its own, so caches can tell kinds apart by type.
 

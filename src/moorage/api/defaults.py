@@ -1,4 +1,4 @@
-"""Defaults that the API server sets when an object is created, as far as scheduling reads them.
+"""Set the defaults that the API server sets when an object is created, limited to the fields that scheduling reads.
 
 A manifest has fewer fields than a stored object: limits become requests, ports of host-network pods become host ports, label
 keys of affinity terms become requirements. Objects from a dump are complete; for them every function here returns the object it
@@ -75,10 +75,10 @@ def default_pod(pod: Pod) -> Pod:
 
 
 class PodDefaults:
-    """Returns pods as ``default_pod`` does. Pods that share a spec share the complete one."""
+    """Sets defaults like ``default_pod``. Pods that share a spec also share the completed spec."""
 
     def __init__(self) -> None:
-        #: Identity of a spec → the spec, and the complete one.
+        #: ``id`` of a spec → the spec, and the completed spec.
         self._complete: dict[int, tuple[PodSpec, PodSpec]] = {}
 
     def __call__(self, pod: Pod) -> Pod:

@@ -11,7 +11,7 @@ __all__ = ["collector_paused"]
 
 
 class _Pauses:
-    """The pauses of all threads: the collector works again after the last of them, if it worked before the first.
+    """The pauses of all threads. The end of the last one enables the collector again, if it was enabled before the first.
 
     Threads may switch between any two steps. At worst a pause is then shorter than it should be.
     """
@@ -38,7 +38,7 @@ _PAUSES: Final = _Pauses()
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause the cycle collector while many objects without cycles are created; collecting would take a third of the time."""
+    """Pause the cycle collector while many objects without cycles are created. Otherwise it takes a third of the time."""
     _PAUSES.begin()
     try:
         yield

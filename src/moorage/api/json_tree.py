@@ -1,4 +1,4 @@
-"""JSON to plain data: a single document fast, a stream or a doubtful document carefully.
+"""Parse JSON to plain data: a single valid document quickly, anything else with exact error messages.
 
 ``msgspec`` parses a valid document straight from bytes. Anything else (several objects in a row, as ``kubectl`` accepts them;
 possible duplicates in strict mode; anything ``msgspec`` rejects) is parsed again by the standard library's decoder, which
@@ -66,7 +66,7 @@ def read_tree(data: bytes, where: str, *, strict: bool = False) -> Iterator[tupl
 
 
 def _reads_back(document: Any, data: bytes) -> bool:
-    """Return True if encoding the document gives the same bytes, as for most files that programs write: no duplicates then."""
+    """Return True if encoding the document gives the same bytes, which rules out duplicate fields. Most programs' files do."""
     try:
         return msgspec.json.encode(document) == data.strip(b" \t\r\n")
     except (OverflowError, RecursionError):

@@ -47,7 +47,7 @@ __all__ = ["KINDS", "KIND_OF_TYPE", "Kind", "Reader", "find_kind"]
 
 
 class Reader(Flag):
-    """Who reads the objects of a kind, in addition to the embedded server."""
+    """Which programs read the objects of a kind, in addition to the embedded server."""
 
     NONE = 0
     SIMULATION = auto()
@@ -60,10 +60,10 @@ class Kind:
     """A kind of object.
 
     ``resource``   its plural name in paths
-    ``type``       what is read of it; ``Object`` where nothing but metadata is
-    ``versions``   the API versions that are read, the one to write first
-    ``gate``       the feature gate that must be open for it to be served; "" if none
-    ``readers``    a simulation reads it from files, a scheduler lists and watches it
+    ``type``       the struct that its objects decode to; ``Object`` if only metadata is read
+    ``versions``   the API versions that can be read; the first one is written
+    ``gate``       the feature gate that must be enabled for the kind to be served; "" if none
+    ``readers``    which programs read it: a simulation from files, a scheduler by list and watch
     """
 
     group: str
@@ -85,7 +85,7 @@ class Kind:
 
     @property
     def slot(self) -> str:
-        """Its name in the plural as a Python attribute: ``csi_nodes``, ``priority_classes``."""
+        """The plural of its name as a Python identifier: ``csi_nodes``, ``priority_classes``."""
         return _slot(self.name)
 
 

@@ -1,7 +1,7 @@
 """Syntax of names: object names, label keys, label values, and the families of resource names.
 
-The ``check_…`` functions return faults in the API server's words, an empty list if there are none. The ``is_…`` functions tell
-the family of a resource name; the scheduler treats each family differently.
+The ``check_…`` functions return faults in the API server's words, an empty list if there are none. The ``is_…`` functions
+return whether a resource name belongs to a family; the scheduler treats each family differently.
 
 Source  apimachinery, pkg/api/validate/content; kubernetes, pkg/apis/core/v1/helper/helpers.go
 """

@@ -42,7 +42,10 @@ class NodeTerm:
         return all(asked.matches(labels.get(asked.key)) for asked in self.requirements) and self.matches_name(node_name)
 
     def matches_name(self, node_name: str) -> bool:
-        """Match the fields alone. A node without a name matches; fields other than the name are empty."""
+        """Return whether the requirements on fields match a node of this name. An empty name matches.
+
+        Only ``metadata.name`` has a value; all other fields are "".
+        """
         if not node_name:
             return True
         return all(asked.matches(node_name if asked.key == "metadata.name" else "") for asked in self.fields)
@@ -65,7 +68,7 @@ class NodeSelectorMatcher:
 
 
 def compile_node_selector(selector: NodeSelector, path: str = "") -> NodeSelectorMatcher:
-    """Return the compiled form of a node selector. Faults stay with their terms; nothing is raised."""
+    """Return the compiled form of a node selector. A term with faults keeps them in ``NodeTerm.faults``; nothing is raised."""
     at = f"{path}.nodeSelectorTerms" if path else "nodeSelectorTerms"
     compiled = (compile_node_term(term, f"{at}[{i}]") for i, term in enumerate(selector.node_selector_terms))
     return NodeSelectorMatcher(tuple(term for term in compiled if term is not None))

@@ -1,4 +1,4 @@
-"""Decode pods from JSON, and hold equal parts of them in memory once.
+"""Decode pods from JSON, and keep equal parts in memory only once.
 
 Most pods are copies of a template. The specs of two copies differ in the node and in the name of the volume that holds the
 service account's token, ``kube-api-access-`` and five random characters. So a spec is looked up by its text without these two,
@@ -25,12 +25,12 @@ __all__ = ["PodDecoder", "PodText", "without_token_name"]
 K = TypeVar("K")
 V = TypeVar("V")
 
-#: How many different values of each part are remembered, a few MiB. If there are more, pods are hardly copies of each other.
+#: How many different values of each part are cached (a few MiB). With more, the pods are not copies of few templates.
 _MOST: Final = 2048
-#: Up to this length, a status is looked up by its text: that of a pod without a node.
+#: Up to this length, which is that of a pod without a node, a status is looked up by its text.
 _SHORT_STATUS: Final = 256
 _SHARED_NAME: Final = "kube-api-access"
-#: The token's volume as the API server names it: with characters of Kubernetes' random suffixes.
+#: The name that the API server gives to the token's volume, with the alphabet of Kubernetes' random suffixes.
 _GIVEN_NAME: Final = re.compile(r"kube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}")
 _NAME_TEXT: Final = re.compile(rb'"kube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}"')
 _NAME_START: Final = b'"kube-api-access-'
@@ -38,7 +38,7 @@ _NAME_LENGTH: Final = len(_NAME_START) + 6
 _NAME_QUOTED: Final = b'"kube-api-access"'
 _NODE_FIELD: Final = b'"nodeName":'
 _NODE_TEXT: Final = re.compile(rb'"nodeName": ?"([a-z0-9.-]+)"')
-#: Stands for a node's name in the text of a spec; no name, and no character of valid JSON.
+#: Replaces the node's name in the text of a spec. It cannot occur in a name or in valid JSON.
 _NO_NODE: Final = b"\0"
 _PROBE: Final = "probe."
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -54,7 +54,7 @@ class PodText(Object):
 
 
 class PodDecoder:
-    """Decodes pods. Those of one decoder share equal parts."""
+    """Decodes pods. Pods from the same decoder share equal parts."""
 
     def __init__(self) -> None:
         self._decode = msgspec.json.Decoder(PodText).decode
@@ -101,7 +101,7 @@ class PodDecoder:
         return replace(shared, node_name=node) if node else shared
 
     def _first(self, text: bytes, key: bytes, node: str) -> PodSpec | None:
-        """Return the spec, without its node, that all pods with this key share; None if they differ in more."""
+        """Return the spec, without its node, that pods with this key share; None if they differ in other fields."""
         spec = without_token_name(_read_spec(text))
         probe = _PROBE if node else ""
         probed = _read_spec(key.replace(_NO_NODE, f'"nodeName":"{probe}"'.encode(), 1))
@@ -131,7 +131,7 @@ class PodDecoder:
         return read
 
     def _first_conditions(self, key: bytes, conditions: tuple[PodCondition, ...]) -> tuple[PodCondition, ...]:
-        """Remember conditions that no pod had before; their texts are mostly those of others."""
+        """Cache conditions that no earlier pod had, with strings shared with those of other pods."""
         word = self._words.setdefault
         for one in conditions:
             force_setattr(one, "type", word(one.type, one.type))
@@ -141,7 +141,7 @@ class PodDecoder:
         return _remembered(self._conditions, key, conditions)
 
     def _share_metadata(self, metadata: ObjectMeta) -> None:
-        """Replace parts of metadata that nothing else holds yet."""
+        """Replace parts of new metadata by equal parts of earlier pods, in place."""
         labels, owners = metadata.labels, metadata.owner_references
         if labels or owners:
             key = _encode((labels, owners))

@@ -1,4 +1,4 @@
-"""What people mistype most: templates that were not rendered, tabs, files cut off. Messages show the lines around the fault."""
+"""Explain common mistakes in input files: unrendered templates, tabs, truncated files; show the lines around the fault."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _cause(data: bytes, line: bytes, message: str) -> tuple[int, str]:
 
 
 def _cut(data: bytes) -> str:
-    """Return how much is missing at the end of JSON text."""
+    """Return the part of the message that says where the JSON text ends, and how many brackets are still open."""
     depth = 0
     for token in _OPEN_BRACKETS.finditer(data):
         depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(token[0], 0)

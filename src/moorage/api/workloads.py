@@ -87,7 +87,7 @@ class JobSpec(Value):
     completion_mode: str = "NonIndexed"
     suspend: bool = False
     selector: LabelSelector | None = None
-    #: True: the user sets the selector and the labels that it requires.
+    #: If True, the user, not the API server, sets the selector and the matching labels of the pod template.
     manual_selector: bool = False
     #: If set and not ``kubernetes.io/job-controller``, another controller creates the pods.
     managed_by: str | None = None

@@ -1,8 +1,8 @@
-"""A quick reader of block-style YAML, line by line: what kubectl and people write in dumps and manifests.
+"""A quick line-by-line reader for block-style YAML, the style in which kubectl and people write dumps and manifests.
 
-Most lines of a dump occur many times, so what a line says is remembered. What the reader does not understand (flow style,
-text over several lines, escapes) goes to libyaml, with the lines that belong to it. The reader gives up a document whose lines
-may change the meaning of others (anchors, merge keys, duplicate keys), and one with a fault.
+Most lines of a dump occur many times, so parsed lines are cached. Parts that the reader does not understand (flow style, text
+over several lines, escapes) are parsed by libyaml. The reader gives up on documents with faults, and on those where one line
+can change the meaning of another (anchors, merge keys, duplicate keys): it raises ``UnusualError``.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from moorage.api.yaml_lines import BLANK, NESTED, NO_ENTRIES, OTHER, Item, Line,
 
 __all__ = ["BlockDocument", "BlockReader", "ReadPart", "UnusualError"]
 
-#: Reads a part of a document with libyaml: its text, and how many collections are around it. Returns the tree and the number of
-#: nodes with the starts and ends of collections, or raises UnusualError.
+#: Parses a part of a document with libyaml, given its text and the number of enclosing collections. Returns the tree and the
+#: number of nodes, in which the start and the end of a collection count as one each; or raises UnusualError.
 ReadPart: TypeAlias = Callable[[str, int], tuple[Any, int]]
 
-#: How many lines are remembered, and how long they may be.
+#: How many parsed lines are cached, and the maximum length of a cached line.
 _REMEMBERED: Final = 20_000
 _MOST_LENGTH: Final = 100
-#: The deepest nesting. libyaml reads what is nested deeper.
+#: The deepest nesting that this reader handles; libyaml parses deeper documents.
 _MAX_DEPTH: Final = 50
-#: How many parts of any document libyaml may read.
+#: How many parts libyaml may always parse; beyond that, at most one for every eight lines.
 _FEW_PARTS: Final = 8
 
 
-#: What starts a merge key, a complex key, or something that is no entry of a mapping.
+#: The beginnings of merge keys, complex keys, and values that are no mapping entry.
 _NO_ENTRY: Final = ("<<", "?", ":", "{", "[", "!", "&", "*")
 
 
 class UnusualError(Exception):
-    """The document is not for this reader."""
+    """This reader cannot parse the document; libyaml has to."""
 
 
 class BlockDocument(NamedTuple):
-    """A document, the line of its first node, counted from 0, and the number of nodes, as ``yaml_tree`` counts them."""
+    """A document. ``line`` is the line of its first node, counted from 0; ``nodes`` is counted as in ``yaml_tree``."""
 
     root: Any
     line: int
@@ -44,10 +44,11 @@ class BlockDocument(NamedTuple):
 
 
 class BlockReader:
-    """Reads documents, and remembers lines from one to the next.
+    """Reads documents, and caches parsed lines across documents.
 
-    ``_here`` is the innermost open collection, which starts at ``_column``. What is nested below ``_last``, the last line with
-    an entry or an item, belongs to ``_pending``: a key, or the last item if ``_here`` is a list.
+    ``_here`` is the innermost open collection, which starts at ``_column``. ``_last`` is the last line with an entry or an
+    item; lines nested below it are the value of ``_pending``, which is a key, or an index if ``_here`` is a list, or None if
+    the entry already has its value.
     """
 
     def __init__(self, read_part: ReadPart) -> None:
@@ -78,7 +79,7 @@ class BlockReader:
             if key is None or value is OTHER or (column > self._column and self._pending is None):
                 at = self._take(line, at)
                 continue
-            # An entry of a mapping, as most lines are.
+            # Most lines are an entry of a mapping.
             if column != self._column or type(self._here) is not dict:
                 self._come_to(column, dict)
             here = self._here
@@ -110,7 +111,7 @@ class BlockReader:
         return line
 
     def _take(self, line: Line, at: int) -> int:
-        """Take a line with an item, or one that libyaml has to read; return the number of the next one."""
+        """Handle any line but a plain mapping entry; return the number of the next line to read."""
         if line is BLANK:
             return at + 1
         column, key, _, item = line
@@ -149,7 +150,7 @@ class BlockReader:
     # -- collections -------------------------------------------------------------------------------------------------------
 
     def _come_to(self, column: int, kind: type) -> None:
-        """Open or close collections, so that the innermost one is of this kind and starts at this column."""
+        """Open or close collections until the innermost one is of this kind and starts at this column."""
         if column > self._column or (column == self._column and kind is list and type(self._pending) is str):
             self._open(kind, column)
             return
@@ -167,7 +168,7 @@ class BlockReader:
             raise UnusualError
         opened = kind()
         self._here[self._pending] = opened
-        self._nodes += 1  # it takes the place of a null, and has an end
+        self._nodes += 1  # its start replaces a null that is counted already, so only its end is added
         self._enter(opened, column)
 
     def _enter(self, opened: Any, column: int) -> None:
@@ -177,7 +178,7 @@ class BlockReader:
     # -- parts for libyaml -------------------------------------------------------------------------------------------------
 
     def _take_other(self, column: int, at: int) -> int:
-        """Take a line that has no entry or item of its own."""
+        """Handle a line whose value is OTHER; return the number of the next line to read."""
         text = self._lines[at]
         if text.startswith(_NO_ENTRY, column):
             raise UnusualError
@@ -189,7 +190,7 @@ class BlockReader:
         return self._take_part(at)
 
     def _take_again(self, at: int) -> int:
-        """Leave the last entry or item, which goes on here, to libyaml."""
+        """Parse the last entry or item again, with libyaml, as it continues on this line; return the next line's number."""
         if type(self._here) is dict:
             self._here.popitem()
             self._nodes -= 2
@@ -203,7 +204,7 @@ class BlockReader:
         return end
 
     def _take_part(self, at: int) -> int:
-        """Read the entry or item of a line with libyaml, up to the next line that is not nested in it."""
+        """Parse an entry or item and all lines nested in it with libyaml; return the number of the line after them."""
         self._parts += 1
         if self._parts > _FEW_PARTS and self._parts > at // 8:
             raise UnusualError  # it is quicker to read the whole document with libyaml
@@ -214,7 +215,7 @@ class BlockReader:
             end += 1
         text = "\n".join([" " * column + lines[at][column:], *lines[at + 1 : end]]) + ("\n" if end < len(lines) else "")
         part, nodes = self._read_part(text, len(self._outside) - 1)
-        self._nodes += nodes - 3  # without the start of its document, and without the collection, which is counted already
+        self._nodes += nodes - 3  # without the document's start, and the collection's start and end: counted already
         if type(part) is not type(self._here) or len(part) != 1:
             raise UnusualError
         if type(part) is list:

@@ -1,6 +1,6 @@
-"""One line of block-style YAML: its column, its key and its value, for the reader of blocks.
+"""Parse one line of block-style YAML into its column, key and value, for ``yaml_blocks``.
 
-Only lines that mean the same wherever they stand are understood; what may depend on other lines is left to libyaml.
+Only lines whose meaning does not depend on other lines are parsed; the others are marked ``OTHER``, for libyaml.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["BLANK", "NESTED", "NO_ENTRIES", "NO_ITEMS", "OTHER", "Item", "Line",
 
 
 class Mark:
-    """A value that is no scalar, is not on the line, or is not understood."""
+    """Marks a value that is not a scalar, is not on the line, or needs libyaml."""
 
 
 #: The value is on the lines below, or null.
@@ -29,7 +29,7 @@ NO_ITEMS: Final = Mark()
 
 
 class Item(NamedTuple):
-    """What follows a dash: an entry of a mapping, or a value if ``key`` is None."""
+    """The text after a dash: an entry of a mapping or, if ``key`` is None, a value."""
 
     column: int
     key: str | None
@@ -49,15 +49,15 @@ class Line(NamedTuple):
 
 
 BLANK: Final = Line(-1, None, None)
-#: A word at the start of a line is a key if a colon ends it. Keys with blanks are left to libyaml.
+#: A key at the start of a line, with its colon. Plain keys that contain blanks are left to libyaml.
 _KEY: Final = re.compile(
     r"""(?: ([A-Za-z0-9_./$(+=~^\\][^ ]{0,500}?) | '([^']{0,500})' | "([^"\\]{0,500})" ) [ ]* : (?: [ ]+ | $ )""", re.VERBOSE
 )
-#: The same, up to the first colon with a blank after it.
+#: The same without the colon, with indentation and dash: the part of a line before its first ``": "``.
 _START: Final = re.compile(r"[ ]*(?:(-)[ ]+)?([A-Za-z0-9_./$(+=~^\\][^ \t]{0,500})")
-#: Longer starts of lines are not kept in memory.
+#: If this part of a line is longer, it is not cached.
 _MOST_START: Final = 600
-#: What starts no plain scalar, or starts one only in some places.
+#: The start of a plain scalar; and texts that a plain scalar on one line does not contain.
 _PLAIN_START: Final = re.compile(r"""[^-?:,\[\]{}#&*!|>'"%@`]|-(?=[^ ])""")
 _IN_PLAIN: Final = re.compile(r": | #|:$|\t")
 _SINGLE: Final = re.compile(r"'((?:[^']|'')*)' *")
@@ -66,7 +66,7 @@ _EMPTY: Final = {"{}": NO_ENTRIES, "[]": NO_ITEMS}
 
 
 def parse_line(line: str) -> Line:
-    """Return what a line says."""
+    """Parse a line."""
     start, colon, rest = line.partition(": ")
     if colon and len(start) < _MOST_START and (known := _start_of_entry(start)) is not None:
         column, key, item_column = known
@@ -84,7 +84,7 @@ def parse_line(line: str) -> Line:
 
 @lru_cache(maxsize=8192)
 def _start_of_entry(start: str) -> tuple[int, str, int] | None:
-    """Return the column of a line that starts like this, the key, and the column of the key if there is a dash before it."""
+    """Return a line's column and key, and the key's own column if a dash precedes it, else -1; None if there is no key."""
     found = _START.fullmatch(start)
     if found is None:
         return None
@@ -109,7 +109,7 @@ def _dash(column: int, text: str) -> Line:
 
 
 def _entry(text: str) -> tuple[str, Any] | None:
-    """Return the key and the value of an entry of a mapping; None if there is none, or libyaml has to read the key."""
+    """Return the key and the value of a mapping entry; None if the text is no entry, or its key needs libyaml."""
     found = _KEY.match(text)
     if found is None:
         return None
@@ -125,7 +125,7 @@ def _entry(text: str) -> tuple[str, Any] | None:
 
 
 def _value(text: str) -> Any:
-    """Return the value on a line; OTHER if it may go on below, or if only libyaml knows it."""
+    """Return the value on a line; OTHER if it may continue on the next line, or needs libyaml."""
     if _PLAIN_START.match(text):
         return OTHER if _IN_PLAIN.search(text) else _plain(text.rstrip(" "))
     if not text:

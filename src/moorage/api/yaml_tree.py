@@ -49,18 +49,18 @@ __all__ = ["MAX_ALIASED", "MAX_DEPTH", "MAX_NODES", "read_tree"]
 MAX_DEPTH: Final = 100
 #: The maximum number of scalars, lists and mappings in one stream. A 20 MB dump has about a million.
 MAX_NODES: Final = 8_000_000
-#: The maximum number of nodes that aliases may add to one stream, including copies of copies, and of characters in those.
+#: Limits on what aliases may add to one stream, including copies of copies: the number of nodes, and of characters in them.
 MAX_ALIASED: Final = 100_000
 MAX_ALIASED_TEXT: Final = 32 << 20
-#: libyaml compares every %TAG with all before it.
+#: libyaml compares every %TAG with all earlier ones, so their number is limited.
 _MAX_DIRECTIVES: Final = 1_000
 
 _DOCUMENT_START: Final = re.compile(r"^---(?=[ \t]|$)", re.MULTILINE)
 _DIRECTIVE: Final = re.compile(r"^(?:%|\.\.\.(?=[ \t]|$))", re.MULTILINE)
 _PRINTABLE: Final = bytes(range(0x20, 0x7F)) + b"\n\t"
-#: What libyaml takes for a line break, and what it rejects.
+#: Characters that libyaml treats as line breaks or rejects.
 _UNUSUAL: Final = re.compile("[^\n\t -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
-#: How many documents of any stream may not be in block style before libyaml reads the rest.
+#: After this many documents that are not in block style, libyaml parses the rest of a stream.
 _FEW_UNUSUAL: Final = 8
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -158,7 +158,7 @@ def _documents(data: bytes, tree: _Tree, parser: Callable[[bytes], EventSource])
 
 
 def _lines_of_text(data: bytes) -> str | None:
-    """Return the text if it has no characters, directives and document ends that matter to more than their line."""
+    """Return the text; None if it has characters, directives or document ends that affect more than their own line."""
     if data.isascii() and data.translate(None, _PRINTABLE):
         return None
     try:
@@ -170,7 +170,7 @@ def _lines_of_text(data: bytes) -> str | None:
 
 
 def _block_document(lines: list[str], reader: BlockReader, tree: _Tree) -> BlockDocument | None:
-    """Return the document if the reader of blocks can read it."""
+    """Return the document, or None if ``yaml_blocks`` cannot read it."""
     if lines[0].startswith("---"):
         if lines[0].rstrip(" ") != "---":
             return None
@@ -187,7 +187,7 @@ def _block_document(lines: list[str], reader: BlockReader, tree: _Tree) -> Block
 
 
 def _read_part(parser: Callable[[bytes], EventSource], text: str, depth: int) -> tuple[Plain, int]:
-    """Read a part of a document that is nested in ``depth`` collections.
+    """Parse a part of a document that is nested in ``depth`` collections with libyaml.
 
     Raises  UnusualError for a fault, and for an anchor, which may be used elsewhere
     """
@@ -235,7 +235,7 @@ def _events(data: bytes, where: str, parser: Callable[[bytes], EventSource]) -> 
 
 
 def _syntax_fault(error: yaml.MarkedYAMLError, data: bytes) -> str:
-    """Return ``line: problem``. The parser reports what is missing at the end on the line after the last one."""
+    """Return ``line: problem``. A fault that the parser reports after the last line is placed on the last line."""
     mark = error.problem_mark or error.context_mark
     line = min(mark.line + 1, data.rstrip().count(b"\n") + 1) if mark else 1
     started = (

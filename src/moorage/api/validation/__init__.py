@@ -1,4 +1,4 @@
-"""Validation of API objects, as far as scheduling reads them, with the API server's rules.
+"""Validate the fields of API objects that scheduling reads, with the API server's rules.
 
 ``validate`` takes an object with defaults and returns all faults with their paths. It does not check parts that scheduling does
 not read (images, probes, mounts, security), nor rules for updates.

@@ -18,7 +18,7 @@ __all__ = ["limit_range_faults", "namespace_faults", "node_faults", "node_status
 
 
 def node_faults(node: Node) -> Faults:
-    """Yield the faults of a node. As in the API server, the path of taints is ``metadata.taints``, not their real one."""
+    """Yield the faults of a node. Faults of taints have the path ``metadata.taints``, as in the API server."""
     yield from object_meta(node.metadata, False)
     yield from _taints("metadata.taints", node.spec.taints)
     yield from node_status_faults(node)

@@ -111,7 +111,7 @@ def _scopes(spec: ResourceQuotaSpec) -> Faults:
 
 
 def _out_of_scope(spec: ResourceQuotaSpec) -> dict[str, int]:
-    """Return, for each scope, how many of the limited resources it does not apply to."""
+    """Return, by scope, the number of limited resources that the scope does not apply to."""
     limited = [name for name in spec.hard if _is_standard(name)]
     return {scope: sum(name not in known for name in limited) for scope, known in _SCOPED.items()}
 

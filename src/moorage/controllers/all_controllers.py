@@ -44,7 +44,7 @@ _CALLED: Final = {
 
 
 def all_controllers(job_s: float = 5.0, gates: FeatureGates | None = None) -> list[Controller]:
-    """Return new controllers for one store, kubelets included; ``job_s``: how long a job's pod runs unless it declares that."""
+    """Return new controllers for one store, kubelets included. ``job_s``: the default run time of a job's pod, in seconds."""
     opened = gates or FeatureGates()
     return [
         Kubelets(job_s),
@@ -74,7 +74,7 @@ def all_controllers(job_s: float = 5.0, gates: FeatureGates | None = None) -> li
 def chosen(controllers: Sequence[Controller], words: Sequence[str]) -> list[Controller]:
     """Return the selected controllers, in kube-controller-manager's format; kubelets always run.
 
-    ``*`` enables all, ``-name`` disables one, and the first word about a controller wins.
+    ``*`` enables all, ``-name`` disables one, and the first entry that names a controller wins.
 
     Raises  InputError for an unknown name
     """

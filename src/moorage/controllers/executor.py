@@ -21,12 +21,13 @@ from moorage.controllers.nodes.kubelets import KUBELET
 
 __all__ = ["StepExecutor"]
 
-#: Number of events that are remembered for aggregation; the oldest is dropped, and created again when it recurs.
+#: Number of events that are cached for aggregation. If an event recurs after it was evicted, a new object is created.
 _REMEMBERED: Final = 4096
-#: This many similar events (differing only in message) are combined into one; a pause of so many seconds ends a series.
+#: From this many similar events on (they differ only in message), further ones are combined, until ten minutes pass without
+#: one.
 _MOST_SIMILAR: Final = 10
 _FORGOTTEN_S: Final = 600.0
-#: How often a step on a large object is tried while other objects that it depends on change.
+#: Maximum number of attempts at a step on a large object; an attempt fails if an object that it read changes meanwhile.
 _TRIES: Final = 5
 
 
@@ -43,9 +44,9 @@ class StepExecutor:
         self._similar: dict[tuple[str, ...], tuple[dict[str, None], float]] = {}
 
     def carry_out(self, step: ExecutableStep, source: str) -> None:
-        """Execute a step; ``source`` is the name of the controller.
+        """Execute a step for the controller named ``source``.
 
-        Raises  ApiError as the store does; 409 also where another object has taken the name
+        Raises  ApiError as the store does; 409 also if another object has taken the name
         """
         match step:
             case Create(kind, document):
@@ -64,9 +65,9 @@ class StepExecutor:
                 self._record(step, source)
 
     def carry_out_detached(self, step: ExecutableStep, source: str, ask: AskOwner) -> None:
-        """Execute a step in another thread than the store's, which ``ask`` reaches, while no other step is executed.
+        """Execute a step in a worker thread; ``ask`` calls functions on the store's thread. No other step may run meanwhile.
 
-        Nothing is executed if the object has changed since the controller saw it: the controller reconciles it again.
+        Do nothing if the object has changed since the controller saw it: the change triggers another reconcile.
 
         Raises  ApiError as ``carry_out`` does
         """
@@ -159,7 +160,7 @@ class StepExecutor:
         self._names[key] = made.name
 
     def _are_many(self, key: tuple[str, ...]) -> bool:
-        """Return True where there were so many similar events about an object that the next ones are combined."""
+        """Return True if similar events about an object are so many that this one is combined with them."""
         now = self._store.clock()
         texts, last = self._similar.pop(key[:-1], ({}, now))
         if now - last > _FORGOTTEN_S:
@@ -189,7 +190,7 @@ def _manager(source: str, kind: ServedKind, subresource: str = "") -> FieldManag
 
 
 def _is_closing(error: ApiError) -> bool:
-    """Return True where a create failed because the namespace is being deleted."""
+    """Return True if a create failed because the namespace is being deleted."""
     return any(cause.reason == "NamespaceTerminating" for cause in error.causes)
 
 

@@ -36,7 +36,7 @@ __all__ = ["ControllerManager"]
 
 #: How long the manager works before it yields the thread to other tasks, in seconds.
 _SLICE_S: Final = 0.02
-#: So many steps of a reconcile are executed together, as they may belong together.
+#: The first steps of a reconcile, up to this number, are always executed in one turn, as they may depend on each other.
 _FEW: Final = 4
 #: The size of watch events that are processed at a time, in bytes.
 _PIECE: Final = 256 << 10
@@ -45,7 +45,7 @@ _UNSEEN: Final = frozenset(["Event"])
 
 
 class _Turn:
-    """A short time for which the manager has the thread."""
+    """A time slice during which the manager keeps the thread."""
 
     def __init__(self) -> None:
         self._end = time.monotonic() + _SLICE_S
@@ -55,7 +55,7 @@ class _Turn:
         return time.monotonic() > self._end
 
     async def end(self) -> None:
-        """Let other tasks run if the turn is over, and begin another."""
+        """If the turn is over, let other tasks run and begin a new turn."""
         if self.is_over:
             await asyncio.sleep(0)
             self._end = time.monotonic() + _SLICE_S
@@ -92,7 +92,7 @@ class ControllerManager:
         return self._store.watch(kind, ALL, version, self._wake)
 
     def _follow_kinds(self) -> None:
-        """Watch the kinds that the store has now, and forget the objects of kinds that it no longer has."""
+        """Watch exactly the kinds that the store has now; remove objects of other kinds from the index."""
         if self._watches and self.world.kinds is self._store.kinds:
             return
         self.world.kinds = self._store.kinds
@@ -104,7 +104,7 @@ class ControllerManager:
                 self._watches[kind] = self._watch(kind, "")
 
     def _replace(self, old: ServedKind, new: ServedKind | None) -> None:
-        """Follow a custom kind whose definition changed, or was deleted (None)."""
+        """Continue the watch of a custom kind under its changed definition ``new``; None if the definition was deleted."""
         watch = self._watches.pop(old)
         if new is None:
             for document in self.world.all(old):
@@ -118,7 +118,7 @@ class ControllerManager:
         self._woken.set()
 
     def close(self) -> None:
-        """Stop watching, and leave the deletion of namespaces to the store again."""
+        """Stop watching. From then on the store deletes the content of namespaces itself."""
         self._store.empties_namespaces = True
         for kind, watch in self._watches.items():
             self._store.unwatch(kind, watch)
@@ -131,7 +131,7 @@ class ControllerManager:
             pass
 
     def _refreshed(self) -> Iterator[None]:
-        """Process all pending watch events piece by piece."""
+        """Process all pending watch events, and yield after each piece of them."""
         while self._stale or self.world.kinds is not self._store.kinds:
             self._stale = False
             self._follow_kinds()
@@ -144,7 +144,7 @@ class ControllerManager:
                 self._catch_up(kind)
 
     def _catch_up(self, kind: ServedKind) -> None:
-        """Restart a watch that fell too far behind, after processing the deletions that it missed."""
+        """Process the deletions that a watch missed because it fell too far behind, then restart it."""
         for document in self.world.all(kind):
             if self._store.find(kind, namespace_of(document), name_of(document)) is None:
                 self._note(kind, document, gone=True)
@@ -232,10 +232,10 @@ class ControllerManager:
                 await self._pause()
 
     async def _step(self, turn: _Turn) -> bool:
-        """Do what ``step`` does, and let other tasks run every few milliseconds.
+        """Do the same as ``step``, but let other tasks run when the turn is over. Return False if no key is due.
 
-        A reconcile with many steps is cut short when the turn is over and it has changed something. Its key is reconciled
-        again, as the remaining steps may be wrong by then. So is a reconcile after a step that the worker executed.
+        A reconcile with many steps stops when the turn is over and it has changed something, or when the worker has executed a
+        step. The remaining steps may be outdated by then, so the key is reconciled again.
         """
         for _ in self._refreshed():
             await turn.end()

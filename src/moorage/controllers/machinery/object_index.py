@@ -120,7 +120,9 @@ class ObjectIndex:
         index = self._indexes.setdefault(kind, _KindIndex())
         key = key_of(document)
         old = index.by_key.get(key)
-        if old is not None and (gone or uid_of(old) != uid_of(document) or _places(kind, old) != _places(kind, document)):
+        if old is not None and (
+            gone or uid_of(old) != uid_of(document) or _index_fields(kind, old) != _index_fields(kind, document)
+        ):
             self._forget(kind, index, key, old)
         if gone:
             return ObjectChange(kind, old or document, None)
@@ -137,7 +139,7 @@ class ObjectIndex:
         return ObjectChange(kind, old, document)
 
     def rename(self, old: ServedKind, new: ServedKind) -> None:
-        """Keep the objects of a custom kind under the row that replaces the kind's old one."""
+        """Keep the objects of a custom kind when its changed definition replaces the ``ServedKind`` ``old`` by ``new``."""
         index = self._indexes.pop(old, None)
         if index is not None:
             self._indexes[new] = index
@@ -157,8 +159,8 @@ class ObjectIndex:
             _drop(self._pods_on, node, key)
 
 
-def _places(kind: ServedKind, document: Document) -> tuple[object, object]:
-    """Return the fields that decide under which index entries an object is found."""
+def _index_fields(kind: ServedKind, document: Document) -> tuple[object, object]:
+    """Return the fields from which the index entries of an object are computed."""
     return document["metadata"].get("ownerReferences"), document["spec"].get("nodeName") if kind is PODS else name_of(document)
 
 

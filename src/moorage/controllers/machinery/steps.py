@@ -19,7 +19,7 @@ __all__ = ["Create", "DeleteAll", "DeleteStep", "EventStep", "ExecutableStep", "
 class Create:
     """Create an object; with ``or_keep`` an existing object of that name is no error. ``owner`` gets an event about the result.
 
-    ``event_texts``: that event's message on success and its prefix on failure, where they differ from most controllers'.
+    ``event_texts``: the message of that event on success, and the prefix of its message on failure; None for the usual texts.
     ``otherwise`` returns the step to execute on failure, given the error's text.
     """
 
@@ -81,7 +81,7 @@ class EventStep:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Reconcile the same key again after so many seconds, even without an event."""
+    """Reconcile the same key again after ``delay_s`` seconds, even without an event."""
 
     delay_s: float
 

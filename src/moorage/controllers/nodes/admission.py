@@ -36,7 +36,7 @@ class _Requests(NamedTuple):
 
 
 class Admission:
-    """Caches the requests of pods until ``forget``."""
+    """Judges pods as a kubelet does, and caches their requests until ``forget``."""
 
     def __init__(self) -> None:
         self._requests: dict[str, _Requests] = {}
@@ -47,7 +47,7 @@ class Admission:
     def rejection(self, pod: Document, node: Document, on_node: Iterable[Document]) -> tuple[str, str] | None:
         """Return kubelet's reason and message for rejecting a pod; None to admit it.
 
-        ``on_node``: the node's pods; those that were admitted and have not ended count.
+        ``on_node`` are the node's pods. Only those count that kubelet has admitted and that have not ended.
         """
         read, host = decode(pod, Pod, ""), decode(node, Node, "")
         requests = self._of(pod, read)
@@ -69,8 +69,8 @@ def _counts(pod: Document) -> bool:
 
 
 def _faults(pod: Pod, asked: _Requests, node: Node, others: list[_Requests]) -> Iterator[tuple[str, str]]:
-    yield from _short(asked, node, others)
-    if not _is_wanted(pod, node):
+    yield from _shortages(asked, node, others)
+    if not _affinity_matches(pod, node):
         yield _failed("NodeAffinity", node_affinity.REASON)
     if any(wanted.clashes(held) for wanted in asked.ports for other in others for held in other.ports):
         yield _failed("NodePorts", node_ports.REASON)
@@ -82,8 +82,8 @@ def _failed(predicate: str, why: str) -> tuple[str, str]:
     return predicate, f"Predicate {predicate} failed: {why}"
 
 
-def _short(asked: _Requests, node: Node, others: list[_Requests]) -> Iterator[tuple[str, str]]:
-    """Yield a rejection for each resource that the node has too little of."""
+def _shortages(asked: _Requests, node: Node, others: list[_Requests]) -> Iterator[tuple[str, str]]:
+    """Yield a rejection for each resource of which the node has too little."""
     offered = {name: amount(name, quantity) for name, quantity in node.status.allocatable.items()}
     if len(others) + 1 > offered.get("pods", 0):
         yield _out_of("pods", 1, len(others), offered.get("pods", 0))
@@ -102,8 +102,8 @@ def _out_of(name: str, wanted: int, used: int, has: int) -> tuple[str, str]:
     return f"OutOf{name}", text
 
 
-def _is_wanted(pod: Pod, node: Node) -> bool:
-    """Return True where the pod's node selector and required node affinity match the node."""
+def _affinity_matches(pod: Pod, node: Node) -> bool:
+    """Return True if the pod's node selector and required node affinity match the node."""
     affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
     if not selector_from_map(pod.spec.node_selector).matches(node.labels):

@@ -66,7 +66,7 @@ def lease_seconds(nodes: int) -> int:
 
 
 class Kubelets:
-    """``job_s``: how long a job's pod runs unless it declares that."""
+    """``job_s``: the run time of a job's pod without an annotation for it, in seconds."""
 
     name = KUBELET
 
@@ -167,7 +167,7 @@ class Kubelets:
     # -- nodes ----------------------------------------------------------------------------------------------------------
 
     def _report(self, node: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
-        status = _well(node, now)
+        status = _healthy_status(node, now)
         if status != status_of(node):
             yield SetStatus(NODES, node, status)
         yield from self._renew(node, world, now)
@@ -223,8 +223,8 @@ def _address_of(node: Document) -> str:
     return str(ipaddress.IPv4Address(int(ipaddress.IPv4Address("172.16.0.1")) + number))
 
 
-def _well(node: Document, now: float) -> Document:
-    """Return the status of a healthy node; existing fields are preserved, and transition times of unchanged conditions too."""
+def _healthy_status(node: Document, now: float) -> Document:
+    """Return the status of a healthy node. Existing fields, and transition times of unchanged conditions, are preserved."""
     status = status_of(node)
     capacity = status.get("capacity") or status.get("allocatable") or {}
     made: dict[str, Any] = {
@@ -249,7 +249,7 @@ def _well(node: Document, now: float) -> Document:
 
 
 def _allocatable(capacity: Document, held: Document) -> Document:
-    """Return a node's allocatable resources: its own values, completed from its capacity, without removed devices."""
+    """Return a node's allocatable: its own values, completed from its capacity, without devices missing from the capacity."""
     return {**capacity, **{name: amount for name, amount in held.items() if name in capacity or "/" not in name}}
 
 

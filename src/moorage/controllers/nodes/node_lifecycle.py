@@ -57,7 +57,7 @@ class NodeLifecycle:
         node = world.get(NODES, "", key)
         if node is None:
             return
-        left_s = _silent_at(node, world.get(LEASES, _NAMESPACE, key)) - now
+        left_s = _lost_at(node, world.get(LEASES, _NAMESPACE, key)) - now
         status = _lost(node, now) if left_s < 0 else status_of(node)
         if status != status_of(node):
             yield SetStatus(NODES, node, status)
@@ -79,8 +79,8 @@ def with_old_labels(labels: Mapping[str, str]) -> dict[str, str]:
     return {**labels, **{old: labels[name] for name, old in _OLD_LABELS.items() if name in labels}}
 
 
-def _silent_at(node: Document, lease: Document | None) -> float:
-    """Return when a node counts as lost without another heartbeat."""
+def _lost_at(node: Document, lease: Document | None) -> float:
+    """Return when a node counts as lost unless it sends another heartbeat, in seconds since 1970."""
     ready = condition_of(node, "Ready") or {}
     beat = seconds(ready.get("lastHeartbeatTime"))
     if lease is None:
@@ -123,7 +123,7 @@ def wanted_taints(node: Document) -> list[tuple[str, str]]:
 
 
 def _with_ours(held: list[dict[str, Any]], wanted: list[tuple[str, str]], now: float) -> list[dict[str, Any]]:
-    """Return the taints with those of this controller as wanted; all others are preserved."""
+    """Return the taints with those that this controller manages set to ``wanted``; all others are preserved."""
     kept = [one for one in held if one.get("key") not in _OURS or (one["key"], one.get("effect")) in wanted]
     there = {(one.get("key"), one.get("effect")) for one in kept}
     added = [{"key": key, "effect": effect, "timeAdded": stamp(now)} for key, effect in wanted if (key, effect) not in there]

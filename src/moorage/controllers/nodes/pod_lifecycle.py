@@ -62,28 +62,28 @@ class Life:
 
 
 def life_of(pod: Document, job_s: float) -> Life:
-    """Return the declared behaviour of a pod without invalid annotations. ``job_s``: how long pods of jobs and hooks run."""
+    """Return the declared behaviour of a pod, ignoring invalid annotations. ``job_s``: how long pods of jobs and hooks run."""
     declared = annotations_of(pod)
     ready_s, run_s, code = _number(declared, "ready-seconds"), _number(declared, "run-seconds"), _number(declared, "exit-code")
-    usual = _usual(pod, job_s) if run_s is None and code is None else CommandOutcome(_usual_s(pod, job_s), 0)
+    usual = _default_outcome(pod, job_s) if run_s is None and code is None else CommandOutcome(_default_run_s(pod, job_s), 0)
     return Life(
         _number(declared, "start-seconds") or 0.0,
         _probed_after(pod) if ready_s is None else ready_s,
         usual.run_s if run_s is None else run_s,
         int(code) if code is not None and code < 256 else usual.exit_code,
-        max(_number(declared, "stop-seconds") or 0.0, _sleeps(pod)),
+        max(_number(declared, "stop-seconds") or 0.0, _hook_sleep_s(pod)),
     )
 
 
-def _usual(pod: Document, job_s: float) -> CommandOutcome:
-    """Return the outcome of a pod that declares none."""
+def _default_outcome(pod: Document, job_s: float) -> CommandOutcome:
+    """Return the outcome of a pod without run-seconds and exit-code: that of its command, or the default."""
     containers = spec_of(pod).get("containers") or []
     predicted = outcome_of(containers[0]) if len(containers) == 1 else None
-    return predicted or CommandOutcome(_usual_s(pod, job_s), 0)
+    return predicted or CommandOutcome(_default_run_s(pod, job_s), 0)
 
 
-def _usual_s(pod: Document, job_s: float) -> float | None:
-    """Return how long a pod runs that declares nothing: pods of jobs and Helm's hooks end, all others run on."""
+def _default_run_s(pod: Document, job_s: float) -> float | None:
+    """Return the default run time in seconds: ``job_s`` for pods of jobs and Helm hooks, None (unlimited) for all others."""
     owner = controller_of(pod)
     is_hook = _HELM_HOOK in annotations_of(pod) and spec_of(pod).get("restartPolicy") in {"Never", "OnFailure"}
     return job_s if is_hook or (owner is not None and owner["kind"] == "Job") else None
@@ -95,8 +95,8 @@ def _probed_after(pod: Document) -> float:
     return max((float(probe.get("initialDelaySeconds") or 0) for probe in probes), default=0.0)
 
 
-def _sleeps(pod: Document) -> float:
-    """Return how long the preStop hooks of a pod's containers sleep: the only kind of hook that needs no container."""
+def _hook_sleep_s(pod: Document) -> float:
+    """Return how long the longest preStop hook of kind ``sleep`` takes, in seconds. Other hooks would need a container."""
     hooks = [(one.get("lifecycle") or {}).get("preStop") or {} for one in spec_of(pod).get("containers") or ()]
     return max((float((hook.get("sleep") or {}).get("seconds") or 0) for hook in hooks), default=0.0)
 

@@ -33,7 +33,7 @@ _MESSAGE: Final = "Taint manager: deleting due to NoExecute taint"
 
 
 class TaintEviction:
-    """Remembers since when it has seen taints without ``timeAdded``."""
+    """Keeps, by the UID of a pod, when it first saw taints without ``timeAdded`` on the pod's node."""
 
     name = "taint-eviction-controller"
 

@@ -42,7 +42,7 @@ class AttributesClassProtection:
 
 
 def _named(user: Document) -> Iterator[str]:
-    """Yield the classes that a volume or a claim names: requested, current and target."""
+    """Yield the names of the classes that a volume or a claim refers to: requested, current and target."""
     status = status_of(user)
     for name in (
         spec_of(user).get("volumeAttributesClassName"), status.get("currentVolumeAttributesClassName"),

@@ -1,7 +1,8 @@
 """Claims of pods: for ephemeral volumes, and for devices that are requested by template.
 
-The pod owns them, and they are deleted with it. A resource claim drops deleted and ended pods from its reservations, and is
-deallocated without any; devices with binding conditions become ready at once, because no driver runs.
+The pod owns its claims, so they are deleted with it. This controller removes deleted and ended pods from the reservations of
+resource claims, and deallocates claims without reservations. Devices with binding conditions become ready at once, because no
+driver runs.
 
 Source  kubernetes, pkg/controller/volume/ephemeral/controller.go; pkg/controller/resourceclaim/controller.go
 """
@@ -74,7 +75,7 @@ def _own_claim(pod: Document, name: str, template: Document, world: ObjectIndex)
 
 
 def _claim_of(pod: Document, template: Document, **named: Any) -> Document:
-    """Return a claim that a pod owns, from a template."""
+    """Return the metadata and spec of a claim made from a template and owned by a pod."""
     metadata = copied(template.get("metadata") or {})
     kept = {name: value for name, value in metadata.items() if name in {"labels", "annotations"} and value}
     owned = {"namespace": namespace_of(pod), "ownerReferences": [reference_to(PODS, pod)]}
@@ -169,7 +170,7 @@ def _sync_claim(claim: Document, world: ObjectIndex) -> Iterator[Step]:
     if made != status:
         yield SetStatus(RESOURCE_CLAIMS, claim, made)
     finalizers = claim["metadata"].get("finalizers") or []
-    # A scheduler that begins to allocate a claim also adds the finalizer before the devices: leave that alone.
+    # A scheduler adds the finalizer before the allocation, so keep it on a claim that is about to be allocated.
     is_over = (users and not left) or is_ending(claim)
     if _PROTECTED in finalizers and is_over and not made.get("allocation"):
         yield Update(RESOURCE_CLAIMS, revised(claim, finalizers=[one for one in finalizers if one != _PROTECTED]))

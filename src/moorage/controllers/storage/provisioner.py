@@ -42,7 +42,7 @@ def makes_volumes(storage_class: StorageClass) -> bool:
 
 
 def asked_of(storage_class: StorageClass) -> str:
-    """Return the provisioner of the class: its own, or the CSI driver that replaced an in-tree one."""
+    """Return the name of the class's provisioner; for an in-tree provisioner, the CSI driver that replaced it."""
     return driver_of(storage_class.provisioner) or storage_class.provisioner
 
 
@@ -52,9 +52,9 @@ def made_for(
     labels_of: Callable[[str], Mapping[str, str] | None],
     csi_node_of: Callable[[str], CSINode | None],
 ) -> PersistentVolume | None:
-    """Return the new volume; None if the selected node does not exist any more.
+    """Return the volume to create for a claim; None if the node selected for it no longer exists.
 
-    ``labels_of`` and ``csi_node_of`` look up a node by name, and return None where it does not exist.
+    ``labels_of`` and ``csi_node_of`` return the labels and the CSINode of a node by name, None if there are none.
     """
     driver = asked_of(storage_class)
     selected = claim.metadata.annotations.get(SELECTED_NODE)
@@ -83,7 +83,7 @@ def made_for(
             node_affinity=affinity,
             volume_attributes_class_name=spec.volume_attributes_class_name,
             mount_options=storage_class.mount_options,
-            # A provisioner that is no CSI driver may have a name with a slash, which a driver's name cannot have.
+            # The name of a driver cannot contain a slash; names of provisioners that are not CSI drivers can.
             csi=CSIPersistentVolumeSource(driver=driver.replace("/", "."), volume_handle=name),
         ),
     )
@@ -106,7 +106,7 @@ def _driver_keys(csi_node: CSINode | None, driver: str) -> tuple[str, ...]:
 
 
 def _affinity(terms: Iterable[_Asked]) -> VolumeNodeAffinity | None:
-    """Return the affinity that any one of the terms satisfies; None where no term has a requirement."""
+    """Return the affinity whose terms are alternatives; None if no term has a requirement."""
     selected = tuple(
         NodeSelectorTerm(
             match_expressions=tuple([NodeSelectorRequirement(key=key, operator="In", values=values) for key, values in term])

@@ -128,7 +128,7 @@ def _sync_claim(claim: Document, world: ObjectIndex) -> Iterator[Step]:
 
 
 def _is_used(claim: Document, world: ObjectIndex) -> bool:
-    """Return whether a pod with a node may mount the claim. One that ended does until it is deleted.
+    """Return whether a pod that has a node uses the claim. Ended pods count until they are deleted.
 
     A pod without a node does not count: a kubelet would not start it with a claim that is being deleted.
     """
@@ -148,7 +148,7 @@ def _uses(pod: Document, claim: Document) -> bool:
 
 
 def _is_over(pod: Document) -> bool:
-    """Return whether a pod is being deleted and has stopped; only a finalizer may keep it."""
+    """Return whether a pod is being deleted and has stopped, so that only finalizers can still keep it."""
     return is_ending(pod) and pod["metadata"].get("deletionGracePeriodSeconds") == 0
 
 
@@ -188,7 +188,7 @@ class _UnboundClaim:
         return found if fits else None
 
     def _best(self) -> Document | None:
-        """Return a volume that is already bound to the claim, or the smallest match unless the claim waits for its pod."""
+        """Return the volume that is already bound to the claim or, unless the claim waits for its pod, the smallest match."""
         free: list[tuple[int, str, Document]] = []
         for found in self.world.all(VOLUMES):
             if is_ending(found) or not self._may_have(found):
@@ -256,7 +256,7 @@ class _UnboundClaim:
         )
 
     def _ask(self, asked: dict[str, str]) -> Iterator[Step]:
-        """Yield the annotations that name the provisioner. The next reconcile provisions the volume."""
+        """Yield the update that annotates the claim with its provisioner. The next reconcile provisions the volume."""
         yield Update(CLAIMS, revised(self.document, annotations={**annotations_of(self.document), **asked}))
         text = (
             f"Waiting for a volume to be created either by the external provisioner '{asked[_ASKED[0]]}' or manually by the "

@@ -59,7 +59,7 @@ def _key(kind: ServedKind, document: Document) -> str:
 
 
 def _owners(refs: Iterable[dict[str, Any]], world: ObjectIndex) -> Iterator[str]:
-    """Yield the keys of owners that are being deleted and wait for their dependents."""
+    """Yield the keys of the owners that are being deleted."""
     for ref in refs:
         held = world.by_uid(ref["uid"])
         if held is not None and is_ending(held[1]):
@@ -67,7 +67,7 @@ def _owners(refs: Iterable[dict[str, Any]], world: ObjectIndex) -> Iterator[str]
 
 
 def _waits(document: Document) -> str:
-    """Return the garbage collector's finalizer on an object, orphan before foreground; "" without one."""
+    """Return the finalizer by which an object waits for the garbage collector; "" without one. Orphan precedes foreground."""
     finalizers = document["metadata"].get("finalizers") or ()
     return next((one for one in (_ORPHAN, _FOREGROUND) if one in finalizers), "")
 
@@ -103,7 +103,7 @@ def _refs(one: Document) -> list[dict[str, Any]]:
 
 
 def _sync_dependent(kind: ServedKind, one: Document, world: ObjectIndex) -> Iterator[Step]:
-    """Yield the steps for an object that follow from the state of its owners."""
+    """Yield the steps for an object some of whose owners are missing or wait for it to be deleted."""
     gone: set[str] = set()
     waiting: set[str] = set()
     stays = False
@@ -128,7 +128,7 @@ def _sync_dependent(kind: ServedKind, one: Document, world: ObjectIndex) -> Iter
     else:
         policy = "Foreground" if (waiting and owns) or _FOREGROUND in finalizers else "Background"
     if waiting and any(is_ending(held) and _waits(held) == _FOREGROUND for held in owned):
-        # It may own its own owner: unblock its deletion, or both would wait for each other.
+        # In a cycle of owners each would wait for the other, so let this object no longer block its owners.
         refs = [{**ref, "blockOwnerDeletion": False} if ref.get("blockOwnerDeletion") else ref for ref in _refs(one)]
         yield Update(kind, revised(one, ownerReferences=refs))
     yield DeleteStep(kind, one, propagation=policy)

@@ -37,7 +37,7 @@ _OUT: Final = "node.kubernetes.io/out-of-service"
 class PodGarbageCollector:
     """Keys are node names, ``/`` with the key of a pod without a node, and "" for the ended pods.
 
-    Remembers since when nodes are missing.
+    Keeps the time since which each node is missing.
     """
 
     name = "pod-garbage-collector"

@@ -45,7 +45,7 @@ class ResourceQuotas:
     name = "resourcequota-controller"
 
     def __init__(self) -> None:
-        #: Quota → the time before which it is not recalculated, in seconds since 1970.
+        #: Quota → the earliest time of its next recalculation, in seconds since 1970.
         self._rests: dict[str, float] = {}
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
@@ -120,18 +120,18 @@ def _pod_gives_back(old: Document, new: Document) -> bool:
 
 
 def _differ(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    """Return True where a container that exists before and after has other resources."""
+    """Return True if the resources of a container that exists before and after differ."""
     return any(after[name] != resources for name, resources in before.items() if name in after)
 
 
 def _asked(pod: Document) -> dict[str, Any]:
-    """Return the requested resources of the containers, by container name."""
+    """Return the resources in the spec of each container, by container name."""
     spec = spec_of(pod)
     return {one["name"]: one.get("resources") for part in ("containers", "initContainers") for one in spec.get(part) or ()}
 
 
 def _given(pod: Document) -> dict[str, Any]:
-    """Return the allocated resources that kubelet reports, by container name."""
+    """Return the resources in the status of each container, as kubelet reports them, by container name."""
     status = status_of(pod)
     parts = ("containerStatuses", "initContainerStatuses")
     return {one.get("name") or "": one.get("resources") for part in parts for one in status.get(part) or ()}

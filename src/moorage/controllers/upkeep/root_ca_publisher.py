@@ -1,6 +1,6 @@
 """Publish the cluster's root CA in every namespace: pods use the ConfigMap to verify the API server.
 
-Without a known CA nothing is published. The content is restored where another client changed it.
+Without a known CA nothing is published. If another client changes the content, it is restored.
 
 Source  kubernetes, pkg/controller/certificates/rootcacertpublisher/publisher.go
 """

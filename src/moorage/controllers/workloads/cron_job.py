@@ -32,7 +32,7 @@ from moorage.controllers.workloads.job import is_finished
 
 __all__ = ["CronJobs"]
 
-#: Number of missed start times before a warning event.
+#: Beyond this number of missed start times, a warning event is recorded.
 _MANY: Final = 100
 _SCHEDULED: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 

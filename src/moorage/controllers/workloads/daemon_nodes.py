@@ -82,9 +82,9 @@ def pod_template(daemon_set: DaemonSet, revision: str) -> PodTemplateSpec:
 
 
 def runs_on(spec: PodSpec, effects: frozenset[str] = KEEPS_AWAY) -> Callable[[Node], bool]:
-    """Return a predicate: whether a daemon pod of this spec should run on a node.
+    """Return a predicate that is True for nodes on which a daemon pod of this spec should run.
 
-    ``effects``: the taint effects that it must tolerate.
+    The pod must tolerate taints with one of ``effects``.
     """
     selector = selector_from_map(spec.node_selector)
     required = _required(spec)
@@ -108,7 +108,7 @@ def runs_on(spec: PodSpec, effects: frozenset[str] = KEEPS_AWAY) -> Callable[[No
 
 
 def tied_to(pod: Pod, node_name: str) -> Pod:
-    """Return the pod with a required node affinity for one node. Its other affinities and preferences stay."""
+    """Return the pod with a required node affinity for one node. Other affinities and preferences are kept."""
     names = NodeSelectorRequirement(key="metadata.name", operator="In", values=(node_name,))
     required = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(names,)),))
     affinity = pod.spec.affinity or Affinity()

@@ -47,7 +47,7 @@ _LONGEST_WAIT_S: Final = 900.0
 
 
 class DaemonSets:
-    """Remembers per node how often pods failed, and when the next one may be created."""
+    """Keeps, for each node, how often pods failed and when an ended pod may be deleted, and so replaced."""
 
     name = "daemonset-controller"
 

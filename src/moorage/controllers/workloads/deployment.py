@@ -184,7 +184,7 @@ def _marked(deployment: Document, new: Document, revision: int) -> Document:
 
 
 def _runs_old_pods(old: Iterable[Document], world: ObjectIndex) -> bool:
-    """Return True while old replica sets have pods that did not end."""
+    """Return True while old replica sets have pods that have not ended."""
     pods = (pod for one in old for pod in world.controlled(PODS, one))
     return any((status_of(pod).get("phase") not in {"Failed", "Succeeded"}) for pod in pods)
 
@@ -198,7 +198,7 @@ def _with_revision(deployment: Document, revision: int) -> Iterator[Step]:
 
 
 def _is_scaled(rollout: Rollout) -> bool:
-    """Return True where the deployment's replicas changed since its replica sets were last resized."""
+    """Return True if the deployment's replicas changed since its replica sets were last resized."""
     wanted = str(rollout.wanted)
     active = [one for one in rollout.sets if size_of(one)]
     if len(active) > 1 and not rollout.rolls:

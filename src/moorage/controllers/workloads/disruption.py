@@ -54,9 +54,9 @@ _ALONE: Final = (
 
 
 class _Expected(NamedTuple):
-    """The expected number of pods, and how many of them must be healthy; ``fault`` says why that is unknown.
+    """The expected number of pods, and how many of them must be healthy. If unknown, ``fault`` is the reason.
 
-    ``alone``: some pods have no controller.
+    ``alone`` is True if some pods have no controller.
     """
 
     pods: int
@@ -168,7 +168,7 @@ def _expected(budget: Document, pods: list[Document], world: ObjectIndex) -> _Ex
 
 
 def _wanted_by_owners(pods: Iterable[Document], world: ObjectIndex) -> tuple[int, str, bool]:
-    """Return the total replicas of the pods' controllers, why that is unknown, and whether some pods have no controller."""
+    """Return the total replicas of the pods' controllers, the reason if that is unknown, and whether pods lack a controller."""
     wanted: dict[str, int] = {}
     alone = False
     for pod in pods:

@@ -25,9 +25,9 @@ _CHANGE: Final = "pod-template-generation"
 
 
 def unknown_revision(kind: ServedKind, owner: Document, pods: Iterable[Document], known: Collection[str]) -> str:
-    """Return the revision name in the labels of the current template's pods; "" if it is known, or pods have none.
+    """Return the missing revision that most pods of the current template name in their labels; "" if there is none.
 
-    ``known``: the names of existing revisions.
+    ``known`` are the names of existing revisions.
     """
     counts: Counter[str] = Counter()
     for pod in pods:
@@ -38,7 +38,7 @@ def unknown_revision(kind: ServedKind, owner: Document, pods: Iterable[Document]
 
 
 def _revision_of(kind: ServedKind, owner: Document, pod: Document) -> str:
-    """Return the name of a pod's revision: a stateful pod's label, or the set's name with a daemon pod's hash label."""
+    """Return the name of a pod's revision, from its hash label; a daemon pod's label lacks the prefix with the set's name."""
     mark = labels_of(pod).get(REVISION_HASH, "")
     return f"{name_of(owner)}-{mark}" if kind is DAEMON_SETS and mark else mark
 
@@ -80,10 +80,10 @@ def _holds(made: Any, given: Any) -> bool:
         return all(_holds(fields.get(name), value) for name, value in given.items())
     if isinstance(given, list):
         items = made if isinstance(made, list) else []
-        return all(any(_is_it(one, other) and _holds(one, other) for one in items) for other in given)
+        return all(any(_correspond(one, other) and _holds(one, other) for one in items) for other in given)
     return given is None or bool(made == given) or (not given and not made)
 
 
-def _is_it(made: Any, given: Any) -> bool:
-    """Return whether two list items have the same name, or none."""
+def _correspond(made: Any, given: Any) -> bool:
+    """Return whether two list items correspond: they have the same name, or are not both objects."""
     return not isinstance(given, dict) or not isinstance(made, dict) or made.get("name") == given.get("name")

@@ -35,7 +35,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def content_hash(template: object, *more: str) -> str:
-    """Return ten characters computed from a pod template, a document or a struct; ``more`` tells equal templates apart."""
+    """Return a hash of ten characters of a pod template, given as document or struct, and of the texts in ``more``."""
     return stable_suffix(_encode(template).decode(), *more, length=10)
 
 
@@ -72,7 +72,7 @@ def stateful_claim_name(template_name: str, set_name: str, ordinal: int) -> str:
 
 
 def is_ours_to_run(managed_by: str | None) -> bool:
-    """Return whether the job controller runs a job with this ``managedBy``."""
+    """Return whether the built-in job controller manages a job with this ``managedBy``."""
     return (managed_by or _BUILTIN_CONTROLLER) == _BUILTIN_CONTROLLER
 
 

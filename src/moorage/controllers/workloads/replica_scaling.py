@@ -15,7 +15,7 @@ __all__ = ["grow_new", "shrink_old", "spread"]
 
 
 def grow_new(new: Document, old: list[Document], wanted: int, most: int) -> int:
-    """Return the size of the new replica set: as large as ``most`` allows, at most ``wanted``."""
+    """Return the size of the new replica set: up to ``wanted``, while all sets together have at most ``most`` replicas."""
     size = size_of(new)
     if size >= wanted:
         return wanted
@@ -24,7 +24,7 @@ def grow_new(new: Document, old: list[Document], wanted: int, most: int) -> int:
 
 
 def shrink_old(new: Document, old: list[Document], least: int) -> dict[str, int]:
-    """Return, by UID, the new sizes of the old sets that scale down while ``least`` replicas stay available in total."""
+    """Return the new sizes, by UID, of the old sets to scale down, so that ``least`` replicas in total stay available."""
     total = size_of(new) + sum(map(size_of, old))
     idle_new = size_of(new) - int(status_of(new).get("availableReplicas") or 0)
     spare = total - least - idle_new
@@ -43,7 +43,7 @@ def shrink_old(new: Document, old: list[Document], least: int) -> dict[str, int]
 
 
 def _without_unavailable(old: list[Document], spare: int) -> dict[str, int]:
-    """Return the sizes after removing unavailable replicas first."""
+    """Return the new sizes, by UID, of the old sets after removing up to ``spare`` unavailable replicas."""
     sizes: dict[str, int] = {}
     for one in sorted(old, key=age_order):
         unavailable = size_of(one) - int(status_of(one).get("availableReplicas") or 0)
@@ -55,7 +55,7 @@ def _without_unavailable(old: list[Document], spare: int) -> dict[str, int]:
 
 
 def spread(new: Document | None, old: list[Document], wanted: int, most: int, rolls: bool) -> dict[str, int]:
-    """Return, by UID, the sizes after the deployment was scaled: in proportion where several sets have replicas."""
+    """Return the new sizes, by UID, after a deployment was scaled: in proportion if several sets have replicas."""
     sets = [*old, new] if new is not None else old
     active = [one for one in sets if size_of(one)]
     if len(active) <= 1:

@@ -53,14 +53,14 @@ def claims_of(held: Document, number: int) -> Iterator[tuple[ServedKind, Documen
 
 
 def _name_in(template: Document) -> str:
-    """Return the name of a claim template, which the API does not require."""
+    """Return the name of a claim template; "" if it has none, which the API allows."""
     return str((template.get("metadata") or {}).get("name") or "")
 
 
 def kept_claims(held: Document, pod: Document, world: ObjectIndex, *, leaves: bool) -> Iterator[Step]:
     """Yield updates of the claims' owner references for the set's retention policy.
 
-    ``leaves``: the pod is being scaled down.
+    ``leaves`` is True for a pod that a scale-down removes.
     """
     policy = spec_of(held).get("persistentVolumeClaimRetentionPolicy") or {}
     number = ordinal_of(name_of(held), name_of(pod))
